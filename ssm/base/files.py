@@ -1,0 +1,63 @@
+"""Whole files only: a file that has its final name is complete, whatever killed the process that wrote it."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ssm.base.errors import OutputError
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path in the folder of `path`; on success sync it and rename it to `path`.
+
+    An exception leaves what was at `path` before untouched and removes the temporary file.
+
+    Raises:
+        OutputError: the folder cannot be made or written.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        _sync(temporary)
+        os.replace(temporary, path)
+        _sync(path.parent)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write `text` as a whole file."""
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write `value` as an indented, key-sorted JSON file, whole."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete the temporary files that killed writers left in `folder`."""
+    for leftover in folder.glob(".*.tmp"):
+        with suppress(OSError):
+            leftover.unlink()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

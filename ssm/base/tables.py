@@ -1,0 +1,197 @@
+"""Tables: tidy Parquet files with a declared schema and their provenance inside.
+
+The schemas of all results stand here, in one place, because they are the contract between the floor that measures
+and the floor that draws and judges. Losses are natural-log cross-entropies in nats per token; positions count tokens
+from the start of the sequence, and a bin [position_from, position_to) holds the TARGETS predicted at these positions.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ssm.base.errors import TableError, nearest
+from ssm.base.files import whole_file
+
+I64, F64, TEXT = pl.Int64(), pl.Float64(), pl.String()
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A table's name, its columns in order, and one line on what a row is."""
+
+    name: str
+    row: str
+    columns: dict[str, pl.DataType]
+
+
+METRICS = Schema(
+    "metrics",
+    "one optimizer step of a training run",
+    {
+        "step": I64,  # 1, 2, ...
+        "tokens": I64,  # tokens seen up to and including this step
+        "loss": F64,  # training loss of this step's batch, nats per token
+        "grad_norm": F64,  # before clipping
+        "lr": F64,
+        "weight_decay": F64,
+        "state_norm": F64,  # mean norm of the state that the batch started from (0 for the zero state)
+    },
+)
+POSITION_LOSS = Schema(
+    "position_loss",
+    "one sequence, one bin of positions: the loss with the full history since the start of the sequence",
+    {"sequence": I64, "position_from": I64, "position_to": I64, "loss": F64},
+)
+RESTART_LOSS = Schema(
+    "restart_loss",
+    "one sequence, one bin: the loss on the SAME targets when the model restarts T/2 to T tokens before each",
+    {"sequence": I64, "position_from": I64, "position_to": I64, "loss": F64},
+)
+EFFECTIVE_REMEMBRANCE = Schema(
+    "effective_remembrance",
+    "one sequence, one t, one distance: d(q(.|x_0:T), q(.|x_t:T)) (lg Def. 3.3)",
+    {"sequence": I64, "t": I64, "length": I64, "distance": TEXT, "value": F64},
+)
+STATE_STATISTICS = Schema(
+    "state_statistics",
+    "one sequence, one position, one layer, one head (-1: all heads; layer -1: the whole state)",
+    {"sequence": I64, "position": I64, "layer": I64, "head": I64, "norm": F64, "mean": F64, "std": F64},
+)
+LENGTH_CLASS = Schema(
+    "length_class",
+    "one run: its class of length extension (ls Def. 2.1) and whether it length-generalizes (lg Def. 3.2)",
+    {
+        "class": TEXT,  # strong, weak or none (ls Def. 2.1)
+        "extends_from": I64,  # T_0 of ls Def. 2.1; null for none
+        "largest_rise": F64,  # largest increase of the loss from one length to the next, nats
+        "largest_rise_error": F64,  # its standard error over sequences
+        "generalizes": pl.Boolean(),  # lg Def. 3.2
+        "best_position": I64,  # t* of lg Def. 3.2, middle of its bin
+        "excess": F64,  # largest loss past t* minus the loss at t*, nats
+        "excess_error": F64,
+        "context": I64,
+        "length": I64,
+        "sequences": I64,
+    },
+)
+MODEL_SIZE = Schema(
+    "model_size",
+    "one named model: its configuration as built here, and its parameter count",
+    {
+        "model": TEXT,
+        "mixer": TEXT,
+        "n_layers": I64,
+        "d_model": I64,
+        "n_heads": I64,
+        "head_dim": I64,
+        "d_state": I64,
+        "peak_lr": F64,
+        "parameters": I64,  # tied embeddings counted once, at the tokenizer's vocabulary
+        "embedding_parameters": I64,
+        "published_parameters": I64,
+    },
+)
+VERDICTS = Schema(
+    "verdicts",
+    "one claim of one figure, judged",
+    {
+        "target": TEXT,
+        "claim": TEXT,
+        "says": TEXT,
+        "paper": TEXT,  # what the paper reports
+        "quantity": TEXT,  # what is computed here, in words
+        "estimate": F64,
+        "low": F64,
+        "high": F64,
+        "interval": TEXT,  # how the interval was made
+        "expected": TEXT,  # the region that confirms
+        "verdict": TEXT,  # confirmed, refuted, not decided
+        "reason": TEXT,
+    },
+)
+SCHEMAS = {
+    schema.name: schema
+    for schema in (
+        METRICS,
+        POSITION_LOSS,
+        RESTART_LOSS,
+        EFFECTIVE_REMEMBRANCE,
+        STATE_STATISTICS,
+        LENGTH_CLASS,
+        MODEL_SIZE,
+        VERDICTS,
+    )
+}
+
+
+def write_table(frame: pl.DataFrame, schema: Schema, path: str | Path, provenance: dict[str, Any]) -> None:
+    """Write `frame` as a whole Parquet file that carries the schema's name and the provenance in its metadata.
+
+    Raises:
+        TableError: the columns or types of `frame` are not the schema's.
+        OutputError: `path` cannot be written.
+    """
+    _check(frame, schema, Path(path))
+    table = frame.to_arrow()
+    metadata = {b"ssm.schema": schema.name.encode(), b"ssm.provenance": json.dumps(provenance, sort_keys=True).encode()}
+    table = table.replace_schema_metadata(metadata)
+    with whole_file(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def read_table(path: str | Path, schema: Schema | None = None) -> pl.DataFrame:
+    """Read a table; with `schema` given, insist on it.
+
+    Raises:
+        TableError: no such file, not a Parquet file, no or another schema.
+    """
+    table = _open(path)
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    if schema is not None:
+        name = (table.schema.metadata or {}).get(b"ssm.schema", b"none").decode()
+        if name != schema.name:
+            raise TableError(f"{path}: holds the schema '{name}', expected '{schema.name}'")
+        _check(frame, schema, Path(path))
+    return frame
+
+
+def read_provenance(path: str | Path) -> dict[str, Any]:
+    """The provenance that `write_table` stored."""
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowInvalid) as error:
+        raise TableError(f"{path}: not a readable table ({error})") from error
+    if b"ssm.provenance" not in metadata:
+        raise TableError(f"{path}: carries no provenance, so it was not written by ssm")
+    return json.loads(metadata[b"ssm.provenance"])
+
+
+def _open(path: str | Path) -> pa.Table:
+    try:
+        return pq.read_table(path)
+    except FileNotFoundError as error:
+        raise TableError(f"{path}: no such table") from error
+    except (OSError, pa.ArrowInvalid) as error:
+        raise TableError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from error
+
+
+def _check(frame: pl.DataFrame, schema: Schema, path: Path) -> None:
+    for column in frame.columns:
+        if column not in schema.columns:
+            hint = nearest(column, schema.columns)
+            raise TableError(f"{path}: column '{column}' is not in the schema '{schema.name}'; {hint}")
+    for column, kind in schema.columns.items():
+        if column not in frame.columns:
+            raise TableError(f"{path}: column '{column}' of the schema '{schema.name}' is missing")
+        if frame.schema[column] != kind:
+            raise TableError(
+                f"{path}: column '{column}' is {frame.schema[column]}, the schema '{schema.name}' says {kind}"
+            )

@@ -1,0 +1,104 @@
+"""What every spec shares: frozen, strict, unknown keys refused with the nearest valid name, a content id."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from ssm.base.errors import ConfigError, nearest
+
+SCALES = ("smoke", "gpu", "paper")
+
+
+class Spec(BaseModel):
+    """A frozen description. Equal content means equal id; unknown keys and wrong types are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            names = [field.alias or name for name, field in cls.model_fields.items()]
+            for key in value:
+                if key not in names:
+                    hint = nearest(str(key), names)
+                    raise PydanticCustomError("unknown_key", "unknown key '{key}'; {hint}", {"key": key, "hint": hint})
+        return value
+
+    def content(self) -> dict[str, Any]:
+        """The spec as plain data, ready for JSON."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    @property
+    def content_hash(self) -> str:
+        """Eight hex digits of the SHA-256 of the canonical JSON content."""
+        text = json.dumps(self.content(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    @classmethod
+    def parse(cls, value: Any, source: str) -> Self:
+        """Validate plain data (from YAML or JSON).
+
+        Args:
+            value: what the file holds.
+            source: the file and, where there is one, the key's path inside it: the error's first word.
+
+        Raises:
+            ConfigError: one line, naming file, key, what was expected and the nearest valid name.
+        """
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            raise ConfigError(f"{source}: {_first_problem(error)}") from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a spec that `ssm plan` wrote as JSON.
+
+        Raises:
+            ConfigError: the file is missing, not JSON, or not such a spec.
+        """
+        path = Path(path)
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise ConfigError(f"{path}: no such spec; `ssm plan --write` makes them") from error
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ConfigError(f"{path}: not a readable JSON spec ({error})") from error
+        return cls.parse(value, str(path))
+
+
+def slug(*parts: object) -> str:
+    """Readable file-name pieces joined by '_': letters, digits, '.', '-' only.
+
+    >>> slug("mamba2 45m", "T=1024", "", "s1")
+    'mamba2-45m_T-1024_s1'
+    """
+    cleaned = (re.sub(r"[^A-Za-z0-9.]+", "-", str(part)).strip("-") for part in parts)
+    return "_".join(part for part in cleaned if part)
+
+
+def _first_problem(error: ValidationError) -> str:
+    """The first problem, and how many more there are, as one line."""
+    problems = error.errors(include_url=False)
+    problem = problems[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    text = problem["msg"].removeprefix("Value error, ").replace("\n", " ")
+    if problem["type"] in ("union_tag_invalid", "literal_error"):
+        expected = str(problem.get("ctx", {}).get("expected_tags") or problem.get("ctx", {}).get("expected", ""))
+        given = problem.get("ctx", {}).get("tag", problem["input"])
+        names = re.findall(r"'([^']*)'", expected)
+        text = f"unknown name '{given}'; {nearest(str(given), names)}"
+    elif problem["type"] == "missing":
+        text = "this key is required and is missing"
+    elif problem["type"] != "unknown_key" and not isinstance(problem["input"], dict | list):
+        text = f"{text[0].lower()}{text[1:]}, got {problem['input']!r}"
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{where + ': ' if where else ''}{text}{more}"

@@ -1,0 +1,141 @@
+"""Claims as data: what a paper says, the quantity that tests it, and the region that confirms it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from ssm.specs.base import Spec
+
+Distance = Literal["total_variation", "jensen_shannon", "one_minus_cosine"]
+
+
+class ArmQuantity(Spec):
+    """A number per seed of one arm; with `against`, its ratio (or difference) to the same number of another arm."""
+
+    arm: str
+    against: str | None = None
+
+
+class RestartRatio(ArmQuantity):
+    """Perplexity with the full history / perplexity of a model restarted T/2..T tokens before, on the same targets.
+
+    `restarted` names the arm that is restarted: the base gives Rbase, nothing (the arm itself) gives Rown.
+    """
+
+    kind: Literal["restart_ratio"] = "restart_ratio"
+    times_context: PositiveFloat  # read at [3/4 kT, kT), T being the arm's training context
+    restarted: str | None = None
+
+
+class PerplexityGrowth(ArmQuantity):
+    """Position-wise perplexity at [3/4 kT, kT) / the same at [T/2, T)."""
+
+    kind: Literal["perplexity_growth"] = "perplexity_growth"
+    times_context: PositiveFloat
+
+
+class PerplexityAt(ArmQuantity):
+    """Position-wise perplexity at [3/4 kT, kT)."""
+
+    kind: Literal["perplexity_at"] = "perplexity_at"
+    times_context: PositiveFloat
+
+
+class StateNormGrowth(ArmQuantity):
+    """Mean norm of the whole state at kT / at T."""
+
+    kind: Literal["state_norm_growth"] = "state_norm_growth"
+    times_context: PositiveFloat
+
+
+class DriftingHeads(ArmQuantity):
+    """The fraction of all heads whose state's standard deviation grows by more than `factor` from T to kT."""
+
+    kind: Literal["drifting_heads"] = "drifting_heads"
+    times_context: PositiveFloat
+    factor: PositiveFloat = 2.0
+
+
+class Remembrance(ArmQuantity):
+    """Mean Effective Remembrance at t = length - kept * T: the weight of all but the last `kept` contexts."""
+
+    kind: Literal["remembrance"] = "remembrance"
+    distance: Distance = "total_variation"
+    kept_contexts: PositiveFloat = 1.0
+
+
+class DistanceAgreement(Spec):
+    """Spearman's correlation over t between the mean remembrance curves of one arm under two distances."""
+
+    kind: Literal["distance_agreement"] = "distance_agreement"
+    arm: str
+    distance: Distance
+    with_distance: Distance = "total_variation"
+
+
+class LengthExcess(ArmQuantity):
+    """Largest loss past t* minus the loss at t*, nats (lg Def. 3.2; 0 or less: it length-generalizes)."""
+
+    kind: Literal["length_excess"] = "length_excess"
+
+
+class ParameterRatio(Spec):
+    """Parameters counted here / parameters that the paper states, for one named model."""
+
+    kind: Literal["parameter_ratio"] = "parameter_ratio"
+    model: str
+
+
+QuantitySpec = Annotated[
+    RestartRatio
+    | PerplexityGrowth
+    | PerplexityAt
+    | StateNormGrowth
+    | DriftingHeads
+    | Remembrance
+    | DistanceAgreement
+    | LengthExcess
+    | ParameterRatio,
+    Field(discriminator="kind"),
+]
+
+
+class Expected(Spec):
+    """The region of the quantity that confirms the claim; an interval wholly outside it refutes it."""
+
+    above: float | None = None
+    below: float | None = None
+
+    @model_validator(mode="after")
+    def _region(self) -> Expected:
+        if self.above is None and self.below is None:
+            raise ValueError("give above, below, or both; a claim without a bound could not be refuted")
+        if self.above is not None and self.below is not None and self.above >= self.below:
+            raise ValueError(f"above {self.above} must be less than below {self.below}")
+        return self
+
+    def words(self) -> str:
+        """The region as text, such as "> 1.5" or "0.9 to 1.1"."""
+        if self.above is None:
+            return f"< {self.below:g}"
+        if self.below is None:
+            return f"> {self.above:g}"
+        return f"{self.above:g} to {self.below:g}"
+
+
+class ClaimSpec(Spec):
+    """One claim of one figure."""
+
+    id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+    says: str  # the claim in one sentence
+    paper: str  # what the paper reports: a number where it has one
+    quantity: QuantitySpec
+    expected: Expected
+    ours: bool = False  # True: a check that this project adds (a control), not a statement of the paper
+
+    def arms(self) -> tuple[str, ...]:
+        """The arms that the claim reads."""
+        names = (getattr(self.quantity, field, None) for field in ("arm", "against", "restarted"))
+        return tuple(name for name in names if name is not None)

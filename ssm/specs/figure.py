@@ -1,0 +1,168 @@
+"""Figures: what one figure or table needs, at one scale, and the fully planned task that draws and judges it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from ssm.base.errors import nearest
+from ssm.specs.base import Spec
+from ssm.specs.claim import ClaimSpec, Distance
+
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+Seeds = Annotated[tuple[int, ...], Field(strict=False)]
+
+
+class ArmEntry(Spec):
+    """One arm of a figure: how its runs are trained. `from` an arm: post-training of that arm's final weights."""
+
+    label: str
+    training: str | None = None  # a recipe of config/training.yaml
+    parent: str | None = Field(default=None, alias="from")
+    initial_state: str = "zero"  # a named initial state of config/training.yaml
+    override: dict[str, Any] = {}  # training keys that differ from the recipe
+    model: str | None = None  # a named model instead of the panel's
+    snapshot_of: str | None = None  # this arm is not trained: it is a snapshot of that arm ...
+    at: float | None = None  # ... at this fraction of its steps
+
+    @model_validator(mode="after")
+    def _trained_or_snapshot(self) -> ArmEntry:
+        if (self.training is None) == (self.snapshot_of is None):
+            raise ValueError("give either 'training' (a recipe) or 'snapshot_of' (another arm)")
+        if (self.snapshot_of is None) != (self.at is None):
+            raise ValueError("'snapshot_of' and 'at' go together")
+        return self
+
+
+class MeasurementEntry(Spec):
+    """One measurement of a figure, for all its arms or for some."""
+
+    kind: Literal[
+        "position_loss", "restart_loss", "effective_remembrance", "state_statistics", "length_class", "model_size"
+    ]
+    length: PositiveInt | None = None  # tokens ...
+    times_context: PositiveFloat | None = None  # ... or multiples of each arm's training context
+    sequences: PositiveInt | None = None
+    seed: int | None = None
+    arms: Names | None = None
+
+
+class PositionCurves(Spec):
+    """Position-wise perplexity against position, a panel per model; with `ratio`, the paired ratio below it."""
+
+    kind: Literal["position_curves"] = "position_curves"
+    ratio: bool = False
+    restarted: str | None = None  # the arm that is restarted in the ratio; None: each arm itself
+
+
+class StateNormCurves(Spec):
+    """Norm of the whole state against position."""
+
+    kind: Literal["state_norm"] = "state_norm"
+
+
+class HeadStdCurves(Spec):
+    """Standard deviation of the state of the heads that drift most, against position."""
+
+    kind: Literal["head_std"] = "head_std"
+    heads: PositiveInt = 6
+    chosen_by: str  # the arm whose drift chooses the heads
+
+
+class RemembranceCurves(Spec):
+    """Effective Remembrance against t, a panel per distance."""
+
+    kind: Literal["remembrance"] = "remembrance"
+    distances: Annotated[tuple[Distance, ...], Field(strict=False, min_length=1)] = ("total_variation",)
+
+
+class ClassChart(Spec):
+    """Loss against length of every curve, with its class (ls Def. 2.1)."""
+
+    kind: Literal["length_classes"] = "length_classes"
+
+
+class ConfigurationTable(Spec):
+    """Named models with their configuration and size, as a table."""
+
+    kind: Literal["configuration_table"] = "configuration_table"
+
+
+DrawingSpec = Annotated[
+    PositionCurves | StateNormCurves | HeadStdCurves | RemembranceCurves | ClassChart | ConfigurationTable,
+    Field(discriminator="kind"),
+]
+
+
+class FigureSpec(Spec):
+    """A figure file of config/figures, its scale chosen."""
+
+    target: Annotated[str, Field(pattern=r"^[a-z]+_[A-Za-z0-9]+$")]  # the name in the workflow, such as lg_fig5
+    paper: Literal["lg", "ls", "bn", "mi"]
+    title: str
+    caption: str  # what is drawn and how to read it
+    setting: str  # the paper's own setting, in words
+    headline: bool = False  # part of the default target
+    models: Names = ()  # named models: a panel each
+    data: str | None = None  # a named data set of config/data.yaml
+    seeds: Seeds = ()
+    arms: dict[str, ArmEntry | None] = {}  # None: this arm does not exist at this scale
+    measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()
+    collect: bool = False  # draws the curves of all other figures instead of runs of its own
+    drawings: Annotated[tuple[DrawingSpec, ...], Field(strict=False, min_length=1)]
+    claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = ()
+    deviations: Names = ()  # how this scale departs from the paper, in plain words
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> FigureSpec:
+        arms = [name for name, arm in self.arms.items() if arm is not None]
+        for name in arms:
+            arm = self.arms[name]
+            assert arm is not None
+            for field, other in (("from", arm.parent), ("snapshot_of", arm.snapshot_of)):
+                if other is not None and (other not in arms or other == name):
+                    raise ValueError(f"arms.{name}.{field}: unknown arm '{other}'; {nearest(other, arms)}")
+        if not self.collect:
+            for claim in self.claims:
+                for other in claim.arms():
+                    if other not in self.arms:
+                        raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {nearest(other, arms)}")
+        for entry in self.measurements:
+            for other in entry.arms or ():
+                if other not in self.arms:
+                    raise ValueError(f"measurements.{entry.kind}.arms: unknown arm '{other}'; {nearest(other, arms)}")
+        ids = [claim.id for claim in self.claims]
+        if len(set(ids)) != len(ids):
+            raise ValueError("two claims bear the same id")
+        if self.arms and not (self.models and self.data and self.seeds):
+            raise ValueError("a figure with arms needs models, data and seeds")
+        return self
+
+
+class Series(Spec):
+    """One arm of one panel and one seed, with the tables that were planned for it."""
+
+    arm: str
+    label: str
+    panel: str  # the panel's named model
+    seed: int
+    context: PositiveInt  # T of this arm's training
+    policy: str
+    run: str  # the run's id
+    snapshot: float | None = None
+    tables: dict[str, str]  # measurement kind -> table id
+
+
+class FigureTask(Spec):
+    """A figure fully planned: drawing and judging need this and the tables, nothing else."""
+
+    figure: FigureSpec
+    scale: str
+    series: Annotated[tuple[Series, ...], Field(strict=False)]
+    tables: Names = ()  # tables that belong to no series (model_size)
+
+    @property
+    def table_ids(self) -> tuple[str, ...]:
+        """Every table that the figure reads."""
+        return tuple(sorted({table for series in self.series for table in series.tables.values()} | set(self.tables)))

@@ -1,0 +1,102 @@
+"""Measurements: each takes one run (and perhaps another table) and gives one table."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from ssm.specs.base import Spec, slug
+from ssm.specs.model import ModelSpec
+from ssm.specs.training import RunSpec
+
+
+class PositionLoss(Spec):
+    """The loss at every position of long held-out windows, from the zero state (lg Def. 3.1), in bins."""
+
+    kind: Literal["position_loss"] = "position_loss"
+    length: PositiveInt  # tokens a window
+    sequences: PositiveInt
+    seed: int = 5  # which windows
+
+
+class RestartLoss(Spec):
+    """The loss on the same targets when the model starts anew T/2 to T tokens before each of them.
+
+    Measured where the paired ratio is read: the last quarter [3/4 kT, kT) for k = 1, 2, 4 ... up to `length`.
+    """
+
+    kind: Literal["restart_loss"] = "restart_loss"
+    length: PositiveInt
+    sequences: PositiveInt
+    seed: int = 5
+    context: PositiveInt  # T
+
+    @model_validator(mode="after")
+    def _even(self) -> RestartLoss:
+        if self.context % 4:
+            raise ValueError(f"context {self.context} must be a multiple of 4 for the paired ratio")
+        return self
+
+
+class EffectiveRemembrance(Spec):
+    """d(q(.|x_0:T), q(.|x_t:T)) against t under three distances (lg Def. 3.3 and Appendix G)."""
+
+    kind: Literal["effective_remembrance"] = "effective_remembrance"
+    length: PositiveInt  # T of the definition
+    sequences: PositiveInt
+    seed: int = 6
+
+
+class StateStatistics(Spec):
+    """Norm, mean and standard deviation of the state by layer and head, against position (lg figures 4 and 9)."""
+
+    kind: Literal["state_statistics"] = "state_statistics"
+    length: PositiveInt
+    sequences: PositiveInt
+    seed: int = 7
+
+
+class LengthClass(Spec):
+    """The class of a curve (ls Def. 2.1, lg Def. 3.2), from the run's position_loss table."""
+
+    kind: Literal["length_class"] = "length_class"
+    of: PositionLoss
+    context: PositiveInt  # T_train of lg Def. 3.2
+
+
+class ModelSize(Spec):
+    """Configuration and parameter count of named models (lg Table 2). Needs no run."""
+
+    kind: Literal["model_size"] = "model_size"
+    models: Annotated[tuple[ModelSpec, ...], Field(strict=False, min_length=1)]
+    vocab_size: PositiveInt
+
+
+MeasurementSpec = Annotated[
+    PositionLoss | RestartLoss | EffectiveRemembrance | StateStatistics | LengthClass | ModelSize,
+    Field(discriminator="kind"),
+]
+
+
+class MeasurementTask(Spec):
+    """A measurement of a run's final weights, or of a snapshot of them."""
+
+    measurement: MeasurementSpec
+    run: RunSpec | None = None
+    snapshot: float | None = None  # a fraction of the run's steps; None: the final weights
+
+    @model_validator(mode="after")
+    def _sane(self) -> MeasurementTask:
+        if (self.run is None) != isinstance(self.measurement, ModelSize):
+            raise ValueError(f"'{self.measurement.kind}' {'needs a run' if self.run is None else 'takes no run'}")
+        if self.snapshot is not None and (self.run is None or self.snapshot not in self.run.training.snapshots):
+            raise ValueError(f"the run keeps no snapshot at {self.snapshot}")
+        return self
+
+    @property
+    def id(self) -> str:
+        """A readable slug and the content's hash: the name of the table."""
+        run = self.run.id.rsplit("-", 1)[0] if self.run else ""
+        at = f"at{self.snapshot:g}" if self.snapshot is not None else ""
+        return slug(self.measurement.kind, run, at) + f"-{self.content_hash}"

@@ -1,0 +1,152 @@
+"""Training: one recipe for pre-training and post-training; interventions differ by their initial state alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from ssm.specs.base import Spec, slug
+from ssm.specs.data import DataSpec
+from ssm.specs.model import ModelSpec
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+TOKENS_PER_PARAMETER = 20  # 1x Chinchilla (Hoffmann et al. 2022); lg: 45m at 25x is 22.5B tokens
+
+
+class ZeroState(Spec):
+    """Every sequence starts from the zero state: the base model, and the control arm of post-training."""
+
+    policy: Literal["zero"] = "zero"
+
+
+class RandomNoise(Spec):
+    """lg Section 4.2: every value of the state is drawn from N(0, sigma^2)."""
+
+    policy: Literal["random_noise"] = "random_noise"
+    sigma: NonNegativeFloat
+    p_zero: Probability = 0.0  # the fraction of sequences that start from zero all the same
+
+
+class FittedNoise(Spec):
+    """lg Section 4.3, eq. 5-6: N(mean, variance) of the final states, by layer and head, as a moving average."""
+
+    policy: Literal["fitted_noise"] = "fitted_noise"
+    beta: Probability = 0.1  # weight of the OLD average: new <- (1 - beta) batch + beta old
+    p_zero: Probability = 0.0
+
+
+class StatePassing(Spec):
+    """lg Section 4.4: the final states of the previous batch, detached, zeroed with probability p."""
+
+    policy: Literal["state_passing"] = "state_passing"
+    p_zero: Probability = 0.1
+
+
+class Tbtt(Spec):
+    """lg Section 4.5: consecutive chunks of one stream per batch element; each starts where the last one ended."""
+
+    policy: Literal["tbtt"] = "tbtt"
+    p_zero: Probability = 0.0
+    reset_at_documents: bool = True  # the state is reset wherever a new document starts, inside a chunk too
+
+
+InitialStateSpec = Annotated[ZeroState | RandomNoise | FittedNoise | StatePassing | Tbtt, Field(discriminator="policy")]
+
+
+class Budget(Spec):
+    """How long to train: exactly one of the three."""
+
+    steps: PositiveInt | None = None
+    tokens: PositiveInt | None = None
+    chinchilla: PositiveFloat | None = None  # multiples of 20 tokens per parameter
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Budget:
+        if sum(value is not None for value in (self.steps, self.tokens, self.chinchilla)) != 1:
+            raise ValueError("give exactly one of steps, tokens, chinchilla")
+        return self
+
+    def optimizer_steps(self, batch_tokens: int, parameters: int) -> int:
+        """Optimizer steps for a batch of `batch_tokens` and a model of `parameters`; at least one."""
+        if self.steps is not None:
+            return self.steps
+        tokens = self.tokens if self.tokens is not None else self.chinchilla * TOKENS_PER_PARAMETER * parameters
+        return max(1, round(tokens / batch_tokens))
+
+
+class TrainingSpec(Spec):
+    """lg App. B.1: AdamW (0.9, 0.95), clip 1.0, cosine with 10% warm-up, peak weight decay 0.01."""
+
+    context: PositiveInt  # T, tokens a training sequence
+    batch_tokens: PositiveInt  # tokens an optimizer step; a multiple of T
+    micro_batch_tokens: PositiveInt | None = None  # tokens a forward pass (gradient accumulation); default: the batch
+    budget: Budget
+    lr_scale: PositiveFloat = 1.0  # times the model's peak_lr; lg post-trains at a tenth
+    schedule: Literal["cosine", "constant"] = "cosine"
+    warmup: NonNegativeFloat = 0.1  # below 1: that fraction of the steps; from 1: so many steps
+    min_lr: NonNegativeFloat = 1e-5  # where the cosine ends
+    weight_decay: NonNegativeFloat = 0.01  # the peak; on matrices only
+    weight_decay_schedule: Literal["with_lr", "constant"] = "with_lr"  # with_lr: scaled as lr / peak lr
+    betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.95)
+    eps: PositiveFloat = 1e-8
+    clip_norm: PositiveFloat = 1.0
+    precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: autocast; scans stay in float32
+    compile: bool = False  # torch.compile
+    initial_state: InitialStateSpec = ZeroState()
+    snapshots: Annotated[tuple[float, ...], Field(strict=False)] = ()  # weights kept at these fractions of the steps
+
+    @model_validator(mode="after")
+    def _sane(self) -> TrainingSpec:
+        if self.batch_tokens % self.context:
+            raise ValueError(f"batch_tokens {self.batch_tokens} must be a multiple of context {self.context}")
+        micro = self.micro_batch_tokens
+        if micro is not None and (micro % self.context or self.batch_tokens % micro):
+            raise ValueError(
+                f"micro_batch_tokens {micro} must be a multiple of context {self.context} and divide "
+                f"batch_tokens {self.batch_tokens}"
+            )
+        if any(not 0 < fraction < 1 for fraction in self.snapshots):
+            raise ValueError("snapshots are fractions between 0 and 1")
+        if list(self.snapshots) != sorted(set(self.snapshots)):
+            raise ValueError("snapshots must rise")
+        return self
+
+    @property
+    def batch_size(self) -> int:
+        """B: sequences an optimizer step."""
+        return self.batch_tokens // self.context
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Sequences a forward pass."""
+        return (self.micro_batch_tokens or self.batch_tokens) // self.context
+
+
+class RunSpec(Spec):
+    """One training run: from a fresh initialization, or from the final weights of another run."""
+
+    model: ModelSpec
+    data: DataSpec
+    training: TrainingSpec
+    seed: int
+    parent: RunSpec | None = None
+
+    @model_validator(mode="after")
+    def _same_as_parent(self) -> RunSpec:
+        if self.parent is not None:
+            if self.parent.model != self.model:
+                raise ValueError(f"the model '{self.model.name}' differs from its parent's '{self.parent.model.name}'")
+            if self.parent.data.vocab_size != self.data.vocab_size:
+                raise ValueError("the vocabulary differs from the parent's")
+        return self
+
+    @property
+    def id(self) -> str:
+        """A readable slug and the content's hash: the name of the run's folder."""
+        policy = self.training.initial_state.policy
+        if self.parent is None:
+            stage = "" if policy == "zero" else policy
+        else:
+            stage = "control" if policy == "zero" else policy
+        return slug(self.model.name, f"T{self.training.context}", stage, f"s{self.seed}") + f"-{self.content_hash}"
