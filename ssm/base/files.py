@@ -28,7 +28,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         _sync(temporary)
-        os.replace(temporary, path)
+        temporary.replace(path)
         _sync(path.parent)
     except OSError as error:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error

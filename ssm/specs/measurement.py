@@ -33,9 +33,9 @@ class RestartLoss(Spec):
     context: PositiveInt  # T
 
     @model_validator(mode="after")
-    def _even(self) -> RestartLoss:
-        if self.context % 4:
-            raise ValueError(f"context {self.context} must be a multiple of 4 for the paired ratio")
+    def _power_of_two(self) -> RestartLoss:
+        if self.context < 4 or self.context & (self.context - 1):
+            raise ValueError(f"the paired ratio needs a context that is a power of two from 4 on, got {self.context}")
         return self
 
 

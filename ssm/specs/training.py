@@ -71,7 +71,7 @@ class Budget(Spec):
         """Optimizer steps for a batch of `batch_tokens` and a model of `parameters`; at least one."""
         if self.steps is not None:
             return self.steps
-        tokens = self.tokens if self.tokens is not None else self.chinchilla * TOKENS_PER_PARAMETER * parameters
+        tokens = self.tokens or (self.chinchilla or 0) * TOKENS_PER_PARAMETER * parameters
         return max(1, round(tokens / batch_tokens))
 
 
@@ -142,11 +142,14 @@ class RunSpec(Spec):
         return self
 
     @property
+    def stage(self) -> int:
+        """0 for pre-training, 1 for its post-training, and so on."""
+        return 0 if self.parent is None else self.parent.stage + 1
+
+    @property
     def id(self) -> str:
         """A readable slug and the content's hash: the name of the run's folder."""
-        policy = self.training.initial_state.policy
-        if self.parent is None:
-            stage = "" if policy == "zero" else policy
-        else:
-            stage = "control" if policy == "zero" else policy
+        stage: str = self.training.initial_state.policy
+        if stage == "zero":
+            stage = "" if self.parent is None else "control"
         return slug(self.model.name, f"T{self.training.context}", stage, f"s{self.seed}") + f"-{self.content_hash}"

@@ -1,0 +1,1 @@
+"""Training: spec + tokens -> weights, metrics and a resumable checkpoint."""

@@ -1,0 +1,22 @@
+"""Initial-state policies, one file each: the only difference between interventions."""
+
+from __future__ import annotations
+
+from ssm.specs.training import InitialStateSpec
+from ssm.training.initial_state.fitted_noise import FittedNoisePolicy
+from ssm.training.initial_state.policy import Policy, ZeroPolicy
+from ssm.training.initial_state.random_noise import RandomNoisePolicy
+from ssm.training.initial_state.state_passing import PassedStatePolicy
+
+POLICIES: dict[str, type[Policy]] = {
+    "zero": ZeroPolicy,
+    "random_noise": RandomNoisePolicy,
+    "fitted_noise": FittedNoisePolicy,
+    "state_passing": PassedStatePolicy,
+    "tbtt": PassedStatePolicy,  # the same policy over consecutive chunks: what differs is the order of the data
+}
+
+
+def build_policy(spec: InitialStateSpec, seed: int) -> Policy:
+    """The policy of a spec; its random numbers are a function of (seed, step)."""
+    return POLICIES[spec.policy](spec, seed)

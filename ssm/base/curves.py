@@ -1,0 +1,179 @@
+"""Numbers read off result tables: what pictures draw and claims judge is computed here, once.
+
+Everything is a pure function of tables (schemas in `ssm.base.tables`). Losses are nats per token. A bin
+[position_from, position_to) holds the targets predicted at these positions; a mean over bins is weighted by their
+tokens. A NaN in a table stays a NaN in what is read off it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from scipy.special import stdtrit
+
+from ssm.base.errors import TableError, nearest
+
+BIN = ["position_from", "position_to"]
+
+
+def mean_loss(position_loss: pl.DataFrame, start: int, stop: int) -> pl.DataFrame:
+    """Mean loss of every sequence over the positions [start, stop), each token counted once.
+
+    Args:
+        position_loss: a `position_loss` or `restart_loss` table.
+
+    Returns:
+        Columns sequence, loss (nats per token), sorted by sequence.
+
+    Raises:
+        TableError: the table's bins do not tile [start, stop) exactly.
+    """
+    inside = position_loss.filter(pl.col("position_from") >= start, pl.col("position_to") <= stop)
+    bins = inside.select(BIN).unique().sort(BIN)
+    edges = [start, *bins["position_to"]]
+    everyone = position_loss["sequence"].n_unique()
+    tiled = edges[-1] == stop and bins["position_from"].to_list() == edges[:-1]
+    if not tiled or inside.height != bins.height * everyone:
+        raise TableError(f"the bins of this loss table do not tile the positions {start} to {stop} of every sequence")
+    tokens = pl.col("position_to") - pl.col("position_from")
+    loss = pl.col("loss").fill_null(float("nan"))
+    return inside.group_by("sequence").agg(((loss * tokens).sum() / tokens.sum()).alias("loss")).sort("sequence")
+
+
+def paired_log_ratio(position_loss: pl.DataFrame, restart_loss: pl.DataFrame, k_times_context: int) -> pl.DataFrame:
+    """Loss with the full history minus loss of the restarted model, on the same targets [3/4 kT, kT).
+
+    Args:
+        position_loss: the table of the arm that reads the full history.
+        restart_loss: the table of the restarted arm: the base for Rbase, the same arm for Rown.
+        k_times_context: kT in tokens, a multiple of 4.
+
+    Returns:
+        Columns sequence, value (nats: the logarithm of the paired ratio of perplexities), sorted by sequence.
+
+    Raises:
+        TableError: no such bins, or the two tables do not hold the same sequences.
+    """
+    start = 3 * k_times_context // 4
+    full = mean_loss(position_loss, start, k_times_context)
+    restarted = mean_loss(restart_loss, start, k_times_context)
+    if full["sequence"].to_list() != restarted["sequence"].to_list():
+        raise TableError("the full and the restarted loss were measured on different sequences: they cannot be paired")
+    return full.select("sequence", value=pl.col("loss") - restarted["loss"])
+
+
+def position_curve(position_loss: pl.DataFrame) -> pl.DataFrame:
+    """Loss against position (lg Definition 3.1): mean over sequences in every bin.
+
+    Returns:
+        Columns position_from, position_to, loss (nats per token), error (standard error over sequences; NaN for one
+        sequence), sorted by position.
+    """
+    return _over_sequences(position_loss, BIN, "loss")
+
+
+def ratio_positions(restart_loss: pl.DataFrame) -> list[int]:
+    """The positions kT, ascending, at which a `restart_loss` table lets the paired ratio be read."""
+    return sorted(restart_loss["position_to"].unique().to_list())
+
+
+def remembrance_curve(effective_remembrance: pl.DataFrame, distance: str) -> pl.DataFrame:
+    """Effective Remembrance against t (lg Definition 3.3): mean over sequences.
+
+    Returns:
+        Columns t, value (0 to 1), error (standard error over sequences), sorted by t.
+
+    Raises:
+        TableError: the table does not hold this distance.
+    """
+    rows = effective_remembrance.filter(pl.col("distance") == distance)
+    if rows.is_empty():
+        hint = nearest(distance, effective_remembrance["distance"].unique())
+        raise TableError(f"this effective_remembrance table holds no distance '{distance}'; {hint}")
+    return _over_sequences(rows, ["t"], "value")
+
+
+def state_norm_curve(state_statistics: pl.DataFrame) -> pl.DataFrame:
+    """Norm of the whole state (all layers and heads; lg figure 4) against position: mean over sequences.
+
+    Returns:
+        Columns position, norm, error (standard error over sequences), sorted by position.
+    """
+    return _over_sequences(state_statistics.filter(pl.col("layer") == -1, pl.col("head") == -1), ["position"], "norm")
+
+
+def state_norm_at(state_statistics: pl.DataFrame, position: int) -> pl.DataFrame:
+    """Norm of the whole state after `position` tokens.
+
+    Returns:
+        Columns sequence, norm, sorted by sequence.
+
+    Raises:
+        TableError: the state was not measured at this position.
+    """
+    whole = state_statistics.filter(pl.col("layer") == -1, pl.col("head") == -1)
+    return _at(whole, position).select("sequence", "norm").sort("sequence")
+
+
+def head_std_curve(state_statistics: pl.DataFrame) -> pl.DataFrame:
+    """Standard deviation of the state of every single head (lg figure 9) against position: mean over sequences.
+
+    Returns:
+        Columns layer, head, position, std, error (standard error over sequences), sorted.
+    """
+    heads = state_statistics.filter(pl.col("layer") >= 0, pl.col("head") >= 0)
+    return _over_sequences(heads, ["layer", "head", "position"], "std")
+
+
+def head_std_growth(state_statistics: pl.DataFrame, start: int, stop: int) -> pl.DataFrame:
+    """By how much the standard deviation of every head's state (mean over sequences) grows from `start` to `stop`.
+
+    Returns:
+        Columns layer, head, growth (the ratio), sorted by layer and head.
+
+    Raises:
+        TableError: the state was not measured at one of the positions.
+    """
+    curve = head_std_curve(state_statistics)
+    early, late = _at(curve, start), _at(curve, stop)
+    joined = early.join(late, on=["layer", "head"], suffix="_late").sort("layer", "head")
+    return joined.select("layer", "head", growth=pl.col("std_late") / pl.col("std"))
+
+
+def seed_interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float, float]:
+    """Mean over seeds and its two-sided Student t interval.
+
+    Args:
+        values: (seeds,) one number a seed.
+        level: the interval's confidence.
+
+    Returns:
+        mean, low, high. One seed leaves everything open: (value, -inf, inf). A value that is not finite makes low and
+        high NaN.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    n = len(values)
+    if n == 0:
+        raise ValueError("an interval needs at least one value")
+    mean = float(values.mean())
+    if not np.isfinite(values).all():
+        return mean, float("nan"), float("nan")
+    if n == 1:
+        return mean, float("-inf"), float("inf")
+    half = float(stdtrit(n - 1, 0.5 + level / 2)) * float(values.std(ddof=1)) / np.sqrt(n)
+    return mean, mean - half, mean + half
+
+
+def _over_sequences(table: pl.DataFrame, keys: list[str], value: str) -> pl.DataFrame:
+    """Mean of `value` over the sequences, and its standard error, for each combination of `keys`."""
+    column = pl.col(value).fill_null(float("nan"))
+    error = (column.std() / column.len().sqrt()).fill_null(float("nan")).alias("error")
+    return table.group_by(keys).agg(column.mean(), error).sort(keys)
+
+
+def _at(table: pl.DataFrame, position: int) -> pl.DataFrame:
+    rows = table.filter(pl.col("position") == position)
+    if rows.is_empty():
+        measured = ", ".join(str(p) for p in sorted(table["position"].unique()))
+        raise TableError(f"the state was not measured at position {position}; measured at {measured or 'none'}")
+    return rows

@@ -1,0 +1,35 @@
+"""ssm evaluate: make one measurement, as one table."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "measure a trained run: loss by position, restart loss, remembrance, state statistics, length class"
+EPILOG = """\
+Reads a measurement's spec (written by `ssm plan --write`); writes one Parquet table with its provenance inside.
+
+example:
+  ssm evaluate results/smoke/specs/measurements/TASK.json --run results/smoke/runs/RUN \\
+      --tokens results/smoke/tokens/DATA --out results/smoke/tables/TASK.parquet
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("spec", type=Path, metavar="SPEC.json", help="the measurement task's spec")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.parquet", help="the table")
+    parser.add_argument("--run", type=Path, metavar="DIR", dest="run_folder", help="the folder of the run to measure")
+    parser.add_argument("--tokens", type=Path, metavar="DIR", help="the token store")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="length_class: the run's position_loss table")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: auto")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: all)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ssm.evaluation.measure import measure
+    from ssm.models.device import prepare_device
+    from ssm.specs.measurement import MeasurementTask
+
+    task = MeasurementTask.load(args.spec)
+    measure(task, args.out, prepare_device(args.device, args.threads), args.run_folder, args.tokens, args.table)
+    return 0

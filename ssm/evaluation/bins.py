@@ -1,0 +1,27 @@
+"""Bins of positions: four equal parts an octave, one position each below 8."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def bin_edges(length: int) -> np.ndarray:
+    """Edges 0, 1, ..., 8, 10, 12, 14, 16, 20, ... up to `length`, (bins + 1,) int64.
+
+    Every power of two from 4 on, and three quarters of it, is an edge, so that [3/4 kT, kT) is a union of bins.
+    """
+    edges = list(range(min(length, 8) + 1))
+    start = 8
+    while start < length:
+        edges += [edge for edge in (start + start * part // 4 for part in (1, 2, 3, 4)) if edge < length]
+        start *= 2
+    return np.array(sorted({*edges, length}), dtype=np.int64)
+
+
+def octaves(context: int, length: int) -> list[int]:
+    """k = 1, 2, 4, ... with k * context <= length."""
+    found, k = [], 1
+    while k * context <= length:
+        found.append(k)
+        k *= 2
+    return found

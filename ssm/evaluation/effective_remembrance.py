@@ -1,0 +1,84 @@
+"""Effective Remembrance (lg Def. 3.3): how much the output depends on all but the last T - t tokens."""
+
+from __future__ import annotations
+
+import polars as pl
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ssm.base.tables import EFFECTIVE_REMEMBRANCE
+from ssm.evaluation.bins import bin_edges
+from ssm.evaluation.stream import ROWS, segments
+from ssm.evaluation.subject import Subject
+from ssm.specs.measurement import EffectiveRemembrance
+
+
+def effective_remembrance(spec: EffectiveRemembrance, subject: Subject) -> pl.DataFrame:
+    """d(q(.|x_0:T), q(.|x_t:T)) by sequence and t, under every distance, in the schema EFFECTIVE_REMEMBRANCE.
+
+    t is dense near T and sparse far from it: the kept lengths T - t are the edges of the position bins.
+    """
+    windows = subject.windows(spec.sequences, spec.length, spec.seed)
+    kept = [int(edge) for edge in bin_edges(spec.length)[1:]]
+    frames = []
+    with subject.progress(spec.sequences * (sum(kept) + spec.length)) as progress:
+        full = torch.empty(spec.sequences, subject.model.vocab_size, dtype=torch.float64)  # (sequences, V)
+        for segment in segments(subject.model, windows, spec.length, subject.device):
+            if segment.stop == spec.length:
+                full[segment.rows] = _probabilities(subject, segment.hidden[:, -1])
+            progress.advance(len(segment.rows) * (segment.stop - segment.start))
+        for length in kept:
+            for rows in torch.arange(spec.sequences).split(_rows_at_once(subject.device, length)):
+                inputs, _ = windows.read(rows.numpy(), spec.length - length, spec.length)
+                with torch.inference_mode():
+                    hidden, _ = subject.model.hidden(inputs.to(subject.device))
+                recent = _probabilities(subject, hidden[:, -1])  # (B, V)
+                frames += [
+                    _rows(rows, spec.length - length, spec.length, name, distance(full[rows], recent))
+                    for name, distance in DISTANCES.items()
+                ]
+                progress.advance(len(rows) * length)
+    return pl.concat(frames).sort("distance", "t", "sequence")
+
+
+def total_variation(p: Tensor, q: Tensor) -> Tensor:
+    """1/2 sum |p - q| (lg eq. 3), in [0, 1]; p and q (..., V)."""
+    return 0.5 * (p - q).abs().sum(-1)
+
+
+def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
+    """The Jensen-Shannon divergence in bits, in [0, 1]."""
+    middle = 0.5 * (p + q)
+    return 0.5 * (_relative_entropy(p, middle) + _relative_entropy(q, middle)) / torch.log(torch.tensor(2.0))
+
+
+def one_minus_cosine(p: Tensor, q: Tensor) -> Tensor:
+    """1 - cosine similarity (lg Appendix G), in [0, 1] for probabilities."""
+    return 1 - F.cosine_similarity(p, q, dim=-1)
+
+
+DISTANCES = {
+    "total_variation": total_variation,
+    "jensen_shannon": jensen_shannon,
+    "one_minus_cosine": one_minus_cosine,
+}
+
+
+def _relative_entropy(p: Tensor, q: Tensor) -> Tensor:
+    return (torch.special.xlogy(p, p) - torch.special.xlogy(p, q)).sum(-1)
+
+
+def _probabilities(subject: Subject, hidden: Tensor) -> Tensor:
+    """(B, D) -> (B, V), in float64 on the CPU: the distances are differences of close numbers."""
+    with torch.inference_mode():
+        return subject.model.logits(hidden).double().softmax(-1).cpu()
+
+
+def _rows_at_once(device: torch.device, length: int) -> int:
+    return max(1, min(ROWS[device.type] * 8, 65_536 // length))
+
+
+def _rows(rows: Tensor, t: int, length: int, name: str, values: Tensor) -> pl.DataFrame:
+    columns = {"sequence": rows.numpy(), "t": t, "length": length, "distance": name, "value": values.numpy()}
+    return pl.DataFrame(columns, schema=EFFECTIVE_REMEMBRANCE.columns)

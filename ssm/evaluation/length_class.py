@@ -1,0 +1,86 @@
+"""The class of a loss curve: strong, weak or no length extension (ls Def. 2.1); length-generalizing (lg Def. 3.2).
+
+Both definitions compare expectations. From a sample, a rise counts when it exceeds what the sampling error explains:
+differences are paired by sequence, and the level of 5% is shared among all comparisons (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from scipy.stats import t as student
+
+from ssm.base.tables import LENGTH_CLASS
+from ssm.specs.measurement import LengthClass
+
+LEVEL = 0.05
+
+
+def length_class(spec: LengthClass, curve: pl.DataFrame) -> pl.DataFrame:
+    """One row in the schema LENGTH_CLASS, from a table of POSITION_LOSS."""
+    losses, starts, stops = _matrix(curve)
+    extension = _extension(losses, starts, stops, spec.context)
+    generalization = _generalization(losses, starts, stops, spec.context)
+    sizes = {"context": spec.context, "length": int(stops[-1]), "sequences": len(losses)}
+    return pl.DataFrame([extension | generalization | sizes], schema=LENGTH_CLASS.columns)
+
+
+def _extension(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, context: int) -> dict[str, object]:
+    """ls Def. 2.1 on the mean loss over the first l tokens, l = 2, 4, 8 ...
+
+    T_0 is sought up to the training context: a curve that rises past it and settles on a worse level is not called an
+    extension. Weak: no later length has a significantly larger loss than the one before. Strong: each has a
+    significantly smaller one.
+    """
+    lengths = [int(stop) for stop in stops if stop & (stop - 1) == 0 and stop > 1]
+    weights = stops - starts
+    curve = np.stack([losses[:, stops <= n] @ weights[stops <= n] / n for n in lengths], 1)  # (sequences, lengths)
+    steps, errors = _mean_and_error(np.diff(curve, axis=1))  # from lengths[i] to lengths[i + 1]
+    past = [i for i, n in enumerate(lengths[:-1]) if n >= context]
+    if not past:  # nothing was measured beyond the training context
+        return {"class": "none", "extends_from": None, "largest_rise": None, "largest_rise_error": None}
+    bound = _bound(len(past), len(losses))
+    worst = max(past, key=lambda i: steps[i])
+    rise = {"largest_rise": float(steps[worst]), "largest_rise_error": float(errors[worst])}
+    for first, start in enumerate(lengths[:-1]):
+        if start > context:
+            break
+        later = range(first, len(steps))
+        if all(steps[i] <= bound * errors[i] for i in later):
+            strong = all(steps[i] < -bound * errors[i] for i in later)
+            return {"class": "strong" if strong else "weak", "extends_from": start, **rise}
+    return {"class": "none", "extends_from": None, **rise}
+
+
+def _generalization(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, context: int) -> dict[str, object]:
+    """lg Def. 3.2: no bin past t* has a significantly larger loss than the best bin inside the training context."""
+    inside = np.flatnonzero(stops <= context)
+    best = inside[np.argmin(losses[:, inside].mean(0))]
+    later = np.arange(best + 1, losses.shape[1])
+    excess, errors = _mean_and_error(losses[:, later] - losses[:, [best]])
+    bound = _bound(len(later), len(losses))
+    worst = int(np.argmax(excess - bound * errors))
+    return {
+        "generalizes": bool(excess[worst] <= bound * errors[worst]),
+        "best_position": int(starts[best] + stops[best]) // 2,
+        "excess": float(excess[worst]),
+        "excess_error": float(errors[worst]),
+    }
+
+
+def _matrix(curve: pl.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Losses (sequences, bins) and the bins' borders, (bins,) each."""
+    ordered = curve.sort("sequence", "position_from")
+    bins = ordered.select("position_from", "position_to").unique().sort("position_from")
+    starts, stops = bins["position_from"].to_numpy(), bins["position_to"].to_numpy()
+    return ordered["loss"].to_numpy().reshape(-1, len(starts)), starts, stops
+
+
+def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard error over sequences (the first axis)."""
+    return values.mean(0), values.std(0, ddof=1) / np.sqrt(len(values))
+
+
+def _bound(comparisons: int, sequences: int) -> float:
+    """How many standard errors a one-sided difference must exceed."""
+    return float(student.ppf(1 - LEVEL / comparisons, sequences - 1))

@@ -1,0 +1,95 @@
+"""From a measurement task to its table: the registry of measurements and what each of them is given."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import polars as pl
+import torch
+
+from ssm.base.errors import CheckpointError, ConfigError, DataError
+from ssm.base.provenance import provenance
+from ssm.base.tables import POSITION_LOSS, SCHEMAS, read_table, write_table
+from ssm.data.store import TokenStore
+from ssm.evaluation.effective_remembrance import effective_remembrance
+from ssm.evaluation.length_class import length_class
+from ssm.evaluation.model_size import model_size
+from ssm.evaluation.position_loss import position_loss
+from ssm.evaluation.restart_loss import restart_loss
+from ssm.evaluation.state_statistics import state_statistics
+from ssm.evaluation.subject import Subject
+from ssm.models.checkpoint import load_model
+from ssm.models.device import device_name
+from ssm.specs.measurement import LengthClass, MeasurementTask, ModelSize
+from ssm.specs.training import RunSpec
+from ssm.training.loop import snapshot_path
+
+ON_MODELS = {
+    "position_loss": position_loss,
+    "restart_loss": restart_loss,
+    "effective_remembrance": effective_remembrance,
+    "state_statistics": state_statistics,
+}
+
+
+def measure(
+    task: MeasurementTask,
+    out: Path,
+    device: torch.device,
+    run: Path | None = None,
+    tokens: Path | None = None,
+    table: Path | None = None,
+) -> None:
+    """Make the table of `task` at `out`.
+
+    Args:
+        run: the run's folder, for measurements on a model.
+        tokens: the token store, for the same.
+        table: the run's position_loss table, for length_class.
+
+    Raises:
+        ConfigError: an input that this kind of measurement needs was not given.
+        CheckpointError, DataError, TableError: an input is not what the task says.
+    """
+    started = time.monotonic()
+    measurement = task.measurement
+    if isinstance(measurement, ModelSize):
+        frame = model_size(measurement)
+    elif isinstance(measurement, LengthClass):
+        frame = length_class(measurement, read_table(_given(table, "--table", measurement.kind), POSITION_LOSS))
+    else:
+        frame = _on_model(
+            task, _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind), device
+        )
+    origin = provenance(
+        task=task.content(),
+        seed=getattr(measurement, "seed", None),
+        device=device_name(device),
+        seconds=round(time.monotonic() - started, 3),
+    )
+    write_table(frame, SCHEMAS[measurement.kind], out, origin)
+
+
+def _on_model(task: MeasurementTask, run: Path, tokens: Path, device: torch.device) -> pl.DataFrame:
+    assert task.run is not None
+    path = run / "model.safetensors" if task.snapshot is None else snapshot_path(run, task.snapshot)
+    model, trained = load_model(path, device)
+    _same_run(trained, task.run, path)
+    store = TokenStore.open(tokens)
+    if store.spec != task.run.data:
+        raise DataError(f"{tokens}: holds the tokens of '{store.spec.id}', the task needs '{task.run.data.id}'")
+    model.eval()
+    subject = Subject(model, store, device, f"measure {task.id}")
+    return ON_MODELS[task.measurement.kind](task.measurement, subject)  # type: ignore[operator]
+
+
+def _same_run(found: RunSpec, wanted: RunSpec, path: Path) -> None:
+    if found != wanted:
+        raise CheckpointError(f"{path}: holds the run '{found.id}', the task needs '{wanted.id}'")
+
+
+def _given(path: Path | None, option: str, kind: str) -> Path:
+    if path is None:
+        raise ConfigError(f"the measurement '{kind}' needs {option}")
+    return path

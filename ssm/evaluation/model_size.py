@@ -1,0 +1,34 @@
+"""Configuration and parameter count of named models (lg Table 2), counted on the models themselves."""
+
+from __future__ import annotations
+
+import polars as pl
+import torch
+
+from ssm.base.tables import MODEL_SIZE
+from ssm.models.backbone import LanguageModel
+from ssm.specs.measurement import ModelSize
+
+
+def model_size(spec: ModelSize) -> pl.DataFrame:
+    """One row a model, in the schema MODEL_SIZE. The models are built without memory, on torch's meta device."""
+    rows = []
+    for model in spec.models:
+        with torch.device("meta"):
+            built = LanguageModel(model, spec.vocab_size)
+        rows.append(
+            {
+                "model": model.name,
+                "mixer": model.mixer.kind,
+                "n_layers": model.n_layers,
+                "d_model": model.d_model,
+                "n_heads": model.mixer.expand * model.d_model // model.mixer.head_dim,
+                "head_dim": model.mixer.head_dim,
+                "d_state": model.mixer.d_state,
+                "peak_lr": model.peak_lr,
+                "parameters": built.parameters_count,
+                "embedding_parameters": built.embedding.weight.numel(),
+                "published_parameters": model.published_parameters,
+            }
+        )
+    return pl.DataFrame(rows, schema=MODEL_SIZE.columns)

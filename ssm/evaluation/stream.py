@@ -1,0 +1,57 @@
+"""Long sequences in constant memory: segments stream through, the state is carried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ssm.data.batches import HeldOutWindows
+from ssm.models.backbone import LanguageModel
+from ssm.models.state import State
+
+ROWS = {"cpu": 32, "cuda": 64}  # sequences side by side
+FORWARD_TOKENS = {"cpu": 2048, "cuda": 131_072}  # tokens a forward pass: what fits the caches, what fills a GPU
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch [start, stop) of some sequences, and the state (detached) that they are in behind it."""
+
+    rows: Tensor  # (B,) int64, numbers of the sequences
+    start: int
+    stop: int
+    hidden: Tensor  # (B, S, D), last hidden activations
+    targets: Tensor  # (B, S)
+    state: State
+
+
+def segments(
+    model: LanguageModel, windows: HeldOutWindows, length: int, device: torch.device, stops: list[int] | None = None
+) -> Iterator[Segment]:
+    """All windows from the zero state to `length`, a few sequences and a segment at a time.
+
+    Args:
+        stops: positions at which a segment must end (where the state is looked at).
+    """
+    batch = min(ROWS[device.type], windows.sequences)
+    size = max(1, FORWARD_TOKENS[device.type] // batch)
+    borders = sorted({*range(0, length, size), *(stops or []), length})
+    for rows in torch.arange(windows.sequences).split(batch):
+        state: State | None = None
+        for start, stop in pairwise(borders):
+            inputs, targets = windows.read(rows.numpy(), start, stop)
+            with torch.inference_mode():
+                hidden, state = model.hidden(inputs.to(device), state)
+            yield Segment(rows, start, stop, hidden, targets.to(device), state)
+
+
+@torch.inference_mode()
+def token_losses(model: LanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy in nats of every target, (B, S), in float32."""
+    logits = model.logits(hidden).float()  # (B, S, V)
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)

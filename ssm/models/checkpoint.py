@@ -1,0 +1,87 @@
+"""Weights on disk: one safetensors file with the run's spec in its header. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError
+from ssm.base.files import whole_file
+from ssm.models.backbone import LanguageModel, build_model
+from ssm.specs.training import RunSpec
+
+
+def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write tensors and a JSON header as one whole file.
+
+    Raises:
+        OutputError: `path` cannot be written.
+    """
+    plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+    with whole_file(path) as temporary:
+        save_file(plain, temporary, metadata={"ssm": json.dumps(header, sort_keys=True)})
+
+
+def load_tensors(path: str | Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what `save_tensors` wrote.
+
+    Raises:
+        CheckpointError: no such file, truncated or corrupted, or not written by ssm.
+    """
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: no such checkpoint") from error
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: truncated or corrupted ({error})") from error
+    if "ssm" not in metadata:
+        raise CheckpointError(f"{path}: was not written by ssm (its header holds no spec)")
+    return tensors, json.loads(metadata["ssm"])
+
+
+def save_model(path: str | Path, model: LanguageModel, run: RunSpec, step: int) -> None:
+    """Write the weights of `model`, trained as `run` for `step` steps."""
+    save_tensors(path, dict(model.state_dict()), {"run": run.content(), "step": step})
+
+
+def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[LanguageModel, RunSpec]:
+    """The model of a file written by `save_model`, and the run that trained it.
+
+    Raises:
+        CheckpointError: the file is no such checkpoint, or its tensors are not its spec's.
+    """
+    tensors, header = load_tensors(path)
+    if "run" not in header:
+        raise CheckpointError(f"{path}: its header holds no run")
+    run = RunSpec.parse(header["run"], str(path))
+    model = build_model(run.model, run.data.vocab_size, run.seed)
+    load_weights(model, tensors, str(path))
+    return model.to(device), run
+
+
+def load_weights(model: LanguageModel, tensors: dict[str, Tensor], source: str) -> None:
+    """Copy `tensors` into `model`; every missing, unknown or mis-shaped tensor is named in one error.
+
+    Raises:
+        CheckpointError: the names or shapes differ, or a weight is not finite.
+    """
+    expected = model.state_dict()
+    problems = [f"missing {name}" for name in expected if name not in tensors]
+    problems += [f"unknown {name}" for name in tensors if name not in expected]
+    problems += [
+        f"{name} is {tuple(tensors[name].shape)}, expected {tuple(tensor.shape)}"
+        for name, tensor in expected.items()
+        if name in tensors and tensors[name].shape != tensor.shape
+    ]
+    problems += [f"{name} is not finite" for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    if problems:
+        raise CheckpointError(f"{source}: {'; '.join(problems)}")
+    model.load_state_dict(tensors)

@@ -1,0 +1,89 @@
+"""The whole recurrent state of a model between two tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+MEMORY = "memory"  # the recurrence's own state, (B, heads, ...): what the papers call the state h_t
+
+
+@dataclass(frozen=True)
+class State:
+    """Per layer, named tensors whose first axis is the batch.
+
+    In every mixer the recurrence's own state is called "memory" and has the heads on its second axis; other names
+    ("conv": the last inputs of a short convolution) are inputs still needed. Norms, moments and noise speak of the
+    memory alone; detaching, selecting and resetting act on all of the state.
+    """
+
+    layers: tuple[dict[str, Tensor], ...]
+
+    @property
+    def batch_size(self) -> int:
+        return self.memories()[0].shape[0]
+
+    def memories(self) -> list[Tensor]:
+        """The memory of every layer, each (B, H, ...)."""
+        return [layer[MEMORY] for layer in self.layers]
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> State:
+        """The state with `function` applied to every tensor."""
+        return State(tuple({name: function(tensor) for name, tensor in layer.items()} for layer in self.layers))
+
+    def detach(self) -> State:
+        """The same values, cut from the graph."""
+        return self.map(Tensor.detach)
+
+    def to(self, device: torch.device | str) -> State:
+        return self.map(lambda tensor: tensor.to(device))
+
+    def select(self, rows: Tensor) -> State:
+        """The state of these batch elements, in this order; `rows` (n,) int64."""
+        return self.map(lambda tensor: tensor.index_select(0, rows.to(tensor.device)))
+
+    def reset(self, rows: Tensor) -> State:
+        """The state with the batch elements of `rows` (B,) bool set to zero, whatever they held."""
+        return self.map(lambda tensor: tensor.masked_fill(_over(rows.to(tensor.device), tensor), 0.0))
+
+    def zeros(self, batch_size: int) -> State:
+        """The zero state of `batch_size` sequences, shaped as this one."""
+        return self.map(lambda tensor: tensor.new_zeros(batch_size, *tensor.shape[1:]))
+
+    def with_memories(self, memories: list[Tensor]) -> State:
+        """The state with other memories and all else zero."""
+        zeros = self.map(torch.zeros_like)
+        return State(tuple({**layer, MEMORY: memory} for layer, memory in zip(zeros.layers, memories, strict=True)))
+
+    def norm(self) -> Tensor:
+        """The norm over all elements of the memories of all layers (lg figure 4), (B,)."""
+        return sum((memory.float().flatten(1).square().sum(1) for memory in self.memories()), torch.zeros(())).sqrt()
+
+    def head_moments(self) -> list[tuple[Tensor, Tensor]]:
+        """Per layer the mean and the (population) variance of the memory by element and head, each (B, H)."""
+        return [
+            (flat.mean(2), flat.var(2, correction=0))
+            for flat in (memory.float().flatten(2) for memory in self.memories())
+        ]
+
+    def tensors(self, prefix: str = "") -> dict[str, Tensor]:
+        """Flat names for a safetensors file: "<prefix><layer>.<name>"."""
+        return {f"{prefix}{i}.{name}": tensor for i, layer in enumerate(self.layers) for name, tensor in layer.items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor], prefix: str = "") -> State:
+        """The inverse of `tensors`; other names in the dictionary are passed over."""
+        layers: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith(prefix):
+                index, _, key = name.removeprefix(prefix).partition(".")
+                layers.setdefault(int(index), {})[key] = tensor
+        return cls(tuple(layers[i] for i in sorted(layers)))
+
+
+def _over(rows: Tensor, tensor: Tensor) -> Tensor:
+    """(B,) shaped to broadcast over a tensor (B, ...)."""
+    return rows.view(-1, *[1] * (tensor.dim() - 1))

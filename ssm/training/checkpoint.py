@@ -1,0 +1,59 @@
+"""The resumable checkpoint of a running job: weights, optimizer and policy in one whole file.
+
+Data order and noise need nothing here: they are functions of (seed, step).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError
+from ssm.models.backbone import LanguageModel
+from ssm.models.checkpoint import load_tensors, load_weights, save_tensors
+from ssm.specs.training import RunSpec
+from ssm.training.initial_state import Policy
+from ssm.training.optimizer import load_optimizer, optimizer_tensors
+
+FILE = "checkpoint.safetensors"
+
+
+def save_checkpoint(
+    folder: Path,
+    run: RunSpec,
+    step: int,
+    seconds: float,
+    model: LanguageModel,
+    optimizer: torch.optim.Optimizer,
+    policy: Policy,
+) -> None:
+    """Write everything that step `step` + 1 needs; `seconds` is the time that the run has trained so far."""
+    parts = {"model": model.state_dict(), "optimizer": optimizer_tensors(model, optimizer), "policy": policy.tensors()}
+    tensors = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
+    save_tensors(folder / FILE, tensors, {"run": run.content(), "step": step, "seconds": seconds})
+
+
+def load_checkpoint(
+    folder: Path, run: RunSpec, model: LanguageModel, optimizer: torch.optim.Optimizer, policy: Policy
+) -> tuple[int, float]:
+    """Restore the last checkpoint of `folder`, if there is one; returns its step and seconds, zeros without one.
+
+    Raises:
+        CheckpointError: the file is corrupted, or belongs to another run.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return 0, 0.0
+    tensors, header = load_tensors(path)
+    if header.get("run") != run.content():
+        raise CheckpointError(f"{path}: belongs to another run; give another --out, or delete this one")
+    load_weights(model, _part(tensors, "model/"), str(path))
+    load_optimizer(model, optimizer, _part(tensors, "optimizer/"))
+    policy.load(_part(tensors, "policy/"))
+    return int(header["step"]), float(header["seconds"])
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,34 @@
+"""Random noise (lg Section 4.2): every value of the memory from N(0, sigma^2)."""
+
+from __future__ import annotations
+
+import torch
+
+from ssm.models.state import State
+from ssm.training.initial_state.policy import Policy
+
+
+class RandomNoisePolicy(Policy):
+    """Knows the state's shapes from the first batch, which itself starts from zero."""
+
+    template: State | None = None  # one row of zeros
+
+    def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
+        if self.template is None:
+            return None
+        generator, zeros = self.generator(step, device), self.template.to(device).zeros(batch_size)
+        noise = [
+            self.spec.sigma * torch.randn(memory.shape, generator=generator, device=device)
+            for memory in zeros.memories()
+        ]
+        return self.with_zeroed_rows(zeros.with_memories(noise), generator)
+
+    def learn(self, ended: State) -> None:
+        if self.template is None:
+            self.template = ended.zeros(1)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return {} if self.template is None else self.template.tensors("template.")
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        self.template = State.from_tensors(tensors, "template.") if tensors else None

@@ -1,0 +1,34 @@
+"""State Passing and TBTT (lg Sections 4.4 and 4.5): a batch starts from the final states of the batch before.
+
+Over shuffled windows that is State Passing: the state of a different sequence. Over consecutive chunks of one stream
+per row it is truncated backpropagation through time. The whole state is passed, short convolutions' inputs included,
+and the gradient stops at the border.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ssm.models.state import State
+from ssm.training.initial_state.policy import Policy
+
+
+class PassedStatePolicy(Policy):
+    """Row b of a batch starts where row b of the last batch ended; zeroed with probability p."""
+
+    last: State | None = None
+
+    def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
+        if self.last is None:
+            return None
+        return self.with_zeroed_rows(self.last.to(device), self.generator(step, device))
+
+    def learn(self, ended: State) -> None:
+        self.last = ended
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {} if self.last is None else self.last.tensors("last.")
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        self.last = State.from_tensors(tensors, "last.") if tensors else None

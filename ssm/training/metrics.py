@@ -1,0 +1,68 @@
+"""Per-step metrics: gathered on the device, written as Parquet while training runs, cut back on resume."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from torch import Tensor
+
+from ssm.base.tables import METRICS, read_table, write_table
+
+SIDECAR = "checkpoint.metrics.parquet"  # the rows up to the checkpoint, and perhaps some more
+PATIENCE = 10  # steps over which the loss is averaged before it is called diverged
+CEILING = 2.0  # in units of log V, the loss of a uniform guess
+
+
+class Metrics:
+    """Rows wait as device tensors until `flush`, so that a GPU is not stopped at every step."""
+
+    def __init__(self, vocab_size: int):
+        self.rows: list[dict[str, Any]] = []
+        self.pending: list[dict[str, Any]] = []
+        self.ceiling = CEILING * math.log(vocab_size)
+
+    def add(self, **row: int | float | Tensor) -> None:
+        """One step's row, keyed by the columns of METRICS; values may be tensors on any device."""
+        self.pending.append(row)
+
+    def flush(self) -> str | None:
+        """Fetch the pending rows. Returns the reason if training has diverged at one of them."""
+        for row in self.pending:
+            self.rows.append({key: float(v) if isinstance(v, Tensor) else v for key, v in row.items()})
+            reason = self._diverged()
+            if reason:
+                self.pending = []
+                return reason
+        self.pending = []
+        return None
+
+    def _diverged(self) -> str | None:
+        row = self.rows[-1]
+        for column in ("loss", "grad_norm"):
+            if not math.isfinite(row[column]):
+                return f"{column} is {row[column]} at step {row['step']}"
+        recent = [r["loss"] for r in self.rows[-PATIENCE:]]
+        mean = sum(recent) / len(recent)
+        if len(recent) == PATIENCE and mean > self.ceiling:
+            return f"mean loss of the last {PATIENCE} steps is {mean:.3g} at step {row['step']}, above 2 log V"
+        return None
+
+    @property
+    def last_loss(self) -> float:
+        """Mean loss of the last steps that were fetched."""
+        recent = [row["loss"] for row in self.rows[-PATIENCE:]]
+        return sum(recent) / len(recent) if recent else math.nan
+
+    def frame(self) -> pl.DataFrame:
+        return pl.DataFrame(self.rows, schema=METRICS.columns)
+
+    def write(self, path: Path, provenance: dict[str, Any]) -> None:
+        """Write all fetched rows as a whole table."""
+        write_table(self.frame(), METRICS, path, provenance)
+
+    def resume(self, path: Path, step: int) -> None:
+        """Take the rows up to `step` from the table that a killed process left."""
+        self.rows = read_table(path, METRICS).filter(pl.col("step") <= step).to_dicts() if step else []
