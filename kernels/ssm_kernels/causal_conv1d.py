@@ -41,11 +41,9 @@ def causal_conv1d(
     Raises:
         ValueError: shapes that do not fit, or an unknown name.
     """
+    _check_shapes(x, weight, bias, state, resets)
     B, _, D = x.shape
     K = weight.shape[1]
-    if weight.shape != (D, K) or (state is not None and state.shape != (B, K - 1, D)):
-        got = f"x {tuple(x.shape)}, weight {tuple(weight.shape)}, state {None if state is None else tuple(state.shape)}"
-        raise ValueError(f"causal_conv1d: x is (B, T, D), weight (D, K), state (B, K - 1, D); got {got}")
     if activation not in (None, "silu"):
         raise ValueError(f"causal_conv1d: unknown activation '{activation}', expected None or silu")
     if backend == "reference":
@@ -55,7 +53,7 @@ def causal_conv1d(
 
     before = x.new_zeros(B, K - 1, D) if state is None else state.to(x.dtype)
     padded = torch.cat([before, x], 1)  # (B, K - 1 + T, D)
-    masks = None if resets is None else _tap_masks(resets, K, x.dtype)
+    masks = None if resets is None or K == 1 else _tap_masks(resets, K, x.dtype)
     y = _Taps.apply(padded, weight, bias, masks)
     y = F.silu(y) if activation == "silu" else y
     after = padded[:, padded.shape[1] - (K - 1) :]  # (B, K - 1, D)
@@ -113,3 +111,15 @@ def _kept_inputs(resets: Tensor, K: int, dtype: torch.dtype) -> Tensor:
     short = (K - 1) - last.shape[1]
     before = resets.any(1, keepdim=True).to(torch.int32).expand(-1, short)  # inputs that came in with the state
     return (torch.cat([before, last], 1) == 0).to(dtype).unsqueeze(-1)
+
+
+def _check_shapes(x: Tensor, weight: Tensor, bias: Tensor | None, state: Tensor | None, resets: Tensor | None) -> None:
+    if x.dim() == 3 and x.shape[1] > 0 and weight.dim() == 2 and weight.shape[1] > 0:
+        (B, T, D), K = x.shape, weight.shape[1]
+        expected = ((weight, (D, K)), (bias, (D,)), (state, (B, K - 1, D)), (resets, (B, T)))
+        if all(tensor is None or tensor.shape == shape for tensor, shape in expected):
+            return
+    named = {"x": x, "weight": weight, "bias": bias, "state": state, "resets": resets}
+    got = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in named.items() if tensor is not None)
+    says = "x is (B, T, D) with T >= 1, weight (D, K), bias (D,), state (B, K - 1, D), resets (B, T)"
+    raise ValueError(f"causal_conv1d: {says}; got {got}")

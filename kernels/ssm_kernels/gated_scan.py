@@ -46,19 +46,22 @@ def gated_scan(
         y (B, T, H, V) in the dtype of `v`, and the final state (B, H, K, V), at least in float32.
 
     Raises:
-        ValueError: shapes that do not fit, or an unknown backend.
+        ValueError: shapes that do not fit, a chunk below 1, or an unknown backend.
     """
     _check_shapes(q, k, v, log_decay, h0)
+    if chunk < 1:
+        raise ValueError(f"gated_scan: chunk must be at least 1, got {chunk}")
     dtype = torch.promote_types(v.dtype, torch.float32)
     out_dtype = v.dtype
     q, k, v, log_decay = (x.to(dtype) for x in (q, k, v, log_decay))
     h0 = None if h0 is None else h0.to(dtype)
-    if backend == "torch":
-        y, state = _chunked(q, k, v, log_decay, h0, chunk)
-    elif backend == "reference":
-        y, state = reference.gated_scan(q, k, v, log_decay, h0)
-    else:
-        raise ValueError(f"gated_scan: unknown backend '{backend}', expected torch or reference")
+    with torch.autocast(v.device.type, enabled=False):  # it would run the matrix products in half precision
+        if backend == "torch":
+            y, state = _chunked(q, k, v, log_decay, h0, chunk)
+        elif backend == "reference":
+            y, state = reference.gated_scan(q, k, v, log_decay, h0)
+        else:
+            raise ValueError(f"gated_scan: unknown backend '{backend}', expected torch or reference")
     return y.to(out_dtype), state
 
 
@@ -112,6 +115,7 @@ def _chunked(
 
 
 @lru_cache(maxsize=32)
+@torch.inference_mode(False)  # made during inference, kept for training
 def _pair_sums(Q: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """The constant matrix that sums log decays over every pair, and the causal mask that goes with it.
 

@@ -32,7 +32,7 @@ def mean_loss(position_loss: pl.DataFrame, start: int, stop: int) -> pl.DataFram
     bins = inside.select(BIN).unique().sort(BIN)
     edges = [start, *bins["position_to"]]
     everyone = position_loss["sequence"].n_unique()
-    tiled = edges[-1] == stop and bins["position_from"].to_list() == edges[:-1]
+    tiled = start < stop == edges[-1] and bins["position_from"].to_list() == edges[:-1]
     if not tiled or inside.height != bins.height * everyone:
         raise TableError(f"the bins of this loss table do not tile the positions {start} to {stop} of every sequence")
     tokens = pl.col("position_to") - pl.col("position_from")

@@ -116,6 +116,18 @@ VERDICTS = Schema(
         "reason": TEXT,
     },
 )
+TRAINING_SPEED = Schema(
+    "training_speed",
+    "one timed training step of one implementation; implementations alternate within a repeat",
+    {
+        "implementation": TEXT,  # ssm, transformers
+        "chunk": I64,  # Q, tokens a chunk of the scan
+        "flush_denormal": pl.Boolean(),  # whether denormal numbers are flushed to zero
+        "repeat": I64,  # 1, 2, ...
+        "milliseconds": F64,
+        "tokens_per_second": F64,
+    },
+)
 SCHEMAS = {
     schema.name: schema
     for schema in (
@@ -127,6 +139,7 @@ SCHEMAS = {
         LENGTH_CLASS,
         MODEL_SIZE,
         VERDICTS,
+        TRAINING_SPEED,
     )
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import polars as pl
 import torch
 import torch.nn.functional as F
@@ -50,7 +52,7 @@ def total_variation(p: Tensor, q: Tensor) -> Tensor:
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
     """The Jensen-Shannon divergence in bits, in [0, 1]."""
     middle = 0.5 * (p + q)
-    return 0.5 * (_relative_entropy(p, middle) + _relative_entropy(q, middle)) / torch.log(torch.tensor(2.0))
+    return 0.5 * (_relative_entropy(p, middle) + _relative_entropy(q, middle)) / math.log(2)
 
 
 def one_minus_cosine(p: Tensor, q: Tensor) -> Tensor:

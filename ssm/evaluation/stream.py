@@ -38,10 +38,10 @@ def segments(
     Args:
         stops: positions at which a segment must end (where the state is looked at).
     """
-    batch = min(ROWS[device.type], windows.sequences)
+    batch = min(ROWS[device.type], len(windows.positions))
     size = max(1, FORWARD_TOKENS[device.type] // batch)
     borders = sorted({*range(0, length, size), *(stops or []), length})
-    for rows in torch.arange(windows.sequences).split(batch):
+    for rows in torch.arange(len(windows.positions)).split(batch):
         state: State | None = None
         for start, stop in pairwise(borders):
             inputs, targets = windows.read(rows.numpy(), start, stop)

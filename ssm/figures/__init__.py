@@ -1,0 +1,1 @@
+"""Pictures, drawn from tables alone: one function per kind of drawing, registered in `ssm.figures.draw`."""

@@ -1,0 +1,63 @@
+# make figures    the headline report: makes what is missing, and nothing else
+# make verdicts   one line per claim of what is finished
+# make test       the tests
+# make check      formatting, types and the workflow's lint
+# make clean      removes the environment and all caches; results stay
+#
+# Variables: PYTHON=python3.12 (makes the environment), CORES=2, TARGETS='lg_fig5 lg_fig12', ARGS='--config scale=gpu',
+# RESULTS=results/gpu (for verdicts).
+
+PYTHON ?= python3
+VENV ?= .venv
+CORES ?= all
+TARGETS ?=
+ARGS ?=
+RESULTS ?= results/smoke
+
+SHELL := /bin/bash
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+export PATH := $(abspath $(BIN)):$(PATH)
+
+.PHONY: figures verdicts test check clean
+.DEFAULT_GOAL := figures
+
+figures: $(VENV)/.installed
+	@snakemake --cores $(CORES) $(TARGETS) $(ARGS)
+	@for report in results/*/report/*.html; do if [ -f "$$report" ]; then echo "Report: $$report"; fi; done
+
+verdicts: $(VENV)/.installed
+	@ssm verdicts $(RESULTS)
+
+test: $(VENV)/.installed-dev
+	@OMP_NUM_THREADS=1 python -m pytest -n 2
+
+check: $(VENV)/.installed-dev
+	@ruff check .
+	@ruff format --check .
+	@mypy
+	@snakefmt --check workflow
+	@snakemake --lint
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment. A stamp is older than pyproject.toml or constraints.txt when these changed: then pip looks again.
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: $(PYTHON) is not Python 3.11 or newer; name one that is: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@echo "Making the environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { \
+	  rm -rf $(VENV); echo "make: $(PYTHON) -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing ssm and what it needs into $(VENV)"
+	@$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing ssm, what it needs and the development tools into $(VENV)"
+	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $(VENV)/.installed $@

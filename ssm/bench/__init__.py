@@ -1,0 +1,1 @@
+"""Benchmarks: side by side with an independent implementation, correctness first, speed second."""

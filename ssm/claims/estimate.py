@@ -1,0 +1,140 @@
+"""An estimate with its interval: over seeds where there are several, over sequences where there is one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import stdtrit
+
+from ssm.base.curves import seed_interval
+from ssm.base.seeds import numpy_generator
+
+LEVEL = 0.95
+DRAWS = 2000  # bootstrap resamples
+NOTHING = np.empty(0)
+
+
+class UndecidableError(Exception):
+    """The tables cannot answer this claim at this scale; the message says why, for the verdict's reason."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A quantity with its interval; a ratio is given as a ratio, not as its logarithm."""
+
+    value: float
+    low: float
+    high: float
+    interval: str  # how the interval was made
+    words: str  # what was computed
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One number of one arm and one seed, on the scale where arms are subtracted: logarithms for ratios.
+
+    Besides its value it holds what one seed's interval is made of, one of three.
+    """
+
+    value: float
+    by_sequence: np.ndarray = field(default_factory=lambda: NOTHING)  # (S,) contributions, whose mean is the value
+    draws: np.ndarray = field(default_factory=lambda: NOTHING)  # (DRAWS,) the value on resampled sequences
+    error: float = math.nan  # its standard error over the sequences ...
+    sequences: int = 0  # ... of which there are so many
+
+    def __sub__(self, other: Reading) -> Reading:
+        """The difference, paired by sequence; where only standard errors are known, they add in quadrature."""
+        if self.sequences != other.sequences:
+            raise UndecidableError(
+                f"the two arms were measured on {self.sequences} and {other.sequences} sequences: nothing to pair"
+            )
+        return Reading(
+            self.value - other.value,
+            self.by_sequence - other.by_sequence,
+            self.draws - other.draws,
+            math.hypot(self.error, other.error),
+            self.sequences,
+        )
+
+
+def mean_reading(by_sequence: np.ndarray) -> Reading:
+    """A reading that is a mean over sequences.
+
+    Args:
+        by_sequence: (S,).
+    """
+    return Reading(float(by_sequence.mean()), by_sequence, sequences=len(by_sequence))
+
+
+def log_mean_reading(by_sequence: np.ndarray) -> Reading:
+    """The logarithm of a mean over sequences; a sequence contributes its relative deviation (delta method).
+
+    Args:
+        by_sequence: (S,), positive.
+    """
+    mean = float(by_sequence.mean())
+    if not mean > 0:
+        return Reading(math.nan, sequences=len(by_sequence))
+    return mean_reading(math.log(mean) + by_sequence / mean - 1)
+
+
+def resample(*matrices: np.ndarray) -> list[np.ndarray]:
+    """Means of bootstrap resamples of the sequences: the same resamples for every matrix, and in every call.
+
+    Args:
+        matrices: each (S, K), a row a sequence.
+
+    Returns:
+        for each matrix (DRAWS, K).
+    """
+    sequences = len(matrices[0])
+    generator = numpy_generator(0, "bootstrap over sequences")
+    weights = generator.multinomial(sequences, np.full(sequences, 1 / sequences), size=DRAWS) / sequences
+    return [weights @ matrix for matrix in matrices]
+
+
+def summarize(readings: dict[int, Reading], words: str, logarithmic: bool, limits: tuple[float, float]) -> Estimate:
+    """The estimate over all seeds.
+
+    Args:
+        readings: seed -> reading, at least one.
+        logarithmic: the readings are logarithms; the estimate is their exponential (a geometric mean over seeds).
+        limits: the least and the largest value that the quantity can take; the interval is cut there.
+
+    Raises:
+        UndecidableError: a reading is not finite, or there is one seed with one sequence.
+    """
+    broken = [str(seed) for seed, reading in readings.items() if not math.isfinite(reading.value)]
+    if broken:
+        raise UndecidableError(
+            f"not a finite number for seed {', '.join(broken)}: a run diverged or its loss overflowed"
+        )
+    if len(readings) > 1:
+        value, low, high = seed_interval(np.array([reading.value for reading in readings.values()]), LEVEL)
+        interval = f"95% Student t over {len(readings)} seeds"
+    else:
+        value, low, high, interval = _one_seed(next(iter(readings.values())))
+    numbers = np.array([value, low, high])
+    if logarithmic:
+        with np.errstate(over="ignore"):
+            numbers = np.exp(numbers)
+        if not np.isfinite(numbers).all():
+            raise UndecidableError("the estimate or its interval overflows a 64-bit number")
+    value, low, high = np.clip(numbers, *limits).tolist()
+    return Estimate(value, low, high, interval, words)
+
+
+def _one_seed(reading: Reading) -> tuple[float, float, float, str]:
+    """Value, low, high and how they were made, from the spread over the sequences of one seed."""
+    if reading.sequences < 2:
+        raise UndecidableError("one seed and one sequence give no interval")
+    over = f"over {reading.sequences} sequences of one seed: other seeds may differ more"
+    if len(reading.draws):
+        low, high = np.quantile(reading.draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        return reading.value, float(low), float(high), f"95% bootstrap {over}"
+    if len(reading.by_sequence):
+        return *seed_interval(reading.by_sequence, LEVEL), f"95% Student t {over}"
+    half = float(stdtrit(reading.sequences - 1, (1 + LEVEL) / 2)) * reading.error
+    return reading.value, reading.value - half, reading.value + half, f"95% Student t {over}"

@@ -1,0 +1,77 @@
+"""One panel of a figure as claims see it: which series an arm has, and their tables."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ssm.base.tables import SCHEMAS, read_provenance, read_table
+from ssm.claims.estimate import UndecidableError
+from ssm.specs.figure import FigureTask, Series
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The series and tables of one panel of a figure."""
+
+    task: FigureTask
+    name: str
+    folder: Path  # where the tables are
+
+    def series(self, arm: str) -> dict[int, Series]:
+        """Seed -> series of an arm.
+
+        Raises:
+            UndecidableError: the arm does not exist at this scale, or its name is that of several runs.
+        """
+        found: dict[int, Series] = {}
+        for series in self.task.series:
+            if series.arm == arm and series.panel == self.name and found.setdefault(series.seed, series) != series:
+                raise UndecidableError(f"several runs of seed {series.seed} bear the arm's name '{arm}'")
+        if not found:
+            raise UndecidableError(f"the arm '{arm}' does not exist at the scale {self.task.scale}")
+        return found
+
+    def table(self, series: Series, kind: str) -> pl.DataFrame:
+        """A series' table.
+
+        Raises:
+            UndecidableError: it was not planned, or its run diverged.
+            TableError: it was planned and is missing or broken.
+        """
+        if kind not in series.tables:
+            raise UndecidableError(f"{kind} is not measured for the arm '{series.arm}' at the scale {self.task.scale}")
+        path = self.folder / f"{series.tables[kind]}.parquet"
+        table = read_table(path, SCHEMAS[kind])
+        if read_provenance(path).get("diverged"):  # the table holds the last good weights, not those the run ends with
+            raise UndecidableError(f"the run of '{series.arm}', seed {series.seed}, diverged")
+        return table
+
+    def label(self, arm: str) -> str:
+        """The arm's name for readers."""
+        entry = self.task.figure.arms.get(arm)
+        return entry.label if entry else arm
+
+
+def tokens(series: Series, quantity: Any) -> int:
+    """kT in tokens, T being the training context of the series."""
+    return round(quantity.times_context * series.context)
+
+
+def insist_on(measured: int, wanted: int, series: Series) -> None:
+    """Refuse to read past what was measured."""
+    if measured < wanted:
+        raise UndecidableError(
+            f"'{series.arm}' is measured to position {measured:,} at this scale, {wanted:,} is needed"
+        )
+
+
+def by_sequence(table: pl.DataFrame, keys: list[str], value: str) -> np.ndarray:
+    """The values as a matrix (S, K): a row a sequence, a column a combination of `keys`, both sorted."""
+    column = table.sort("sequence", *keys)[value].fill_null(math.nan).to_numpy()
+    return column.reshape(table["sequence"].n_unique(), -1)

@@ -1,0 +1,38 @@
+r"""ssm judge: verdicts on the claims of one figure.
+
+Reads a planned figure (written by `ssm plan --write`) and its tables; writes one row per claim: the estimate with its
+95% interval, the region that the claim expects, and the verdict (confirmed, refuted, not decided) with its reason.
+
+example:
+  ssm judge results/smoke/specs/figures/lg_fig5.json --tables results/smoke/tables \
+    --out results/smoke/verdicts/lg_fig5.parquet
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "judge the claims of one figure from its tables"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("spec", type=Path, metavar="SPEC.json", help="the planned figure")
+    parser.add_argument("--tables", type=Path, required=True, metavar="DIR", help="the folder of its tables")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.parquet", help="the table of verdicts")
+
+
+def run(args: argparse.Namespace) -> int:
+    import sys
+
+    from ssm.base.provenance import provenance
+    from ssm.base.tables import VERDICTS, write_table
+    from ssm.claims.verdict import judge
+    from ssm.claims.words import totals
+    from ssm.specs.figure import FigureTask
+
+    task = FigureTask.load(args.spec)
+    verdicts = judge(task, args.tables)
+    write_table(verdicts, VERDICTS, args.out, provenance(figure=task.content(), tables=list(task.table_ids)))
+    print(f"{task.figure.target}: {totals(verdicts['verdict'])}", file=sys.stderr)
+    return 0

@@ -1,0 +1,90 @@
+"""The command line: `ssm <verb>`. A verb's module is imported when it is chosen, so that help answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+import ssm
+from ssm.base.errors import UserError, nearest
+
+VERBS = ("plan", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts")
+OVERVIEW = """usage: ssm <verb> [arguments]
+
+Rebuild, check and use what is known about length generalization in recurrent language models.
+The workflow (`make figures`, or `snakemake <target>`) calls these verbs in this order; each can be called by hand.
+
+{verbs}
+
+`ssm <verb> --help` says what a verb reads and writes, with an example. `ssm --version` prints the version.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb.
+
+    Returns:
+        The exit code: 0 fine, 2 something that the user can put right (one line on stderr), 130 interrupted, 141 the
+        reader of our output went away. Any other exception is a defect and keeps its traceback.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    verb = arguments[0] if arguments else ""
+    try:
+        code = _dispatch(verb, arguments[1:])
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        print(f"ssm {verb}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"ssm {verb}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Python flushes stdout once more on its way out: let it write to nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _dispatch(verb: str, arguments: list[str]) -> int:
+    if verb in ("", "-h", "--help", "help"):
+        print(_overview(), file=sys.stdout if verb else sys.stderr)
+        return 0 if verb else 2
+    if verb in ("-V", "--version"):
+        print(f"ssm {ssm.__version__}")
+        return 0
+    if verb not in VERBS:
+        print(f"ssm: unknown verb '{verb}'; {nearest(verb, VERBS)}", file=sys.stderr)
+        return 2
+    module = _module(verb)
+    code = module.run(_parser(verb, module).parse_args(arguments))
+    return int(code)
+
+
+def _module(verb: str) -> ModuleType:
+    return importlib.import_module(f"ssm.cli.{verb}")
+
+
+def _parser(verb: str, module: ModuleType) -> argparse.ArgumentParser:
+    """The verb's parser; its help ends with what it reads and writes, and an example."""
+    parser = argparse.ArgumentParser(
+        prog=f"ssm {verb}",
+        description=module.HELP,
+        epilog=getattr(module, "EPILOG", module.__doc__),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    return parser
+
+
+def _overview() -> str:
+    lines = (f"  {verb:<9} {_module(verb).HELP}" for verb in VERBS)
+    return OVERVIEW.format(verbs="\n".join(lines)).rstrip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""ssm plan: what the config files ask for."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+HELP = "show what the config files ask for: runs, tables, claims and training tokens of every figure"
+EPILOG = """\
+Reads the config folder: config.yaml, models.yaml, data.yaml, training.yaml and figures/*.yaml. Writes nothing, or with
+--write a JSON file per spec, which the other verbs take. A file that holds its content already is left alone.
+
+examples:
+  ssm plan                                    what the config folder asks for
+  ssm plan --scale paper --figures lg_fig5    what one figure needs at the paper's size
+  ssm plan --write results/smoke/specs        the specs of all jobs
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("--config", metavar="DIR", default="config", help="the config folder (default: config)")
+    parser.add_argument("--scale", metavar="S", help="smoke, gpu or paper, instead of config.yaml's")
+    parser.add_argument("--figures", metavar="T", nargs="+", help="plan these targets alone")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a key of config.yaml with another value, as YAML: --set 'rehearsal={max_steps: 2}'",
+    )
+    parser.add_argument("--write", metavar="DIR", help="write the specs below DIR")
+    parser.add_argument("--schemas", metavar="DIR", help="write the config files' JSON schemas into DIR")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan, and write what was asked for."""
+    from ssm.plan import load_config, make_plan, write_specs
+    from ssm.plan.schemas import write_schemas
+    from ssm.plan.summary import summary
+
+    if args.schemas:
+        write_schemas(args.schemas)
+    plan = make_plan(load_config(args.config, args.scale, args.figures, _settings(args.set)))
+    print(summary(plan))
+    if args.write:
+        written = write_specs(plan, args.write)
+        print(f"\n{written} spec files written below {args.write}")
+    return 0
+
+
+def _settings(pairs: list[str]) -> dict[str, Any]:
+    """KEY=VALUE pairs, the values read as YAML."""
+    import yaml
+
+    from ssm.base.errors import ConfigError
+
+    settings = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {pair}: expected KEY=VALUE")
+        try:
+            settings[key] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--set {key}: the value is not valid YAML") from error
+    return settings

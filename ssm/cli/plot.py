@@ -1,0 +1,25 @@
+"""`ssm plot`: draw one figure from its tables."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "draw one figure from its tables, as SVG, PNG and PDF"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `ssm plot`."""
+    parser.add_argument("spec", type=Path, help="the figure's planned task, specs/figures/<target>.json")
+    parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
+    parser.add_argument("--out", type=Path, required=True, help="folder that gets <target>.svg, .png and .pdf")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw the figure; print the paths written."""
+    from ssm.figures.draw import draw
+    from ssm.specs.figure import FigureTask
+
+    for path in draw(FigureTask.load(args.spec), args.tables, args.out):
+        print(path)
+    return 0

@@ -1,0 +1,27 @@
+"""`ssm tokenize`: a corpus becomes a token store."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "tokenize a corpus into a memory-mapped token store"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("spec", metavar="SPEC.json", help="a data spec, as `ssm plan --write` makes it")
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder of the store; its parent is made if needed")
+    parser.add_argument("--workers", metavar="N", type=int, help="tokenizing processes (default: one for each core)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ssm.data.build import build_store
+    from ssm.data.store import SPLITS, TokenStore
+    from ssm.specs.data import DataSpec
+
+    built = build_store(DataSpec.load(args.spec), args.out, args.workers)
+    splits = TokenStore.open(args.out, verify=False).manifest["splits"]
+    sizes = ", ".join(
+        f"{splits[name]['tokens']:,} {name} tokens in {splits[name]['documents']:,} documents" for name in SPLITS
+    )
+    print(f"{args.out}: {'' if built else 'already there, nothing done: '}{sizes}")
+    return 0

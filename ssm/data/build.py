@@ -1,0 +1,200 @@
+"""Building a token store: documents stream in, are hashed, split and encoded; tokens stream out to shards.
+
+At no time is more in memory than the batches in flight and the largest document. The store is built in a temporary
+folder beside its own and renamed when it is complete.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import shutil
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ssm.base.errors import ConfigError, DataError, OutputError
+from ssm.base.files import write_json, write_text
+from ssm.base.progress import Progress
+from ssm.base.provenance import provenance
+from ssm.base.seeds import derived_seed
+from ssm.data.corpora import Document, describe, documents, stored_bytes
+from ssm.data.encoding import BATCH_BYTES, TextBatch, encode_in_order, usable_cores
+from ssm.data.shards import SplitWriter
+from ssm.data.store import FORMAT, MANIFEST, SPLITS, TOKENIZER, VERSION, TokenStore
+from ssm.data.tokenizers import make_tokenizer
+from ssm.specs.data import BpeTokenizer, DataSpec
+
+
+def build_store(spec: DataSpec, folder: str | Path, workers: int | None = None) -> bool:
+    """Tokenize the spec's corpus into `folder`, as a whole or not at all.
+
+    Args:
+        spec: corpus, tokenizer, what is held out.
+        folder: where the store will be; missing, empty, or holding the finished store of this spec.
+        workers: tokenizing processes; None: one for each core. The tokens do not depend on it.
+
+    Returns:
+        True when the store was built, False when it was there already.
+
+    Raises:
+        DataError: the corpus or the tokenizer is missing, unreadable or empty, or cannot be split into two.
+        OutputError: the folder holds something else, or cannot be written.
+    """
+    folder = Path(folder)
+    if workers is not None and workers < 1:
+        raise ConfigError(f"workers: expected at least 1, got {workers}")
+    if _already_there(spec, folder):
+        return False
+    try:
+        with _temporary_folder(folder) as temporary:
+            _build(spec, temporary, workers or usable_cores())
+            if _already_there(spec, folder):  # built by another process meanwhile
+                return False
+            if folder.exists():
+                shutil.rmtree(folder)  # empty, or parts of a store that lost its manifest
+            temporary.rename(folder)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
+    return True
+
+
+def is_held_out(spec: DataSpec, index: int) -> bool:
+    """Whether the document at `index` of the corpus is held out: a function of the spec's seed and the index alone."""
+    return derived_seed(spec.held_out_seed, "held_out", index) < spec.held_out * 2**63
+
+
+def _build(spec: DataSpec, folder: Path, workers: int) -> None:
+    tokenizer = make_tokenizer(spec.tokenizer, _tokenizer_training_texts(spec))
+    writers = {name: SplitWriter(folder, name, spec) for name in SPLITS}
+    corpus = hashlib.sha256()
+    counts = {"documents": 0, "bytes": 0}
+
+    def batches() -> Iterator[TextBatch]:
+        batch = TextBatch()
+        for index, document in enumerate(_documents(spec)):
+            _hash_document(corpus, document)
+            counts["documents"] += 1
+            counts["bytes"] += len(document.text)
+            batch.texts.append(document.text)
+            batch.held_out.append(is_held_out(spec, index))
+            batch.stored += document.stored
+            batch.size += len(document.text)
+            if batch.size >= BATCH_BYTES:
+                yield batch
+                batch = TextBatch()
+        yield batch
+
+    # Of a corpus cut at max_documents only the documents can be counted beforehand.
+    total, unit = (spec.max_documents, "documents") if spec.max_documents else (stored_bytes(spec.corpus), "bytes")
+    with Progress(f"tokenize {spec.name}", total, unit, rate_unit="B") as progress:
+        for batch, encoded in encode_in_order(tokenizer, batches(), workers):
+            for tokens, held_out in zip(encoded, batch.held_out, strict=True):
+                writers["held_out" if held_out else "train"].add(tokens)
+            progress.advance(len(batch.texts) if spec.max_documents else batch.stored, work=batch.size)
+
+    for writer in writers.values():
+        writer.close()
+    _check_split(spec, {name: writer.n_documents for name, writer in writers.items()})
+    files = {name: entry for writer in writers.values() for name, entry in writer.files.items()}
+    if tokenizer.json is not None:
+        write_text(folder / TOKENIZER, tokenizer.json)
+        content = tokenizer.json.encode()
+        files[TOKENIZER] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "spec": spec.content(),
+        "vocab_size": spec.vocab_size,
+        "corpus": counts | {"sha256": corpus.hexdigest()},
+        "splits": {name: writer.summary() for name, writer in writers.items()},
+        "files": files,
+        "provenance": provenance(),
+    }
+    write_json(folder / MANIFEST, manifest)
+
+
+def _documents(spec: DataSpec) -> Iterator[Document]:
+    return islice(documents(spec.corpus), spec.max_documents)
+
+
+def _tokenizer_training_texts(spec: DataSpec) -> Iterator[bytes]:
+    """Training documents from the corpus' start, up to the BPE tokenizer's `train_bytes`."""
+    if not isinstance(spec.tokenizer, BpeTokenizer):
+        return
+    left = spec.tokenizer.train_bytes
+    with Progress(f"train the tokenizer of {spec.name}", left, "bytes") as progress:
+        for index, document in enumerate(_documents(spec)):
+            if not is_held_out(spec, index):
+                yield document.text[:left]
+                progress.advance(min(len(document.text), left))
+                left -= len(document.text)
+                if left <= 0:
+                    return
+
+
+def _hash_document(corpus: Any, document: Document) -> None:
+    """Add name and content, each after its length, so that no two corpora spell the same bytes."""
+    for part in (document.name.encode(), document.text):
+        corpus.update(len(part).to_bytes(8, "little"))
+        corpus.update(part)
+
+
+def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:
+    for name, other in (("train", "held_out"), ("held_out", "train")):
+        if not n_documents[name]:
+            raise DataError(
+                f"{describe(spec.corpus)}: all {n_documents[other]} documents fell to the split '{other}' and each is "
+                f"held out whole; give more documents, or change held_out (now {spec.held_out}) or held_out_seed"
+            )
+
+
+def _already_there(spec: DataSpec, folder: Path) -> bool:
+    """Whether the finished store of this spec is in `folder`. Anything else there that is no leftover is refused."""
+    if (folder / MANIFEST).exists():
+        if TokenStore.open(folder, verify=False).manifest.get("spec") != spec.content():
+            raise OutputError(f"{folder}: holds the token store of another spec; name another folder or delete it")
+        return True
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder}: is a file, expected a folder")
+    foreign = [path.name for path in sorted(folder.glob("*")) if not _is_part_of_store(path)]
+    if foreign:
+        raise OutputError(f"{folder}: holds '{foreign[0]}', which is no part of a token store; name another folder")
+    return False
+
+
+def _is_part_of_store(path: Path) -> bool:
+    return path.suffix in (".tokens", ".documents") or path.name == TOKENIZER
+
+
+@contextmanager
+def _temporary_folder(folder: Path) -> Iterator[Path]:
+    """A new folder beside `folder`, gone afterwards unless renamed. What killed builds left is removed first."""
+    host = socket.gethostname()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.parent.glob(f"{glob.escape(f'.{folder.name}.{host}')}.*.tmp"):
+        if not _is_alive(leftover.name.split(".")[-3]):
+            shutil.rmtree(leftover, ignore_errors=True)
+    temporary = folder.parent / f".{folder.name}.{host}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
+    temporary.mkdir()
+    try:
+        yield temporary
+    finally:
+        with suppress(OSError):
+            shutil.rmtree(temporary)
+
+
+def _is_alive(process: str) -> bool:
+    """Whether a process of this machine is alive."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, ValueError):
+        return True
+    return True

@@ -1,0 +1,132 @@
+"""Files, folders and globs: text (a document a file), JSONL (a document a line), Parquet (a document a row)."""
+
+from __future__ import annotations
+
+import glob
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ssm.base.errors import DataError, nearest
+from ssm.data.corpora.document import Document, as_text
+from ssm.specs.data import FilesCorpus
+
+FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # by the file's ending; any other is text
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+ROWS = 256  # Parquet rows held at a time
+READ_BUFFER = 2**20  # bytes
+
+
+def read(spec: FilesCorpus) -> Iterator[Document]:
+    """Every document of every file, files in the order of `source_files`, rows in the order of their file."""
+    readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet}
+    for name, path in source_files(spec):
+        reader = readers[format_of(path) if spec.format == "auto" else spec.format]
+        try:
+            yield from reader(name, path, spec.text_key)
+        except (OSError, pa.ArrowException) as error:
+            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            raise DataError(f"{path}: cannot be read ({reason})") from error
+
+
+def source_files(spec: FilesCorpus) -> list[tuple[str, Path]]:
+    """(name, path) of every file, in the order of the spec's paths and sorted within a folder or glob.
+
+    A name is the path relative to the folder given, or to the deepest folder of a glob without a wildcard, so that it
+    is the same on every machine. A file found twice counts once: the copy could be held out and trained on. In folders
+    and globs hidden files are skipped; in folders, with an explicit table format, so are files without its ending.
+
+    Raises:
+        DataError: a path does not exist, a glob matches nothing, a folder holds nothing to read.
+    """
+    found: dict[Path, str] = {}
+    for text in spec.paths:
+        given = Path(text).expanduser()
+        if given.exists():
+            root, matches = (given if given.is_dir() else given.parent), [given]
+        elif glob.has_magic(text):
+            root = Path(*takewhile(lambda part: not glob.has_magic(part), given.parts))
+            matches = [path for path in sorted(root.glob(str(given.relative_to(root)))) if not _hidden(path, root)]
+        else:
+            raise DataError(f"{text}: no such file or folder")
+        files = [file for match in matches for file in (_inside(match, spec) if match.is_dir() else [match])]
+        if not files:
+            raise DataError(f"{text}: no {'' if spec.format == 'auto' else spec.format + ' '}file found here")
+        for file in files:
+            found.setdefault(file.resolve(), file.relative_to(root).as_posix())
+    return [(name, path) for path, name in found.items()]
+
+
+def format_of(path: Path) -> str:
+    """text, jsonl or parquet, by the file's ending beneath that of a compression."""
+    inner = path.with_suffix("") if path.suffix in COMPRESSIONS else path
+    return FORMATS.get(inner.suffix, "text")
+
+
+def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:
+    found = []
+    for path in sorted(folder.rglob("*")):
+        wanted = spec.format in ("auto", "text", format_of(path))
+        if wanted and not _hidden(path, folder) and path.is_file():
+            found.append(path)
+    return found
+
+
+def _hidden(path: Path, below: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(below).parts)
+
+
+def _text(name: str, path: Path, _key: str) -> Iterator[Document]:
+    with _opened(path) as (stream, _):
+        yield Document(name, stream.read(), path.stat().st_size)
+
+
+def _jsonl(name: str, path: Path, key: str) -> Iterator[Document]:
+    with _opened(path) as (stream, position):
+        before = 0
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line.decode("utf-8", errors="replace"))
+            except json.JSONDecodeError as error:
+                raise DataError(f"{path}:{number}: not JSON ({error.msg} at column {error.colno})") from error
+            if not isinstance(row, dict):
+                raise DataError(f"{path}:{number}: expected a JSON object, got {type(row).__name__}")
+            if key not in row:
+                raise DataError(f"{path}:{number}: no key '{key}' (text_key); {nearest(key, row)}")
+            after = position()
+            yield Document(f"{name}:{number}", as_text(row[key], f"{path}:{number}: '{key}'"), after - before)
+            before = after
+
+
+def _parquet(name: str, path: Path, key: str) -> Iterator[Document]:
+    with pq.ParquetFile(path) as table:
+        if key not in table.schema_arrow.names:
+            raise DataError(f"{path}: no column '{key}' (text_key); {nearest(key, table.schema_arrow.names)}")
+        size, rows = path.stat().st_size, table.metadata.num_rows
+        number = 0
+        for batch in table.iter_batches(batch_size=ROWS, columns=[key]):
+            for value in batch.column(0):
+                text = as_text(value.as_py(), f"{path}: row {number} of column '{key}'")
+                stored = size * (number + 1) // rows - size * number // rows  # every row its equal share
+                yield Document(f"{name}:{number}", text, stored)
+                number += 1
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, Callable[[], int]]]:
+    """The file's content, decompressed by its ending, and a function that says how many stored bytes were read.
+
+    Arrow's streams read a .zst of many frames to its end and tell a truncated file from a whole one.
+    """
+    with pa.OSFile(str(path)) as file:
+        compression = COMPRESSIONS.get(path.suffix)
+        stream = pa.CompressedInputStream(file, compression) if compression else file
+        yield io.BufferedReader(stream, READ_BUFFER), file.tell

@@ -1,0 +1,50 @@
+"""The source text of the running Python's standard library."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+from ssm.base.errors import DataError
+from ssm.data.corpora.document import Document
+from ssm.specs.data import StdlibCorpus
+
+INSTALLED = {"site-packages", "dist-packages"}  # folders of other people's code
+
+
+def read(spec: StdlibCorpus) -> Iterator[Document]:
+    """Every *.py file of the standard library within the spec's sizes, sorted by its relative path."""
+    root = library_folder()
+    for name, _ in source_files(spec):
+        try:
+            text = (root / name).read_bytes()
+        except OSError as error:
+            raise DataError(f"{root / name}: cannot be read ({error.strerror or error})") from error
+        yield Document(name, text, len(text))
+
+
+def source_files(spec: StdlibCorpus) -> list[tuple[str, int]]:
+    """(relative path, bytes) of every file that `read` reads, in its order."""
+    root = library_folder()
+    found = []
+    for folder, inner, names in os.walk(root):
+        inner[:] = [name for name in inner if name not in INSTALLED]
+        for path in (Path(folder, name) for name in names if name.endswith(".py")):
+            size = path.stat().st_size if path.is_file() else 0
+            if spec.min_file_bytes <= size <= spec.max_file_bytes:
+                found.append((path.relative_to(root).as_posix(), size))
+    return sorted(found)
+
+
+def library_folder() -> Path:
+    """Where the running Python keeps its library.
+
+    Raises:
+        DataError: this Python has no library as files (a frozen or zipped one).
+    """
+    root = Path(sysconfig.get_path("stdlib"))
+    if not root.is_dir():
+        raise DataError(f"{root}: this Python's standard library is not a folder of files; use a 'files' corpus")
+    return root

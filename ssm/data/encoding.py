@@ -1,0 +1,113 @@
+"""Encoding in parallel: batches of documents go out to processes and come back in order, a bounded number at a time.
+
+The tokens do not depend on the number of processes, because a document is encoded alone and the order is kept.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from ssm.base.errors import DataError
+from ssm.data.tokenizers import JsonTokenizer, Tokenizer
+
+BATCH_BYTES = 2**20  # text that a process encodes at once
+PROCESSES_FROM = 8 * 2**20  # bytes of text below which starting processes costs more than it saves
+AHEAD = 2  # batches in flight for each process
+
+
+@dataclass
+class TextBatch:
+    """Some consecutive documents on their way to the store."""
+
+    texts: list[bytes] = field(default_factory=list)
+    held_out: list[bool] = field(default_factory=list)
+    stored: int = 0  # bytes of the corpus as stored
+    size: int = 0  # bytes of text
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def encode_in_order(
+    tokenizer: Tokenizer, batches: Iterable[TextBatch], workers: int
+) -> Iterator[tuple[TextBatch, list[np.ndarray]]]:
+    """Every batch with the tokens of its documents, in order.
+
+    Args:
+        tokenizer: any; byte tokens are made in this process always, since sending text costs more than they do.
+        batches: read as far ahead as the processes need, never further.
+        workers: processes; used from `PROCESSES_FROM` bytes of text on.
+
+    Raises:
+        DataError: a process was killed.
+    """
+    batches = iter(batches)
+    json = tokenizer.json
+    if json is not None and workers > 1:
+        first, size = [], 0
+        for batch in batches:
+            first.append(batch)
+            size += batch.size
+            if size >= PROCESSES_FROM:
+                yield from _in_processes(json, tokenizer.vocab_size, chain(first, batches), workers)
+                return
+        batches = iter(first)
+    for batch in batches:
+        yield batch, tokenizer.encode(batch.texts)
+
+
+def _in_processes(
+    json: str, vocab_size: int, batches: Iterable[TextBatch], workers: int
+) -> Iterator[tuple[TextBatch, list[np.ndarray]]]:
+    pool = ProcessPoolExecutor(
+        workers, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(json, vocab_size)
+    )
+    flying: deque[tuple[TextBatch, Future[list[np.ndarray]]]] = deque()
+    try:
+        for batch in batches:
+            flying.append((batch, pool.submit(_encode, batch.texts)))
+            if len(flying) >= AHEAD * workers:
+                done, future = flying.popleft()
+                yield done, future.result()
+        while flying:
+            done, future = flying.popleft()
+            yield done, future.result()
+    except BrokenProcessPool as error:
+        raise DataError("a tokenizing process was killed (out of memory?); try fewer --workers") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_worker_tokenizer: Tokenizer  # of a worker process, set once by _start_worker
+
+
+def _start_worker(json: str, vocab_size: int) -> None:
+    global _worker_tokenizer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    _worker_tokenizer = JsonTokenizer(json, vocab_size, "the tokenizer")
+
+
+def _die_with_parent() -> None:
+    """A killed parent leaves its workers waiting for work for ever; so they watch it."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _encode(texts: list[bytes]) -> list[np.ndarray]:
+    return _worker_tokenizer.encode(texts)

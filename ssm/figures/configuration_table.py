@@ -1,0 +1,62 @@
+"""Named models with their configuration and size, as a printed table (lg Table 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+
+from ssm.figures.data import read_planned
+from ssm.figures.panel import Row
+from ssm.figures.style import GRID, INK, SMALL, ArmStyle
+from ssm.specs.figure import ConfigurationTable, FigureTask
+
+
+def _millions(value: int | None) -> str:
+    return "–" if value is None else f"{value / 1e6:.3g}M" if value >= 1e6 else f"{value / 1e3:.3g}k"
+
+
+def _rate(row: dict[str, Any]) -> str:
+    mantissa, exponent = f"{row['peak_lr']:.1e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+# head, place of its right edge as a fraction of the width, text of a row
+COLUMNS: tuple[tuple[str, float, Callable[[dict[str, Any]], str]], ...] = (
+    ("layers", 0.34, lambda row: str(row["n_layers"])),
+    ("width D", 0.45, lambda row: str(row["d_model"])),
+    ("heads\n× dim", 0.57, lambda row: f"{row['n_heads']} × {row['head_dim']}"),
+    ("state N", 0.68, lambda row: str(row["d_state"])),
+    ("peak LR", 0.79, _rate),
+    ("para-\nmeters", 0.90, lambda row: _millions(row["parameters"])),
+    ("paper's", 1.0, lambda row: _millions(row["published_parameters"])),
+)
+
+
+def configuration_table(
+    drawing: ConfigurationTable, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]
+) -> list[Row]:
+    """One line per named model, in the order of the model_size table."""
+    frames = [read_planned(task, tables, table, "model_size") for table in task.tables]
+    if not frames:
+        return []
+    models = pl.concat(frames).unique("model", maintain_order=True).to_dicts()
+    return [Row(0.6 + 0.27 * len(models), [lambda axes, _: _draw(axes, models)], 1)]
+
+
+def _draw(axes: Axes, models: list[dict[str, Any]]) -> None:
+    axes.set_axis_off()
+    axes.set_xlim(0, 1)
+    axes.set_ylim(len(models) + 0.1, -2.0)
+    axes.text(0, -0.45, "model (mixer)", weight="bold", va="bottom", fontsize=SMALL)
+    for head, edge, _ in COLUMNS:
+        axes.text(edge, -0.45, head, weight="bold", ha="right", va="bottom", fontsize=SMALL)
+    axes.plot([0, 1], [-0.3, -0.3], color=INK, linewidth=1.2)
+    for place, model in enumerate(models):
+        axes.text(0, place + 0.3, f"{model['model']} ({model['mixer']})", va="center", fontsize=SMALL)
+        for _, edge, text in COLUMNS:
+            axes.text(edge, place + 0.3, text(model), ha="right", va="center", fontsize=SMALL)
+        axes.plot([0, 1], [place + 0.85, place + 0.85], color=GRID, linewidth=0.7)

@@ -1,0 +1,175 @@
+"""From a figure's tables to its curves: an average over sequences, then over seeds, with a band. polars and NumPy only.
+
+A curve's line is the mean over seeds. Its band is the range over the seeds; with one seed, the standard error over the
+sequences. Losses are averaged in nats and turned into perplexities last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, remembrance_curve, state_norm_curve
+from ssm.base.errors import TableError
+from ssm.base.tables import SCHEMAS, read_table
+from ssm.specs.figure import FigureTask, Series
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One arm's curve in one panel; every array has the shape (points,)."""
+
+    arm: str
+    label: str
+    context: int  # T of the arm's training
+    seeds: int
+    x: np.ndarray
+    y: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def finite(self) -> np.ndarray:
+        """Which points can be drawn."""
+        return np.isfinite(self.x) & np.isfinite(self.y)
+
+    def breaks_off(self) -> bool:
+        """Whether the curve ends because it is not finite, rather than because it was measured no further."""
+        finite = self.finite()
+        return bool(finite.any() and not finite[-1])
+
+
+@dataclass(frozen=True)
+class Line:
+    """One seed's curve: mean and standard error over its sequences; every array has the shape (points,)."""
+
+    x: np.ndarray
+    y: np.ndarray
+    error: np.ndarray
+
+
+def read_planned(task: FigureTask, tables: Path, table: str, kind: str) -> pl.DataFrame:
+    """Read the table with the id `table` that was planned for `task`, of the measurement `kind`.
+
+    Raises:
+        TableError: one line, naming the table and the command that makes it, or what is wrong with it.
+    """
+    path = tables / f"{table}.parquet"
+    if not path.exists():
+        spec = tables.parent / "specs" / "measurements" / f"{table}.json"
+        raise TableError(
+            f"{path}: no such table ({task.figure.target} needs it); "
+            f"`snakemake {task.figure.target}` makes it, by `ssm evaluate {spec} --out {path}`"
+        )
+    return read_table(path, SCHEMAS[kind])
+
+
+def panels(task: FigureTask) -> list[str]:
+    """The panels (named models) that have series, in the figure's order."""
+    present = dict.fromkeys(series.panel for series in task.series)
+    return sorted(present, key=[*task.figure.models, *present].index)
+
+
+def arms(task: FigureTask) -> list[str]:
+    """The arms that have series, in the plan's order: a figure file's own order does not survive sorted JSON."""
+    return list(dict.fromkeys(series.arm for series in task.series))
+
+
+def loaded(task: FigureTask, tables: Path, panel: str, kind: str) -> list[tuple[Series, pl.DataFrame]]:
+    """The series of `panel` for which `kind` was measured, with their tables, in the task's order."""
+    chosen = [series for series in task.series if series.panel == panel and kind in series.tables]
+    return [(series, read_planned(task, tables, series.tables[kind], kind)) for series in chosen]
+
+
+def perplexity_curves(task: FigureTask, tables: Path, panel: str) -> list[Curve]:
+    """Position-wise perplexity (lg Definition 3.1) of every arm at the middle of every bin."""
+    lines = []
+    for series, table in loaded(task, tables, panel, "position_loss"):
+        frame = position_curve(table)
+        lines.append((series, Line(_middle(frame), _column(frame, "loss"), _column(frame, "error"))))
+    return over_seeds(lines, finish=np.exp)
+
+
+def ratio_curves(task: FigureTask, tables: Path, panel: str, restarted: str | None = None) -> list[Curve]:
+    """Paired ratio: perplexity with the full history / perplexity after a restart, on the targets [3/4 kT, kT), at kT.
+
+    Args:
+        restarted: the arm that restarts (the base gives Rbase); None: each arm itself (Rown).
+    """
+    restarts = {
+        (series.arm, series.seed): (series, table)
+        for series, table in loaded(task, tables, panel, "restart_loss")
+        if restarted in (None, series.arm)
+    }
+    lines = []
+    for series, full in loaded(task, tables, panel, "position_loss"):
+        other = restarts.get((restarted or series.arm, series.seed))
+        if other is None:
+            continue
+        longest = full["position_to"].max()
+        ends = [end for end in ratio_positions(other[1]) if end <= longest]  # type: ignore[operator]
+        logs = [paired_log_ratio(full, other[1], end)["value"].to_numpy() for end in ends]
+        mean, error = np.array([log.mean() for log in logs]), np.array([_standard_error(log) for log in logs])
+        lines.append((series, Line(np.array(ends, dtype=float), mean, error)))
+    return over_seeds(lines, finish=np.exp)
+
+
+def state_norm_curves(task: FigureTask, tables: Path, panel: str) -> list[Curve]:
+    """Norm of the whole state against position (lg figure 4)."""
+    lines = []
+    for series, table in loaded(task, tables, panel, "state_statistics"):
+        frame = state_norm_curve(table)
+        lines.append((series, _line(frame, "position", "norm")))
+    return over_seeds(lines)
+
+
+def remembrance_curves(task: FigureTask, tables: Path, panel: str, distance: str) -> list[Curve]:
+    """Effective Remembrance against t (lg Definition 3.3) under one distance."""
+    lines = []
+    for series, table in loaded(task, tables, panel, "effective_remembrance"):
+        lines.append((series, _line(remembrance_curve(table, distance), "t", "value")))
+    return over_seeds(lines)
+
+
+def over_seeds(
+    lines: list[tuple[Series, Line]], finish: Callable[[np.ndarray], np.ndarray] = np.asarray
+) -> list[Curve]:
+    """One curve per arm from one line per arm and seed; `finish` is applied to the averages (exp for perplexities).
+
+    Points that some seed lacks are left out. A seed that is not finite at a point leaves the whole arm not finite
+    there: an average over the seeds that survived would look better than the arm is.
+    """
+    curves = []
+    for arm in dict.fromkeys(series.arm for series, _ in lines):
+        own = [(series, line) for series, line in lines if series.arm == arm]
+        x = own[0][1].x
+        for _, line in own[1:]:
+            x = np.intersect1d(x, line.x)
+        y = np.stack([line.y[np.isin(line.x, x)] for _, line in own])  # (seeds, points)
+        mean, low, high = y.mean(0), y.min(0), y.max(0)
+        if len(own) == 1:
+            low, high = mean - own[0][1].error, mean + own[0][1].error
+        with np.errstate(over="ignore"):
+            curves.append(
+                Curve(arm, own[0][0].label, own[0][0].context, len(own), x, finish(mean), finish(low), finish(high))
+            )
+    return curves
+
+
+def _line(frame: pl.DataFrame, x: str, y: str) -> Line:
+    return Line(_column(frame, x), _column(frame, y), _column(frame, "error"))
+
+
+def _column(frame: pl.DataFrame, name: str) -> np.ndarray:
+    return frame[name].cast(pl.Float64).to_numpy()
+
+
+def _middle(frame: pl.DataFrame) -> np.ndarray:
+    return (_column(frame, "position_from") + _column(frame, "position_to")) / 2
+
+
+def _standard_error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")

@@ -1,0 +1,187 @@
+"""A figure from its task and its tables: the drawings stacked into one picture, written as SVG, PNG and PDF."""
+
+from __future__ import annotations
+
+import html
+import io
+import itertools
+import math
+import re
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ssm.base.files import whole_file, write_text
+from ssm.figures.configuration_table import configuration_table
+from ssm.figures.data import arms
+from ssm.figures.head_std import head_std
+from ssm.figures.length_classes import length_classes
+from ssm.figures.panel import Row
+from ssm.figures.position_curves import position_curves
+from ssm.figures.remembrance import remembrance
+from ssm.figures.state_norm import state_norm
+from ssm.figures.style import NORMAL, RC, SMALL, WIDTH, ArmStyle, arm_styles
+from ssm.specs.figure import FigureTask
+
+Drawing = Callable[[Any, FigureTask, Path, dict[str, ArmStyle]], list[Row]]
+
+# kind of a drawing in a figure file -> the function that makes its rows. A new kind is a new file and a line here.
+DRAWINGS: dict[str, Drawing] = {
+    "position_curves": position_curves,
+    "state_norm": state_norm,
+    "head_std": head_std,
+    "remembrance": remembrance,
+    "length_classes": length_classes,
+    "configuration_table": configuration_table,
+}
+DPI = 200
+LONGEST_DIRECT = 22  # characters of a label that may stand beside its line
+LINE = 1.25 * NORMAL / 72  # inches: height of a line of text
+NOTE = 90  # characters of a line of the note below a picture
+
+
+def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
+    """Draw `task` from `tables`/<id>.parquet; write `out`/<target>.svg, .png and .pdf, each as a whole file.
+
+    The same task and tables give the same SVG, byte for byte. It has a transparent background, real text, and
+    `style.INK` and `style.GRID` as the only neutral colours, so that a page can put its own in their place.
+
+    Returns:
+        The paths written.
+
+    Raises:
+        TableError: a table is missing or does not follow its schema.
+        OutputError: `out` cannot be written.
+    """
+    target = task.figure.target
+    paths = [out / f"{target}.{kind}" for kind in ("svg", "png", "pdf")]
+    with matplotlib.rc_context(RC | {"svg.hashsalt": target}):
+        figure = picture(task, tables)
+        write_text(paths[0], _svg(figure, target, task.figure.title))
+        with whole_file(paths[1]) as temporary:
+            figure.savefig(temporary, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
+        with whole_file(paths[2]) as temporary:
+            dates = {"CreationDate": None, "ModDate": None}
+            figure.savefig(temporary, format="pdf", facecolor="white", metadata=dates)
+    return paths
+
+
+def picture(task: FigureTask, tables: Path) -> Figure:
+    """The figure's picture, not yet written."""
+    with matplotlib.rc_context(RC):
+        styles = arm_styles(arms(task))
+        rows = [
+            row for drawing in task.figure.drawings for row in DRAWINGS[drawing.kind](drawing, task, tables, styles)
+        ]
+        rows = rows or [Row(1.2, [_nothing], 1)]
+        figure = Figure(figsize=(WIDTH, sum(row.height for row in rows)), layout="constrained")
+        FigureCanvasAgg(figure)
+        figure.get_layout_engine().set(w_pad=0.07, h_pad=0.06)  # type: ignore[union-attr, call-arg]
+        axes = _paint(figure, rows)
+        note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
+        if note:
+            figure.supxlabel(textwrap.fill(note, NOTE), fontsize=SMALL, x=0.995, ha="right")
+        if not (all(row.columns == 1 for row in rows) and _label_ends(figure, axes)):
+            _add_legend(figure, axes)
+    return figure
+
+
+def _paint(figure: Figure, rows: list[Row]) -> list[Axes]:
+    """Lay the rows out on one grid, so that axes above one another are aligned."""
+    columns = math.lcm(*(row.columns for row in rows))
+    grid = figure.add_gridspec(len(rows), columns, height_ratios=[row.height for row in rows])
+    painted = []
+    for place, row in enumerate(rows):
+        span = columns // row.columns
+        for column, paint in enumerate(row.panels):
+            axes = figure.add_subplot(grid[place, column * span : (column + 1) * span])
+            paint(axes, row.columns)
+            painted.append(axes)
+    return painted
+
+
+def _label_ends(figure: Figure, all_axes: list[Axes]) -> bool:
+    """Write every arm's label at the end of its line; False, and nothing written, where labels would collide."""
+    places = []
+    figure.draw_without_rendering()
+    for axes in all_axes:
+        ends = [(_end(axes, line), line) for line in _labelled(axes)]
+        heights = sorted(end for end, _ in ends if end is not None)
+        crowded = any(b - a < LINE * figure.dpi for a, b in itertools.pairwise(heights))
+        if crowded or len(heights) < len(ends):
+            return False
+        places += [(axes, end, line) for end, line in ends if end is not None]
+    if any(len(str(line.get_label())) > LONGEST_DIRECT for _, _, line in places):
+        return False
+    for axes, end, line in places:
+        height = axes.transAxes.inverted().transform((0.0, end))[1]
+        axes.annotate(
+            str(line.get_label()),
+            (1.0, height),
+            xycoords="axes fraction",
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+        )
+    return True
+
+
+def _end(axes: Axes, line: Line2D) -> float | None:
+    """Height in pixels at which a line reaches the right edge of its axes; None if it ends or leaves before."""
+    x, y = (np.asarray(values, dtype=float) for values in line.get_data())
+    left, right = axes.get_xlim()
+    inside = np.flatnonzero(np.isfinite(y) & (x <= right) & (x >= left))
+    if not inside.size:
+        return None
+    across, up = axes.transData.transform((x[inside[-1]], y[inside[-1]]))
+    box = axes.bbox
+    return float(up) if across > box.x0 + 0.9 * box.width and box.y0 <= up <= box.y1 else None
+
+
+def _add_legend(figure: Figure, all_axes: list[Axes]) -> None:
+    """One legend above everything, each arm once."""
+    lines = {str(line.get_label()): line for axes in reversed(all_axes) for line in reversed(_labelled(axes))}
+    lines = dict(reversed(lines.items()))
+    if not lines:
+        return
+    for columns in range(len(lines), 0, -1):
+        rows = math.ceil(len(lines) / columns)
+        if columns > math.ceil(len(lines) / rows):
+            continue  # fewer columns do with as many rows
+        legend = figure.legend(list(lines.values()), list(lines), loc="outside upper left", ncols=columns)
+        if columns == 1 or legend.get_window_extent().width <= (WIDTH - 0.3) * figure.dpi:
+            figure.set_figheight(figure.get_figheight() + LINE * rows + 0.1)
+            return
+        legend.remove()
+
+
+def _labelled(axes: Axes) -> list[Line2D]:
+    return [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+
+
+def _nothing(axes: Axes, columns: int) -> None:
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, "This figure has no arm at this scale.", ha="center", va="center")
+
+
+def _svg(figure: Figure, target: str, title: str) -> str:
+    """The SVG's text, made fit to stand inside a page.
+
+    Every id is prefixed by the target, because two pictures in one page must not share ids; the style that matplotlib
+    declares for `*`, which would hold for the whole page, moves to the root; a screen reader reads the title.
+    """
+    buffer = io.BytesIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{target}-", buffer.getvalue().decode("utf-8"))
+    text = re.sub(r'\s*<defs>\s*<style type="text/css">\*\{[^}]*\}</style>\s*</defs>', "", text)
+    root = f'<svg role="img" aria-label="{html.escape(title)}" stroke-linejoin="round"'
+    return text.replace("<svg", root, 1)

@@ -1,0 +1,217 @@
+"""One panel: curves on axes. Every drawing describes its panels as data; how they look is decided here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter, NullLocator
+
+from ssm.figures.data import Curve
+from ssm.figures.style import INK, SMALL, ArmStyle, log_ticks, number, token_ticks, tokens
+
+LARGEST_SPAN = 300.0  # a log axis spans at most this factor above its lowest curve: a diverged curve leaves the panel
+BAND = 0.16  # opacity of the bands
+EDGE = 0.015  # room left and right of the curves, as a fraction of the axis
+
+Painter = Callable[[Axes, int], None]  # paints axes that are one of so many columns
+
+
+@dataclass(frozen=True)
+class Row:
+    """Panels side by side; fewer panels than `columns` leave places free."""
+
+    height: float  # inches
+    panels: Sequence[Painter]
+    columns: int
+    note: str = ""  # what lines and bands are
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A vertical line, such as the end of the training context."""
+
+    x: float
+    text: str
+    color: str = INK
+
+
+@dataclass(frozen=True)
+class CurvePanel:
+    """Curves against a number of tokens. Calling it paints it."""
+
+    curves: Sequence[Curve]
+    styles: dict[str, ArmStyle]
+    title: str
+    x_label: str
+    y_label: str
+    x_limits: tuple[float, float]
+    through: int = 1  # a number of tokens that has a tick of its own
+    log_x: bool = True
+    log_y: bool = False
+    y_limits: tuple[float, float] | None = None  # None: made to fit
+    y_shared: bool = False  # the first panel of the row bears the axis
+    level: float | None = None  # a horizontal line of reference
+    marks: Sequence[Mark] = ()
+    untitled: bool = False  # the panel above bears the title
+
+    def __call__(self, axes: Axes, columns: int) -> None:
+        """Draw on `axes`, which stand beside `columns - 1` others."""
+        for curve in self.curves:
+            self._draw(axes, curve, columns)
+        if self.level is not None:
+            axes.axhline(self.level, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)), zorder=1.5)
+        axes.set_title("" if self.untitled else self.title)
+        self._x_axis(axes, columns)
+        self._y_axis(axes)
+        for mark in self.marks:
+            self._mark(axes, mark, columns)
+
+    def fit(self) -> tuple[float, float] | None:
+        """Limits of the y axis that hold what is visible; None if nothing is."""
+        values = [np.array([self.level])] if self.level is not None else []
+        for curve in self.curves:
+            seen = curve.finite() & (curve.x >= self.x_limits[0]) & (curve.x <= self.x_limits[1])
+            values += [v[np.isfinite(v)] for v in (curve.y[seen], curve.low[seen], curve.high[seen])]
+        all_values = np.concatenate(values) if values else np.array([])
+        if self.log_y:
+            all_values = all_values[all_values > 0]
+        if not all_values.size:
+            return None
+        low, high = float(all_values.min()), float(all_values.max())
+        if self.log_y:
+            high = max(min(high, low * LARGEST_SPAN), low * 1.2)
+            room = (high / low) ** 0.06
+            return low / room, high * room * (high / low) ** 0.08
+        room = 0.06 * ((high - low) or abs(high) or 1.0)
+        return low - room, high + 2.2 * room
+
+    def _draw(self, axes: Axes, curve: Curve, columns: int) -> None:
+        style, finite = self.styles[curve.arm], curve.finite()
+        label = curve.label
+        if not finite.any():
+            label += " (diverged)" if columns == 1 else f" (diverged: {self.title})"
+        y = np.where(finite, curve.y, np.nan)
+        shown = int(np.sum((curve.x >= self.x_limits[0]) & (curve.x <= self.x_limits[1])))
+        axes.plot(curve.x, y, label=label, markevery=max(1, shown // 10), zorder=3, **style.keywords())
+        banded = finite & np.isfinite(curve.low) & np.isfinite(curve.high)
+        axes.fill_between(
+            curve.x, curve.low, curve.high, where=banded.tolist(), color=style.color, alpha=BAND, linewidth=0
+        )
+        if curve.breaks_off():
+            last = int(np.flatnonzero(finite)[-1])
+            axes.plot(curve.x[last], y[last], marker="x", markersize=9, markeredgewidth=2, color=style.color)
+
+    def _x_axis(self, axes: Axes, columns: int) -> None:
+        low, high = self.x_limits
+        most = {1: 10, 2: 6}.get(columns, 4)
+        if self.log_x:
+            axes.set_xscale("log", base=2)
+            ticks = token_ticks(low, high, self.through, most)
+        else:
+            ticks = [low + (high - low) * i / 4 for i in range(5)]
+        room = EDGE * (np.log(high / low) if self.log_x else high - low)  # a marker at the edge is seen whole
+        axes.set_xlim(*((low / np.exp(room), high * np.exp(room)) if self.log_x else (low - room, high + room)))
+        axes.xaxis.set_major_locator(FixedLocator(ticks))
+        axes.xaxis.set_major_formatter(FixedFormatter([tokens(tick) for tick in ticks]))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel(self.x_label)
+
+    def _y_axis(self, axes: Axes) -> None:
+        limits = self.y_limits or self.fit()
+        if limits is None:
+            axes.text(0.5, 0.5, "no finite value", transform=axes.transAxes, ha="center", va="center")
+            limits = (0.1, 1.0)
+        if self.log_y:
+            axes.set_yscale("log")
+            ticks = log_ticks(*limits)
+            axes.yaxis.set_major_locator(FixedLocator(ticks))
+            axes.yaxis.set_major_formatter(FixedFormatter([number(tick) for tick in ticks]))
+            axes.yaxis.set_minor_locator(NullLocator())
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+        axes.set_ylim(*limits)
+        axes.set_ylabel(self.y_label)
+        if self.y_shared:
+            axes.tick_params(labelleft=False)
+
+    def _mark(self, axes: Axes, mark: Mark, columns: int) -> None:
+        low, high = self.x_limits
+        if not low <= mark.x <= high:
+            return
+        axes.axvline(mark.x, color=mark.color, linewidth=1.2, linestyle=(0.0, (1.5, 1.5)), zorder=2)
+        place = np.log(mark.x / low) / np.log(high / low) if self.log_x else (mark.x - low) / (high - low)
+        left = place > (0.6 if columns < 3 else 0.45)  # the text stands on the side that has room
+        axes.annotate(
+            mark.text,
+            (mark.x, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(-4 if left else 4, -2),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="top",
+            fontsize=SMALL,
+            zorder=5,
+        )
+
+
+def context_marks(curves: Sequence[Curve], styles: dict[str, ArmStyle], text: str = "T = {}") -> list[Mark]:
+    """The training length T: one line in ink if the arms share it, or else one for each arm in its colour."""
+    contexts = sorted({curve.context for curve in curves})
+    if len(contexts) == 1:
+        return [Mark(contexts[0], text.format(tokens(contexts[0])))]
+    return [Mark(curve.context, "", styles[curve.arm].color) for curve in curves]
+
+
+def token_range(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Limits of an axis of positions: from an eighth of the shortest training context to the end of the last bin."""
+    last = max(float(curve.x.max()) for curve in curves)
+    return max(1.0, min(curve.context for curve in curves) / 8), end_of_bin(last)
+
+
+def end_of_bin(middle: float) -> float:
+    """The end of the bin with this middle: bins are quarters of octaves. A power of two stays what it is."""
+    quarter = 2.0 ** math.floor(math.log2(middle)) / 4
+    return quarter * math.ceil(middle / quarter)
+
+
+def note_on(curves: Sequence[Curve]) -> str:
+    """What lines, bands and unlabelled vertical lines are, in words."""
+    counts = sorted({curve.seeds for curve in curves})
+    if not counts:
+        return ""
+    if counts == [1]:
+        note = "Band: standard error over sequences (one seed)"
+    elif len(counts) == 1:
+        note = f"Line: mean over {counts[0]} seeds. Band: their range"
+    else:
+        note = f"Line: mean over {counts[0]} to {counts[-1]} seeds. Band: their range (one seed: standard error)"
+    if len({curve.context for curve in curves}) > 1:
+        note += ". Dotted: each arm's T"
+    return note + (". Cross: not finite beyond" if any(curve.breaks_off() for curve in curves) else "")
+
+
+def columns_for(panels: int) -> int:
+    """Panels side by side: at most three, so that a panel stays legible on a phone."""
+    return {0: 1, 1: 1, 2: 2, 4: 2}.get(panels, 3)
+
+
+def rows_of(panels: Sequence[CurvePanel], height: float, note: str, same_y: bool = True) -> list[Row]:
+    """Lay panels out in rows. With `same_y` they share the limits of the y axis, which the first of a row bears."""
+    columns = columns_for(len(panels))
+    if same_y and len(panels) > 1:
+        fits = [fit for fit in (panel.fit() for panel in panels) if fit is not None]
+        limits = (min(low for low, _ in fits), max(high for _, high in fits)) if fits else None
+        panels = [replace(panel, y_limits=limits) for panel in panels]
+    rows = []
+    for start in range(0, len(panels), columns):
+        row = [
+            replace(panel, y_label=panel.y_label if place == 0 else "", y_shared=same_y and place > 0)
+            for place, panel in enumerate(panels[start : start + columns])
+        ]
+        rows.append(Row(height, row, columns, note))
+    return rows

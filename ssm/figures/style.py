@@ -1,0 +1,166 @@
+"""How pictures look: colours that colour-blind readers can tell apart, one style for an arm in every figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import to_hex
+from matplotlib.ticker import MaxNLocator
+
+WIDTH = 7.0  # inches: the text width of a paper, and 380 pixels on a phone
+INK = "#1f2328"  # text, axes, ticks and the base's curve: a page may replace this very string by its own ink
+GRID = "#d0d7de"  # grid lines: replaced likewise
+
+# Okabe & Ito (2008), "Color Universal Design"; black is INK, yellow is left out because it vanishes on white.
+ORANGE, SKY, GREEN = "#e69f00", "#56b4e9", "#009e73"
+BLUE, VERMILION, PURPLE = "#0072b2", "#d55e00", "#cc79a7"
+
+SMALL, NORMAL, LARGE = 10.0, 11.0, 12.0  # points
+
+RC: Any = {  # matplotlib's own type of its settings differs from version to version
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": NORMAL,
+    "axes.titlesize": LARGE,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.labelsize": NORMAL,
+    "xtick.labelsize": NORMAL,
+    "ytick.labelsize": NORMAL,
+    "legend.fontsize": NORMAL,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "legend.columnspacing": 1.2,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "axes.titlecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 1.7,
+    "lines.markersize": 4.5,
+    "axes.unicode_minus": True,
+    "svg.fonttype": "none",  # text stays text: searchable, and in the page's own ink
+    "pdf.fonttype": 42,
+    "figure.dpi": 200,
+}
+
+
+@dataclass(frozen=True)
+class ArmStyle:
+    """Colour, line and marker of one arm."""
+
+    color: str
+    line: str | tuple[float, tuple[float, ...]] = "-"
+    marker: str = "o"
+    hollow: bool = False
+
+    def keywords(self) -> dict[str, Any]:
+        """Arguments for `Axes.plot`."""
+        face = "none" if self.hollow else self.color
+        return {"color": self.color, "linestyle": self.line, "marker": self.marker, "markerfacecolor": face}
+
+
+DOTS = (0.0, (1.0, 1.2))
+ARMS = {
+    "base": ArmStyle(INK, "-", "o"),
+    "control": ArmStyle(SKY, (0.0, (5.0, 1.5)), "s"),
+    "random_noise": ArmStyle(VERMILION, (0.0, (3.5, 1.2)), "^"),
+    "fitted_noise": ArmStyle(ORANGE, (0.0, (6.0, 1.2, 1.2, 1.2)), "D"),
+    "state_passing": ArmStyle(BLUE, "-", "v"),
+    "tbtt": ArmStyle(PURPLE, (0.0, (2.2, 1.0)), "P"),
+    "standard": ArmStyle(GREEN, "-", "X"),
+}
+CLASSES = {
+    "strong": ArmStyle(BLUE, "-", "o"),
+    "weak": ArmStyle(ORANGE, "-", "s"),
+    "none": ArmStyle(VERMILION, "-", "X"),
+}
+RAMP_LINES = ("-", (0.0, (5.0, 1.5)), (0.0, (6.0, 1.2, 1.2, 1.2)), (0.0, (2.2, 1.0)))
+RAMP_MARKERS = "os^Dv<>*"
+
+
+def arm_styles(arms: Sequence[str]) -> dict[str, ArmStyle]:
+    """The style of every arm of a figure, given the figure's arms in order.
+
+    A known intervention looks the same in every figure. `standard_<intervention>` has the intervention's colour, dotted
+    with hollow markers. The other arms (contexts, budgets, noise levels) share a sequential ramp, in their order.
+    """
+    styles, others = {}, []
+    for arm in arms:
+        plain = ARMS.get(arm.removeprefix("standard_"))
+        if arm in ARMS:
+            styles[arm] = ARMS[arm]
+        elif plain is not None:
+            styles[arm] = ArmStyle(plain.color, DOTS, plain.marker, hollow=True)
+        else:
+            others.append(arm)
+    return styles | dict(zip(others, ramp(len(others)), strict=True))
+
+
+def ramp(n: int) -> list[ArmStyle]:
+    """`n` styles from dark to light: viridis without its ends, which vanish on a dark or a light page."""
+    places = np.linspace(0.12, 0.79, n) if n != 1 else [0.45]
+    return [
+        ArmStyle(to_hex(matplotlib.colormaps["viridis"](place)), RAMP_LINES[i % 4], RAMP_MARKERS[i % 8])
+        for i, place in enumerate(places)
+    ]
+
+
+def tokens(count: float) -> str:
+    """A number of tokens as text, in binary thousands where it is round.
+
+    >>> [tokens(n) for n in (32, 1000, 1536, 2048, 131072, 1048576)]
+    ['32', '1000', '1.5k', '2k', '128k', '1M']
+    """
+    for unit, letter in ((2**20, "M"), (2**10, "k")):
+        if count >= unit and (count * 2) % unit == 0:
+            return f"{count / unit:g}{letter}"
+    return f"{count:g}"
+
+
+def token_ticks(low: float, high: float, through: int, most: int) -> list[float]:
+    """Ticks of a log-2 axis: `through` times powers of two inside [low, high], at most `most` of them."""
+    first, last = math.ceil(math.log2(low / through) - 1e-9), math.floor(math.log2(high / through) + 1e-9)
+    for step in range(1, 64):
+        powers = [p for p in range(first, last + 1) if p % step == 0]
+        if len(powers) <= most:
+            break
+    return [through * 2.0**p for p in powers]
+
+
+def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers on a log axis from `low` to `high`: as many as possible, not more than `most`."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for mantissas in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+        ticks = [m * 10.0**d for d in decades for m in mantissas if low <= m * 10.0**d <= high]
+        if len(ticks) <= most:
+            break
+    if len(ticks) >= 3:
+        return ticks[:: math.ceil(len(ticks) / most)]
+    return [
+        tick for tick in MaxNLocator(nbins=most - 1, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= tick <= high
+    ]
+
+
+def number(value: float) -> str:
+    """A tick's text: 0.5, 12, 3k, 40M.
+
+    >>> [number(v) for v in (0.5, 12, 1000, 40e6)]
+    ['0.5', '12', '1k', '40M']
+    """
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= unit:
+            return f"{value / unit:.3g}{letter}"
+    return f"{value:.3g}"

@@ -1,0 +1,197 @@
+"""The named things of the config folder, at one scale: models, data, recipes, initial states, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import Field
+
+from ssm.base.errors import ConfigError, nearest
+from ssm.plan.read import choose_scale, read_yaml
+from ssm.specs.base import Spec
+from ssm.specs.config import WorkflowConfig
+from ssm.specs.data import DataSpec
+from ssm.specs.figure import FigureSpec
+from ssm.specs.model import ModelSpec
+from ssm.specs.training import InitialStateSpec, TrainingSpec
+
+T = TypeVar("T")
+
+
+class TrainingFile(Spec):
+    """config/training.yaml."""
+
+    recipes: dict[str, TrainingSpec] = Field(default_factory=dict)
+    initial_states: dict[str, InitialStateSpec] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Shelf(Generic[T]):
+    """Named things of one file. A thing without a value for this scale is an error only where it is asked for."""
+
+    what: str  # "model", "data set" ...
+    things: dict[str, T | ConfigError]
+
+    def get(self, name: str, where: str) -> T:
+        """The thing of that name.
+
+        Raises:
+            ConfigError: there is none, with `where` it was asked for and its nearest name; or it has no value here.
+        """
+        if name not in self.things:
+            raise ConfigError(f"{where}: unknown {self.what} '{name}'; {nearest(name, self.things)}")
+        thing = self.things[name]
+        if isinstance(thing, ConfigError):
+            raise ConfigError(f"{thing} (asked for by {where})")
+        return thing
+
+
+@dataclass(frozen=True)
+class Library:
+    """Everything that the config folder says, at the scale of its workflow configuration."""
+
+    folder: Path
+    workflow: WorkflowConfig
+    models: Shelf[ModelSpec]
+    data: Shelf[DataSpec]
+    recipes: Shelf[TrainingSpec]
+    initial_states: Shelf[InitialStateSpec]
+    figures: dict[str, FigureSpec]  # the wanted ones, by target
+
+    @property
+    def scale(self) -> str:
+        return self.workflow.scale
+
+    def figure_file(self, target: str) -> Path:
+        """Where a figure is described: the first word of an error about it."""
+        return self.folder / "figures" / f"{target}.yaml"
+
+
+def load_config(
+    folder: str | Path = "config",
+    scale: str | None = None,
+    figures: Sequence[str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Library:
+    """Read and check the config folder.
+
+    Args:
+        folder: holds config.yaml, models.yaml, data.yaml, training.yaml and figures/.
+        scale: instead of config.yaml's.
+        figures: targets instead of config.yaml's `figures`.
+        overrides: keys of config.yaml with other values.
+
+    Raises:
+        ConfigError: one line with the file, the key, what was expected and the nearest valid name.
+    """
+    folder = Path(folder)
+    workflow = _workflow(folder, scale, figures, overrides or {})
+    scale = workflow.scale
+    training = folder / "training.yaml"
+    sections = read_yaml(training)
+    TrainingFile.parse({section: {} for section in sections}, str(training))  # refuses unknown sections
+    return Library(
+        folder=folder,
+        workflow=workflow,
+        models=_named(folder / "models.yaml", ModelSpec, "model", scale),
+        data=_named(folder / "data.yaml", DataSpec, "data set", scale),
+        recipes=Shelf("recipe", _each(sections.get("recipes"), training, "recipes", scale, _recipe)),
+        initial_states=Shelf(
+            "initial state", _each(sections.get("initial_states"), training, "initial_states", scale, _initial_state)
+        ),
+        figures={target: _figure(folder, target, scale) for target in _wanted(folder, workflow)},
+    )
+
+
+def figure_targets(folder: Path) -> tuple[str, ...]:
+    """The targets that have a file in config/figures, in natural order (lg_fig2 before lg_fig11)."""
+    return tuple(sorted((path.stem for path in (folder / "figures").glob("*.yaml")), key=_natural))
+
+
+def _natural(target: str) -> tuple[str, int, str]:
+    word = target.rstrip("0123456789")
+    digits = target[len(word) :]
+    return word, int(digits) if digits else 0, digits
+
+
+def _workflow(
+    folder: Path, scale: str | None, figures: Sequence[str] | None, overrides: Mapping[str, Any]
+) -> WorkflowConfig:
+    path = folder / "config.yaml"
+    given = dict(overrides)
+    if scale is not None:
+        given["scale"] = scale
+    if figures is not None:
+        given["figures"] = list(figures)
+    written = read_yaml(path)
+    content = written | given
+    changed = sorted(key for key in given if key not in written or written[key] != given[key])
+    source = f"{path} with {', '.join(changed)} given" if changed else str(path)
+    wanted = content.get("figures", "all")
+    if isinstance(wanted, str) and wanted != "all":
+        raise ConfigError(f"{source}: figures: expected 'all' or a list of targets such as [lg_fig5], got '{wanted}'")
+    return WorkflowConfig.parse(content, source)
+
+
+def _wanted(folder: Path, workflow: WorkflowConfig) -> tuple[str, ...]:
+    existing = figure_targets(folder)
+    if workflow.figures == "all":
+        return existing
+    for target in workflow.figures:
+        if target not in existing:
+            raise ConfigError(
+                f"{folder / 'config.yaml'}: figures: unknown figure '{target}'; {nearest(target, existing)}"
+            )
+    return tuple(target for target in existing if target in workflow.figures)
+
+
+def _figure(folder: Path, target: str, scale: str) -> FigureSpec:
+    path = folder / "figures" / f"{target}.yaml"
+    content = {"target": target} | choose_scale(read_yaml(path), scale, str(path))
+    if content["target"] != target:
+        raise ConfigError(f"{path}: target: expected '{target}' as the file is named, got '{content['target']}'")
+    return FigureSpec.parse(content, str(path))
+
+
+def _each(
+    entries: Any, path: Path, section: str, scale: str, parse: Callable[[str, Any, Path], T]
+) -> dict[str, T | ConfigError]:
+    """Every entry of a section, checked now; one without a value for this scale keeps its error for later."""
+    found: dict[str, T | ConfigError] = {}
+    if not isinstance(entries or {}, dict):
+        raise ConfigError(f"{path}: {section or 'file'}: expected a mapping of names, got {type(entries).__name__}")
+    for name, entry in (entries or {}).items():
+        try:
+            chosen = choose_scale(entry, scale, str(path), f"{section}.{name}" if section else name)
+        except ConfigError as error:
+            found[name] = error
+            continue
+        found[name] = parse(name, chosen, path)
+    return found
+
+
+S = TypeVar("S", ModelSpec, DataSpec)
+
+
+def _named(path: Path, kind: type[S], what: str, scale: str) -> Shelf[S]:
+    """A file of entries whose name is their key."""
+
+    def parse(name: str, content: Any, path: Path) -> S:
+        if not isinstance(content, dict) or "name" in content:
+            raise ConfigError(f"{path}: {name}: expected a mapping without 'name', which is its key")
+        return kind.parse(content | {"name": name}, f"{path}: {name}")
+
+    return Shelf(what, _each(read_yaml(path), path, "", scale, parse))
+
+
+def _recipe(name: str, content: Any, path: Path) -> TrainingSpec:
+    if isinstance(content, dict) and "initial_state" in content:
+        raise ConfigError(f"{path}: recipes.{name}.initial_state: a recipe has none; a figure's arm names it")
+    return TrainingFile.parse({"recipes": {name: content}}, str(path)).recipes[name]
+
+
+def _initial_state(name: str, content: Any, path: Path) -> InitialStateSpec:
+    return TrainingFile.parse({"initial_states": {name: content}}, str(path)).initial_states[name]

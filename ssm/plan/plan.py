@@ -1,0 +1,163 @@
+"""The plan: every data set, run, measurement and figure that is wanted, each once, and what each of them needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ssm.base.errors import ConfigError
+from ssm.plan.arms import ArmResolver
+from ssm.plan.library import Library
+from ssm.plan.measurements import class_task, curve_of, series_tasks, size_task
+from ssm.plan.rehearsal import capped_figure
+from ssm.specs.data import DataSpec
+from ssm.specs.figure import FigureSpec, FigureTask, Series
+from ssm.specs.measurement import MeasurementTask, PositionLoss
+from ssm.specs.training import RunSpec
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The ids of what a job reads; None: it reads no such thing."""
+
+    data: str | None = None  # a token store
+    run: str | None = None  # a training job's parent, or the run that is measured
+    table: str | None = None  # the position_loss table that a length_class is made from
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The graph of all work. Keys are ids: content-addressed, but for figures, whose id is their target."""
+
+    scale: str
+    data: dict[str, DataSpec] = field(default_factory=dict)
+    runs: dict[str, RunSpec] = field(default_factory=dict)
+    measurements: dict[str, MeasurementTask] = field(default_factory=dict)
+    figures: dict[str, FigureTask] = field(default_factory=dict)
+    edges: dict[str, Inputs] = field(default_factory=dict)  # run id or table id -> what it reads
+
+    def inputs_of(self, job: str) -> Inputs:
+        """What the training job (by run id) or the measurement (by table id) reads."""
+        return self.edges[job]
+
+    def tables_of(self, target: str) -> tuple[str, ...]:
+        """The tables that a figure is drawn and judged from."""
+        return self.figures[target].table_ids
+
+    def runs_of(self, target: str) -> tuple[str, ...]:
+        """The runs that a figure needs, parents before their children."""
+        found: dict[str, None] = {}
+        for table in self.tables_of(target):
+            line, run = [], self.edges[table].run
+            while run is not None:
+                line.append(run)
+                run = self.edges[run].run
+            found |= dict.fromkeys(reversed(line))
+        return tuple(found)
+
+    def targets(self, paper: str | None = None, headline: bool = False) -> tuple[str, ...]:
+        """The planned figures: all, a paper's, or those of the headline report."""
+        return tuple(
+            target
+            for target, task in self.figures.items()
+            if paper in (None, task.figure.paper) and (task.figure.headline or not headline)
+        )
+
+    def add_run(self, run: RunSpec) -> str:
+        """Enter a run, its parents and its data set; its id."""
+        name = run.id
+        if name not in self.runs:
+            parent = self.add_run(run.parent) if run.parent is not None else None
+            self.data[run.data.id] = run.data
+            self.runs[name] = run
+            self.edges[name] = Inputs(data=run.data.id, run=parent)
+        return name
+
+    def add_measurement(self, task: MeasurementTask) -> str:
+        """Enter a measurement and what it reads; the id of its table."""
+        name = task.id
+        if name not in self.measurements:
+            run = self.add_run(task.run) if task.run is not None else None
+            curve = curve_of(task)
+            table = self.add_measurement(curve) if curve is not None else None
+            data = task.run.data.id if task.run is not None and curve is None else None
+            self.measurements[name] = task
+            self.edges[name] = Inputs(data=data, run=run, table=table)
+        return name
+
+
+def make_plan(library: Library) -> Plan:
+    """Plan the wanted figures of a library. Two figures that ask for the same run or table share it.
+
+    Raises:
+        ConfigError: one line with the file, the key, what was expected and the nearest valid name.
+    """
+    plan = Plan(scale=library.scale)
+    for figure in library.figures.values():
+        if not figure.collect:
+            plan.figures[figure.target] = _figure(library, capped_figure(figure, library.workflow.rehearsal), plan)
+    collected = {
+        figure.target: _collection(library, figure, plan) for figure in library.figures.values() if figure.collect
+    }
+    everything = plan.figures | collected
+    plan.figures.clear()
+    plan.figures.update({target: everything[target] for target in library.figures})
+    return plan
+
+
+def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
+    resolver = ArmResolver(library, figure)
+    series = []
+    for panel in figure.models if figure.arms else ():
+        for arm, entry in figure.arms.items():
+            for seed in figure.seeds if entry is not None else ():
+                assert entry is not None
+                resolved = resolver.resolve(arm, panel, seed)
+                tasks = series_tasks(library, figure, arm, resolved)
+                series.append(
+                    Series(
+                        arm=arm,
+                        label=entry.label,
+                        panel=panel,
+                        seed=seed,
+                        context=resolved.run.training.context,
+                        policy=resolved.run.training.initial_state.policy,
+                        run=plan.add_run(resolved.run),
+                        snapshot=resolved.snapshot,
+                        tables={kind: plan.add_measurement(task) for kind, task in tasks.items()},
+                    )
+                )
+    size = size_task(library, figure)
+    tables = (plan.add_measurement(size),) if size is not None else ()
+    return FigureTask(figure=figure, scale=library.scale, series=tuple(series), tables=tables)
+
+
+def _collection(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
+    """A figure of all other figures' curves: each run once, by its longest curve, with its class.
+
+    Its measurements name the kinds that a series must have to be taken. An arm is named after the figure that it
+    comes from: `lg_fig5.base`.
+    """
+    file = library.figure_file(figure.target)
+    if figure.arms:
+        raise ConfigError(f"{file}: arms: a figure that collects has none of its own")
+    for entry in figure.measurements:
+        if entry.model_dump(exclude={"kind"}, exclude_none=True):
+            raise ConfigError(f"{file}: measurements.{entry.kind}: a figure that collects names kinds alone")
+    needed = {"position_loss"} | {entry.kind for entry in figure.measurements} - {"length_class"}
+    longest: dict[tuple[str, float | None], tuple[int, Series]] = {}
+    for target, task in plan.figures.items():
+        for series in task.series:
+            if not needed <= set(series.tables):
+                continue
+            curve = plan.measurements[series.tables["position_loss"]]
+            assert isinstance(curve.measurement, PositionLoss)
+            key = (series.run, series.snapshot)
+            if key in longest and longest[key][0] >= curve.measurement.length:
+                continue
+            tables = {kind: series.tables[kind] for kind in sorted(needed)}
+            tables["length_class"] = plan.add_measurement(class_task(curve))
+            named = {"arm": f"{target}.{series.arm}", "label": f"{series.label} ({target})", "tables": tables}
+            longest[key] = (curve.measurement.length, series.model_copy(update=named))
+    if not longest:
+        raise ConfigError(f"{file}: collects the position_loss curves of other figures, and none of these is planned")
+    return FigureTask(figure=figure, scale=library.scale, series=tuple(series for _, series in longest.values()))

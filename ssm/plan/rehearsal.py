@@ -1,0 +1,41 @@
+"""The caps of a rehearsal: every job of a plan stays real, and takes seconds."""
+
+from __future__ import annotations
+
+from ssm.specs.config import Rehearsal
+from ssm.specs.data import DataSpec
+from ssm.specs.figure import FigureSpec
+from ssm.specs.training import Budget, TrainingSpec
+
+
+def capped_training(training: TrainingSpec, caps: Rehearsal | None) -> TrainingSpec:
+    """At most `max_steps` steps; a warm-up given in steps takes at most half of them."""
+    if caps is None:
+        return training
+    budget = training.budget
+    steps = caps.max_steps
+    if budget.steps is not None:
+        steps = min(steps, budget.steps)
+    elif budget.tokens is not None:
+        steps = min(steps, max(1, round(budget.tokens / training.batch_tokens)))
+    warmup = training.warmup if training.warmup < 1 else min(training.warmup, max(1, steps // 2))
+    return training.model_copy(update={"budget": Budget(steps=steps), "warmup": warmup})
+
+
+def capped_data(data: DataSpec, caps: Rehearsal | None) -> DataSpec:
+    """At most `max_documents` documents."""
+    if caps is None:
+        return data
+    return data.model_copy(update={"max_documents": min(data.max_documents or caps.max_documents, caps.max_documents)})
+
+
+def capped_figure(figure: FigureSpec, caps: Rehearsal | None) -> FigureSpec:
+    """At most `max_seeds` seeds."""
+    return figure if caps is None else figure.model_copy(update={"seeds": figure.seeds[: caps.max_seeds]})
+
+
+def capped_size(length: int, sequences: int, context: int, caps: Rehearsal | None) -> tuple[int, int]:
+    """(length, sequences) of a measurement: at most `max_contexts` training contexts and `max_sequences`."""
+    if caps is None:
+        return length, sequences
+    return min(length, caps.max_contexts * context), min(sequences, caps.max_sequences)

@@ -1,0 +1,82 @@
+"""JSON schemas of the config files, made from the specs: for editors, and for Snakemake's own check."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+from ssm.base.files import write_text
+from ssm.plan.library import TrainingFile
+from ssm.specs.base import SCALES, Spec
+from ssm.specs.config import WorkflowConfig
+from ssm.specs.data import DataSpec
+from ssm.specs.figure import FigureSpec
+from ssm.specs.model import ModelSpec
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Name -> JSON schema of every kind of config file."""
+    figure = _schema(FigureSpec, "A figure or table: runs, measurements, drawings, claims")
+    figure["required"].remove("target")  # the file's name says it
+    return {
+        "config": _dialect(_schema(WorkflowConfig, "The workflow's configuration")),
+        "models": _dialect(_by_scale(_named(ModelSpec, "Named models"))),
+        "data": _dialect(_by_scale(_named(DataSpec, "Named data sets"))),
+        "training": _dialect(_by_scale(_schema(TrainingFile, "Training recipes and initial states"))),
+        "figure": _dialect(_by_scale(figure)),
+    }
+
+
+def write_schemas(folder: str | Path) -> None:
+    """Write every schema as `<name>.schema.json`."""
+    for name, schema in schemas().items():
+        write_text(Path(folder) / f"{name}.schema.json", json.dumps(schema, indent=2) + "\n")
+
+
+def _schema(kind: type[Spec], title: str) -> dict[str, Any]:
+    return kind.model_json_schema(by_alias=True) | {"title": title}
+
+
+def _named(kind: type[ModelSpec] | type[DataSpec], title: str) -> dict[str, Any]:
+    """A file of entries whose name is their key."""
+    entry = kind.model_json_schema(by_alias=True)
+    definitions = entry.pop("$defs", {})
+    del entry["properties"]["name"]
+    entry["required"].remove("name")
+    return {"title": title, "type": "object", "additionalProperties": entry, "$defs": definitions}
+
+
+def _by_scale(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema, where every value may also be a choice by scale."""
+    schema = copy.deepcopy(schema)
+    for part in (schema, *schema.get("$defs", {}).values()):
+        _open_values(part)
+    return schema
+
+
+def _open_values(schema: dict[str, Any]) -> None:
+    for name, value in schema.get("properties", {}).items():
+        schema["properties"][name] = _or_choice(value)
+    for key in ("additionalProperties", "items"):
+        if isinstance(schema.get(key), dict):
+            schema[key] = _or_choice(schema[key])
+    for key in ("anyOf", "oneOf"):
+        for option in schema.get(key, []):
+            _open_values(option)
+
+
+def _or_choice(schema: dict[str, Any]) -> dict[str, Any]:
+    _open_values(schema)
+    if schema.get("const") is not None:
+        return schema  # what kind a thing is is told by its schema, at every scale
+    note = {key: schema[key] for key in ("title", "description", "default") if key in schema}
+    bare = {key: value for key, value in schema.items() if key not in note}
+    options = dict.fromkeys(SCALES, bare)
+    choice = {"type": "object", "properties": options, "additionalProperties": False, "minProperties": 1}
+    return note | {"anyOf": [bare, choice]} if bare else schema
+
+
+def _dialect(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema

@@ -1,0 +1,56 @@
+"""The report: gathered results, rendered into one self-contained page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ssm.base.files import write_text
+from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, ours, span, totals
+from ssm.report.facts import duration, facts
+from ssm.report.gather import SYMBOLS, Gatherer, Results
+
+PAGE, STYLE = "page.html.j2", "style.css"
+
+
+def build_report(results: Path, out: Path, targets: list[str] | None = None) -> None:
+    """Write the page of a results folder as a whole file.
+
+    Args:
+        results: a scale's folder, such as results/smoke.
+        out: the page; its links are relative to its folder.
+        targets: the figures wanted; None: all that are planned.
+
+    Raises:
+        TableError: an input is missing or broken; one line that names it and the command that makes it.
+        ConfigError: a planned figure or a run's spec cannot be read.
+        OutputError: the page cannot be written.
+    """
+    write_text(out, render(Gatherer(results, out).gather(targets)))
+
+
+def render(results: Results) -> str:
+    """The page as text."""
+    environment = Environment(
+        loader=PackageLoader("ssm.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "ours": ours, "duration": duration}
+    papers = [claim for claim in results.claims if not claim.ours]
+    checks = [claim for claim in results.claims if claim.ours]
+    return environment.get_template(PAGE).render(
+        results=results,
+        facts=facts(results),
+        symbols=SYMBOLS,
+        counts={name: sum(claim.verdict == name for claim in papers) for name in (CONFIRMED, REFUTED, OPEN)},
+        papers=papers,
+        checks=checks,
+        checks_totals=totals(claim.verdict for claim in checks),
+        span=span,
+        style=Markup((Path(__file__).with_name(STYLE)).read_text(encoding="utf-8")),
+    )

@@ -1,0 +1,172 @@
+"""What was run and on what: sums and distinct values over the runs of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ssm.claims.words import number
+from ssm.report.gather import Results, Run
+
+Rows = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """One named model and what its runs saw."""
+
+    name: str
+    shape: str
+    parameters: str
+    contexts: str
+    runs: int
+    tokens: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The section "What was run and on what"."""
+
+    work: Rows
+    machine: Rows
+    models: tuple[ModelFacts, ...]
+    size: str  # the largest model, longest context and largest budget, in words
+    diverged: tuple[Run, ...]
+
+
+def facts(results: Results) -> Facts:
+    """The facts of a report's runs and tables."""
+    runs = list(results.runs.values())
+    diverged = tuple(run for run in runs if run.diverged)
+    tables = {
+        table.link.text: table.provenance for figure in results.figures for table in figure.tables
+    }  # once, whatever number of figures read it
+    origins = [run.record["provenance"] for run in runs] + list(tables.values())
+    tokens, seconds = (sum(run.record[key] for run in runs) for key in ("tokens", "seconds"))
+    work: list[tuple[str, str]] = [
+        ("Scale", results.scale),
+        ("Training runs", f"{len(runs)} ({len(runs) - len(diverged)} finished, {len(diverged)} diverged)"),
+        ("Training tokens", f"{tokens:,}"),
+        ("Training time", duration(seconds)),
+        ("Speed", f"{number(tokens / max(seconds, 1e-9))} tokens/s in a run, on average"),
+        ("Tables", f"{len(tables)}, {duration(sum(_seconds(origin) for origin in tables.values()))} of measuring"),
+        ("Written", _period(origins)),
+    ]
+    machine = [
+        ("Device", _distinct(run.record["device"] for run in runs)),
+        ("Processor", _distinct(_machine(origin) for origin in origins)),
+        ("Python", _distinct(_get(origin, "machine", "python") for origin in origins)),
+        ("Packages", _packages(origins)),
+        ("Code", _distinct(_code(origin) for origin in origins)),
+    ]
+    return Facts(
+        work=tuple(work + [("Data", text) for text in _data(results)]),
+        machine=tuple((name, text) for name, text in machine if text),
+        models=_models(runs),
+        size=_size(runs),
+        diverged=diverged,
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(4.26), duration(100), duration(3725), duration(200000)
+    ('4.3 s', '1 min 40 s', '1 h 2 min', '55 h 33 min')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {rest} s"
+
+
+def _models(runs: list[Run]) -> tuple[ModelFacts, ...]:
+    found = []
+    for name in dict.fromkeys(run.spec.model.name for run in runs):
+        own = [run for run in runs if run.spec.model.name == name]
+        model = own[0].spec.model
+        mixers = _distinct(mixer.kind for mixer in model.mixers())
+        found.append(
+            ModelFacts(
+                name,
+                f"{mixers}, {model.n_layers} layers, width {model.d_model}",
+                _distinct(f"{run.record['parameters']:,}" for run in own),
+                ", ".join(str(T) for T in sorted({run.spec.training.context for run in own})),
+                len(own),
+                f"{sum(run.record['tokens'] for run in own):,}",
+            )
+        )
+    return tuple(found)
+
+
+def _size(runs: list[Run]) -> str:
+    if not runs:
+        return "no model is trained for these figures"
+    parameters, tokens = (max(run.record[key] for run in runs) for key in ("parameters", "tokens"))
+    context = max(run.spec.training.context for run in runs)
+    return (
+        f"the largest model here has {parameters:,} parameters, no run sees more than {tokens:,} tokens, "
+        f"and the longest training context is {context:,} tokens"
+    )
+
+
+def _data(results: Results) -> list[str]:
+    texts = []
+    specs = {run.spec.data.id: run.spec.data for run in results.runs.values()}
+    for name, spec in specs.items():
+        corpus = results.manifests[name].get("corpus", {})
+        parts = [
+            f"{spec.name} ({spec.corpus.kind} corpus, {spec.tokenizer.kind} tokenizer, vocabulary {spec.vocab_size:,})"
+        ]
+        if "documents" in corpus:
+            parts.append(f"{corpus['documents']:,} documents")
+        if "sha256" in corpus:
+            parts.append(f"SHA-256 of the corpus {corpus['sha256'][:16]}…")
+        texts.append(", ".join([*parts, f"id {name}"]))
+    return texts
+
+
+def _period(origins: list[dict[str, Any]]) -> str:
+    dates = sorted(text for text in (_get(origin, "written") for origin in origins) if text)
+    if not dates:
+        return "no date"
+    first, last = (text[:16].replace("T", " ") for text in (dates[0], dates[-1]))
+    return f"{first} UTC" if first == last else f"{first} to {last} UTC"
+
+
+def _packages(origins: list[dict[str, Any]]) -> str:
+    found: dict[str, set[str]] = {}
+    for origin in origins:
+        for name, version in origin.get("packages", {}).items():
+            found.setdefault(name, set()).add(version)
+    return ", ".join(f"{name} {'/'.join(sorted(versions))}" for name, versions in sorted(found.items()))
+
+
+def _machine(origin: dict[str, Any]) -> str:
+    processor, cores = _get(origin, "machine", "processor"), _get(origin, "machine", "cores")
+    return f"{processor} ({cores} cores)" if processor else ""
+
+
+def _code(origin: dict[str, Any]) -> str:
+    commit, version = _get(origin, "code", "commit"), _get(origin, "code", "ssm")
+    if not version:
+        return ""
+    changed = " with uncommitted changes" if commit.endswith("-dirty") else ""
+    return f"ssm {version}, commit {commit.removesuffix('-dirty')}{changed}"
+
+
+def _seconds(origin: dict[str, Any]) -> float:
+    return float(origin.get("seconds") or 0.0)
+
+
+def _get(origin: dict[str, Any], *keys: str) -> str:
+    value: Any = origin
+    for key in keys:
+        value = value.get(key, "") if isinstance(value, dict) else ""
+    return str(value)
+
+
+def _distinct(texts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(text for text in texts if text))

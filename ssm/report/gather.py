@@ -1,0 +1,248 @@
+"""What the report says, read from a results folder and checked: runs, figures, claims, and the files behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from ssm.base.errors import TableError, nearest
+from ssm.base.tables import VERDICTS, read_provenance, read_table
+from ssm.claims.verdict import claim_of
+from ssm.claims.words import CONFIRMED, OPEN, REFUTED, natural
+from ssm.report.picture import inline_svg
+from ssm.report.strip import strip
+from ssm.specs.base import slug
+from ssm.specs.claim import ClaimSpec
+from ssm.specs.figure import FigureTask, Series
+from ssm.specs.training import RunSpec
+
+PAPERS = {
+    "lg": "Buitrago Ruiz & Gu, Understanding and Improving Length Generalization in Recurrent Models (ICML 2025)",
+    "ls": "Wang, LongSSM: On the Length Extension of State-space Models in Language Modelling (2024)",
+    "bn": "Wang et al., Understanding and Mitigating Bottlenecks of SSMs through the Lens of Recency and "
+    "Over-smoothing (ICLR 2025)",
+    "mi": "Trockman et al., Mimetic Initialization Helps State Space Models Learn to Recall (2024)",
+}
+SYMBOLS = {CONFIRMED: "✓", REFUTED: "✗", OPEN: "?"}
+RUN_KEYS = ("status", "message", "steps", "tokens", "parameters", "seconds", "device", "spec", "provenance")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link to a file beside the page."""
+
+    text: str
+    href: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run: its spec and its run.json."""
+
+    id: str
+    spec: RunSpec
+    record: dict[str, Any]
+    links: tuple[Link, ...]
+
+    @property
+    def diverged(self) -> bool:
+        return bool(self.record["status"] == "diverged")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the verdicts table, as the page shows it."""
+
+    row: dict[str, Any]
+    spec: ClaimSpec
+
+    @property
+    def panel(self) -> str:
+        """The model that is judged, where a figure has several."""
+        return str(self.row["claim"]).partition("/")[2]
+
+    @property
+    def ours(self) -> bool:
+        """Whether this is a check that this project adds."""
+        return self.spec.ours
+
+    @property
+    def strip(self) -> Markup:
+        return strip(self.row, self.spec.expected)
+
+    @property
+    def anchor(self) -> str:
+        return slug(self.row["target"], self.row["claim"])
+
+    @property
+    def verdict(self) -> str:
+        return str(self.row["verdict"])
+
+    @property
+    def symbol(self) -> str:
+        return SYMBOLS[self.verdict]
+
+    @property
+    def style(self) -> str:
+        return self.verdict.replace(" ", "-")
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One result table behind a figure."""
+
+    link: Link
+    provenance: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure or table of a paper, rebuilt."""
+
+    task: FigureTask
+    picture: Markup
+    claims: tuple[Claim, ...]
+    runs: tuple[str, ...]  # ids
+    files: tuple[Link, ...]  # picture formats
+    specs: tuple[Link, ...]
+    tables: tuple[TableFile, ...]
+
+    @property
+    def target(self) -> str:
+        return self.task.figure.target
+
+    @property
+    def paper(self) -> str:
+        return PAPERS[self.task.figure.paper]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything on the page."""
+
+    scale: str
+    figures: tuple[Figure, ...]
+    runs: dict[str, Run]
+    manifests: dict[str, dict[str, Any]]  # data id -> the token store's manifest
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return tuple(claim for figure in self.figures for claim in figure.claims)
+
+
+class Gatherer:
+    """Reads a results folder for a page that will stand at `out`."""
+
+    def __init__(self, results: Path, out: Path):
+        self.results, self.out = results, out
+        self.runs: dict[str, Run] = {}
+        self.manifests: dict[str, dict[str, Any]] = {}
+
+    def gather(self, targets: list[str] | None) -> Results:
+        """Everything that the page needs.
+
+        Raises:
+            TableError: a file is missing or broken; one line that names it and the command that makes it.
+        """
+        tasks = self._tasks(targets)
+        figures = tuple(self._figure(task) for task in tasks)
+        scales = sorted({task.scale for task in tasks})
+        if len(scales) > 1:
+            raise TableError(
+                f"{self.results}: holds figures of several scales ({', '.join(scales)}); one folder a scale"
+            )
+        return Results(scales[0], figures, self.runs, self.manifests)
+
+    def _tasks(self, targets: list[str] | None) -> list[FigureTask]:
+        folder = self.results / "specs" / "figures"
+        found = sorted((path.stem for path in folder.glob("*.json")), key=natural)
+        if not found:
+            raise TableError(f"{folder}: no planned figures; `ssm plan --write {self.results / 'specs'}` makes them")
+        for target in targets or ():
+            if target not in found:
+                raise TableError(f"{folder}: no figure '{target}' is planned; {nearest(target, found)}")
+        return [FigureTask.load(folder / f"{target}.json") for target in found if not targets or target in targets]
+
+    def _figure(self, task: FigureTask) -> Figure:
+        target, figure = task.figure.target, task.figure
+        spec = self.results / "specs" / "figures" / f"{target}.json"
+        plot = f"ssm plot {spec} --tables {self.results / 'tables'} --out {self.results / 'figures'}"
+        pictures = [
+            self._need(self.results / "figures" / f"{target}.{ending}", plot) for ending in ("svg", "png", "pdf")
+        ]
+        again = f"snakemake {target} --config scale={task.scale}"
+        return Figure(
+            task=task,
+            picture=inline_svg(pictures[0], target, f"{figure.title}. {figure.caption}"),
+            claims=self._claims(task, spec),
+            runs=tuple(dict.fromkeys(run for series in task.series for run in self._run(series, again))),
+            files=tuple(self._link(path, path.suffix[1:].upper()) for path in pictures),
+            specs=(
+                self._link(spec, "the planned figure"),
+                self._link(self.results / "verdicts" / f"{target}.parquet", "the table of verdicts"),
+            ),
+            tables=tuple(self._table(name, again) for name in task.table_ids),
+        )
+
+    def _claims(self, task: FigureTask, spec: Path) -> tuple[Claim, ...]:
+        path = self.results / "verdicts" / f"{task.figure.target}.parquet"
+        judge = f"ssm judge {spec} --tables {self.results / 'tables'} --out {path}"
+        claims = []
+        for row in read_table(self._need(path, judge), VERDICTS).iter_rows(named=True):
+            claim = claim_of(task, row["claim"])
+            if claim is None or claim.says != row["says"] or claim.expected.words() != row["expected"]:
+                raise TableError(f"{path}: '{row['claim']}' is not what {spec} claims now; `{judge}` judges again")
+            claims.append(Claim(row, claim))
+        judged = {claim.spec.id for claim in claims}
+        for wanted in task.figure.claims:
+            if wanted.id not in judged:
+                raise TableError(f"{path}: has no verdict on '{wanted.id}'; `{judge}` judges again")
+        return tuple(claims)
+
+    def _run(self, series: Series, command: str) -> list[str]:
+        """The ids of a series' run and of the runs it continues, first ones first; they are read once."""
+        ids = []
+        run: str | None = series.run
+        while run is not None:
+            ids.append(run)
+            if run not in self.runs:
+                self.runs[run] = self._read_run(run, command)
+            parent = self.runs[run].spec.parent
+            run = parent.id if parent else None
+        return ids[::-1]
+
+    def _read_run(self, run: str, command: str) -> Run:
+        path = self._need(self.results / "runs" / run / "run.json", command)
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise TableError(f"{path}: not readable JSON ({error})") from error
+        missing = [key for key in RUN_KEYS if key not in record]
+        if missing:
+            raise TableError(f"{path}: lacks '{missing[0]}'; delete it and make it again with `{command}`")
+        spec = RunSpec.parse(record["spec"], str(path))
+        manifest = self.results / "tokens" / spec.data.id / "manifest.json"
+        if spec.data.id not in self.manifests:
+            self.manifests[spec.data.id] = json.loads(self._need(manifest, command).read_text(encoding="utf-8"))
+        written = self._need(self.results / "specs" / "runs" / f"{run}.json", self._plan())
+        return Run(run, spec, record, (self._link(written, "spec"), self._link(path, "run.json")))
+
+    def _table(self, name: str, command: str) -> TableFile:
+        path = self._need(self.results / "tables" / f"{name}.parquet", command)
+        return TableFile(self._link(path, name), read_provenance(path))
+
+    def _plan(self) -> str:
+        return f"ssm plan --write {self.results / 'specs'}"
+
+    def _link(self, path: Path, text: str) -> Link:
+        return Link(text, Path(os.path.relpath(path, self.out.parent)).as_posix())
+
+    def _need(self, path: Path, command: str) -> Path:
+        if not path.is_file():
+            raise TableError(f"{path}: missing; `{command}` makes it")
+        return path

@@ -1,0 +1,162 @@
+"""A small figure with hand-made tables, for the tests of claims and of the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ssm.base.tables import SCHEMAS, write_table
+from ssm.specs.figure import FigureTask
+
+T = 8  # the training context
+LENGTH = 32
+DISTANCES = ("total_variation", "jensen_shannon", "one_minus_cosine")
+KINDS = ("position_loss", "restart_loss", "effective_remembrance", "state_statistics", "length_class")
+LABELS = {"base": "base <b>&", "passed": "State Passing", "control": "control"}
+
+# Per (arm, seed) what the tables say; every value may be a number or a list over sequences.
+Readings = dict[tuple[str, int], dict[str, Any]]
+
+
+def claim(quantity: dict[str, Any], name: str = "it", ours: bool = False, **expected: float) -> dict[str, Any]:
+    """A claim's plain data."""
+    return {
+        "id": name,
+        "says": f"the claim {name} holds",
+        "paper": "about 2 < 3",
+        "quantity": quantity,
+        "expected": expected,
+        "ours": ours,
+    }
+
+
+def figure_task(
+    claims: list[dict[str, Any]],
+    seeds: tuple[int, ...] = (1, 2, 3),
+    panels: tuple[str, ...] = ("tiny",),
+    target: str = "lg_fig5",
+    run: str = "{panel}_{arm}_s{seed}",
+) -> FigureTask:
+    """A planned figure with three arms: base, passed (from base) and control, which this scale lacks."""
+    series = [
+        {
+            "arm": arm,
+            "label": LABELS[arm],
+            "panel": panel,
+            "seed": seed,
+            "context": T,
+            "policy": "zero",
+            "run": run.format(panel=panel, arm=arm, seed=seed),
+            "tables": {kind: f"{kind}_{panel}_{arm}_s{seed}" for kind in KINDS},
+        }
+        for panel in panels
+        for arm in ("base", "passed")
+        for seed in seeds
+    ]
+    figure = {
+        "target": target,
+        "paper": "lg",
+        "title": "Interventions <against> base",
+        "caption": "Perplexity against position & more.",
+        "setting": "Mamba-2 370m, 100 steps",
+        "models": list(panels),
+        "data": "text",
+        "seeds": list(seeds),
+        "arms": {
+            "base": {"label": LABELS["base"], "training": "pretrain"},
+            "passed": {"label": LABELS["passed"], "training": "post", "from": "base"},
+            "control": None,
+        },
+        "drawings": [{"kind": "position_curves"}],
+        "claims": claims,
+        "deviations": ["bytes, not words"],
+    }
+    return FigureTask.parse({"figure": figure, "scale": "smoke", "series": series, "tables": ["sizes"]}, "test")
+
+
+def _each(value: Any, sequences: int) -> list[float]:
+    return list(value) if isinstance(value, list) else [value] * sequences
+
+
+def write_tables(folder: Path, task: FigureTask, readings: Readings, sequences: int = 4) -> None:
+    """Write every table of the task.
+
+    Keys of a reading: early and late (nats at [0, T) and past it), restart (nats), norm and std (growth from T to 32),
+    drifting (fraction of 4 heads whose std grows so), remembrance (of the other distances too, at all t > 0),
+    excess and excess_error.
+    """
+    for series in task.series:
+        said = {"early": 2.0, "late": 2.0, "restart": 2.0, "norm": 1.0, "drifting": 0.0, "remembrance": 0.5}
+        said |= {"excess": 0.0, "excess_error": 0.1} | readings.get((series.arm, series.seed), {})
+        early, late, restart, norm, remembrance = (
+            _each(said[key], sequences) for key in ("early", "late", "restart", "norm", "remembrance")
+        )
+        rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+        for s in range(sequences):
+            for start in range(0, LENGTH, 2):
+                loss = early[s] if start < T else late[s]
+                rows["position_loss"].append(
+                    {"sequence": s, "position_from": start, "position_to": start + 2, "loss": loss}
+                )
+            for stop in (8, 16, 32):
+                rows["restart_loss"].append(
+                    {"sequence": s, "position_from": 3 * stop // 4, "position_to": stop, "loss": restart[s]}
+                )
+            for number, distance in enumerate(DISTANCES):
+                for t in (0, 8, 16, 24, 28, 31):
+                    value = remembrance[s] * t / 24 * (1 if number < 2 else said.get("cosine", 1.0))
+                    rows["effective_remembrance"].append(
+                        {"sequence": s, "t": t, "length": LENGTH, "distance": distance, "value": value}
+                    )
+            for position in (1, 2, 4, 8, 16, 32):
+                grown = {16: norm[s] ** 0.5, 32: norm[s]}.get(position, 1.0)
+                rows["state_statistics"].append(_state(s, position, -1, -1, norm=3.0 * grown))
+                for head in range(4):
+                    std = 5.0 if position == 32 and head < 4 * said["drifting"] else 1.0
+                    rows["state_statistics"].append(_state(s, position, head // 2, head % 2, std=std))
+        rows["length_class"].append(
+            {
+                "class": "none",
+                "extends_from": None,
+                "largest_rise": 0.1,
+                "largest_rise_error": 0.01,
+                "generalizes": said["excess"] <= 0,
+                "best_position": 7,
+                "excess": said["excess"],
+                "excess_error": said["excess_error"],
+                "context": T,
+                "length": LENGTH,
+                "sequences": sequences,
+            }
+        )
+        for kind, name in series.tables.items():
+            _write(folder / f"{name}.parquet", kind, rows[kind])
+    sizes = [_size("tiny", 1000, 800), _size("unpublished", 1000, None)]
+    _write(folder / "sizes.parquet", "model_size", sizes)
+
+
+def _write(path: Path, kind: str, rows: list[dict[str, Any]]) -> None:
+    frame = pl.DataFrame(rows, schema=dict(SCHEMAS[kind].columns))
+    write_table(frame, SCHEMAS[kind], path, {"written": "2025-01-01T00:00:00+00:00", "seconds": 1.5})
+
+
+def _state(s: int, position: int, layer: int, head: int, norm: float = 1.0, std: float = 1.0) -> dict[str, Any]:
+    return {"sequence": s, "position": position, "layer": layer, "head": head, "norm": norm, "mean": 0.0, "std": std}
+
+
+def _size(model: str, parameters: int, published: int | None) -> dict[str, Any]:
+    return {
+        "model": model,
+        "mixer": "mamba2",
+        "n_layers": 2,
+        "d_model": 8,
+        "n_heads": 2,
+        "head_dim": 8,
+        "d_state": 4,
+        "peak_lr": 1e-3,
+        "parameters": parameters,
+        "embedding_parameters": 100,
+        "published_parameters": published,
+    }

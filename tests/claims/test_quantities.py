@@ -1,0 +1,230 @@
+"""Every quantity by hand, over seeds and over the sequences of one seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from claims.synthetic import Readings, claim, figure_task, write_tables
+from scipy import stats
+
+from ssm.base.errors import TableError
+from ssm.base.tables import POSITION_LOSS, read_table, write_table
+from ssm.claims.estimate import Estimate, UndecidableError
+from ssm.claims.quantities import KINDS, _spearman, estimate
+from ssm.specs.claim import QuantitySpec
+
+SHIFTS = (0.2, 0.5, 0.3)  # log ratios of the three seeds
+
+
+def measure(
+    folder: Path, quantity: dict[str, Any], readings: Readings, seeds: tuple[int, ...] = (1, 2, 3), sequences: int = 4
+) -> Estimate:
+    task = figure_task([claim(quantity, above=0.0)], seeds)
+    write_tables(folder, task, readings, sequences)
+    return estimate(task, "tiny", task.figure.claims[0].quantity, folder)
+
+
+def student(values: Any) -> tuple[float, float, float]:
+    """Mean and 95% interval by scipy's own distribution: independent of the code under test."""
+    values = np.asarray(values, float)
+    low, high = stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values))
+    return values.mean(), low, high
+
+
+def same(found: Estimate, expected: Any) -> None:
+    assert (found.value, found.low, found.high) == pytest.approx(tuple(expected), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "key", "of"),
+    [
+        ({"kind": "restart_ratio", "arm": "base", "times_context": 4.0}, "late", lambda x: 2.0 + x),
+        ({"kind": "perplexity_growth", "arm": "base", "times_context": 2.0}, "late", lambda x: 2.0 + x),
+        ({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, "late", lambda x: x),
+        ({"kind": "state_norm_growth", "arm": "base", "times_context": 4.0}, "norm", np.exp),
+    ],
+)
+def test_ratios_are_averaged_in_log_space_over_seeds(tmp_path: Path, quantity: Any, key: str, of: Any) -> None:
+    readings = {("base", seed): {key: float(of(shift))} for seed, shift in enumerate(SHIFTS, 1)}
+    found = measure(tmp_path, quantity, readings)
+    same(found, np.exp(student(SHIFTS)))
+    assert found.interval == "95% Student t over 3 seeds"
+
+
+@pytest.mark.parametrize("kind", ["perplexity_at", "perplexity_growth", "restart_ratio"])
+def test_against_another_arm_is_paired_by_seed(tmp_path: Path, kind: str) -> None:
+    """A spread that both arms share cancels; unpaired it would swamp the effect."""
+    common = (0.0, 5.0, 10.0)
+    readings: Readings = {}
+    for seed, (shared, shift) in enumerate(zip(common, SHIFTS, strict=True), 1):
+        readings["base", seed] = {"late": 2 + shared}
+        readings["passed", seed] = {"late": 2 + shared + shift}
+    found = measure(tmp_path, {"kind": kind, "arm": "passed", "against": "base", "times_context": 4.0}, readings)
+    same(found, np.exp(student(SHIFTS)))
+    assert "ratio to the same of base <b>&" in found.words
+
+
+def test_restarted_names_the_arm_that_is_restarted(tmp_path: Path) -> None:
+    readings: Readings = {("passed", seed): {"late": 3.0, "restart": 9.0} for seed in (1, 2, 3)}
+    readings |= {("base", seed): {"restart": 2.5} for seed in (1, 2, 3)}
+    quantity = {"kind": "restart_ratio", "arm": "passed", "times_context": 4.0}
+    assert measure(tmp_path, quantity | {"restarted": "base"}, readings).value == pytest.approx(np.exp(0.5))
+    assert measure(tmp_path, quantity, readings).value == pytest.approx(np.exp(-6.0))
+
+
+def test_one_seed_has_an_interval_over_paired_sequences_and_says_so(tmp_path: Path) -> None:
+    shifts = [0.1, 0.3, 0.2, 0.6, 0.4]
+    common = [0.0, 9.0, 3.0, 5.0, 7.0]
+    readings: Readings = {
+        ("base", 1): {"late": common},
+        ("passed", 1): {"late": [a + b for a, b in zip(common, shifts, strict=True)]},
+    }
+    quantity = {"kind": "perplexity_at", "arm": "passed", "against": "base", "times_context": 4.0}
+    found = measure(tmp_path, quantity, readings, (1,), sequences=5)
+    same(found, np.exp(student(shifts)))
+    assert "5 sequences of one seed" in found.interval
+
+
+def test_norm_growth_of_one_seed_is_a_ratio_of_means(tmp_path: Path) -> None:
+    norms = [1.0, 2.0, 3.0, 6.0]
+    quantity = {"kind": "state_norm_growth", "arm": "base", "times_context": 4.0}
+    found = measure(tmp_path, quantity, {("base", 1): {"norm": norms}}, (1,))
+    half = stats.t.ppf(0.975, 3) * stats.sem(norms) / 3.0  # delta method: relative error of the mean
+    same(found, np.exp([np.log(3.0), np.log(3.0) - half, np.log(3.0) + half]))
+
+
+def test_drifting_heads_is_a_fraction_and_a_difference_against(tmp_path: Path) -> None:
+    fractions = (0.25, 0.5, 0.75)
+    readings: Readings = {("base", seed): {"drifting": x} for seed, x in enumerate(fractions, 1)}
+    readings |= {("passed", seed): {"drifting": 0.25} for seed in (1, 2, 3)}
+    alone = {"kind": "drifting_heads", "arm": "base", "times_context": 4.0}
+    mean, low, high = student(fractions)
+    same(measure(tmp_path, alone, readings), (mean, max(low, 0.0), min(high, 1.0)))
+    found = measure(tmp_path, alone | {"against": "passed"}, readings)
+    same(found, student(np.array(fractions) - 0.25))
+    assert "difference from" in found.words
+    assert measure(tmp_path, alone | {"factor": 5.5}, readings).value == 0.0
+
+
+def test_drifting_heads_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
+    quantity = {"kind": "drifting_heads", "arm": "base", "times_context": 4.0}
+    found = measure(tmp_path, quantity, {("base", 1): {"drifting": 0.5}}, (1,))
+    same(found, (0.5, 0.5, 0.5))  # all sequences agree
+    assert found.interval.startswith("95% bootstrap over 4 sequences of one seed")
+
+
+def test_remembrance_reads_t_one_context_before_the_end(tmp_path: Path) -> None:
+    values = (0.4, 0.6, 0.5)
+    readings: Readings = {("base", seed): {"remembrance": x} for seed, x in enumerate(values, 1)}
+    quantity = {"kind": "remembrance", "arm": "base", "distance": "jensen_shannon"}
+    mean, low, high = student(values)
+    same(measure(tmp_path, quantity, readings), (mean, max(low, 0.0), high))  # t = 24
+    halfway = measure(tmp_path, quantity | {"kept_contexts": 1.5}, readings)  # t = 20, between 16 and 24
+    assert halfway.value == pytest.approx(mean * 20 / 24)
+    readings |= {("passed", seed): {"remembrance": 0.25} for seed in (1, 2, 3)}
+    found = measure(tmp_path, quantity | {"against": "passed"}, readings)
+    same(found, np.exp(student(np.log(np.array(values) / 0.25))))
+    assert "ratio to" in found.words
+
+
+def test_distance_agreement_is_spearmans_correlation(tmp_path: Path) -> None:
+    quantity = {"kind": "distance_agreement", "arm": "base", "distance": "one_minus_cosine"}
+    same(measure(tmp_path, quantity, {}, (1,)), (1.0, 1.0, 1.0))
+    falling = {("base", seed): {"cosine": -1.0} for seed in (1, 2, 3)}
+    same(measure(tmp_path, quantity, falling), (-1.0, -1.0, -1.0))
+
+
+def test_spearman_is_scipys(tmp_path: Path) -> None:
+    a, b = np.random.default_rng(0).integers(0, 6, (2, 5, 12)).astype(float)  # with ties
+    expected = [stats.spearmanr(x, y).statistic for x, y in zip(a, b, strict=True)]
+    assert _spearman(a, b) == pytest.approx(expected)
+
+
+def test_length_excess_of_one_seed_uses_its_standard_error(tmp_path: Path) -> None:
+    readings: Readings = {
+        ("base", 1): {"excess": 0.5, "excess_error": 0.03},
+        ("passed", 1): {"excess": 0.1, "excess_error": 0.04},
+    }
+    quantity = {"kind": "length_excess", "arm": "base"}
+    half = stats.t.ppf(0.975, 3)
+    same(measure(tmp_path, quantity, readings, (1,)), (0.5, 0.5 - 0.03 * half, 0.5 + 0.03 * half))
+    found = measure(tmp_path, quantity | {"against": "passed"}, readings, (1,))
+    same(found, (0.4, 0.4 - 0.05 * half, 0.4 + 0.05 * half))
+
+
+def test_parameter_ratio_is_exact(tmp_path: Path) -> None:
+    found = measure(tmp_path, {"kind": "parameter_ratio", "model": "tiny"}, {})
+    same(found, (1.25, 1.25, 1.25))
+    assert found.interval == "exact"
+
+
+@pytest.mark.parametrize(
+    ("quantity", "readings", "seeds", "reason"),
+    [
+        ({"kind": "perplexity_at", "arm": "control", "times_context": 4.0}, {}, (1, 2), "does not exist"),
+        ({"kind": "perplexity_at", "arm": "base", "times_context": 8.0}, {}, (1, 2), "to position 32"),
+        ({"kind": "restart_ratio", "arm": "base", "times_context": 8.0}, {}, (1, 2), "position 64"),
+        ({"kind": "state_norm_growth", "arm": "base", "times_context": 8.0}, {}, (1, 2), "64 is needed"),
+        ({"kind": "remembrance", "arm": "base", "kept_contexts": 5.0}, {}, (1, 2), "t = -8 is needed"),
+        ({"kind": "parameter_ratio", "model": "unpublished"}, {}, (1,), "no published"),
+        ({"kind": "parameter_ratio", "model": "absent"}, {}, (1,), "not among"),
+        (
+            {"kind": "perplexity_at", "arm": "base", "times_context": 4.0},
+            {("base", 2): {"late": [1.0, float("nan"), 1.0, 1.0]}},
+            (1, 2),
+            "seed 2",
+        ),
+        (
+            {"kind": "perplexity_at", "arm": "base", "times_context": 4.0},
+            {("base", 1): {"late": 1e4}},
+            (1, 2),
+            "overflows",
+        ),
+    ],
+)
+def test_what_cannot_be_known_is_undecidable(
+    tmp_path: Path, quantity: Any, readings: Readings, seeds: tuple[int, ...], reason: str
+) -> None:
+    with pytest.raises(UndecidableError, match=reason):
+        measure(tmp_path, quantity, readings, seeds)
+
+
+def test_one_sequence_of_one_seed_decides_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UndecidableError, match="one sequence"):
+        measure(tmp_path, {"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, {}, (1,), sequences=1)
+
+
+def test_the_table_of_a_diverged_run_decides_nothing(tmp_path: Path) -> None:
+    task = figure_task([claim({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, above=0.0)])
+    write_tables(tmp_path, task, {})
+    path = tmp_path / f"{task.series[1].tables['position_loss']}.parquet"
+    write_table(read_table(path), POSITION_LOSS, path, {"diverged": "loss is NaN at step 3"})
+    with pytest.raises(UndecidableError, match="the run of 'base', seed 2, diverged"):
+        estimate(task, "tiny", task.figure.claims[0].quantity, tmp_path)
+
+
+def test_a_missing_table_is_an_error_not_a_verdict(tmp_path: Path) -> None:
+    task = figure_task([claim({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, above=0.0)])
+    with pytest.raises(TableError, match="no such table"):
+        estimate(task, "tiny", task.figure.claims[0].quantity, tmp_path)
+
+
+def test_arms_share_no_seed_or_several_runs(tmp_path: Path) -> None:
+    quantity = {"kind": "perplexity_at", "arm": "passed", "against": "base", "times_context": 4.0}
+    task = figure_task([claim(quantity, above=0.0)], seeds=(1, 2))
+    write_tables(tmp_path, task, {})
+    apart = [s for s in task.series if (s.arm, s.seed) in {("base", 1), ("passed", 2)}]
+    with pytest.raises(UndecidableError, match="share no seed"):
+        estimate(task.model_copy(update={"series": apart}), "tiny", task.figure.claims[0].quantity, tmp_path)
+    twice = (*task.series, task.series[0].model_copy(update={"run": "another"}))
+    with pytest.raises(UndecidableError, match="several runs of seed 1"):
+        estimate(task.model_copy(update={"series": twice}), "tiny", task.figure.claims[0].quantity, tmp_path)
+
+
+def test_every_kind_of_quantity_is_registered() -> None:
+    specs = get_args(get_args(QuantitySpec)[0])
+    kinds = {spec.model_fields["kind"].default for spec in specs}
+    assert kinds == KINDS.keys() | {"parameter_ratio"}

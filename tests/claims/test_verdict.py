@@ -1,0 +1,120 @@
+"""A verdict follows its interval, for every kind of claim, in all three ways."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from claims.synthetic import claim, figure_task, write_tables
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ssm.base.tables import VERDICTS, write_table
+from ssm.claims.verdict import claim_of, decide, judge
+from ssm.claims.words import CONFIRMED, OPEN, REFUTED, VERDICT_NAMES
+from ssm.specs.claim import Expected
+
+finite = st.floats(-1e6, 1e6)
+bounds = st.one_of(
+    st.builds(lambda a: Expected(above=a), finite),
+    st.builds(lambda b: Expected(below=b), finite),
+    st.tuples(finite, finite).filter(lambda p: p[0] < p[1]).map(lambda p: Expected(above=p[0], below=p[1])),
+)
+
+
+def inside(x: float, expected: Expected) -> bool:
+    return (expected.above is None or x > expected.above) and (expected.below is None or x < expected.below)
+
+
+@given(bounds, st.tuples(finite, finite).map(sorted))
+def test_the_verdict_is_what_every_point_of_the_interval_says(expected: Expected, interval: list[float]) -> None:
+    low, high = interval
+    marks = [x for b in (expected.above, expected.below) if b is not None for x in (np.nextafter(b, -9e9), b)]
+    marks += [np.nextafter(m, 9e9) for m in marks]
+    said = {inside(x, expected) for x in [low, high, *np.linspace(low, high, 7), *marks] if low <= x <= high}
+    verdict, reason = decide(low, high, expected)
+    assert verdict == {(True,): CONFIRMED, (False,): REFUTED}.get(tuple(said), OPEN)
+    assert reason
+
+
+@given(bounds, st.floats(0.01, 100))
+def test_every_region_can_come_out_all_three_ways(expected: Expected, width: float) -> None:
+    if expected.above is None:
+        assert expected.below is not None
+        edge, out, into = expected.below, width, -width
+    else:
+        room = width if expected.below is None else (expected.below - expected.above) / 4
+        edge, out, into = expected.above, -width, room
+    assume(abs(into) > 1e-6)  # a region narrower than the numbers' spacing has no middle
+    for near, far, verdict in ((into, 2 * into, CONFIRMED), (out, 2 * out, REFUTED), (out, into, OPEN)):
+        assert decide(*sorted((edge + near, edge + far)), expected)[0] == verdict
+
+
+def test_the_reason_names_the_interval_and_the_bound() -> None:
+    assert decide(1.2, 1.9, Expected(above=1.5)) == (OPEN, "interval 1.2 to 1.9 contains the bound 1.5")
+    assert decide(1.6, 1.9, Expected(above=1.5)) == (CONFIRMED, "interval 1.6 to 1.9 lies inside > 1.5")
+    assert decide(1.2, 1.5, Expected(above=1.5)) == (REFUTED, "interval 1.2 to 1.5 lies outside > 1.5")
+    assert decide(1.0, 1.0, Expected(above=0.9, below=1.1)) == (CONFIRMED, "value 1 lies inside 0.9 to 1.1")
+
+
+RISING = [{"late": 3.0 + x} for x in (0, 0.1, 0.2)]
+# kind -> the quantity, a bound for "> bound", what the tables of the three seeds say above it, what one says below it
+FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], dict[str, Any]]] = {
+    "restart_ratio": ({"times_context": 4.0}, 1.5, RISING, {}),
+    "perplexity_growth": ({"times_context": 4.0}, 1.5, RISING, {}),
+    "perplexity_at": ({"times_context": 4.0}, 9.0, RISING, {}),
+    "state_norm_growth": ({"times_context": 4.0}, 1.5, [{"norm": 3.0}] * 3, {}),
+    "drifting_heads": ({"times_context": 4.0}, 0.1, [{"drifting": 0.5}] * 3, {}),
+    "remembrance": ({}, 0.4, [{"remembrance": 0.6}] * 3, {"remembrance": 0.1}),
+    "distance_agreement": ({"distance": "one_minus_cosine"}, 0.5, [{}] * 3, {"cosine": -1.0}),
+    "length_excess": ({}, 0.2, [{"excess": 0.5}] * 3, {"excess": -0.1}),
+}
+
+
+@pytest.mark.parametrize("kind", FLIPS)
+def test_a_verdict_flips_when_the_data_flip(tmp_path: Path, kind: str) -> None:
+    fields, bound, above, below = FLIPS[kind]
+    task = figure_task([claim({"kind": kind, "arm": "base"} | fields, above=bound)])
+    mixed = [above[0], below, above[2]]
+    for said, verdict in ((above, CONFIRMED), ([below] * 3, REFUTED), (mixed, OPEN)):
+        write_tables(tmp_path, task, {("base", seed): values for seed, values in enumerate(said, 1)})
+        row = judge(task, tmp_path).row(0, named=True)
+        assert row["verdict"] == verdict, row
+
+
+def test_parameter_ratio_flips_with_its_bounds(tmp_path: Path) -> None:
+    quantity = {"kind": "parameter_ratio", "model": "tiny"}
+    claims = [
+        claim(quantity, "yes", above=0.9, below=1.3),
+        claim(quantity, "no", above=0.9, below=1.1),
+        claim({"kind": "parameter_ratio", "model": "unpublished"}, "unknown", above=0.9),
+    ]
+    task = figure_task(claims, panels=("tiny", "small"))
+    write_tables(tmp_path, task, {})
+    frame = judge(task, tmp_path)
+    assert frame["claim"].to_list() == ["yes", "no", "unknown"]  # once, not once a panel
+    assert frame["verdict"].to_list() == [CONFIRMED, REFUTED, OPEN]
+
+
+def test_several_panels_are_judged_apart(tmp_path: Path) -> None:
+    quantity = {"kind": "perplexity_at", "arm": "base", "times_context": 4.0}
+    task = figure_task([claim(quantity, above=1.0)], panels=("tiny", "small"))
+    write_tables(tmp_path, task, {})
+    frame = judge(task, tmp_path)
+    assert frame["claim"].to_list() == ["it/tiny", "it/small"]
+    assert claim_of(task, "it/small") == task.figure.claims[0]
+    assert claim_of(task, "other") is None
+
+
+def test_an_undecidable_claim_is_a_row_with_its_reason_that_a_table_can_hold(tmp_path: Path) -> None:
+    quantity = {"kind": "perplexity_at", "arm": "control", "times_context": 4.0}
+    task = figure_task([claim(quantity, above=1.0)])
+    write_tables(tmp_path, task, {})
+    frame = judge(task, tmp_path)
+    row = frame.row(0, named=True)
+    assert (row["verdict"], row["estimate"]) == (OPEN, None)
+    assert row["reason"] == "the arm 'control' does not exist at the scale smoke"
+    assert row["verdict"] in VERDICT_NAMES
+    write_table(frame, VERDICTS, tmp_path / "verdicts.parquet", {})

@@ -1,0 +1,338 @@
+"""Building a store: deterministic, whole or not at all, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+import subprocess
+import sys
+from itertools import islice, pairwise
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssm.base.errors import ConfigError, DataError, OutputError
+from ssm.data import build as build_module
+from ssm.data import encoding
+from ssm.data.build import build_store, is_held_out
+from ssm.data.corpora import Document
+from ssm.data.encoding import TextBatch, encode_in_order
+from ssm.data.store import TokenStore
+from ssm.data.tokenizers import ByteTokenizer, train_bpe
+from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, FilesCorpus, TokenizerSpec
+
+WORDS = ["state", "token", "length", "scan", "decay", "\n", "é", "0", " "]
+
+
+def texts(n: int, seed: int = 0) -> list[str]:
+    generator = np.random.default_rng(seed)
+    return [" ".join(generator.choice(WORDS, size=generator.integers(1, 200))) for _ in range(n)]
+
+
+def corpus(folder: Path, rows: list[str]) -> FilesCorpus:
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in rows))
+    return FilesCorpus(paths=(str(path),))
+
+
+def data(source: FilesCorpus, tokenizer: TokenizerSpec | None = None, **options: object) -> DataSpec:
+    return DataSpec(name="x", corpus=source, tokenizer=tokenizer or BytesTokenizer(), **options)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "manifest.json"}
+
+
+def documents_of(store: TokenStore) -> dict[str, list[bytes]]:
+    found = {}
+    for name, split in (("train", store.train), ("held_out", store.held_out)):
+        borders = [*split.documents.tolist(), split.n_tokens]
+        found[name] = [bytes(split.read(start, stop - start).tolist()) for start, stop in pairwise(borders)]
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.lists(st.text(min_size=1, max_size=30), min_size=30, max_size=40),
+    shard_tokens=st.integers(1, 200),
+    seed=st.integers(0, 5),
+)
+def test_a_store_is_its_corpus_in_order_for_any_shard_size(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[str], shard_tokens: int, seed: int
+) -> None:
+    folder = tmp_path_factory.mktemp("build")
+    spec = data(corpus(folder, rows), held_out=0.5, held_out_seed=seed, shard_tokens=shard_tokens)
+    assert build_store(spec, folder / "store")
+    expected: dict[str, list[bytes]] = {"train": [], "held_out": []}
+    for index, row in enumerate(rows):
+        expected["held_out" if is_held_out(spec, index) else "train"].append(row.encode("utf-8", errors="replace"))
+    store = TokenStore.open(folder / "store")
+    assert documents_of(store) == expected
+    assert all(len(shard) == shard_tokens for shard in store.train.shards[:-1])
+
+
+def test_the_manifest_says_what_was_read(tmp_path: Path) -> None:
+    rows = texts(50)
+    spec = data(corpus(tmp_path, rows))
+    build_store(spec, tmp_path / "store")
+    manifest = TokenStore.open(tmp_path / "store").manifest
+    assert manifest["spec"] == spec.content()
+    assert manifest["corpus"]["documents"] == 50
+    assert manifest["corpus"]["bytes"] == sum(len(row.encode()) for row in rows)
+    splits = manifest["splits"]
+    assert splits["train"]["documents"] + splits["held_out"]["documents"] == 50
+    assert splits["train"]["tokens"] + splits["held_out"]["tokens"] == manifest["corpus"]["bytes"]
+    assert {"code", "packages", "machine", "written"} <= manifest["provenance"].keys()
+
+
+def test_the_corpus_hash_is_of_names_and_contents(tmp_path: Path) -> None:
+    rows = texts(50)
+    variants = {
+        "one": rows,
+        "content": [*rows[:-1], rows[-1].swapcase()],
+        "name": rows,
+        "border": [rows[0] + "rows.jsonl:2" + rows[1], "", *rows[2:]],  # the same bytes in one document less
+    }
+    hashes = {}
+    for variant, lines in variants.items():
+        source = corpus(tmp_path, lines)
+        if variant == "name":
+            path = (tmp_path / "rows.jsonl").rename(tmp_path / "lines.jsonl")
+            source = FilesCorpus(paths=(str(path),))
+        build_store(data(source), tmp_path / variant)
+        hashes[variant] = TokenStore.open(tmp_path / variant).manifest["corpus"]["sha256"]
+    assert len(set(hashes.values())) == len(hashes)
+
+
+def test_what_is_held_out_depends_on_seed_and_index_alone(tmp_path: Path) -> None:
+    rows = texts(200)
+    short = data(corpus(tmp_path, rows), max_documents=100)
+    build_store(short, tmp_path / "short")
+    build_store(data(short.corpus), tmp_path / "long")
+    kept = documents_of(TokenStore.open(tmp_path / "short"))
+    longer = documents_of(TokenStore.open(tmp_path / "long"))
+    for name, documents in kept.items():
+        assert longer[name][: len(documents)] == documents
+    assert sum(map(len, kept.values())) == 100
+
+    members = {seed: [is_held_out(data(short.corpus, held_out_seed=seed), i) for i in range(4000)] for seed in (1, 2)}
+    assert members[1] != members[2]
+    for chosen in members.values():
+        assert 0.08 < np.mean(chosen) < 0.12  # held_out is 0.1: four standard errors are 0.019
+
+
+def test_processes_make_the_same_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = data(corpus(tmp_path, texts(300)), BpeTokenizer(vocab_size=320), shard_tokens=1000)
+    monkeypatch.setattr(encoding, "BATCH_BYTES", 4096)
+    monkeypatch.setattr(build_module, "BATCH_BYTES", 4096)
+    build_store(spec, tmp_path / "serial", workers=1)
+    monkeypatch.setattr(encoding, "PROCESSES_FROM", 1)
+    build_store(spec, tmp_path / "parallel", workers=2)
+    assert files_of(tmp_path / "serial") == files_of(tmp_path / "parallel")
+    assert len(files_of(tmp_path / "serial")) > 10
+
+
+def test_processes_read_no_further_ahead_than_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "PROCESSES_FROM", 1)
+    tokenizer = train_bpe(iter([b"a text of some words"] * 9), 270)
+    read = 0
+
+    def batches() -> object:
+        nonlocal read
+        for number in range(40):
+            read += 1
+            yield TextBatch([b"text %d" % number], [False], 7, 7)
+
+    encoded = encode_in_order(tokenizer, batches(), workers=2)  # type: ignore[arg-type]
+    for number, (batch, tokens) in enumerate(encoded):
+        assert read - number <= 2 * encoding.AHEAD
+        assert tokenizer.decode(tokens[0]) == batch.texts[0].decode() == f"text {number}"
+        if number == 20:
+            for child in multiprocessing.active_children():
+                child.kill()
+            break
+    with pytest.raises(DataError, match="a tokenizing process was killed"):
+        list(encoded)
+
+
+def test_small_corpora_and_bytes_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_in_processes", lambda *_: pytest.fail("a process was started"))
+    batch = TextBatch([b"x" * 100], [False], 100, 100)
+    list(encode_in_order(train_bpe(iter([b"xx"]), 270), [batch], workers=4))
+    monkeypatch.setattr(encoding, "PROCESSES_FROM", 1)
+    list(encode_in_order(ByteTokenizer(), [batch], workers=4))
+
+
+def test_the_tokenizer_sees_training_documents_only(tmp_path: Path) -> None:
+    plain = data(corpus(tmp_path, ["placeholder"]), BpeTokenizer(vocab_size=2000))
+    rows = ["heldout" * 50 if is_held_out(plain, index) else "training" * 50 for index in range(60)]
+    spec = data(corpus(tmp_path, rows), plain.tokenizer)
+    build_store(spec, tmp_path / "store")
+    vocabulary = TokenStore.open(tmp_path / "store").tokenizer().inner.get_vocab()  # type: ignore[attr-defined]
+    assert any("training" in token for token in vocabulary)
+    assert not any("held" in token for token in vocabulary)
+
+
+def test_the_tokenizer_is_shown_no_more_than_its_bytes(tmp_path: Path) -> None:
+    spec = data(corpus(tmp_path, ["a" * 100] * 50), BpeTokenizer(vocab_size=300, train_bytes=250))
+    shown = list(build_module._tokenizer_training_texts(spec))
+    assert [len(text) for text in shown] == [100, 100, 50]
+
+
+@pytest.mark.parametrize("rows", [["only one"], ["a", "b"]])
+def test_both_splits_need_a_document(tmp_path: Path, rows: list[str]) -> None:
+    spec = data(corpus(tmp_path, rows), held_out=1e-6)
+    with pytest.raises(DataError, match=rf"all {len(rows)} documents fell to the split 'train'.*held_out_seed$"):
+        build_store(spec, tmp_path / "store")
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_a_finished_store_is_left_alone(tmp_path: Path) -> None:
+    source = corpus(tmp_path, texts(50))
+    assert build_store(data(source), tmp_path / "store")
+    before = (tmp_path / "store" / "manifest.json").stat().st_mtime_ns
+    assert not build_store(data(source), tmp_path / "store")
+    with pytest.raises(OutputError, match="store: holds the token store of another spec"):
+        build_store(data(source, held_out=0.5), tmp_path / "store")
+    assert (tmp_path / "store" / "manifest.json").stat().st_mtime_ns == before
+    TokenStore.open(tmp_path / "store")
+
+
+def test_foreign_files_are_never_touched(tmp_path: Path) -> None:
+    spec = data(corpus(tmp_path, texts(50)))
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "thesis.tex").write_text("precious")
+    with pytest.raises(OutputError, match=r"holds 'thesis\.tex', which is no part of a token store"):
+        build_store(spec, tmp_path / "store")
+    with pytest.raises(OutputError, match="is a file, expected a folder"):
+        build_store(spec, tmp_path / "rows.jsonl")
+    with pytest.raises(OutputError, match=r"rows\.jsonl/store: cannot be written"):
+        build_store(spec, tmp_path / "rows.jsonl" / "store")
+    with pytest.raises(ConfigError, match="workers: expected at least 1, got 0"):
+        build_store(spec, tmp_path / "other", workers=0)
+    assert (tmp_path / "store" / "thesis.tex").read_text() == "precious"
+
+
+def test_a_store_that_lost_its_manifest_is_built_again(tmp_path: Path) -> None:
+    spec = data(corpus(tmp_path, texts(50)), BpeTokenizer(vocab_size=300))
+    build_store(spec, tmp_path / "store")
+    (tmp_path / "store" / "manifest.json").unlink()
+    (tmp_path / "store" / "train-00007.tokens").write_bytes(b"stale")
+    assert build_store(spec, tmp_path / "store")
+    assert "train-00007.tokens" not in files_of(tmp_path / "store")
+    TokenStore.open(tmp_path / "store")
+
+
+def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
+    spec = data(corpus(tmp_path, texts(50)))
+    with (tmp_path / "rows.jsonl").open("a") as file:
+        file.write("{oops\n")
+    with pytest.raises(DataError, match=r"rows\.jsonl:51: not JSON"):
+        build_store(spec, tmp_path / "store")
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+KILLED = """
+import os, signal, sys
+from ssm.data import build, shards
+from ssm.specs.data import DataSpec
+add, calls = shards.SplitWriter.add, []
+def killed(self, tokens):
+    add(self, tokens)
+    calls.append(1)
+    if len(calls) == 30:
+        os.kill(os.getpid(), signal.SIGKILL)
+shards.SplitWriter.add = killed
+build.build_store(DataSpec.load(sys.argv[1]), sys.argv[2])
+"""
+
+
+def test_a_killed_build_leaves_nothing_that_opens_and_the_next_one_cleans_up(tmp_path: Path) -> None:
+    spec = data(corpus(tmp_path, texts(50)), shard_tokens=500)
+    (tmp_path / "spec.json").write_text(json.dumps(spec.content()))
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "spec.json"), str(tmp_path / "store")]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    (leftover,) = tmp_path.glob(".store*")
+    assert list(leftover.glob("*.tokens"))
+    for folder in (leftover, tmp_path / "store"):
+        with pytest.raises(DataError):
+            TokenStore.open(folder)
+    assert build_store(spec, tmp_path / "store")
+    assert not list(tmp_path.glob(".store*"))
+    TokenStore.open(tmp_path / "store")
+
+
+ORPHANED = """
+from ssm.data import encoding
+from ssm.data.tokenizers import train_bpe
+if __name__ == "__main__":
+    encoding.PROCESSES_FROM = 1
+    batches = (encoding.TextBatch([b"x"], [False], 1, 1) for _ in range(9))
+    for _ in encoding.encode_in_order(train_bpe(iter([b"xx"]), 270), batches, 2):
+        print("working", flush=True)
+        input()
+"""
+
+
+def test_processes_end_with_a_killed_parent(tmp_path: Path) -> None:
+    (tmp_path / "orphaned.py").write_text(ORPHANED)
+    command = [sys.executable, str(tmp_path / "orphaned.py")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"working\n"
+        children = psutil.Process(parent.pid).children(recursive=True)
+        assert len(children) >= 2
+        parent.kill()
+        _, alive = psutil.wait_procs(children, timeout=20)
+        assert not alive
+
+
+MEASURED = """
+import resource, sys
+from ssm.data.build import build_store
+from ssm.specs.data import DataSpec
+spec = DataSpec.load(sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+build_store(spec, sys.argv[2])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize("kind", ["jsonl.zst", "parquet"])
+def test_the_corpus_is_never_in_memory(tmp_path: Path, kind: str) -> None:
+    rows = [{"text": f"{number}" * 4000} for number in range(4000)]
+    size = sum(len(row["text"]) for row in rows)
+    path = tmp_path / f"big.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=400)
+    else:
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        path.write_bytes(zstandard.ZstdCompressor().compress(lines.encode()))
+    (tmp_path / "spec.json").write_text(json.dumps(data(FilesCorpus(paths=(str(path),))).content()))
+    command = [sys.executable, "-c", MEASURED, str(tmp_path / "spec.json"), str(tmp_path / "store")]
+    grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) * 1024
+    assert TokenStore.open(tmp_path / "store").manifest["corpus"]["bytes"] == size
+    assert size > 50 * 2**20
+    assert grown < size / 2
+
+
+def test_documents_without_tokens_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deaf(ByteTokenizer):
+        def encode(self, texts: list[bytes]) -> list[np.ndarray]:
+            return [np.frombuffer(text.strip(b"_"), np.uint8) for text in texts]
+
+    monkeypatch.setattr(build_module, "make_tokenizer", lambda *_: Deaf())
+    stream = [Document(str(number), b"___" if number % 2 else b"text", 4) for number in range(60)]
+    monkeypatch.setattr(build_module, "documents", lambda _: islice(stream, None))
+    build_store(data(corpus(tmp_path, ["x"])), tmp_path / "store")
+    store = TokenStore.open(tmp_path / "store")
+    assert store.train.n_documents + store.held_out.n_documents == 30
+    assert np.all(np.diff(store.train.documents) == 4)

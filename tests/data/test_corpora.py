@@ -1,0 +1,190 @@
+"""Corpora: every kind of source gives its documents, in order, and every wrong source is one clear line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from ssm.base.errors import DataError
+from ssm.data.corpora import documents, stored_bytes
+from ssm.specs.data import FilesCorpus, HubCorpus, StdlibCorpus
+
+TEXTS = ["first\n", "zweite Zeile: äöü €", "x" * 5000, "last"]
+
+
+def rows(key: str = "text") -> bytes:
+    return b"".join(json.dumps({"n": n, key: text}).encode() + b"\n" for n, text in enumerate(TEXTS))
+
+
+def files(*paths: Path, **options: str) -> FilesCorpus:
+    return FilesCorpus(paths=tuple(str(path) for path in paths), **options)
+
+
+def texts_of(spec: FilesCorpus) -> list[bytes]:
+    return [document.text for document in documents(spec)]
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
+    frame = zstandard.ZstdCompressor().compress
+    half = len(rows().splitlines(keepends=True)[0])
+    sources = [
+        write(tmp_path / "a.jsonl", rows()),
+        write(tmp_path / "b.ndjson", rows().replace(b"\n", b"\n\n")),  # blank lines are no documents
+        write(tmp_path / "c.jsonl.gz", gzip.compress(rows())),
+        write(tmp_path / "d.jsonl.zst", frame(rows()[:half]) + frame(rows()[half:])),  # two frames
+    ]
+    pq.write_table(pa.table({"text": TEXTS, "n": range(4)}), tmp_path / "e.parquet", row_group_size=3)
+    sources.append(tmp_path / "e.parquet")
+    for number, text in enumerate(TEXTS):
+        write(tmp_path / "folder" / f"{number}.txt", text.encode())
+    sources.append(tmp_path / "folder")
+    for source in sources:
+        assert texts_of(files(source)) == [text.encode() for text in TEXTS], source.name
+
+
+def test_a_corpus_in_order_with_names_that_do_not_depend_on_the_machine(tmp_path: Path) -> None:
+    for name in ("b/2.txt", "b/10.txt", "a.txt", ".hidden/x.txt", "b/.cache"):
+        write(tmp_path / "corpus" / name, name.encode())
+    write(tmp_path / "rows.jsonl", b'{"text": "one"}\n\n{"text": ""}\n{"text": null}\n{"text": "five"}\n')
+    names = [document.name for document in documents(files(tmp_path / "corpus", tmp_path / "rows.jsonl"))]
+    assert names == ["a.txt", "b/10.txt", "b/2.txt", "rows.jsonl:1", "rows.jsonl:5"]
+    assert [d.name for d in documents(files(tmp_path / "corp*" / "**" / "*.txt"))] == [
+        "corpus/a.txt",
+        "corpus/b/10.txt",
+        "corpus/b/2.txt",
+    ]
+
+
+def test_a_file_found_twice_is_read_once(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", b"a")
+    write(tmp_path / "b.txt", b"b")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "a.txt")
+    assert texts_of(files(tmp_path / "b.txt", tmp_path, tmp_path / "*.txt")) == [b"b", b"a"]
+
+
+def test_an_explicit_format_picks_its_files_from_a_folder(tmp_path: Path) -> None:
+    write(tmp_path / "README.md", b"not a row")
+    write(tmp_path / "x.jsonl", rows())
+    assert texts_of(files(tmp_path, format="jsonl")) == [text.encode() for text in TEXTS]
+    assert len(texts_of(files(tmp_path / "README.md", tmp_path / "x.jsonl", format="text"))) == 2
+
+
+def test_text_is_kept_as_bytes(tmp_path: Path) -> None:
+    write(tmp_path / "latin.txt", b"caf\xe9")
+    write(tmp_path / "bad.jsonl", b'{"text": "caf\xe9 \\ud800"}\n')
+    assert texts_of(files(tmp_path / "latin.txt")) == [b"caf\xe9"]
+    assert texts_of(files(tmp_path / "bad.jsonl")) == ["caf\ufffd ?".encode()]
+
+
+@pytest.mark.parametrize("name", ["folder", "x.jsonl", "x.jsonl.gz", "x.parquet"])
+def test_progress_adds_up_to_what_is_stored(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "folder" / "1.txt", b"abc")
+    write(tmp_path / "folder" / "2.txt.gz", gzip.compress(b"abc" * 99))
+    write(tmp_path / "x.jsonl", rows())
+    write(tmp_path / "x.jsonl.gz", gzip.compress(rows()))
+    pq.write_table(pa.table({"text": TEXTS}), tmp_path / "x.parquet")
+    spec = files(tmp_path / name)
+    assert sum(document.stored for document in documents(spec)) == stored_bytes(spec)
+
+
+def test_wrong_sources_are_one_clear_line(tmp_path: Path) -> None:
+    truncated = gzip.compress(rows() * 50)[:-30]
+    frame = zstandard.ZstdCompressor().compress(rows() * 50)[:-30]
+    pq.write_table(pa.table({"content": TEXTS, "n": range(4)}), tmp_path / "x.parquet")
+    (tmp_path / "empty").mkdir()
+    cases = [
+        (files(tmp_path / "nowhere"), "nowhere: no such file or folder"),
+        (files(tmp_path / "*.tsv"), r"\*\.tsv: no file found here"),
+        (files(tmp_path / "empty"), "empty: no file found here"),
+        (files(tmp_path / "empty", format="jsonl"), "empty: no jsonl file found here"),
+        (files(write(tmp_path / "blank.txt", b"")), "blank.txt: the corpus holds no text"),
+        (files(write(tmp_path / "cut.jsonl.gz", truncated)), r"cut\.jsonl\.gz: cannot be read \(Truncated"),
+        (files(write(tmp_path / "cut.jsonl.zst", frame)), r"cut\.jsonl\.zst: cannot be read \(Truncated"),
+        (files(write(tmp_path / "no.jsonl.gz", b"plain")), r"no\.jsonl\.gz: cannot be read"),
+        (files(write(tmp_path / "no.parquet", b"plain")), r"no\.parquet: cannot be read"),
+        (files(write(tmp_path / "bad.jsonl", rows() + b"{oops\n")), r"bad\.jsonl:5: not JSON .* column 2"),
+        (files(write(tmp_path / "list.jsonl", b"[1]\n")), r"list\.jsonl:1: expected a JSON object, got list"),
+        (files(write(tmp_path / "int.jsonl", b'{"text": 3}\n')), r"int\.jsonl:1: 'text' holds int, expected text"),
+        (files(write(tmp_path / "key.jsonl", rows("texts"))), r"key\.jsonl:1: no key 'text' .*did you mean 'texts'\?"),
+        (files(tmp_path / "x.parquet", text_key="contents"), r"no column 'contents' .*did you mean 'content'\?"),
+        (files(tmp_path / "x.parquet", text_key="n"), "row 0 of column 'n' holds int, expected text"),
+    ]
+    for spec, message in cases:
+        with pytest.raises(DataError, match=message) as caught:
+            list(documents(spec))
+        assert "\n" not in str(caught.value)
+
+
+def test_the_standard_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sizes = {"b.py": 100, "a/z.py": 200, "a/tiny.py": 3, "huge.py": 900, "data.txt": 100}
+    for name, size in sizes.items():
+        write(tmp_path / name, b"#" * size)
+    write(tmp_path / "site-packages" / "other.py", b"#" * 100)
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    spec = StdlibCorpus(min_file_bytes=64, max_file_bytes=500)
+    assert [(document.name, len(document.text)) for document in documents(spec)] == [("a/z.py", 200), ("b.py", 100)]
+    assert stored_bytes(spec) == 300
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "python.zip"))
+    with pytest.raises(DataError, match="standard library is not a folder"):
+        list(documents(spec))
+
+
+def test_the_running_python_has_a_standard_library_to_train_on() -> None:
+    assert stored_bytes(StdlibCorpus()) > 5_000_000
+    assert next(documents(StdlibCorpus())).name == "__future__.py"
+
+
+def fake_datasets(load: object) -> types.ModuleType:
+    module = types.ModuleType("datasets")
+    module.load_dataset = load  # type: ignore[attr-defined]
+    return module
+
+
+def test_the_hub_streams_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {}
+
+    def load(*args: object, **options: object) -> list[dict[str, object]]:
+        asked.update(options, args=args)
+        return [{"body": text} for text in TEXTS]
+
+    monkeypatch.setitem(sys.modules, "datasets", fake_datasets(load))
+    spec = HubCorpus(name="some/corpus", config="en", split="validation", revision="abc", text_key="body")
+    assert [d.text.decode() for d in documents(spec)] == TEXTS
+    assert asked == {"args": ("some/corpus", "en"), "split": "validation", "revision": "abc", "streaming": True}
+    with pytest.raises(DataError, match=r"some/corpus \(train\): no column 'text' .*valid names: body"):
+        list(documents(HubCorpus(name="some/corpus")))
+
+
+def test_the_hub_fails_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Iterator[dict[str, str]]:
+        yield {"text": "fine"}
+        raise ConnectionError("reset\nby peer")
+
+    def absent(*args: object, **options: object) -> None:
+        raise FileNotFoundError("no such data set\nmore")
+
+    cases = (
+        (None, r"need `pip install 'ssm-length\[hub\]'`"),
+        (fake_datasets(absent), r"x \(train\): the hub does not open it \(no such data set\)$"),
+        (fake_datasets(lambda *args, **options: broken()), r"reading failed at row 1 \(reset\)$"),
+    )
+    for module, message in cases:
+        monkeypatch.setitem(sys.modules, "datasets", module)
+        with pytest.raises(DataError, match=message):
+            list(documents(HubCorpus(name="x")))

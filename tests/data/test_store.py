@@ -1,0 +1,148 @@
+"""The token store as it is read: across shards, and refused when it is not what was written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssm.base.errors import DataError
+from ssm.data import store as store_module
+from ssm.data.build import build_store
+from ssm.data.store import TokenSplit, TokenStore
+from ssm.specs.data import BytesTokenizer, DataSpec, FilesCorpus
+
+
+@st.composite
+def splits(draw: st.DrawFn) -> tuple[TokenSplit, np.ndarray, np.ndarray]:
+    """A split over shards, its tokens in one piece, and where its documents start."""
+    n = draw(st.integers(1, 60))
+    shard_tokens = draw(st.integers(1, 70))
+    tokens = np.arange(n, dtype=np.uint8) * 4
+    inner = draw(st.sets(st.integers(1, n - 1))) if n > 1 else set()
+    documents = np.array([0, *sorted(inner)])
+    shards = [tokens[start : start + shard_tokens] for start in range(0, n, shard_tokens)]
+    return TokenSplit("split", shards, documents, 256), tokens, documents
+
+
+@given(splits(), st.data())
+def test_reading_across_the_borders_of_shards(made: tuple[TokenSplit, np.ndarray, np.ndarray], data: st.DataObject):
+    split, tokens, documents = made
+    assert (split.n_tokens, split.n_documents) == (len(tokens), len(documents))
+    start = data.draw(st.integers(0, len(tokens)))
+    length = data.draw(st.integers(0, len(tokens) - start))
+    read = split.read(start, length)
+    assert read.dtype == np.int64
+    np.testing.assert_array_equal(read, tokens[start : start + length])
+    marks = split.document_starts(start, length)
+    np.testing.assert_array_equal(marks, np.isin(np.arange(start, start + length), documents))
+
+
+@given(splits(), st.integers(-70, 70), st.integers(0, 140))
+def test_no_read_leaves_the_split(made: tuple[TokenSplit, np.ndarray, np.ndarray], start: int, length: int) -> None:
+    split, tokens, _ = made
+    if start < 0 or start + length > len(tokens):
+        with pytest.raises(IndexError, match="split: tokens"):
+            split.read(start, length)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for number in range(40):
+        (folder / f"{number:02}.txt").write_bytes(bytes([number]) * (number + 1))
+    spec = DataSpec(
+        name="x",
+        corpus=FilesCorpus(paths=(str(folder),)),
+        tokenizer=BytesTokenizer(),
+        held_out=0.3,
+        shard_tokens=100,
+    )
+    build_store(spec, folder.parent / "store")
+    return folder.parent / "store"
+
+
+@pytest.fixture
+def copy(built: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(built, tmp_path / "store")
+
+
+def test_a_store_holds_every_document_whole_in_one_split(built: Path) -> None:
+    store = TokenStore.open(built)
+    seen = []
+    for split in (store.train, store.held_out):
+        borders = [*split.documents.tolist(), split.n_tokens]
+        for start, stop in pairwise(borders):
+            tokens = split.read(start, stop - start)
+            assert len(tokens) == tokens[0] + 1  # document n is n + 1 times the byte n
+            assert len(set(tokens.tolist())) == 1
+            seen.append(int(tokens[0]))
+    assert sorted(seen) == list(range(40))
+    assert len(store.train.shards) > 1
+    assert store.vocab_size == store.train.vocab_size == store.held_out.vocab_size == 256
+    assert store.tokenizer().decode(store.train.read(0, 3)) == bytes(store.train.read(0, 3).tolist()).decode()
+
+
+def test_tokens_cannot_be_written_through_an_open_store(built: Path) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        TokenStore.open(built).train.shards[0][0] = 1
+
+
+def refuses(folder: Path, message: str, verify: bool | None = None) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        TokenStore.open(folder, verify)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_or_unfinished_store(copy: Path, tmp_path: Path) -> None:
+    refuses(tmp_path / "nowhere", "nowhere: no such token store; `ssm tokenize` makes it")
+    (copy / "manifest.json").unlink()
+    refuses(copy, "no finished token store here; `ssm tokenize` makes it")
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_sizes_are_always_checked(copy: Path, verify: bool) -> None:
+    shard = copy / "train-00001.tokens"
+    content = shard.read_bytes()
+    shard.write_bytes(content[:-1])
+    refuses(copy, r"train-00001\.tokens: truncated, 99 bytes of 100", verify)
+    shard.write_bytes(content + b"x")
+    refuses(copy, r"train-00001\.tokens: too long", verify)
+    shard.unlink()
+    refuses(copy, r"train-00001\.tokens: missing", verify)
+
+
+@pytest.mark.parametrize("name", ["train-00000.tokens", "held_out.documents"])
+def test_checksums_are_verified_when_asked_and_by_default_for_small_stores(
+    copy: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytearray((copy / name).read_bytes())
+    content[5] ^= 1
+    (copy / name).write_bytes(content)
+    refuses(copy, f"{name}: its content is not what was written", True)
+    refuses(copy, f"{name}: its content is not what was written")
+    TokenStore.open(copy, verify=False)
+    monkeypatch.setattr(store_module, "VERIFY_BELOW", 10)
+    TokenStore.open(copy)
+
+
+def test_a_manifest_that_is_not_ours(copy: Path) -> None:
+    path = copy / "manifest.json"
+    manifest = json.loads(path.read_text())
+    cases = [
+        ("{", "not readable"),
+        ("[]", "not the manifest of a token store"),
+        (json.dumps(manifest | {"format": "x"}), "not the manifest of a token store"),
+        (json.dumps(manifest | {"version": 99}), "format version 99, this code reads 1"),
+        (json.dumps({key: manifest[key] for key in ("format", "version", "files")}), "damaged .*vocab_size"),
+        (json.dumps(manifest | {"files": [1]}), "damaged"),
+    ]
+    for text, message in cases:
+        path.write_text(text)
+        refuses(copy, message)

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from small import model_spec
+
+from ssm.data.store import TokenStore
+from ssm.evaluation.subject import Subject
+from ssm.models.backbone import build_model
+
+
+@pytest.fixture
+def subject(store: TokenStore) -> Subject:
+    """A random model with a real memory, in float64 so that comparisons are sharp."""
+    model = build_model(model_spec(), 256, seed=1).double().eval()
+    return Subject(model, store, torch.device("cpu"), "test")

@@ -1,0 +1,81 @@
+"""Classes of length extension on curves whose class is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ssm.base.tables import POSITION_LOSS
+from ssm.evaluation.bins import bin_edges
+from ssm.evaluation.length_class import length_class
+from ssm.specs.measurement import LengthClass, PositionLoss
+
+CONTEXT, LENGTH, SEQUENCES = 32, 2048, 64
+
+
+def classified(expected_loss: Callable[[np.ndarray], np.ndarray], noise: float = 0.3, seed: int = 0) -> dict:
+    """The class of a curve with this expectation by position; every token's loss has the noise `noise`."""
+    edges = bin_edges(LENGTH)
+    starts, stops = edges[:-1], edges[1:]
+    generator = np.random.default_rng(seed)
+    level = generator.normal(0, 0.1, (SEQUENCES, 1))  # some texts are harder than others
+    loss = expected_loss((starts + stops) / 2) + level
+    loss = loss + generator.normal(0, noise, (SEQUENCES, len(starts))) / np.sqrt(stops - starts)
+    frame = pl.DataFrame(
+        {
+            "sequence": np.repeat(np.arange(SEQUENCES), len(starts)),
+            "position_from": np.tile(starts, SEQUENCES),
+            "position_to": np.tile(stops, SEQUENCES),
+            "loss": loss.flatten(),
+        },
+        schema=POSITION_LOSS.columns,
+    )
+    spec = LengthClass(of=PositionLoss(length=LENGTH, sequences=SEQUENCES), context=CONTEXT)
+    return length_class(spec, frame).row(0, named=True)
+
+
+def test_a_curve_that_keeps_falling_extends_strongly() -> None:
+    row = classified(lambda p: 1.5 + 3 / np.sqrt(p + 1))
+    assert row["class"] == "strong"
+    assert row["generalizes"]
+    assert row["extends_from"] <= CONTEXT
+
+
+def test_a_flat_curve_extends_weakly() -> None:
+    rows = [classified(lambda p: np.full_like(p, 1.5), seed=seed) for seed in range(20)]
+    assert sum(row["class"] == "weak" for row in rows) >= 17  # at most about one in twenty is called a failure
+    assert sum(row["class"] == "strong" for row in rows) == 0
+
+
+def test_a_curve_that_rises_past_the_context_does_not_extend() -> None:
+    row = classified(lambda p: 1.5 + 3 / np.sqrt(p + 1) + 0.3 * np.log2(np.maximum(p / CONTEXT, 1)))
+    assert row["class"] == "none"
+    assert row["extends_from"] is None
+    assert not row["generalizes"]
+    assert row["excess"] > 0.5
+    assert row["largest_rise"] > 5 * row["largest_rise_error"]
+
+
+def test_a_curve_that_settles_on_a_worse_level_does_not_extend() -> None:
+    row = classified(lambda p: 1.5 + 2 * np.exp(-p / 6) + 0.5 * (p > 4 * CONTEXT))
+    assert row["class"] == "none"
+    assert not row["generalizes"]
+
+
+@pytest.mark.parametrize("noise", [0.05, 1.0])
+def test_sampling_error_alone_is_seldom_called_a_failure(noise: float) -> None:
+    """Both definitions together call at most about 5% of flat curves a failure, each."""
+    rows = [classified(lambda p: np.full_like(p, 1.5), noise, seed) for seed in range(100)]
+    assert sum(row["class"] == "none" for row in rows) <= 11
+    assert sum(not row["generalizes"] for row in rows) <= 11
+
+
+def test_a_small_rise_needs_enough_text_to_be_seen() -> None:
+    def small(p: np.ndarray) -> np.ndarray:
+        return 1.5 + 0.02 * np.log2(np.maximum(p / CONTEXT, 1))
+
+    assert all(classified(small, noise=0.01, seed=seed)["class"] == "none" for seed in range(5))
+    assert sum(classified(small, noise=30.0, seed=seed)["class"] == "none" for seed in range(20)) <= 4

@@ -1,0 +1,132 @@
+"""Synthetic tables with known curves, and the figure tasks that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ssm.base.tables import SCHEMAS, write_table
+from ssm.specs.figure import FigureTask
+
+Shape = Callable[[float], float]
+
+
+def quarter_edges(length: int) -> list[int]:
+    """0, 1 ... 8, 10, 12, 14, 16, 20 ...: four equal parts to an octave."""
+    edges = list(range(min(length, 8) + 1))
+    while edges[-1] < length:
+        octave = 2 ** (edges[-1].bit_length() - 1)
+        edges += [octave + octave * part // 4 for part in (1, 2, 3, 4)]
+    return edges
+
+
+def position_loss(path: Path, length: int, loss: Shape, offsets: Sequence[float] = (0.0, 0.1)) -> None:
+    """Sequence s has the loss `loss(position_to) + offsets[s]` in every bin."""
+    edges = quarter_edges(length)
+    rows = [
+        {"sequence": s, "position_from": a, "position_to": b, "loss": loss(b) + offset}
+        for s, offset in enumerate(offsets)
+        for a, b in pairwise(edges)
+    ]
+    save(path, "position_loss", rows)
+
+
+def restart_loss(path: Path, context: int, length: int, loss: Shape, offsets: Sequence[float] = (0.0, 0.1)) -> None:
+    """One bin [3/4 kT, kT) for k = 1, 2, 4 ..."""
+    ends = [context * 2**i for i in range(20) if context * 2**i <= length]
+    rows = [
+        {"sequence": s, "position_from": 3 * end // 4, "position_to": end, "loss": loss(end) + offset}
+        for s, offset in enumerate(offsets)
+        for end in ends
+    ]
+    save(path, "restart_loss", rows)
+
+
+def remembrance(path: Path, length: int, value: Shape, distances: Sequence[str], sequences: int = 3) -> None:
+    """Value `value(t)` scaled by 1, 0.8, 0.6 for the distances in order, spread by sequence around it."""
+    rows = [
+        {"sequence": s, "t": t, "length": length, "distance": d, "value": value(t) * (1 - 0.2 * i) + 0.01 * (s - 1)}
+        for s in range(sequences)
+        for t in range(0, length + 1, max(1, length // 32))
+        for i, d in enumerate(distances)
+    ]
+    save(path, "effective_remembrance", rows)
+
+
+def state_statistics(
+    path: Path,
+    length: int,
+    norm: Shape,
+    std: Callable[[int, int, float], float] = lambda layer, head, p: 1.0,
+    layers: int = 2,
+    heads: int = 2,
+    sequences: int = 2,
+) -> None:
+    """Whole-state norm `norm(position)` and head std `std(layer, head, position)`, times 1 +- 0.05 by sequence."""
+    rows = []
+    for s in range(sequences):
+        factor = 1 + 0.05 * (2 * s - sequences + 1)
+        position = 4
+        while position <= length:
+            rows.append(_state(s, position, -1, -1, norm=norm(position) * factor))
+            for layer in range(layers):
+                for head in range(heads):
+                    rows.append(_state(s, position, layer, head, std=std(layer, head, position) * factor))
+            position *= 2
+    save(path, "state_statistics", rows)
+
+
+def length_class(path: Path, kind: str, excess: float | None, context: int = 32, length: int = 1024) -> None:
+    """One run's class."""
+    row = dict.fromkeys(SCHEMAS["length_class"].columns) | {
+        "class": kind,
+        "excess": excess,
+        "excess_error": None if excess is None else 0.02,
+        "context": context,
+        "length": length,
+        "sequences": 2,
+    }
+    save(path, "length_class", [row])
+
+
+def model_size(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Named models; what a row leaves out takes a small model's value."""
+    small = {
+        "model": "tiny", "mixer": "mamba2", "n_layers": 2, "d_model": 64, "n_heads": 4, "head_dim": 32, "d_state": 16,
+        "peak_lr": 1e-3, "parameters": 123456, "embedding_parameters": 4096, "published_parameters": None,
+    }  # fmt: skip
+    save(path, "model_size", [small | row for row in rows])
+
+
+def save(path: Path, kind: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Write rows as a table of the schema `kind`."""
+    write_table(pl.DataFrame(rows, schema=SCHEMAS[kind].columns), SCHEMAS[kind], path, {})
+
+
+def series(arm: str, seed: int, panel: str = "tiny", context: int = 32, **tables: str) -> dict[str, Any]:
+    """One series as plain data; tables by measurement kind."""
+    return {
+        "arm": arm, "label": arm.replace("_", " "), "panel": panel, "seed": seed, "context": context,
+        "policy": "zero", "run": f"{arm}_{seed}", "tables": tables,
+    }  # fmt: skip
+
+
+def task(drawings: Sequence[dict[str, Any]], all_series: Sequence[dict[str, Any]], **figure: Any) -> FigureTask:
+    """A figure task that collects the given series."""
+    extra = figure.pop("tables", [])
+    content = {
+        "target": "lg_fig5", "paper": "lg", "title": "t", "caption": "c", "setting": "s", "collect": True,
+        "drawings": list(drawings),
+    } | figure  # fmt: skip
+    plan = {"figure": content, "scale": "smoke", "series": list(all_series), "tables": extra}
+    return FigureTask.parse(plan, "synthetic")
+
+
+def _state(sequence: int, position: int, layer: int, head: int, norm: float = 1.0, std: float = 1.0) -> dict[str, Any]:
+    return {
+        "sequence": sequence, "position": position, "layer": layer, "head": head, "norm": norm, "mean": 0.0, "std": std,
+    }  # fmt: skip

@@ -1,0 +1,165 @@
+"""The numbers behind the pictures, against values computed by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from figures import synthetic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssm.base.errors import TableError
+from ssm.figures.data import (
+    Line,
+    arms,
+    over_seeds,
+    perplexity_curves,
+    ratio_curves,
+    read_planned,
+    remembrance_curves,
+    state_norm_curves,
+)
+from ssm.figures.head_std import drifting_heads
+from ssm.figures.style import log_ticks, token_ticks
+from ssm.specs.figure import Series
+
+
+def test_perplexity_is_the_exponential_of_the_mean_loss_and_its_band_the_range_of_seeds(tmp_path: Path) -> None:
+    synthetic.position_loss(tmp_path / "a.parquet", 64, lambda p: 1.0, offsets=(0.0, 0.2))
+    synthetic.position_loss(tmp_path / "b.parquet", 64, lambda p: 2.0, offsets=(0.0, 0.4))
+    task = synthetic.task(
+        [{"kind": "position_curves"}],
+        [synthetic.series("base", 0, position_loss="a"), synthetic.series("base", 1, position_loss="b")],
+    )
+    (curve,) = perplexity_curves(task, tmp_path, "tiny")
+    assert curve.seeds == 2
+    assert curve.x[:10].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 9, 11]
+    assert curve.x[-1] == 60  # the middle of [56, 64)
+    np.testing.assert_allclose(curve.y, math.exp((1.1 + 2.2) / 2))
+    np.testing.assert_allclose(curve.low, math.exp(1.1))
+    np.testing.assert_allclose(curve.high, math.exp(2.2))
+
+
+def test_one_seed_has_the_standard_error_over_sequences_as_its_band(tmp_path: Path) -> None:
+    synthetic.position_loss(tmp_path / "a.parquet", 64, lambda p: 1.0, offsets=(0.0, 0.3, 0.6))
+    task = synthetic.task([{"kind": "position_curves"}], [synthetic.series("base", 0, position_loss="a")])
+    (curve,) = perplexity_curves(task, tmp_path, "tiny")
+    error = 0.3 / math.sqrt(3)
+    np.testing.assert_allclose(curve.low, math.exp(1.3 - error))
+    np.testing.assert_allclose(curve.high, math.exp(1.3 + error))
+
+
+def test_paired_ratio_restarts_the_named_arm_or_each_arm_itself(tmp_path: Path) -> None:
+    """Full loss is log2(position) at its bins' ends: [24, 28), [28, 32) at kT = 32 weigh the same."""
+    for arm, rise, restarted in (("base", 1.0, 3.0), ("tbtt", 0.5, 2.0)):
+        synthetic.position_loss(tmp_path / f"p_{arm}.parquet", 128, lambda p, r=rise: r * math.log2(p))
+        synthetic.restart_loss(tmp_path / f"r_{arm}.parquet", 32, 128, lambda p, r=restarted: r)
+    series = [synthetic.series(arm, 0, position_loss=f"p_{arm}", restart_loss=f"r_{arm}") for arm in ("base", "tbtt")]
+    task = synthetic.task([{"kind": "position_curves", "ratio": True}], series)
+    full = [(math.log2(7 / 8 * end) + math.log2(end)) / 2 for end in (32, 64, 128)]
+
+    base, tbtt = ratio_curves(task, tmp_path, "tiny", restarted="base")
+    assert base.x.tolist() == tbtt.x.tolist() == [32, 64, 128]
+    np.testing.assert_allclose(base.y, [math.exp(loss - 3) for loss in full])
+    np.testing.assert_allclose(tbtt.y, [math.exp(0.5 * loss - 3) for loss in full])
+    np.testing.assert_allclose(base.low, base.y)  # paired: the sequences' own offsets cancel
+
+    base, tbtt = ratio_curves(task, tmp_path, "tiny")
+    np.testing.assert_allclose(tbtt.y, [math.exp(0.5 * loss - 2) for loss in full])
+
+
+def test_ratio_of_an_arm_that_does_not_exist_at_this_scale_is_empty(tmp_path: Path) -> None:
+    synthetic.position_loss(tmp_path / "p.parquet", 64, lambda p: 1.0)
+    task = synthetic.task([{"kind": "position_curves"}], [synthetic.series("tbtt", 0, position_loss="p")])
+    assert ratio_curves(task, tmp_path, "tiny", restarted="base") == []
+
+
+def test_a_seed_that_diverged_is_not_averaged_away(tmp_path: Path) -> None:
+    synthetic.position_loss(tmp_path / "a.parquet", 64, lambda p: 1.0)
+    synthetic.position_loss(tmp_path / "b.parquet", 64, lambda p: 1.0 if p <= 32 else math.nan)
+    task = synthetic.task(
+        [{"kind": "position_curves"}], [synthetic.series("base", s, position_loss=t) for s, t in enumerate("ab")]
+    )
+    (curve,) = perplexity_curves(task, tmp_path, "tiny")
+    assert np.isfinite(curve.y[curve.x < 32]).all()
+    assert not curve.finite()[curve.x > 32].any()
+    assert curve.breaks_off()
+
+
+def test_state_norm_and_remembrance_are_means_over_sequences(tmp_path: Path) -> None:
+    synthetic.state_statistics(tmp_path / "s.parquet", 64, norm=lambda p: 2.0 * p)
+    synthetic.remembrance(tmp_path / "e.parquet", 64, lambda t: t / 64, ["total_variation", "jensen_shannon"])
+    task = synthetic.task(
+        [{"kind": "state_norm"}], [synthetic.series("base", 0, state_statistics="s", effective_remembrance="e")]
+    )
+    (norm,) = state_norm_curves(task, tmp_path, "tiny")
+    assert norm.x.tolist() == [4, 8, 16, 32, 64]
+    np.testing.assert_allclose(norm.y, 2 * norm.x)
+    (curve,) = remembrance_curves(task, tmp_path, "tiny", "jensen_shannon")
+    np.testing.assert_allclose(curve.y, 0.8 * curve.x / 64, atol=1e-12)
+    with pytest.raises(TableError, match="one_minus_cosine"):
+        remembrance_curves(task, tmp_path, "tiny", "one_minus_cosine")
+
+
+def test_arms_keep_the_plans_order_although_json_sorts_the_figures_own() -> None:
+    arm = {"label": "l", "training": "pretrain"}
+    figure = {"arms": {"t128": arm, "t16": arm, "t32": arm}, "models": ["tiny"], "data": "text", "seeds": [0]}
+    series = [synthetic.series(name, seed) for name in ("t16", "t32", "t128") for seed in (0, 1)]
+    task = synthetic.task([{"kind": "position_curves"}], series, collect=False, **figure)
+    assert arms(task) == ["t16", "t32", "t128"]
+
+
+def test_the_heads_that_drift_most_are_chosen_and_sorted(tmp_path: Path) -> None:
+    def std(layer: int, head: int, position: float) -> float:
+        growth = {(0, 1): 3.0, (1, 0): 5.0, (0, 0): 1.1, (1, 1): math.nan}[layer, head]
+        return 7.0 if position <= 32 else 7.0 * growth  # what grows is chosen, whatever its size
+
+    synthetic.state_statistics(tmp_path / "s.parquet", 128, norm=lambda p: 1.0, std=std)
+    task = synthetic.task([{"kind": "state_norm"}], [synthetic.series("base", 0, state_statistics="s")])
+    table = read_planned(task, tmp_path, "s", "state_statistics")
+    assert drifting_heads(table, context=32, heads=2) == [(0, 1), (1, 0)]
+    assert drifting_heads(table, context=32, heads=3) == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_a_missing_table_is_one_line_that_names_it_and_its_command(tmp_path: Path) -> None:
+    task = synthetic.task([{"kind": "position_curves"}], [synthetic.series("base", 0, position_loss="gone")])
+    with pytest.raises(TableError) as caught:
+        perplexity_curves(task, tmp_path / "tables", "tiny")
+    text = str(caught.value)
+    assert "gone.parquet" in text
+    assert "snakemake lg_fig5" in text
+    assert "specs/measurements/gone.json" in text
+    assert "\n" not in text
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=5))
+def test_the_mean_over_seeds_lies_in_its_band(values: list[float]) -> None:
+    lines = [
+        (_series(seed), Line(np.array([1.0]), np.array([value]), np.array([0.1]))) for seed, value in enumerate(values)
+    ]
+    (curve,) = over_seeds(lines)
+    assert curve.low[0] - 1e-12 <= curve.y[0] <= curve.high[0] + 1e-12
+    assert curve.y[0] == pytest.approx(np.mean(values))
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1.02, 1e6))
+def test_log_ticks_lie_inside_and_are_few(low: float, factor: float) -> None:
+    ticks = log_ticks(low, low * factor)
+    assert 2 <= len(ticks) <= 6
+    assert all(low * 0.999 <= tick <= low * factor * 1.001 for tick in ticks)
+    assert ticks == sorted(set(ticks))
+
+
+@given(st.integers(0, 12), st.integers(3, 17), st.integers(3, 10))
+def test_token_ticks_pass_through_the_training_length(context: int, octaves: int, most: int) -> None:
+    low, high = 2.0 ** max(0, context - 3), 2.0 ** (context + octaves)
+    ticks = token_ticks(low, high, through=2**context, most=most)
+    assert 2**context in ticks
+    assert 1 <= len(ticks) <= most
+
+
+def _series(seed: int) -> Series:
+    return Series.model_validate(synthetic.series("base", seed))

@@ -1,0 +1,244 @@
+"""Pictures: what stands in their artists, and the files they become."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from figures import synthetic
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+
+from ssm.base.errors import TableError
+from ssm.cli import plot
+from ssm.figures.draw import DRAWINGS, draw, picture
+from ssm.figures.style import ARMS, CLASSES, GRID, INK
+from ssm.specs.figure import FigureTask
+
+ARM_NAMES = ("base", "control", "state_passing")
+POSITION = {"kind": "position_curves"}
+
+
+def position_task(folder: Path, arms: tuple[str, ...] = ARM_NAMES, seeds: int = 2, **figure: Any) -> FigureTask:
+    """Arm i at seed s has the loss 1 + i + s everywhere (means over its sequences add 0.05)."""
+    series = []
+    for i, arm in enumerate(arms):
+        for seed in range(seeds):
+            synthetic.position_loss(folder / f"{arm}{seed}.parquet", 256, lambda p, v=1.0 + i + seed: v)
+            series.append(synthetic.series(arm, seed, position_loss=f"{arm}{seed}"))
+    return synthetic.task([POSITION], series, **figure)
+
+
+def line(axes: Axes, label: str) -> Line2D:
+    (found,) = (each for each in axes.lines if each.get_label() == label)
+    return found
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(Text)]
+
+
+def test_the_curves_in_the_picture_are_the_tables_numbers(tmp_path: Path) -> None:
+    (axes,) = picture(position_task(tmp_path), tmp_path).axes
+    for i, label in enumerate(("base", "control", "state passing")):
+        drawn = line(axes, label)
+        np.testing.assert_allclose(drawn.get_ydata(), math.exp(1.55 + i))
+        assert drawn.get_xdata()[-1] == 240
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    assert axes.get_title(loc="left") == "tiny"
+    assert axes.get_xlabel() == "position (tokens)"
+    assert axes.get_ylabel() == "perplexity per token"
+    labels = [text.get_text() for text in axes.get_xticklabels()]
+    assert labels == ["4", "8", "16", "32", "64", "128", "256"]
+    training = next(each for each in axes.lines if list(each.get_xdata()) == [32, 32])
+    assert to_hex(training.get_color()) == INK
+    assert "T = 32" in [text.get_text() for text in axes.texts]
+
+
+def test_the_band_is_the_range_over_seeds(tmp_path: Path) -> None:
+    (axes,) = picture(position_task(tmp_path, ("base",)), tmp_path).axes
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == pytest.approx((math.exp(1.05), math.exp(2.05)))
+
+
+def test_the_ratio_stands_below_on_the_same_axis_with_its_line_at_one(tmp_path: Path) -> None:
+    synthetic.position_loss(tmp_path / "p.parquet", 128, lambda p: 2.0)
+    synthetic.restart_loss(tmp_path / "r.parquet", 32, 128, lambda p: 1.5)
+    series = [synthetic.series("base", 0, position_loss="p", restart_loss="r")]
+    task = synthetic.task([POSITION | {"ratio": True, "restarted": "base"}], series)
+    above, below = picture(task, tmp_path).axes
+    ratio = line(below, "base")
+    assert ratio.get_xdata().tolist() == [32, 64, 128]
+    np.testing.assert_allclose(ratio.get_ydata(), math.exp(0.5))
+    assert any(list(each.get_ydata()) == [1.0, 1.0] for each in below.lines)
+    assert above.get_xlim() == below.get_xlim()
+
+
+def test_models_stand_side_by_side_and_share_the_perplexity_axis(tmp_path: Path) -> None:
+    series = []
+    for i, model in enumerate(("tiny", "small", "large")):
+        synthetic.position_loss(tmp_path / f"{model}.parquet", 64, lambda p, v=1.0 + i: v)
+        series.append(synthetic.series("base", 0, panel=model, position_loss=model))
+    figure = picture(synthetic.task([POSITION], series), tmp_path)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["tiny", "small", "large"]
+    assert len({axes.get_ylim() for axes in figure.axes}) == 1
+    assert [bool(axes.get_ylabel()) for axes in figure.axes] == [True, False, False]
+    assert sum(text == "base" for text in texts(figure)) == 1  # one legend for all
+
+
+def test_an_arm_without_a_finite_value_is_named_and_one_that_breaks_off_is_drawn_so_far(tmp_path: Path) -> None:
+    synthetic.position_loss(tmp_path / "a.parquet", 256, lambda p: math.nan)
+    synthetic.position_loss(tmp_path / "b.parquet", 256, lambda p: 2.0 if p <= 64 else math.inf)
+    series = [synthetic.series("base", 0, position_loss="a"), synthetic.series("control", 0, position_loss="b")]
+    figure = picture(synthetic.task([POSITION], series), tmp_path)
+    (axes,) = figure.axes
+    assert not np.isfinite(line(axes, "base (diverged)").get_ydata()).any()
+    assert "base (diverged)" in texts(figure)
+    drawn = line(axes, "control")
+    assert drawn.get_xdata()[np.isfinite(drawn.get_ydata())].max() == 60
+    assert any(each.get_marker() == "x" and each.get_xdata() == [60] for each in axes.lines)
+
+
+def test_heads_are_chosen_in_one_arm_and_drawn_for_one_seed(tmp_path: Path) -> None:
+    for name, growth in (("base", 4.0), ("passing", 1.0)):
+
+        def std(layer: int, head: int, p: float, growth: float = growth) -> float:
+            return 1.0 + (growth * math.log2(p / 32) if (layer, head) == (1, 0) and p > 32 else 0.0)
+
+        synthetic.state_statistics(tmp_path / f"{name}.parquet", 128, lambda p: 1.0, std)
+    series = [
+        synthetic.series("base", 7, state_statistics="base"),
+        synthetic.series("state_passing", 7, state_statistics="passing"),
+        synthetic.series("state_passing", 8, state_statistics="passing"),
+    ]
+    task = synthetic.task([{"kind": "head_std", "heads": 1, "chosen_by": "base"}], series)
+    figure = picture(task, tmp_path)
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "layer 1, head 0"
+    np.testing.assert_allclose(line(axes, "base").get_ydata(), [1, 1, 1, 1, 5, 9])
+    np.testing.assert_allclose(line(axes, "state passing").get_ydata(), [1, 1, 1, 1, 2, 3])
+    assert any("seed 7" in text for text in texts(figure))
+
+
+def test_remembrance_has_a_panel_per_distance_and_marks_the_last_context(tmp_path: Path) -> None:
+    names = ("total_variation", "jensen_shannon")
+    synthetic.remembrance(tmp_path / "e.parquet", 128, lambda t: 0.5, names)
+    series = [synthetic.series("base", 0, effective_remembrance="e")]
+    figure = picture(synthetic.task([{"kind": "remembrance", "distances": names}], series), tmp_path)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["total variation", "Jensen-Shannon"]
+    np.testing.assert_allclose(line(figure.axes[1], "base").get_ydata(), 0.4)
+    assert any(list(each.get_xdata()) == [96, 96] for each in figure.axes[0].lines)
+
+
+def test_state_norm_is_drawn_to_its_end(tmp_path: Path) -> None:
+    synthetic.state_statistics(tmp_path / "s.parquet", 256, norm=lambda p: 3.0 * p)
+    task = synthetic.task([{"kind": "state_norm"}], [synthetic.series("base", 0, state_statistics="s")])
+    (axes,) = picture(task, tmp_path).axes
+    assert line(axes, "base").get_ydata()[-1] == pytest.approx(768)
+    assert axes.get_xlim()[1] >= 256
+
+
+def test_classes_colour_the_curves_and_a_shared_run_counts_once(tmp_path: Path) -> None:
+    series = []
+    for seed, (kind, excess) in enumerate((("strong", -0.1), ("none", 2.0), ("none", None))):
+        synthetic.length_class(tmp_path / f"c{seed}.parquet", kind, excess)
+        synthetic.position_loss(tmp_path / f"p{seed}.parquet", 256, lambda p, v=seed: 1 + v * max(0, math.log2(p / 32)))
+        series.append(synthetic.series(f"t{seed}", seed, position_loss=f"p{seed}", length_class=f"c{seed}"))
+    task = synthetic.task([{"kind": "length_classes"}], [*series, series[0]])
+    curves, excesses = picture(task, tmp_path).axes
+    labels = [str(each.get_label()) for each in curves.lines]
+    assert {"strong extension (1)", "no extension (2)"} <= set(labels)
+    rising = line(curves, "_tiny: t1")
+    assert to_hex(rising.get_color()) == CLASSES["none"].color
+    assert rising.get_ydata()[-1] == pytest.approx(3.0)  # loss at 8T minus loss at T
+    assert rising.get_xdata()[-1] == pytest.approx(7.5)
+    assert [text.get_text() for text in excesses.texts] == ["tiny: t0", "tiny: t1", "tiny: t2"]
+    points = [(each.get_xdata()[0], each.get_ydata()[0]) for each in excesses.lines if each.get_marker() in "osX"]
+    assert points == [(-0.1, 0), (2.0, 1)]
+    assert any(each.get_marker() == ">" for each in excesses.lines)
+
+
+def test_configurations_are_printed(tmp_path: Path) -> None:
+    rows = [{"model": "tiny"}, {"model": "big", "parameters": 371e6, "published_parameters": 370_000_000}]
+    rows[1]["parameters"] = 371_000_000
+    synthetic.model_size(tmp_path / "model-size-1.parquet", rows)
+    task = synthetic.task([{"kind": "configuration_table"}], [], target="lg_tab2", tables=["model-size-1"])
+    printed = texts(picture(task, tmp_path))
+    assert {"tiny (mamba2)", "big (mamba2)", "371M", "370M", "123k", "–", "1e-3", "4 × 32"} <= set(printed)
+
+
+@pytest.mark.parametrize("kind", sorted(DRAWINGS))
+def test_a_figure_without_series_says_so(kind: str, tmp_path: Path) -> None:
+    drawing = {"kind": kind} | ({"chosen_by": "base"} if kind == "head_std" else {})
+    assert any("no arm at this scale" in text for text in texts(picture(synthetic.task([drawing], []), tmp_path)))
+
+
+def test_an_arm_has_one_look_in_every_figure(tmp_path: Path) -> None:
+    arms = ("t16", "state_passing", "t32", "base", "standard_base")
+    (axes,) = picture(position_task(tmp_path, arms, seeds=1), tmp_path).axes
+    for arm in ("state_passing", "base"):
+        drawn = line(axes, arm.replace("_", " "))
+        assert (to_hex(drawn.get_color()), drawn.get_marker()) == (ARMS[arm].color, ARMS[arm].marker)
+    assert line(axes, "standard base").get_markerfacecolor() == "none"
+
+
+def test_the_svg_is_the_same_bytes_every_time_and_inlinable(tmp_path: Path) -> None:
+    task = position_task(tmp_path, title="a < b")
+    paths = draw(task, tmp_path, tmp_path / "once")
+    assert [path.name for path in paths] == ["lg_fig5.svg", "lg_fig5.png", "lg_fig5.pdf"]
+    first = paths[0].read_bytes()
+    again = draw(task, tmp_path, tmp_path / "twice")
+    assert again[0].read_bytes() == first
+    assert again[2].read_bytes() == paths[2].read_bytes()
+
+    svg = first.decode()
+    assert INK in svg
+    assert GRID in svg
+    assert ">position (tokens)<" in svg  # real text
+    assert "<dc:date>" not in svg
+    assert "<style" not in svg  # it would hold for the whole page
+    assert 'aria-label="a &lt; b"' in svg
+    assert "#000000" not in svg
+    assert "#ffffff" not in svg
+    ids = re.findall(r'\bid="([^"]+)"', svg)
+    assert all(name.startswith("lg_fig5-") for name in ids)
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg)) <= set(ids)
+    assert sorted(path.name for path in (tmp_path / "once").iterdir()) == ["lg_fig5.pdf", "lg_fig5.png", "lg_fig5.svg"]
+
+
+def test_a_failing_figure_leaves_what_was_there(tmp_path: Path) -> None:
+    task = position_task(tmp_path, seeds=1)
+    before = [path.read_bytes() for path in draw(task, tmp_path, tmp_path / "out")]
+    (tmp_path / "base0.parquet").unlink()
+    with pytest.raises(TableError, match=r"base0\.parquet"):
+        draw(task, tmp_path, tmp_path / "out")
+    assert [path.read_bytes() for path in sorted((tmp_path / "out").iterdir())] == [before[2], before[1], before[0]]
+
+
+def test_ssm_plot_draws_what_the_plan_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = tmp_path / "lg_fig5.json"
+    spec.write_text(json.dumps(position_task(tmp_path, ("base",), seeds=1).content()))
+    parser = argparse.ArgumentParser()
+    plot.add_arguments(parser)
+    status = plot.run(parser.parse_args([str(spec), "--tables", str(tmp_path), "--out", str(tmp_path / "out")]))
+    assert status == 0
+    written = capsys.readouterr().out.split()
+    assert [Path(path).suffix for path in written] == [".svg", ".png", ".pdf"]
+    assert all(Path(path).stat().st_size > 1000 for path in written)
+
+
+def test_pictures_need_no_torch() -> None:
+    code = "import sys, ssm.figures.draw, ssm.cli.plot; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,67 @@
+"""Colours that can be told apart, also without red-green vision, and styles that stay with their arm."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+
+from ssm.figures.style import ARMS, CLASSES, INK, arm_styles, ramp
+
+# Machado, Oliveira & Fernandes (2009), deuteranopia, severity 1; acts on linear RGB
+DEUTERANOPIA = np.array(
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+)
+XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+
+def lab(color: str, vision: np.ndarray) -> np.ndarray:
+    """CIELAB of a colour as seen with `vision`, a 3 x 3 matrix on linear RGB."""
+    rgb = np.array(to_rgb(color))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = XYZ @ np.clip(vision @ linear, 0, 1) / (XYZ @ np.ones(3))
+    f = np.where(xyz > (6 / 29) ** 3, np.cbrt(xyz), xyz / (3 * (6 / 29) ** 2) + 4 / 29)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def closest(colors: list[str], vision: np.ndarray) -> float:
+    """The smallest CIE76 distance between two of the colours; 2.3 is just noticeable."""
+    return min(float(np.linalg.norm(lab(a, vision) - lab(b, vision))) for a, b in combinations(colors, 2))
+
+
+@pytest.mark.parametrize("vision", [np.eye(3), DEUTERANOPIA], ids=["full", "deuteranopia"])
+def test_arms_and_classes_differ_in_colour(vision: np.ndarray) -> None:
+    assert closest([style.color for style in ARMS.values()], vision) > 12
+    assert closest([style.color for style in CLASSES.values()], vision) > 12
+    assert closest([style.color for style in ramp(7)], vision) > 7
+    assert closest([INK, *(style.color for style in ramp(4))], vision) > 12
+
+
+def test_arms_differ_without_any_colour() -> None:
+    assert len({style.marker for style in ARMS.values()}) == len(ARMS)
+    assert len({(style.line, style.marker) for style in ramp(8)}) == 8
+
+
+@pytest.mark.parametrize("page", ["#ffffff", "#0d1117"])
+def test_every_colour_is_seen_on_a_light_and_on_a_dark_page(page: str) -> None:
+    colors = [style.color for style in [*ARMS.values(), *CLASSES.values(), *ramp(8)] if style.color != INK]
+    assert all(np.linalg.norm(lab(page, np.eye(3)) - lab(color, np.eye(3))) > 30 for color in colors)
+
+
+def test_styles_do_not_depend_on_the_other_arms() -> None:
+    alone = arm_styles(["state_passing"])
+    among = arm_styles(["t16", "base", "state_passing", "t32", "standard_state_passing"])
+    assert among["state_passing"] == alone["state_passing"] == ARMS["state_passing"]
+    assert among["standard_state_passing"].color == ARMS["state_passing"].color
+    assert among["standard_state_passing"] != ARMS["state_passing"]
+
+
+def test_the_ramp_runs_from_dark_to_light_in_the_arms_order() -> None:
+    styles = arm_styles(["t16", "t32", "t64", "t128"])
+    light = [lab(styles[arm].color, np.eye(3))[0] for arm in ("t16", "t32", "t64", "t128")]
+    assert light == sorted(light)
+    assert light[-1] - light[0] > 40

@@ -1,0 +1,73 @@
+"""Mamba-2 is the Mamba-2 of transformers, an independent implementation: logits, gradients, and decoding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from kernels.numerics import error
+from models import tiny
+from torch import Tensor, nn
+
+from ssm.bench.peer import peer_name, transformers_mamba2
+from ssm.models.state import State
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "one group": {"n_groups": 1},
+    "two groups": {"n_groups": 2},
+    "untied": {"tie_embeddings": False},
+    "rounded vocabulary": {"vocab_multiple": 8},
+    "limited dt": {"dt_limit": (0.05, 0.5)},
+    "one layer, wide": {"n_layers": 1, "expand": 4, "d_conv": 2},
+    "chunk beyond the sequence": {"chunk": 64},
+}
+
+
+def loss_gradients(model: nn.Module, logits: Tensor) -> dict[str, Tensor]:
+    """The gradient of a loss that touches every logit, by parameter name."""
+    weight = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    return dict(zip(names, torch.autograd.grad((logits * weight).mean(), parameters), strict=True))
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_logits_and_gradients(changes: dict[str, Any]) -> None:
+    model = tiny.model(**changes)
+    tokens = tiny.tokens(0, 3, 23)  # 23 is no multiple of either chunk
+    ours = model(tokens)[0]
+    peer = transformers_mamba2(model, chunk=8)
+    theirs = peer(tokens, use_cache=False).logits
+    assert ours.std() > 0.3
+    assert theirs.shape[-1] == model.embedding.num_embeddings
+    theirs = theirs[..., : tiny.VOCABULARY]
+    assert (ours - theirs).abs().max() < 1e-4
+
+    expected = loss_gradients(peer, theirs)
+    got = loss_gradients(model, ours)
+    assert {peer_name(name) for name in got} == set(expected)
+    for name, gradient in got.items():
+        assert error(gradient, expected[peer_name(name)].view_as(gradient)) < 1e-4, name
+
+
+def test_a_wrong_weight_would_show() -> None:
+    model = tiny.model()
+    peer = transformers_mamba2(model, chunk=8)
+    with torch.no_grad():
+        model.layers[1].mixer.D[0] += 0.01
+    tokens = tiny.tokens(0, 3, 23)
+    assert (model(tokens)[0] - peer(tokens, use_cache=False).logits).abs().max() > 1e-4
+
+
+def test_decoding_with_its_cache_is_decoding_with_our_state() -> None:
+    model = tiny.model()
+    peer = transformers_mamba2(model, chunk=8).eval()
+    tokens = tiny.tokens(1, 2, 9)
+    state: State | None = None
+    cache = None
+    with torch.no_grad():
+        for start, end in ((0, 5), (5, 6), (6, 7), (7, 8), (8, 9)):
+            ours, state = model(tokens[:, start:end], state)
+            theirs = peer(tokens[:, start:end], cache_params=cache, use_cache=True)
+            cache = theirs.cache_params
+            assert (ours - theirs.logits).abs().max() < 1e-4

@@ -1,0 +1,57 @@
+"""Small models with eventful weights, for the tests of models and of initial states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.state import State
+from ssm.specs.model import Mamba2Mixer, ModelSpec
+
+VOCABULARY = 29
+
+
+def spec(**changes: Any) -> ModelSpec:
+    """A model's spec; a change goes to the mixer where the mixer has that field."""
+    mixer = {name: value for name, value in changes.items() if name in Mamba2Mixer.model_fields}
+    model = {name: value for name, value in changes.items() if name not in mixer}
+    mixer = {"d_state": 6, "head_dim": 4, "n_groups": 2, "chunk": 5} | mixer
+    return ModelSpec.model_validate(
+        {"name": "tiny", "d_model": 16, "n_layers": 3, "mixer": mixer, "peak_lr": 1e-3} | model
+    )
+
+
+def eventful(model: LanguageModel, seed: int = 0) -> LanguageModel:
+    """The model with every weight moved, so that no parameter is without effect and logits are of order one."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            spread = 0.4 if parameter.dim() == 2 else 0.2
+            parameter += spread * torch.randn(parameter.shape, generator=generator)
+            if name.endswith("dt_bias"):
+                parameter += 3.0  # dt of some tenths: states that move within a few tokens
+    return model
+
+
+def model(seed: int = 0, **changes: Any) -> LanguageModel:
+    """An eventful model in float32."""
+    return eventful(build_model(spec(**changes), VOCABULARY, seed), seed)
+
+
+def tokens(seed: int, batch: int, length: int) -> Tensor:
+    """Random tokens (B, T)."""
+    return torch.randint(VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def random_state(like: State, seed: int) -> State:
+    """A standard normal state of the same shapes."""
+    generator = torch.Generator().manual_seed(seed)
+    return like.map(lambda tensor: torch.randn(tensor.shape, generator=generator).to(tensor.dtype))
+
+
+def flat(state: State) -> list[Tensor]:
+    """Every tensor of a state."""
+    return list(state.tensors().values())

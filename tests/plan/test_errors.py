@@ -1,0 +1,189 @@
+"""Every kind of wrong config file: one line with the file, the key, and the nearest valid name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plan.mini import edit, figure, write_config
+
+from ssm.base.errors import ConfigError
+from ssm.plan import load_config, make_plan
+
+BASE = {"label": "Base", "training": "pretrain"}
+PASSING = {"label": "SP", "from": "base", "training": "posttrain", "initial_state": "state_passing"}
+SNAPSHOT = {"label": "Early", "snapshot_of": "base", "at": 0.5}
+CURVE = {"kind": "position_loss", "length": 64}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_config(Path("config"))
+
+
+def problem(folder: Path, scale: str | None = None, **overrides: object) -> str:
+    with pytest.raises(ConfigError) as error:
+        make_plan(load_config(folder, scale, overrides=overrides))
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+NO_SUCH = "unknown key '{}'; did you mean '{}'?"
+INT = "input should be a valid integer, got "
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "key", "says"),
+    [
+        ("config", "scale: smoke", "scale: smok", "scale", "unknown name 'smok'; did you mean 'smoke'?"),
+        ("config", "scale:", "scael:", "", NO_SUCH.format("scael", "scale")),
+        ("config", "all", "lg_fig5", "figures", "expected 'all' or a list of targets such as [lg_fig5], got 'lg_fig5'"),
+        ("config", "all", "[lg_fig6]", "figures", "unknown figure 'lg_fig6'; did you mean 'lg_fig"),
+        ("models", "tiny: {d_model", "tiny: {d_modl", "tiny", NO_SUCH.format("d_modl", "d_model")),
+        ("models", "head_dim: 16", "head_dim: 5", "tiny: mixer: head_dim", "head_dim 5 must divide"),
+        ("models", "d_model: 16", "d_model: 16.5", "tiny: d_model", INT + "16.5"),
+        ("models", "tiny: {", "tiny: {name: x, ", "tiny", "expected a mapping without 'name'"),
+        ("data", "stdlib", "stdlb", "text: corpus", "unknown name 'stdlb'; did you mean 'stdlib'?"),
+        ("training", "recipes:", "recipe:", "", NO_SUCH.format("recipe", "recipes")),
+        (
+            "training",
+            "smoke: 128",
+            "smoke: 100",
+            "recipes.pretrain",
+            "batch_tokens 100 must be a multiple of context 32",
+        ),
+        ("training", "{steps: 20}", "{steps: 2, tokens: 3}", "recipes.posttrain.budget", "give exactly one of steps"),
+        ("training", "lr_scale: 0.1", "initial_state: zero", "recipes.posttrain.initial_state", "a recipe has none"),
+        ("training", "policy: random_noise", "policy: noise", "initial_states.random_noise", "unknown name 'noise'; "),
+        ("training", "sigma: 0.03", "sgma: 0.03", "initial_states.random_noise", NO_SUCH.format("sgma", "sigma")),
+    ],
+)
+def test_a_wrong_value(folder: Path, file: str, old: str, new: str, key: str, says: str) -> None:
+    edit(folder, f"{file}.yaml", old, new)
+    text = problem(folder)
+    assert text.startswith(f"config/{file}.yaml: {key}")
+    assert says in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "says"),
+    [
+        ("models: [tiny]", "models: [tinny]", "models", "unknown model 'tinny'; did you mean 'tiny'?"),
+        ("data: text", "data: test", "data", "unknown data set 'test'; did you mean 'text'?"),
+        (
+            "posttrain",
+            "postrain",
+            "arms.state_passing.training",
+            "unknown recipe 'postrain'; did you mean 'posttrain'?",
+        ),
+        (
+            "state: state_passing",
+            "state: state_pass",
+            "arms.state_passing.initial_state",
+            "did you mean 'state_passing'?",
+        ),
+        ("from: base", "from: bas", "arms.state_passing.from", "unknown arm 'bas'; did you mean 'base'?"),
+        ("arm: state_passing", "arm: state_pass", "claims.repaired", "did you mean 'state_passing'?"),
+        ("kind: position_loss", "kind: position_los", "measurements.0.kind", "did you mean 'position_loss'?"),
+        ("kind: position_curves", "kind: curves", "drawings.0", "unknown name 'curves'; "),
+        (
+            "position_loss, times_context: 16",
+            "position_loss",
+            "measurements.position_loss",
+            "give either 'length' (tokens)",
+        ),
+        ("paper: lg", "paper: lg\ntarget: lg_fig6", "target", "expected 'lg_fig5' as the file is named, got 'lg_fig6'"),
+        ("seeds: [1]", "seeds: {paper: [1]}", "seeds", "no value for the scale 'smoke'; it has: paper"),
+        ("seeds: [1]", "sedes: [1]", "", NO_SUCH.format("sedes", "seeds")),
+    ],
+)
+def test_a_wrong_value_in_a_figure(folder: Path, old: str, new: str, key: str, says: str) -> None:
+    edit(folder, "figures/lg_fig5.yaml", old, new)
+    text = problem(folder)
+    assert text.startswith(f"config/figures/lg_fig5.yaml: {key}")
+    assert says in text
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ({"contxt": 1}, "override: " + NO_SUCH.format("contxt", "context")),
+        ({"context": "64"}, f"override: context: {INT}'64'"),
+        ({"context": 48}, "override: batch_tokens 128 must be a multiple of context 48"),
+        ({"budget": {"steps": 1, "tokens": 1}}, "override: budget: give exactly one of steps, tokens, chinchilla"),
+        ({"initial_state": {"sigma": 1}}, "override: initial_state.zero: unknown key 'sigma'"),
+        ({"initial_state": "tbtt"}, "override.initial_state: expected values of the initial state"),
+    ],
+)
+def test_wrong_overrides(folder: Path, override: dict[str, object], says: str) -> None:
+    figure(folder, "lg_fig3", arms={"base": BASE | {"override": override}})
+    assert problem(folder).startswith(f"config/figures/lg_fig3.yaml: arms.base.{says}")
+
+
+@pytest.mark.parametrize(
+    ("arms", "says"),
+    [
+        ({"sp": PASSING | {"from": "b"}, "b": PASSING | {"from": "sp"}}, "the arms sp -> b -> sp stand in a circle"),
+        ({"early": SNAPSHOT | {"at": 1.5}}, "arms.base: snapshots are fractions between 0 and 1"),
+        ({"early": SNAPSHOT, "sp": PASSING | {"from": "early"}}, "arms.sp.from: 'early' is a snapshot"),
+        (
+            {"early": SNAPSHOT, "f": SNAPSHOT | {"snapshot_of": "early"}},
+            "arms.f.snapshot_of: 'early' is a snapshot itself",
+        ),
+        ({"sp": PASSING | {"model": "other"}}, "arms.sp: the model 'other' differs from its parent's 'tiny'"),
+    ],
+)
+def test_wrong_arms(folder: Path, arms: dict[str, object], says: str) -> None:
+    models = (folder / "models.yaml").read_text()
+    other = "other: {d_model: 8, n_layers: 1, peak_lr: 1e-3, mixer: {kind: mamba2, head_dim: 8}}\n"
+    (folder / "models.yaml").write_text(models + other)
+    figure(folder, "lg_fig3", arms={"base": BASE} | arms)
+    text = problem(folder)
+    assert text.startswith("config/figures/lg_fig3.yaml: arms.")
+    assert says in text
+
+
+def test_a_thing_without_a_value_for_the_scale_says_who_asks(folder: Path) -> None:
+    figure(folder, "lg_fig3", models=["large"])
+    assert problem(folder) == (
+        "config/models.yaml: large.d_model: no value for the scale 'smoke'; it has: paper "
+        "(asked for by config/figures/lg_fig3.yaml: models)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        ([CURVE | {"times_context": 2}], "position_loss (arm 'base'): give either"),
+        ([CURVE, CURVE], "position_loss: stands twice for the arm 'base'"),
+        ([CURVE | {"kind": "restart_loss", "length": -1}], "0.length: input should be greater than 0, got -1"),
+        ([{"kind": "length_class"}], "length_class (arm 'base'): is made from a position_loss"),
+        ([CURVE, {"kind": "length_class", "length": 8}], "length_class (arm 'base'): takes length, sequences and seed"),
+        ([CURVE | {"arms": ["bas"]}], "position_loss.arms: unknown arm 'bas'; did you mean 'base'?"),
+    ],
+)
+def test_wrong_measurements(folder: Path, entries: list[object], says: str) -> None:
+    figure(folder, "lg_fig3", measurements=entries)
+    assert problem(folder).startswith(f"config/figures/lg_fig3.yaml: measurements.{says}")
+
+
+def test_wrong_collections(folder: Path) -> None:
+    chart = {"arms": {}, "measurements": [], "drawings": [{"kind": "length_classes"}], "collect": True}
+    figure(folder, "ls_fig1", **chart)
+    assert "config/figures/ls_fig1.yaml: collects" in problem(folder, figures=["ls_fig1", "lg_fig4"])
+    figure(folder, "ls_fig1", **chart | {"measurements": [{"kind": "position_loss", "length": 5}]})
+    assert "names kinds alone" in problem(folder)
+    figure(folder, "ls_fig1", **chart | {"arms": {"base": BASE}})
+    assert "a figure that collects has none of its own" in problem(folder)
+
+
+def test_overrides_are_named_in_the_error(folder: Path) -> None:
+    assert problem(folder, scale="papr").startswith("config/config.yaml with scale given: scale: unknown name 'papr'")
+    assert problem(folder, threads=0, scale="smoke").startswith("config/config.yaml with threads given: threads: ")
+
+
+def test_unused_entries_are_checked_too(folder: Path) -> None:
+    edit(folder, "training.yaml", "sigma: 0.03", "sigma: -1")
+    assert "initial_states.random_noise" in problem(folder)

@@ -1,0 +1,203 @@
+"""The plan: shared work, resolved arms, measurements, collections, rehearsal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from plan.mini import edit, figure, write_config
+
+from ssm.plan import Inputs, Plan, load_config, make_plan, write_specs
+from ssm.plan.summary import summary, training_tokens
+from ssm.specs.config import Rehearsal
+from ssm.specs.figure import FigureTask
+from ssm.specs.measurement import LengthClass, MeasurementTask, ModelSize, PositionLoss, RestartLoss
+from ssm.specs.training import RunSpec, StatePassing, ZeroState
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_config(tmp_path / "config")
+
+
+def planned(folder: Path, scale: str | None = None, **overrides: object) -> Plan:
+    return make_plan(load_config(folder, scale, overrides=overrides))
+
+
+def runs_by_arm(plan: Plan, target: str) -> dict[str, str]:
+    return {series.arm: series.run for series in plan.figures[target].series}
+
+
+def test_two_figures_share_a_run_and_parents_are_planned(folder: Path) -> None:
+    plan = planned(folder)
+    assert runs_by_arm(plan, "lg_fig4")["base"] == runs_by_arm(plan, "lg_fig5")["base"]
+    assert len(plan.runs) == 2
+    base, passing = runs_by_arm(plan, "lg_fig5").values()
+    (data,) = plan.data
+    assert plan.inputs_of(passing) == Inputs(data=data, run=base)
+    assert plan.inputs_of(base) == Inputs(data=data)
+    assert plan.runs_of("lg_fig5") == (base, passing)
+    for name, run in plan.runs.items():
+        assert run.id == name
+    for name, task in plan.measurements.items():
+        assert task.id == name
+        assert plan.inputs_of(name).run in plan.runs
+
+
+def test_a_parent_that_no_figure_shows_is_planned(folder: Path) -> None:
+    figure(folder, "lg_fig5", measurements=[{"kind": "position_loss", "length": 64, "arms": ["state_passing"]}])
+    plan = planned(folder, figures=["lg_fig5"])
+    assert len(plan.measurements) == 1
+    assert len(plan.runs_of("lg_fig5")) == 2
+
+
+def test_the_arm_is_the_recipe_with_its_changes(folder: Path) -> None:
+    passing = {"label": "SP", "from": "base", "training": "posttrain", "initial_state": "state_passing"}
+    passing["override"] = {"budget": {"tokens": 640}, "initial_state": {"p_zero": 0.5}, "lr_scale": 1}
+    figure(folder, "lg_fig5", arms={"base": {"label": "B", "training": "pretrain"}, "state_passing": passing})
+    plan = planned(folder)
+    training = plan.runs[runs_by_arm(plan, "lg_fig5")["state_passing"]].training
+    assert training.initial_state == StatePassing(p_zero=0.5)
+    assert (training.budget.tokens, training.budget.steps) == (640, None)
+    assert (training.lr_scale, training.schedule, training.warmup) == (1.0, "constant", 10)
+    assert plan.runs[runs_by_arm(plan, "lg_fig5")["base"]].training.initial_state == ZeroState()
+
+
+def test_lengths_in_contexts_are_the_arms_own(folder: Path) -> None:
+    arms = {
+        "short": {"label": "T=32", "training": "pretrain"},
+        "long": {"label": "T=64", "training": "pretrain", "override": {"context": 64}},
+    }
+    kinds = [{"kind": kind, "times_context": 2.5} for kind in ("position_loss", "restart_loss")]
+    figure(folder, "lg_fig2", arms=arms, measurements=kinds)
+    plan = planned(folder, figures=["lg_fig2"])
+    found = {
+        series.arm: [plan.measurements[t].measurement for t in series.tables.values()]
+        for series in plan.figures["lg_fig2"].series
+    }
+    for arm, context in (("short", 32), ("long", 64)):
+        position, restart = found[arm]
+        assert isinstance(position, PositionLoss)
+        assert isinstance(restart, RestartLoss)
+        assert position.length == restart.length == 2.5 * context
+        assert restart.context == context
+        assert position.sequences == restart.sequences
+        assert position.seed == restart.seed
+
+
+def test_snapshots_are_weights_of_the_trained_arm(folder: Path) -> None:
+    arms = {
+        "early": {"label": "Early", "snapshot_of": "base", "at": 0.25},
+        "base": {"label": "Base", "training": "pretrain"},
+        "middle": {"label": "Middle", "snapshot_of": "base", "at": 0.5},
+    }
+    figure(folder, "lg_fig3", arms=arms)
+    plan = planned(folder, figures=["lg_fig3"])
+    ((name, run),) = plan.runs.items()
+    assert run.training.snapshots == (0.25, 0.5)
+    assert {series.arm: (series.run, series.snapshot) for series in plan.figures["lg_fig3"].series} == {
+        "early": (name, 0.25),
+        "base": (name, None),
+        "middle": (name, 0.5),
+    }
+    assert sorted((task.snapshot or 1) for task in plan.measurements.values()) == [0.25, 0.5, 1]
+
+
+def test_a_class_reads_the_position_loss_of_its_arm(folder: Path) -> None:
+    kinds = [{"kind": "length_class"}, {"kind": "position_loss", "length": 128}]
+    figure(folder, "ls_fig2", paper="ls", measurements=kinds)
+    plan = planned(folder, figures=["ls_fig2"])
+    for series in plan.figures["ls_fig2"].series:
+        needs = plan.inputs_of(series.tables["length_class"])
+        assert needs == Inputs(run=series.run, table=series.tables["position_loss"])
+
+
+def test_a_collection_classifies_every_curve_once_at_its_longest(folder: Path) -> None:
+    figure(folder, "lg_fig6", measurements=[{"kind": "position_loss", "length": 1024, "arms": ["base"]}])
+    figure(folder, "ls_fig1", paper="ls", arms={}, measurements=[], collect=True, drawings=[{"kind": "length_classes"}])
+    plan = planned(folder)
+    series = {one.arm: one for one in plan.figures["ls_fig1"].series}
+    assert set(series) == {"lg_fig6.base", "lg_fig5.state_passing"}
+    assert list(plan.figures) == ["lg_fig4", "lg_fig5", "lg_fig6", "ls_fig1"]
+    longest = plan.measurements[series["lg_fig6.base"].tables["length_class"]].measurement
+    assert isinstance(longest, LengthClass)
+    assert longest.of.length == 1024
+    assert set(plan.tables_of("ls_fig1")) <= set(plan.measurements)
+
+
+def test_model_sizes_need_no_run_and_no_tokens(folder: Path) -> None:
+    arms = {"arms": {}, "measurements": [{"kind": "model_size"}], "drawings": [{"kind": "configuration_table"}]}
+    figure(folder, "lg_tab2", models=["tiny", "large"], **arms)
+    plan = planned(folder, "paper", figures=["lg_tab2"])
+    assert not plan.runs
+    assert not plan.data
+    ((name, task),) = plan.measurements.items()
+    assert isinstance(task.measurement, ModelSize)
+    assert [model.name for model in task.measurement.models] == ["tiny", "large"]
+    assert plan.tables_of("lg_tab2") == (name,)
+    assert plan.inputs_of(name) == Inputs()
+
+
+def test_an_arm_that_a_scale_lacks_leaves_its_claims(folder: Path) -> None:
+    edit(folder, "figures/lg_fig5.yaml", "state_passing: {label", "state_passing: {paper: null, smoke: {label")
+    edit(folder, "figures/lg_fig5.yaml", "initial_state: state_passing}", "initial_state: state_passing}}")
+    plan = planned(folder, "paper", figures=["lg_fig5"])
+    assert set(runs_by_arm(plan, "lg_fig5")) == {"base"}
+    assert [claim.id for claim in plan.figures["lg_fig5"].figure.claims] == ["repaired"]
+
+
+def test_a_rehearsal_caps_everything(folder: Path) -> None:
+    figure(folder, "lg_fig5", seeds=[1, 2, 3])
+    caps = Rehearsal(max_steps=3, max_sequences=2, max_contexts=4, max_seeds=2, max_documents=7)
+    plan = planned(folder, rehearsal=caps.content())
+    assert {series.seed for series in plan.figures["lg_fig5"].series} == {1, 2}
+    assert plan.figures["lg_fig5"].figure.seeds == (1, 2)
+    for run in plan.runs.values():
+        assert run.training.budget.steps == 3
+        assert run.training.warmup <= 1
+        assert run.data.max_documents == 7
+    for task in plan.measurements.values():
+        assert task.measurement.length == 4 * 32
+        assert task.measurement.sequences == 2
+    assert not set(plan.runs) & set(planned(folder).runs)
+
+
+def test_specs_are_written_once_and_read_back(folder: Path, tmp_path: Path) -> None:
+    plan = planned(folder)
+    specs = tmp_path / "specs"
+    count = len(plan.data) + len(plan.runs) + len(plan.measurements) + len(plan.figures)
+    assert write_specs(plan, specs) == count
+    assert write_specs(plan, specs) == 0
+    for name, run in plan.runs.items():
+        assert RunSpec.load(specs / "runs" / f"{name}.json") == run
+    for name in plan.measurements:
+        assert MeasurementTask.load(specs / "measurements" / f"{name}.json").id == name
+    for name, shown in plan.figures.items():
+        assert FigureTask.load(specs / "figures" / f"{name}.json") == shown
+    (specs / "figures" / "lg_fig4.json").write_text("{")
+    assert write_specs(plan, specs) == 1
+    assert json.loads((specs / "figures" / "lg_fig4.json").read_text())["scale"] == "smoke"
+
+
+def test_the_summary_counts_shared_work_once(folder: Path) -> None:
+    plan = planned(folder)
+    assert sum(training_tokens(run) or 0 for run in plan.runs.values()) == 120 * 128
+    lines = summary(plan).splitlines()
+    assert lines[3].split() == ["lg_fig4", "1", "1", "1", "1", "0", "12.8", "k"]
+    assert lines[4].split() == ["lg_fig5", "2", "1", "2", "2", "1", "2.56", "k"]
+    assert lines[5].split() == ["all", "2", "3", "1", "15.4", "k"]
+
+
+def test_planning_never_imports_torch() -> None:
+    code = (
+        "import sys; from ssm.plan import load_config, make_plan\n"
+        "for scale in ('smoke', 'gpu', 'paper'): make_plan(load_config('config', scale))\n"
+        "assert 'torch' not in sys.modules and 'polars' not in sys.modules, 'the plan must stay light'"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

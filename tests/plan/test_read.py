@@ -1,0 +1,97 @@
+"""YAML without surprises, and values by scale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssm.base.errors import ConfigError
+from ssm.plan.read import choose_scale, read_yaml
+from ssm.specs.base import SCALES
+
+PLAIN = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "smoke"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+).filter(lambda value: not _has_choice(value))
+
+
+def _has_choice(value: Any) -> bool:
+    if isinstance(value, dict):
+        return (bool(value) and set(value) <= set(SCALES)) or any(_has_choice(item) for item in value.values())
+    return isinstance(value, list) and any(_has_choice(item) for item in value)
+
+
+@given(PLAIN)
+def test_a_value_without_choices_stays_as_it_is(value: Any) -> None:
+    assert choose_scale(value, "gpu", "file") == value
+
+
+@given(PLAIN, PLAIN, st.sampled_from(["a", "b"]))
+def test_a_choice_gives_the_scale_its_value_at_any_depth(smoke: Any, paper: Any, key: str) -> None:
+    choice = {key: [{"smoke": smoke, "paper": paper}], "other": 1}
+    assert choose_scale(choice, "smoke", "file") == {key: [smoke], "other": 1}
+    assert choose_scale(choice, "paper", "file") == {key: [paper], "other": 1}
+
+
+def test_choices_inside_choices_and_null_values() -> None:
+    assert choose_scale({"smoke": {"gpu": 1, "smoke": None}}, "smoke", "file") is None
+
+
+def test_a_mapping_that_only_contains_a_scale_name_is_no_choice() -> None:
+    assert choose_scale({"smoke": 1, "fire": 2}, "gpu", "file") == {"smoke": 1, "fire": 2}
+
+
+def test_a_missing_scale_names_file_and_key() -> None:
+    with pytest.raises(ConfigError) as error:
+        choose_scale({"arms": [{"budget": {"paper": 1, "smoke": 2}}]}, "gpu", "figures/x.yaml")
+    assert str(error.value) == "figures/x.yaml: arms.0.budget: no value for the scale 'gpu'; it has: smoke, paper"
+
+
+@pytest.mark.parametrize("text", ["lr: 4e-3", "lr: 4.0e-3", "lr: 0.004", "lr: 4E-03"])
+def test_numbers_are_numbers(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    assert read_yaml(path) == {"lr": 0.004}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb:\n  c: 1\n  c: 2\n", ":4: the key 'c' stands twice"),
+        ("a: 1\nb: [1, 2\nc: 3\n", ":3: "),
+        ("a: &x {b: 1}\nc: *y\n", ":2: found undefined alias 'y'"),
+        ("- 1\n- 2\n", ": expected a mapping of keys to values, got list"),
+        ("a: !!python/object:os.system {}\n", ":1: could not determine a constructor for the tag"),
+        ("[a, b]: 1\n", ":1: "),
+    ],
+)
+def test_bad_yaml_is_one_line_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        read_yaml(path)
+    assert str(error.value).startswith(f"{path}{message}")
+    assert "\n" not in str(error.value)
+
+
+def test_merged_keys_may_be_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("x: {deep: {b: &b {<<: &a {k: 1, l: 1}, k: 2}}}\ny: {<<: *b, l: 3}\n")
+    assert read_yaml(path) == {"x": {"deep": {"b": {"k": 2, "l": 1}}}, "y": {"k": 2, "l": 3}}
+
+
+def test_missing_and_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such config file"):
+        read_yaml(tmp_path / "a.yaml")
+    (tmp_path / "b.yaml").write_bytes(b"a: \xff\xfe")
+    with pytest.raises(ConfigError, match="not a readable YAML file"):
+        read_yaml(tmp_path / "b.yaml")
+    (tmp_path / "c.yaml").write_text("# nothing yet\n")
+    assert read_yaml(tmp_path / "c.yaml") == {}

@@ -1,0 +1,52 @@
+"""The JSON schemas: current, and right about this project's own config files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from ssm.plan.read import read_yaml
+from ssm.plan.schemas import schemas
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "workflow" / "schemas"
+
+
+def config_files() -> list[tuple[str, Path]]:
+    folder = ROOT / "config"
+    plain = [(name, folder / f"{name}.yaml") for name in ("config", "models", "data", "training")]
+    return [
+        *plain,
+        ("config", folder / "rehearsal.yaml"),
+        *(("figure", path) for path in folder.glob("figures/*.yaml")),
+    ]
+
+
+def test_the_schemas_are_current() -> None:
+    found = {path.name.removesuffix(".schema.json"): json.loads(path.read_text()) for path in FOLDER.glob("*.json")}
+    assert found == schemas(), "run `ssm plan --schemas workflow/schemas`"
+
+
+@pytest.mark.parametrize(("name", "path"), config_files(), ids=lambda value: getattr(value, "stem", value))
+def test_our_config_files_follow_them(name: str, path: Path) -> None:
+    validator = Draft202012Validator(schemas()[name])
+    assert not [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(read_yaml(path))]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("config", {"scael": "smoke"}),
+        ("config", {"scale": "huge"}),
+        ("models", {"m": {"d_modl": 3}}),
+        ("models", {"m": {"d_model": {"smoke": 3, "large": 4}}}),
+        ("training", {"recipes": {"r": {"context": {"smoke": "32"}}}}),
+        ("figure", {"paper": "lg", "target": 3}),
+    ],
+)
+def test_they_refuse_what_the_specs_refuse(name: str, value: dict[str, Any]) -> None:
+    assert list(Draft202012Validator(schemas()[name]).iter_errors(value))

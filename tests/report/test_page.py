@@ -1,0 +1,255 @@
+"""The page parses, stands alone, leads only to what exists, and says what the verdicts say."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from report.folder import SVG, edit_json, results_folder
+
+from ssm.base.errors import ConfigError, TableError
+from ssm.base.tables import VERDICTS, read_table, write_table
+from ssm.report.build import build_report
+from ssm.report.picture import inline_svg
+
+VOID = {"meta", "br", "link", "img", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """Collects what a browser would: ids, links, loads, text; insists on balanced tags."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.tags: set[str] = set()
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        self.handle_startendtag(tag, attrs)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            assert not name.startswith("on")
+            if name == "id":
+                self.ids.append(str(value))
+            elif name == "href" and tag == "a":
+                self.links.append(str(value))
+            elif name in ("src", "href", "xlink:href", "srcset", "data", "action"):
+                self.loads.append(str(value))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.text += data
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    for target in ("lg_fig11", "lg_fig5"):
+        results_folder(tmp_path, target)
+    return tmp_path
+
+
+def built(results: Path, targets: list[str] | None = None) -> tuple[str, Page]:
+    out = results / "report" / "index.html"
+    build_report(results, out, targets)
+    text = out.read_text(encoding="utf-8")
+    return text, Page(text)
+
+
+def test_the_page_stands_alone_and_every_link_leads_somewhere(results: Path) -> None:
+    text, page = built(results)
+    assert len(page.ids) == len(set(page.ids))
+    assert not page.tags & {"script", "iframe", "link", "img", "object", "embed"}
+    for href in page.links + page.loads:
+        if href.startswith("#"):
+            assert href[1:] in page.ids, href
+        else:
+            assert (results / "report" / href).is_file(), href
+    assert all(href.startswith("#") for href in page.loads)
+    assert not re.search(r"@import|url\((?!#)", text)
+    names = re.findall(r"https?://[^\s\"<]+", text)
+    assert set(names) == {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}  # XML namespaces: never loaded
+
+
+def test_links_are_relative_to_wherever_the_page_stands(results: Path) -> None:
+    out = results.parent / "elsewhere" / "deep" / "page.html"
+    build_report(results, out)
+    links = [href for href in Page(out.read_text()).links if not href.startswith("#")]
+    assert links
+    assert all((out.parent / href).resolve().is_file() for href in links)
+
+
+def test_every_claim_stands_with_its_verdict_number_and_reason(results: Path) -> None:
+    _, page = built(results, ["lg_fig5"])
+    text = squeezed(page.text)
+    assert "lg_fig11" not in text
+    assert "Of 2 statements of the papers, 1 confirmed, 1 refuted and 0 not decided." in text
+    assert "Of 1 check that this project adds: 0 confirmed, 0 refuted, 1 not decided." in text
+    assert text.count("our check") == 2  # in the overview and in the figure
+    for shown in ("✓ confirmed", "✗ refuted", "? not decided"):
+        assert text.count(shown) == 2
+    assert "does not exist at the scale smoke" in text
+    assert "lies inside > 1.5" in text
+    assert "95% Student t over 3 seeds" in text
+    assert "about 2 < 3" in text  # what the paper reports
+    assert "bytes, not words" in text  # a deviation
+    assert "Mamba-2 370m, 100 steps" in text  # the paper's setting
+
+
+def test_the_page_follows_the_data(tmp_path: Path) -> None:
+    results_folder(tmp_path, readings={(arm, seed): {"late": 4.0} for arm in ("base", "passed") for seed in (1, 2, 3)})
+    text = squeezed(built(tmp_path)[1].text)
+    assert "2 confirmed, 0 refuted and 0 not decided" in text
+
+
+def test_panels_are_told_apart(tmp_path: Path) -> None:
+    results_folder(tmp_path, panels=("tiny", "small"))
+    _, page = built(tmp_path)
+    assert "Of 4 statements of the papers" in squeezed(page.text)
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_text_is_escaped_everywhere(results: Path) -> None:
+    text, page = built(results)
+    assert "<b>&" not in text
+    assert "base <b>&" in page.text
+    assert "Interventions <against> base" in page.text
+
+
+def test_the_setup_sums_over_runs_and_says_on_what(results: Path) -> None:
+    text = squeezed(built(results)[1].text)
+    for shown in (
+        "6 (6 finished, 0 diverged)",  # two figures share the same six runs
+        "1,920",  # tokens: 6 * 320
+        "12.0 s",
+        "160 tokens/s",
+        "12,345",
+        "A Processor (2 cores)",
+        "torch 2.9.0",
+        "commit 0123456789ab with uncommitted changes",
+        "abababababababab",
+        "2025-01-01 00:00 to 2025-01-02 03:04 UTC",
+    ):
+        assert shown in text, shown
+
+
+def test_a_diverged_run_is_named_with_its_message(tmp_path: Path) -> None:
+    task = results_folder(tmp_path, diverged="passed")
+    text = squeezed(built(tmp_path)[1].text)
+    assert "6 (3 finished, 3 diverged)" in text
+    run = next(series.run for series in task.series if series.arm == "passed")
+    assert f"{run}: diverged: loss is NaN at step 3 <b>" in text
+    assert f"Of the runs behind this figure, 3 diverged: {run}" in text
+
+
+@pytest.mark.parametrize(
+    ("missing", "command"),
+    [
+        ("figures/lg_fig5.svg", "ssm plot"),
+        ("figures/lg_fig5.pdf", "ssm plot"),
+        ("verdicts/lg_fig5.parquet", "ssm judge"),
+        ("tables/sizes.parquet", "snakemake lg_fig5 --config scale=smoke"),
+        ("runs/*/run.json", "snakemake lg_fig5 --config scale=smoke"),
+        ("tokens/*/manifest.json", "snakemake"),
+        ("specs/figures/*.json", "ssm plan --write"),
+        ("specs/runs/*.json", "ssm plan --write"),
+    ],
+)
+def test_a_missing_input_is_one_line_with_the_command_that_makes_it(tmp_path: Path, missing: str, command: str) -> None:
+    results_folder(tmp_path)
+    out = tmp_path / "report" / "index.html"
+    out.parent.mkdir()
+    out.write_text("the old page")
+    for path in tmp_path.glob(missing):
+        path.unlink()
+    with pytest.raises(TableError) as error:
+        build_report(tmp_path, out)
+    message = str(error.value)
+    assert "\n" not in message
+    assert command in message
+    assert Path(missing).name.replace("*", "").split(".")[0] in message
+    assert out.read_text() == "the old page"
+
+
+def test_an_unknown_target_has_a_hint(results: Path) -> None:
+    with pytest.raises(TableError, match="did you mean 'lg_fig5'"):
+        build_report(results, results / "x.html", ["lg_fig55"])
+
+
+def test_verdicts_on_other_claims_are_refused(results: Path) -> None:
+    path = results / "specs" / "figures" / "lg_fig5.json"
+    path.write_text(path.read_text().replace("the claim base_fails holds", "another claim holds"))
+    with pytest.raises(TableError, match="judges again"):
+        build_report(results, results / "x.html")
+
+
+def test_a_broken_run_record_is_named(results: Path) -> None:
+    path = sorted(results.glob("runs/*/run.json"))[0]
+    path.write_text("{")
+    with pytest.raises(TableError, match=r"run\.json: not readable JSON"):
+        build_report(results, results / "x.html")
+    path.write_text("{}")
+    with pytest.raises(TableError, match="lacks 'status'"):
+        build_report(results, results / "x.html")
+
+
+def test_a_run_record_with_another_spec_is_refused(results: Path) -> None:
+    edit_json(sorted(results.glob("runs/*/run.json"))[0], spec={"sed": 1})
+    with pytest.raises(ConfigError, match=r"run\.json"):
+        build_report(results, results / "x.html")
+
+
+def test_a_picture_is_scoped_recoloured_and_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "x.svg"
+    path.write_text(SVG)
+    svg = inline_svg(path, "lg_fig5", 'a "b" <c>')
+    for gone in (
+        "script",
+        "onclick",
+        "metadata",
+        "matplotlib",
+        "example.org",
+        "#1f2328",
+        "#d0d7de",
+        "DOCTYPE",
+        "504pt",
+    ):
+        assert gone not in svg, gone
+    for there in ("var(--ink)", "var(--grid)", 'href="#lg_fig5-m1"', "url(#lg_fig5-c1)", "a &lt; b", 'role="img"'):
+        assert there in svg, there
+    assert "#lg_fig5-picture { *{stroke-linejoin: round} }" in svg
+    assert 'aria-label="a &quot;b&quot; &lt;c&gt;"' in svg
+
+
+@pytest.mark.parametrize("text", ["", "not a picture", "<html/>", "<svg xmlns='http://www.w3.org/2000/svg'/>"])
+def test_a_broken_picture_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.svg"
+    path.write_text(text)
+    with pytest.raises(TableError, match=r"x\.svg"):
+        inline_svg(path, "a", "b")
+
+
+def test_a_claim_without_a_verdict_is_refused(tmp_path: Path) -> None:
+    results_folder(tmp_path)
+    path = tmp_path / "verdicts" / "lg_fig5.parquet"
+    write_table(read_table(path).head(2), VERDICTS, path, {})
+    with pytest.raises(TableError, match="has no verdict on 'control_fails'; `ssm judge"):
+        build_report(tmp_path, tmp_path / "x.html")

@@ -1,0 +1,47 @@
+"""Small models, corpora and runs for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ssm.data.build import build_store
+from ssm.data.store import TokenStore
+from ssm.specs.data import DataSpec
+from ssm.specs.model import ModelSpec
+from ssm.specs.training import RunSpec, TrainingSpec
+
+SENTENCE = "the state of a recurrent model is all that it remembers of what it has read so far"
+WORDS = SENTENCE.split(" ")
+
+
+def text(number: int, words: int = 400) -> str:
+    """A document: words in an order that depends on `number`."""
+    return " ".join(WORDS[(i * i + number * 7 + i * number) % len(WORDS)] for i in range(words))
+
+
+def make_store(folder: Path, documents: int = 24, words: int = 400) -> TokenStore:
+    """A byte-level token store of `documents` small documents."""
+    texts = folder / "texts"
+    texts.mkdir(parents=True)
+    for number in range(documents):
+        (texts / f"{number:03}.txt").write_text(text(number, words))
+    spec = DataSpec.parse(
+        {"name": "small", "corpus": {"kind": "files", "paths": [str(texts)]}, "held_out": 0.3}, "tests"
+    )
+    build_store(spec, folder / "tokens", workers=1)
+    return TokenStore.open(folder / "tokens")
+
+
+def model_spec(**changes: Any) -> ModelSpec:
+    mixer = {"d_state": 8, "head_dim": 8, "a_range": [1, 1], "dt_range": [1e-3, 1e-1], "chunk": 8}
+    mixer |= changes.pop("mixer", {})
+    return ModelSpec.parse(
+        {"name": "tiny", "d_model": 16, "n_layers": 2, "mixer": mixer, "peak_lr": 1e-2} | changes, "tests"
+    )
+
+
+def run_spec(data: DataSpec, seed: int = 3, parent: RunSpec | None = None, **training: Any) -> RunSpec:
+    recipe = {"context": 16, "batch_tokens": 64, "budget": {"steps": 30}} | training
+    model = parent.model if parent else model_spec()
+    return RunSpec(model=model, data=data, training=TrainingSpec.parse(recipe, "tests"), seed=seed, parent=parent)

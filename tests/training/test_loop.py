@@ -1,0 +1,242 @@
+"""The training loop: what it learns, what it leaves, and that interventions differ by their policy alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from small import model_spec, run_spec
+from torch import Tensor
+
+import ssm.training.loop as loop
+from ssm.base.errors import CheckpointError, DataError
+from ssm.base.tables import METRICS, read_table
+from ssm.data.store import TokenStore
+from ssm.models.backbone import LanguageModel
+from ssm.models.checkpoint import load_model, load_tensors
+from ssm.models.state import State
+from ssm.specs.training import RunSpec
+from ssm.training.loop import Interval, snapshot_path, train
+
+CPU = torch.device("cpu")
+
+
+def weights(folder: Path) -> dict[str, Tensor]:
+    return load_tensors(folder / "model.safetensors")[0]
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_training_learns_and_leaves_whole_results(store: TokenStore, tmp_path: Path) -> None:
+    run = run_spec(store.spec, budget={"steps": 60}, snapshots=[0.5])
+    record = train(run, store, tmp_path, CPU)
+    metrics = read_table(tmp_path / "metrics.parquet", METRICS)
+    assert metrics["step"].to_list() == list(range(1, 61))
+    assert metrics["tokens"].to_list() == [64 * step for step in range(1, 61)]
+    assert metrics["loss"][:5].mean() > metrics["loss"][-5:].mean() + 0.5
+    assert record["status"] == "finished"
+    assert json.loads((tmp_path / "run.json").read_text()) == record
+    model, trained = load_model(tmp_path / "model.safetensors")
+    assert trained == run
+    assert record["parameters"] == sum(p.numel() for p in model.parameters())
+    halfway, header = load_tensors(snapshot_path(tmp_path, 0.5))
+    assert header["step"] == 30
+    assert not same(halfway, weights(tmp_path))
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_same_run_twice_is_bitwise_the_same(store: TokenStore, tmp_path: Path) -> None:
+    run = run_spec(store.spec, initial_state={"policy": "fitted_noise", "p_zero": 0.2})
+    for name in ("a", "b"):
+        torch.manual_seed(hash(name) % 1000)  # the global generator must not matter
+        train(run, store, tmp_path / name, CPU)
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    train(run_spec(store.spec, seed=4), store, tmp_path / "c", CPU)
+    assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+def test_accumulated_micro_batches_give_the_same_run(store: TokenStore, tmp_path: Path) -> None:
+    """The same batch in one forward pass or in four, for the policy that passes every row's own state on."""
+    policy = {"policy": "state_passing", "p_zero": 0.3}
+    whole = run_spec(store.spec, initial_state=policy)
+    parts = run_spec(store.spec, initial_state=policy, micro_batch_tokens=16)
+    train(whole, store, tmp_path / "whole", CPU)
+    train(parts, store, tmp_path / "parts", CPU)
+    a, b = (read_table(tmp_path / name / "metrics.parquet", METRICS) for name in ("whole", "parts"))
+    torch.testing.assert_close(torch.tensor(a["loss"]), torch.tensor(b["loss"]), rtol=2e-5, atol=0)
+    torch.testing.assert_close(torch.tensor(a["state_norm"]), torch.tensor(b["state_norm"]), rtol=1e-3, atol=0)
+    assert a["state_norm"][-1] > 0
+
+
+class Spy:
+    """Records what the model is given at every step."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.seen: list[tuple[Tensor, State | None, Tensor | None]] = []
+        self.ended: list[State] = []
+        forward = LanguageModel.forward
+
+        def spied(model: LanguageModel, tokens: Tensor, state: Any = None, resets: Any = None) -> Any:
+            logits, ended = forward(model, tokens, state, resets)
+            self.seen.append((tokens, state, resets))
+            self.ended.append(ended.detach())
+            return logits, ended
+
+        monkeypatch.setattr(LanguageModel, "forward", spied)
+
+
+POLICIES: dict[str, dict[str, Any]] = {
+    "zero": {"policy": "zero"},
+    "random_noise": {"policy": "random_noise", "sigma": 0.1},
+    "fitted_noise": {"policy": "fitted_noise"},
+    "state_passing": {"policy": "state_passing", "p_zero": 0.0},
+}
+
+
+def test_arms_of_one_seed_see_the_same_batches_and_start_from_the_same_weights(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = run_spec(store.spec)
+    train(base, store, tmp_path / "base", CPU)
+    batches, first_losses = {}, {}
+    for name, policy in POLICIES.items():
+        with monkeypatch.context() as patch:
+            spy = Spy(patch)
+            arm = run_spec(store.spec, parent=base, initial_state=policy, budget={"steps": 5})
+            train(arm, store, tmp_path / name, CPU, parent=tmp_path / "base")
+        batches[name] = torch.stack([tokens for tokens, _, _ in spy.seen])
+        first_losses[name] = read_table(tmp_path / name / "metrics.parquet", METRICS)["loss"][0]
+        assert (spy.seen[1][1] is None) == (name == "zero")
+    for name in POLICIES:
+        assert torch.equal(batches[name], batches["zero"])
+        assert first_losses[name] == first_losses["zero"]  # the first batch starts from zero in every arm
+
+
+def test_state_passing_starts_where_the_last_batch_ended(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = Spy(monkeypatch)
+    run = run_spec(store.spec, initial_state={"policy": "state_passing", "p_zero": 0.0}, budget={"steps": 6})
+    train(run, store, tmp_path, CPU)
+    for (_, started, _), ended in zip(spy.seen[1:], spy.ended[:-1], strict=True):
+        assert started is not None
+        assert same(started.tensors(), ended.tensors())
+        assert not any(tensor.requires_grad for tensor in started.tensors().values())
+
+
+def test_tbtt_reads_on_where_it_stopped(store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spy = Spy(monkeypatch)
+    run = run_spec(store.spec, initial_state={"policy": "tbtt"}, budget={"steps": 40})
+    train(run, store, tmp_path, CPU)
+    stream = torch.cat([tokens for tokens, _, _ in spy.seen], 1)  # (B, steps * T)
+    corpus = torch.from_numpy(store.train.read(0, store.train.n_tokens))
+    ring = torch.cat([corpus, corpus])
+    for row in stream:
+        starts = (ring.unfold(0, len(row), 1) == row).all(1).nonzero().flatten()
+        assert len(starts)  # one stretch of the corpus, in order
+        # the state is reset exactly where a document starts
+    resets = torch.cat([r for _, _, r in spy.seen if r is not None], 1)
+    assert resets.any()
+    for row in range(len(stream)):
+        start = int((ring.unfold(0, stream.shape[1], 1) == stream[row]).all(1).nonzero()[0])
+        marks = store.train.document_starts(0, store.train.n_tokens)
+        wanted = [bool(marks[(start + i) % len(marks)]) for i in range(stream.shape[1])]
+        assert resets[row].tolist() == wanted
+
+
+def test_without_document_resets_none_are_passed(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = Spy(monkeypatch)
+    run = run_spec(store.spec, initial_state={"policy": "tbtt", "reset_at_documents": False}, budget={"steps": 3})
+    train(run, store, tmp_path, CPU)
+    assert [resets for _, _, resets in spy.seen] == [None] * 3
+
+
+def test_divergence_is_a_result_and_keeps_the_last_good_weights(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = run_spec(store.spec, budget={"steps": 30})
+    train(good, store, tmp_path / "good", CPU, interval=Interval(steps=10))
+    real = loop.loss_of
+    calls = iter(range(1, 100))
+
+    def breaks_at_25(*args: Any) -> Any:
+        part = real(*args)
+        return loop.Part(part.loss * float("nan"), part.ended) if next(calls) == 25 else part
+
+    monkeypatch.setattr(loop, "loss_of", breaks_at_25)
+    record = train(good, store, tmp_path / "bad", CPU, interval=Interval(steps=10))
+    assert record["status"] == "diverged"
+    assert "loss is nan at step 25" in record["message"]
+    assert "the weights are those of step 20" in record["message"]
+    model, _ = load_model(tmp_path / "bad" / "model.safetensors")
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
+    metrics = read_table(tmp_path / "bad" / "metrics.parquet", METRICS)
+    assert metrics["step"].max() == 25
+    before = read_table(tmp_path / "good" / "metrics.parquet", METRICS).filter(pl.col("step") < 25)
+    assert metrics.filter(pl.col("step") < 25).equals(before)
+
+
+def test_a_learning_rate_that_blows_up_is_called_diverged(store: TokenStore, tmp_path: Path) -> None:
+    run = run_spec(store.spec, lr_scale=3000.0, schedule="constant", warmup=0.0, budget={"steps": 200})
+    record = train(run, store, tmp_path, CPU)
+    assert record["status"] == "diverged"
+    assert record["steps"] < 200
+    assert "the weights are those of step 0" in record["message"]
+
+
+def test_a_finished_run_is_left_as_it_is(store: TokenStore, tmp_path: Path) -> None:
+    run = run_spec(store.spec)
+    first = train(run, store, tmp_path, CPU)
+    before = weights(tmp_path)
+    again = train(run, store, tmp_path, CPU)
+    assert same(before, weights(tmp_path))
+    assert (first["steps"], first["seconds"]) == (again["steps"], again["seconds"])
+    assert read_table(tmp_path / "metrics.parquet", METRICS).height == 30
+
+
+def test_wrong_parents_tokens_and_folders_are_refused(store: TokenStore, tmp_path: Path) -> None:
+    base = run_spec(store.spec, budget={"steps": 2})
+    other = run_spec(store.spec, seed=9, budget={"steps": 2})
+    child = run_spec(store.spec, parent=base, budget={"steps": 2})
+    train(other, store, tmp_path / "other", CPU)
+    with pytest.raises(CheckpointError, match="give its folder as --parent"):
+        train(child, store, tmp_path / "child", CPU)
+    with pytest.raises(CheckpointError, match=f"holds the run '{other.id}', expected '{base.id}'"):
+        train(child, store, tmp_path / "child", CPU, parent=tmp_path / "other")
+    with pytest.raises(CheckpointError, match="no such checkpoint"):
+        train(child, store, tmp_path / "child", CPU, parent=tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match="belongs to another run"):
+        train(base, store, tmp_path / "other", CPU)
+    elsewhere = store.spec.model_copy(update={"name": "elsewhere"})
+    with pytest.raises(DataError, match="the run needs 'elsewhere"):
+        train(run_spec(elsewhere), store, tmp_path / "x", CPU)
+
+
+def test_bfloat16_autocast_trains(store: TokenStore, tmp_path: Path) -> None:
+    run = run_spec(store.spec, precision="bfloat16", initial_state={"policy": "state_passing"}, budget={"steps": 40})
+    assert train(run, store, tmp_path, CPU)["status"] == "finished"
+    losses = read_table(tmp_path / "metrics.parquet", METRICS)["loss"]
+    assert losses[:5].mean() > losses[-5:].mean() + 0.3
+
+
+def test_budgets_in_tokens_and_chinchilla(store: TokenStore, tmp_path: Path) -> None:
+    in_tokens = run_spec(store.spec, budget={"tokens": 640})
+    assert train(in_tokens, store, tmp_path / "tokens", CPU)["steps"] == 10
+    parameters = train(run_spec(store.spec, budget={"steps": 1}), store, tmp_path / "one", CPU)["parameters"]
+    chinchilla = run_spec(store.spec, budget={"chinchilla": 0.02})
+    record = train(chinchilla, store, tmp_path / "chinchilla", CPU)
+    assert record["steps"] == round(0.02 * 20 * parameters / 64)
+
+
+def test_a_child_must_have_its_parents_model(store: TokenStore) -> None:
+    base = run_spec(store.spec)
+    with pytest.raises(ValueError, match="differs from its parent's"):
+        RunSpec(model=model_spec(d_model=32), data=store.spec, training=base.training, seed=1, parent=base)

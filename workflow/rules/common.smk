@@ -1,0 +1,39 @@
+# What the rules ask of the plan: ids to paths and arguments.
+
+
+def files_of_run(run):
+    """What another job reads of a finished run; nothing for None."""
+    return (
+        [f"{S}/runs/{run}/{name}" for name in ("run.json", "model.safetensors")]
+        if run
+        else []
+    )
+
+
+def inputs_of_table(wildcards):
+    """The files that a measurement reads, by kind."""
+    needs = PLAN.inputs_of(wildcards.table)
+    files = {"run": files_of_run(needs.run)}
+    if needs.data:
+        files["tokens"] = f"{S}/tokens/{needs.data}/manifest.json"
+    if needs.table:
+        files["table"] = f"{S}/tables/{needs.table}.parquet"
+    return files
+
+
+def flags_of_table(table):
+    """The same as arguments of `ssm evaluate`."""
+    needs = PLAN.inputs_of(table)
+    flags = {
+        "--run": needs.run and f"{S}/runs/{needs.run}",
+        "--tokens": needs.data and f"{S}/tokens/{needs.data}",
+        "--table": needs.table and f"{S}/tables/{needs.table}.parquet",
+    }
+    return " ".join(f"{flag} {value}" for flag, value in flags.items() if value)
+
+
+def tables_of_figure(wildcards):
+    """The tables that a figure is drawn and judged from."""
+    return expand(
+        "{S}/tables/{table}.parquet", S=S, table=PLAN.tables_of(wildcards.target)
+    )

@@ -1,0 +1,25 @@
+# One measurement: a run (or another table, or nothing) to one table.
+
+
+rule evaluate:
+    input:
+        unpack(inputs_of_table),
+    output:
+        f"{S}/tables/{{table}}.parquet",
+    log:
+        f"{S}/logs/tables/{{table}}.log",
+    conda:
+        "../envs/ssm.yaml"
+    threads: LIBRARY.workflow.threads
+    resources:
+        mem_mb=3000,
+        gpu=GPU,
+        device=DEVICE,
+    params:
+        spec=f"{S}/specs/measurements/{{table}}.json",
+        inputs=lambda wildcards: flags_of_table(wildcards.table),
+    message:
+        "Measure {wildcards.table}"
+    shell:
+        "ssm evaluate {params.spec} {params.inputs} --out {output}"
+        " --device {resources.device} --threads {threads} 2>&1 | tee {log}"

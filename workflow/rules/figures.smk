@@ -1,0 +1,54 @@
+# Tables to pictures and verdicts.
+
+
+rule plot:
+    input:
+        tables_of_figure,
+    output:
+        report(
+            expand("{S}/figures/{{target}}.{format}", S=S, format=FORMATS[0]),
+            caption="../report/figure.rst",
+            category=lambda wildcards: PLAN.figures[wildcards.target].figure.paper,
+            subcategory="{target}",
+            labels={"figure": "{target}", "format": FORMATS[0]},
+        ),
+        report(
+            expand("{S}/figures/{{target}}.{format}", S=S, format=FORMATS[1]),
+            caption="../report/figure.rst",
+            category=lambda wildcards: PLAN.figures[wildcards.target].figure.paper,
+            subcategory="{target}",
+            labels={"figure": "{target}", "format": FORMATS[1]},
+        ),
+        expand("{S}/figures/{{target}}.{format}", S=S, format=FORMATS[2:]),
+    log:
+        f"{S}/logs/figures/{{target}}.plot.log",
+    conda:
+        "../envs/ssm.yaml"
+    params:
+        spec=f"{S}/specs/figures/{{target}}.json",
+        content=lambda wildcards: PLAN.figures[wildcards.target].content_hash,
+        tables=f"{S}/tables",
+        folder=lambda wildcards, output: str(Path(output[0]).parent),
+    message:
+        "Draw {wildcards.target}"
+    shell:
+        "ssm plot {params.spec} --tables {params.tables} --out {params.folder} 2>&1 | tee {log}"
+
+
+rule judge:
+    input:
+        tables_of_figure,
+    output:
+        f"{S}/verdicts/{{target}}.parquet",
+    log:
+        f"{S}/logs/figures/{{target}}.judge.log",
+    conda:
+        "../envs/ssm.yaml"
+    params:
+        spec=f"{S}/specs/figures/{{target}}.json",
+        content=lambda wildcards: PLAN.figures[wildcards.target].content_hash,
+        tables=f"{S}/tables",
+    message:
+        "Judge the claims of {wildcards.target}"
+    shell:
+        "ssm judge {params.spec} --tables {params.tables} --out {output} 2>&1 | tee {log}"

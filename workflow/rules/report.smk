@@ -1,0 +1,27 @@
+# The report: index.html shows the headline figures, all.html every planned one.
+
+
+rule report:
+    input:
+        lambda wildcards: expand(
+            "{S}/figures/{target}.{format}",
+            S=S,
+            target=REPORTS[wildcards.report],
+            format=FORMATS,
+        ),
+        lambda wildcards: expand(
+            "{S}/verdicts/{target}.parquet", S=S, target=REPORTS[wildcards.report]
+        ),
+    output:
+        f"{S}/report/{{report}}.html",
+    log:
+        f"{S}/logs/report/{{report}}.log",
+    conda:
+        "../envs/ssm.yaml"
+    params:
+        folder=lambda wildcards, output: str(Path(output[0]).parents[1]),
+        targets=lambda wildcards: " ".join(REPORTS[wildcards.report]),
+    message:
+        "Write the report on {params.targets}"
+    shell:
+        "ssm report {params.folder} --out {output} --figures {params.targets} 2>&1 | tee {log}"

@@ -1,0 +1,34 @@
+# One training run. A killed job leaves its own checkpoints in the run's folder and goes on from there.
+
+
+rule train:
+    input:
+        tokens=lambda wildcards: f"{S}/tokens/{PLAN.inputs_of(wildcards.run).data}/manifest.json",
+        parent=lambda wildcards: files_of_run(PLAN.inputs_of(wildcards.run).run),
+    output:
+        f"{S}/runs/{{run}}/run.json",
+        f"{S}/runs/{{run}}/metrics.parquet",
+        f"{S}/runs/{{run}}/model.safetensors",
+    log:
+        f"{S}/logs/runs/{{run}}.log",
+    benchmark:
+        f"{S}/benchmarks/{{run}}.tsv"
+    conda:
+        "../envs/ssm.yaml"
+    threads: LIBRARY.workflow.threads
+    resources:
+        mem_mb=3000,
+        gpu=GPU,
+        device=DEVICE,
+    params:
+        spec=f"{S}/specs/runs/{{run}}.json",
+        folder=lambda wildcards, output: str(Path(output[0]).parent),
+        tokens=lambda wildcards, input: str(Path(input.tokens).parent),
+        parent=lambda wildcards, input: (
+            f"--parent {Path(input.parent[0]).parent}" if input.parent else ""
+        ),
+    message:
+        "Train {wildcards.run}"
+    shell:
+        "ssm train {params.spec} --tokens {params.tokens} {params.parent} --out {params.folder}"
+        " --device {resources.device} --threads {threads} 2>&1 | tee {log}"
