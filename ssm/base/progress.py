@@ -14,7 +14,7 @@ BAR = 20  # characters of the bar in a plain line
 
 
 class Progress:
-    """Counts `total` units of work under a title.
+    """Counts `total` units of work (0: nobody knows how many) under a title.
 
     At a terminal (stderr is one and `live` is left alone) it is a tqdm bar. Elsewhere, in a log file or when several
     jobs share one terminal, a line such as
@@ -27,7 +27,7 @@ class Progress:
         self.title, self.total, self.unit = title, total, unit
         self.rate_unit = rate_unit or unit
         live = sys.stderr.isatty() if live is None else live
-        self.bar = tqdm(total=total, desc=title, unit=f" {unit}", dynamic_ncols=True) if live else None
+        self.bar = tqdm(total=total or None, desc=title, unit=f" {unit}", dynamic_ncols=True) if live else None
         self.done = 0
         self.skipped = 0  # units that an earlier, killed process had done: they count as done, not in the rate
         self.work = 0.0
@@ -70,15 +70,14 @@ class Progress:
     def _line(self, note: str) -> None:
         self.printed = time.monotonic()
         seconds = self.printed - self.started
-        fraction = self.done / self.total if self.total else 1.0
-        filled = int(BAR * fraction)
-        here = max(self.done - self.skipped, 1)
-        left = seconds / here * max(self.total - self.done, 0)
-        text = (
-            f"{self.title} [{'#' * filled}{'.' * (BAR - filled)}] {fraction:4.0%}  {self.done}/{self.total} {self.unit}"
-            f"  {self._rate()}  {_clock(left)} left"
-        )
-        print(f"{text}  {note}" if note else text, file=sys.stderr, flush=True)
+        if self.total:
+            filled = int(BAR * self.done / self.total)
+            left = seconds / max(self.done - self.skipped, 1) * max(self.total - self.done, 0)
+            bar = f"[{'#' * filled}{'.' * (BAR - filled)}] {self.done / self.total:4.0%}  {self.done}/{self.total}"
+            parts = [f"{self.title} {bar} {self.unit}", self._rate(), f"{_clock(left)} left", note]
+        else:  # nobody knows how much there is
+            parts = [f"{self.title} {self.done} {self.unit}", self._rate(), note]
+        print("  ".join(part for part in parts if part), file=sys.stderr, flush=True)
 
 
 def _short(value: float) -> str:

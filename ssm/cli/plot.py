@@ -6,6 +6,12 @@ import argparse
 from pathlib import Path
 
 HELP = "draw one figure from its tables, as SVG, PNG and PDF"
+EPILOG = """\
+Reads a figure's planned task (written by `ssm plan --write`) and its tables; writes <target>.svg, .png and .pdf.
+
+example:
+  ssm plot results/smoke/specs/figures/lg_fig5.json --tables results/smoke/tables --out results/smoke/figures
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

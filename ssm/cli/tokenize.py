@@ -5,6 +5,13 @@ from __future__ import annotations
 import argparse
 
 HELP = "tokenize a corpus into a memory-mapped token store"
+EPILOG = """\
+Reads a data set's spec (written by `ssm plan --write`) and the text that it names; writes into --out the shards, the
+document boundaries, the tokenizer and manifest.json with checksums. A finished store of the same spec is left as it is.
+
+example:
+  ssm tokenize results/smoke/specs/data/DATA.json --out results/smoke/tokens/DATA
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch
 
 from ssm.base.errors import CheckpointError, ConfigError, DataError
 from ssm.base.provenance import provenance
-from ssm.base.tables import POSITION_LOSS, SCHEMAS, read_table, write_table
+from ssm.base.tables import POSITION_LOSS, SCHEMAS, read_provenance, read_table, write_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.effective_remembrance import effective_remembrance
 from ssm.evaluation.length_class import length_class
@@ -53,12 +54,15 @@ def measure(
         CheckpointError, DataError, TableError: an input is not what the task says.
     """
     started = time.monotonic()
-    measurement = task.measurement
+    measurement, diverged = task.measurement, None
     if isinstance(measurement, ModelSize):
         frame = model_size(measurement)
     elif isinstance(measurement, LengthClass):
-        frame = length_class(measurement, read_table(_given(table, "--table", measurement.kind), POSITION_LOSS))
+        curve = _given(table, "--table", measurement.kind)
+        frame = length_class(measurement, read_table(curve, POSITION_LOSS))
+        diverged = read_provenance(curve).get("diverged")
     else:
+        diverged = _divergence(_given(run, "--run", measurement.kind))
         frame = _on_model(
             task, _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind), device
         )
@@ -67,6 +71,7 @@ def measure(
         seed=getattr(measurement, "seed", None),
         device=device_name(device),
         seconds=round(time.monotonic() - started, 3),
+        **({"diverged": diverged} if diverged else {}),
     )
     write_table(frame, SCHEMAS[measurement.kind], out, origin)
 
@@ -82,6 +87,17 @@ def _on_model(task: MeasurementTask, run: Path, tokens: Path, device: torch.devi
     model.eval()
     subject = Subject(model, store, device, f"measure {task.id}")
     return ON_MODELS[task.measurement.kind](task.measurement, subject)  # type: ignore[operator]
+
+
+def _divergence(run: Path) -> str | None:
+    """Why the run diverged, if it did: its weights are then the last good ones, and no claim may rest on them."""
+    try:
+        record = json.loads((run / "run.json").read_text(encoding="utf-8"))
+        return str(record["message"]) if record["status"] == "diverged" else None
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{run / 'run.json'}: missing; the run has not finished (see `ssm train`)") from error
+    except (OSError, KeyError, ValueError) as error:
+        raise CheckpointError(f"{run / 'run.json'}: not a readable record of a run ({error})") from error
 
 
 def _same_run(found: RunSpec, wanted: RunSpec, path: Path) -> None:

@@ -28,7 +28,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 @pytest.mark.parametrize("kind", ["position_loss"])
 def test_peak_memory_does_not_grow_with_length(kind: str, tmp_path: Path) -> None:
-    store = make_store(tmp_path, documents=60, words=8000)
+    store = make_store(tmp_path, documents=60, words=16_000)
     run = run_spec(store.spec)
     (tmp_path / "run").mkdir()
     save_model(tmp_path / "run" / "model.safetensors", build_model(run.model, 256, 1), run, 0)
@@ -39,7 +39,8 @@ def test_peak_memory_does_not_grow_with_length(kind: str, tmp_path: Path) -> Non
         spec.write_text(json.dumps(task.content()))
         arguments = [str(spec), str(tmp_path / "run"), str(store.folder), str(tmp_path / f"{length}.parquet")]
         done = subprocess.run(
-            [sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, check=True, timeout=120
+            [sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, timeout=120
         )
+        assert done.returncode == 0, done.stderr
         peaks[length] = int(done.stdout.split()[-1])  # KiB
     assert peaks[600_000] <= 1.1 * peaks[20_000]

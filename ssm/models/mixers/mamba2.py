@@ -63,10 +63,10 @@ class Mamba2(nn.Module):
         B = B.reshape(B_, T, spec.n_groups, spec.d_state)  # (B, T, G, N)
         C = C.reshape(B_, T, spec.n_groups, spec.d_state)  # (B, T, G, N)
 
-        dt = F.softplus(dt.float() + self.dt_bias)  # (B, T, H), in float32 under autocast too
+        dt = F.softplus(_wide(dt) + self.dt_bias)  # (B, T, H), in float32 under autocast too
         if spec.dt_limit != (0.0, None):
             dt = dt.clamp(*spec.dt_limit)
-        log_decay = dt * -self.A_log.float().exp()  # (B, T, H): dt A
+        log_decay = dt * -_wide(self.A_log).exp()  # (B, T, H): dt A
         if resets is not None:
             log_decay = log_decay.masked_fill(resets.unsqueeze(-1), float("-inf"))
         y, memory = gated_scan(C, B, x * dt.unsqueeze(-1), log_decay, memory, chunk=spec.chunk)  # (B, T, H, P)
@@ -80,6 +80,11 @@ class Mamba2(nn.Module):
         """RMSNorm over each group's channels, after the gate."""
         groups = self.spec.n_groups
         if groups == 1:
-            return F.rms_norm(y.float(), (self.d_inner,), self.norm_weight, eps=1e-5)
-        grouped = y.float().unflatten(-1, (groups, self.d_inner // groups))  # (B, T, G, E D / G)
+            return F.rms_norm(_wide(y), (self.d_inner,), self.norm_weight, eps=1e-5)
+        grouped = _wide(y).unflatten(-1, (groups, self.d_inner // groups))  # (B, T, G, E D / G)
         return F.rms_norm(grouped, (self.d_inner // groups,), eps=1e-5).flatten(-2) * self.norm_weight
+
+
+def _wide(x: Tensor) -> Tensor:
+    """x in float32, or in float64 where it is that."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
