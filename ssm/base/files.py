@@ -48,6 +48,18 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
+def make_folder(path: str | Path) -> None:
+    """Make a folder and its parents.
+
+    Raises:
+        OutputError: it cannot be made, or a file stands in its place.
+    """
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be made a folder ({error.strerror or error})") from error
+
+
 def remove_leftovers(folder: Path) -> None:
     """Delete the temporary files that killed writers left in `folder`."""
     for leftover in folder.glob(".*.tmp"):

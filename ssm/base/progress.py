@@ -77,7 +77,8 @@ class Progress:
             parts = [f"{self.title} {bar} {self.unit}", self._rate(), f"{_clock(left)} left", note]
         else:  # nobody knows how much there is
             parts = [f"{self.title} {self.done} {self.unit}", self._rate(), note]
-        print("  ".join(part for part in parts if part), file=sys.stderr, flush=True)
+        sys.stderr.write("  ".join(part for part in parts if part) + "\n")  # in one write: jobs share the terminal
+        sys.stderr.flush()
 
 
 def _short(value: float) -> str:

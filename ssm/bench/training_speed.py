@@ -179,7 +179,10 @@ def ratios(frame: pl.DataFrame) -> dict[bool, tuple[float, int]]:
 def table_text(frame: pl.DataFrame) -> str:
     """The medians and the ratios, for reading."""
     columns = {flush: medians(frame).filter(flush_denormal=flush) for flush in (True, False)}
-    lines = [f"{'':<24}{'denormals flushed':>24}{'denormals kept':>24}", f"{'':<24}" + f"{'ms':>12}{'tokens/s':>12}" * 2]
+    lines = [
+        f"{'':<24}{'denormals flushed':>24}{'denormals kept':>24}",
+        f"{'':<24}" + f"{'ms':>12}{'tokens/s':>12}" * 2,
+    ]
     for flushed, kept in zip(columns[True].iter_rows(named=True), columns[False].iter_rows(named=True), strict=True):
         numbers = "".join(f"{row['milliseconds']:>12.2f}{row['tokens_per_second']:>12,.0f}" for row in (flushed, kept))
         lines.append(f"{flushed['implementation'] + ' chunk ' + str(flushed['chunk']):<24}{numbers}")

@@ -21,7 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=int, default=32, metavar="T", help="tokens a sequence (default: 32)")
     parser.add_argument("--batch", type=int, default=16, metavar="B", help="sequences a step (default: 16)")
     parser.add_argument(
-        "--threads", type=int, default=1, metavar="N", help="CPU threads (default: 1; the denormal setting is a thread's)"
+        "--threads",
+        type=int,
+        default=1,
+        metavar="N",
+        help="CPU threads (default: 1; the denormal setting is a thread's)",
     )
     parser.add_argument("--out", type=Path, metavar="FILE.parquet", help="write every timed step as a table")
 

@@ -38,13 +38,14 @@ def load_tensors(path: str | Path, device: torch.device | str = "cpu") -> tuple[
         with safe_open(path, framework="pt", device=str(device)) as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        header = json.loads(metadata.get("ssm", "null"))
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such checkpoint") from error
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path}: truncated or corrupted ({error})") from error
-    if "ssm" not in metadata:
+    if not isinstance(header, dict):
         raise CheckpointError(f"{path}: was not written by ssm (its header holds no spec)")
-    return tensors, json.loads(metadata["ssm"])
+    return tensors, header
 
 
 def save_model(path: str | Path, model: LanguageModel, run: RunSpec, step: int) -> None:

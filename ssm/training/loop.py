@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, DataError
-from ssm.base.files import remove_leftovers, write_json
+from ssm.base.files import make_folder, remove_leftovers, write_json
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
@@ -76,7 +76,7 @@ class _Job:
         if store.spec != run.data:
             raise DataError(f"{store.folder}: holds the tokens of '{store.spec.id}', the run needs '{run.data.id}'")
         self.run, self.training, self.folder, self.device, self.interval = run, run.training, folder, device, interval
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder / "snapshots")
         remove_leftovers(folder)
         self.parent = parent
         self.model = _starting_weights(run, parent).to(device)
@@ -98,7 +98,6 @@ class _Job:
                 layer.compile()
 
     def work(self) -> dict[str, Any]:
-        (self.folder / "snapshots").mkdir(exist_ok=True)
         diverged = None
         self.model.train()
         with Progress(f"train {self.run.id}", self.steps, "steps", "tokens") as progress:

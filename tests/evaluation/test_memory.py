@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from small import make_store, run_spec
 
+from ssm.base.files import write_json
 from ssm.models.backbone import build_model
 from ssm.models.checkpoint import save_model
 from ssm.specs.measurement import MeasurementTask, PositionLoss
@@ -31,6 +32,7 @@ def test_peak_memory_does_not_grow_with_length(kind: str, tmp_path: Path) -> Non
     store = make_store(tmp_path, documents=60, words=16_000)
     run = run_spec(store.spec)
     (tmp_path / "run").mkdir()
+    write_json(tmp_path / "run" / "run.json", {"status": "finished", "message": "finished"})
     save_model(tmp_path / "run" / "model.safetensors", build_model(run.model, 256, 1), run, 0)
     peaks = {}
     for length in (20_000, 600_000):

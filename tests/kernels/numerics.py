@@ -13,8 +13,8 @@ NEGLIGIBLE = 1e-30  # a difference this small is none, though the expected value
 def error(got: Tensor, expected: Tensor) -> float:
     """Norm of the difference over the norm of what was expected, in float64."""
     assert got.shape == expected.shape
-    difference = (got.double() - expected.double()).norm()
-    return float(difference / (expected.double().norm() + NEGLIGIBLE))
+    got, expected = got.detach().double(), expected.detach().double()
+    return float((got - expected).norm() / (expected.norm() + NEGLIGIBLE))
 
 
 def worst(got: Sequence[Tensor], expected: Sequence[Tensor]) -> float:

@@ -97,9 +97,7 @@ def test_gradients_are_those_of_finite_differences(width: int) -> None:
     assert torch.autograd.gradcheck(lambda *x: causal_conv1d(*x, resets=resets, activation="silu"), tensors)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2), (torch.float16, 1e-3)]
-)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2), (torch.float16, 1e-3)])
 def test_lower_precision_stays_close(dtype: torch.dtype, tolerance: float) -> None:
     low = [x.to(dtype) for x in inputs(2, 30, 4)]
     exact = with_gradients(lambda *x: causal_conv1d(*x, activation="silu"), [x.double() for x in low], 0)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.numerics import normal, worst
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.state import State
+from ssm.plan.read import read_yaml
 from ssm.specs.model import ModelSpec
 
 T = 17
@@ -108,7 +108,10 @@ def test_rows_reset_on_their_own(double: LanguageModel, start: State) -> None:
         logits, ended = double(tokens, start, resets)
         untouched = double(tokens[:1], start.select(torch.tensor([0])))
         anew = double(tokens[1:, 6:])
-    assert worst([logits[:1], *tiny.flat(ended.select(torch.tensor([0])))], [untouched[0], *tiny.flat(untouched[1])]) < 1e-11
+    assert (
+        worst([logits[:1], *tiny.flat(ended.select(torch.tensor([0])))], [untouched[0], *tiny.flat(untouched[1])])
+        < 1e-11
+    )
     assert worst([logits[1:, 6:], *tiny.flat(ended.select(torch.tensor([1])))], [anew[0], *tiny.flat(anew[1])]) < 1e-11
 
 
@@ -140,6 +143,7 @@ def test_layers_can_differ() -> None:
     assert worst(stepwise, everything(model, start, in_pieces(tokens, [0, T]))) < 1e-4
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 def test_compiled_blocks_agree() -> None:
     """Traced whole, without a break, forward and backward; what the compiler makes of the trace is its own matter."""
     model, tokens = tiny.model(n_layers=1), tiny.tokens(8, 2, T)
@@ -182,7 +186,7 @@ def test_a_model_is_a_function_of_its_seed() -> None:
 def test_initialization_is_the_authors() -> None:
     """-A uniform in its range, dt log-uniform, D one, biases zero, output projections scaled by 1 / sqrt(L)."""
     spec = tiny.spec(d_model=256, expand=4, head_dim=2, a_range=(2.0, 5.0), dt_range=(1e-3, 1e-1))
-    mixer = build_model(spec, tiny.VOCABULARY, 0).layers[0].mixer
+    mixer = build_model(spec, tiny.VOCABULARY, 0).layers[0].mixer.requires_grad_(False)
     a, dt = mixer.A_log.exp(), torch.nn.functional.softplus(mixer.dt_bias)  # (512,)
     assert 2 <= a.min() < 2.1
     assert 4.9 < a.max() <= 5
@@ -217,7 +221,7 @@ def test_rows_that_round_up_the_vocabulary_are_no_tokens() -> None:
 
 NAMED: dict[str, dict[str, Any]] = {
     name: fields
-    for name, fields in yaml.safe_load(Path("config/models.yaml").read_text(encoding="utf-8")).items()
+    for name, fields in read_yaml(Path(__file__).parents[2] / "config" / "models.yaml").items()
     if fields.get("published_parameters")
 }
 

@@ -53,5 +53,5 @@ def random_state(like: State, seed: int) -> State:
 
 
 def flat(state: State) -> list[Tensor]:
-    """Every tensor of a state."""
-    return list(state.tensors().values())
+    """Every tensor of a state, in the order of their names."""
+    return [tensor for _, tensor in sorted(state.tensors().items())]

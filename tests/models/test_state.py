@@ -1,0 +1,89 @@
+"""The state: selection, resets, norms and moments against values worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from models import tiny
+
+from ssm.models.state import State
+
+NAN = math.nan
+
+
+def hand_made() -> State:
+    """Two sequences; a layer of two heads with one value each, and a layer of one head with two values."""
+    first = {
+        "memory": torch.tensor([[[[1.0]], [[2.0]]], [[[0.0]], [[-2.0]]]]),
+        "conv": torch.tensor([[[9.0]], [[7.0]]]),
+    }
+    second = {"memory": torch.tensor([[[[2.0, 4.0]]], [[[1.0, 4.0]]]])}
+    return State((first, second))
+
+
+def test_norm_is_over_all_layers_and_over_the_memory_alone() -> None:
+    assert hand_made().norm().square().tolist() == pytest.approx([25.0, 21.0])  # 1 + 4 + 4 + 16, and 0 + 4 + 1 + 16
+
+
+def test_moments_are_by_layer_and_head() -> None:
+    (first_mean, first_variance), (second_mean, second_variance) = hand_made().head_moments()
+    assert first_mean.tolist() == [[1.0, 2.0], [0.0, -2.0]]
+    assert first_variance.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert second_mean.tolist() == [[3.0], [2.5]]
+    assert second_variance.tolist() == [[1.0], [2.25]]  # of the population
+
+
+def test_norms_and_moments_of_half_precision_are_float32() -> None:
+    state = hand_made().map(lambda tensor: tensor.to(torch.float16) * 300)
+    assert state.norm()[0] == 1500  # 300 squared overflows float16
+    assert state.head_moments()[1][1][0] == 300**2
+
+
+def test_select_takes_rows_in_order() -> None:
+    state = hand_made().select(torch.tensor([1, 1, 0]))
+    assert state.batch_size == 3
+    assert state.layers[0]["conv"].flatten().tolist() == [7.0, 7.0, 9.0]
+    assert state.layers[1]["memory"][:, 0, 0].tolist() == [[1.0, 4.0], [1.0, 4.0], [2.0, 4.0]]
+
+
+def test_reset_zeroes_rows_whatever_they_held() -> None:
+    state = hand_made()
+    state.layers[0]["memory"][1, 0] = NAN
+    state.layers[0]["conv"][1] = math.inf
+    after = state.reset(torch.tensor([False, True]))
+    assert all(tensor[1].abs().max() == 0 for tensor in tiny.flat(after))
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(tiny.flat(after), tiny.flat(hand_made()), strict=True))
+    assert state.layers[0]["memory"][1, 0].isnan().all()  # the state itself is as it was
+
+
+def test_detach_cuts_the_graph_and_keeps_the_values() -> None:
+    state = hand_made().map(lambda tensor: tensor.clone().requires_grad_() * 2)
+    cut = state.detach()
+    for before, after in zip(tiny.flat(state), tiny.flat(cut), strict=True):
+        assert before.requires_grad
+        assert not after.requires_grad
+        assert torch.equal(before, after)
+
+
+def test_zeros_and_with_memories() -> None:
+    state = hand_made()
+    zeros = state.zeros(5)
+    assert [tuple(tensor.shape) for tensor in tiny.flat(zeros)] == [(5, 1, 1), (5, 2, 1, 1), (5, 1, 1, 2)]
+    assert all(tensor.abs().max() == 0 for tensor in tiny.flat(zeros))
+    other = state.with_memories([memory + 1 for memory in state.memories()])
+    assert other.layers[0]["memory"].flatten().tolist() == [2.0, 3.0, 1.0, -1.0]
+    assert other.layers[0]["conv"].abs().max() == 0
+
+
+def test_flat_names_round_trip_beside_other_tensors() -> None:
+    state = State(hand_made().layers * 6)  # twelve layers: "10." comes before "2." in a sorted file
+    tensors = state.tensors("last.")
+    assert {"last.0.memory", "last.0.conv", "last.11.memory"} <= set(tensors)
+    shuffled = dict(sorted(tensors.items())) | {"moments.0": torch.zeros(2)}
+    back = State.from_tensors(shuffled, "last.")
+    assert len(back.layers) == 12
+    for one, other in zip(state.layers, back.layers, strict=True):
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one)
