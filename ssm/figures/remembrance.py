@@ -48,7 +48,7 @@ def _panel(
         name if one_model and not alone else model,
         "t (tokens withheld)",
         "Effective Remembrance" + (f"\n({name})" if alone or not one_model else ""),
-        (0.0, max(float(curve.x.max()) for curve in curves)),
+        (0.0, max(_length(curve) for curve in curves)),
         log_x=False,
         marks=_marks(curves, styles),
     )
@@ -57,5 +57,10 @@ def _panel(
 def _marks(curves: list[Curve], styles: dict[str, ArmStyle]) -> list[Mark]:
     """Left of the mark more than a training context is kept: a model that extends should read near 0 there."""
     contexts = {curve.context for curve in curves}
-    marks = [Mark(float(curve.x.max()) - curve.context, "", styles[curve.arm].color) for curve in curves]
+    marks = [Mark(_length(curve) - curve.context, "", styles[curve.arm].color) for curve in curves]
     return [Mark(marks[0].x, "last T tokens kept")] if len(contexts) == 1 else marks
+
+
+def _length(curve: Curve) -> float:
+    """Length of the whole sequence: at the last t measured, all tokens but one are withheld."""
+    return float(curve.x.max()) + 1

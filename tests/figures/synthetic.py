@@ -51,7 +51,7 @@ def remembrance(path: Path, length: int, value: Shape, distances: Sequence[str],
     rows = [
         {"sequence": s, "t": t, "length": length, "distance": d, "value": value(t) * (1 - 0.2 * i) + 0.01 * (s - 1)}
         for s in range(sequences)
-        for t in range(0, length + 1, max(1, length // 32))
+        for t in [*range(0, length, max(1, length // 32)), length - 1]
         for i, d in enumerate(distances)
     ]
     save(path, "effective_remembrance", rows)
