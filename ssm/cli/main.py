@@ -12,7 +12,7 @@ from types import ModuleType
 import ssm
 from ssm.base.errors import UserError, nearest
 
-VERBS = ("plan", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts")
+VERBS = ("plan", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts", "bench")
 OVERVIEW = """usage: ssm <verb> [arguments]
 
 Rebuild, check and use what is known about length generalization in recurrent language models.

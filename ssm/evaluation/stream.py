@@ -17,6 +17,8 @@ from ssm.models.state import State
 ROWS = {"cpu": 32, "cuda": 64}  # sequences side by side
 FORWARD_TOKENS = {"cpu": 2048, "cuda": 131_072}  # tokens a forward pass: what fits the caches, what fills a GPU
 
+LOGITS = 2**27  # logits at once: half a GiB in float32
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -52,6 +54,13 @@ def segments(
 
 @torch.inference_mode()
 def token_losses(model: LanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy in nats of every target, (B, S), in float32."""
-    logits = model.logits(hidden).float()  # (B, S, V)
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
+    """Cross-entropy in nats of every target, (B, S), at least in float32; logits exist for a few tokens at a time."""
+    at_once = max(1, LOGITS // model.vocab_size)
+    pairs = zip(hidden.flatten(0, 1).split(at_once), targets.flatten().split(at_once), strict=True)
+    losses = [_cross_entropy(model.logits(part), wanted) for part, wanted in pairs]
+    return torch.cat(losses).view(targets.shape)
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (tokens, V)
+    return F.cross_entropy(precise, targets, reduction="none")

@@ -10,7 +10,7 @@ from ssm.base.errors import UserError
 def prepare_device(name: str, threads: int | None = None) -> torch.device:
     """The device called `name` ("auto": a GPU where there is one), with threads and denormals set for this process.
 
-    Slow decays make denormal numbers, which cost CPUs a hundredfold; they are flushed to zero.
+    Decays make denormal numbers, on which CPUs are slow; they are flushed to zero.
 
     Raises:
         UserError: "cuda" is asked for and is not there.

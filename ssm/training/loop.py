@@ -92,7 +92,9 @@ class _Job:
         order = derived_seed(run.seed, "order", run.stage)
         batches = StreamBatches if self.training.initial_state.policy == "tbtt" else WindowBatches
         self.batches = batches(store.train, self.training.context, self.training.batch_size, order)
-        self.kept = {round(fraction * self.steps): fraction for fraction in self.training.snapshots}
+        self.kept: dict[int, list[float]] = {}  # step -> the snapshots that are due then
+        for fraction in self.training.snapshots:
+            self.kept.setdefault(max(1, round(fraction * self.steps)), []).append(fraction)
         if self.training.compile:
             for layer in self.model.layers:
                 layer.compile()
@@ -113,8 +115,8 @@ class _Job:
                     diverged = self.metrics.flush()
                     if diverged:
                         break
-                if step in self.kept:
-                    save_model(snapshot_path(self.folder, self.kept[step]), self.model, self.run, step)
+                for fraction in self.kept.get(step, ()):
+                    save_model(snapshot_path(self.folder, fraction), self.model, self.run, step)
                 if due:
                     self._save(step)
                     saved = time.monotonic()

@@ -40,9 +40,7 @@ def test_peak_memory_does_not_grow_with_length(kind: str, tmp_path: Path) -> Non
         spec = tmp_path / f"{length}.json"
         spec.write_text(json.dumps(task.content()))
         arguments = [str(spec), str(tmp_path / "run"), str(store.folder), str(tmp_path / f"{length}.parquet")]
-        done = subprocess.run(
-            [sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, timeout=120
-        )
+        done = subprocess.run([sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         peaks[length] = int(done.stdout.split()[-1])  # KiB
     assert peaks[600_000] <= 1.1 * peaks[20_000]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -67,7 +69,7 @@ def test_cutting_it_anywhere_changes_nothing(
 
     def in_pieces(x: Tensor, weight: Tensor, bias: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         outputs = []
-        for start, end in zip(borders[:-1], borders[1:], strict=True):
+        for start, end in itertools.pairwise(borders):
             here = None if resets is None else resets[:, start:end]
             y, state = causal_conv1d(x[:, start:end], weight, bias, state, resets=here)
             outputs.append(y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -117,7 +118,7 @@ def test_cutting_it_anywhere_changes_nothing(case: Case, chunk: int, cuts: list[
 
     def in_pieces(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         outputs = []
-        for start, end in zip(borders[:-1], borders[1:], strict=True):
+        for start, end in itertools.pairwise(borders):
             piece = (x[:, start:end] for x in (q, k, v, log_decay))
             y, state = gated_scan(*piece, state, chunk=chunk)
             outputs.append(y)

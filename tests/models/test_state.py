@@ -78,7 +78,8 @@ def test_zeros_and_with_memories() -> None:
 
 
 def test_flat_names_round_trip_beside_other_tensors() -> None:
-    state = State(hand_made().layers * 6)  # twelve layers: "10." comes before "2." in a sorted file
+    layers = [{"memory": torch.full((2, 1, 1), float(i)), "conv": torch.full((2, 3, 1), -i)} for i in range(12)]
+    state = State(tuple(layers))  # "10." comes before "2." in a sorted file
     tensors = state.tensors("last.")
     assert {"last.0.memory", "last.0.conv", "last.11.memory"} <= set(tensors)
     shuffled = dict(sorted(tensors.items())) | {"moments.0": torch.zeros(2)}

@@ -1,4 +1,4 @@
-"""Initial-state policies: what a batch starts from, what is learned from where it ended, and that both can be resumed."""
+"""Initial-state policies: what a batch starts from, what is learned from where it ended, and how both resume."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_zero_never_passes_a_state_on() -> None:
     assert policy.tensors() == {}
 
 
-@pytest.mark.parametrize("spec", (*NOISES, *PASSING), ids=lambda spec: spec.policy)
+@pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
 def test_the_first_batch_starts_from_zero(spec: InitialStateSpec) -> None:
     assert build_policy(spec, 1).start(1, 6, CPU) is None
 
@@ -139,7 +139,7 @@ def test_noise_takes_any_batch_size(spec: InitialStateSpec) -> None:
 # --- Passing ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", (StatePassing(p_zero=0.0), Tbtt()), ids=lambda spec: spec.policy)
+@pytest.mark.parametrize("spec", [StatePassing(p_zero=0.0), Tbtt()], ids=lambda spec: spec.policy)
 def test_passing_hands_on_the_whole_last_state(spec: InitialStateSpec) -> None:
     """The convolution's inputs too, row by row, from the last batch and no other."""
     policy = policy_after(spec, ended(0), ended(1))
@@ -161,7 +161,7 @@ def test_the_gradient_stops_at_the_border() -> None:
 # --- Rows that start from zero ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", (*NOISES, *PASSING), ids=lambda spec: spec.policy)
+@pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
 def test_a_share_of_rows_starts_from_zero(spec: InitialStateSpec) -> None:
     n = 3000
     policy = policy_after(spec, ended(batch=n, elements=(1, 2)))
@@ -193,7 +193,7 @@ def test_a_zeroed_row_forgets_even_nan(spec: InitialStateSpec) -> None:
 # --- Randomness and resuming ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", (*NOISES, *PASSING), ids=lambda spec: spec.policy)
+@pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
 def test_what_is_drawn_is_a_function_of_seed_and_step(spec: InitialStateSpec) -> None:
     batch = 64
 
@@ -206,7 +206,7 @@ def test_what_is_drawn_is_a_function_of_seed_and_step(spec: InitialStateSpec) ->
     assert not same(drawn(1, 2), drawn(2, 2))
 
 
-@pytest.mark.parametrize("spec", (*NOISES, *PASSING), ids=lambda spec: spec.policy)
+@pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
 def test_global_randomness_is_left_alone(spec: InitialStateSpec) -> None:
     policy = policy_after(spec, ended())
     torch.manual_seed(4)
@@ -217,7 +217,7 @@ def test_global_randomness_is_left_alone(spec: InitialStateSpec) -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
-@pytest.mark.parametrize("spec", (*NOISES, *PASSING), ids=lambda spec: spec.policy)
+@pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
 @pytest.mark.parametrize("learned", [0, 1, 2])
 def test_a_resumed_policy_goes_on_identically(spec: InitialStateSpec, learned: int) -> None:
     """Through the flat tensors of a checkpoint, over two more batches."""
@@ -229,6 +229,14 @@ def test_a_resumed_policy_goes_on_identically(spec: InitialStateSpec, learned: i
         assert one is other is None or same(one, other)  # type: ignore[arg-type]
         policy.learn(ended(step))
         resumed.learn(ended(step))
+
+
+@pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
+def test_a_resumed_policy_goes_on_at_another_device(spec: InitialStateSpec) -> None:
+    """A checkpoint is read onto the CPU, whatever device trains; "meta" stands for it here."""
+    resumed = build_policy(spec, 1)
+    resumed.load(policy_after(spec, ended()).tensors())
+    resumed.learn(ended(1).map(lambda tensor: tensor.to("meta")))
 
 
 def test_every_policy_of_the_specs_is_there() -> None:

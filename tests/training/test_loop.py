@@ -51,6 +51,15 @@ def test_training_learns_and_leaves_whole_results(store: TokenStore, tmp_path: P
     assert not list(tmp_path.glob(".*"))
 
 
+def test_every_snapshot_is_kept_however_short_the_run(store: TokenStore, tmp_path: Path) -> None:
+    run = run_spec(store.spec, budget={"steps": 4}, snapshots=[0.1, 0.2, 0.3, 0.8])
+    train(run, store, tmp_path, CPU)
+    steps = {
+        fraction: load_tensors(snapshot_path(tmp_path, fraction))[1]["step"] for fraction in run.training.snapshots
+    }
+    assert steps == {0.1: 1, 0.2: 1, 0.3: 1, 0.8: 3}
+
+
 def test_the_same_run_twice_is_bitwise_the_same(store: TokenStore, tmp_path: Path) -> None:
     run = run_spec(store.spec, initial_state={"policy": "fitted_noise", "p_zero": 0.2})
     for name in ("a", "b"):

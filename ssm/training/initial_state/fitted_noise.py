@@ -36,7 +36,10 @@ class FittedNoisePolicy(Policy):
             return
         beta = self.spec.beta
         self.moments = [
-            ((1 - beta) * mean + beta * old_mean, (1 - beta) * variance + beta * old_variance)
+            (
+                (1 - beta) * mean + beta * old_mean.to(mean.device),
+                (1 - beta) * variance + beta * old_variance.to(mean.device),
+            )
             for (mean, variance), (old_mean, old_variance) in zip(batch, self.moments, strict=True)
         ]
 
