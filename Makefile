@@ -1,4 +1,4 @@
-# make figures    the headline report: makes what is missing, and nothing else
+# make figures    the headline report: makes what is missing, and nothing else; goes on after a kill
 # make verdicts   one line per claim of what is finished
 # make test       the tests
 # make check      formatting, types and the workflow's lint
@@ -23,11 +23,11 @@ export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := figures
 
 figures: $(VENV)/.installed
+	@python workflow/scripts/unlock.py
 	@snakemake --cores $(CORES) $(TARGETS) $(ARGS)
-	@for report in results/*/report/*.html; do if [ -f "$$report" ]; then echo "Report: $$report"; fi; done
 
 verdicts: $(VENV)/.installed
-	@ssm verdicts $(RESULTS)
+	@ssm verdicts "$(RESULTS)"
 
 test: $(VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 python -m pytest -n 2

@@ -37,7 +37,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_json(folder / f"{name}.json", run.content())
     for name, run in {"base": base, "stranger": stranger}.items():
         train(run, store, folder / "runs" / name, torch.device("cpu"))
-    curve = PositionLoss(length=64, sequences=2)
+    curve = PositionLoss(length=64, sequences=4)
     tasks = {
         "task": curve,
         "far": EffectiveRemembrance(length=10**6, sequences=2),
@@ -267,6 +267,17 @@ CASES: dict[str, tuple[Callable[[Path], object], Callable[[Path], list[str]], st
     ),
     "a report on nothing": (lambda w: None, lambda w: ["report", f"{w}/empty", "--out", f"{w}/r.html"], "empty"),
     "verdicts of nothing": (lambda w: None, lambda w: ["verdicts", f"{w}/empty"], "empty"),
+    "no threads": (lambda w: None, lambda w: training(w, "base", "new-run", "--threads", "0"), "above zero, got '0'"),
+    "a checkpoint every 0 steps": (
+        lambda w: None,
+        lambda w: training(w, "base", "new-run", "--checkpoint-steps", "0"),
+        "above zero, got '0'",
+    ),
+    "negative time between checkpoints": (
+        lambda w: None,
+        lambda w: training(w, "base", "new-run", "--checkpoint-seconds", "-5"),
+        "above zero, got '-5'",
+    ),
     "an unknown verb": (lambda w: None, lambda w: ["trian"], r"unknown verb 'trian'; did you mean 'train'\?"),
 }
 

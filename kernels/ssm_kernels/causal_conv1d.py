@@ -56,7 +56,7 @@ def causal_conv1d(
     masks = None if resets is None or K == 1 else _tap_masks(resets, K, x.dtype)
     y = _Taps.apply(padded, weight, bias, masks)
     y = F.silu(y) if activation == "silu" else y
-    after = padded[:, padded.shape[1] - (K - 1) :]  # (B, K - 1, D)
+    after = padded[:, padded.shape[1] - (K - 1) :].clone()  # (B, K - 1, D); a view would keep all inputs alive
     if resets is not None:
         after = after * _kept_inputs(resets, K, x.dtype)
     return y, after

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -58,6 +60,18 @@ def make_folder(path: str | Path) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{path}: cannot be made a folder ({error.strerror or error})") from error
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Hold `folder` against other processes on this machine; wait for one that holds it. A kill releases it."""
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"{folder}: another process works here; waiting for it", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def remove_leftovers(folder: Path) -> None:

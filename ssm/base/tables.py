@@ -76,6 +76,7 @@ LENGTH_CLASS = Schema(
         "best_position": I64,  # t* of lg Def. 3.2, middle of its bin
         "excess": F64,  # largest loss past t* minus the loss at t*, nats
         "excess_error": F64,
+        "excess_sequences": I64,  # that the excess was tested on: half of all, the other half chose t*
         "context": I64,
         "length": I64,
         "sequences": I64,

@@ -46,6 +46,8 @@ class Reading:
 
     def __sub__(self, other: Reading) -> Reading:
         """The difference, paired by sequence; where only standard errors are known, they add in quadrature."""
+        if not math.isfinite(self.value - other.value):
+            return Reading(math.nan, sequences=self.sequences)
         if self.sequences != other.sequences:
             raise UndecidableError(
                 f"the two arms were measured on {self.sequences} and {other.sequences} sequences: nothing to pair"
@@ -72,10 +74,11 @@ def log_mean_reading(by_sequence: np.ndarray) -> Reading:
     """The logarithm of a mean over sequences; a sequence contributes its relative deviation (delta method).
 
     Args:
-        by_sequence: (S,), positive.
+        by_sequence: (S,), not negative. A mean that is 0 or not finite has no logarithm: the reading is NaN.
     """
-    mean = float(by_sequence.mean())
-    if not mean > 0:
+    with np.errstate(over="ignore"):
+        mean = float(by_sequence.mean())
+    if not 0 < mean < math.inf:
         return Reading(math.nan, sequences=len(by_sequence))
     return mean_reading(math.log(mean) + by_sequence / mean - 1)
 
@@ -104,15 +107,19 @@ def summarize(readings: dict[int, Reading], words: str, logarithmic: bool, limit
         limits: the least and the largest value that the quantity can take; the interval is cut there.
 
     Raises:
-        UndecidableError: a reading is not finite, or there is one seed with one sequence.
+        UndecidableError: a reading or the interval is not finite, all seeds agree to the last bit, or there is one
+            seed with one sequence.
     """
     broken = [str(seed) for seed, reading in readings.items() if not math.isfinite(reading.value)]
     if broken:
         raise UndecidableError(
-            f"not a finite number for seed {', '.join(broken)}: a run diverged or its loss overflowed"
+            f"not a finite number for seed {', '.join(broken)}: a number overflowed, or a ratio has a part that is 0"
         )
+    values = np.array([reading.value for reading in readings.values()])
+    if len(readings) > 1 and np.ptp(values) == 0:
+        raise UndecidableError(f"all {len(readings)} seeds gave exactly {values[0]:g}: their spread gives no interval")
     if len(readings) > 1:
-        value, low, high = seed_interval(np.array([reading.value for reading in readings.values()]), LEVEL)
+        value, low, high = seed_interval(values, LEVEL)
         interval = f"95% Student t over {len(readings)} seeds"
     else:
         value, low, high, interval = _one_seed(next(iter(readings.values())))
@@ -120,8 +127,8 @@ def summarize(readings: dict[int, Reading], words: str, logarithmic: bool, limit
     if logarithmic:
         with np.errstate(over="ignore"):
             numbers = np.exp(numbers)
-        if not np.isfinite(numbers).all():
-            raise UndecidableError("the estimate or its interval overflows a 64-bit number")
+    if not np.isfinite(numbers).all():
+        raise UndecidableError("the estimate or its interval overflows a 64-bit number")
     value, low, high = np.clip(numbers, *limits).tolist()
     return Estimate(value, low, high, interval, words)
 

@@ -207,7 +207,7 @@ def _spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def _length_excess(panel: Panel, series: Series, quantity: LengthExcess) -> Reading:
     row = panel.table(series, "length_class").row(0, named=True)
     value, error = (math.nan if row[name] is None else row[name] for name in ("excess", "excess_error"))
-    return Reading(value, error=error, sequences=row["sequences"])
+    return Reading(value, error=error, sequences=row["excess_sequences"])
 
 
 def _parameter_ratio(panel: Panel, quantity: ParameterRatio) -> Estimate:

@@ -14,6 +14,8 @@ from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, span
 from ssm.specs.claim import ClaimSpec, Expected
 from ssm.specs.figure import FigureTask
 
+REHEARSAL = "a rehearsal: its numbers mean nothing"  # the reason of every verdict of a rehearsed task
+
 
 def judge(task: FigureTask, tables: Path) -> pl.DataFrame:
     """Every claim of a figure, judged from tables alone.
@@ -23,7 +25,8 @@ def judge(task: FigureTask, tables: Path) -> pl.DataFrame:
         tables: the folder of its tables.
 
     Returns:
-        A `verdicts` table: a row per claim and panel. A claim on several panels is named `<claim>/<panel>`.
+        A `verdicts` table: a row per claim and panel. A claim on several panels is named `<claim>/<panel>`. A rehearsal
+        computes every number, so that it fails where the real thing would, and then decides and reports none.
 
     Raises:
         TableError: a planned table is missing or broken.
@@ -69,14 +72,16 @@ def _panels(task: FigureTask, claim: ClaimSpec) -> list[str]:
 
 
 def _row(task: FigureTask, claim: ClaimSpec, name: str, panel: str, tables: Path) -> dict[str, Any]:
-    numbers: dict[str, Any]
+    numbers: dict[str, Any] = {"estimate": None, "low": None, "high": None, "interval": "none"}
+    verdict, reason = OPEN, REHEARSAL
     try:
         found: Estimate = estimate(task, panel, claim.quantity, tables)
-        verdict, reason = decide(found.low, found.high, claim.expected)
-        numbers = {"estimate": found.value, "low": found.low, "high": found.high, "interval": found.interval}
+        if not task.rehearsal:
+            verdict, reason = decide(found.low, found.high, claim.expected)
+            numbers = {"estimate": found.value, "low": found.low, "high": found.high, "interval": found.interval}
     except UndecidableError as problem:
-        verdict, reason = OPEN, str(problem)
-        numbers = {"estimate": None, "low": None, "high": None, "interval": "none"}
+        if not task.rehearsal:
+            reason = str(problem)
     return {
         "target": task.figure.target,
         "claim": name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,14 @@ from typing import Any
 CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "not decided"
 VERDICT_NAMES = (CONFIRMED, REFUTED, OPEN)
 GAP = "  "
+# The columns of printed verdicts. When a terminal is narrow they give way in the order of SHRINK, down to so many
+# characters: reasons and the paper's words before our numbers. The verdict never does.
+HEADS = ("figure", "claim", "the paper", "here (95% interval)", "expected", "verdict", "why")
+TARGET, CLAIM, PAPER, OURS, EXPECTED, VERDICT, REASON = range(7)
+SHRINK = (
+    *((REASON, 24), (PAPER, 40), (CLAIM, 24), (PAPER, 14), (REASON, 0), (CLAIM, 12)),
+    *((column, 4) for column in (PAPER, CLAIM, EXPECTED, OURS, TARGET)),
+)
 
 
 def number(value: float | None) -> str:
@@ -54,32 +61,37 @@ def totals(verdicts: Iterable[str]) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in VERDICT_NAMES)
 
 
-def natural(name: str) -> list[tuple[int, str]]:
-    """A sorting key under which lg_fig2 comes before lg_fig11."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
+def verdict_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> list[str]:
+    """Verdicts as an aligned table: a line of heads, one line a verdict, and a line with the totals.
 
-
-def verdict_lines(rows: Sequence[Mapping[str, Any]], width: int = 160) -> list[str]:
-    """One aligned line a verdict, none wider than `width` characters, and a last line with the totals."""
-    numbers = [f"{ours(row)}, expected {row['expected']}" for row in rows]
-    cells = [(row["target"], row["claim"], number, row["verdict"]) for row, number in zip(rows, numbers, strict=True)]
-    target, claim, own, verdict = (
-        min(limit, max((len(row[i]) for row in cells), default=0)) for i, limit in enumerate((12, 34, 46, 11))
-    )
-    says = min(
-        width - target - claim - own - verdict - 4 * len(GAP), max((len(row["says"]) for row in rows), default=0)
-    )
-    lines = [
-        GAP.join((_fit(t, target), _fit(c, claim), _fit(row["says"], says), _fit(o, own), v)).rstrip()
-        for row, (t, c, o, v) in zip(rows, cells, strict=True)
-    ]
+    Args:
+        width: characters of the terminal; None: nothing is cut.
+    """
+    cells = [[" ".join(cell.split()) for cell in _cells(row)] for row in rows]
+    table = [list(HEADS), *cells]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    if not any(row[REASON] for row in cells):
+        widths[REASON] = 0
+    if width is not None:
+        excess = sum(widths) + len(GAP) * (len(widths) - 1) - width
+        for column, least in SHRINK:
+            cut = max(0, min(excess, widths[column] - least))
+            widths[column] -= cut
+            excess -= cut
+    lines = [GAP.join(map(_fit, line, widths)).rstrip() for line in table]
     claims = "1 claim" if len(rows) == 1 else f"{len(rows)} claims"
     return [*lines, f"{claims}: {totals(row['verdict'] for row in rows)}"]
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """A verdict under `HEADS`."""
+    reason = row["reason"] if row["estimate"] is None else ""
+    return row["target"], row["claim"], row["paper"], ours(row), row["expected"], row["verdict"], reason
 
 
 def _fit(text: str, width: int) -> str:
     """Exactly `width` characters; what is left out becomes three dots, cut between words where a word ends near."""
     if len(text) > width:
-        short = textwrap.shorten(text, width, placeholder="...")
-        text = short if len(short) > 0.7 * width else f"{text[: width - 3]}..."
+        short = textwrap.shorten(text, width, placeholder="...") if width > 3 else ""
+        text = short if len(short) > 0.7 * width else f"{text[: max(0, width - 3)]}..."[:width]
     return text.ljust(width)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ssm.cli import positive
+
 HELP = "measure the speed of a training step side by side with transformers' Mamba-2"
 EPILOG = """\
 Trains the smoke model (85k parameters) with both implementations in turn: the same weights, batches and optimizer.
@@ -17,12 +19,16 @@ example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("training",), help="what to measure")
-    parser.add_argument("--repeats", type=int, default=50, metavar="N", help="timed steps of each (default: 50)")
-    parser.add_argument("--context", type=int, default=32, metavar="T", help="tokens a sequence (default: 32)")
-    parser.add_argument("--batch", type=int, default=16, metavar="B", help="sequences a step (default: 16)")
+    parser.add_argument(
+        "--repeats", type=positive(int), default=50, metavar="N", help="timed steps of each (default: 50)"
+    )
+    parser.add_argument(
+        "--context", type=positive(int), default=32, metavar="T", help="tokens a sequence (default: 32)"
+    )
+    parser.add_argument("--batch", type=positive(int), default=16, metavar="B", help="sequences a step (default: 16)")
     parser.add_argument(
         "--threads",
-        type=int,
+        type=positive(int),
         default=1,
         metavar="N",
         help="CPU threads (default: 1; the denormal setting is a thread's)",
@@ -35,14 +41,10 @@ def run(args: argparse.Namespace) -> int:
 
     import torch
 
-    from ssm.base.errors import UserError
     from ssm.base.provenance import provenance
     from ssm.base.tables import TRAINING_SPEED, write_table
     from ssm.bench.training_speed import MODEL, table_text, training_speed
 
-    for name in ("repeats", "context", "batch", "threads"):
-        if getattr(args, name) < 1:
-            raise UserError(f"--{name} must be at least 1, got {getattr(args, name)}")
     torch.set_num_threads(args.threads)
     frame = training_speed(args.context, args.batch, args.repeats)
     made = provenance(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ssm.cli import positive
+
 HELP = "measure a trained run: loss by position, restart loss, remembrance, state statistics, length class"
 EPILOG = """\
 Reads a measurement's spec (written by `ssm plan --write`); writes one Parquet table with its provenance inside.
@@ -22,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=Path, metavar="DIR", help="the token store")
     parser.add_argument("--table", type=Path, metavar="FILE", help="length_class: the run's position_loss table")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: auto")
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: all)")
+    parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads (default: all)")
 
 
 def run(args: argparse.Namespace) -> int:

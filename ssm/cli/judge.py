@@ -1,19 +1,20 @@
-r"""ssm judge: verdicts on the claims of one figure.
-
-Reads a planned figure (written by `ssm plan --write`) and its tables; writes one row per claim: the estimate with its
-95% interval, the region that the claim expects, and the verdict (confirmed, refuted, not decided) with its reason.
-
-example:
-  ssm judge results/smoke/specs/figures/lg_fig5.json --tables results/smoke/tables \
-    --out results/smoke/verdicts/lg_fig5.parquet
-"""
+"""`ssm judge`: verdicts on the claims of one figure."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 HELP = "judge the claims of one figure from its tables"
+EPILOG = """\
+Reads a planned figure (written by `ssm plan --write`) and its tables; writes one row per claim: the estimate with its
+95% interval, the region that the claim expects, and the verdict (confirmed, refuted, not decided) with its reason.
+
+example:
+  ssm judge results/smoke/specs/figures/lg_fig5.json --tables results/smoke/tables \\
+    --out results/smoke/verdicts/lg_fig5.parquet
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import sys
-
     from ssm.base.provenance import provenance
     from ssm.base.tables import VERDICTS, write_table
     from ssm.claims.verdict import judge

@@ -16,9 +16,9 @@ example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `ssm plot`."""
-    parser.add_argument("spec", type=Path, help="the figure's planned task, specs/figures/<target>.json")
-    parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
-    parser.add_argument("--out", type=Path, required=True, help="folder that gets <target>.svg, .png and .pdf")
+    parser.add_argument("spec", type=Path, metavar="SPEC.json", help="the planned figure")
+    parser.add_argument("--tables", type=Path, required=True, metavar="DIR", help="the folder of its tables")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of pictures")
 
 
 def run(args: argparse.Namespace) -> int:

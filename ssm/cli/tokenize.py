@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from ssm.cli import positive
+
 HELP = "tokenize a corpus into a memory-mapped token store"
 EPILOG = """\
 Reads a data set's spec (written by `ssm plan --write`) and the text that it names; writes into --out the shards, the
@@ -17,7 +19,9 @@ example:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", metavar="SPEC.json", help="a data spec, as `ssm plan --write` makes it")
     parser.add_argument("--out", metavar="DIR", required=True, help="folder of the store; its parent is made if needed")
-    parser.add_argument("--workers", metavar="N", type=int, help="tokenizing processes (default: one for each core)")
+    parser.add_argument(
+        "--workers", metavar="N", type=positive(int), help="tokenizing processes (default: one for each core)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from ssm.cli import positive
+
 HELP = "train a run from its spec, or resume it where it was killed"
 EPILOG = """\
 Reads a run's spec (written by `ssm plan --write`) and the tokens made by `ssm tokenize`; writes into --out the final
@@ -23,11 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
     parser.add_argument("--parent", type=Path, metavar="DIR", help="the folder of the run that this one continues")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: auto")
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: all)")
+    parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads (default: all)")
     parser.add_argument(
-        "--checkpoint-seconds", type=float, default=60.0, metavar="S", help="time between checkpoints (default: 60)"
+        "--checkpoint-seconds",
+        type=positive(float),
+        default=60.0,
+        metavar="S",
+        help="time between checkpoints (default: 60)",
     )
-    parser.add_argument("--checkpoint-steps", type=int, metavar="N", help="steps between checkpoints instead")
+    parser.add_argument("--checkpoint-steps", type=positive(int), metavar="N", help="steps between checkpoints instead")
 
 
 def run(args: argparse.Namespace) -> int:

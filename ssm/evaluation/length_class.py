@@ -42,29 +42,33 @@ def _extension(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, contex
     bound = _bound(len(past), len(losses))
     worst = max(past, key=lambda i: steps[i])
     rise = {"largest_rise": float(steps[worst]), "largest_rise_error": float(errors[worst])}
-    for first, start in enumerate(lengths[:-1]):
-        if start > context:
-            break
-        later = range(first, len(steps))
-        if all(steps[i] <= bound * errors[i] for i in later):
-            strong = all(steps[i] < -bound * errors[i] for i in later)
-            return {"class": "strong" if strong else "weak", "extends_from": start, **rise}
+    falls, does_not_rise = steps < -bound * errors, steps <= bound * errors  # neither holds for NaN
+    for kind, holds in (("strong", falls), ("weak", does_not_rise)):
+        for first, start in enumerate(lengths[:-1]):
+            if start <= context and holds[first:].all():
+                return {"class": kind, "extends_from": start, **rise}
     return {"class": "none", "extends_from": None, **rise}
 
 
 def _generalization(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, context: int) -> dict[str, object]:
-    """lg Def. 3.2: no bin past t* has a significantly larger loss than the best bin inside the training context."""
+    """lg Def. 3.2: no bin past t* has a significantly larger loss than the best bin inside the training context.
+
+    t* is found on every other sequence and tested on the rest: the smallest of many sample means is smaller than its
+    expectation, and would be hard to match on the sequences that chose it.
+    """
+    chosen_on, tested_on = losses[::2], losses[1::2]
     inside = np.flatnonzero(stops <= context)
-    best = inside[np.argmin(losses[:, inside].mean(0))]
+    best = inside[np.argmin(chosen_on[:, inside].mean(0))]
     later = np.arange(best + 1, losses.shape[1])
-    excess, errors = _mean_and_error(losses[:, later] - losses[:, [best]])
-    bound = _bound(len(later), len(losses))
+    excess, errors = _mean_and_error(tested_on[:, later] - tested_on[:, [best]])
+    bound = _bound(len(later), len(tested_on))
     worst = int(np.argmax(excess - bound * errors))
     return {
         "generalizes": bool(excess[worst] <= bound * errors[worst]),
         "best_position": int(starts[best] + stops[best]) // 2,
         "excess": float(excess[worst]),
         "excess_error": float(errors[worst]),
+        "excess_sequences": len(tested_on),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -20,11 +19,12 @@ from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.state_statistics import state_statistics
 from ssm.evaluation.subject import Subject
-from ssm.models.checkpoint import load_model
+from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
 from ssm.models.device import device_name
 from ssm.specs.measurement import LengthClass, MeasurementTask, ModelSize
 from ssm.specs.training import RunSpec
-from ssm.training.loop import snapshot_path
+from ssm.training.metrics import PATIENCE
+from ssm.training.origin import read_record
 
 ON_MODELS = {
     "position_loss": position_loss,
@@ -62,7 +62,7 @@ def measure(
         frame = length_class(measurement, read_table(curve, POSITION_LOSS))
         diverged = read_provenance(curve).get("diverged")
     else:
-        diverged = _divergence(_given(run, "--run", measurement.kind))
+        diverged = _divergence(_given(run, "--run", measurement.kind), task.snapshot)
         frame = _on_model(
             task, _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind), device
         )
@@ -85,19 +85,20 @@ def _on_model(task: MeasurementTask, run: Path, tokens: Path, device: torch.devi
     if store.spec != task.run.data:
         raise DataError(f"{tokens}: holds the tokens of '{store.spec.id}', the task needs '{task.run.data.id}'")
     model.eval()
-    subject = Subject(model, store, device, f"measure {task.id}")
+    subject = Subject(model, task.run.seed, store, device, f"measure {task.id}")
     return ON_MODELS[task.measurement.kind](task.measurement, subject)  # type: ignore[operator]
 
 
-def _divergence(run: Path) -> str | None:
-    """Why the run diverged, if it did: its weights are then the last good ones, and no claim may rest on them."""
-    try:
-        record = json.loads((run / "run.json").read_text(encoding="utf-8"))
-        return str(record["message"]) if record["status"] == "diverged" else None
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{run / 'run.json'}: missing; the run has not finished (see `ssm train`)") from error
-    except (OSError, KeyError, ValueError) as error:
-        raise CheckpointError(f"{run / 'run.json'}: not a readable record of a run ({error})") from error
+def _divergence(run: Path, snapshot: float | None) -> str | None:
+    """Why the weights to be measured are not those of a sound run; None if they are.
+
+    A snapshot from well before its own run diverged is sound; what descends from a diverged parent never is.
+    """
+    record = read_record(run)
+    sound_until = record["steps"] - PATIENCE if record["status"] == "diverged" else 0
+    if snapshot is not None and snapshot_step(snapshot, record["budget_steps"]) <= sound_until:
+        return None
+    return record["diverged"]
 
 
 def _same_run(found: RunSpec, wanted: RunSpec, path: Path) -> None:

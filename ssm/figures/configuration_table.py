@@ -9,9 +9,10 @@ from typing import Any
 import polars as pl
 from matplotlib.axes import Axes
 
+from ssm.figures.colors import GRID, INK
 from ssm.figures.data import read_planned
 from ssm.figures.panel import Row
-from ssm.figures.style import GRID, INK, SMALL, ArmStyle
+from ssm.figures.style import SMALL, ArmStyle
 from ssm.specs.figure import ConfigurationTable, FigureTask
 
 

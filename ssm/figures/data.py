@@ -6,16 +6,18 @@ sequences. Losses are averaged in nats and turned into perplexities last.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 
 from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, remembrance_curve, state_norm_curve
 from ssm.base.errors import TableError
-from ssm.base.tables import SCHEMAS, read_table
+from ssm.base.tables import SCHEMAS, read_provenance, read_table
 from ssm.specs.figure import FigureTask, Series
 
 
@@ -54,6 +56,8 @@ class Line:
 def read_planned(task: FigureTask, tables: Path, table: str, kind: str) -> pl.DataFrame:
     """Read the table with the id `table` that was planned for `task`, of the measurement `kind`.
 
+    A diverged run was measured at its last good weights, which it did not end with: all its values are NaN here.
+
     Raises:
         TableError: one line, naming the table and the command that makes it, or what is wrong with it.
     """
@@ -64,7 +68,10 @@ def read_planned(task: FigureTask, tables: Path, table: str, kind: str) -> pl.Da
             f"{path}: no such table ({task.figure.target} needs it); "
             f"`snakemake {task.figure.target}` makes it, by `ssm evaluate {spec} --out {path}`"
         )
-    return read_table(path, SCHEMAS[kind])
+    frame = read_table(path, SCHEMAS[kind])
+    if read_provenance(path).get("diverged"):
+        return frame.with_columns(cs.float() * math.nan)
+    return frame
 
 
 def panels(task: FigureTask) -> list[str]:

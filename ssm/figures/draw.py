@@ -52,7 +52,7 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
     """Draw `task` from `tables`/<id>.parquet; write `out`/<target>.svg, .png and .pdf, each as a whole file.
 
     The same task and tables give the same SVG, byte for byte. It has a transparent background, real text, and
-    `style.INK` and `style.GRID` as the only neutral colours, so that a page can put its own in their place.
+    `colors.INK` and `colors.GRID` as the only neutral colours, so that a page can put its own in their place.
 
     Returns:
         The paths written.

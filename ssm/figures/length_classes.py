@@ -12,9 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from ssm.base.curves import position_curve
+from ssm.figures.colors import GRID, INK
 from ssm.figures.data import panels, read_planned
 from ssm.figures.panel import Row, end_of_bin
-from ssm.figures.style import CLASSES, GRID, INK, SMALL, ArmStyle
+from ssm.figures.style import CLASSES, SMALL, ArmStyle
 from ssm.specs.figure import ClassChart, FigureTask
 
 NAMES = {"strong": "strong", "weak": "weak", "none": "no"}
@@ -64,7 +65,8 @@ def classed_curves(task: FigureTask, tables: Path) -> list[Classed]:
                 x, rise = _rise(loss, series.context)
             name = f"{panel}: {series.label}"
             excess, error = (np.nan if row[key] is None else row[key] for key in ("excess", "excess_error"))
-            curves.append(Classed(name, row["class"], excess, error, x, rise))
+            kind = row["class"] if np.isfinite(excess) else "none"  # what diverged does not extend
+            curves.append(Classed(name, kind, excess, error, x, rise))
     return curves
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter, NullLocator
 
+from ssm.figures.colors import INK
 from ssm.figures.data import Curve
-from ssm.figures.style import INK, SMALL, ArmStyle, log_ticks, number, token_ticks, tokens
+from ssm.figures.style import SMALL, ArmStyle, log_ticks, number, token_ticks, tokens
 
 LARGEST_SPAN = 300.0  # a log axis spans at most this factor above its lowest curve: a diverged curve leaves the panel
 BAND = 0.16  # opacity of the bands

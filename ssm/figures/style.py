@@ -12,9 +12,9 @@ import numpy as np
 from matplotlib.colors import to_hex
 from matplotlib.ticker import MaxNLocator
 
+from ssm.figures.colors import GRID, INK
+
 WIDTH = 7.0  # inches: the text width of a paper, and 380 pixels on a phone
-INK = "#1f2328"  # text, axes, ticks and the base's curve: a page may replace this very string by its own ink
-GRID = "#d0d7de"  # grid lines: replaced likewise
 
 # Okabe & Ito (2008), "Color Universal Design"; black is INK, yellow is left out because it vanishes on white.
 ORANGE, SKY, GREEN = "#e69f00", "#56b4e9", "#009e73"

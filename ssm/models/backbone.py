@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ssm.base.seeds import derived_seed
 from ssm.models.mixers import build_mixer
@@ -33,6 +34,7 @@ class LanguageModel(nn.Module):
     def __init__(self, spec: ModelSpec, vocab_size: int):
         super().__init__()
         self.spec, self.vocab_size = spec, vocab_size
+        self.recompute = False  # keep no activations inside blocks; the backward pass computes them again
         rows = -(-vocab_size // spec.vocab_multiple) * spec.vocab_multiple
         self.embedding = nn.Embedding(rows, spec.d_model)
         self.layers = nn.ModuleList(Block(mixer, spec) for mixer in spec.mixers())
@@ -60,7 +62,11 @@ class LanguageModel(nn.Module):
         x = self.embedding(tokens)  # (B, T, D)
         ended = []
         for i, layer in enumerate(self.layers):
-            x, layer_state = layer(x, None if state is None else state.layers[i], resets)
+            layer_state = None if state is None else state.layers[i]
+            if self.recompute and torch.is_grad_enabled():
+                x, layer_state = checkpoint(layer, x, layer_state, resets, use_reentrant=False)
+            else:
+                x, layer_state = layer(x, layer_state, resets)
             ended.append(layer_state)
         return self.norm(x), State(tuple(ended))
 

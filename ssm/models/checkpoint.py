@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,23 +36,37 @@ def load_tensors(path: str | Path, device: torch.device | str = "cpu") -> tuple[
     Raises:
         CheckpointError: no such file, truncated or corrupted, or not written by ssm.
     """
+    with _opened(path, device) as (file, header):
+        return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 (not a dict)
+
+
+def read_header(path: str | Path) -> dict[str, Any]:
+    """The header alone; errors as `load_tensors`."""
+    with _opened(path) as (_, header):
+        return header
+
+
+@contextmanager
+def _opened(path: str | Path, device: torch.device | str = "cpu") -> Iterator[tuple[Any, dict[str, Any]]]:
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        header = json.loads(metadata.get("ssm", "null"))
+            header = json.loads((file.metadata() or {}).get("ssm", "null"))
+            if not isinstance(header, dict):
+                raise CheckpointError(f"{path}: was not written by ssm (its header holds no spec)")
+            yield file, header
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such checkpoint") from error
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path}: truncated or corrupted ({error})") from error
-    if not isinstance(header, dict):
-        raise CheckpointError(f"{path}: was not written by ssm (its header holds no spec)")
-    return tensors, header
 
 
-def save_model(path: str | Path, model: LanguageModel, run: RunSpec, step: int) -> None:
-    """Write the weights of `model`, trained as `run` for `step` steps."""
-    save_tensors(path, dict(model.state_dict()), {"run": run.content(), "step": step})
+def save_model(path: str | Path, model: LanguageModel, run: RunSpec, step: int, origin: str) -> None:
+    """Write the weights of `model`, trained as `run` for `step` steps.
+
+    Args:
+        origin: fingerprint of what the run was made from (text, and the parent's origin); see `ssm.training.origin`.
+    """
+    save_tensors(path, dict(model.state_dict()), {"run": run.content(), "step": step, "origin": origin})
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[LanguageModel, RunSpec]:
@@ -66,6 +82,16 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[La
     model = build_model(run.model, run.data.vocab_size, run.seed)
     load_weights(model, tensors, str(path))
     return model.to(device), run
+
+
+def snapshot_path(folder: Path, fraction: float) -> Path:
+    """Where the weights at `fraction` of a run's steps lie."""
+    return folder / "snapshots" / f"at{fraction:g}.safetensors"
+
+
+def snapshot_step(fraction: float, steps: int) -> int:
+    """The step at which the snapshot at `fraction` of `steps` is taken."""
+    return max(1, round(fraction * steps))
 
 
 def load_weights(model: LanguageModel, tensors: dict[str, Tensor], source: str) -> None:

@@ -62,13 +62,6 @@ class State:
         """The norm over all elements of the memories of all layers (lg figure 4), (B,)."""
         return sum((memory.float().flatten(1).square().sum(1) for memory in self.memories()), torch.zeros(())).sqrt()
 
-    def head_moments(self) -> list[tuple[Tensor, Tensor]]:
-        """Per layer the mean and the (population) variance of the memory by element and head, each (B, H)."""
-        return [
-            (flat.mean(2), flat.var(2, correction=0))
-            for flat in (memory.float().flatten(2) for memory in self.memories())
-        ]
-
     def tensors(self, prefix: str = "") -> dict[str, Tensor]:
         """Flat names for a safetensors file: "<prefix><layer>.<name>"."""
         return {f"{prefix}{i}.{name}": tensor for i, layer in enumerate(self.layers) for name, tensor in layer.items()}

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import Field
 
 from ssm.base.errors import ConfigError, nearest
+from ssm.base.names import natural
 from ssm.plan.read import choose_scale, read_yaml
 from ssm.specs.base import Spec
 from ssm.specs.config import WorkflowConfig
@@ -59,7 +60,8 @@ class Library:
     data: Shelf[DataSpec]
     recipes: Shelf[TrainingSpec]
     initial_states: Shelf[InitialStateSpec]
-    figures: dict[str, FigureSpec]  # the wanted ones, by target
+    figures: dict[str, FigureSpec]  # by target: the wanted ones, and all others where one of them collects
+    wanted: tuple[str, ...]  # the targets that are planned
 
     @property
     def scale(self) -> str:
@@ -90,6 +92,7 @@ def load_config(
     folder = Path(folder)
     workflow = _workflow(folder, scale, figures, overrides or {})
     scale = workflow.scale
+    wanted = _wanted(folder, workflow)
     training = folder / "training.yaml"
     sections = read_yaml(training)
     TrainingFile.parse({section: {} for section in sections}, str(training))  # refuses unknown sections
@@ -102,19 +105,14 @@ def load_config(
         initial_states=Shelf(
             "initial state", _each(sections.get("initial_states"), training, "initial_states", scale, _initial_state)
         ),
-        figures={target: _figure(folder, target, scale) for target in _wanted(folder, workflow)},
+        figures=_figures(folder, wanted, scale),
+        wanted=wanted,
     )
 
 
 def figure_targets(folder: Path) -> tuple[str, ...]:
     """The targets that have a file in config/figures, in natural order (lg_fig2 before lg_fig11)."""
-    return tuple(sorted((path.stem for path in (folder / "figures").glob("*.yaml")), key=_natural))
-
-
-def _natural(target: str) -> tuple[str, int, str]:
-    word = target.rstrip("0123456789")
-    digits = target[len(word) :]
-    return word, int(digits) if digits else 0, digits
+    return tuple(sorted((path.stem for path in (folder / "figures").glob("*.yaml")), key=natural))
 
 
 def _workflow(
@@ -146,6 +144,14 @@ def _wanted(folder: Path, workflow: WorkflowConfig) -> tuple[str, ...]:
                 f"{folder / 'config.yaml'}: figures: unknown figure '{target}'; {nearest(target, existing)}"
             )
     return tuple(target for target in existing if target in workflow.figures)
+
+
+def _figures(folder: Path, wanted: tuple[str, ...], scale: str) -> dict[str, FigureSpec]:
+    """The wanted figures. One that collects reads all others too, so that it is the same figure whatever is wanted."""
+    figures = {target: _figure(folder, target, scale) for target in wanted}
+    if any(figure.collect for figure in figures.values()):
+        return {target: figures.get(target) or _figure(folder, target, scale) for target in figure_targets(folder)}
+    return figures
 
 
 def _figure(folder: Path, target: str, scale: str) -> FigureSpec:

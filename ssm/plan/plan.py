@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ssm.base.errors import ConfigError
@@ -92,19 +93,22 @@ def make_plan(library: Library) -> Plan:
         ConfigError: one line with the file, the key, what was expected and the nearest valid name.
     """
     plan = Plan(scale=library.scale)
-    for figure in library.figures.values():
-        if not figure.collect:
-            plan.figures[figure.target] = _figure(library, capped_figure(figure, library.workflow.rehearsal), plan)
-    collected = {
-        figure.target: _collection(library, figure, plan) for figure in library.figures.values() if figure.collect
-    }
-    everything = plan.figures | collected
-    plan.figures.clear()
-    plan.figures.update({target: everything[target] for target in library.figures})
+    others = Plan(scale=library.scale)  # what a figure that collects reads, wanted or not
+    if any(library.figures[target].collect for target in library.wanted):
+        for figure in library.figures.values():
+            if not figure.collect:
+                others.figures[figure.target] = _figure(library, figure, others)
+    for target in library.wanted:
+        figure = library.figures[target]
+        plan.figures[target] = (
+            _collection(library, figure, others, plan) if figure.collect else _figure(library, figure, plan)
+        )
     return plan
 
 
 def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
+    """A figure with arms of its own, or none; what it needs is entered into `plan`."""
+    figure = capped_figure(figure, library.workflow.rehearsal)
     resolver = ArmResolver(library, figure)
     series = []
     for panel in figure.models if figure.arms else ():
@@ -128,14 +132,19 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
                 )
     size = size_task(library, figure)
     tables = (plan.add_measurement(size),) if size is not None else ()
-    return FigureTask(figure=figure, scale=library.scale, series=tuple(series), tables=tables)
+    return _task(library, figure, series, tables)
 
 
-def _collection(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
+def _task(library: Library, figure: FigureSpec, series: Iterable[Series], tables: tuple[str, ...] = ()) -> FigureTask:
+    rehearsal = library.workflow.rehearsal is not None
+    return FigureTask(figure=figure, scale=library.scale, series=tuple(series), tables=tables, rehearsal=rehearsal)
+
+
+def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) -> FigureTask:
     """A figure of all other figures' curves: each run once, by its longest curve, with its class.
 
-    Its measurements name the kinds that a series must have to be taken. An arm is named after the figure that it
-    comes from: `lg_fig5.base`.
+    What it takes from `others` is entered into `plan`, and no more. Its measurements name the kinds that a series must
+    have to be taken. An arm is named after the figure that it comes from: `lg_fig5.base`.
     """
     file = library.figure_file(figure.target)
     if figure.arms:
@@ -145,19 +154,22 @@ def _collection(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
             raise ConfigError(f"{file}: measurements.{entry.kind}: a figure that collects names kinds alone")
     needed = {"position_loss"} | {entry.kind for entry in figure.measurements} - {"length_class"}
     longest: dict[tuple[str, float | None], tuple[int, Series]] = {}
-    for target, task in plan.figures.items():
+    for target, task in others.figures.items():
         for series in task.series:
             if not needed <= set(series.tables):
                 continue
-            curve = plan.measurements[series.tables["position_loss"]]
+            curve = others.measurements[series.tables["position_loss"]]
             assert isinstance(curve.measurement, PositionLoss)
             key = (series.run, series.snapshot)
             if key in longest and longest[key][0] >= curve.measurement.length:
                 continue
-            tables = {kind: series.tables[kind] for kind in sorted(needed)}
-            tables["length_class"] = plan.add_measurement(class_task(curve))
-            named = {"arm": f"{target}.{series.arm}", "label": f"{series.label} ({target})", "tables": tables}
+            named = {"arm": f"{target}.{series.arm}", "label": f"{series.label} ({target})"}
             longest[key] = (curve.measurement.length, series.model_copy(update=named))
     if not longest:
-        raise ConfigError(f"{file}: collects the position_loss curves of other figures, and none of these is planned")
-    return FigureTask(figure=figure, scale=library.scale, series=tuple(series for _, series in longest.values()))
+        raise ConfigError(f"{file}: collects the position_loss curves of other figures, and there are none")
+    collected = []
+    for _, series in longest.values():
+        tables = {kind: plan.add_measurement(others.measurements[series.tables[kind]]) for kind in sorted(needed)}
+        tables["length_class"] = plan.add_measurement(class_task(others.measurements[tables["position_loss"]]))
+        collected.append(series.model_copy(update={"tables": tables}))
+    return _task(library, figure, collected)

@@ -15,20 +15,25 @@ from ssm.report.gather import SYMBOLS, Gatherer, Results
 PAGE, STYLE = "page.html.j2", "style.css"
 
 
-def build_report(results: Path, out: Path, targets: list[str] | None = None) -> None:
+def build_report(results: Path, out: Path, targets: list[str] | None = None) -> Results:
     """Write the page of a results folder as a whole file.
 
     Args:
         results: a scale's folder, such as results/smoke.
         out: the page; its links are relative to its folder.
-        targets: the figures wanted; None: all that are planned.
+        targets: the figures wanted; None: all that have their pictures and verdicts.
+
+    Returns:
+        What stands on the page.
 
     Raises:
         TableError: an input is missing or broken; one line that names it and the command that makes it.
         ConfigError: a planned figure or a run's spec cannot be read.
         OutputError: the page cannot be written.
     """
-    write_text(out, render(Gatherer(results, out).gather(targets)))
+    gathered = Gatherer(results, out).gather(targets)
+    write_text(out, render(gathered))
+    return gathered
 
 
 def render(results: Results) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 from markupsafe import Markup
 
 from ssm.base.errors import TableError, nearest
+from ssm.base.names import natural
 from ssm.base.tables import VERDICTS, read_provenance, read_table
-from ssm.claims.verdict import claim_of
-from ssm.claims.words import CONFIRMED, OPEN, REFUTED, natural
+from ssm.claims.verdict import REHEARSAL, claim_of
+from ssm.claims.words import CONFIRMED, OPEN, REFUTED
 from ssm.report.picture import inline_svg
 from ssm.report.strip import strip
 from ssm.specs.base import slug
@@ -29,6 +30,7 @@ PAPERS = {
     "mi": "Trockman et al., Mimetic Initialization Helps State Space Models Learn to Recall (2024)",
 }
 SYMBOLS = {CONFIRMED: "✓", REFUTED: "✗", OPEN: "?"}
+PICTURES = ("svg", "png", "pdf")
 RUN_KEYS = ("status", "message", "steps", "tokens", "parameters", "seconds", "device", "spec", "provenance")
 
 
@@ -129,6 +131,12 @@ class Results:
     figures: tuple[Figure, ...]
     runs: dict[str, Run]
     manifests: dict[str, dict[str, Any]]  # data id -> the token store's manifest
+    left_out: tuple[str, ...]  # planned figures that were not asked for by name and are not finished
+
+    @property
+    def rehearsal(self) -> bool:
+        """Whether a figure was rehearsed only: then nothing on the page is a result."""
+        return any(figure.task.rehearsal for figure in self.figures)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -146,35 +154,62 @@ class Gatherer:
     def gather(self, targets: list[str] | None) -> Results:
         """Everything that the page needs.
 
+        Args:
+            targets: the figures wanted; None: all that have their pictures and verdicts.
+
         Raises:
             TableError: a file is missing or broken; one line that names it and the command that makes it.
         """
-        tasks = self._tasks(targets)
+        planned = self._planned()
+        wanted = self._checked(targets, planned) if targets else self._finished(planned)
+        tasks = [FigureTask.load(self._spec(target)) for target in wanted]
         figures = tuple(self._figure(task) for task in tasks)
         scales = sorted({task.scale for task in tasks})
         if len(scales) > 1:
             raise TableError(
                 f"{self.results}: holds figures of several scales ({', '.join(scales)}); one folder a scale"
             )
-        return Results(scales[0], figures, self.runs, self.manifests)
+        left_out = () if targets else tuple(target for target in planned if target not in wanted)
+        return Results(scales[0], figures, self.runs, self.manifests, left_out)
 
-    def _tasks(self, targets: list[str] | None) -> list[FigureTask]:
+    def _planned(self) -> list[str]:
+        """The planned figures, in natural order."""
         folder = self.results / "specs" / "figures"
         found = sorted((path.stem for path in folder.glob("*.json")), key=natural)
         if not found:
-            raise TableError(f"{folder}: no planned figures; `ssm plan --write {self.results / 'specs'}` makes them")
-        for target in targets or ():
-            if target not in found:
-                raise TableError(f"{folder}: no figure '{target}' is planned; {nearest(target, found)}")
-        return [FigureTask.load(folder / f"{target}.json") for target in found if not targets or target in targets]
+            raise TableError(f"{folder}: no planned figures; `{self._plan()}` makes them")
+        return found
+
+    def _checked(self, targets: list[str], planned: list[str]) -> list[str]:
+        for target in targets:
+            if target not in planned:
+                folder = self.results / "specs" / "figures"
+                raise TableError(f"{folder}: no figure '{target}' is planned; {nearest(target, planned)}")
+        return [target for target in planned if target in targets]
+
+    def _finished(self, planned: list[str]) -> list[str]:
+        finished = [t for t in planned if all(path.is_file() for path in (*self._pictures(t), self._verdicts(t)))]
+        if not finished:
+            raise TableError(
+                f"{self.results}: none of {len(planned)} planned figures has its pictures and verdicts yet; "
+                f"`snakemake {planned[0]}` makes one"
+            )
+        return finished
+
+    def _spec(self, target: str) -> Path:
+        return self.results / "specs" / "figures" / f"{target}.json"
+
+    def _pictures(self, target: str) -> list[Path]:
+        return [self.results / "figures" / f"{target}.{ending}" for ending in PICTURES]
+
+    def _verdicts(self, target: str) -> Path:
+        return self.results / "verdicts" / f"{target}.parquet"
 
     def _figure(self, task: FigureTask) -> Figure:
         target, figure = task.figure.target, task.figure
-        spec = self.results / "specs" / "figures" / f"{target}.json"
+        spec = self._spec(target)
         plot = f"ssm plot {spec} --tables {self.results / 'tables'} --out {self.results / 'figures'}"
-        pictures = [
-            self._need(self.results / "figures" / f"{target}.{ending}", plot) for ending in ("svg", "png", "pdf")
-        ]
+        pictures = [self._need(path, plot) for path in self._pictures(target)]
         again = f"snakemake {target} --config scale={task.scale}"
         return Figure(
             task=task,
@@ -184,18 +219,19 @@ class Gatherer:
             files=tuple(self._link(path, path.suffix[1:].upper()) for path in pictures),
             specs=(
                 self._link(spec, "the planned figure"),
-                self._link(self.results / "verdicts" / f"{target}.parquet", "the table of verdicts"),
+                self._link(self._verdicts(target), "the table of verdicts"),
             ),
             tables=tuple(self._table(name, again) for name in task.table_ids),
         )
 
     def _claims(self, task: FigureTask, spec: Path) -> tuple[Claim, ...]:
-        path = self.results / "verdicts" / f"{task.figure.target}.parquet"
+        path = self._verdicts(task.figure.target)
         judge = f"ssm judge {spec} --tables {self.results / 'tables'} --out {path}"
         claims = []
         for row in read_table(self._need(path, judge), VERDICTS).iter_rows(named=True):
             claim = claim_of(task, row["claim"])
-            if claim is None or claim.says != row["says"] or claim.expected.words() != row["expected"]:
+            stated = claim is not None and (claim.says, claim.expected.words()) == (row["says"], row["expected"])
+            if claim is None or not stated or task.rehearsal != (row["reason"] == REHEARSAL):
                 raise TableError(f"{path}: '{row['claim']}' is not what {spec} claims now; `{judge}` judges again")
             claims.append(Claim(row, claim))
         judged = {claim.spec.id for claim in claims}

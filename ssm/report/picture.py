@@ -9,12 +9,9 @@ from xml.etree import ElementTree
 from markupsafe import Markup
 
 from ssm.base.errors import TableError
+from ssm.figures.colors import GRID, INK
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-INK, GRID = (
-    "#1f2328",
-    "#d0d7de",
-)  # the colours that pictures use for ink and grid: the page has its own by day and night
 DROPPED = ("metadata", "script", "foreignObject")
 ENLARGED = 1.5  # CSS pixels a picture may take for each of its points
 REFERENCE = re.compile(r"url\(#([^)]+)\)")

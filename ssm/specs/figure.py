@@ -161,6 +161,7 @@ class FigureTask(Spec):
     scale: str
     series: Annotated[tuple[Series, ...], Field(strict=False)]
     tables: Names = ()  # tables that belong to no series (model_size)
+    rehearsal: bool = False  # caps were applied: no number means anything
 
     @property
     def table_ids(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ class PositionLoss(Spec):
     kind: Literal["position_loss"] = "position_loss"
     length: PositiveInt  # tokens a window
     sequences: PositiveInt
-    seed: int = 5  # which windows
+    seed: int = 5  # which windows, together with the run's own seed: all arms of a seed read the same
 
 
 class RestartLoss(Spec):
@@ -63,6 +63,12 @@ class LengthClass(Spec):
     kind: Literal["length_class"] = "length_class"
     of: PositionLoss
     context: PositiveInt  # T_train of lg Def. 3.2
+
+    @model_validator(mode="after")
+    def _enough(self) -> LengthClass:
+        if self.of.sequences < 4:
+            raise ValueError(f"a length class needs a curve of at least 4 sequences, got {self.of.sequences}")
+        return self
 
 
 class ModelSize(Spec):

@@ -93,6 +93,7 @@ class TrainingSpec(Spec):
     clip_norm: PositiveFloat = 1.0
     precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: autocast; scans stay in float32
     compile: bool = False  # torch.compile
+    activation_checkpointing: bool = False  # recompute each block in the backward pass: less memory, more time
     initial_state: InitialStateSpec = ZeroState()
     snapshots: Annotated[tuple[float, ...], Field(strict=False)] = ()  # weights kept at these fractions of the steps
 

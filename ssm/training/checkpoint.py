@@ -5,6 +5,7 @@ Data order and noise need nothing here: they are functions of (seed, step).
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import torch
@@ -25,6 +26,7 @@ def save_checkpoint(
     run: RunSpec,
     step: int,
     seconds: float,
+    origin: str,
     model: LanguageModel,
     optimizer: torch.optim.Optimizer,
     policy: Policy,
@@ -32,13 +34,15 @@ def save_checkpoint(
     """Write everything that step `step` + 1 needs; `seconds` is the time that the run has trained so far."""
     parts = {"model": model.state_dict(), "optimizer": optimizer_tensors(model, optimizer), "policy": policy.tensors()}
     tensors = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
-    save_tensors(folder / FILE, tensors, {"run": run.content(), "step": step, "seconds": seconds})
+    save_tensors(folder / FILE, tensors, {"run": run.content(), "step": step, "seconds": seconds, "origin": origin})
 
 
 def load_checkpoint(
-    folder: Path, run: RunSpec, model: LanguageModel, optimizer: torch.optim.Optimizer, policy: Policy
+    folder: Path, run: RunSpec, origin: str, model: LanguageModel, optimizer: torch.optim.Optimizer, policy: Policy
 ) -> tuple[int, float]:
     """Restore the last checkpoint of `folder`, if there is one; returns its step and seconds, zeros without one.
+
+    A checkpoint of another origin (the text or the parent has changed under the same spec) is not gone on with.
 
     Raises:
         CheckpointError: the file is corrupted, or belongs to another run.
@@ -49,6 +53,9 @@ def load_checkpoint(
     tensors, header = load_tensors(path)
     if header.get("run") != run.content():
         raise CheckpointError(f"{path}: belongs to another run; give another --out, or delete this one")
+    if header.get("origin") != origin:
+        print(f"{path}: its text or its parent has changed since; training starts anew", file=sys.stderr)
+        return 0, 0.0
     load_weights(model, _part(tensors, "model/"), str(path))
     load_optimizer(model, optimizer, _part(tensors, "optimizer/"))
     policy.load(_part(tensors, "policy/"))

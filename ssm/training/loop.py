@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from ssm.base.errors import CheckpointError, DataError
-from ssm.base.files import make_folder, remove_leftovers, write_json
+from ssm.base.errors import DataError
+from ssm.base.files import make_folder, only_one, remove_leftovers, write_json
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
-from ssm.data.batches import Batch, StreamBatches, WindowBatches
+from ssm.data.batches import StreamBatches, WindowBatches
 from ssm.data.store import TokenStore
-from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.checkpoint import load_model, load_tensors, save_model
+from ssm.models.backbone import LanguageModel
+from ssm.models.checkpoint import save_model, snapshot_path, snapshot_step
 from ssm.models.device import device_name
-from ssm.models.state import State
-from ssm.specs.training import RunSpec, TrainingSpec
-from ssm.training.checkpoint import FILE, load_checkpoint, save_checkpoint
+from ssm.specs.training import RunSpec
+from ssm.training.checkpoint import load_checkpoint, save_checkpoint
+from ssm.training.divergence import LastGood
 from ssm.training.initial_state import build_policy
 from ssm.training.metrics import SIDECAR, Metrics
 from ssm.training.optimizer import build_optimizer, set_rates
+from ssm.training.origin import origin_of, read_record, starting_weights
 from ssm.training.schedule import learning_rate, weight_decay
+from ssm.training.step import joined, loss_of, rows_of
 
 FLUSH_EVERY = 10  # steps between two looks at the loss
 
@@ -58,7 +57,13 @@ def train(
         CheckpointError: the parent is missing or another run's; the folder holds another run's checkpoint.
         DataError: the tokens are not those of the run.
     """
-    return _Job(run, store, Path(folder), device, parent, interval or Interval()).work()
+    if store.spec != run.data:
+        raise DataError(f"{store.folder}: holds the tokens of '{store.spec.id}', the run needs '{run.data.id}'")
+    model = starting_weights(run, parent).to(device)
+    folder = Path(folder)
+    make_folder(folder / "snapshots")
+    with only_one(folder):
+        return _Job(run, store, folder, device, model, parent, interval or Interval()).work()
 
 
 class _Job:
@@ -70,31 +75,29 @@ class _Job:
         store: TokenStore,
         folder: Path,
         device: torch.device,
+        model: LanguageModel,
         parent: Path | None,
         interval: Interval,
     ):
-        if store.spec != run.data:
-            raise DataError(f"{store.folder}: holds the tokens of '{store.spec.id}', the run needs '{run.data.id}'")
         self.run, self.training, self.folder, self.device, self.interval = run, run.training, folder, device, interval
-        make_folder(folder / "snapshots")
-        remove_leftovers(folder)
-        self.parent = parent
-        self.model = _starting_weights(run, parent).to(device)
+        self.model, self.parent = model, parent
+        self.origin = origin_of(store, parent)
         self.parameters = self.model.parameters_count
         self.steps = self.training.budget.optimizer_steps(self.training.batch_tokens, self.parameters)
         self.peak = run.model.peak_lr * self.training.lr_scale
         self.optimizer = build_optimizer(self.model, self.training)
         self.policy = build_policy(self.training.initial_state, run.seed)
         self.metrics = Metrics(self.model.vocab_size)
-        self.first, self.seconds = load_checkpoint(folder, run, self.model, self.optimizer, self.policy)
+        self.good = LastGood(folder, run, self.origin, self.steps)
+        remove_leftovers(folder)
+        self.first, self.seconds = load_checkpoint(folder, run, self.origin, self.model, self.optimizer, self.policy)
         self.metrics.resume(folder / SIDECAR, self.first)
         # Post-training reads in another order than pre-training did; all arms of one stage read in the same.
         order = derived_seed(run.seed, "order", run.stage)
         batches = StreamBatches if self.training.initial_state.policy == "tbtt" else WindowBatches
         self.batches = batches(store.train, self.training.context, self.training.batch_size, order)
-        self.kept: dict[int, list[float]] = {}  # step -> the snapshots that are due then
-        for fraction in self.training.snapshots:
-            self.kept.setdefault(max(1, round(fraction * self.steps)), []).append(fraction)
+        self.snapshots = [(snapshot_step(at, self.steps), at) for at in self.training.snapshots]
+        self.model.recompute = self.training.activation_checkpointing
         if self.training.compile:
             for layer in self.model.layers:
                 layer.compile()
@@ -110,13 +113,16 @@ class _Job:
                 now = time.monotonic()
                 self.seconds, clock = self.seconds + now - clock, now
                 progress.advance(1, self.training.batch_tokens, f"loss {self.metrics.last_loss:.3f}")
-                due = step == self.steps or step in self.kept or self._checkpoint_due(step, saved)
-                if due or step % FLUSH_EVERY == 0:
+                snapshots = [at for due, at in self.snapshots if due == step]
+                due = step == self.steps or self._checkpoint_due(step, saved)
+                if due or snapshots or self.good.due(step) or step % FLUSH_EVERY == 0:
                     diverged = self.metrics.flush()
                     if diverged:
                         break
-                for fraction in self.kept.get(step, ()):
-                    save_model(snapshot_path(self.folder, fraction), self.model, self.run, step)
+                for at in snapshots:
+                    self._save_weights(snapshot_path(self.folder, at), step)
+                if self.good.due(step):
+                    self.good.keep(self.model, step)
                 if due:
                     self._save(step)
                     saved = time.monotonic()
@@ -133,12 +139,14 @@ class _Job:
         loss, ended = torch.zeros((), device=self.device), []
         self.optimizer.zero_grad(set_to_none=True)
         for rows in torch.arange(training.batch_size).split(training.micro_batch_size):
-            part = loss_of(self.model, _rows(batch, rows), start and start.select(rows), training, self.device)
+            part = loss_of(self.model, rows_of(batch, rows), start and start.select(rows), training, self.device)
             share = len(rows) / training.batch_size
             (part.loss * share).backward()
             loss += part.loss.detach() * share
-            ended.append(part.ended)
-        self.policy.learn(ended[0] if len(ended) == 1 else _joined(ended))
+            if self.policy.learns:
+                ended.append(part.ended)
+        if self.policy.learns:
+            self.policy.learn(joined(ended))
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), training.clip_norm)
         self.optimizer.step()
         self.metrics.add(
@@ -159,95 +167,51 @@ class _Job:
     def _save(self, step: int) -> None:
         """Metrics first: rows past the checkpoint are cut on resume, missing rows could not be made up."""
         self.metrics.write(self.folder / SIDECAR, {"run": self.run.id, "partial": True})
-        save_checkpoint(self.folder, self.run, step, self.seconds, self.model, self.optimizer, self.policy)
+        save_checkpoint(self.folder, self.run, step, self.seconds, self.origin, self.model, self.optimizer, self.policy)
+
+    def _save_weights(self, path: Path, step: int) -> None:
+        save_model(path, self.model, self.run, step, self.origin)
 
     def _finish(self, diverged: str | None) -> dict[str, Any]:
         done = len(self.metrics.rows)
-        good = self.steps if diverged is None else self._restore_last_good()
-        save_model(self.folder / "model.safetensors", self.model, self.run, good)
+        step = self.steps
+        if diverged is not None:
+            step = self._go_back(done)
+            for due, at in self.snapshots:
+                if due >= done:  # never reached: what comes after a divergence is its last good weights
+                    self._save_weights(snapshot_path(self.folder, at), step)
+        self._save_weights(self.folder / "model.safetensors", step)
+        record = self._record(diverged, done, step)
+        self.metrics.write(self.folder / "metrics.parquet", provenance(run=self.run.content(), seed=self.run.seed))
+        write_json(self.folder / "run.json", record)
+        if diverged is None:
+            self.good.forget()
+        return record
+
+    def _go_back(self, diverged_at: int) -> int:
+        """Put back the last good weights, or those that the run started from; returns their step."""
+        step = self.good.restore(self.model, diverged_at)
+        if not step:
+            self.model.load_state_dict(starting_weights(self.run, self.parent).state_dict())
+        return step
+
+    def _record(self, diverged: str | None, done: int, step: int) -> dict[str, Any]:
+        """What run.json says. "diverged" is also set where the parent had diverged: no claim may rest on either."""
+        message = f"diverged: {diverged}; the weights are those of step {step}" if diverged else "finished"
+        inherited = read_record(self.parent)["diverged"] if self.parent else None
         tokens = done * self.training.batch_tokens
-        message = f"diverged: {diverged}; the weights are those of step {good}" if diverged else "finished"
-        record = {
-            "status": "finished" if diverged is None else "diverged",
+        return {
+            "status": "diverged" if diverged else "finished",
             "message": message,
+            "diverged": message if diverged else inherited and f"its parent {inherited}",
             "steps": done,
+            "budget_steps": self.steps,
             "tokens": tokens,
             "parameters": self.parameters,
             "seconds": round(self.seconds, 3),
             "tokens_per_second": round(tokens / max(self.seconds, 1e-9), 1),
             "device": device_name(self.device),
+            "origin": self.origin,
             "spec": self.run.content(),
             "provenance": provenance(),
         }
-        self.metrics.write(self.folder / "metrics.parquet", provenance(run=self.run.content(), seed=self.run.seed))
-        write_json(self.folder / "run.json", record)
-        return record
-
-    def _restore_last_good(self) -> int:
-        """Put back the weights of the last checkpoint, or those that the run started from."""
-        path = self.folder / FILE
-        if not path.exists():
-            self.model.load_state_dict(_starting_weights(self.run, self.parent).state_dict())
-            return 0
-        tensors, header = load_tensors(path)
-        weights = {n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")}
-        self.model.load_state_dict(weights)
-        return int(header["step"])
-
-
-@dataclass(frozen=True)
-class Part:
-    """Loss (a scalar with its graph) and final state (detached) of one micro-batch."""
-
-    loss: Tensor
-    ended: State
-
-
-def loss_of(
-    model: LanguageModel, batch: Batch, start: State | None, training: TrainingSpec, device: torch.device
-) -> Part:
-    """Mean cross-entropy, nats per token, of a micro-batch from its initial state."""
-    inputs, targets = batch.inputs.to(device), batch.targets.to(device)  # (B, T)
-    resets = None
-    if batch.starts is not None and getattr(training.initial_state, "reset_at_documents", False):
-        resets = batch.starts.to(device)  # (B, T)
-    autocast = training.precision == "bfloat16"
-    with torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext():
-        logits, ended = model(inputs, start, resets)  # (B, T, V)
-    loss = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
-    return Part(loss, ended.detach())
-
-
-def snapshot_path(folder: Path, fraction: float) -> Path:
-    """Where the weights at `fraction` of a run's steps lie."""
-    return folder / "snapshots" / f"at{fraction:g}.safetensors"
-
-
-def _starting_weights(run: RunSpec, parent: Path | None) -> LanguageModel:
-    """A fresh initialization, or the parent's final weights."""
-    if run.parent is None:
-        return build_model(run.model, run.data.vocab_size, run.seed)
-    if parent is None:
-        raise CheckpointError(f"this run continues '{run.parent.id}': give its folder as --parent")
-    path = parent / "model.safetensors"
-    model, trained = load_model(path)
-    if trained != run.parent:
-        raise CheckpointError(f"{path}: holds the run '{trained.id}', expected '{run.parent.id}'")
-    return model
-
-
-def _rows(batch: Batch, rows: Tensor) -> Batch:
-    if len(rows) == len(batch.inputs):
-        return batch
-    starts = None if batch.starts is None else batch.starts[rows]
-    return Batch(batch.inputs[rows], batch.targets[rows], starts)
-
-
-def _joined(states: list[State]) -> State:
-    """The states of micro-batches as one batch."""
-    return State(
-        tuple(
-            {name: torch.cat([state.layers[i][name] for state in states]) for name in layer}
-            for i, layer in enumerate(states[0].layers)
-        )
-    )

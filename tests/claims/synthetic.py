@@ -84,12 +84,12 @@ def write_tables(folder: Path, task: FigureTask, readings: Readings, sequences: 
     """Write every table of the task.
 
     Keys of a reading: early and late (nats at [0, T) and past it), restart (nats), norm and std (growth from T to 32),
-    drifting (fraction of 4 heads whose std grows so), remembrance (of the other distances too, at all t > 0),
-    excess and excess_error.
+    drifting (fraction of 4 heads whose std grows so), remembrance (of the other distances too, at all t > 0), cosine
+    (factor of one_minus_cosine, for all t or each of the six), excess and excess_error.
     """
     for series in task.series:
         said = {"early": 2.0, "late": 2.0, "restart": 2.0, "norm": 1.0, "drifting": 0.0, "remembrance": 0.5}
-        said |= {"excess": 0.0, "excess_error": 0.1} | readings.get((series.arm, series.seed), {})
+        said |= {"excess": 0.0, "excess_error": 0.1, "cosine": 1.0} | readings.get((series.arm, series.seed), {})
         early, late, restart, norm, remembrance = (
             _each(said[key], sequences) for key in ("early", "late", "restart", "norm", "remembrance")
         )
@@ -105,8 +105,8 @@ def write_tables(folder: Path, task: FigureTask, readings: Readings, sequences: 
                     {"sequence": s, "position_from": 3 * stop // 4, "position_to": stop, "loss": restart[s]}
                 )
             for number, distance in enumerate(DISTANCES):
-                for t in (0, 8, 16, 24, 28, 31):
-                    value = remembrance[s] * t / 24 * (1 if number < 2 else said.get("cosine", 1.0))
+                for t, cosine in zip((0, 8, 16, 24, 28, 31), _each(said["cosine"], 6), strict=True):
+                    value = remembrance[s] * t / 24 * (1 if number < 2 else cosine)
                     rows["effective_remembrance"].append(
                         {"sequence": s, "t": t, "length": LENGTH, "distance": distance, "value": value}
                     )
@@ -126,6 +126,7 @@ def write_tables(folder: Path, task: FigureTask, readings: Readings, sequences: 
                 "best_position": 7,
                 "excess": said["excess"],
                 "excess_error": said["excess_error"],
+                "excess_sequences": sequences,
                 "context": T,
                 "length": LENGTH,
                 "sequences": sequences,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,11 +13,14 @@ from scipy import stats
 
 from ssm.base.errors import TableError
 from ssm.base.tables import POSITION_LOSS, read_table, write_table
-from ssm.claims.estimate import Estimate, UndecidableError
+from ssm.claims.estimate import Estimate, UndecidableError, log_mean_reading
 from ssm.claims.quantities import KINDS, _spearman, estimate
 from ssm.specs.claim import QuantitySpec
 
 SHIFTS = (0.2, 0.5, 0.3)  # log ratios of the three seeds
+OVERFLOWED: Readings = {("base", 2): {"norm": [1.0, math.inf, 1.0, 1.0]}}
+HUGE: Readings = {("base", 2): {"norm": [5e307] * 4}}  # finite, but their sum is not
+FORGETS: Readings = {("base", seed): {"remembrance": 0.0} for seed in (1, 2, 3)}
 
 
 def measure(
@@ -68,11 +72,13 @@ def test_against_another_arm_is_paired_by_seed(tmp_path: Path, kind: str) -> Non
 
 
 def test_restarted_names_the_arm_that_is_restarted(tmp_path: Path) -> None:
-    readings: Readings = {("passed", seed): {"late": 3.0, "restart": 9.0} for seed in (1, 2, 3)}
-    readings |= {("base", seed): {"restart": 2.5} for seed in (1, 2, 3)}
+    shifts = dict(enumerate(SHIFTS, 1))
+    readings: Readings = {("passed", seed): {"late": 3.0 + x, "restart": 9.0} for seed, x in shifts.items()}
+    readings |= {("base", seed): {"restart": 2.5} for seed in shifts}
     quantity = {"kind": "restart_ratio", "arm": "passed", "times_context": 4.0}
-    assert measure(tmp_path, quantity | {"restarted": "base"}, readings).value == pytest.approx(np.exp(0.5))
-    assert measure(tmp_path, quantity, readings).value == pytest.approx(np.exp(-6.0))
+    mean = np.mean(SHIFTS)
+    assert measure(tmp_path, quantity | {"restarted": "base"}, readings).value == pytest.approx(np.exp(mean + 0.5))
+    assert measure(tmp_path, quantity, readings).value == pytest.approx(np.exp(mean - 6.0))
 
 
 def test_one_seed_has_an_interval_over_paired_sequences_and_says_so(tmp_path: Path) -> None:
@@ -106,7 +112,8 @@ def test_drifting_heads_is_a_fraction_and_a_difference_against(tmp_path: Path) -
     found = measure(tmp_path, alone | {"against": "passed"}, readings)
     same(found, student(np.array(fractions) - 0.25))
     assert "difference from" in found.words
-    assert measure(tmp_path, alone | {"factor": 5.5}, readings).value == 0.0
+    with pytest.raises(UndecidableError, match="all 3 seeds gave exactly 0"):
+        measure(tmp_path, alone | {"factor": 5.5}, readings)
 
 
 def test_drifting_heads_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
@@ -133,8 +140,8 @@ def test_remembrance_reads_t_one_context_before_the_end(tmp_path: Path) -> None:
 def test_distance_agreement_is_spearmans_correlation(tmp_path: Path) -> None:
     quantity = {"kind": "distance_agreement", "arm": "base", "distance": "one_minus_cosine"}
     same(measure(tmp_path, quantity, {}, (1,)), (1.0, 1.0, 1.0))
-    falling = {("base", seed): {"cosine": -1.0} for seed in (1, 2, 3)}
-    same(measure(tmp_path, quantity, falling), (-1.0, -1.0, -1.0))
+    falling = {("base", 1): {"cosine": -1.0}}
+    same(measure(tmp_path, quantity, falling, (1,)), (-1.0, -1.0, -1.0))
 
 
 def test_spearman_is_scipys(tmp_path: Path) -> None:
@@ -153,6 +160,17 @@ def test_length_excess_of_one_seed_uses_its_standard_error(tmp_path: Path) -> No
     same(measure(tmp_path, quantity, readings, (1,)), (0.5, 0.5 - 0.03 * half, 0.5 + 0.03 * half))
     found = measure(tmp_path, quantity | {"against": "passed"}, readings, (1,))
     same(found, (0.4, 0.4 - 0.05 * half, 0.4 + 0.05 * half))
+
+
+def test_a_mean_of_nothing_or_of_infinity_is_a_reading_without_a_number() -> None:
+    sound = log_mean_reading(np.array([1.0, 2.0, 3.0]))
+    for values in ([0.0, 0.0, 0.0], [1.0, np.inf, 2.0], [1e308, 1e308, 1e308], [1.0, np.nan, 2.0]):
+        with np.errstate(all="raise"):
+            broken = log_mean_reading(np.array(values))
+            differences = (sound - broken, broken - sound, broken - broken)
+        for reading in (broken, *differences):
+            assert math.isnan(reading.value), values
+            assert reading.sequences == 3
 
 
 def test_parameter_ratio_is_exact(tmp_path: Path) -> None:
@@ -183,6 +201,29 @@ def test_parameter_ratio_is_exact(tmp_path: Path) -> None:
             (1, 2),
             "overflows",
         ),
+        ({"kind": "state_norm_growth", "arm": "base", "times_context": 4.0}, OVERFLOWED, (1, 2, 3), "seed 2: a number"),
+        ({"kind": "state_norm_growth", "arm": "base", "times_context": 4.0}, HUGE, (1, 2, 3), "seed 2: a number"),
+        (
+            {"kind": "state_norm_growth", "arm": "passed", "against": "base", "times_context": 4.0},
+            OVERFLOWED,
+            (1, 2, 3),
+            "seed 2: a number",
+        ),
+        (
+            {"kind": "remembrance", "arm": "passed", "against": "base"},
+            FORGETS,
+            (1, 2, 3),
+            "seed 1, 2, 3: .* part that is 0",
+        ),
+        ({"kind": "remembrance", "arm": "base", "against": "passed"}, FORGETS, (1,), "seed 1: .* part that is 0"),
+        ({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, {}, (1, 2, 3), "all 3 seeds gave exactly 2:"),
+        (
+            {"kind": "perplexity_at", "arm": "base", "against": "passed", "times_context": 4.0},
+            {("base", 1): {"late": [math.inf] * 4}, ("passed", 1): {"late": [math.inf] * 4}},
+            (1, 2),
+            "seed 1: a number",
+        ),
+        ({"kind": "length_excess", "arm": "base"}, {("base", 1): {"excess_error": math.nan}}, (1,), "its interval"),
     ],
 )
 def test_what_cannot_be_known_is_undecidable(

@@ -11,8 +11,9 @@ from claims.synthetic import claim, figure_task, write_tables
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from ssm.base.errors import TableError
 from ssm.base.tables import VERDICTS, write_table
-from ssm.claims.verdict import claim_of, decide, judge
+from ssm.claims.verdict import REHEARSAL, claim_of, decide, judge
 from ssm.claims.words import CONFIRMED, OPEN, REFUTED, VERDICT_NAMES
 from ssm.specs.claim import Expected
 
@@ -59,17 +60,31 @@ def test_the_reason_names_the_interval_and_the_bound() -> None:
     assert decide(1.0, 1.0, Expected(above=0.9, below=1.1)) == (CONFIRMED, "value 1 lies inside 0.9 to 1.1")
 
 
-RISING = [{"late": 3.0 + x} for x in (0, 0.1, 0.2)]
-# kind -> the quantity, a bound for "> bound", what the tables of the three seeds say above it, what one says below it
-FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], dict[str, Any]]] = {
-    "restart_ratio": ({"times_context": 4.0}, 1.5, RISING, {}),
-    "perplexity_growth": ({"times_context": 4.0}, 1.5, RISING, {}),
-    "perplexity_at": ({"times_context": 4.0}, 9.0, RISING, {}),
-    "state_norm_growth": ({"times_context": 4.0}, 1.5, [{"norm": 3.0}] * 3, {}),
-    "drifting_heads": ({"times_context": 4.0}, 0.1, [{"drifting": 0.5}] * 3, {}),
-    "remembrance": ({}, 0.4, [{"remembrance": 0.6}] * 3, {"remembrance": 0.1}),
-    "distance_agreement": ({"distance": "one_minus_cosine"}, 0.5, [{}] * 3, {"cosine": -1.0}),
-    "length_excess": ({}, 0.2, [{"excess": 0.5}] * 3, {"excess": -0.1}),
+def thrice(key: str, *values: Any) -> list[dict[str, Any]]:
+    return [{key: value} for value in values]
+
+
+SWAPPED = [1.0, 1.0, 1.0, 1.0, 1.0, 0.85]  # the last two t change places
+# kind -> the quantity, a bound for "> bound", what the tables of the three seeds say above it, and below it
+FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[str, Any]]]] = {
+    "restart_ratio": ({"times_context": 4.0}, 1.5, thrice("late", 3.0, 3.1, 3.2), thrice("late", 2.0, 2.1, 2.2)),
+    "perplexity_growth": ({"times_context": 4.0}, 1.5, thrice("late", 3.0, 3.1, 3.2), thrice("late", 2.0, 2.1, 2.2)),
+    "perplexity_at": ({"times_context": 4.0}, 12.0, thrice("late", 3.0, 3.1, 3.2), thrice("late", 2.0, 2.1, 2.2)),
+    "state_norm_growth": ({"times_context": 4.0}, 1.5, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
+    "drifting_heads": (
+        {"times_context": 4.0},
+        0.45,
+        thrice("drifting", 0.75, 1.0, 0.75),
+        thrice("drifting", 0.0, 0.25, 0.0),
+    ),
+    "remembrance": ({}, 0.4, thrice("remembrance", 0.6, 0.61, 0.62), thrice("remembrance", 0.1, 0.11, 0.12)),
+    "distance_agreement": (
+        {"distance": "one_minus_cosine"},
+        0.5,
+        thrice("cosine", [1.0] * 6, SWAPPED, [1.0] * 6),
+        thrice("cosine", [-1.0] * 6, [-x for x in SWAPPED], [-1.0] * 6),
+    ),
+    "length_excess": ({}, 0.2, thrice("excess", 0.5, 0.51, 0.52), thrice("excess", -0.1, -0.11, -0.12)),
 }
 
 
@@ -77,8 +92,8 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], dict[str, An
 def test_a_verdict_flips_when_the_data_flip(tmp_path: Path, kind: str) -> None:
     fields, bound, above, below = FLIPS[kind]
     task = figure_task([claim({"kind": kind, "arm": "base"} | fields, above=bound)])
-    mixed = [above[0], below, above[2]]
-    for said, verdict in ((above, CONFIRMED), ([below] * 3, REFUTED), (mixed, OPEN)):
+    mixed = [above[0], below[0], above[2]]
+    for said, verdict in ((above, CONFIRMED), (below, REFUTED), (mixed, OPEN)):
         write_tables(tmp_path, task, {("base", seed): values for seed, values in enumerate(said, 1)})
         row = judge(task, tmp_path).row(0, named=True)
         assert row["verdict"] == verdict, row
@@ -118,3 +133,26 @@ def test_an_undecidable_claim_is_a_row_with_its_reason_that_a_table_can_hold(tmp
     assert row["reason"] == "the arm 'control' does not exist at the scale smoke"
     assert row["verdict"] in VERDICT_NAMES
     write_table(frame, VERDICTS, tmp_path / "verdicts.parquet", {})
+
+
+def test_a_rehearsal_decides_and_reports_nothing(tmp_path: Path) -> None:
+    quantity = {"kind": "perplexity_at", "arm": "base", "times_context": 4.0}
+    claims = [
+        claim(quantity, "number", above=1.0),
+        claim(quantity | {"arm": "control"}, "no_such_arm", above=1.0),
+        claim({"kind": "parameter_ratio", "model": "tiny"}, "exact", above=1.0),
+    ]
+    task = figure_task(claims).model_copy(update={"rehearsal": True})
+    readings = {("base", seed): {"late": 3.0 + seed / 10} for seed in (1, 2, 3)}
+    write_tables(tmp_path, task, readings)
+    for row in judge(task, tmp_path).iter_rows(named=True):
+        assert (row["verdict"], row["reason"]) == (OPEN, REHEARSAL)
+        assert (row["estimate"], row["low"], row["high"], row["interval"]) == (None, None, None, "none")
+    assert judge(task.model_copy(update={"rehearsal": False}), tmp_path)["verdict"].to_list() == [
+        CONFIRMED,
+        OPEN,
+        CONFIRMED,
+    ]
+    (tmp_path / f"{task.series[0].tables['position_loss']}.parquet").unlink()
+    with pytest.raises(TableError, match="no such table"):  # it rehearses reading, too
+        judge(task, tmp_path)

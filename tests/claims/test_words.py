@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssm.claims import words
-from ssm.claims.words import natural, number, ours, verdict_lines
+from ssm.claims.words import number, ours, verdict_lines
 
 
 def row(**changes: object) -> dict[str, object]:
-    base = {"target": "lg_fig5", "claim": "it", "says": "it holds", "expected": "> 1.5", "verdict": "confirmed"}
+    base = {"target": "lg_fig5", "claim": "it", "paper": "about 3", "expected": "> 1.5", "verdict": "confirmed"}
+    base["reason"] = "because"
     return base | {"estimate": 2.0, "low": 1.8, "high": 2.25, "interval": "95% Student t over 3 seeds"} | changes
 
 
@@ -33,21 +34,34 @@ def test_lines_are_aligned_and_end_with_totals() -> None:
     lines = verdict_lines(
         [row(), row(target="lg_fig11", claim="longer", verdict="refuted"), row(verdict="not decided")]
     )
-    assert len({line.index("it holds") for line in lines[:3]}) == 1
-    assert lines[0].endswith("2 (1.8 to 2.25), expected > 1.5  confirmed")
+    assert lines[0] == "figure    claim   the paper  here (95% interval)  expected  verdict"
+    assert lines[1] == "lg_fig5   it      about 3    2 (1.8 to 2.25)      > 1.5     confirmed"
+    assert len({line.index("about 3") for line in lines[1:4]}) == 1
     assert lines[-1] == "3 claims: 1 confirmed, 1 refuted, 1 not decided"
-    assert verdict_lines([]) == ["0 claims: 0 confirmed, 0 refuted, 0 not decided"]
+    for width in (None, 80):
+        assert verdict_lines([], width)[1:] == ["0 claims: 0 confirmed, 0 refuted, 0 not decided"]
+
+
+def test_without_a_terminal_every_word_is_there_on_one_line() -> None:
+    paper = "in the paper " * 30
+    line = verdict_lines([row(paper=paper + "\n the end", estimate=None, reason="a long reason " * 9 + "indeed")])[1]
+    assert f"{paper}the end  no number            > 1.5     confirmed  a long reason" in line
+    assert line.endswith("reason indeed")
+    assert "..." not in line
+
+
+def test_a_narrow_terminal_costs_the_papers_words_before_our_numbers() -> None:
+    (_, line, _) = verdict_lines([row(claim="a_claim_with_a_rather_long_id", paper="grows without bound " * 9)], 90)
+    assert line == "lg_fig5  a_claim_with_a_rat...  grows witho...  2 (1.8 to 2.25)      > 1.5     confirmed"
 
 
 text = st.text(st.characters(codec="ascii", min_codepoint=32), max_size=300)
+texts = dict.fromkeys(("paper", "claim", "target", "expected", "reason"), text)
+numbers = st.sampled_from([2.0, None])
 
 
-@given(st.lists(st.builds(row, says=text, claim=text, target=text, expected=text), min_size=1, max_size=4))
-def test_no_line_is_wider_than_the_terminal(rows: list[dict[str, object]]) -> None:
-    assert all(len(line) <= 160 for line in verdict_lines(rows))
-    assert all(line.endswith("confirmed") for line in verdict_lines(rows)[:-1])
-
-
-def test_natural_order() -> None:
-    names = ["lg_fig11", "lg_tab1", "lg_fig2", "bn_fig1", "lg_fig2b"]
-    assert sorted(names, key=natural) == ["bn_fig1", "lg_fig2", "lg_fig2b", "lg_fig11", "lg_tab1"]
+@given(st.lists(st.builds(row, estimate=numbers, **texts), min_size=1, max_size=4), st.integers(45, 200))
+def test_no_line_is_wider_than_the_terminal(rows: list[dict[str, object]], width: int) -> None:
+    lines = verdict_lines(rows, width)
+    assert all(len(line) <= width for line in lines[:-1])
+    assert all("  confirmed" in line for line in lines[1:-1])

@@ -138,7 +138,7 @@ def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_wrong_numbers_are_refused() -> None:
-    with pytest.raises(UserError, match="--repeats must be at least 1, got 0"):
+    with pytest.raises(UserError, match="expected a whole number above zero, got '0'"):
         run("training", "--repeats", 0)
 
 

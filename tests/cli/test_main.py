@@ -74,6 +74,11 @@ def test_an_unknown_verb_names_the_nearest(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == "ssm: unknown verb 'trian'; did you mean 'train'?\n"
 
 
+def test_every_verb_of_the_folder_is_known() -> None:
+    files = {path.stem for path in (ROOT / "ssm" / "cli").glob("*.py")}
+    assert files - {"__init__", "main"} == set(VERBS)
+
+
 def test_no_verb_prints_the_overview_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "usage: ssm <verb>" in capsys.readouterr().err

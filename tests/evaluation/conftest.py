@@ -13,4 +13,4 @@ from ssm.models.backbone import build_model
 def subject(store: TokenStore) -> Subject:
     """A random model with a real memory, in float64 so that comparisons are sharp."""
     model = build_model(model_spec(), 256, seed=1).double().eval()
-    return Subject(model, store, torch.device("cpu"), "test")
+    return Subject(model, 3, store, torch.device("cpu"), "test")

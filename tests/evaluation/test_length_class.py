@@ -59,6 +59,18 @@ def test_a_curve_that_rises_past_the_context_does_not_extend() -> None:
     assert row["largest_rise"] > 5 * row["largest_rise_error"]
 
 
+def test_a_loss_that_overflows_past_the_context_does_not_extend() -> None:
+    row = classified(lambda p: np.where(p > 4 * CONTEXT, np.nan, 1.5))
+    assert row["class"] == "none"
+    assert not row["generalizes"]
+
+
+def test_a_curve_that_starts_to_fall_late_extends_strongly_from_there() -> None:
+    row = classified(lambda p: 1.5 - 0.3 * np.log2(np.maximum(p / 8, 1)), noise=0.05)
+    assert row["class"] == "strong"
+    assert 4 <= row["extends_from"] <= CONTEXT
+
+
 def test_a_curve_that_settles_on_a_worse_level_does_not_extend() -> None:
     row = classified(lambda p: 1.5 + 2 * np.exp(-p / 6) + 0.5 * (p > 4 * CONTEXT))
     assert row["class"] == "none"

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from ssm.base.tables import SCHEMAS, write_table
+from ssm.base.tables import SCHEMAS, read_table, write_table
 from ssm.specs.figure import FigureTask
 
 Shape = Callable[[float], float]
@@ -105,6 +105,11 @@ def model_size(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 def save(path: Path, kind: str, rows: Sequence[dict[str, Any]]) -> None:
     """Write rows as a table of the schema `kind`."""
     write_table(pl.DataFrame(rows, schema=SCHEMAS[kind].columns), SCHEMAS[kind], path, {})
+
+
+def diverge(path: Path, kind: str) -> None:
+    """Mark a table as measured on a diverged run; its values stay those of the last good weights."""
+    write_table(read_table(path, SCHEMAS[kind]), SCHEMAS[kind], path, {"diverged": "loss is NaN at step 3"})
 
 
 def series(arm: str, seed: int, panel: str = "tiny", context: int = 32, **tables: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ssm.base.errors import TableError
 from ssm.figures.data import (
+    Curve,
     Line,
     arms,
     over_seeds,
@@ -24,7 +25,7 @@ from ssm.figures.data import (
 )
 from ssm.figures.head_std import drifting_heads
 from ssm.figures.style import log_ticks, token_ticks
-from ssm.specs.figure import Series
+from ssm.specs.figure import FigureTask, Series
 
 
 def test_perplexity_is_the_exponential_of_the_mean_loss_and_its_band_the_range_of_seeds(tmp_path: Path) -> None:
@@ -87,6 +88,30 @@ def test_a_seed_that_diverged_is_not_averaged_away(tmp_path: Path) -> None:
     assert np.isfinite(curve.y[curve.x < 32]).all()
     assert not curve.finite()[curve.x > 32].any()
     assert curve.breaks_off()
+
+
+def test_a_diverged_run_has_no_curve_although_its_last_good_weights_were_measured(tmp_path: Path) -> None:
+    kinds = {"position_loss": "p", "restart_loss": "r", "state_statistics": "s", "effective_remembrance": "e"}
+    synthetic.position_loss(tmp_path / "p.parquet", 64, lambda p: 1.0)
+    synthetic.restart_loss(tmp_path / "r.parquet", 32, 64, lambda p: 1.0)
+    synthetic.state_statistics(tmp_path / "s.parquet", 64, norm=lambda p: 2.0 * p)
+    synthetic.remembrance(tmp_path / "e.parquet", 64, lambda t: t / 64, ["total_variation"])
+    task = synthetic.task([{"kind": "position_curves"}], [synthetic.series("base", 0, **kinds)])
+    sound = [curve.x for curve in all_curves(task, tmp_path)]
+    for kind, table in kinds.items():
+        synthetic.diverge(tmp_path / f"{table}.parquet", kind)
+    for curve, x in zip(all_curves(task, tmp_path), sound, strict=True):
+        np.testing.assert_array_equal(curve.x, x)  # where it was measured is still known
+        assert np.isnan([curve.y, curve.low, curve.high]).all()
+
+
+def all_curves(task: FigureTask, tables: Path) -> list[Curve]:
+    return [
+        *perplexity_curves(task, tables, "tiny"),
+        *ratio_curves(task, tables, "tiny"),
+        *state_norm_curves(task, tables, "tiny"),
+        *remembrance_curves(task, tables, "tiny", "total_variation"),
+    ]
 
 
 def test_state_norm_and_remembrance_are_means_over_sequences(tmp_path: Path) -> None:

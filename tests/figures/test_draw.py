@@ -22,8 +22,9 @@ from matplotlib.text import Text
 
 from ssm.base.errors import TableError
 from ssm.cli import plot
+from ssm.figures.colors import GRID, INK
 from ssm.figures.draw import DRAWINGS, draw, picture
-from ssm.figures.style import ARMS, CLASSES, GRID, INK
+from ssm.figures.style import ARMS, CLASSES
 from ssm.specs.figure import FigureTask
 
 ARM_NAMES = ("base", "control", "state_passing")
@@ -148,6 +149,39 @@ def test_state_norm_is_drawn_to_its_end(tmp_path: Path) -> None:
     (axes,) = picture(task, tmp_path).axes
     assert line(axes, "base").get_ydata()[-1] == pytest.approx(768)
     assert axes.get_xlim()[1] >= 256
+
+
+def test_a_diverged_run_is_a_label_and_no_line(tmp_path: Path) -> None:
+    task = position_task(tmp_path, seeds=2)
+    synthetic.diverge(tmp_path / "control1.parquet", "position_loss")  # one seed of two
+    figure = picture(task, tmp_path)
+    (axes,) = figure.axes
+    assert np.isnan(line(axes, "control (diverged)").get_ydata()).all()
+    assert "control (diverged)" in texts(figure)
+    for label in ("base", "state passing"):
+        assert np.isfinite(line(axes, label).get_ydata()).all()
+
+
+def test_the_class_of_a_diverged_run_is_no_extension(tmp_path: Path) -> None:
+    synthetic.length_class(tmp_path / "c.parquet", "strong", -0.1)
+    synthetic.position_loss(tmp_path / "p.parquet", 256, lambda p: 1.0)
+    synthetic.diverge(tmp_path / "c.parquet", "length_class")
+    synthetic.diverge(tmp_path / "p.parquet", "position_loss")
+    series = [synthetic.series("base", 0, position_loss="p", length_class="c")]
+    curves, excesses = picture(synthetic.task([{"kind": "length_classes"}], series), tmp_path).axes
+    assert "no extension (1)" in [str(each.get_label()) for each in curves.lines]
+    assert np.isnan(line(curves, "_tiny: base").get_ydata()).all()
+    assert any(each.get_marker() == ">" for each in excesses.lines)
+
+
+def test_drifting_heads_of_a_diverged_run_are_drawn_empty(tmp_path: Path) -> None:
+    synthetic.state_statistics(tmp_path / "s.parquet", 64, norm=lambda p: 1.0)
+    synthetic.diverge(tmp_path / "s.parquet", "state_statistics")
+    task = synthetic.task(
+        [{"kind": "head_std", "chosen_by": "base", "heads": 2}], [synthetic.series("base", 0, state_statistics="s")]
+    )
+    for axes in picture(task, tmp_path).axes:
+        assert "no finite value" in [text.get_text() for text in axes.texts]
 
 
 def test_classes_colour_the_curves_and_a_shared_run_counts_once(tmp_path: Path) -> None:

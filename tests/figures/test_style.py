@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from ssm.figures.style import ARMS, CLASSES, INK, arm_styles, ramp
+from ssm.figures.colors import INK
+from ssm.figures.style import ARMS, CLASSES, arm_styles, ramp
 
 # Machado, Oliveira & Fernandes (2009), deuteranopia, severity 1; acts on linear RGB
 DEUTERANOPIA = np.array(

@@ -27,18 +27,9 @@ def test_norm_is_over_all_layers_and_over_the_memory_alone() -> None:
     assert hand_made().norm().square().tolist() == pytest.approx([25.0, 21.0])  # 1 + 4 + 4 + 16, and 0 + 4 + 1 + 16
 
 
-def test_moments_are_by_layer_and_head() -> None:
-    (first_mean, first_variance), (second_mean, second_variance) = hand_made().head_moments()
-    assert first_mean.tolist() == [[1.0, 2.0], [0.0, -2.0]]
-    assert first_variance.tolist() == [[0.0, 0.0], [0.0, 0.0]]
-    assert second_mean.tolist() == [[3.0], [2.5]]
-    assert second_variance.tolist() == [[1.0], [2.25]]  # of the population
-
-
-def test_norms_and_moments_of_half_precision_are_float32() -> None:
+def test_the_norm_of_half_precision_is_float32() -> None:
     state = hand_made().map(lambda tensor: tensor.to(torch.float16) * 300)
     assert state.norm()[0] == 1500  # 300 squared overflows float16
-    assert state.head_moments()[1][1][0] == 300**2
 
 
 def test_select_takes_rows_in_order() -> None:

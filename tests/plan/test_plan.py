@@ -129,6 +129,12 @@ def test_a_collection_classifies_every_curve_once_at_its_longest(folder: Path) -
     assert longest.of.length == 1024
     assert set(plan.tables_of("ls_fig1")) <= set(plan.measurements)
 
+    # Asked for alone it is the same figure, and nothing is planned or reported that it does not show.
+    alone = planned(folder, figures=["ls_fig1"])
+    assert alone.figures == {"ls_fig1": plan.figures["ls_fig1"]}
+    assert set(alone.measurements) == set(alone.tables_of("ls_fig1"))
+    assert set(alone.runs) == set(alone.runs_of("ls_fig1"))
+
 
 def test_model_sizes_need_no_run_and_no_tokens(folder: Path) -> None:
     arms = {"arms": {}, "measurements": [{"kind": "model_size"}], "drawings": [{"kind": "configuration_table"}]}
@@ -157,6 +163,8 @@ def test_a_rehearsal_caps_everything(folder: Path) -> None:
     plan = planned(folder, rehearsal=caps.content())
     assert {series.seed for series in plan.figures["lg_fig5"].series} == {1, 2}
     assert plan.figures["lg_fig5"].figure.seeds == (1, 2)
+    assert all(task.rehearsal for task in plan.figures.values())
+    assert not any(task.rehearsal for task in planned(folder).figures.values())
     for run in plan.runs.values():
         assert run.training.budget.steps == 3
         assert run.training.warmup <= 1

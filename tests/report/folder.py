@@ -33,7 +33,9 @@ CLAIMS = [
     claim({"kind": "perplexity_growth", "arm": "passed", "times_context": 4.0}, "passed_fails", above=1.5),
     claim({"kind": "perplexity_at", "arm": "control", "times_context": 4.0}, "control_fails", True, above=1.0),
 ]
-READINGS: Readings = {("base", seed): {"late": 2.9 + seed / 10} for seed in (1, 2, 3)}
+READINGS: Readings = {
+    (arm, seed): {"late": late + seed / 10} for arm, late in (("base", 2.9), ("passed", 1.9)) for seed in (1, 2, 3)
+}
 
 
 def run_spec(panel: str, arm: str, seed: int) -> RunSpec:
@@ -53,9 +55,10 @@ def results_folder(
     readings: Readings | None = None,
     panels: tuple[str, ...] = ("tiny",),
     diverged: str = "",
+    rehearsal: bool = False,
 ) -> FigureTask:
     """Write one figure's results into `folder`; the run of the arm `diverged` has diverged."""
-    task = figure_task(CLAIMS, panels=panels, target=target)
+    task = figure_task(CLAIMS, panels=panels, target=target).model_copy(update={"rehearsal": rehearsal})
     series = [s.model_copy(update={"run": run_spec(s.panel, s.arm, s.seed).id}) for s in task.series]
     task = task.model_copy(update={"series": tuple(series)})
     write_json(folder / "specs" / "figures" / f"{target}.json", task.content())

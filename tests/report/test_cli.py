@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import shutil
 from pathlib import Path
 
@@ -23,12 +25,66 @@ def test_judge_verdicts_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
     assert main(["verdicts", str(tmp_path)]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith("lg_fig5  base_fails ")
+    assert printed[0].split("  ")[0] == "figure"
+    assert re.split("  +", printed[1]) == [
+        "lg_fig5",
+        "base_fails",
+        "about 2 < 3",
+        "3 (2.34 to 3.85)",
+        "> 1.5",
+        "confirmed",
+    ]
+    assert printed[3].endswith("not decided  the arm 'control' does not exist at the scale smoke")
     assert printed[-1] == "3 claims: 1 confirmed, 1 refuted, 1 not decided"
 
     page = tmp_path / "report" / "index.html"
     assert main(["report", str(tmp_path), "--out", str(page), "--figures", "lg_fig5"]) == 0
     assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_verdicts_fit_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results_folder(tmp_path)
+    monkeypatch.setenv("COLUMNS", "90")
+    assert main(["verdicts", str(tmp_path)]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) > 90  # nobody looks: nothing is cut
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["verdicts", str(tmp_path)]) == 0
+    *lines, _ = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 90
+    assert "control_fails  about 2 < 3  no number             > 1       not decided  the..." in lines[3]
+
+
+def test_verdicts_of_a_rehearsal_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results_folder(tmp_path, rehearsal=True)
+    assert main(["verdicts", str(tmp_path)]) == 0
+    _, *lines, totals = capsys.readouterr().out.splitlines()
+    assert all(line.endswith("not decided  a rehearsal: its numbers mean nothing") for line in lines)
+    assert totals == "3 claims: 0 confirmed, 0 refuted, 3 not decided"
+
+
+def test_a_report_without_figures_named_says_what_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for target in ("lg_fig5", "lg_fig11"):
+        results_folder(tmp_path, target)
+    (tmp_path / "figures" / "lg_fig11.pdf").unlink()
+    page = tmp_path / "index.html"
+    assert main(["report", str(tmp_path), "--out", str(page)]) == 0
+    assert capsys.readouterr().err.splitlines() == ["left out, not finished: lg_fig11", f"wrote {page}"]
+
+
+@pytest.mark.parametrize("verb", ["judge", "plot", "report", "verdicts"])
+def test_help_says_what_is_read_and_written_once(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([verb, "--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    assert text.count(f"ssm {verb} results/smoke") == 1  # the example
+    module = importlib.import_module(f"ssm.cli.{verb}")
+    assert module.HELP in text
+    assert module.__doc__.splitlines()[0] not in text
 
 
 def test_an_empty_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,7 +115,9 @@ def test_every_claim_stands_with_its_verdict_number_and_reason(results: Path) ->
 
 
 def test_the_page_follows_the_data(tmp_path: Path) -> None:
-    results_folder(tmp_path, readings={(arm, seed): {"late": 4.0} for arm in ("base", "passed") for seed in (1, 2, 3)})
+    results_folder(
+        tmp_path, readings={(arm, seed): {"late": 4.0 + seed / 10} for arm in ("base", "passed") for seed in (1, 2, 3)}
+    )
     text = squeezed(built(tmp_path)[1].text)
     assert "2 confirmed, 0 refuted and 0 not decided" in text
 
@@ -181,12 +183,61 @@ def test_a_missing_input_is_one_line_with_the_command_that_makes_it(tmp_path: Pa
     for path in tmp_path.glob(missing):
         path.unlink()
     with pytest.raises(TableError) as error:
-        build_report(tmp_path, out)
+        build_report(tmp_path, out, ["lg_fig5"])
     message = str(error.value)
     assert "\n" not in message
     assert command in message
     assert Path(missing).name.replace("*", "").split(".")[0] in message
     assert out.read_text() == "the old page"
+
+
+@pytest.mark.parametrize("missing", ["figures/lg_fig5.png", "verdicts/lg_fig5.parquet"])
+def test_planned_figures_that_are_not_finished_are_left_out(results: Path, missing: str) -> None:
+    (results / missing).unlink()
+    out = results / "report" / "index.html"
+    assert build_report(results, out).left_out == ("lg_fig5",)
+    page = Page(out.read_text())
+    assert "lg_fig11" in page.ids
+    assert "lg_fig5" not in page.text
+    assert build_report(results, out, ["lg_fig11"]).left_out == ()  # nothing else was asked for
+
+
+def test_no_finished_figure_is_one_line(results: Path) -> None:
+    for path in results.glob("figures/*.svg"):
+        path.unlink()
+    with pytest.raises(TableError, match=r"none of 2 planned figures .* `snakemake lg_fig5` makes one"):
+        build_report(results, results / "x.html")
+
+
+def test_a_rehearsal_looks_like_none_of_the_real_thing(tmp_path: Path) -> None:
+    results_folder(tmp_path, rehearsal=True)
+    html, page = built(tmp_path)
+    text = squeezed(page.text)
+    assert "A rehearsal: no number, curve or verdict on this page means anything." in text
+    assert "This page rehearses 1 figure or table of published papers at the smoke scale and judges none of" in text
+    assert "<title>A rehearsal: " in html
+    assert html.index("A rehearsal: no number") < html.index('class="lead"')
+    assert text.count("a rehearsal: its numbers mean nothing") == 3
+    assert not re.search(r"\d (confirmed|refuted|not decided)|[✓✗]|1\.5 to|class=.strip", html)
+    assert "#rehearsal" in page.links  # in the contents, which stay in sight
+    results_folder(tmp_path)
+    html, page = built(tmp_path)
+    assert "rehears" not in page.text.lower()
+
+
+def test_verdicts_on_the_real_thing_do_not_stand_on_a_rehearsals_page(tmp_path: Path) -> None:
+    results_folder(tmp_path)
+    path = tmp_path / "specs" / "figures" / "lg_fig5.json"
+    for rehearsal in (True, False):
+        results_folder(tmp_path, rehearsal=not rehearsal)
+        edit_json(path, rehearsal=rehearsal)
+        with pytest.raises(TableError, match="judges again"):
+            build_report(tmp_path, tmp_path / "x.html")
+
+
+def test_the_page_says_what_intervals_over_seeds_hold(results: Path) -> None:
+    text = squeezed(built(results)[1].text)
+    assert "They include the sampling error of the text, since every seed reads its own windows" in text
 
 
 def test_an_unknown_target_has_a_hint(results: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import random
 import threading
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +21,47 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["ssm.training.loop"])
 
 
-def job(run: RunSpec, tokens: Path, folder: Path) -> None:
+def job(run: RunSpec, tokens: Path, folder: Path, saved: Connection) -> None:
+    """Train with a checkpoint every 5 steps, and tell of each one that is written."""
     import torch
 
-    from ssm.training.loop import Interval, train
+    from ssm.training import loop
 
+    save = loop.save_checkpoint
+
+    def telling(*args: Any) -> None:
+        save(*args)
+        saved.send(args[2])  # the step
+
+    loop.save_checkpoint = telling
     torch.set_num_threads(1)
-    train(run, TokenStore.open(tokens), folder, torch.device("cpu"), interval=Interval(steps=5))
+    loop.train(run, TokenStore.open(tokens), folder, torch.device("cpu"), interval=loop.Interval(steps=5))
 
 
-def kill_until_finished(run: RunSpec, store: TokenStore, folder: Path, kills: int, seed: int) -> int:
-    """Start the job again and again, killing it after a random time until it was killed `kills` times."""
-    moments, killed = random.Random(seed), 0
+def kill_until_finished(run: RunSpec, store: TokenStore, folder: Path, kills: int, seed: int) -> list[int]:
+    """Start the job again and again; kill it `kills` times, each at a random moment behind one of its checkpoints.
+
+    Returns the step of the checkpoint that each killed process left.
+    """
+    moments, left = random.Random(seed), []
     while True:
-        process = PROCESSES.Process(target=job, args=(run, store.folder, folder))
+        told, tells = PROCESSES.Pipe(duplex=False)
+        process = PROCESSES.Process(target=job, args=(run, store.folder, folder, tells))
         process.start()
-        timer = threading.Timer(moments.uniform(0.02, 0.2), process.kill)
-        if killed < kills:
+        tells.close()
+        timer = None
+        if len(left) < kills:
+            for _ in range(moments.randint(1, 3)):
+                told.recv()
+            timer = threading.Timer(moments.uniform(0, 0.06), process.kill)  # steps, or a checkpoint being written
             timer.start()
         process.join()
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
         if process.exitcode == 0:
-            return killed
+            return left
         assert process.exitcode == -9
-        killed += 1
+        left.append(load_tensors(folder / "checkpoint.safetensors")[1]["step"])
 
 
 @pytest.mark.parametrize(
@@ -58,13 +76,16 @@ def kill_until_finished(run: RunSpec, store: TokenStore, folder: Path, kills: in
 def test_a_killed_run_resumes_to_the_same_bits(
     policy: dict[str, Any], kills: int, store: TokenStore, tmp_path: Path
 ) -> None:
-    steps = 20 * kills  # long enough that the last kill comes before the end
+    steps = 30 * kills  # long enough that the last kill comes before the end
     run = run_spec(store.spec, initial_state=policy, budget={"steps": steps}, snapshots=[0.4], micro_batch_tokens=32)
-    process = PROCESSES.Process(target=job, args=(run, store.folder, tmp_path / "whole"))
+    _told, tells = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=job, args=(run, store.folder, tmp_path / "whole", tells))
     process.start()
     process.join()
     assert process.exitcode == 0
-    assert kill_until_finished(run, store, tmp_path / "killed", kills, seed=len(policy["policy"])) >= kills
+    left = kill_until_finished(run, store, tmp_path / "killed", kills, seed=len(policy["policy"]))
+    assert len(left) >= kills
+    assert left == sorted(set(left))  # every process went on from the checkpoint of the one before
 
     for name in ("model.safetensors", "checkpoint.safetensors", "snapshots/at0.4.safetensors"):
         whole, _ = load_tensors(tmp_path / "whole" / name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import fcntl
 import json
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,16 @@ from small import model_spec, run_spec
 from torch import Tensor
 
 import ssm.training.loop as loop
+import ssm.training.step as training_step
 from ssm.base.errors import CheckpointError, DataError
+from ssm.base.files import only_one
 from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import load_model, load_tensors
+from ssm.models.checkpoint import load_model, load_tensors, snapshot_path
 from ssm.models.state import State
 from ssm.specs.training import RunSpec
-from ssm.training.loop import Interval, snapshot_path, train
+from ssm.training.loop import Interval, train
 
 CPU = torch.device("cpu")
 
@@ -48,7 +52,8 @@ def test_training_learns_and_leaves_whole_results(store: TokenStore, tmp_path: P
     halfway, header = load_tensors(snapshot_path(tmp_path, 0.5))
     assert header["step"] == 30
     assert not same(halfway, weights(tmp_path))
-    assert not list(tmp_path.glob(".*"))
+    assert not list(tmp_path.glob(".*.tmp"))
+    assert not (tmp_path / "good").exists()
 
 
 def test_every_snapshot_is_kept_however_short_the_run(store: TokenStore, tmp_path: Path) -> None:
@@ -178,19 +183,96 @@ def test_divergence_is_a_result_and_keeps_the_last_good_weights(
 
     def breaks_at_25(*args: Any) -> Any:
         part = real(*args)
-        return loop.Part(part.loss * float("nan"), part.ended) if next(calls) == 25 else part
+        return training_step.Part(part.loss * float("nan"), part.ended) if next(calls) == 25 else part
 
     monkeypatch.setattr(loop, "loss_of", breaks_at_25)
     record = train(good, store, tmp_path / "bad", CPU, interval=Interval(steps=10))
     assert record["status"] == "diverged"
     assert "loss is nan at step 25" in record["message"]
-    assert "the weights are those of step 20" in record["message"]
+    assert "the weights are those of step 10" in record["message"]  # 20 is less than PATIENCE steps old
+    assert record["diverged"] == record["message"]
     model, _ = load_model(tmp_path / "bad" / "model.safetensors")
     assert all(parameter.isfinite().all() for parameter in model.parameters())
     metrics = read_table(tmp_path / "bad" / "metrics.parquet", METRICS)
     assert metrics["step"].max() == 25
     before = read_table(tmp_path / "good" / "metrics.parquet", METRICS).filter(pl.col("step") < 25)
     assert metrics.filter(pl.col("step") < 25).equals(before)
+
+
+def test_what_a_diverged_run_leaves_does_not_depend_on_when_it_was_saved_or_killed(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_spec(store.spec, budget={"steps": 60}, snapshots=[0.1, 0.9])
+    real = loop.loss_of
+
+    def train_breaking(at: int, first: int, folder: Path, interval: int) -> dict[str, Any]:
+        calls = iter(range(first, 100))
+
+        def breaks(*args: Any) -> Any:
+            part = real(*args)
+            return training_step.Part(part.loss * float("nan"), part.ended) if next(calls) == at else part
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "loss_of", breaks)
+            return train(run, store, folder, CPU, interval=Interval(steps=interval))
+
+    for interval in (4, 7, 1000):
+        record = train_breaking(45, 1, tmp_path / f"every{interval}", interval)
+        assert record["steps"] == 45
+    resumed = tmp_path / "every7"  # as if it had been killed behind its last checkpoint, at step 42
+    (resumed / "run.json").unlink()
+    (resumed / "model.safetensors").unlink()
+    train_breaking(45, 43, resumed, 7)
+    for name in ("model.safetensors", "snapshots/at0.1.safetensors", "snapshots/at0.9.safetensors"):
+        found = [load_tensors(tmp_path / f"every{interval}" / name) for interval in (4, 7, 1000)]
+        assert same(found[0][0], found[1][0])
+        assert same(found[0][0], found[2][0])
+    assert load_tensors(resumed / "model.safetensors")[1]["step"] == 30
+    assert load_tensors(resumed / "snapshots/at0.1.safetensors")[1]["step"] == 6
+
+
+def test_a_diverged_parent_is_not_forgotten(store: TokenStore, tmp_path: Path) -> None:
+    base = run_spec(store.spec, lr_scale=3000.0, schedule="constant", warmup=0.0, budget={"steps": 100})
+    assert train(base, store, tmp_path / "base", CPU)["status"] == "diverged"
+    child = run_spec(store.spec, parent=base, budget={"steps": 2}, lr_scale=0.1)
+    record = train(child, store, tmp_path / "child", CPU, parent=tmp_path / "base")
+    assert record["status"] == "finished"
+    assert record["diverged"].startswith("its parent diverged: ")
+
+
+def test_changed_text_or_parent_starts_the_run_anew(
+    store: TokenStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same spec over other text: a checkpoint of the old text is not gone on with."""
+    run = run_spec(store.spec, budget={"steps": 4})
+    train(run, store, tmp_path / "run", CPU)
+    before = weights(tmp_path / "run")
+    changed = dataclasses.replace(store, manifest=store.manifest | {"corpus": {"sha256": "other"}})
+    assert train(run, changed, tmp_path / "run", CPU)["steps"] == 4
+    assert "training starts anew" in capsys.readouterr().err
+    assert same(before, weights(tmp_path / "run"))  # the tokens themselves were the same here
+    child = run_spec(store.spec, parent=run, budget={"steps": 2})
+    train(child, store, tmp_path / "child", CPU, parent=tmp_path / "run")
+    train(run, store, tmp_path / "run", CPU)
+    capsys.readouterr()
+    train(child, store, tmp_path / "child", CPU, parent=tmp_path / "run")
+    assert "training starts anew" in capsys.readouterr().err
+
+
+def test_two_processes_do_not_train_in_one_folder(store: TokenStore, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    lock = tmp_path / "run" / ".lock"
+    with only_one(lock.parent), lock.open("w") as second, pytest.raises(BlockingIOError):
+        fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    train(run_spec(store.spec, budget={"steps": 1}), store, tmp_path / "run", CPU)  # released
+
+
+def test_activation_checkpointing_changes_no_bit(store: TokenStore, tmp_path: Path) -> None:
+    policy = {"policy": "state_passing", "p_zero": 0.1}
+    for name, on in (("kept", False), ("recomputed", True)):
+        run = run_spec(store.spec, activation_checkpointing=on, initial_state=policy, budget={"steps": 10})
+        train(run, store, tmp_path / name, CPU)
+    assert same(weights(tmp_path / "kept"), weights(tmp_path / "recomputed"))
 
 
 def test_a_learning_rate_that_blows_up_is_called_diverged(store: TokenStore, tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
-"""The workflow over a stand-in for `ssm` that makes empty files: what is made, what is not made again."""
+"""The workflow over a stand-in for `ssm` that makes tiny files: what is made, and what is not made again."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,14 +19,17 @@ from plan.mini import edit, write_config
 ROOT = Path(__file__).parents[2]
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile")]
 STAND_IN = f"""#!{sys.executable} -S
-import pathlib, sys
+import pathlib, shlex, sys
 verb, *rest = sys.argv[1:]
 with open("calls.txt", "a") as calls:
-    print(verb, *rest, file=calls)
+    print(shlex.join(sys.argv[1:]), file=calls)
 assert verb == "report" or pathlib.Path(rest[0]).is_file(), "the spec is missing"
 print(f"{{verb}} progress", file=sys.stderr)
 out = pathlib.Path(rest[rest.index("--out") + 1])
 spec = pathlib.Path(rest[0])
+assert verb != "tokenize" or not (out / "manifest.json").exists(), "a finished store would be taken as it is"
+if verb == "tokenize" and pathlib.Path("gate").exists():
+    open("gate").read()  # until the test lets go of it
 files = {{
     "tokenize": ["manifest.json"],
     "train": ["run.json", "metrics.parquet", "model.safetensors"],
@@ -38,56 +45,83 @@ if pathlib.Path("fail").exists() and verb == "judge":
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with a small config and the stand-in on its PATH."""
+    """A folder with a small config, a text, and an environment that holds the stand-in."""
     write_config(tmp_path / "config")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "ssm").write_text(STAND_IN)
-    (tmp_path / "bin" / "ssm").chmod(0o755)
+    edit(tmp_path / "config", "data.yaml", "{kind: stdlib}", '{kind: files, paths: ["my text"]}')
+    (tmp_path / "my text").mkdir()
+    (tmp_path / "my text" / "a.txt").write_text("Once upon a time.")
+    (tmp_path / "workflow").symlink_to(ROOT / "workflow")
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).touch()
+    executable(tmp_path / ".venv/bin/python", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    executable(tmp_path / ".venv/bin/snakemake", f'#!/bin/sh\nexec {shlex.join(SNAKEMAKE)} "$@"\n')
+    executable(tmp_path / ".venv/bin/ssm", STAND_IN)
+    (tmp_path / ".venv/.installed").touch()
     return tmp_path
 
 
+def executable(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def environment(place: Path) -> dict[str, str]:
+    path = f"{place / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(place)}
+
+
+def run(place: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=place, env=environment(place), capture_output=True, text=True, check=False, timeout=100
+    )
+
+
 def snakemake(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    path = f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(place)}
-    command = [*SNAKEMAKE, "--directory", str(place), *arguments]
-    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+    return run(place, *SNAKEMAKE, *arguments)
 
 
-def make(place: Path, *arguments: str) -> list[str]:
-    """The calls of `ssm` that one successful run of the workflow made."""
+def make(place: Path, *arguments: str, report: str | None = "index") -> list[list[str]]:
+    """The calls of `ssm` that one successful run of the workflow made; it names its `report` and no other."""
     (place / "calls.txt").write_text("")
     result = snakemake(place, "--cores", "2", *arguments)
     assert result.returncode == 0, result.stdout + result.stderr
-    return (place / "calls.txt").read_text().splitlines()
+    named = re.findall("^Report: (.*)$", result.stderr, re.MULTILINE)
+    assert named == ([f"a b/smoke/report/{report}.html"] if report else [])
+    return [shlex.split(call) for call in (place / "calls.txt").read_text().splitlines()]
 
 
-def verbs(calls: list[str]) -> list[str]:
-    return sorted(call.split()[0] for call in calls)
+def verbs(calls: list[list[str]]) -> list[str]:
+    return sorted(call[0] for call in calls)
+
+
+def after(option: str, call: list[str]) -> str:
+    return call[call.index(option) + 1]
+
+
+HEADLINE = ["evaluate", "evaluate", "judge", "plot", "report", "tokenize", "train", "train"]
 
 
 def test_from_nothing_to_the_report_and_nothing_twice(place: Path) -> None:
+    edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
+    results = place / "a b" / "smoke"
     first = make(place)
     # lg_fig5 alone is a headline figure; the others' work is left.
-    assert verbs(first) == ["evaluate", "evaluate", "judge", "plot", "report", "tokenize", "train", "train"]
-    assert (place / "results/smoke/report/index.html").is_file()
-    assert not (place / "results/smoke/figures/lg_fig4.svg").exists()
-    (parent,) = (call for call in first if call.startswith("train") and "--parent" not in call)
-    (child,) = (call for call in first if call.startswith("train") and "--parent" in call)
-    assert f"--parent {parent.split('--out ')[1].split()[0]} " in child
-    assert "--device auto --threads 1" in child
+    assert verbs(first) == HEADLINE
+    assert (results / "report/index.html").is_file()
+    assert not (results / "figures/lg_fig4.svg").exists()
+    (parent,) = (call for call in first if call[0] == "train" and "--parent" not in call)
+    (child,) = (call for call in first if call[0] == "train" and "--parent" in call)
+    assert after("--parent", child) == after("--out", parent)
+    assert child[-4:] == ["--device", "auto", "--threads", "1"]
+    measured = {after("--run", call) for call in first if call[0] == "evaluate"}
+    assert measured == {after("--out", parent), after("--out", child)}
     assert make(place) == []
 
     # A figure's own text changed: its specs, picture, verdicts and report, no training and no measuring.
     edit(place / "config", "figures/lg_fig5.yaml", "The curves.", "All curves.")
     assert verbs(make(place)) == ["judge", "plot", "report"]
-    assert (
-        json.loads((place / "results/smoke/specs/figures/lg_fig5.json").read_text())["figure"]["caption"]
-        == "All curves."
-    )
-
-    # Another figure's content changed: no finished job runs.
-    edit(place / "config", "figures/lg_fig4.yaml", "times_context: 8", "times_context: 4")
-    assert make(place) == []
+    assert json.loads((results / "specs/figures/lg_fig5.json").read_text())["figure"]["caption"] == "All curves."
 
     # A new arm: one run, its table, and what is drawn from it. The shared base run is found, not trained.
     edit(
@@ -98,9 +132,23 @@ def test_from_nothing_to_the_report_and_nothing_twice(place: Path) -> None:
     )
     assert verbs(make(place)) == ["evaluate", "judge", "plot", "report", "train"]
 
-    # All figures: what lg_fig4 needs besides the base run.
-    assert verbs(make(place, "all")) == ["evaluate", "judge", "plot", "report"]
-    assert make(place, "lg_fig4", "lg") == []
+    # All figures: what lg_fig4 needs besides the base run. Snakemake's own report holds every figure with its caption.
+    assert verbs(make(place, "all", report="all")) == ["evaluate", "judge", "plot", "report"]
+    assert snakemake(place, "all", "--report", "report.html").returncode == 0
+    shown = (place / "report.html").read_text()
+    embedded = re.findall(r"base64,([A-Za-z0-9+/=]+)", shown)
+    shown += "".join(base64.b64decode(text).decode(errors="replace") for text in embedded)
+    assert all(caption in shown for caption in ("All curves.", "The norm."))
+
+    # The text changed: everything that was made of it is made anew.
+    (place / "my text" / "a.txt").write_text("Once upon another time.")
+    assert verbs(make(place)) == sorted([*HEADLINE, "evaluate", "train"])
+
+    # The text is gone: the finished store stays what it is. Another figure's content changed: no finished job runs.
+    (place / "my text").rename(place / "moved")
+    edit(place / "config", "figures/lg_fig4.yaml", "times_context: 8", "times_context: 4")
+    assert make(place) == []
+    assert verbs(make(place, "lg_fig4", "lg", report=None)) == ["evaluate", "judge", "plot"]
 
 
 def test_a_failed_job_fails_the_run_keeps_its_log_and_goes_on(place: Path) -> None:
@@ -111,7 +159,57 @@ def test_a_failed_job_fails_the_run_keeps_its_log_and_goes_on(place: Path) -> No
     assert (place / "results/smoke/logs/figures/lg_fig4.judge.log").read_text() == "judge progress\n"
     assert (place / "results/smoke/figures/lg_fig4.svg").is_file()
     (place / "fail").unlink()
-    assert verbs(make(place, "lg_fig4")) == ["judge"]
+    assert verbs(make(place, "lg_fig4", report=None)) == ["judge"]
+
+
+def test_make_goes_on_after_a_killed_snakemake_and_keeps_away_from_a_living_one(place: Path) -> None:
+    figures = ["make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "figures", "TARGETS=lg_fig4"]
+    os.mkfifo(place / "gate")
+    living = subprocess.Popen(
+        [*SNAKEMAKE, "--cores", "2", "lg_fig4"],
+        cwd=place,
+        env=environment(place),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    with (place / "gate").open("w"):  # opens when the first job is at work
+        result = run(place, *figures)
+        assert result.returncode != 0
+        assert result.stderr.startswith(
+            "Another snakemake works in this folder: wait until it ends, or stop it.\nmake:"
+        )
+        living.send_signal(signal.SIGKILL)
+        living.wait()
+        (place / "gate").unlink()
+        # Its orphaned job still runs, and keeps nobody away.
+        result = run(place, *figures)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.startswith("Unlocking the folder: the last snakemake here was killed.")
+    assert (place / "results/smoke/verdicts/lg_fig4.parquet").is_file()
+
+
+def test_the_gpu_is_one_job_at_a_time(place: Path) -> None:
+    """`device: auto` on a machine with an NVIDIA driver: jobs that may use the GPU ask for it, and there is one."""
+    executable(place / ".venv/bin/nvidia-smi", "#!/bin/sh\n")
+    code = (
+        "import sys; from pathlib import Path; from snakemake.api import ResourceSettings, SnakemakeApi\n"
+        "with SnakemakeApi() as api:\n"
+        "    rules = api.workflow(ResourceSettings(), snakefile=Path(sys.argv[1]))._workflow.rules\n"
+        "    print(*(rule.name for rule in rules if getattr(rule.resources.get('gpu'), 'value', 0)))"
+    )
+    asking = run(place, sys.executable, "-c", code, str(ROOT / "workflow/Snakefile"))
+    assert asking.stdout.split() == ["train", "evaluate"], asking.stderr
+    profile = yaml.safe_load((ROOT / "workflow/profiles/default/config.yaml").read_text())
+    assert profile["resources"] == {"gpu": 1}
+
+
+def test_targets_explain_themselves_and_a_mistyped_one_is_told_the_nearest(place: Path) -> None:
+    listed = snakemake(place, "--list").stdout.splitlines()
+    assert "lg_fig4 (Norm of the state)" in listed
+    assert all("(" in line for line in listed), "a rule without a docstring"
+    result = snakemake(place, "-n", "lg_fig5x")
+    assert result.returncode != 0
+    assert result.stderr.endswith("Unknown target 'lg_fig5x'; did you mean 'lg_fig5'?\n")
 
 
 def test_dry_runs_of_this_projects_own_config() -> None:

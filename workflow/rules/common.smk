@@ -29,7 +29,14 @@ def flags_of_table(table):
         "--tokens": needs.data and f"{S}/tokens/{needs.data}",
         "--table": needs.table and f"{S}/tables/{needs.table}.parquet",
     }
-    return " ".join(f"{flag} {value}" for flag, value in flags.items() if value)
+    return " ".join(
+        f"{flag} {shlex.quote(value)}" for flag, value in flags.items() if value
+    )
+
+
+def corpus_version(data):
+    """What a corpus depends on besides its files: the running Python, whose library the standard library's corpus is."""
+    return platform.python_version() if isinstance(data.corpus, StdlibCorpus) else ""
 
 
 def tables_of_figure(wildcards):
@@ -37,3 +44,21 @@ def tables_of_figure(wildcards):
     return expand(
         "{S}/tables/{table}.parquet", S=S, table=PLAN.tables_of(wildcards.target)
     )
+
+
+def name_reports():
+    """Say where the reports are that this call made or found finished."""
+    dag = getattr(workflow, "_dag", None)
+    for job in () if dag is None or workflow.dryrun else dag.jobs:
+        if job.rule.name == "report" and (dag.finished(job) or not dag.needrun(job)):
+            print(f"Report: {job.output[0]}", file=sys.stderr)
+
+
+def explain_unknown_targets():
+    """Snakemake takes a mistyped name for a file that no rule makes; say which name is near."""
+    for target in workflow.dag_settings.targets if workflow.dag_settings else ():
+        if re.fullmatch(r"\w+", target) and not workflow.is_rule(target):
+            names = ["headline", "all", *PAPERS, *PLAN.targets()]
+            print(
+                f"Unknown target '{target}'; {nearest(target, names)}", file=sys.stderr
+            )

@@ -2,6 +2,7 @@
 
 
 rule evaluate:
+    """One measurement, as one table."""
     input:
         unpack(inputs_of_table),
     output:
@@ -21,5 +22,5 @@ rule evaluate:
     message:
         "Measure {wildcards.table}"
     shell:
-        "ssm evaluate {params.spec} {params.inputs} --out {output}"
-        " --device {resources.device} --threads {threads} 2>&1 | tee {log}"
+        "ssm evaluate {params.spec:q} {params.inputs} --out {output:q}"
+        " --device {resources.device} --threads {threads} 2>&1 | tee {log:q}"

@@ -2,6 +2,7 @@
 
 
 rule plot:
+    """A figure, drawn from its tables."""
     input:
         tables_of_figure,
     output:
@@ -27,15 +28,17 @@ rule plot:
     params:
         spec=f"{S}/specs/figures/{{target}}.json",
         content=lambda wildcards: PLAN.figures[wildcards.target].content_hash,
+        caption=lambda wildcards: PLAN.figures[wildcards.target].figure.caption,
         tables=f"{S}/tables",
         folder=lambda wildcards, output: str(Path(output[0]).parent),
     message:
         "Draw {wildcards.target}"
     shell:
-        "ssm plot {params.spec} --tables {params.tables} --out {params.folder} 2>&1 | tee {log}"
+        "ssm plot {params.spec:q} --tables {params.tables:q} --out {params.folder:q} 2>&1 | tee {log:q}"
 
 
 rule judge:
+    """The verdicts on a figure's claims, from its tables."""
     input:
         tables_of_figure,
     output:
@@ -51,4 +54,4 @@ rule judge:
     message:
         "Judge the claims of {wildcards.target}"
     shell:
-        "ssm judge {params.spec} --tables {params.tables} --out {output} 2>&1 | tee {log}"
+        "ssm judge {params.spec:q} --tables {params.tables:q} --out {output:q} 2>&1 | tee {log:q}"

@@ -2,6 +2,7 @@
 
 
 rule report:
+    """One page with the figures, their verdicts and where they come from."""
     input:
         lambda wildcards: expand(
             "{S}/figures/{target}.{format}",
@@ -24,4 +25,4 @@ rule report:
     message:
         "Write the report on {params.targets}"
     shell:
-        "ssm report {params.folder} --out {output} --figures {params.targets} 2>&1 | tee {log}"
+        "ssm report {params.folder:q} --out {output:q} --figures {params.targets} 2>&1 | tee {log:q}"

@@ -2,6 +2,9 @@
 
 
 rule tokenize:
+    """A corpus, split and tokenized: once for all runs that read it, and anew when its files change."""
+    input:
+        lambda wildcards: SOURCES[wildcards.data] or [],
     output:
         f"{S}/tokens/{{data}}/manifest.json",
     log:
@@ -14,7 +17,8 @@ rule tokenize:
     params:
         spec=f"{S}/specs/data/{{data}}.json",
         folder=lambda wildcards, output: str(Path(output[0]).parent),
+        corpus=lambda wildcards: corpus_version(PLAN.data[wildcards.data]),
     message:
         "Tokenize {wildcards.data}"
     shell:
-        "ssm tokenize {params.spec} --out {params.folder} --workers {threads} 2>&1 | tee {log}"
+        "ssm tokenize {params.spec:q} --out {params.folder:q} --workers {threads} 2>&1 | tee {log:q}"

@@ -2,6 +2,7 @@
 
 
 rule train:
+    """One training run: pre-training, or post-training of another run's final weights."""
     input:
         tokens=lambda wildcards: f"{S}/tokens/{PLAN.inputs_of(wildcards.run).data}/manifest.json",
         parent=lambda wildcards: files_of_run(PLAN.inputs_of(wildcards.run).run),
@@ -25,10 +26,12 @@ rule train:
         folder=lambda wildcards, output: str(Path(output[0]).parent),
         tokens=lambda wildcards, input: str(Path(input.tokens).parent),
         parent=lambda wildcards, input: (
-            f"--parent {Path(input.parent[0]).parent}" if input.parent else ""
+            f"--parent {shlex.quote(str(Path(input.parent[0]).parent))}"
+            if input.parent
+            else ""
         ),
     message:
         "Train {wildcards.run}"
     shell:
-        "ssm train {params.spec} --tokens {params.tokens} {params.parent} --out {params.folder}"
-        " --device {resources.device} --threads {threads} 2>&1 | tee {log}"
+        "ssm train {params.spec:q} --tokens {params.tokens:q} {params.parent} --out {params.folder:q}"
+        " --device {resources.device} --threads {threads} 2>&1 | tee {log:q}"

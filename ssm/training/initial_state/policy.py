@@ -17,6 +17,8 @@ class Policy:
     Rows of a state are the rows of the batch: row b of step s + 1 follows row b of step s.
     """
 
+    learns = True  # False: `learn` is never called, and a batch's final states need not be gathered
+
     def __init__(self, spec: Any, seed: int):
         self.spec, self.seed = spec, seed
 
@@ -48,6 +50,8 @@ class Policy:
 
 class ZeroPolicy(Policy):
     """Every sequence starts without a past."""
+
+    learns = False
 
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         return None

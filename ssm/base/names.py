@@ -1,0 +1,14 @@
+"""Names as people sort them."""
+
+from __future__ import annotations
+
+import re
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A sorting key under which numbers inside names count as numbers.
+
+    >>> sorted(["lg_fig11", "lg_tab1", "lg_fig2"], key=natural)
+    ['lg_fig2', 'lg_fig11', 'lg_tab1']
+    """
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]

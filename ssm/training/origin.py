@@ -1,0 +1,58 @@
+"""What a run was made from, beyond its spec: the text itself, and the parent's weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from ssm.base.errors import CheckpointError
+from ssm.data.store import TokenStore
+from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.checkpoint import load_model, read_header
+from ssm.specs.training import RunSpec
+
+
+def origin_of(store: TokenStore, parent: Path | None) -> str:
+    """A fingerprint of the corpus that was read and, through its own origin, of the parent.
+
+    A spec names a corpus by its paths; when the files there change, the spec stays and the origin changes.
+    """
+    inherited = "" if parent is None else read_header(parent / "model.safetensors").get("origin", "")
+    return hashlib.sha256(f"{store.manifest['corpus']['sha256']}/{inherited}".encode()).hexdigest()[:16]
+
+
+def starting_weights(run: RunSpec, parent: Path | None) -> LanguageModel:
+    """A fresh initialization, or the parent's final weights.
+
+    Raises:
+        CheckpointError: the parent is missing, or another run's.
+    """
+    if run.parent is None:
+        return build_model(run.model, run.data.vocab_size, run.seed)
+    if parent is None:
+        raise CheckpointError(f"this run continues '{run.parent.id}': give its folder as --parent")
+    path = parent / "model.safetensors"
+    model, trained = load_model(path)
+    if trained != run.parent:
+        raise CheckpointError(f"{path}: holds the run '{trained.id}', expected '{run.parent.id}'")
+    return model
+
+
+def read_record(run: Path) -> dict[str, Any]:
+    """What run.json says of a finished run.
+
+    Raises:
+        CheckpointError: the file is missing or damaged.
+    """
+    path = run / "run.json"
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: missing; the run has not finished (see `ssm train`)") from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not a readable record of a run ({error})") from error
+    if not isinstance(record, dict) or not {"status", "message", "diverged", "steps", "budget_steps"} <= record.keys():
+        raise CheckpointError(f"{path}: not the record of a run")
+    return record

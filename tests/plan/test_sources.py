@@ -1,0 +1,40 @@
+"""The files that a token store is made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ssm.plan.sources import source_files
+from ssm.specs.data import DataSpec
+
+
+def sources(corpus: dict[str, object], tokenizer: dict[str, object] | None = None) -> tuple[Path, ...] | None:
+    content = {"name": "text", "corpus": corpus, "tokenizer": tokenizer or {"kind": "bytes"}}
+    return source_files(DataSpec.parse(content, "test"))
+
+
+def test_files_folders_globs_and_the_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b/c.txt", "b/.hidden", "b/d/e.txt", "rows.jsonl", "tokenizer.json", "other"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    corpus = {"kind": "files", "paths": ["a.txt", "b", "*.jsonl"]}
+    tokenizer = {"kind": "file", "path": "tokenizer.json", "vocab_size": 9}
+    text = tuple(tmp_path / name for name in ("a.txt", "b/c.txt", "b/d/e.txt", "rows.jsonl"))
+    assert sources(corpus) == text
+    assert sources(corpus, tokenizer) == (*text, tmp_path / "tokenizer.json")
+    (tmp_path / "tokenizer.json").unlink()
+    assert sources(corpus, tokenizer) is None
+
+
+@pytest.mark.parametrize("path", ["missing.txt", "missing/*.txt", "empty"])
+def test_missing_files_are_told_by_tokenize_and_not_here(tmp_path: Path, path: str) -> None:
+    (tmp_path / "empty").mkdir()
+    assert sources({"kind": "files", "paths": [str(tmp_path / path)]}) is None
+
+
+def test_a_corpus_without_files_of_the_user_has_none() -> None:
+    assert sources({"kind": "stdlib"}) == ()
+    assert sources({"kind": "hub", "name": "x"}, {"kind": "hub", "name": "x", "vocab_size": 9}) == ()
