@@ -28,7 +28,7 @@ def tiny_run() -> RunSpec:
 def saved(tmp_path: Path) -> Path:
     run = tiny_run()
     model = tiny.eventful(tiny.build_model(run.model, run.data.vocab_size, run.seed))
-    save_model(tmp_path / "model.safetensors", model, run, 7)
+    save_model(tmp_path / "model.safetensors", model, run, 7, "text")
     return tmp_path / "model.safetensors"
 
 

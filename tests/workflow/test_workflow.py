@@ -68,7 +68,8 @@ def executable(path: Path, text: str) -> None:
 
 def environment(place: Path) -> dict[str, str]:
     path = f"{place / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"
-    return os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(place)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of `make test`
+    return inherited | {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(place)}
 
 
 def run(place: Path, *command: str) -> subprocess.CompletedProcess[str]:
