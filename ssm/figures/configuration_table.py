@@ -16,8 +16,14 @@ from ssm.figures.style import SMALL, ArmStyle
 from ssm.specs.figure import ConfigurationTable, FigureTask
 
 
-def _millions(value: int | None) -> str:
-    return "–" if value is None else f"{value / 1e6:.3g}M" if value >= 1e6 else f"{value / 1e3:.3g}k"
+def _count(value: int | None) -> str:
+    """Three digits with k, M or B: 1343700000 is 1.34B."""
+    if value is None:
+        return "–"
+    for size, letter in ((1e9, "B"), (1e6, "M")):
+        if value >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value / 1e3:.3g}k"
 
 
 def _rate(row: dict[str, Any]) -> str:
@@ -32,8 +38,8 @@ COLUMNS: tuple[tuple[str, float, Callable[[dict[str, Any]], str]], ...] = (
     ("heads\n× dim", 0.57, lambda row: f"{row['n_heads']} × {row['head_dim']}"),
     ("state N", 0.68, lambda row: str(row["d_state"])),
     ("peak LR", 0.79, _rate),
-    ("para-\nmeters", 0.90, lambda row: _millions(row["parameters"])),
-    ("paper's", 1.0, lambda row: _millions(row["published_parameters"])),
+    ("para-\nmeters", 0.90, lambda row: _count(row["parameters"])),
+    ("paper's", 1.0, lambda row: _count(row["published_parameters"])),
 )
 
 

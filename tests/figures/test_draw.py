@@ -205,12 +205,17 @@ def test_classes_colour_the_curves_and_a_shared_run_counts_once(tmp_path: Path) 
 
 
 def test_configurations_are_printed(tmp_path: Path) -> None:
-    rows = [{"model": "tiny"}, {"model": "big", "parameters": 371e6, "published_parameters": 370_000_000}]
-    rows[1]["parameters"] = 371_000_000
+    rows = [
+        {"model": "tiny"},
+        {"model": "big", "parameters": 371_000_000, "published_parameters": 370_000_000},
+        {"model": "biggest", "parameters": 1_343_700_000, "published_parameters": 1_300_000_000},
+    ]
     synthetic.model_size(tmp_path / "model-size-1.parquet", rows)
     task = synthetic.task([{"kind": "configuration_table"}], [], target="lg_tab2", tables=["model-size-1"])
     printed = texts(picture(task, tmp_path))
-    assert {"tiny (mamba2)", "big (mamba2)", "371M", "370M", "123k", "–", "1e-3", "4 × 32"} <= set(printed)
+    assert {"tiny (mamba2)", "big (mamba2)", "371M", "370M", "1.34B", "1.3B", "123k", "–", "1e-3", "4 × 32"} <= set(
+        printed
+    )
 
 
 @pytest.mark.parametrize("kind", sorted(DRAWINGS))
