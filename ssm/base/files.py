@@ -75,8 +75,8 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files that killed writers left in `folder`."""
-    for leftover in folder.glob(".*.tmp"):
+    """Delete the temporary files that killed writers left in `folder` and below."""
+    for leftover in folder.rglob(".*.tmp"):
         with suppress(OSError):
             leftover.unlink()
 

@@ -95,4 +95,4 @@ def test_a_killed_run_resumes_to_the_same_bits(
             assert whole[tensor].numpy().tobytes() == killed[tensor].numpy().tobytes(), f"{name}: {tensor}"
     tables = [read_table(tmp_path / name / "metrics.parquet", METRICS) for name in ("whole", "killed")]
     assert tables[0].equals(tables[1])
-    assert not list((tmp_path / "killed").glob(".*.tmp"))
+    assert not list((tmp_path / "killed").rglob(".*.tmp"))
