@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from ssm.base.seeds import derived_seed
 from ssm.models.state import State
 
 
-class Policy:
+class Policy(ABC):
     """Two questions: what state does this batch start from, and what is learned from the state it ended in.
 
     Rows of a state are the rows of the batch: row b of step s + 1 follows row b of step s.
@@ -22,18 +23,18 @@ class Policy:
     def __init__(self, spec: Any, seed: int):
         self.spec, self.seed = spec, seed
 
+    @abstractmethod
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         """The state that the `batch_size` sequences of `step` start from, detached; None is the zero state."""
-        raise NotImplementedError
 
-    def learn(self, ended: State) -> None:
+    def learn(self, ended: State) -> None:  # noqa: B027 (a policy may have nothing to learn)
         """Take note of the state (detached) that a batch ended in."""
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint must hold so that a resumed run is the same run."""
         return {}
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
+    def load(self, tensors: dict[str, Tensor]) -> None:  # noqa: B027 (nor anything to keep)
         """The inverse of `tensors`."""
 
     def generator(self, step: int, device: torch.device) -> torch.Generator:
