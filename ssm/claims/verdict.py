@@ -9,7 +9,8 @@ import polars as pl
 
 from ssm.base.tables import VERDICTS
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.quantities import Panel, estimate, words
+from ssm.claims.panel import Panel
+from ssm.claims.quantities import estimate, words
 from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, span
 from ssm.specs.claim import ClaimSpec, Expected
 from ssm.specs.figure import FigureTask

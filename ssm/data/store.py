@@ -124,6 +124,15 @@ class TokenStore:
         """What the store was made from."""
         return DataSpec.parse(self.manifest["spec"], str(self.folder / MANIFEST))
 
+    def insist_on(self, spec: DataSpec, who: str) -> None:
+        """Refuse to serve `who` ("the run") with other tokens than those of `spec`.
+
+        Raises:
+            DataError: the store was made from another spec.
+        """
+        if self.spec != spec:
+            raise DataError(f"{self.folder}: holds the tokens of '{self.spec.id}', {who} needs '{spec.id}'")
+
     @property
     def vocab_size(self) -> int:
         """V: rows that a model's embedding needs."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ssm.base.tables import EFFECTIVE_REMEMBRANCE
 from ssm.evaluation.bins import bin_edges
-from ssm.evaluation.stream import ROWS, segments
+from ssm.evaluation.stream import FORWARD_TOKENS, segments
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurement import EffectiveRemembrance
 
@@ -22,6 +22,7 @@ def effective_remembrance(spec: EffectiveRemembrance, subject: Subject) -> pl.Da
     t is dense near T and sparse far from it: the kept lengths T - t are the edges of the position bins.
     """
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
+    at_once = FORWARD_TOKENS[subject.device.type]
     kept = [int(edge) for edge in bin_edges(spec.length)[1:]]
     frames = []
     with subject.progress(spec.sequences * (sum(kept) + spec.length)) as progress:
@@ -31,7 +32,7 @@ def effective_remembrance(spec: EffectiveRemembrance, subject: Subject) -> pl.Da
                 full[segment.rows] = _probabilities(subject, segment.hidden[:, -1])
             progress.advance(len(segment.rows) * (segment.stop - segment.start))
         for length in kept:
-            for rows in torch.arange(spec.sequences).split(_rows_at_once(subject.device, length)):
+            for rows in torch.arange(spec.sequences).split(max(1, at_once // length)):
                 inputs, _ = windows.read(rows.numpy(), spec.length - length, spec.length)
                 with torch.inference_mode():
                     hidden, _ = subject.model.hidden(inputs.to(subject.device))
@@ -75,10 +76,6 @@ def _probabilities(subject: Subject, hidden: Tensor) -> Tensor:
     """(B, D) -> (B, V), in float64 on the CPU: the distances are differences of close numbers."""
     with torch.inference_mode():
         return subject.model.logits(hidden).double().softmax(-1).cpu()
-
-
-def _rows_at_once(device: torch.device, length: int) -> int:
-    return max(1, min(ROWS[device.type] * 8, 65_536 // length))
 
 
 def _rows(rows: Tensor, t: int, length: int, name: str, values: Tensor) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from ssm.base.errors import CheckpointError, ConfigError, DataError
+from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.provenance import provenance
 from ssm.base.tables import POSITION_LOSS, SCHEMAS, read_provenance, read_table, write_table
 from ssm.data.store import TokenStore
@@ -62,10 +62,9 @@ def measure(
         frame = length_class(measurement, read_table(curve, POSITION_LOSS))
         diverged = read_provenance(curve).get("diverged")
     else:
-        diverged = _divergence(_given(run, "--run", measurement.kind), task.snapshot)
-        frame = _on_model(
-            task, _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind), device
-        )
+        run, tokens = _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind)
+        diverged = _divergence(run, task.snapshot)
+        frame = _on_model(task, run, tokens, device)
     origin = provenance(
         task=task.content(),
         seed=getattr(measurement, "seed", None),
@@ -82,8 +81,7 @@ def _on_model(task: MeasurementTask, run: Path, tokens: Path, device: torch.devi
     model, trained = load_model(path, device)
     _same_run(trained, task.run, path)
     store = TokenStore.open(tokens)
-    if store.spec != task.run.data:
-        raise DataError(f"{tokens}: holds the tokens of '{store.spec.id}', the task needs '{task.run.data.id}'")
+    store.insist_on(task.run.data, "the task")
     model.eval()
     subject = Subject(model, task.run.seed, store, device, f"measure {task.id}")
     return ON_MODELS[task.measurement.kind](task.measurement, subject)  # type: ignore[operator]

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from ssm.base.errors import DataError
 from ssm.base.files import make_folder, only_one, remove_leftovers, write_json
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
@@ -57,8 +56,7 @@ def train(
         CheckpointError: the parent is missing or another run's; the folder holds another run's checkpoint.
         DataError: the tokens are not those of the run.
     """
-    if store.spec != run.data:
-        raise DataError(f"{store.folder}: holds the tokens of '{store.spec.id}', the run needs '{run.data.id}'")
+    store.insist_on(run.data, "the run")
     model = starting_weights(run, parent).to(device)
     folder = Path(folder)
     make_folder(folder / "snapshots")

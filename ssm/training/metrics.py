@@ -44,10 +44,10 @@ class Metrics:
         for column in ("loss", "grad_norm"):
             if not math.isfinite(row[column]):
                 return f"{column} is {row[column]} at step {row['step']}"
-        recent = [r["loss"] for r in self.rows[-PATIENCE:]]
-        mean = sum(recent) / len(recent)
-        if len(recent) == PATIENCE and mean > self.ceiling:
-            return f"mean loss of the last {PATIENCE} steps is {mean:.3g} at step {row['step']}, above 2 log V"
+        if len(self.rows) >= PATIENCE and self.last_loss > self.ceiling:
+            return (
+                f"mean loss of the last {PATIENCE} steps is {self.last_loss:.3g} at step {row['step']}, above 2 log V"
+            )
         return None
 
     @property

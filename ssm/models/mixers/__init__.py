@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import nn
 
 from ssm.models.mixers.mamba2 import Mamba2
 from ssm.specs.model import MixerSpec
 
 MIXERS: dict[str, type[nn.Module]] = {"mamba2": Mamba2}
-
-MixerState = dict[str, Tensor]
 
 
 def build_mixer(spec: MixerSpec, d_model: int, n_layers: int) -> nn.Module:
