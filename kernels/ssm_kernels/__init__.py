@@ -1,12 +1,32 @@
 """Recurrences with an initial state in and a final state out. Depends on torch alone.
 
-    gated_scan       S_t = a_t S_{t-1} + k_t v_t^T,   y_t = q_t^T S_t      (matrix state: Mamba-2 and linear attention)
-    causal_conv1d    y_t = act(bias + sum_i w_i x_{t-K+1+i})               (short depthwise convolution, with its state)
+    diagonal_scan    h_t = a_t * h_{t-1} + b_t                              (vector state, real or complex: S4D, S5, RG-LRU)
+    selective_scan   h_t = exp(delta_t A) h_{t-1} + delta_t B_t u_t         (a decay by channel and state: Mamba-1)
+    gated_scan       S_t = a_t S_{t-1} + k_t v_t^T,   y_t = q_t^T S_t       (matrix state: Mamba-2, GLA, RWKV-6, RetNet)
+    causal_conv1d    y_t = act(bias + sum_i w_i x_{t-K+1+i})                (short depthwise convolution, with its state)
+    gated_rms_norm   y_t = weight * rms_normalized(x_t * silu(gate_t))      (no state: the glue of a Mamba-2 block)
 
-Every operation comes with a `reference`: one step at a time, in the precision of its inputs, which is the oracle.
+Each runs in several backends; "auto" takes the fastest that is there. `reference` is one step at a time in the precision of
+its inputs, the oracle.
 """
 
+from ssm_kernels.backends import BACKENDS, BackendError, chosen, use_backend
 from ssm_kernels.causal_conv1d import causal_conv1d
+from ssm_kernels.diagonal_scan import diagonal_scan
+from ssm_kernels.gated_rms_norm import gated_rms_norm
 from ssm_kernels.gated_scan import gated_scan
+from ssm_kernels.operators import observe
+from ssm_kernels.selective_scan import selective_scan
 
-__all__ = ["causal_conv1d", "gated_scan"]
+__all__ = [
+    "BACKENDS",
+    "BackendError",
+    "causal_conv1d",
+    "chosen",
+    "diagonal_scan",
+    "gated_rms_norm",
+    "gated_scan",
+    "observe",
+    "selective_scan",
+    "use_backend",
+]

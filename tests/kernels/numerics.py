@@ -13,8 +13,13 @@ NEGLIGIBLE = 1e-30  # a difference this small is none, though the expected value
 def error(got: Tensor, expected: Tensor) -> float:
     """Norm of the difference over the norm of what was expected, in float64."""
     assert got.shape == expected.shape
-    got, expected = got.detach().double(), expected.detach().double()
+    got, expected = widest(got), widest(expected)
     return float((got - expected).norm() / (expected.norm() + NEGLIGIBLE))
+
+
+def widest(x: Tensor) -> Tensor:
+    """x detached, in float64 or complex128."""
+    return x.detach().to(torch.complex128 if x.is_complex() else torch.float64)
 
 
 def worst(got: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
@@ -32,7 +37,8 @@ def with_gradients(function: Callable[..., tuple[Tensor, ...]], inputs: Sequence
     """The outputs of `function`, then the gradient of every input under a random linear loss that touches them all."""
     leaves = [value.detach().clone().requires_grad_() for value in inputs]
     outputs = function(*leaves)
-    weights = normal(seed, *(tuple(output.shape) for output in outputs))
-    loss = sum((output.double() * weight).sum() for output, weight in zip(outputs, weights, strict=True))
+    real = [torch.view_as_real(output) if output.is_complex() else output for output in outputs]
+    weights = normal(seed, *(tuple(output.shape) for output in real))
+    loss = sum((output.double() * weight).sum() for output, weight in zip(real, weights, strict=True))
     gradients = torch.autograd.grad(loss, leaves, materialize_grads=True)
     return [*(output.detach() for output in outputs), *gradients]

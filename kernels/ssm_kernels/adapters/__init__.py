@@ -1,0 +1,25 @@
+"""Other projects' kernels behind this package's signatures: to compare with, never to run models with.
+
+    mamba_ssm    selective_scan, chunk_scan and gated_scan (Mamba-2's), causal_conv1d
+    fla          gated_scan (linear attention, RetNet, scalar decays, GLA, RWKV-6)
+
+Every module has `unavailable(operation, device)`: None, or what is missing. What a peer cannot do (resets, an initial
+state) raises ValueError.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+PEERS = ("mamba_ssm", "fla")
+
+
+def peer(name: str) -> ModuleType:
+    """The adapter to one of PEERS."""
+    return import_module(f"ssm_kernels.adapters.{name}")
+
+
+def refuse(name: str, operation: str, what: str) -> ValueError:
+    """The error of a peer that lacks something."""
+    return ValueError(f"{name}: {operation} has no {what}")

@@ -1,0 +1,81 @@
+"""flash-linear-attention's chunked kernels (Triton) behind `gated_scan`. For comparison only.
+
+Which kernel, by the form of the decay:
+
+    none            chunk_linear_attn, without its normalization
+    (H,)            chunk_simple_gla with g_gamma; chunk_retention is this with RetNet's own decays
+    (B, T, H)       chunk_simple_gla with g
+    (B, T, H, K)    chunk_gla; with a bonus chunk_rwkv6
+
+Its layout is ours, (B, T, H, K) and a state (B, H, K, V) in float32, but q and k have a head for every head of v.
+"""
+
+from __future__ import annotations
+
+import warnings
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ssm_kernels.adapters import refuse
+
+
+def unavailable(operation: str, device: torch.device) -> str | None:
+    """Why it cannot run on this device; None if it can."""
+    if operation != "gated_scan":
+        return f"fla has no {operation}"
+    if device.type != "cuda":
+        return f"fla: its kernels need a GPU, not {device.type}"
+    try:
+        _function("gla", "chunk_gla")
+    except ImportError as error:
+        return f"flash-linear-attention is not installed, or not whole: {error}"
+    return None
+
+
+def gated_scan(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_decay: Tensor | None = None,
+    h0: Tensor | None = None,
+    *,
+    bonus: Tensor | None = None,
+    resets: Tensor | None = None,
+    chunk: int = 64,
+) -> tuple[Tensor, Tensor]:
+    """As `ssm_kernels.gated_scan`, without resets; no gradient for a decay of shape (H,), and the chunk is its own.
+
+    Raises:
+        ValueError: resets, or a bonus with another decay than a vector.
+    """
+    if resets is not None:
+        raise refuse("fla", "gated_scan", "resets within a batch")
+    if bonus is not None and (log_decay is None or log_decay.dim() != 4):
+        raise refuse("fla", "gated_scan", "bonus but with a vector decay, (B, T, H, K)")
+    sharing = v.shape[2] // k.shape[2]  # heads that read one group
+    q, k = (x if sharing == 1 else x.repeat_interleave(sharing, 2) for x in (q, k))  # (B, T, H, K)
+    common = {
+        "scale": 1.0,
+        "initial_state": None if h0 is None else h0.float(),
+        "output_final_state": True,
+    }
+    if log_decay is None:
+        y, hT = _function("linear_attn", "chunk_linear_attn")(q, k, v, normalize=False, **common)
+    elif log_decay.dim() == 1:
+        y, hT = _function("simple_gla", "chunk_simple_gla")(q, k, v, g_gamma=log_decay, **common)
+    elif log_decay.dim() == 3:
+        y, hT = _function("simple_gla", "chunk_simple_gla")(q, k, v, g=log_decay, **common)
+    elif bonus is None:
+        y, hT = _function("gla", "chunk_gla")(q, k, v, log_decay, **common)
+    else:
+        y, hT = _function("rwkv6", "chunk_rwkv6")(q, k, v, log_decay, bonus, **common)
+    return y, hT
+
+
+def _function(operation: str, name: str) -> Any:
+    with warnings.catch_warnings():  # it says at its import that there is no GPU, which `unavailable` says better
+        warnings.simplefilter("ignore")
+        return getattr(import_module(f"fla.ops.{operation}"), name)

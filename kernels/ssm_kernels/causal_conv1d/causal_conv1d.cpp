@@ -1,0 +1,273 @@
+// The causal depthwise convolution with its bias and SiLU, forward and backward, on the CPU.
+//
+// Channels lie in the lanes of a vector. A tile of 8 steps loads each input and each weight once and computes 8
+// outputs from registers; tiles walk whole rows, so that memory is read in order. The backward pass computes the
+// value before the activation again, goes back tile by tile, and hands the gradients of the last K - 1 such values
+// to the tile before. Work is cut into segments of 128 steps of one sequence, however many threads there are: each
+// sums its own gradients of weight and bias, which are then added up in the order of the segments.
+//
+// `reach` is the number of inputs before step t that it sees: K - 1, or fewer after a reset.
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "lanes.h"
+
+namespace {
+
+constexpr int TILE = 8;
+constexpr int64_t SEGMENT = 128;
+
+template <typename T>
+struct Conv {
+    const T* x;  // (B, T, D), rows of D contiguous channels
+    int64_t x_batch, x_row;  // steps between sequences and between rows, in elements
+    const T* weight;  // (K, D)
+    const T* bias;  // (D,), zeros for none
+    const T* state;  // (B, K - 1, D), zeros for none
+    const int32_t* reach;  // (B, T), or null: no resets
+    int64_t B, T_, D, K;
+    bool silu;
+
+    int64_t segments() const { return (T_ + SEGMENT - 1) / SEGMENT; }
+    const T* input(int64_t batch, int64_t t) const {
+        return t >= 0 ? x + batch * x_batch + t * x_row : state + (batch * (K - 1) + K - 1 + t) * D;
+    }
+};
+
+template <typename T>
+using Vec = simd::Vec<T>;
+
+// bias + the taps of step r of a tile; `in(i)` is the input K - 1 - i steps before the tile's first step.
+template <typename T, bool MASKED, typename Weight, typename In>
+inline Vec<T> taps(int64_t K, int r, int32_t reach, Vec<T> bias, Weight weight, In in) {
+    Vec<T> sum = bias;
+    for (int64_t i = 0; i < K; ++i) {
+        if (!MASKED || K - 1 - i <= reach) sum = simd::fma(weight(i), in(r + i), sum);
+    }
+    return sum;
+}
+
+// KC: K known at compile time, or 0. Inputs and weights then stay in registers.
+template <typename T, int KC, int ROWS, bool MASKED>
+void forward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reach, T* y) {
+    const int64_t K = KC ? KC : c.K;
+    simd::for_each_vector<T>(c.D, [&](int64_t d, auto lanes) {
+        Vec<T> w[KC ? KC : 1], x[KC ? ROWS + KC - 1 : 1], out[ROWS];
+        if (KC) {
+            for (int i = 0; i < KC; ++i) w[i] = lanes.load(c.weight + i * c.D + d);
+            for (int i = 0; i < ROWS + KC - 1; ++i) x[i] = lanes.load(inputs[i] + d);
+        }
+        const auto weight = [&](int64_t i) { return KC ? w[i] : lanes.load(c.weight + i * c.D + d); };
+        const auto in = [&](int64_t i) { return KC ? x[i] : lanes.load(inputs[i] + d); };
+        const Vec<T> bias = lanes.load(c.bias + d);
+        for (int r = 0; r < ROWS; ++r) out[r] = taps<T, MASKED>(K, r, MASKED ? reach[r] : 0, bias, weight, in);
+        if (c.silu) {
+            for (int r = 0; r < ROWS; ++r) out[r] = out[r] * simd::sigmoid(out[r]);
+        }
+        for (int r = 0; r < ROWS; ++r) lanes.store(y + r * c.D + d, out[r]);
+    });
+}
+
+// Gradients of a tile. `pending` (K - 1, D): those of the values before the activation of the K - 1 steps after the
+// tile, which its inputs reach; on return those of its own first K - 1 steps. `sums` (K + 1, D): of weight and bias.
+// `scratch`: ROWS + K - 1 vectors, used when K is not known.
+template <typename T, int KC, int ROWS, bool MASKED>
+void backward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reach, const T* const* dy, T* dx,
+                   T* pending, T* sums, Vec<T>* scratch) {
+    const int64_t K = KC ? KC : c.K;
+    simd::for_each_vector<T>(c.D, [&](int64_t d, auto lanes) {
+        Vec<T> w[KC ? KC : 1], x[KC ? ROWS + KC - 1 : 1], known[KC ? ROWS + KC - 1 : 1];
+        Vec<T>* g = KC ? known : scratch;  // gradients before the activation, of the tile and of the steps after it
+        if (KC) {
+            for (int i = 0; i < KC; ++i) w[i] = lanes.load(c.weight + i * c.D + d);
+            for (int i = 0; i < ROWS + KC - 1; ++i) x[i] = lanes.load(inputs[i] + d);
+        }
+        const auto weight = [&](int64_t i) { return KC ? w[i] : lanes.load(c.weight + i * c.D + d); };
+        const auto in = [&](int64_t i) { return KC ? x[i] : lanes.load(inputs[i] + d); };
+        const Vec<T> bias = lanes.load(c.bias + d), one(T(1));
+
+        for (int r = 0; r < ROWS; ++r) {
+            g[r] = lanes.load(dy[r] + d);
+            if (c.silu) {
+                const Vec<T> u = taps<T, MASKED>(K, r, MASKED ? reach[r] : 0, bias, weight, in);
+                const Vec<T> s = simd::sigmoid(u);
+                g[r] = g[r] * (s * simd::fma(u, one - s, one));  // silu'(u) = s (1 + u (1 - s))
+            }
+        }
+        for (int64_t i = 0; i < K - 1; ++i) g[ROWS + i] = lanes.load(pending + i * c.D + d);
+
+        Vec<T> d_bias(T(0));
+        for (int r = 0; r < ROWS; ++r) d_bias = d_bias + g[r];
+        lanes.add(sums + K * c.D + d, d_bias);
+        for (int64_t i = 0; i < K; ++i) {
+            Vec<T> d_weight(T(0));
+            for (int r = 0; r < ROWS; ++r) {
+                if (!MASKED || K - 1 - i <= reach[r]) d_weight = simd::fma(g[r], in(r + i), d_weight);
+            }
+            lanes.add(sums + i * c.D + d, d_weight);
+        }
+        for (int r = 0; r < ROWS; ++r) {
+            Vec<T> d_input(T(0));
+            for (int64_t lag = 0; lag < K; ++lag) {
+                if (!MASKED || lag <= reach[r + lag]) d_input = simd::fma(weight(K - 1 - lag), g[r + lag], d_input);
+            }
+            lanes.store(dx + r * c.D + d, d_input);
+        }
+        for (int64_t i = 0; i < K - 1; ++i) lanes.store(pending + i * c.D + d, g[i]);
+    });
+}
+
+// Whether steps [t, t + n) of a sequence see all their K - 1 inputs before them.
+template <typename T>
+bool whole(const Conv<T>& c, int64_t batch, int64_t t, int64_t n) {
+    if (!c.reach) return true;
+    const int32_t* reach = c.reach + batch * c.T_;
+    return std::all_of(reach + t, reach + std::min(c.T_, t + n), [&](int32_t r) { return r == c.K - 1; });
+}
+
+template <typename T, int KC, int ROWS>
+void forward_rows(const Conv<T>& c, int64_t batch, int64_t t, const T** inputs, T* y) {
+    for (int64_t i = 0; i < ROWS + c.K - 1; ++i) inputs[i] = c.input(batch, t - c.K + 1 + i);
+    T* out = y + (batch * c.T_ + t) * c.D;
+    if (whole(c, batch, t, ROWS)) {
+        forward_tile<T, KC, ROWS, false>(c, inputs, nullptr, out);
+    } else {
+        forward_tile<T, KC, ROWS, true>(c, inputs, c.reach + batch * c.T_ + t, out);
+    }
+}
+
+template <typename T, int KC>
+void forward(const Conv<T>& c, T* y, int64_t threads) {
+#pragma omp parallel num_threads(static_cast<int>(threads))
+    {
+        simd::FlushDenormals flush;
+        std::vector<const T*> inputs(TILE + c.K - 1);
+#pragma omp for schedule(static)
+        for (int64_t unit = 0; unit < c.B * c.segments(); ++unit) {
+            const int64_t batch = unit / c.segments();
+            int64_t t = unit % c.segments() * SEGMENT;
+            const int64_t end = std::min(c.T_, t + SEGMENT);
+            for (; t + TILE <= end; t += TILE) forward_rows<T, KC, TILE>(c, batch, t, inputs.data(), y);
+            for (; t < end; ++t) forward_rows<T, KC, 1>(c, batch, t, inputs.data(), y);
+        }
+    }
+}
+
+template <typename T>
+struct Scratch {
+    std::vector<const T*> inputs, dy;
+    std::vector<int32_t> reach;
+    std::vector<T> pending, row, sums;
+    std::vector<Vec<T>> gradients;
+
+    explicit Scratch(const Conv<T>& c)
+        : inputs(TILE + c.K - 1), dy(TILE), reach(TILE + c.K - 1), pending((c.K - 1) * c.D), row(c.D),
+          sums((c.K + 1) * c.D), gradients(TILE + c.K - 1, Vec<T>(T(0))) {}
+};
+
+template <typename T, int KC, int ROWS>
+void backward_rows(const Conv<T>& c, int64_t batch, int64_t t, const T* dy, int64_t dy_batch, int64_t dy_row, T* dx,
+                   T* sums, Scratch<T>& s) {
+    for (int64_t i = 0; i < ROWS + c.K - 1; ++i) s.inputs[i] = c.input(batch, t - c.K + 1 + i);
+    for (int64_t i = 0; i < ROWS; ++i) s.dy[i] = dy + batch * dy_batch + (t + i) * dy_row;
+    if (whole(c, batch, t, ROWS + c.K - 1)) {
+        backward_tile<T, KC, ROWS, false>(c, s.inputs.data(), nullptr, s.dy.data(), dx, s.pending.data(), sums,
+                                          s.gradients.data());
+    } else {
+        for (int64_t i = 0; i < ROWS + c.K - 1; ++i) {
+            s.reach[i] = t + i < c.T_ ? c.reach[batch * c.T_ + t + i] : 0;
+        }
+        backward_tile<T, KC, ROWS, true>(c, s.inputs.data(), s.reach.data(), s.dy.data(), dx, s.pending.data(), sums,
+                                         s.gradients.data());
+    }
+}
+
+// What step t < K - 1 took from the state before the sequence.
+template <typename T>
+void state_gradient(const Conv<T>& c, int64_t batch, const T* pending, T* dstate) {
+    const int64_t K = c.K;
+    for (int64_t i = 0; i < K - 1; ++i) {  // the input K - 1 - i steps before the first
+        T* row = dstate + (batch * (K - 1) + i) * c.D;
+        std::fill_n(row, c.D, T(0));
+        for (int64_t t = 0; t <= i && t < c.T_; ++t) {
+            const int64_t lag = t + K - 1 - i;
+            if (c.reach && lag > c.reach[batch * c.T_ + t]) continue;
+            const T *weight = c.weight + (K - 1 - lag) * c.D, *g = pending + t * c.D;
+            for (int64_t d = 0; d < c.D; ++d) row[d] += weight[d] * g[d];
+        }
+    }
+}
+
+template <typename T>
+void add_up(const std::vector<T>& partial, int64_t units, int64_t size, T* total, int64_t threads) {
+#pragma omp parallel for schedule(static) num_threads(static_cast<int>(threads))
+    for (int64_t i = 0; i < size; ++i) {
+        double sum = 0;
+        for (int64_t unit = 0; unit < units; ++unit) sum += partial[unit * size + i];
+        total[i] = static_cast<T>(sum);
+    }
+}
+
+// `total` (K + 1, D): the gradients of weight and bias.
+template <typename T, int KC>
+void backward(const Conv<T>& c, const T* dy, int64_t dy_batch, int64_t dy_row, T* dx, T* total, T* dstate,
+              int64_t threads) {
+    const int64_t units = c.B * c.segments(), size = (c.K + 1) * c.D;
+    std::vector<T> partial(units * size);  // sums of each segment
+#pragma omp parallel num_threads(static_cast<int>(threads))
+    {
+        simd::FlushDenormals flush;
+        Scratch<T> s(c);
+#pragma omp for schedule(static)
+        for (int64_t unit = 0; unit < units; ++unit) {
+            const int64_t batch = unit / c.segments(), begin = unit % c.segments() * SEGMENT;
+            const int64_t end = std::min(c.T_, begin + SEGMENT);
+            const auto back = [&](auto rows, int64_t t, T* to, T* sums) {
+                backward_rows<T, KC, decltype(rows)::value>(c, batch, t, dy, dy_batch, dy_row, to, sums, s);
+            };
+            using One = std::integral_constant<int, 1>;
+            using Tile = std::integral_constant<int, TILE>;
+            // The next segment's first steps, for what they hand back; all else of them is its own to compute.
+            std::fill(s.pending.begin(), s.pending.end(), T(0));
+            for (int64_t t = std::min(c.T_, end + c.K - 1) - 1; t >= end; --t) {
+                back(One(), t, s.row.data(), s.sums.data());
+            }
+            T* sums = partial.data() + unit * size;
+            int64_t t = end;
+            const auto to = [&] { return dx + (batch * c.T_ + t) * c.D; };
+            while ((t - begin) % TILE) {
+                --t;
+                back(One(), t, to(), sums);
+            }
+            while (t > begin) {
+                t -= TILE;
+                back(Tile(), t, to(), sums);
+            }
+            if (begin == 0) state_gradient(c, batch, s.pending.data(), dstate);
+        }
+    }
+    add_up(partial, units, size, total, threads);
+}
+
+}  // namespace
+
+#define EXPORT(NAME, T)                                                                                             \
+    extern "C" void causal_conv1d_forward_##NAME(                                                                   \
+        const T* x, int64_t x_batch, int64_t x_row, const T* weight, const T* bias, const T* state,                 \
+        const int32_t* reach, T* y, int64_t B, int64_t T_, int64_t D, int64_t K, int64_t silu, int64_t threads) {   \
+        const Conv<T> c{x, x_batch, x_row, weight, bias, state, reach, B, T_, D, K, silu != 0};                     \
+        K == 4 ? forward<T, 4>(c, y, threads) : forward<T, 0>(c, y, threads);                                       \
+    }                                                                                                               \
+    extern "C" void causal_conv1d_backward_##NAME(                                                                  \
+        const T* dy, int64_t dy_batch, int64_t dy_row, const T* x, int64_t x_batch, int64_t x_row, const T* weight, \
+        const T* bias, const T* state, const int32_t* reach, T* dx, T* sums, T* dstate, int64_t B, int64_t T_,      \
+        int64_t D, int64_t K, int64_t silu, int64_t threads) {                                                      \
+        const Conv<T> c{x, x_batch, x_row, weight, bias, state, reach, B, T_, D, K, silu != 0};                     \
+        K == 4 ? backward<T, 4>(c, dy, dy_batch, dy_row, dx, sums, dstate, threads)                                 \
+               : backward<T, 0>(c, dy, dy_batch, dy_row, dx, sums, dstate, threads);                                \
+    }
+
+EXPORT(f32, float)
+EXPORT(f64, double)

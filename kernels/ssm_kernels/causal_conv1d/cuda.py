@@ -1,0 +1,119 @@
+"""The causal convolution in CUDA C++, compiled for one width, one dtype and one GPU at first use."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ssm_kernels.causal_conv1d.inputs import Inputs, Options
+from ssm_kernels.native import cuda as native
+
+SOURCE = "causal_conv1d/causal_conv1d.cu"
+THREADS_AT_ONCE = 1024  # that a multiprocessor should have at the least
+SHORTEST_RUN, LONGEST_RUN = 8, 256  # steps a thread: short ones read much twice, long ones leave few threads
+
+
+class Convolution(ctypes.Structure):
+    """The same struct as `Convolution` of causal_conv1d.cuh."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("x", "weight", "bias", "state", "resets", "y", "after")),
+        *((name, ctypes.c_void_p) for name in ("dy", "dafter", "dx", "dweight", "dbias", "dstate")),
+        *((name, ctypes.c_int64) for name in ("batch", "length", "channels", "runs", "run_length", "silu")),
+    ]
+
+
+def unavailable(device: torch.device) -> str | None:
+    """Why it cannot run on this device: no GPU, or no nvcc to compile it."""
+    return native.why_not(device)
+
+
+def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
+    """Nothing: the backward reads the inputs again."""
+    return (0,)
+
+
+def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """y in the dtype of x, and the state after it in float32."""
+    packed = _packed(inputs)
+    batch, _, channels = packed.x.shape
+    y = torch.empty_like(packed.x)
+    after = native.empty(y.device, batch, packed.weight.shape[1] - 1, channels)
+    _launch("causal_conv1d_forward", packed, options, _runs(packed), {"y": y, "after": after})
+    return y, after, after.new_empty(0)
+
+
+def backward(
+    dy: Tensor, dafter: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
+) -> Sequence[Tensor | None]:
+    """One gradient per field of Inputs; those of the weights and the state in float32."""
+    packed = _packed(inputs)
+    x, K = packed.x, packed.weight.shape[1]
+    batch, _, channels = x.shape
+    runs, run_length = _runs(packed)
+    dx, dstate = torch.empty_like(x), native.empty(x.device, batch, K - 1, channels)
+    dweight = native.empty(x.device, batch * runs, K, channels)
+    dbias = native.empty(x.device, batch * runs, channels)
+    tensors = {
+        "dy": native.packed(dy, x.dtype),
+        "dafter": native.packed(dafter, torch.float32),
+        "dx": dx,
+        "dweight": dweight,
+        "dbias": dbias,
+        "dstate": dstate,
+    }
+    _launch("causal_conv1d_backward", packed, options, (runs, run_length), tensors)
+    return (
+        dx,
+        dweight.sum(0).t(),  # partial sums, in a fixed order
+        None if inputs.bias is None else dbias.sum(0),
+        None if inputs.state is None else dstate,
+        None,
+    )
+
+
+def _packed(inputs: Inputs) -> Inputs:
+    """Contiguous, x in its own dtype and the rest in float32."""
+    x, weight, bias, state, resets = inputs
+    if torch.float64 in {tensor.dtype for tensor in inputs if tensor is not None}:
+        raise ValueError("causal_conv1d: backend 'cuda' computes in float32 and takes no float64")
+    wide = torch.float32
+    return Inputs(
+        native.packed(x, x.dtype),
+        native.packed(weight, wide),
+        None if bias is None else native.packed(bias, wide),
+        None if state is None else native.packed(state, wide),
+        None if resets is None else resets.contiguous(),
+    )
+
+
+def _runs(inputs: Inputs) -> tuple[int, int]:
+    """How many runs of how many steps to cut a sequence into, so that all multiprocessors are busy."""
+    batch, length, channels = inputs.x.shape
+    threads = native.multiprocessors(inputs.x.device) * THREADS_AT_ONCE
+    packs = channels // 4 if channels % 4 == 0 else channels
+    run_length = min(max(batch * length * packs // threads, SHORTEST_RUN), LONGEST_RUN)
+    return -(-length // run_length), run_length
+
+
+def _launch(
+    name: str, inputs: Inputs, options: Options, runs: tuple[int, int], others: Mapping[str, Tensor | None]
+) -> None:
+    batch, length, channels = inputs.x.shape
+    defines = (f"ELEMENT={native.ELEMENTS[inputs.x.dtype]}", f"TAPS={inputs.weight.shape[1]}")
+    library = native.load(SOURCE, defines, inputs.x.device)
+    pointers = {key: native.address(x) for key, x in {**inputs._asdict(), **others}.items()}
+    convolution = Convolution(
+        **pointers,
+        batch=batch,
+        length=length,
+        channels=channels,
+        runs=runs[0],
+        run_length=runs[1],
+        silu=options.activation == "silu",
+    )
+    if inputs.x.numel():
+        native.call(library, name, convolution, "causal_conv1d_error", inputs.x.device)

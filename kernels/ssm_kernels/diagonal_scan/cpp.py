@@ -1,0 +1,62 @@
+"""The diagonal scan in C++ (diagonal_scan.cpp): one pass over memory each way."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ssm_kernels.diagonal_scan.inputs import Inputs, Options
+from ssm_kernels.native import why_not
+from ssm_kernels.native.call import call
+from ssm_kernels.operators import compute_dtype
+
+SOURCE = "diagonal_scan/diagonal_scan.cpp"
+
+
+def unavailable(device: torch.device) -> str | None:
+    """Why it cannot run on this device; None if it can."""
+    return why_not(SOURCE) if device.type == "cpu" else "it runs on CPU tensors only"
+
+
+def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
+    """Nothing: the states are the output."""
+    return (0,)
+
+
+def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """All states (B, T, D), and the last once more (B, D)."""
+    a, b, h0, resets = _dense(inputs)
+    B, T, D = b.shape
+    h, hT = torch.empty_like(b), b.new_empty(B, D)
+    call(SOURCE, "diagonal_scan_forward", b.dtype, a, b, h0, resets, h, hT, B, T, D, a.dim() == 1)
+    return h, hT, b.new_empty(0)
+
+
+def backward(
+    dy: Tensor, dhT: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
+) -> tuple[Tensor | None, ...]:
+    """Gradients of a, b and h0, from the last step to the first."""
+    assert y is not None  # the Operator keeps it
+    a, b, h0, resets = _dense(inputs)
+    B, T, D = b.shape
+    da, db, dh0 = torch.empty_like(a), torch.empty_like(b), None if h0 is None else torch.empty_like(h0)
+    tensors = (dy.contiguous(), dhT.contiguous(), a, y.contiguous(), h0, resets, da, db, dh0)
+    call(SOURCE, "diagonal_scan_backward", b.dtype, *tensors, B, T, D, a.dim() == 1)
+    return _like(inputs.a, da), _like(inputs.b, db), None if dh0 is None else _like(inputs.h0, dh0), None
+
+
+def _like(x: Tensor | None, gradient: Tensor) -> Tensor:
+    """The gradient of a real input of a complex scan is the real part of what a complex one would get."""
+    return gradient.real if x is not None and gradient.is_complex() and not x.is_complex() else gradient
+
+
+def _dense(inputs: Inputs) -> Inputs:
+    """The inputs in the dtype that the scan computes in, contiguous."""
+    a, b, h0, resets = inputs
+    dtype = compute_dtype(*inputs)
+    return Inputs(
+        a.to(dtype).contiguous(),
+        b.to(dtype).contiguous(),
+        None if h0 is None else h0.to(dtype).contiguous(),
+        None if resets is None else resets.contiguous(),
+    )

@@ -1,0 +1,58 @@
+"""The gated RMSNorm in C++ (gated_rms_norm.cpp): one pass over memory each way."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ssm_kernels.gated_rms_norm.inputs import Inputs, Options
+from ssm_kernels.native import why_not
+from ssm_kernels.native.call import call, with_rows
+from ssm_kernels.operators import compute_dtype
+
+SOURCE = "gated_rms_norm/gated_rms_norm.cpp"
+
+
+def unavailable(device: torch.device) -> str | None:
+    """Why it cannot run on this device; None if it can."""
+    return why_not(SOURCE) if device.type == "cpu" else "it runs on CPU tensors only"
+
+
+def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
+    """1 / sqrt(mean square + eps) of every group."""
+    return (*inputs.x.shape[:-1], options.groups)
+
+
+def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """y (..., D), no state, and the scale of every group (..., G)."""
+    x, weight, gate = _rows(inputs)
+    y, scales = x.new_empty(inputs.x.shape), x.new_empty(saved_shape(inputs, options))
+    tensors = (x, x.stride(0), gate, 0 if gate is None else gate.stride(0), weight, y, scales)
+    call(SOURCE, "gated_rms_norm_forward", x.dtype, *tensors, *x.shape, options.groups, options.eps)
+    return y.to(inputs.x.dtype), x.new_empty(0), scales if save else x.new_empty(0)
+
+
+def backward(
+    dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
+) -> tuple[Tensor | None, ...]:
+    """Gradients of x, weight and gate."""
+    x, weight, gate = _rows(inputs)
+    rows, D = x.shape
+    dy = with_rows(dy.reshape(-1, D), x.dtype)
+    dx, dgate = x.new_empty(inputs.x.shape), None if gate is None else x.new_empty(inputs.x.shape)
+    dweight = torch.empty_like(weight)
+    tensors = (dy, dy.stride(0), x, x.stride(0), gate, 0 if gate is None else gate.stride(0), weight, saved)
+    results = (dx, dgate, dweight)
+    call(SOURCE, "gated_rms_norm_backward", x.dtype, *tensors, *results, rows, D, options.groups)
+    return dx, dweight, dgate
+
+
+def _rows(inputs: Inputs) -> Inputs:
+    """The inputs in the dtype to compute in; x and gate as rows (R, D), not copied where they are slices of rows."""
+    x, weight, gate = inputs
+    dtype, D = compute_dtype(*inputs), x.shape[-1]
+    return Inputs(
+        with_rows(x.reshape(-1, D), dtype),
+        weight.to(dtype).contiguous(),
+        None if gate is None else with_rows(gate.reshape(-1, D), dtype),
+    )

@@ -1,0 +1,75 @@
+"""The gated scan: a matrix state with a decay per head, or per head and key (Mamba-2, GLA, RWKV-6, RetNet, linear attention).
+
+    S_t = diag(a_t) S_{t-1} + k_t v_t^T        S: (K, V) per head
+    y_t = q_t^T S_t                            with RWKV-6's bonus u: y_t = q_t^T (S_{t-1} + diag(u) k_t v_t^T)
+
+Mamba-2 (Dao & Gu 2024, Section 6) is q = C, k = B, v = dt * x, a = exp(dt * A), K = d_state N, V = head_dim P.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ssm_kernels.checks import check_shapes, refuse
+from ssm_kernels.gated_scan.inputs import Inputs, Options
+from ssm_kernels.operators import Operator, Outputs
+
+SAYS = (
+    "q and k are (B, T, G, K) with T >= 1, v (B, T, H, V) where G divides H, log_decay (H,), (B, T, H) or (B, T, H, K), "
+    "h0 (B, H, K, V), bonus (H, K), resets (B, T)"
+)
+
+
+def gated_scan(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_decay: Tensor | None = None,
+    h0: Tensor | None = None,
+    *,
+    bonus: Tensor | None = None,
+    resets: Tensor | None = None,
+    chunk: int = 32,
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    """Scan a whole sequence from `h0` to its final state; gradients flow through every input and both outputs.
+
+    Args:
+        q: queries, (B, T, G, K); C of Mamba-2. Head h reads group h // (H / G). Not scaled here.
+        k: keys, (B, T, G, K); B of Mamba-2.
+        v: values, (B, T, H, V); dt * x of Mamba-2.
+        log_decay: log a_t <= 0. None: no decay (linear attention). (H,): one per head (RetNet). (B, T, H): one per head and
+            step (Mamba-2). (B, T, H, K): a vector (GLA, RWKV-6). -inf is a decay of exactly 0.
+        h0: initial state, (B, H, K, V); None is zero.
+        bonus: (H, K), RWKV-6's u: step t reads the state before it, and its own key through the bonus.
+        resets: (B, T) bool; True forgets all that came before step t.
+        chunk: tokens a chunk, where a backend lets one choose; changes speed and rounding only.
+        backend: auto, reference, torch, cpp or triton.
+
+    Returns:
+        y (B, T, H, V) in the dtype of v, and the final state (B, H, K, V), at least in float32.
+
+    Raises:
+        ValueError: shapes that do not fit, a chunk below 1, or a backend that is unknown or cannot run.
+    """
+    inputs = Inputs(q, k, v, log_decay, h0, bonus, resets)
+    if v.dim() != 4 or k.dim() != 4 or v.shape[1] < 1 or v.shape[2] % k.shape[2]:
+        refuse("gated_scan", SAYS, inputs._asdict())
+    (B, T, H, V), (G, K) = v.shape, k.shape[2:]
+    decays = {1: (H,), 3: (B, T, H), 4: (B, T, H, K)}
+    if log_decay is not None and log_decay.dim() not in decays:
+        refuse("gated_scan", SAYS, inputs._asdict())
+    expected = {"q": (B, T, G, K), "k": (B, T, G, K), "h0": (B, H, K, V), "bonus": (H, K), "resets": (B, T)}
+    expected |= {} if log_decay is None else {"log_decay": decays[log_decay.dim()]}
+    check_shapes("gated_scan", SAYS, inputs._asdict(), expected)
+    if chunk < 1:
+        raise ValueError(f"gated_scan: chunk must be at least 1, got {chunk}")
+    return operator(inputs, Options(chunk), backend)
+
+
+def _outputs(inputs: Inputs, options: Options) -> Outputs:
+    B, T, H, V = inputs.v.shape
+    return Outputs((B, T, H, V), (B, H, inputs.k.shape[3], V), inputs.v.dtype)
+
+
+operator = Operator("gated_scan", Inputs, Options, _outputs, ("reference", "torch", "cpp", "triton"))

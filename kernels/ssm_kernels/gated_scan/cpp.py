@@ -1,0 +1,76 @@
+"""The gated scan in C++: hand-written forward and backward, vectorised, threaded over sequences and groups of heads."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ssm_kernels.gated_scan.inputs import Inputs, Options
+from ssm_kernels.native import load, why_not
+from ssm_kernels.operators import widened
+
+SOURCE = "gated_scan/gated_scan.cpp"
+CHUNK = 32  # tokens between the states that are kept for the backward pass; CHUNK of problem.h
+KINDS = {1: 1, 3: 2, 4: 3}  # axes of log_decay -> Decay of problem.h; 0 for none
+SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
+
+
+def unavailable(device: torch.device) -> str | None:
+    """It needs the CPU and a C++ compiler."""
+    return why_not(SOURCE) if device.type == "cpu" else f"it runs on the CPU, not on {device.type}"
+
+
+def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
+    """The states that chunks start from: (B, H, chunks, K, V)."""
+    B, T, H, V = inputs.v.shape
+    return B, H, -(-T // CHUNK), inputs.k.shape[3], V
+
+
+def forward(inputs: Inputs, options: Options, save: bool, simd: str | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """y, the final state, and the chunks' first states; `simd` as in `native.load`."""
+    (B, T, H, V), K = inputs.v.shape, inputs.k.shape[3]
+    ready = _prepared(inputs)
+    y, state = ready.v.new_empty(B, T, H, V), ready.v.new_empty(B, H, K, V)
+    saved = ready.v.new_empty(saved_shape(inputs, options) if save else 0)
+    _call("forward", ready, [y, state, saved if save else None], simd)
+    return y.to(inputs.v.dtype), state, saved
+
+
+def backward(
+    dy: Tensor,
+    dstate: Tensor,
+    saved: Tensor,
+    y: Tensor | None,
+    inputs: Inputs,
+    options: Options,
+    simd: str | None = None,
+) -> Sequence[Tensor | None]:
+    """Gradients of q, k, v, log_decay, h0 and bonus, in the compute dtype."""
+    ready = _prepared(inputs)
+    dtype = ready.v.dtype
+    gradients = [None if x is None else torch.empty_like(x) for x in ready[:6]]
+    dq, dk, dv, dlog_decay, dh0, dbonus = gradients
+    given = [saved.contiguous(), dy.to(dtype).contiguous(), dstate.to(dtype).contiguous()]
+    _call("backward", ready, [*given, dq, dk, dv, dlog_decay, dh0, dbonus], simd)
+    return *gradients, None
+
+
+def _prepared(inputs: Inputs) -> Inputs:
+    """Contiguous and in the compute dtype, as the C functions read them; resets stay bytes."""
+    return Inputs._make(None if x is None else x.detach().contiguous() for x in widened(inputs))
+
+
+def _call(name: str, inputs: Inputs, tensors: Sequence[Tensor | None], simd: str | None) -> None:
+    """One C function; the caller holds all tensors until it returns."""
+    (B, T, H, V), (G, K) = inputs.v.shape, inputs.k.shape[2:]
+    kind = 0 if inputs.log_decay is None else KINDS[inputs.log_decay.dim()]
+    sizes = (ctypes.c_int64 * 8)(B, T, G, H, K, V, kind, torch.get_num_threads())
+    function = getattr(load(SOURCE, simd), f"gated_scan_{name}_{SUFFIXES[inputs.v.dtype]}")
+    function(*map(_pointer, inputs), sizes, *map(_pointer, tensors))
+
+
+def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())

@@ -1,0 +1,114 @@
+// The gated scan, forward and backward, on the CPU: S_t = diag(a_t) S_{t-1} + k_t v_t^T, y_t = q_t^T S_t.
+//
+// per_head.h has the algorithm for one decay a head, per_key.h that for a decay a key, and for a bonus. A task is
+// a group of one sequence, or a part of its heads, and runs through its chunks in order. Where the gradients of q, k,
+// the constant decays and the bonus add up over tasks, they do so in a fixed order, and how a group is cut into parts
+// in the backward pass depends on shapes alone: the bits are the same for any number of threads.
+
+#include "per_head_backward.h"
+#include "per_key_backward.h"
+
+namespace gated {
+
+constexpr int64_t TASKS = 8;  // in the backward pass, groups are cut into parts until there are so many
+
+template <typename Body>
+void parallel(int64_t tasks, int64_t threads, const Body& body) {
+#pragma omp parallel num_threads((int)std::min(threads, tasks))
+    {
+        simd::FlushDenormals flush;
+        body([&](auto&& run) {
+#pragma omp for schedule(dynamic, 1)
+            for (int64_t i = 0; i < tasks; i++) run(i);
+        });
+    }
+}
+
+template <typename T>
+bool per_key(const Inputs<T>& in) {
+    return in.decay == VECTOR || in.bonus != nullptr;
+}
+
+int64_t parts_for(int64_t wanted, int64_t groups, int64_t sharing) {
+    return std::min(sharing, (wanted + groups - 1) / groups);
+}
+
+template <typename T>
+void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
+    if (in.B * in.H == 0) return;
+    const int64_t parts = parts_for(threads, in.B * in.G, in.sharing());
+    const int64_t most = (in.sharing() + parts - 1) / parts;  // heads of a part
+    parallel(in.B * in.G * parts, threads, [&](auto for_each) {
+        auto with = [&](auto&& worker) {
+            for_each([&](int64_t i) { worker.run(task_of(i, parts, in.G, in.sharing()), y, hT, saved); });
+        };
+        per_key(in) ? with(PerKeyForward<T>(in)) : with(PerHeadForward<T>(in, most));
+    });
+}
+
+// to[i] = the sum over p of from[p * n + i], in order.
+template <typename T>
+void add_up(const T* from, int64_t parts, int64_t n, T* to, int64_t threads) {
+#pragma omp parallel for num_threads((int)threads)
+    for (int64_t i = 0; i < n; i++) {
+        T sum = from[i];
+        for (int64_t p = 1; p < parts; p++) sum += from[p * n + i];
+        to[i] = sum;
+    }
+}
+
+template <typename T>
+void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int64_t threads) {
+    if (in.B * in.H == 0) return;
+    const int64_t parts = parts_for(TASKS, in.B * in.G, in.sharing()), most = (in.sharing() + parts - 1) / parts;
+    const int64_t keys = in.B * in.T_ * in.G * in.K;
+    Buffer<T> dq(parts > 1 ? parts * keys : 0), dk(parts > 1 ? parts * keys : 0);
+    Buffer<T> dlog_decay(in.decay == CONSTANT ? in.B * in.H : 0), dbonus(in.B * in.H * in.K);
+    Gradients<T> own = out;
+    if (parts > 1) own.dq = dq, own.dk = dk;
+    if (in.decay == CONSTANT) own.dlog_decay = dlog_decay;
+    if (in.bonus != nullptr) own.dbonus = dbonus;
+    parallel(in.B * in.G * parts, threads, [&](auto for_each) {
+        auto with = [&](auto&& worker) {
+            for_each([&](int64_t i) { worker.run(task_of(i, parts, in.G, in.sharing()), saved); });
+        };
+        per_key(in) ? with(PerKeyBackward<T>(in, own)) : with(PerHeadBackward<T>(in, own, most));
+    });
+    if (parts > 1) {
+        add_up<T>(dq, parts, keys, out.dq, threads);
+        add_up<T>(dk, parts, keys, out.dk, threads);
+    }
+    if (in.decay == CONSTANT) add_up<T>(dlog_decay, in.B, in.H, out.dlog_decay, 1);
+    if (in.bonus != nullptr) add_up<T>(dbonus, in.B, in.H * in.K, out.dbonus, 1);
+}
+
+}  // namespace gated
+
+// sizes: B, T, G, H, K, V, kind of decay, threads. Absent inputs, and a state not to be saved, are null.
+template <typename T>
+static gated::Inputs<T> inputs(const T* q, const T* k, const T* v, const T* log_decay, const T* h0, const T* bonus,
+                               const unsigned char* resets, const int64_t* sizes) {
+    return {q,        k,        v,        log_decay, h0,       bonus,    resets,
+            sizes[6], sizes[0], sizes[1], sizes[2],  sizes[3], sizes[4], sizes[5]};
+}
+
+#define INPUTS(T)                                                                          \
+    const T *q, const T *k, const T *v, const T *log_decay, const T *h0, const T *bonus,   \
+        const unsigned char *resets, const int64_t *sizes
+
+#define EXPORT(T, SUFFIX)                                                                  \
+    void gated_scan_forward_##SUFFIX(INPUTS(T), T* y, T* hT, T* saved) {                   \
+        const auto in = inputs(q, k, v, log_decay, h0, bonus, resets, sizes);              \
+        gated::forward<T>(in, y, hT, saved, sizes[7]);                                     \
+    }                                                                                      \
+    void gated_scan_backward_##SUFFIX(INPUTS(T), const T* saved, const T* dy, const T* dhT, \
+                                      T* dq, T* dk, T* dv, T* dlog_decay, T* dh0, T* dbonus) { \
+        const auto in = inputs(q, k, v, log_decay, h0, bonus, resets, sizes);              \
+        gated::backward<T>(in, {dy, dhT, dq, dk, dv, dh0, dlog_decay, dbonus}, saved, sizes[7]); \
+    }
+
+extern "C" {
+EXPORT(float, f32)
+EXPORT(double, f64)
+int64_t gated_scan_chunk() { return gated::CHUNK; }
+}

@@ -1,0 +1,88 @@
+// What both algorithms of the gated scan share: the inputs, the cut into tasks, and the clamped log decays.
+#pragma once
+
+#include "gemm.h"
+
+namespace gated {
+
+using gemm::Buffer;
+using gemm::Tile;
+using gemm::padded;
+using simd::Vec;
+
+constexpr int64_t CHUNK = 32;  // tokens between saved states
+
+enum Decay : int64_t { NONE, CONSTANT, SCALAR, VECTOR };  // (), (H,), (B, T, H), (B, T, H, K)
+
+// exp of this is 0, and so is exp of its sums; unlike -inf it does not make NaN when multiplied by 0.
+template <typename T>
+constexpr T FORGET = -1000;
+
+template <typename T>
+struct Inputs {
+    const T *q, *k;            // (B, T, G, K)
+    const T* v;                // (B, T, H, V)
+    const T* log_decay;        // see Decay
+    const T* h0;               // (B, H, K, V), or null: zeros
+    const T* bonus;            // (H, K), or null
+    const unsigned char* resets;  // (B, T), or null
+    int64_t decay;
+    int64_t B, T_, G, H, K, V;
+
+    int64_t chunks() const { return (T_ + CHUNK - 1) / CHUNK; }
+    int64_t sharing() const { return H / G; }  // heads a group
+    int64_t token(int64_t b, int64_t t) const { return b * T_ + t; }
+    const T* state0(int64_t b, int64_t h) const { return h0 == nullptr ? nullptr : h0 + (b * H + h) * K * V; }
+    bool reset(int64_t b, int64_t t) const { return resets != nullptr && resets[token(b, t)]; }
+    // The log decay of a head at a step, for all decays but VECTOR.
+    T log_decay_of(int64_t b, int64_t t, int64_t h) const {
+        if (reset(b, t)) return FORGET<T>;
+        if (decay == NONE) return 0;
+        const T value = log_decay[decay == CONSTANT ? h : token(b, t) * H + h];
+        return value < FORGET<T> ? FORGET<T> : value;  // a NaN stays one
+    }
+};
+
+template <typename T>
+struct Gradients {
+    const T *dy, *dhT;     // of the outputs
+    T *dq, *dk;            // (parts, B, T, G, K): every part of a group's heads has its own
+    T *dv, *dh0;
+    T* dlog_decay;         // as log_decay, but (B, H) where that is (H,)
+    T* dbonus;             // (B, H, K)
+};
+
+// The heads of one group of one sequence, or some of them: what one thread does at a time.
+struct Task {
+    int64_t b, group, part, first_head, heads;
+};
+
+inline Task task_of(int64_t index, int64_t parts, int64_t G, int64_t sharing) {
+    const int64_t part = index % parts, group = index / parts % G, b = index / parts / G;
+    const int64_t from = part * sharing / parts, to = (part + 1) * sharing / parts;
+    return {b, group, part, group * sharing + from, to - from};
+}
+
+// The state in a padded buffer; `next` as in gemm::pack.
+template <typename T>
+void load_state(const Inputs<T>& in, const T* state, T* to, int64_t rows, int64_t columns, int64_t next = 0) {
+    if (state == nullptr) {
+        std::memset((void*)to, 0, rows * columns * sizeof(T));
+    } else {
+        gemm::pack(state, in.V, in.K, in.V, to, rows, columns, next);
+    }
+}
+
+// A vector of ones up to lane n (n <= 0: none; n >= W: all), and the vector that is one in lane n alone.
+template <typename T>
+struct Lanes {
+    static constexpr int64_t W = Vec<T>::width;
+    alignas(64) T steps[3 * W], unit[3 * W];
+    Lanes() {
+        for (int64_t i = 0; i < 3 * W; i++) steps[i] = i < W, unit[i] = i == W;
+    }
+    SIMD_INLINE Vec<T> below(int64_t n) const { return Vec<T>::load(steps + W - std::min(W, std::max<int64_t>(n, 0))); }
+    SIMD_INLINE Vec<T> at(int64_t n) const { return n < 0 || n >= W ? Vec<T>::zero() : Vec<T>::load(unit + W - n); }
+};
+
+}  // namespace gated

@@ -1,0 +1,141 @@
+"""The gated scan in PyTorch: chunks of tokens at once, a short recurrence over their states, gradients by hand.
+
+What happens within chunks depends on the decay: `scalar_decay` (none, constant, or one per head) and `vector_decay`
+(one per key, or a bonus). Both work on a span of chunks at a time. Only the states at span starts are kept for the
+backward pass, which computes the rest again: memory beside inputs and outputs hardly grows with the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ssm_kernels.gated_scan import scalar_decay, vector_decay
+from ssm_kernels.gated_scan.inputs import Inputs, Options
+from ssm_kernels.operators import compute_dtype
+
+# Elements of a span's largest intermediate tensor: what a cache holds, or what fills a device.
+SPAN = {"cpu": 1 << 17}
+SPAN_ELSEWHERE = 1 << 25
+# exp(-1000) is 0 in every precision: a decay of exactly 0 (log_decay = -inf) becomes this, so that no product ever
+# meets inf * 0.
+SMALLEST_LOG_DECAY = -1000.0
+
+
+class _Span(NamedTuple):
+    """Steps start..stop in chunks of Q tokens."""
+
+    start: int
+    stop: int
+    Q: int
+
+    def cut(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """These steps of x (B, T, ...), as (B, C, Q, ...)."""
+        return x[:, self.start : self.stop].to(dtype).unflatten(1, (-1, self.Q))
+
+
+def unavailable(device: torch.device) -> str | None:
+    """It runs anywhere."""
+    return None
+
+
+def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
+    """The state at the start of every span, (spans, B, H, K, V)."""
+    (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
+    return len(_spans(inputs, options)), B, H, K, V
+
+
+def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """S_t = diag(a_t) S_{t-1} + k_t v_t^T; y_t reads S_t, or S_{t-1} and the bonus."""
+    dtype, form = compute_dtype(*inputs), _form(inputs)
+    y = torch.empty(inputs.v.shape, dtype=inputs.v.dtype, device=inputs.v.device)
+    (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
+    h0 = inputs.h0
+    state = y.new_zeros(B, H, K, V, dtype=dtype) if h0 is None else torch.empty_like(h0, dtype=dtype).copy_(h0)
+    saved = state.new_empty(saved_shape(inputs, options) if save else 0)
+    for i, span in enumerate(_spans(inputs, options)):
+        if save:
+            saved[i] = state
+        q, k, v = (span.cut(x, dtype) for x in (inputs.q, inputs.k, inputs.v))  # (B, C, Q, G, K) or (B, C, Q, H, V)
+        out, state = form.forward(q, k, v, _log_decay(inputs, span, dtype), state, *_more(inputs, span, dtype))
+        y[:, span.start : span.stop] = out.flatten(1, 2)
+    return y, state, saved
+
+
+def backward(
+    dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
+) -> Sequence[Tensor | None]:
+    """From the last span to the first; every gradient in the compute dtype."""
+    dtype, form = saved.dtype, _form(inputs)
+    dq, dk, dv = (torch.empty(x.shape, dtype=dtype, device=x.device) for x in (inputs.q, inputs.k, inputs.v))
+    dlog, dbonus = (None if x is None else dq.new_zeros(x.shape) for x in (inputs.log_decay, inputs.bonus))
+    dstate = dstate.to(dtype)
+    for i, span in reversed(list(enumerate(_spans(inputs, options)))):
+        q, k, v, dout = (span.cut(x, dtype) for x in (inputs.q, inputs.k, inputs.v, dy))
+        decays, more = _log_decay(inputs, span, dtype), _more(inputs, span, dtype)
+        dstate, dlog_part, dbonus_part, *parts = form.backward(dout, dstate, q, k, v, decays, saved[i], *more)
+        for whole, part in zip((dq, dk, dv), parts, strict=True):
+            whole[:, span.start : span.stop] = part.flatten(1, 2)
+        if dlog is not None:
+            _put_decay_gradient(dlog, dlog_part, span)
+        if dbonus is not None:
+            dbonus += dbonus_part
+    return dq, dk, dv, dlog, None if inputs.h0 is None else dstate.contiguous(), dbonus, None
+
+
+def _form(inputs: Inputs) -> ModuleType:
+    vector = inputs.bonus is not None or (inputs.log_decay is not None and inputs.log_decay.dim() == 4)
+    return vector_decay if vector else scalar_decay
+
+
+def _more(inputs: Inputs, span: _Span, dtype: torch.dtype) -> tuple[Tensor | None, ...]:
+    """What only `vector_decay` takes: the bonus (H, K), and resets (B, C, Q) that come before the reading."""
+    if _form(inputs) is scalar_decay:
+        return ()
+    resets = None if inputs.resets is None else span.cut(inputs.resets, torch.bool)
+    return None if inputs.bonus is None else inputs.bonus.to(dtype), resets
+
+
+def _spans(inputs: Inputs, options: Options) -> list[_Span]:
+    """Whole chunks, as many at a time as the device's cache or memory likes; what is left over is one short chunk."""
+    (B, T, H, V), K = inputs.v.shape, inputs.k.shape[3]
+    Q = min(options.chunk, T)
+    size = B * H * Q * max(K, V, Q)  # of a chunk's largest tensor
+    length = Q * max(1, SPAN.get(inputs.v.device.type, SPAN_ELSEWHERE) // size)
+    whole = T - T % Q
+    spans = [_Span(start, min(start + length, whole), Q) for start in range(0, whole, length)]
+    return [*spans, _Span(whole, T, T - whole)] if whole < T else spans
+
+
+def _log_decay(inputs: Inputs, span: _Span, dtype: torch.dtype) -> Tensor:
+    """(B, C, Q, H, K) for vectors and (B, C, Q, H) else, where B and C may be 1 for a constant; finite everywhere."""
+    log_decay, resets = inputs.log_decay, inputs.resets
+    H, K = inputs.v.shape[2], inputs.k.shape[3]
+    if log_decay is not None and log_decay.dim() > 1:
+        decays = span.cut(log_decay, dtype)
+    else:
+        constant = inputs.v.new_zeros(H, dtype=dtype) if log_decay is None else log_decay.to(dtype)
+        decays = constant.expand(1, 1, span.Q, H)
+    if resets is not None:
+        forget = span.cut(resets, torch.bool)  # (B, C, Q)
+        forget = forget.view(*forget.shape, *(1,) * (decays.dim() - 3))
+        decays = decays.masked_fill(forget, SMALLEST_LOG_DECAY)
+    decays = decays.clamp_min(SMALLEST_LOG_DECAY)
+    if _form(inputs) is vector_decay and decays.dim() == 4:
+        chunks = (span.stop - span.start) // span.Q
+        decays = decays.unsqueeze(-1).expand(inputs.v.shape[0], chunks, span.Q, H, K)
+    return decays
+
+
+def _put_decay_gradient(dlog: Tensor, part: Tensor, span: _Span) -> None:
+    """Put a span's gradient, shaped as `_log_decay` gave the decays, where it belongs. It is 0 at resets."""
+    if dlog.dim() < 4 and part.dim() == 5:
+        part = part.sum(-1)  # one decay for all keys
+    if dlog.dim() == 1:
+        dlog += part.sum((0, 1, 2))
+    else:
+        dlog[:, span.start : span.stop] = part.flatten(1, 2)

@@ -1,0 +1,101 @@
+"""Native code: the C++ of the "cpp" backends, compiled with the system's compiler at first use.
+
+    library = load("selective_scan/selective_scan.cpp")      a ctypes library of extern "C" functions
+    why_not("selective_scan/selective_scan.cpp")             None, or one line that says what is missing
+
+Sources are named from the folder ssm_kernels and include "simd.h" for vectors and "FlushDenormals".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cache
+from pathlib import Path
+
+import torch  # noqa: F401 - before the libraries: they then share its OpenMP runtime instead of loading a second one
+
+from ssm_kernels.native import cpu
+from ssm_kernels.native.compiler import HEADERS, ROOT, NativeUnavailable, build, cache_folder, find_compiler
+
+__all__ = [
+    "NativeUnavailable",
+    "build",
+    "cache_folder",
+    "find_compiler",
+    "instruction_sets",
+    "load",
+    "open_library",
+    "why_not",
+]
+
+FLAGS = ["-std=c++17", "-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math"]
+
+_lock = threading.Lock()
+
+instruction_sets = cpu.instruction_sets
+
+
+def load(source: str, simd: str | None = None) -> ctypes.CDLL:
+    """The library of one source file, compiled at its first use.
+
+    Args:
+        source: a C++ file, from the folder ssm_kernels, such as "selective_scan/selective_scan.cpp".
+        simd: "avx512", "avx2" or "portable"; None is the best that this processor has.
+
+    Raises:
+        NativeUnavailable: no compiler, no safe cache folder, an instruction set that this processor lacks, or code
+            that does not compile or load.
+    """
+    with _lock:
+        library = _load(source, simd or instruction_sets()[0])
+    if isinstance(library, NativeUnavailable):
+        raise library
+    return library
+
+
+def why_not(source: str) -> str | None:
+    """Why `load(source)` would fail, None if it does not; compiles the source at the first call."""
+    try:
+        load(source)
+    except NativeUnavailable as error:
+        return str(error)
+    return None
+
+
+@cache
+def _load(source: str, simd: str) -> ctypes.CDLL | NativeUnavailable:
+    """What to return or raise: a failure is remembered too, for a compiler that fails is slow to ask again."""
+    if simd not in cpu.FEATURES:
+        return NativeUnavailable(f"unknown instruction set '{simd}', expected {', '.join(cpu.FEATURES)}")
+    if simd not in instruction_sets():
+        return NativeUnavailable(f"this processor has no {simd}")
+    try:
+        compiler = find_compiler()
+        flags = [*FLAGS, *cpu.flags(simd)]
+        return open_library(_build(ROOT / source, compiler, [*flags, *_openmp_flags(tuple(compiler))]))
+    except NativeUnavailable as error:
+        return error.with_traceback(None)
+
+
+@cache
+def _openmp_flags(compiler: tuple[str, ...]) -> list[str]:
+    """-fopenmp where the compiler and the system support it; elsewhere everything runs in one thread."""
+    try:
+        open_library(_build(HEADERS / "openmp.cpp", list(compiler), [*FLAGS, "-fopenmp"]))
+    except NativeUnavailable:
+        return []
+    return ["-fopenmp"]
+
+
+def _build(source: Path, compiler: list[str], flags: list[str]) -> Path:
+    name, features = cpu.description()
+    return build(source, compiler, flags, target=" ".join([name, *sorted(features)]))
+
+
+def open_library(library: Path) -> ctypes.CDLL:
+    """A built library; NativeUnavailable where the system refuses it (a missing runtime, a folder mounted noexec)."""
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise NativeUnavailable(f"cannot load {library}: {error}") from None

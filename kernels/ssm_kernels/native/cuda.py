@@ -1,0 +1,170 @@
+"""CUDA C++ compiled by nvcc at first use, into the same cache as the C++ of the "cpp" backends.
+
+    load("selective_scan/selective_scan.cu", ("ELEMENT=float", "STATES=16"), device)     a ctypes library
+    why_not(device)                                                                      None, or what is missing
+
+A library is compiled for one GPU architecture and one set of definitions. For a CPU device the same source is compiled
+by the C++ compiler with `cuda_on_cpu.h` in CUDA's place, one fiber a thread: slow, for tests of the kernels alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import threading
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ssm_kernels.native.compiler import ROOT, NativeUnavailable, build, find_compiler
+
+NVCC_FLAGS = ("-std=c++17", "-O3")
+CPU_FLAGS = ("-x", "c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-U_FORTIFY_SOURCE")  # it forbids the fibers' jumps
+ELEMENTS = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}  # dtypes of -DELEMENT
+OLDEST = (8, 0)  # compute capability: older ones have too little shared memory
+
+_lock = threading.Lock()
+
+
+def load(source: str, defines: tuple[str, ...], device: torch.device) -> ctypes.CDLL:
+    """The library of one CUDA source file for one device, compiled at its first use.
+
+    Args:
+        source: a .cu file, from the folder ssm_kernels.
+        defines: preprocessor definitions, such as "STATES=16".
+        device: a CUDA device, or the CPU for tests.
+
+    Raises:
+        NativeUnavailable: no compiler, no safe cache folder, or code that does not compile or load.
+    """
+    with _lock:
+        library = _load(source, defines, "cpu" if device.type == "cpu" else architecture(device))
+    if isinstance(library, NativeUnavailable):
+        raise library
+    return library
+
+
+def why_not(device: torch.device) -> str | None:
+    """Why CUDA sources cannot be compiled for and run on this device, in one line; None if they can.
+
+    Compiles and runs an empty kernel at the first call.
+    """
+    if device.type != "cuda":
+        return f"it needs a CUDA device, not {device.type}"
+    if not torch.cuda.is_available():
+        return "no CUDA device (torch.cuda.is_available() is false)"
+    if torch.cuda.get_device_capability(device) < OLDEST:
+        return f"it needs a GPU of sm_{OLDEST[0]}{OLDEST[1]} or newer, not {architecture(device)}"
+    return _probe(_index(device))
+
+
+def find_nvcc() -> str:
+    """nvcc's path: in $CUDA_HOME/bin or $CUDA_PATH/bin, on PATH, or in /usr/local/cuda/bin.
+
+    Raises:
+        NativeUnavailable: there is none.
+    """
+    named = [f"{folder}/bin" for folder in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")) if folder]
+    for where in (*named, None, "/usr/local/cuda/bin"):
+        found = shutil.which("nvcc", path=where)
+        if found is not None:
+            return found
+    places = [*named, "PATH", "/usr/local/cuda/bin"]
+    unset = "" if named else " ($CUDA_HOME is not set)"
+    raise NativeUnavailable(f"no nvcc: looked in {', '.join(places)}{unset}")
+
+
+def architecture(device: torch.device) -> str:
+    """What nvcc calls it: sm_90 for an H100."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
+
+
+@cache
+def multiprocessors(device: torch.device) -> int:
+    """How many blocks of threads run side by side, at the least; that of an H100 for the CPU."""
+    if device.type == "cpu":
+        return 132
+    count: int = torch.cuda.get_device_properties(device).multi_processor_count
+    return count
+
+
+def call(library: ctypes.CDLL, name: str, arguments: ctypes.Structure, error: str, device: torch.device) -> None:
+    """Launch kernels on torch's current stream of this device.
+
+    Args:
+        library: from `load`.
+        name: an extern "C" function of (the arguments' address, device index, stream) that returns 0 or an error.
+        arguments: what the kernels take; a copy travels with the launch.
+        error: the extern "C" function that puts such an error into words.
+        device: where the tensors behind the arguments are.
+
+    Raises:
+        RuntimeError: the launch failed.
+    """
+    on_cpu = device.type == "cpu"
+    index = 0 if on_cpu else _index(device)
+    stream = 0 if on_cpu else torch.cuda.current_stream(device).cuda_stream
+    code = getattr(library, name)(ctypes.byref(arguments), ctypes.c_int(index), ctypes.c_void_p(stream))
+    if code:
+        words = getattr(library, error)
+        words.restype = ctypes.c_char_p
+        raise RuntimeError(f"{name}: {words(code).decode()}")
+
+
+def packed(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor in a dtype, contiguous and aligned to 16 bytes, as kernels take them; itself where it is so."""
+    x = x.to(dtype).contiguous()
+    return x if x.data_ptr() % 16 == 0 else x.clone()
+
+
+def empty(device: torch.device, *shape: int) -> Tensor:
+    """Memory for results in float32."""
+    return torch.empty(shape, dtype=torch.float32, device=device)
+
+
+def address(x: Tensor | None) -> int | None:
+    """Of a tensor's first element; None for none. The caller keeps the tensor until the launch is done."""
+    if x is None:
+        return None
+    return x.data_ptr()
+
+
+def _index(device: torch.device) -> int:
+    return torch.cuda.current_device() if device.index is None else device.index
+
+
+@cache
+def _load(source: str, defines: tuple[str, ...], target: str) -> ctypes.CDLL | NativeUnavailable:
+    """What to return or raise: a failure is remembered too, for a compiler that fails is slow to ask again."""
+    definitions = [f"-D{define}" for define in defines]
+    try:
+        if target == "cpu":
+            library = build(ROOT / source, find_compiler(), [*CPU_FLAGS, *definitions])
+        else:
+            flags = [*NVCC_FLAGS, f"-arch={target}", "-shared", "-Xcompiler", "-fPIC", *definitions]
+            library = build(ROOT / source, [find_nvcc()], flags)
+        return _open(library)
+    except NativeUnavailable as error:
+        return error.with_traceback(None)
+
+
+def _open(library: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise NativeUnavailable(f"cannot load {library}: {error}") from None
+
+
+@cache
+def _probe(index: int) -> str | None:
+    try:
+        library = load("native/cuda_probe.cu", ("ELEMENT=float",), torch.device("cuda", index))
+    except NativeUnavailable as error:
+        return str(error)
+    code = library.cuda_probe(ctypes.c_int(index))
+    library.cuda_probe_error.restype = ctypes.c_char_p
+    return f"an empty kernel does not run: {library.cuda_probe_error(code).decode()}" if code else None

@@ -1,0 +1,12 @@
+// The smallest program for a GPU: whether it runs says whether nvcc, the driver and the device go together.
+#include "cuda.h"
+
+__global__ void nothing(int) {}
+
+extern "C" int cuda_probe(int device) {
+  if (int error = begin(device)) return error;
+  launch(nothing, 1, 32, 0, nullptr, 0);
+  return launch_error();
+}
+
+extern "C" const char* cuda_probe_error(int error) { return error_text(error); }

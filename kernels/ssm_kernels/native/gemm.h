@@ -1,0 +1,224 @@
+// Products of small matrices in registers, for kernels that work on one chunk of a sequence at a time.
+//
+// Matrices are padded: the rows of a result to a multiple of ROWS, its columns to whole vectors. What pads is zero, so
+// that tiles need no tails. A left matrix is read one number at a time and may have any strides, so it may be
+// transposed; a right matrix and a result are read by vectors along their rows.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "simd.h"
+
+namespace gemm {
+
+using simd::Vec;
+
+#if defined(SIMD_AVX512) || defined(__aarch64__)
+constexpr int WIDEST = 4;  // vectors in a row of the widest tile: there are 32 registers
+#else
+constexpr int WIDEST = 2;
+#endif
+constexpr int64_t ROWS = 8;
+
+// Rows of a tile of NV vectors: enough sums to hide the latency of fma, few enough to stay in registers.
+template <int NV>
+constexpr int tile_rows = NV == WIDEST ? 4 : 8;
+
+template <typename T>
+constexpr int64_t padding = std::max<int64_t>(ROWS, Vec<T>::width);
+
+// Rounded up so that it may be rows or columns.
+template <typename T>
+constexpr int64_t padded(int64_t n) {
+    return (n + padding<T> - 1) / padding<T> * padding<T>;
+}
+
+// Zeros, on a cache line of their own.
+template <typename T>
+class Buffer {
+public:
+    explicit Buffer(int64_t n) {
+        const size_t size = (std::max<int64_t>(n, 1) * sizeof(T) + 63) / 64 * 64;
+        data = (T*)std::aligned_alloc(64, size);
+        if (data == nullptr) throw std::bad_alloc();
+        std::memset((void*)data, 0, size);
+    }
+    ~Buffer() { std::free(data); }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+    operator T*() const { return data; }
+
+private:
+    T* data;
+};
+
+// MR rows of NV vectors of a result.
+template <typename T, int MR, int NV>
+struct Tile {
+    static constexpr int64_t W = Vec<T>::width;
+    Vec<T> c[MR][NV];
+
+    static SIMD_INLINE Tile zeros() {
+        Tile tile;
+        tile.each([](Vec<T>& x, int, int64_t) { x = Vec<T>::zero(); });
+        return tile;
+    }
+    static SIMD_INLINE Tile load(const T* p, int64_t stride) {
+        Tile tile;
+        tile.each([=](Vec<T>& x, int i, int64_t j) { x = Vec<T>::load(p + i * stride + j); });
+        return tile;
+    }
+
+    template <typename F>
+    SIMD_INLINE void each(F f) {
+#pragma GCC unroll 8
+        for (int i = 0; i < MR; i++)
+#pragma GCC unroll 4
+            for (int j = 0; j < NV; j++) f(c[i][j], i, j * W);
+    }
+    SIMD_INLINE void store(T* p, int64_t stride) {
+        each([=](Vec<T>& x, int i, int64_t j) { x.store(p + i * stride + j); });
+    }
+    // Row i times s[i].
+    SIMD_INLINE void scale_rows(const T* s) {
+        each([=](Vec<T>& x, int i, int64_t) { x *= Vec<T>(s[i]); });
+    }
+    // += A B, where A is MR x n with (i, k) at a[i * row + k * column], and B has n rows, each `stride` after the last.
+    SIMD_INLINE void add_product(int64_t n, const T* a, int64_t row, int64_t column, const T* b, int64_t stride) {
+        for (int64_t k = 0; k < n; k++, a += column, b += stride) {
+            Vec<T> right[NV];
+#pragma GCC unroll 4
+            for (int j = 0; j < NV; j++) right[j] = Vec<T>::load(b + j * W);
+#pragma GCC unroll 8
+            for (int i = 0; i < MR; i++) {
+                const Vec<T> left(a[i * row]);
+#pragma GCC unroll 4
+                for (int j = 0; j < NV; j++) c[i][j] = simd::fma(left, right[j], c[i][j]);
+            }
+        }
+    }
+};
+
+// The type of a tile, as an argument.
+template <typename T, int MR, int NV>
+struct Shape {
+    typedef gemm::Tile<T, MR, NV> Tile;
+    static constexpr int rows = MR, vectors = NV;
+};
+
+template <typename T, int NV, typename Body>
+SIMD_INLINE void tile_column(int64_t rows, int64_t j, const Body& body) {
+    for (int64_t i = 0; i < rows; i += tile_rows<NV>) body(Shape<T, tile_rows<NV>, NV>(), i, j);
+}
+
+// Calls body(shape, i, j) for every tile of a result of rows x columns, both padded; (i, j) is its upper left corner.
+template <typename T, typename Body>
+SIMD_INLINE void for_tiles(int64_t rows, int64_t columns, const Body& body) {
+    constexpr int64_t W = Vec<T>::width;
+    int64_t j = 0;
+    for (; j + WIDEST * W <= columns; j += WIDEST * W) tile_column<T, WIDEST>(rows, j, body);
+    if (WIDEST > 2 && j + 2 * W <= columns) {
+        tile_column<T, 2>(rows, j, body);
+        j += 2 * W;
+    }
+    for (; j < columns; j += W) tile_column<T, 1>(rows, j, body);
+}
+
+// The same for those tiles of a square that touch its lower triangle.
+template <typename T, typename Body>
+SIMD_INLINE void for_lower_tiles(int64_t n, const Body& body) {
+    constexpr int MR = tile_rows<1>;
+    for (int64_t j = 0; j < n; j += Vec<T>::width)
+        for (int64_t i = j / MR * MR; i < n; i += MR) body(Shape<T, MR, 1>(), i, j);
+}
+
+// ---- Moving lanes ----
+
+template <int W, typename Raw, int... I>
+SIMD_INLINE Raw interleaved(Raw a, Raw b, int, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(a, b, (I / 2 + I % 2 * W)...);
+}
+template <int W, typename Raw, int... I>
+SIMD_INLINE Raw interleaved(Raw a, Raw b, long, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(a, b, (W / 2 + I / 2 + I % 2 * W)...);
+}
+// The lower halves of a and b, lane by lane in turn, and the upper halves.
+template <typename T>
+SIMD_INLINE Vec<T> low(Vec<T> a, Vec<T> b) {
+    constexpr int W = Vec<T>::width;
+    return Vec<T>(interleaved<W>(a.v, b.v, int(), std::make_integer_sequence<int, W>()));
+}
+template <typename T>
+SIMD_INLINE Vec<T> high(Vec<T> a, Vec<T> b) {
+    constexpr int W = Vec<T>::width;
+    return Vec<T>(interleaved<W>(a.v, b.v, long(), std::make_integer_sequence<int, W>()));
+}
+
+// to (columns x rows) = from (rows x columns) transposed; both are whole vectors.
+template <typename T>
+void transpose(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to, int64_t to_stride) {
+    constexpr int W = Vec<T>::width;
+    for (int64_t i = 0; i < rows; i += W) {
+        for (int64_t j = 0; j < columns; j += W) {
+            Vec<T> x[W], y[W];
+#pragma GCC unroll 16
+            for (int r = 0; r < W; r++) x[r] = Vec<T>::load(from + (i + r) * from_stride + j);
+#pragma GCC unroll 4
+            for (int step = 1; step < W; step *= 2) {  // each moves one bit of the row's number to the lane's
+#pragma GCC unroll 8
+                for (int r = 0; r < W / 2; r++) {
+                    y[2 * r] = low(x[r], x[r + W / 2]);
+                    y[2 * r + 1] = high(x[r], x[r + W / 2]);
+                }
+#pragma GCC unroll 16
+                for (int r = 0; r < W; r++) x[r] = y[r];
+            }
+#pragma GCC unroll 16
+            for (int r = 0; r < W; r++) x[r].store(to + (j + r) * to_stride + i);
+        }
+    }
+}
+
+// Lane i of the result is the sum of the lanes of the i-th of W vectors, one after another at `from`.
+template <typename T>
+SIMD_INLINE Vec<T> sums(const T* from) {
+    constexpr int W = Vec<T>::width;
+    Vec<T> x[W];
+#pragma GCC unroll 16
+    for (int r = 0; r < W; r++) x[r] = Vec<T>::load(from + r * W);
+#pragma GCC unroll 4
+    for (int half = W / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+        for (int r = 0; r < half; r++) x[r] = low(x[r], x[r + half]) + high(x[r], x[r + half]);
+    return x[0];
+}
+
+// Copies rows x columns numbers; what is left of padded_rows rows of padded_columns is set to zero. `next` is the
+// distance to the matrix that will be packed next: it is fetched meanwhile, and may lie outside of the tensor.
+template <typename T>
+void pack(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to, int64_t padded_rows,
+          int64_t padded_columns, int64_t next = 0) {
+    constexpr int64_t W = Vec<T>::width;
+    for (int64_t i = 0; i < rows; i++, from += from_stride, to += padded_columns) {
+        int64_t j = 0;
+        for (int64_t ahead = 0; ahead < columns && next != 0; ahead += 64 / sizeof(T))
+            __builtin_prefetch((const char*)from + (next + ahead) * (int64_t)sizeof(T));
+        for (; j + W <= columns; j += W) Vec<T>::load(from + j).store(to + j);
+        for (; j < padded_columns; j += W) Vec<T>::load_n(from + j, std::max<int64_t>(columns - j, 0)).store(to + j);
+    }
+    if (padded_rows > rows) std::memset((void*)to, 0, (padded_rows - rows) * padded_columns * sizeof(T));
+}
+
+// Copies rows x columns numbers out of a padded matrix.
+template <typename T>
+void unpack(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to, int64_t to_stride) {
+    for (int64_t i = 0; i < rows; i++)
+        std::memcpy((void*)(to + i * to_stride), from + i * from_stride, columns * sizeof(T));
+}
+
+}  // namespace gemm

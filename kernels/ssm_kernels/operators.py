@@ -1,0 +1,240 @@
+"""From a backend's forward and backward to one differentiable torch operator per operation.
+
+An operation has a NamedTuple `Inputs` (tensors, some of them optional) and one of `Options` (bools, ints, floats, strings).
+A backend's module gives either
+
+    run(inputs, options) -> (y, state)                                   differentiable by autograd as it stands, or
+
+    saved_shape(inputs, options) -> tuple[int, ...]                      of the one tensor that its backward needs
+    forward(inputs, options, save) -> (y, state, saved)
+    backward(dy, dstate, saved, y, inputs, options) -> gradients         one per field of Inputs, None where there is none
+
+The second form goes through two torch.library operators, ssm_kernels::<operation> and ssm_kernels::<operation>_backward:
+opaque to torch.compile, which sees their shapes alone, and untouched by autocast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, get_type_hints
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from ssm_kernels import backends
+
+Shape = tuple[int, ...]
+Observer = Callable[[str, Any, Any], None]
+
+_observers: list[Observer] = []
+
+
+@contextmanager
+def observe(observer: Observer) -> Iterator[None]:
+    """Within this block, `observer` is shown every call: the operation's name, its Inputs, its Options."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
+
+
+PLAIN = (Tensor, torch.nn.Parameter)  # not the subclasses that tracing and sharding make
+
+
+class Outputs(NamedTuple):
+    """Shapes of an operation's outputs, and the dtype of y; the state comes in the compute dtype."""
+
+    y: Shape
+    state: Shape
+    y_dtype: torch.dtype
+
+
+class Operator:
+    """One operation over its backends."""
+
+    def __init__(
+        self,
+        name: str,
+        inputs: type,
+        options: type,
+        outputs: Callable[[Any, Any], Outputs],
+        backends: tuple[str, ...],
+        keep_output: bool = False,
+    ):
+        """
+        Args:
+            name: the folder's name.
+            inputs, options: its NamedTuples.
+            outputs: the outputs' shapes as a function of (inputs, options).
+            backends: those that it has.
+            keep_output: its backward needs y (in the compute dtype).
+        """
+        self.name, self.inputs, self.options, self.outputs = name, inputs, options, outputs
+        self.backends, self.keep_output = backends, keep_output
+        self._tensors: int = len(inputs._fields)  # type: ignore[attr-defined]
+        self._runs: dict[str, Callable[[Any, Any], tuple[Tensor, Tensor]] | None] = {}  # composite backends, by name
+        self._register()
+
+    def __call__(self, inputs: Any, options: Any, backend: str) -> tuple[Tensor, Tensor]:
+        """(y, state) of the backend asked for.
+
+        Raises:
+            BackendError: see `backends.choose`.
+        """
+        for observer in _observers:
+            observer(self.name, inputs, options)
+        present = [x for x in inputs if x is not None]
+        name = backends.choose(self.name, self.backends, backend, present[0].device)
+        if name not in self._runs:
+            self._find_run(name)
+        run = self._runs[name]
+        if run is not None:
+            with _full_precision(present):
+                y, state = run(widened(inputs), options)
+            return y.to(self.outputs(inputs, options).y_dtype), state
+        save = torch.is_grad_enabled() and any(x.requires_grad for x in present)
+        arguments = (*inputs, name, save, *options)
+        if torch.compiler.is_compiling() or _watched(present):
+            y, state, _ = self._forward(*arguments)
+        elif save:
+            y, state = _Direct.apply(self, *arguments)
+        else:
+            y, state, _ = self._run_forward(*arguments)
+        return y, state
+
+    @torch.compiler.assume_constant_result
+    def _find_run(self, name: str) -> None:
+        self._runs[name] = getattr(backends.module(self.name, name), "run", None)
+
+    def _register(self) -> None:
+        tensors = ", ".join(f"{kind} {name}" for name, kind in _schema(self.inputs))
+        options = "".join(f", {kind} {name}" for name, kind in _schema(self.options))
+        grads = "Tensor dy, Tensor dstate, Tensor saved, Tensor? y"
+        # In the order of torch.library: outputs of the forward are y, the final state, and what the backward needs.
+        self._forward = torch.library.custom_op(
+            f"ssm_kernels::{self.name}",
+            self._run_forward,
+            mutates_args=(),
+            schema=f"({tensors}, str backend, bool save{options}) -> (Tensor, Tensor, Tensor)",
+        )
+        self._backward = torch.library.custom_op(
+            f"ssm_kernels::{self.name}_backward",
+            self._run_backward,
+            mutates_args=(),
+            schema=f"({grads}, {tensors}, str backend{options}) -> Tensor[]",
+        )
+        self._forward.register_fake(self._fake_forward)
+        self._backward.register_fake(self._fake_backward)
+        self._forward.register_autograd(self._differentiate, setup_context=self._setup)
+
+    def _run_forward(self, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
+        inputs, (name, save, *rest) = self.inputs(*args[: self._tensors]), args[self._tensors :]
+        with _full_precision(args):
+            y, state, saved = backends.module(self.name, name).forward(inputs, self.options(*rest), save)
+        return y, state, saved
+
+    def _run_backward(self, dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, *args: Any) -> list[Tensor]:
+        inputs, (name, *rest) = self.inputs(*args[: self._tensors]), args[self._tensors :]
+        with _full_precision(args):
+            gradients = backends.module(self.name, name).backward(dy, dstate, saved, y, inputs, self.options(*rest))
+        return [
+            dy.new_empty(0) if gradient is None or x is None else gradient.to(x.dtype)
+            for x, gradient in zip(inputs, gradients, strict=True)
+        ]
+
+    def _fake_forward(self, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
+        inputs, (name, save, *rest) = self.inputs(*args[: self._tensors]), args[self._tensors :]
+        options = self.options(*rest)
+        first = next(x for x in inputs if x is not None)
+        shapes, wide = self.outputs(inputs, options), compute_dtype(*inputs)
+        saved = backends.module(self.name, name).saved_shape(inputs, options) if save else (0,)
+        return (
+            first.new_empty(shapes.y, dtype=shapes.y_dtype),
+            first.new_empty(shapes.state, dtype=wide),
+            first.new_empty(saved, dtype=wide),
+        )
+
+    def _fake_backward(self, dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, *args: Any) -> list[Tensor]:
+        return [
+            dy.new_empty(0) if x is None or not differentiable(x) else x.new_empty(x.shape)
+            for x in args[: self._tensors]
+        ]
+
+    def _setup(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        y, state, saved = output
+        ctx.save_for_backward(saved, y if self.keep_output else None, *inputs[: self._tensors])
+        ctx.arguments = inputs[self._tensors :]
+        ctx.shapes = (y.shape, y.dtype, state.shape, state.dtype)
+        ctx.set_materialize_grads(False)
+
+    def _differentiate(self, ctx: Any, dy: Tensor | None, dstate: Tensor | None, _: Tensor | None) -> Any:
+        saved, y, *tensors = ctx.saved_tensors
+        name, _save, *options = ctx.arguments
+        y_shape, y_dtype, state_shape, state_dtype = ctx.shapes
+        dy = saved.new_zeros(y_shape, dtype=y_dtype) if dy is None else dy
+        dstate = saved.new_zeros(state_shape, dtype=state_dtype) if dstate is None else dstate
+        backward = self._run_backward if getattr(ctx, "direct", False) else self._backward
+        gradients = backward(dy, dstate, saved, y, *tensors, name, *options)
+        kept = [
+            gradient if x is not None and differentiable(x) else None
+            for x, gradient in zip(tensors, gradients, strict=True)
+        ]
+        return *kept, None, None, *(None for _ in options)
+
+
+def _watched(tensors: list[Tensor]) -> bool:
+    """Whether something wants to see the operator itself: a dispatch mode, or a tensor that traces or is sharded."""
+    return _get_current_dispatch_mode() is not None or not all(type(x) in PLAIN for x in tensors)
+
+
+class _Direct(torch.autograd.Function):
+    """The same forward and backward without the dispatcher, which would cost a small model 5% of its training step."""
+
+    @staticmethod
+    def forward(ctx: Any, operator: Operator, *arguments: Any) -> tuple[Tensor, Tensor]:
+        output = operator._run_forward(*arguments)
+        operator._setup(ctx, arguments, output)
+        ctx.operator, ctx.direct = operator, True
+        return output[:2]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        dy, dstate = grads
+        return None, *ctx.operator._differentiate(ctx, dy, dstate, None)
+
+
+def compute_dtype(*tensors: Tensor | None) -> torch.dtype:
+    """What a scan computes in: the widest of its inputs' dtypes, at least float32; complex if any is."""
+    dtype = torch.float32
+    for x in tensors:
+        if x is not None and differentiable(x):
+            dtype = torch.promote_types(dtype, x.dtype)
+    return dtype
+
+
+def widened(inputs: Any) -> Any:
+    """The same inputs with every floating tensor in the compute dtype (a real one stays real)."""
+    wide = compute_dtype(*inputs)
+    real = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(wide, wide)
+    return type(inputs)(
+        *(x if x is None or not differentiable(x) else x.to(wide if x.dtype.is_complex else real) for x in inputs)
+    )
+
+
+def _full_precision(args: Sequence[Any]) -> torch.autocast:
+    """Autocast switched off for the device of the first tensor: it would run matrix products in half precision."""
+    return torch.autocast(next(x for x in args if isinstance(x, Tensor)).device.type, enabled=False)
+
+
+def differentiable(x: Tensor) -> bool:
+    """Whether a tensor holds numbers that can have gradients (resets do not)."""
+    return x.dtype.is_floating_point or x.dtype.is_complex
+
+
+def _schema(fields: type) -> list[tuple[str, str]]:
+    """(name, the schema's word for its type) of every field of a NamedTuple."""
+    words = {Tensor: "Tensor", Tensor | None: "Tensor?", bool: "bool", int: "int", float: "float", str: "str"}
+    return [(name, words[kind]) for name, kind in get_type_hints(fields).items()]

@@ -1,0 +1,157 @@
+// Backward of the selective scan: chunks from the last to the first. Within a chunk the states are computed again from
+// the one saved at its start, then gone through in reverse. With x_t the gradient of h_t:
+//
+//     x_t = C_t g_t + a_{t+1} x_{t+1}            g = dy silu(z)
+//     dC_t = sum_d g_t h_t                       dB_t = sum_d x_t (delta u)_t
+//     d(delta u)_t = sum_n x_t B_t               w_t = x_t a_t h_{t-1}
+//     ddelta_t = sum_n w_t A + d(delta u)_t u_t  dA = sum_t w_t delta_t
+#pragma once
+
+#include "backward_states.h"
+
+namespace selective_scan {
+
+template <typename T> struct Gradients {
+    T *du, *ddt, *dz;        // (B, T, D); dz null without z
+    T *dB, *dC;              // (B, T, N)
+    T *dA, *dD, *dbias, *dh0;  // (D, N), (D,), (D,), (B, D, N)
+};
+
+// The rows that the next chunk of this group will need lie a row apart, where no hardware looks.
+template <typename T>
+SIMD_INLINE void prefetch(const Problem<T>& p, const Rows<const T>& rows, int64_t b, int64_t t0, int64_t d) {
+    if (!rows.data) return;
+    const int64_t steps = std::min(CHUNK, p.length - t0);
+    for (int64_t t = 0; t < steps; t++) __builtin_prefetch(rows.at(b, t0 + t) + d);
+}
+
+template <typename T>
+void backward_chunk(const Problem<T>& p, const Rows<const T>& dy, int64_t b, int64_t block, int64_t t0, const T* A,
+                    const T* start, const BlockGradients<T>& to, const Gradients<T>& out) {
+    constexpr int64_t W = Vec<T>::width;
+    const int64_t d = block * W, lanes = p.lanes(block), steps = std::min(CHUNK, p.length - t0);
+    const Vec<T> zero = Vec<T>::zero(), one(T(1));
+    const Vec<T> bias = p.bias ? load_lanes(p.bias + d, lanes) : zero, D = p.D ? load_lanes(p.D + d, lanes) : zero;
+    BackwardChunk<T> c;
+    for (int64_t t = 0; t < steps; t++) {
+        const int64_t at = t * W;
+        const Vec<T> u = load_lanes(p.u.at(b, t0 + t) + d, lanes);
+        Vec<T> slope, g = load_lanes(dy.at(b, t0 + t) + d, lanes);
+        const Vec<T> step = step_size<T, true>(load_lanes(p.dt.at(b, t0 + t) + d, lanes) + bias, p.softplus, slope);
+        step.store(c.step + at);
+        (step * u).store(c.drive + at);
+        slope.store(c.slope + at);
+        u.store(c.u + at);
+        if (p.z.data) {
+            const Vec<T> z = load_lanes(p.z.at(b, t0 + t) + d, lanes), s = simd::sigmoid(z);
+            (g * s * simd::fma(z, one - s, one)).store(c.gate + at);
+            (D * u).store(c.y + at);
+            g = g * z * s;
+        }
+        g.store(c.g + at);
+        zero.store(c.grad_drive + at);
+        zero.store(c.grad_step + at);
+    }
+    int64_t n = 0;
+    for (; n + BACKWARD_STATES <= p.states; n += BACKWARD_STATES)
+        backward_states<T, BACKWARD_STATES>(p, c, b, t0, steps, n, A, start, to);
+    for (; n < p.states; n++) backward_states<T, 1>(p, c, b, t0, steps, n, A, start, to);
+    Vec<T> dD = Vec<T>::load(to.dD), dbias = Vec<T>::load(to.dbias);
+    for (int64_t t = steps - 1; t >= 0; t--) {
+        const int64_t at = t * W, row = (b * p.length + t0 + t) * p.channels + d;
+        const Vec<T> u = Vec<T>::load(c.u + at), g = Vec<T>::load(c.g + at), drive = Vec<T>::load(c.grad_drive + at);
+        const Vec<T> step = simd::fma(drive, u, Vec<T>::load(c.grad_step + at) * Vec<T>(T(simd::ln_2)));
+        const Vec<T> ddt = step * Vec<T>::load(c.slope + at);
+        store_lanes(out.du + row, simd::fma(drive, Vec<T>::load(c.step + at), g * D), lanes);
+        store_lanes(out.ddt + row, ddt, lanes);
+        if (p.z.data) store_lanes(out.dz + row, Vec<T>::load(c.gate + at) * Vec<T>::load(c.y + at), lanes);
+        dD = simd::fma(g, u, dD);
+        dbias += ddt;
+    }
+    dD.store(to.dD);
+    dbias.store(to.dbias);
+}
+
+// Sums over the batch that wait for all of it, as vectors: (B, blocks) of N, 1 and 1; and over groups of channels,
+// (groups, B, T, N). In this order they are added at the end, whichever thread made them.
+template <typename T> struct PartialSums {
+    Buffer<T> dA, dD, dbias, dB, dC;
+};
+
+// One group of blocks of one sequence.
+template <typename T>
+void backward_group(const Problem<T>& p, const Rows<const T>& dy, const T* dhT, const T* saved, const T* A, int64_t b,
+                    int64_t group, T* dh, T* lanes_B, T* lanes_C, PartialSums<T>& sums, const Gradients<T>& out) {
+    constexpr int64_t W = Vec<T>::width;
+    const int64_t N = p.states, NW = N * W, blocks = p.blocks(), rows = p.length * p.channels;
+    const int64_t first = p.first_block(group), last = p.first_block(group + 1);
+    const Rows<const T> du{out.du, rows, p.channels}, ddt{out.ddt, rows, p.channels};
+    T *dA = &sums.dA[b * blocks * NW], *dD = &sums.dD[b * blocks * W], *dbias = &sums.dbias[b * blocks * W];
+    for (int64_t d = first; d < last; d++)
+        to_vectors(dhT + (b * p.channels + d * W) * N, dh + d * NW, N, p.lanes(d));
+    std::fill_n(dA + first * NW, (last - first) * NW, T(0));
+    std::fill_n(dD + first * W, (last - first) * W, T(0));
+    std::fill_n(dbias + first * W, (last - first) * W, T(0));
+    for (int64_t chunk = p.chunks() - 1; chunk >= 0; chunk--) {
+        const int64_t t0 = chunk * CHUNK, steps = std::min(CHUNK, p.length - t0);
+        const T* start = saved + (b * p.chunks() + chunk) * p.padded() * N;
+        std::fill_n(lanes_B, steps * NW, T(0));
+        std::fill_n(lanes_C, steps * NW, T(0));
+        for (int64_t d = first; d < last; d++) {
+            const int64_t next_t0 = d + 1 < last ? t0 : t0 - CHUNK, next_d = (d + 1 < last ? d + 1 : first) * W;
+            if (next_t0 >= 0)
+                for (const Rows<const T>& rows : {p.u, p.dt, p.z, dy, du, ddt}) prefetch(p, rows, b, next_t0, next_d);
+            backward_chunk<T>(p, dy, b, d, t0, A + d * NW, start + d * NW,
+                              {dh + d * NW, dA + d * NW, lanes_B, lanes_C, dD + d * W, dbias + d * W}, out);
+        }
+        const int64_t row = ((group * p.batch + b) * p.length + t0) * N;
+        simd::sums(lanes_B, steps * N, &sums.dB[row]);
+        simd::sums(lanes_C, steps * N, &sums.dC[row]);
+    }
+    for (int64_t d = first; d < last; d++)
+        from_vectors(dh + d * NW, out.dh0 + (b * p.channels + d * W) * N, N, p.lanes(d));
+}
+
+// sum over i < count of from[i * stride + j], added in this order.
+template <typename T> void add_up(const T* from, int64_t count, int64_t stride, int64_t size, T* to) {
+    for (int64_t j = 0; j < size; j++) {
+        T sum = 0;
+        for (int64_t i = 0; i < count; i++) sum += from[i * stride + j];
+        to[j] = sum;
+    }
+}
+
+// dhT (B, D, N); saved as the forward left it.
+template <typename T>
+void backward(const Problem<T>& p, const Rows<const T>& dy, const T* dhT, const T* saved, const Gradients<T>& out,
+              int64_t threads) {
+    constexpr int64_t W = Vec<T>::width;
+    const int64_t N = p.states, NW = N * W, blocks = p.blocks(), groups = p.groups(), rows = p.batch * p.length;
+    const Buffer<T> A = exponents(p);
+    PartialSums<T> sums{buffer<T>(p.batch * blocks * NW), buffer<T>(p.batch * blocks * W),
+                        buffer<T>(p.batch * blocks * W), buffer<T>(groups * rows * N), buffer<T>(groups * rows * N)};
+#pragma omp parallel num_threads(threads)
+    {
+        const simd::FlushDenormals flush;
+        const Buffer<T> lanes_B = buffer<T>(CHUNK * NW), lanes_C = buffer<T>(CHUNK * NW), dh = buffer<T>(blocks * NW);
+#pragma omp for schedule(static)
+        for (int64_t item = 0; item < p.batch * groups; item++)
+            backward_group(p, dy, dhT, saved, A.get(), item / groups, item % groups, dh.get(), lanes_B.get(),
+                           lanes_C.get(), sums, out);
+#pragma omp for schedule(static)
+        for (int64_t row = 0; row < rows; row++) {
+            add_up(&sums.dB[row * N], groups, rows * N, N, out.dB + row * N);
+            add_up(&sums.dC[row * N], groups, rows * N, N, out.dC + row * N);
+        }
+#pragma omp for schedule(static)
+        for (int64_t d = 0; d < blocks; d++) {
+            const int64_t lanes = p.lanes(d);
+            add_up(&sums.dA[d * NW], p.batch, blocks * NW, NW, &dh[d * NW]);
+            from_vectors(&dh[d * NW], out.dA + d * W * N, N, lanes);
+            add_up(&sums.dD[d * W], p.batch, blocks * W, lanes, out.dD + d * W);
+            add_up(&sums.dbias[d * W], p.batch, blocks * W, lanes, out.dbias + d * W);
+        }
+    }
+}
+
+}  // namespace selective_scan

@@ -1,0 +1,115 @@
+// What the forward and the backward of the selective scan share: their arguments, and how a chunk is prepared.
+//
+// Sizes: B batch, T length, D channels, N states. Lanes are channels; a "block" is one vector of channels, and its
+// states lie as (N, width), one vector a state. Time runs in chunks: within a chunk one block after the other, so that
+// the chunk's B and C stay in the cache.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "simd.h"
+
+namespace selective_scan {
+
+using simd::Vec;
+
+constexpr int64_t CHUNK = 16;   // steps; the backward keeps the states at their starts
+// How many states' registers a pass over a chunk holds, and how many decays are computed side by side.
+#if defined(SIMD_AVX512)
+constexpr int FORWARD_STATES = 16, BACKWARD_STATES = 8, SIDE_BY_SIDE = 4;
+#elif defined(SIMD_AVX2)
+constexpr int FORWARD_STATES = 4, BACKWARD_STATES = 4, SIDE_BY_SIDE = 2;
+#else
+constexpr int FORWARD_STATES = 4, BACKWARD_STATES = 4, SIDE_BY_SIDE = 4;
+#endif
+constexpr int64_t PADDING = 16;  // channels are padded to a multiple of this in buffers that Python allocates
+
+// Rows of a (B, T, x) tensor whose last axis is contiguous.
+template <typename T> struct Rows {
+    T* data;
+    int64_t batch_stride, step_stride;
+    SIMD_INLINE T* at(int64_t b, int64_t t) const { return data + b * batch_stride + t * step_stride; }
+};
+
+template <typename T> struct Problem {
+    int64_t batch, length, channels, states;
+    bool softplus;
+    Rows<const T> u, dt, z, B, C;  // z may be null
+    const T *A, *D, *bias, *h0;    // contiguous; D, bias and h0 may be null
+    const uint8_t* resets;         // (B, T) or null
+
+    static constexpr int64_t W = Vec<T>::width;
+    int64_t chunks() const { return (length + CHUNK - 1) / CHUNK; }
+    int64_t blocks() const { return (channels + W - 1) / W; }
+    int64_t padded() const { return (channels + PADDING - 1) / PADDING * PADDING; }
+    int64_t lanes(int64_t block) const { return std::min(W, channels - block * W); }
+    // Runs of blocks that are worked on independently, as many as keep 64 threads busy. From the shape alone: how sums
+    // over channels are rounded must not depend on the threads. Small ones cost the backward more sums over lanes.
+    int64_t groups() const {
+        const int64_t smallest = batch < 8 ? 32 : 128;  // channels
+        return std::max<int64_t>(1, std::min(channels / smallest, (64 + batch - 1) / batch));
+    }
+    int64_t first_block(int64_t group) const { return group * blocks() / groups(); }
+    bool resets_at(int64_t b, int64_t t) const { return resets && resets[b * length + t]; }
+};
+
+struct Free {
+    void operator()(void* p) const { std::free(p); }
+};
+template <typename T> using Buffer = std::unique_ptr<T[], Free>;
+template <typename T> Buffer<T> buffer(int64_t size) {  // aligned to a cache line, not initialized
+    void* p = std::aligned_alloc(64, (size * sizeof(T) + 63) / 64 * 64);
+    if (!p) throw std::bad_alloc();
+    return Buffer<T>((T*)p);
+}
+
+template <typename T> SIMD_INLINE Vec<T> load_lanes(const T* p, int64_t lanes) {
+    return lanes == Vec<T>::width ? Vec<T>::load(p) : Vec<T>::load_n(p, lanes);
+}
+template <typename T> SIMD_INLINE void store_lanes(T* p, Vec<T> v, int64_t lanes) {
+    if (lanes == Vec<T>::width)
+        v.store(p);
+    else
+        v.store_n(p, lanes);
+}
+
+// (lanes, N) of some tensor's block to (N, width), and back; lanes beyond the last channel are zero.
+template <typename T> void to_vectors(const T* from, T* to, int64_t states, int64_t lanes) {
+    for (int64_t n = 0; n < states; n++)
+        for (int64_t i = 0; i < Vec<T>::width; i++) to[n * Vec<T>::width + i] = i < lanes ? from[i * states + n] : T(0);
+}
+template <typename T> void from_vectors(const T* from, T* to, int64_t states, int64_t lanes) {
+    for (int64_t n = 0; n < states; n++)
+        for (int64_t i = 0; i < lanes; i++) to[i * states + n] = from[n * Vec<T>::width + i];
+}
+
+// A log2(e) as vectors, (blocks, N, width). -infinity becomes -3e38: together with the smallest step below its decay
+// is exp(-3000) = 0 even where delta is 0, and there is no 0 * infinity.
+template <typename T> Buffer<T> exponents(const Problem<T>& p) {
+    constexpr int64_t W = Vec<T>::width;
+    Buffer<T> to = buffer<T>(p.blocks() * p.states * W);
+    for (int64_t d = 0; d < p.blocks(); d++) {
+        T* block = to.get() + d * p.states * W;
+        to_vectors(p.A + d * W * p.states, block, p.states, p.lanes(d));
+        for (int64_t i = 0; i < p.states * W; i++) block[i] = std::max(block[i] * T(simd::log2_e), T(-3e38));
+    }
+    return to;
+}
+constexpr double SMALLEST_STEP = 1e-35;  // added to delta in decays: changes nothing but a delta of 0
+
+// delta and, if asked for, its derivative with respect to dt.
+template <typename T, bool DERIVATIVE> SIMD_INLINE Vec<T> step_size(Vec<T> x, bool softplus, Vec<T>& derivative) {
+    const Vec<T> one(T(1));
+    if (!softplus) {
+        derivative = one;
+        return x;
+    }
+    const Vec<T> e = simd::exp(-simd::abs(x));
+    if (DERIVATIVE) derivative = simd::where_negative(x, e, one) / (one + e);  // sigmoid, precise at both ends
+    return simd::max(Vec<T>::zero(), x) + simd::log1p(e);
+}
+
+}  // namespace selective_scan

@@ -1,0 +1,43 @@
+"""The CUDA kernels on CPU tensors, through the emulation that compiles their own source with the C++ compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from ssm_kernels.causal_conv1d import cuda as convolution
+from ssm_kernels.native import cuda as native
+from ssm_kernels.native.compiler import NativeUnavailable, find_compiler
+from ssm_kernels.selective_scan import cuda as scan
+
+
+def compiler_missing() -> str | None:
+    """Why the emulation cannot be compiled here."""
+    try:
+        find_compiler()
+    except NativeUnavailable as error:
+        return str(error)
+    return None
+
+
+@contextmanager
+def emulated(processors: int = 132) -> Iterator[None]:
+    """Within this block, backend "cuda" takes CPU tensors, on a GPU of so many multiprocessors."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (scan, convolution):
+            patch.setattr(module, "unavailable", lambda device: None)
+        patch.setattr(native, "multiprocessors", lambda device: processors)
+        yield
+
+
+@contextmanager
+def turns(order: int, source: str, *defines: str) -> Iterator[None]:
+    """Within this block, the threads of this library take turns in another order: see cuda_on_cpu_order."""
+    library = native.load(source, defines, torch.device("cpu"))
+    library.cuda_on_cpu_order(order)
+    try:
+        yield
+    finally:
+        library.cuda_on_cpu_order(0)

@@ -1,0 +1,113 @@
+"""nvcc compiles every CUDA source for the GPUs that matter, within their registers; and what is missing is said."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from ssm_kernels import backends
+from ssm_kernels.native import cuda as native
+from ssm_kernels.native.compiler import HEADERS, ROOT, NativeUnavailable
+
+SCAN, CONVOLUTION = "selective_scan/selective_scan.cu", "causal_conv1d/causal_conv1d.cu"
+FUNCTION = re.compile(r"Function properties for (\S+)\n.*?(\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+def nvcc_missing() -> str | None:
+    """Why nothing can be compiled for a GPU here."""
+    try:
+        native.find_nvcc()
+    except NativeUnavailable as error:
+        return str(error)
+    return None
+
+
+with_nvcc = pytest.mark.skipif(nvcc_missing() is not None, reason=str(nvcc_missing()))
+
+
+def compile_cubin(source: str, defines: list[str], architecture: str, folder: Path) -> str:
+    """What ptxas says about the kernels of a source file."""
+    path = ROOT / source
+    command = [native.find_nvcc(), *native.NVCC_FLAGS, f"-arch={architecture}", "-cubin", "-Xptxas", "-v"]
+    command += [*(f"-D{define}" for define in defines), f"-I{path.parent}", f"-I{HEADERS}"]
+    done = subprocess.run([*command, "-o", str(folder / "kernels.cubin"), str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr
+    return done.stderr
+
+
+@with_nvcc
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(
+    ("source", "defines", "kernels", "most"),  # bytes a thread may spill
+    [
+        (SCAN, ["ELEMENT=__nv_bfloat16", "STATES=16", "SOFTPLUS=true"], 9, 96),
+        (SCAN, ["ELEMENT=__half", "STATES=16", "SOFTPLUS=false"], 9, 192),
+        (SCAN, ["ELEMENT=float", "STATES=64", "SOFTPLUS=true"], 9, 192),
+        (CONVOLUTION, ["ELEMENT=__nv_bfloat16", "TAPS=4"], 4, 0),
+        (CONVOLUTION, ["ELEMENT=float", "TAPS=3"], 4, 0),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else None,
+)
+def test_nvcc_compiles_it_within_the_registers(
+    source: str, defines: list[str], kernels: int, most: int, architecture: str, tmp_path: Path
+) -> None:
+    """Values that do not fit into registers go to memory, and a kernel is slow without any sign of it."""
+    spilled = FUNCTION.findall(compile_cubin(source, defines, architecture, tmp_path))
+    assert len(spilled) == kernels
+    assert all(int(stores) <= most and int(loads) <= most for _, stores, loads in spilled), spilled
+
+
+@with_nvcc
+def test_the_probe_compiles_and_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The very flags of the first use; the library loads without a GPU, and says that there is none."""
+    monkeypatch.setenv("SSM_KERNELS_CACHE", str(tmp_path))
+    monkeypatch.setattr(native, "architecture", lambda device: "sm_90")
+    monkeypatch.setattr(native, "_load", native._load.__wrapped__)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(native, "_probe", native._probe.__wrapped__)
+    said = native.why_not(torch.device("cuda", 0))
+    assert [path.suffix for path in tmp_path.iterdir()] == [".so"]
+    assert said is None or said.startswith("an empty kernel does not run: ")
+
+
+def test_where_nvcc_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native.shutil, "which", lambda name, path=None: None)
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(NativeUnavailable, match=r"no nvcc: looked in PATH, /usr/local/cuda/bin \(\$CUDA_HOME is not"):
+        native.find_nvcc()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    with pytest.raises(NativeUnavailable, match=rf"no nvcc: looked in {tmp_path}/bin, PATH, /usr/local/cuda/bin$"):
+        native.find_nvcc()
+    monkeypatch.undo()
+    found = tmp_path / "bin" / "nvcc"
+    found.parent.mkdir()
+    found.write_text("#!/bin/sh\n")
+    found.chmod(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert native.find_nvcc() == str(found)
+
+
+@pytest.mark.parametrize("operation", ["selective_scan", "causal_conv1d"])
+def test_what_is_missing_is_said(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def why(device: str) -> str | None:
+        return backends.unavailable(operation, "cuda", torch.device(device))
+
+    assert why("cpu") == "it needs a CUDA device, not cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert why("cuda") == "no CUDA device (torch.cuda.is_available() is false)"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert why("cuda:0") == "it needs a GPU of sm_80 or newer, not sm_75"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(native, "_probe", native._probe.__wrapped__)
+    monkeypatch.setattr(native, "_load", native._load.__wrapped__)
+    monkeypatch.setattr(native.shutil, "which", lambda name, path=None: None)
+    said = why("cuda:0")
+    assert said is not None
+    assert said.startswith("no nvcc: looked in ")

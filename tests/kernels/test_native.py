@@ -1,0 +1,271 @@
+"""Compiling at first use: the cache and who may write to it, compilers that fail or are missing; and simd.h itself."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from ssm_kernels import native
+from ssm_kernels.native import NativeUnavailable, build, cache_folder, find_compiler, instruction_sets, load
+from torch import Tensor
+
+SIMD = ("avx512", "avx2", "portable")
+FLAGS = ["-std=c++17", "-shared", "-fPIC"]
+SOURCE = '#include "answer.h"\nextern "C" int answer() { return ANSWER; }\n'
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache folder; what this process has loaded already is forgotten."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("SSM_KERNELS_CACHE", str(folder))
+    memories = (native._load, native._openmp_flags)
+    for memory in memories:
+        memory.cache_clear()
+    yield folder
+    for memory in memories:
+        memory.cache_clear()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "answer.h").write_text("#define ANSWER 42\n")
+    file = tmp_path / "answer.cpp"
+    file.write_text(SOURCE)
+    return file
+
+
+def script(path: Path, lines: str) -> list[str]:
+    """A compiler of our own."""
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(0o700)
+    return [str(path)]
+
+
+def counting_compiler(tmp_path: Path) -> tuple[list[str], Callable[[], int]]:
+    """The system's compiler, and how often it has compiled something."""
+    log, real = tmp_path / "calls", " ".join(find_compiler())
+    command = script(tmp_path / "counting", f'[ "$1" = --version ] || echo . >> {log}\nexec {real} "$@"')
+    return command, lambda: len(log.read_text().split()) if log.exists() else 0
+
+
+def answer(library: Path) -> int:
+    return int(ctypes.CDLL(str(library)).answer())
+
+
+def test_compiles_once(cache: Path, source: Path, tmp_path: Path) -> None:
+    compiler, calls = counting_compiler(tmp_path)
+    first = build(source, compiler, FLAGS)
+    assert (build(source, compiler, FLAGS), calls()) == (first, 1)
+    assert answer(first) == 42
+    assert list(cache.iterdir()) == [first]
+
+
+def test_compiles_again_for_anything_else(cache: Path, source: Path, tmp_path: Path) -> None:
+    compiler, calls = counting_compiler(tmp_path)
+    libraries = {build(source, compiler, FLAGS)}
+    libraries.add(build(source, compiler, [*FLAGS, "-O1"]))
+    libraries.add(build(source, compiler, FLAGS, target="another processor"))
+    libraries.add(build(source, find_compiler(), FLAGS))
+    (tmp_path / "answer.h").write_text("#define ANSWER 43\n")
+    changed = build(source, compiler, FLAGS)
+    assert answer(changed) == 43
+    source.write_text(SOURCE + "// and more\n")
+    libraries |= {changed, build(source, compiler, FLAGS)}
+    assert len(libraries) == 6
+    assert calls() == 5
+
+
+def test_the_cache_is_private(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache_folder() == cache.resolve()
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    for mode in (0o770, 0o707):
+        cache.chmod(mode)
+        with pytest.raises(NativeUnavailable, match="others can write to the cache folder"):
+            cache_folder()
+    cache.chmod(0o755)
+    assert cache_folder() == cache.resolve()
+    cache.parent.chmod(0o777)
+    with pytest.raises(NativeUnavailable, match="others can replace the cache folder"):
+        cache_folder()
+    cache.parent.chmod(0o1777)  # as /tmp
+    assert cache_folder() == cache.resolve()
+    monkeypatch.setattr(os, "getuid", lambda: cache.stat().st_uid + 1)
+    with pytest.raises(NativeUnavailable, match="belongs to another user"):
+        cache_folder()
+
+
+def test_the_cache_is_in_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSM_KERNELS_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == (tmp_path / "xdg" / "ssm_kernels").resolve()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == (tmp_path / ".cache" / "ssm_kernels").resolve()
+
+
+def test_a_cache_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SSM_KERNELS_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(NativeUnavailable, match="SSM_KERNELS_CACHE"):
+        cache_folder()
+
+
+def test_a_failed_compile_is_one_line_and_leaves_nothing(cache: Path, source: Path) -> None:
+    source.write_text("int good;\nint bad = nothing_of_this_name;\n")
+    with pytest.raises(NativeUnavailable, match=r"cannot compile answer.cpp: .*error.*nothing_of_this_name") as caught:
+        build(source, find_compiler(), FLAGS)
+    assert "\n" not in str(caught.value)
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("end", ["exit 3", "kill -9 $$"])
+def test_a_compiler_that_dies_half_way_leaves_nothing(cache: Path, source: Path, tmp_path: Path, end: str) -> None:
+    write = 'for last; do :; done; while [ "$1" != -o ]; do shift; done; echo half > "$2"'
+    dying = script(tmp_path / "dying", f'[ "$1" = --version ] && exit 0\n{write}\n{end}')
+    with pytest.raises(NativeUnavailable, match=r"cannot compile answer.cpp"):
+        build(source, dying, FLAGS)
+    assert list(cache.iterdir()) == []
+
+
+def test_two_processes_at_once(cache: Path, source: Path) -> None:
+    code = (
+        "import sys, ctypes; from pathlib import Path; from ssm_kernels.native import build, find_compiler\n"
+        f"library = build(Path({str(source)!r}), find_compiler(), {FLAGS!r})\n"
+        "print(ctypes.CDLL(str(library)).answer(), library)"
+    )
+    folder = Path(native.__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    outputs = {process.communicate(timeout=300)[0] for process in running}
+    (library,) = cache.iterdir()
+    assert outputs == {f"42 {library}\n"}
+
+
+def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    reason = "no C++ compiler: looked for $CXX, c++, g++ and clang++"
+    assert native.why_not("selective_scan/selective_scan.cpp") == reason
+    with pytest.raises(NativeUnavailable, match="no C"):
+        load("selective_scan/selective_scan.cpp")
+    monkeypatch.setenv("CXX", "no-such-compiler -O2")
+    with pytest.raises(NativeUnavailable, match="CXX names no-such-compiler"):
+        find_compiler()
+
+
+def test_without_openmp_it_runs_in_one_thread(
+    cache: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = " ".join(find_compiler())
+    refuses = 'for x; do [ "$x" = -fopenmp ] && { echo "error: no OpenMP" >&2; exit 1; }; done'
+    monkeypatch.setenv("CXX", script(tmp_path / "simple", f'{refuses}\nexec {real} "$@"')[0])
+    assert load(str(source)).answer() == 42
+
+
+def test_what_does_not_load_is_said(tmp_path: Path) -> None:
+    (tmp_path / "broken.so").write_text("not a library")
+    with pytest.raises(NativeUnavailable, match=r"cannot load .*broken\.so"):
+        native.open_library(tmp_path / "broken.so")
+
+
+def test_an_instruction_set_that_is_not_there(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    with pytest.raises(NativeUnavailable, match="unknown instruction set 'avx1024'"):
+        load("selective_scan/selective_scan.cpp", "avx1024")
+    monkeypatch.setattr(native, "instruction_sets", lambda: ["portable"])
+    with pytest.raises(NativeUnavailable, match="this processor has no avx2"):
+        load("selective_scan/selective_scan.cpp", "avx2")
+
+
+# ---- simd.h ----
+
+FUNCTIONS: dict[str, tuple[float, float, Callable[[Tensor], Tensor]]] = {  # range and definition
+    "exp": (-87.0, 88.0, torch.exp),
+    "exp2": (-125.0, 127.0, torch.exp2),
+    "exp2_decay": (-125.0, 0.0, torch.exp2),
+    "log1p": (0.0, 1.0, torch.log1p),
+    "softplus": (-80.0, 80.0, lambda x: torch.log1p(torch.exp(-x.abs())) + x.clamp(min=0)),
+    "sigmoid": (-80.0, 80.0, torch.sigmoid),
+}
+WRAPPER = """
+template <typename T> void apply_NAME(const T* x, T* y, int64_t n) {
+    constexpr int64_t W = simd::Vec<T>::width;
+    for (int64_t i = 0; i < n; i += W) {
+        const int64_t lanes = n - i < W ? n - i : W;
+        simd::NAME(simd::Vec<T>::load_n(x + i, lanes)).store_n(y + i, lanes);
+    }
+}
+extern "C" void NAME_f32(const float* x, float* y, int64_t n) { apply_NAME(x, y, n); }
+extern "C" void NAME_f64(const double* x, double* y, int64_t n) { apply_NAME(x, y, n); }
+"""
+SUMS = """
+extern "C" void sums_f32(const float* x, float* y, int64_t n) { simd::sums(x, n, y); }
+extern "C" void sums_f64(const double* x, double* y, int64_t n) { simd::sums(x, n, y); }
+extern "C" int width_f32() { return simd::Vec<float>::width; }
+extern "C" int width_f64() { return simd::Vec<double>::width; }
+"""
+
+
+@pytest.fixture(scope="module", params=SIMD)
+def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """simd.h's functions over arrays, for one instruction set."""
+    if request.param not in instruction_sets():
+        pytest.skip(f"this processor has no {request.param}")
+    file = tmp_path_factory.mktemp("simd") / "functions.cpp"
+    file.write_text('#include "simd.h"\n' + "".join(WRAPPER.replace("NAME", name) for name in FUNCTIONS) + SUMS)
+    return load(str(file), request.param)
+
+
+def applied(functions: ctypes.CDLL, name: str, x: Tensor, count: int) -> Tensor:
+    """The first `count` results; memory after them has to stay as it was."""
+    y = torch.full((count + 1,), torch.nan, dtype=x.dtype)
+    function = getattr(functions, f"{name}_{'f32' if x.dtype == torch.float32 else 'f64'}")
+    function(ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(y.data_ptr()), ctypes.c_int64(count))
+    assert y[count].isnan()
+    return y[:count]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_functions_are_precise(functions: ctypes.CDLL, name: str, dtype: torch.dtype) -> None:
+    low, high, definition = FUNCTIONS[name]
+    near_zero = [value for value in (-1e-3, 1e-3, -1e-6, 1e-6) if low <= value <= high]
+    x = torch.cat([torch.linspace(low, high, 20011, dtype=torch.float64), torch.tensor(near_zero)]).to(dtype)
+    expected = definition(x.double())
+    relative = ((applied(functions, name, x, len(x)).double() - expected) / expected.clamp(min=1e-300)).abs()
+    assert float(relative[expected > 0].max()) < (2.5e-7 if dtype == torch.float32 else 1e-15)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_functions_at_the_ends(functions: ctypes.CDLL, dtype: torch.dtype) -> None:
+    inf, nan = math.inf, math.nan
+    cases: dict[str, list[tuple[float, float]]] = {
+        "exp": [(0, 1), (-inf, 0), (inf, inf), (nan, nan), (1e30, inf), (-1e30, 0)],
+        "exp2": [(0, 1), (-1, 0.5), (10, 1024), (-inf, 0), (inf, inf), (nan, nan)],
+        "exp2_decay": [(0, 1), (-0.0, 1), (-1, 0.5), (-inf, 0), (-1e30, 0), (nan, nan)],
+        "log1p": [(0, 0), (nan, nan)],
+        "softplus": [(-inf, 0), (inf, inf), (1e30, 1e30), (nan, nan)],
+        "sigmoid": [(0, 0.5), (-inf, 0), (inf, 1), (nan, nan)],
+    }
+    for name, pairs in cases.items():
+        x, expected = torch.tensor(pairs, dtype=dtype).T.contiguous()
+        assert torch.equal(applied(functions, name, x, len(x)).nan_to_num(7.0), expected.nan_to_num(7.0)), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("count", [1, 7, 16, 37])
+def test_sums_over_lanes(functions: ctypes.CDLL, dtype: torch.dtype, count: int) -> None:
+    width = int(functions.width_f32() if dtype == torch.float32 else functions.width_f64())
+    x = torch.randint(-1000, 1000, (count, width), generator=torch.Generator().manual_seed(0)).to(dtype)  # exact sums
+    assert torch.equal(applied(functions, "sums", x, count), x.sum(1))

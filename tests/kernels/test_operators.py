@@ -1,0 +1,194 @@
+"""What PyTorch expects of an operator, of every operation in every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from kernels.cases import ALL, EACH, make
+from kernels.numerics import with_gradients, worst
+from torch import Tensor
+
+each = pytest.mark.parametrize(("operation", "backend", "variant"), EACH)
+every = pytest.mark.parametrize(("operation", "backend", "variant"), ALL)
+
+
+def same_bits(got: list[Tensor], expected: list[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+
+
+@pytest.fixture
+def memory_of_nans() -> Iterator[None]:
+    """torch.empty gives NaN instead of what was there."""
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@every
+@pytest.mark.parametrize("length", [1, 33, 70])
+def test_all_memory_is_written(operation: str, backend: str, variant: int, length: int, memory_of_nans: None) -> None:
+    assert torch.empty(3).isnan().all()
+    case = make(operation, 1, length=length, variant=variant, resets=0.1).to(torch.float32)
+    assert not any(x.isnan().any() for x in with_gradients(case.function(backend), case.values, 0))
+
+
+@every
+def test_the_same_call_gives_the_same_bits(operation: str, backend: str, variant: int) -> None:
+    case = make(operation, 2, length=70, width=33, decay="mixed", variant=variant).to(torch.float32)
+    one, two = (with_gradients(case.function(backend), case.values, 0) for _ in range(2))
+    assert same_bits(one, two)
+
+
+@each
+def test_the_same_call_gives_the_same_bits_on_two_threads(
+    operation: str, backend: str, variant: int, two_threads: None
+) -> None:
+    case = make(operation, 2, length=70, batch=4, width=70, state=16, variant=variant).to(torch.float32)
+    one, two = (with_gradients(case.function(backend), case.values, 0) for _ in range(2))
+    assert same_bits(one, two)
+
+
+@each
+def test_one_output_alone_has_its_gradients(operation: str, backend: str, variant: int) -> None:
+    """Through y alone, through the state alone: together they are the gradients of the sum."""
+    case = make(operation, 3, variant=variant)
+    leaves = [x.requires_grad_() for x in case.values]
+    y, state = case.function(backend)(*leaves)
+    parts = [torch.autograd.grad(x.sum(), leaves, retain_graph=True, materialize_grads=True) for x in (y, state)]
+    whole = torch.autograd.grad(y.sum() + state.sum(), leaves)
+    assert worst([a + b for a, b in zip(*parts, strict=True)], whole) < 1e-13
+
+
+@each
+def test_some_inputs_may_need_no_gradient(operation: str, backend: str, variant: int) -> None:
+    case = make(operation, 4, variant=variant)
+    expected = with_gradients(case.function(backend), case.values, 0)
+    for chosen in range(len(case.values)):
+        values = list(case.values)
+
+        def of_one(x: Tensor, at: int = chosen, values: list[Tensor] = values) -> tuple[Tensor, Tensor]:
+            return case.function(backend)(*values[:at], x, *values[at + 1 :])
+
+        assert same_bits(with_gradients(of_one, [values[chosen]], 0)[2:], [expected[2 + chosen]])
+
+
+@every
+def test_any_layout_of_memory_will_do(operation: str, backend: str, variant: int) -> None:
+    """Transposed, strided and expanded inputs, and gradients that are: the same numbers as from contiguous ones."""
+    case = make(operation, 5, length=19, batch=2, variant=variant)
+    case = case._replace(tensors={n: x[:1].expand_as(x) if x.dim() > 1 else x for n, x in case.tensors.items()})
+    expected = with_gradients(case.function(backend), [x.contiguous() for x in case.values], 0)
+    apart = [torch.stack([x, x], -1)[..., 1] for x in case.values]
+    turned = [x.transpose(0, -1).contiguous().transpose(0, -1) for x in case.values]
+    assert not any(x.is_contiguous() for x in apart)
+    for values in (case.values, apart, turned):
+        leaves = [x.detach().requires_grad_() for x in values]
+        y, state = case.function(backend)(*leaves)
+        assert worst([y, state], expected[:2]) < 1e-13
+        weight = torch.ones((), dtype=y.dtype)
+        got = torch.autograd.grad([y, state], leaves, [weight.expand_as(y), weight.expand_as(state)])
+        plain = [x.detach().contiguous().requires_grad_() for x in values]
+        outputs = case.function(backend)(*plain)
+        assert worst(got, torch.autograd.grad(outputs, plain, [torch.ones_like(x) for x in outputs])) < 1e-13
+
+
+@every
+def test_nothing_is_written_to_and_nothing_shared(operation: str, backend: str, variant: int) -> None:
+    """Inputs keep their values, outputs and gradients have memory of their own."""
+    case = make(operation, 6, variant=variant, resets=0.1).to(torch.float32)
+    before = [x.clone() for x in case.values]
+    leaves = [x.requires_grad_() for x in case.values]
+    outputs = case.function(backend)(*leaves)
+    grads = [torch.randn_like(x) for x in outputs]
+    kept = [x.clone() for x in (*outputs, *grads)]
+    gradients = torch.autograd.grad(outputs, leaves, grads)
+    assert same_bits([x.detach() for x in leaves], before)
+    assert same_bits([x.detach() for x in (*outputs, *grads)], [x.detach() for x in kept])
+    places = [x.untyped_storage().data_ptr() for x in (*leaves, *outputs, *grads, *gradients) if x.numel()]
+    assert len(places) == len(set(places))
+
+
+@each
+def test_a_compiled_call_is_an_eager_one(operation: str, backend: str, variant: int) -> None:
+    case = make(operation, 7, length=20, variant=variant, resets=0.1).to(torch.float32)
+    function = case.function(backend)
+
+    def used(*values: Tensor) -> tuple[Tensor, Tensor]:
+        y, state = function(*(x * 2 for x in values))
+        return y * 3, state
+
+    torch.compiler.reset()
+    compiled = torch.compile(used, backend="aot_eager", fullgraph=True)
+    assert same_bits(with_gradients(compiled, case.values, 0), with_gradients(used, case.values, 0))
+
+
+@each
+def test_autocast_does_not_reach_inside(operation: str, backend: str, variant: int) -> None:
+    """A product of decays in bfloat16 would be wrong by 1%, and a state in bfloat16 forgets small additions."""
+    for length in (70, 20):
+        case = make(operation, 8, length=length, variant=variant).to(torch.float32)
+        expected = with_gradients(case.function(backend), case.values, 0)
+        with torch.autocast("cpu", torch.bfloat16):
+            got = with_gradients(case.function(backend), case.values, 0)
+        assert same_bits(got, expected)
+
+
+@every
+def test_precisions_may_be_mixed(operation: str, backend: str, variant: int) -> None:
+    """As under autocast: some inputs from matrix products in bfloat16, parameters and state in float32."""
+    case = make(operation, 9, variant=variant).to(torch.float32)
+    half = {n: x.bfloat16() for n, x in case.tensors.items() if n in case.sequences and not x.is_complex()}
+    mixed = case._replace(tensors=case.tensors | half)
+    wide = [x.to(torch.float32) if x.dtype == torch.bfloat16 else x for x in mixed.values]
+    got, expected = (with_gradients(case.function(backend), x, 0) for x in (mixed.values, wide))
+    assert worst(got, [x.to(y.dtype) for x, y in zip(expected, got, strict=True)]) < 1e-2
+    assert got[1].dtype == expected[1].dtype
+    assert worst(got[1:2], expected[1:2]) < 1e-6
+
+
+@each
+def test_inference_leaves_training_alone(operation: str, backend: str, variant: int) -> None:
+    """Constants that were made in inference mode must not reach a graph."""
+    case = make(operation, 10, length=29, variant=variant)
+    with torch.inference_mode():
+        quiet = case.function(backend)(*case.values)
+    results = with_gradients(case.function(backend), case.values, 0)
+    assert same_bits([x.clone() for x in quiet], results[:2])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@each
+def test_the_custom_operators_keep_their_promises(operation: str, backend: str, variant: int, dynamic: bool) -> None:
+    """Schema, fake tensors, autograd registration and tracing, by PyTorch's own check."""
+    case = make(operation, 11, length=13, batch=2, variant=variant, resets=0.2).to(torch.float32)
+    calls = []
+    forward, backward = (getattr(torch.ops.ssm_kernels, operation + end) for end in ("", "_backward"))
+
+    class Recording(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            if func.namespace == "ssm_kernels":
+                calls.append((func, args))
+            return func(*args, **(kwargs or {}))
+
+    with Recording():
+        y, state = case.function(backend)(*(x.requires_grad_() for x in case.values))
+        (y.abs().sum() + state.abs().sum()).backward()
+    assert [func for func, _ in calls] == [forward.default, backward.default]
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    for func, args in calls:
+        again = func is forward.default  # the backward pass has no derivative of its own
+        detached = tuple(
+            x.detach().requires_grad_(again and x.requires_grad) if isinstance(x, Tensor) else x for x in args
+        )
+        torch.library.opcheck(func, detached, test_utils=(*checks, "test_aot_dispatch_dynamic") if dynamic else checks)
