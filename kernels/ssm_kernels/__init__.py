@@ -1,13 +1,13 @@
 """Recurrences with an initial state in and a final state out. Depends on torch alone.
 
-    diagonal_scan    h_t = a_t * h_{t-1} + b_t                              (vector state, real or complex: S4D, S5, RG-LRU)
-    selective_scan   h_t = exp(delta_t A) h_{t-1} + delta_t B_t u_t         (a decay by channel and state: Mamba-1)
-    gated_scan       S_t = a_t S_{t-1} + k_t v_t^T,   y_t = q_t^T S_t       (matrix state: Mamba-2, GLA, RWKV-6, RetNet)
-    causal_conv1d    y_t = act(bias + sum_i w_i x_{t-K+1+i})                (short depthwise convolution, with its state)
-    gated_rms_norm   y_t = weight * rms_normalized(x_t * silu(gate_t))      (no state: the glue of a Mamba-2 block)
+    diagonal_scan    h_t = a_t * h_{t-1} + b_t                          vector state, real or complex: S4D, S5, RG-LRU
+    selective_scan   h_t = exp(delta_t A) h_{t-1} + delta_t B_t u_t     a decay by channel and state: Mamba-1
+    gated_scan       S_t = a_t S_{t-1} + k_t v_t^T,   y_t = q_t^T S_t   matrix state: Mamba-2, GLA, RWKV-6, RetNet
+    causal_conv1d    y_t = act(bias + sum_i w_i x_{t-K+1+i})            short depthwise convolution, with its state
+    gated_rms_norm   y_t = weight * rms_normalized(x_t * silu(gate_t))  no state: the glue of a Mamba-2 block
 
-Each runs in several backends; "auto" takes the fastest that is there. `reference` is one step at a time in the precision of
-its inputs, the oracle.
+Each runs in several backends; "auto" takes the fastest that is there. `reference` is one step at a time in the precision
+of its inputs, the oracle.
 """
 
 from ssm_kernels.backends import BACKENDS, BackendError, chosen, use_backend

@@ -99,7 +99,7 @@ def module(operation: str, name: str) -> ModuleType:
 
 
 def _fastest(operation: str, available: tuple[str, ...], device: torch.device) -> str:
-    passed_over = []
+    passed_over: list[str] = []
     for name in ORDER.get(device.type, ("torch",)):
         if name not in available:
             continue

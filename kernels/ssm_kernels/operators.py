@@ -1,16 +1,16 @@
 """From a backend's forward and backward to one differentiable torch operator per operation.
 
-An operation has a NamedTuple `Inputs` (tensors, some of them optional) and one of `Options` (bools, ints, floats, strings).
+An operation has a NamedTuple `Inputs` (tensors, some of them optional) and one of `Options` (bool, int, float, str).
 A backend's module gives either
 
-    run(inputs, options) -> (y, state)                                   differentiable by autograd as it stands, or
+    run(inputs, options) -> (y, state)                               differentiable by autograd as it stands, or
 
-    saved_shape(inputs, options) -> tuple[int, ...]                      of the one tensor that its backward needs
+    saved_shape(inputs, options) -> tuple[int, ...]                  of the one tensor that its backward needs
     forward(inputs, options, save) -> (y, state, saved)
-    backward(dy, dstate, saved, y, inputs, options) -> gradients         one per field of Inputs, None where there is none
+    backward(dy, dstate, saved, y, inputs, options) -> gradients     one per field of Inputs, None where there is none
 
-The second form goes through two torch.library operators, ssm_kernels::<operation> and ssm_kernels::<operation>_backward:
-opaque to torch.compile, which sees their shapes alone, and untouched by autocast.
+The second form goes through two torch.library operators, ssm_kernels::<operation> and ssm_kernels::<operation>_backward,
+wherever something looks: opaque to torch.compile, which sees their shapes alone, and untouched by autocast.
 """
 
 from __future__ import annotations

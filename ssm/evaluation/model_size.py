@@ -19,12 +19,10 @@ def model_size(spec: ModelSize) -> pl.DataFrame:
         rows.append(
             {
                 "model": model.name,
-                "mixer": model.mixer.kind,
+                "mixer": "+".join(dict.fromkeys(mixer.kind for mixer in model.mixers())),
                 "n_layers": model.n_layers,
                 "d_model": model.d_model,
-                "n_heads": model.mixer.expand * model.d_model // model.mixer.head_dim,
-                "head_dim": model.mixer.head_dim,
-                "d_state": model.mixer.d_state,
+                "state_shape": " x ".join(map(str, model.mixer.state_shape(model.d_model))),
                 "peak_lr": model.peak_lr,
                 "parameters": built.parameters_count,
                 "embedding_parameters": built.embedding.weight.numel(),

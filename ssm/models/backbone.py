@@ -4,28 +4,51 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from ssm_kernels import gated_rms_norm
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ssm.base.seeds import derived_seed
+from ssm.models.ffn import build_ffn
 from ssm.models.mixers import build_mixer
-from ssm.models.state import State
-from ssm.specs.model import MixerSpec, ModelSpec
+from ssm.models.state import FFN, State
+from ssm.specs.model import ModelSpec
+
+LayerState = dict[str, Tensor]
 
 
 class Block(nn.Module):
-    """x + mixer(RMSNorm(x))."""
+    """x + mixer(norm(x)), then, where the model has an ffn, x + ffn(norm(x)); side by side with parallel_residual."""
 
-    def __init__(self, mixer: MixerSpec, model: ModelSpec):
+    def __init__(self, model: ModelSpec, layer: int):
         super().__init__()
-        self.norm = nn.RMSNorm(model.d_model, eps=model.norm_eps)
-        self.mixer = build_mixer(mixer, model.d_model, model.n_layers)
+        self.parallel = model.parallel_residual
+        self.norm = build_norm(model)
+        self.mixer = build_mixer(model.mixers()[layer], model.d_model, model.n_layers)
+        self.mixer.initialize_at(layer)
+        self.ffn = None
+        if model.ffn is not None:
+            self.ffn_norm = build_norm(model)
+            self.ffn = build_ffn(model.ffn, model.d_model, model.n_layers)
+            self.ffn.initialize_at(layer)
 
-    def forward(
-        self, x: Tensor, state: dict[str, Tensor] | None, resets: Tensor | None
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        y, state = self.mixer(self.norm(x), state, resets)
-        return x + y, state
+    def forward(self, x: Tensor, state: LayerState | None, resets: Tensor | None) -> tuple[Tensor, LayerState]:
+        """A whole sequence, x (B, T, D)."""
+        own, ffns = _split(state)
+        y, ended = self.mixer(self.norm(x), own, resets)
+        if self.ffn is None:
+            return x + y, ended
+        z, ffn_ended = self.ffn(self.ffn_norm(x if self.parallel else x + y), ffns, resets)
+        return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}
+
+    def step(self, x: Tensor, state: LayerState | None) -> tuple[Tensor, LayerState]:
+        """One token, x (B, D)."""
+        own, ffns = _split(state)
+        y, ended = self.mixer.step(self.norm(x), own)
+        if self.ffn is None:
+            return x + y, ended
+        z, ffn_ended = self.ffn.step(self.ffn_norm(x if self.parallel else x + y), ffns)
+        return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}
 
 
 class LanguageModel(nn.Module):
@@ -37,8 +60,9 @@ class LanguageModel(nn.Module):
         self.recompute = False  # keep no activations inside blocks; the backward pass computes them again
         rows = -(-vocab_size // spec.vocab_multiple) * spec.vocab_multiple
         self.embedding = nn.Embedding(rows, spec.d_model)
-        self.layers = nn.ModuleList(Block(mixer, spec) for mixer in spec.mixers())
-        self.norm = nn.RMSNorm(spec.d_model, eps=spec.norm_eps)
+        self.embedding_norm = build_norm(spec) if spec.embedding_norm else nn.Identity()
+        self.layers = nn.ModuleList(Block(spec, layer) for layer in range(spec.n_layers))
+        self.norm = build_norm(spec)
         nn.init.normal_(self.embedding.weight, std=0.02)
         if not spec.tie_embeddings:
             self.head = nn.Linear(spec.d_model, rows, bias=False)
@@ -57,9 +81,19 @@ class LanguageModel(nn.Module):
         x, state = self.hidden(tokens, state, resets)
         return self.logits(x), state
 
+    def step(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Decoding: tokens (B,) int64 -> logits of the next ones (B, V) and the state after them."""
+        x = self.embedding_norm(self.embedding(tokens))  # (B, D)
+        ended = []
+        for i, layer in enumerate(self.layers):
+            assert isinstance(layer, Block)
+            x, layer_state = layer.step(x, None if state is None else state.layers[i])
+            ended.append(layer_state)
+        return self.logits(self.norm(x)), State(tuple(ended))
+
     def hidden(self, tokens: Tensor, state: State | None = None, resets: Tensor | None = None) -> tuple[Tensor, State]:
         """The last hidden activations (B, T, D), normalized, and the state after the last token."""
-        x = self.embedding(tokens)  # (B, T, D)
+        x = self.embedding_norm(self.embedding(tokens))  # (B, T, D)
         ended = []
         for i, layer in enumerate(self.layers):
             layer_state = None if state is None else state.layers[i]
@@ -81,8 +115,34 @@ class LanguageModel(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
 
+class RmsNorm(nn.Module):
+    """RMSNorm (Zhang & Sennrich 2019) over the last axis, in one pass."""
+
+    def __init__(self, width: int, eps: float):
+        super().__init__()
+        self.eps, self.weight = eps, nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., D) -> (..., D)."""
+        return gated_rms_norm(x, self.weight, eps=self.eps)
+
+
+def build_norm(spec: ModelSpec) -> nn.Module:
+    """The model's norm over its width."""
+    norm = RmsNorm if spec.norm == "rms" else nn.LayerNorm
+    return norm(spec.d_model, eps=spec.norm_eps)
+
+
 def build_model(spec: ModelSpec, vocab_size: int, seed: int) -> LanguageModel:
     """A freshly initialized model: a function of (spec, vocab_size, seed), whatever was drawn before."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(seed, "initialization"))
         return LanguageModel(spec, vocab_size)
+
+
+def _split(state: LayerState | None) -> tuple[LayerState | None, LayerState | None]:
+    """The mixer's part of a layer's state, and the ffn's."""
+    if state is None:
+        return None, None
+    own = {name: tensor for name, tensor in state.items() if not name.startswith(FFN)}
+    return own, {name.removeprefix(FFN): tensor for name, tensor in state.items() if name.startswith(FFN)}

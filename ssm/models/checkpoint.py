@@ -27,7 +27,10 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str,
     """
     plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     with whole_file(path) as temporary:
-        save_file(plain, temporary, metadata={"ssm": json.dumps(header, sort_keys=True)})
+        try:
+            save_file(plain, temporary, metadata={"ssm": json.dumps(header, sort_keys=True)})
+        except SafetensorError as error:  # what a full disk becomes
+            raise OSError(str(error)) from error
 
 
 def load_tensors(path: str | Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -66,7 +69,12 @@ def save_model(path: str | Path, model: LanguageModel, run: RunSpec, step: int, 
     Args:
         origin: fingerprint of what the run was made from (text, and the parent's origin); see `ssm.training.origin`.
     """
-    save_tensors(path, dict(model.state_dict()), {"run": run.content(), "step": step, "origin": origin})
+    save_weights(path, dict(model.state_dict()), run, step, origin)
+
+
+def save_weights(path: str | Path, weights: dict[str, Tensor], run: RunSpec, step: int, origin: str) -> None:
+    """`save_model`, from the model's state dict."""
+    save_tensors(path, weights, {"run": run.content(), "step": step, "origin": origin})
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[LanguageModel, RunSpec]:

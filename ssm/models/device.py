@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+
 import torch
 
 from ssm.base.errors import UserError
+
+# glibc's mallopt: blocks below the one size are kept in the process when they are freed, up to the other in all.
+# Otherwise every training step would ask the system for its large blocks again: 6% of its time at a context of 128.
+MMAP_THRESHOLD, TRIM_THRESHOLD = (-3, 32 * 2**20), (-1, 512 * 2**20)
 
 
 def prepare_device(name: str, threads: int | None = None) -> torch.device:
@@ -18,11 +25,28 @@ def prepare_device(name: str, threads: int | None = None) -> torch.device:
     if threads is not None:
         torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
+    keep_freed_memory()
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("device 'cuda' is not there (torch sees no GPU); use --device cpu or auto")
-    return torch.device(name)
+    if name == "cpu" or "LOCAL_RANK" not in os.environ:
+        return torch.device(name)
+    index = int(os.environ["LOCAL_RANK"])  # one of several processes on this machine: a GPU each
+    if index >= torch.cuda.device_count():
+        raise UserError(f"process {index} of this machine has no GPU of its own; it has {torch.cuda.device_count()}")
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep what it frees, where its C library is glibc and the user has not set it otherwise."""
+    if any(name in os.environ for name in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(*MMAP_THRESHOLD)
+        mallopt(*TRIM_THRESHOLD)
 
 
 def device_name(device: torch.device) -> str:

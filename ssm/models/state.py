@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 MEMORY = "memory"  # the recurrence's own state, (B, heads, ...): what the papers call the state h_t
+FFN = "ffn."  # what the names of an ffn's state begin with, beside the mixer's in its layer
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,9 @@ class State:
 
     In every mixer the recurrence's own state is called "memory" and has the heads on its second axis; other names
     ("conv": the last inputs of a short convolution) are inputs still needed. Norms, moments and noise speak of the
-    memory alone; detaching, selecting and resetting act on all of the state.
+    memory alone; detaching, selecting and resetting act on all of the state. An attention's memory is its cache, which
+    grows with every token, and its "seen" says which of the cached tokens exist: zeros of any length are an empty
+    cache.
     """
 
     layers: tuple[dict[str, Tensor], ...]

@@ -56,7 +56,7 @@ class Spec(BaseModel):
         try:
             return cls.model_validate(value)
         except ValidationError as error:
-            raise ConfigError(f"{source}: {_first_problem(error)}") from error
+            raise ConfigError(f"{source}: {_first_problem(error, value)}") from error
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -85,11 +85,11 @@ def slug(*parts: object) -> str:
     return "_".join(part for part in cleaned if part)
 
 
-def _first_problem(error: ValidationError) -> str:
-    """The first problem, and how many more there are, as one line."""
+def _first_problem(error: ValidationError, value: Any) -> str:
+    """The first problem of `value`, and how many more there are, as one line."""
     problems = error.errors(include_url=False)
     problem = problems[0]
-    where = ".".join(str(part) for part in problem["loc"])
+    where = ".".join(_path(problem["loc"], value, problem["type"] == "missing"))
     text = problem["msg"].removeprefix("Value error, ").replace("\n", " ")
     if problem["type"] in ("union_tag_invalid", "literal_error"):
         expected = str(problem.get("ctx", {}).get("expected_tags") or problem.get("ctx", {}).get("expected", ""))
@@ -98,7 +98,26 @@ def _first_problem(error: ValidationError) -> str:
         text = f"unknown name '{given}'; {nearest(str(given), names)}"
     elif problem["type"] == "missing":
         text = "this key is required and is missing"
+    elif problem["type"] == "union_tag_not_found":
+        text = f"the key {problem['ctx']['discriminator']}, which says what kind of thing this is, is missing"
     elif problem["type"] != "unknown_key" and not isinstance(problem["input"], dict | list):
         text = f"{text[0].lower()}{text[1:]}, got {problem['input']!r}"
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{where + ': ' if where else ''}{text}{more}"
+
+
+def _path(places: tuple[int | str, ...], value: Any, missing: bool) -> list[str]:
+    """The keys of a problem's place as the file has them: without the names that pydantic gives a union's members.
+
+    Args:
+        missing: the last place is a key that the file lacks.
+    """
+    keys = []
+    for number, place in enumerate(places):
+        try:
+            value = value[place]
+        except (KeyError, IndexError, TypeError):
+            if not (missing and number == len(places) - 1):
+                continue
+        keys.append(str(place))
+    return keys

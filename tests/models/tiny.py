@@ -9,7 +9,8 @@ from torch import Tensor
 
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.state import State
-from ssm.specs.model import Mamba2Mixer, ModelSpec
+from ssm.specs.mixers.mamba2 import Mamba2Mixer
+from ssm.specs.model import ModelSpec
 
 VOCABULARY = 29
 
@@ -18,7 +19,7 @@ def spec(**changes: Any) -> ModelSpec:
     """A model's spec; a change goes to the mixer where the mixer has that field."""
     mixer = {name: value for name, value in changes.items() if name in Mamba2Mixer.model_fields}
     model = {name: value for name, value in changes.items() if name not in mixer}
-    mixer = {"d_state": 6, "head_dim": 4, "n_groups": 2, "chunk": 5} | mixer
+    mixer = {"kind": "mamba2", "d_state": 6, "head_dim": 4, "n_groups": 2, "chunk": 5} | mixer
     return ModelSpec.model_validate(
         {"name": "tiny", "d_model": 16, "n_layers": 3, "mixer": mixer, "peak_lr": 1e-3} | model
     )

@@ -1,4 +1,4 @@
-"""RMSNorm after a gate, by groups of channels (Mamba-2's norm; without a gate the plain RMSNorm, Zhang & Sennrich 2019).
+"""RMSNorm after a gate, by groups of channels (Mamba-2's norm); without a gate plain RMSNorm (Zhang & Sennrich 2019).
 
 g = x * silu(gate)
 y = weight * g / sqrt(mean(g^2) + eps)        the mean over each group's channels

@@ -1,4 +1,4 @@
-"""The gated scan: a matrix state with a decay per head, or per head and key (Mamba-2, GLA, RWKV-6, RetNet, linear attention).
+"""The gated scan: a matrix state, decayed by head or by key (Mamba-2, GLA, RWKV-6, RetNet, linear attention).
 
     S_t = diag(a_t) S_{t-1} + k_t v_t^T        S: (K, V) per head
     y_t = q_t^T S_t                            with RWKV-6's bonus u: y_t = q_t^T (S_{t-1} + diag(u) k_t v_t^T)
@@ -15,8 +15,8 @@ from ssm_kernels.gated_scan.inputs import Inputs, Options
 from ssm_kernels.operators import Operator, Outputs
 
 SAYS = (
-    "q and k are (B, T, G, K) with T >= 1, v (B, T, H, V) where G divides H, log_decay (H,), (B, T, H) or (B, T, H, K), "
-    "h0 (B, H, K, V), bonus (H, K), resets (B, T)"
+    "q and k are (B, T, G, K) with T >= 1, v (B, T, H, V) where G divides H, "
+    "log_decay (H,), (B, T, H) or (B, T, H, K), h0 (B, H, K, V), bonus (H, K), resets (B, T)"
 )
 
 
@@ -38,8 +38,8 @@ def gated_scan(
         q: queries, (B, T, G, K); C of Mamba-2. Head h reads group h // (H / G). Not scaled here.
         k: keys, (B, T, G, K); B of Mamba-2.
         v: values, (B, T, H, V); dt * x of Mamba-2.
-        log_decay: log a_t <= 0. None: no decay (linear attention). (H,): one per head (RetNet). (B, T, H): one per head and
-            step (Mamba-2). (B, T, H, K): a vector (GLA, RWKV-6). -inf is a decay of exactly 0.
+        log_decay: log a_t <= 0. None: no decay (linear attention). (H,): one per head (RetNet). (B, T, H): one per
+            head and step (Mamba-2). (B, T, H, K): a vector (GLA, RWKV-6). -inf is a decay of exactly 0.
         h0: initial state, (B, H, K, V); None is zero.
         bonus: (H, K), RWKV-6's u: step t reads the state before it, and its own key through the bonus.
         resets: (B, T) bool; True forgets all that came before step t.

@@ -13,7 +13,10 @@ from ssm_kernels.checks import check_shapes, refuse
 from ssm_kernels.operators import Operator, Outputs
 from ssm_kernels.selective_scan.inputs import Inputs, Options
 
-SAYS = "u, dt and z are (B, T, D) with T >= 1, A (D, N), B and C (B, T, N), D and dt_bias (D,), h0 (B, D, N), resets (B, T)"
+SAYS = (
+    "u, dt and z are (B, T, D) with T >= 1, A (D, N), B and C (B, T, N), D and dt_bias (D,), "
+    "h0 (B, D, N), resets (B, T)"
+)
 
 
 def selective_scan(

@@ -1,0 +1,16 @@
+"""The second half of a block: what works on every position by itself (RWKV's looks one token back)."""
+
+from __future__ import annotations
+
+from ssm.models.ffn.base import Ffn
+from ssm.models.ffn.gated_mlp import GatedMlpFfn
+from ssm.models.ffn.mlp import MlpFfn
+from ssm.models.ffn.rwkv_channel_mix import RwkvChannelMixFfn
+from ssm.specs.ffn import FfnSpec
+
+FFNS: dict[str, type[Ffn]] = {"mlp": MlpFfn, "gated_mlp": GatedMlpFfn, "rwkv_channel_mix": RwkvChannelMixFfn}
+
+
+def build_ffn(spec: FfnSpec, d_model: int, n_layers: int) -> Ffn:
+    """The ffn of one layer of a model of `n_layers`."""
+    return FFNS[spec.kind](spec, d_model, n_layers)

@@ -1,0 +1,33 @@
+"""The plain two-layer perceptron."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ssm.models.ffn.base import Ffn, FfnState
+from ssm.models.mixers.parts import residual_init, small_init
+from ssm.specs.ffn import Mlp
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu, "silu": F.silu}
+
+
+class MlpFfn(Ffn):
+    """W_2 act(W_1 x), with GPT-NeoX's initialization. It has no state."""
+
+    def __init__(self, spec: Mlp, d_model: int, n_layers: int):
+        super().__init__(spec, d_model, n_layers)
+        self.up_proj = nn.Linear(d_model, spec.d_hidden, bias=spec.bias)
+        self.down_proj = nn.Linear(spec.d_hidden, d_model, bias=spec.bias)
+        small_init(self.up_proj.weight)
+        residual_init(self.down_proj.weight, n_layers)
+
+    def forward(
+        self, x: Tensor, state: FfnState | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, FfnState]:
+        return self.down_proj(ACTIVATIONS[self.spec.activation](self.up_proj(x))), {}
+
+    def step(self, x: Tensor, state: FfnState | None = None) -> tuple[Tensor, FfnState]:
+        return self(x)

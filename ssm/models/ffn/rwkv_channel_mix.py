@@ -1,0 +1,55 @@
+"""RWKV's channel mixing (Peng et al. 2023, eq. 18-20), the same in RWKV-4 and RWKV-6 but for its width."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ssm.models.ffn.base import Ffn, FfnState
+from ssm.models.mixers.parts import shifted
+from ssm.specs.ffn import RwkvChannelMix
+
+
+class RwkvChannelMixFfn(Ffn):
+    """sigmoid(W_r x_r) * W_v relu(W_k x_k)^2, where x_r and x_k lie between a token and the one before it.
+
+    State: "shift", the last token's input (B, D). The mix is RWKV-6's, x_t + mix * (x_{t-1} - x_t): RWKV-4's mu is
+    1 - mix.
+    """
+
+    def __init__(self, spec: RwkvChannelMix, d_model: int, n_layers: int):
+        super().__init__(spec, d_model, n_layers)
+        self.key_mix = nn.Parameter(torch.empty(d_model))
+        self.receptance_mix = nn.Parameter(torch.empty(d_model))
+        self.key = nn.Linear(d_model, spec.d_hidden, bias=False)
+        self.receptance = nn.Linear(d_model, d_model, bias=False)
+        self.value = nn.Linear(spec.d_hidden, d_model, bias=False)
+        nn.init.orthogonal_(self.key.weight, gain=math.sqrt(max(1.0, spec.d_hidden / d_model)))
+        nn.init.zeros_(self.receptance.weight)
+        nn.init.zeros_(self.value.weight)
+        self.initialize_at(0)
+
+    def initialize_at(self, layer: int) -> None:
+        """The authors': later layers lean less on the token before."""
+        channel = torch.arange(self.d_model, device=self.key_mix.device)
+        mix = 1 - (channel / self.d_model) ** (1 - layer / self.n_layers)
+        with torch.no_grad():
+            self.key_mix.copy_(mix)
+            self.receptance_mix.copy_(mix)
+
+    def forward(
+        self, x: Tensor, state: FfnState | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, FfnState]:
+        before, last = shifted(x, None if state is None else state["shift"], resets)
+        return self._mix(x, before), {"shift": last}
+
+    def step(self, x: Tensor, state: FfnState | None = None) -> tuple[Tensor, FfnState]:
+        before = torch.zeros_like(x) if state is None else state["shift"].to(x.dtype)
+        return self._mix(x, before), {"shift": x}
+
+    def _mix(self, x: Tensor, before: Tensor) -> Tensor:
+        apart = before - x
+        key = self.key(x + apart * self.key_mix).relu().square()
+        return torch.sigmoid(self.receptance(x + apart * self.receptance_mix)) * self.value(key)

@@ -1,0 +1,7 @@
+"""What goes on inside a layer: the coefficients of its recurrence, its states, its attention map."""
+
+from ssm.models.inspect.attention_map import attention_map, attention_mask
+from ssm.models.inspect.coefficients import Coefficients, coefficients
+from ssm.models.inspect.signals import LayerSignals, layer_signals
+
+__all__ = ["Coefficients", "LayerSignals", "attention_map", "attention_mask", "coefficients", "layer_signals"]

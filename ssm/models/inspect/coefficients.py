@@ -1,0 +1,141 @@
+"""A_t, b_t and C_t of a layer's recurrence in bn's formulation (eq. 1), as its scan was given them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from ssm_kernels import observe
+from torch import Tensor
+
+from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.parts import wide
+
+Calls = list[tuple[str, Any, Any]]  # (operation, its Inputs, its Options) of every scan, in order
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """h_t = A_t h_{t-1} + b_t with b_t = key_t value_t^T, y_t = Re(C_t^T h_t), by head.
+
+    Heads are those of bn's equation 1: the channels of Mamba, S4D, DSS and RG-LRU; every state of S5. A dimension of 1
+    means that all of it is alike: B and T of a decay that is the same for every token, H of a key that all heads share.
+    RetNet's keys and readouts are rotated by their position in the sequence.
+    """
+
+    A: Tensor  # decays, (B, T, H, N); real, or complex
+    key: Tensor  # (B, T, H, N)
+    value: Tensor  # (B, T, H, P)
+    C: Tensor | None = None  # readouts, (B, T, H, N); None: they mix heads (S5), or divide (RWKV-4)
+    bonus: Tensor | None = None  # RWKV-6's u (H, N): step t reads the state before it, and its own b_t times u
+    normalizer_eps: float | None = None  # linear attention's: y_t is divided by the sum of its weights and this
+
+    @property
+    def b(self) -> Tensor:
+        """b_t, with the step size Delta_t in it: (B, T, H, N, P)."""
+        return self.key.unsqueeze(-1) * self.value.unsqueeze(-2)
+
+    def states(self, memory: Tensor | None = None) -> Tensor:
+        """h_t for every t, (B, T, H, N, P), from the memory (B, H, N, P) before the first; one step at a time."""
+        b = self.b
+        h = torch.zeros_like(b[:, 0]) if memory is None else memory
+        decays = self.A.expand(*b.shape[:-1]).unsqueeze(-1)  # (B, T, H, N, 1)
+        states = []
+        for A_t, b_t in zip(decays.unbind(1), b.unbind(1), strict=True):
+            h = A_t * h + b_t
+            states.append(h)
+        return torch.stack(states, 1)
+
+
+@torch.no_grad()
+def coefficients(
+    mixer: Mixer, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
+) -> Coefficients:
+    """The coefficients of one layer's recurrence on these inputs.
+
+    Args:
+        mixer: a layer's mixer.
+        u: its inputs (behind the block's norm), (B, T, D).
+        state: what they start from: a short convolution or a token shift makes b_t depend on it.
+        resets: (B, T) bool; True forgets all that came before step t: A_t is 0 there.
+
+    Raises:
+        ValueError: the mixer is no linear recurrence (GRU, softmax attention).
+    """
+    if mixer.spec.kind in ("s4d", "dss", "h3"):
+        found = _systems(mixer, u, state, resets)
+    else:
+        calls: Calls = []
+        with observe(lambda *call: calls.append(call)):
+            mixer(u, state, resets)
+        scans = [call for call in calls if call[0] in READ]
+        if not scans:
+            raise ValueError(f"a mixer of kind '{mixer.spec.kind}' is no linear recurrence: it has no coefficients")
+        found = _rwkv4(scans) if mixer.spec.kind == "rwkv4" else READ[scans[0][0]](mixer, scans)
+    if resets is None:
+        return found
+    A = found.A.expand(*u.shape[:2], *found.A.shape[2:]).masked_fill(resets[..., None, None], 0.0)
+    return Coefficients(A, found.key, found.value, found.C, found.bonus, found.normalizer_eps)
+
+
+def _gated(mixer: Mixer, calls: Calls) -> Coefficients:
+    inputs = calls[0][1]
+    H = inputs.v.shape[2]
+    q, k = (wide(x).repeat_interleave(H // x.shape[2], 2) for x in (inputs.q, inputs.k))  # (B, T, H, N)
+    log_decay = inputs.log_decay
+    if log_decay is None:
+        A = k.new_ones(1, 1, 1, 1)
+    elif log_decay.dim() == 1:
+        A = log_decay.exp().view(1, 1, H, 1)
+    else:
+        A = log_decay.exp() if log_decay.dim() == 4 else log_decay.exp().unsqueeze(-1)
+    eps = mixer.spec.normalizer_eps if getattr(mixer.spec, "normalizer", False) else None
+    return Coefficients(A.expand(-1, -1, H, k.shape[-1]), k, wide(inputs.v), q, inputs.bonus, eps)
+
+
+def _selective(mixer: Mixer, calls: Calls) -> Coefficients:
+    """A_t = exp(delta_t A), b_t = delta_t B_t u_t."""
+    inputs, options = calls[0][1:]
+    delta = wide(inputs.dt) if inputs.dt_bias is None else wide(inputs.dt) + inputs.dt_bias  # (B, T, D)
+    delta = (F.softplus(delta, threshold=50.0) if options.dt_softplus else delta).unsqueeze(-1)  # (B, T, D, 1)
+    forgets = torch.isneginf(inputs.A)  # (D, N): a decay of exactly 0
+    A = (delta * inputs.A.masked_fill(forgets, 0.0)).exp().masked_fill(forgets, 0.0)
+    C = wide(inputs.C).unsqueeze(2)  # (B, T, 1, N)
+    return Coefficients(A, delta * wide(inputs.B).unsqueeze(2), wide(inputs.u).unsqueeze(-1), C)
+
+
+def _diagonal(mixer: Mixer, calls: Calls) -> Coefficients:
+    """S5 and RG-LRU: every state a head of its own."""
+    a, b = calls[0][1].a, calls[0][1].b.unsqueeze(-1)  # (B, T, H, 1)
+    a = a.view(1, 1, -1, 1) if a.dim() == 1 else a.unsqueeze(-1)
+    one = torch.ones_like(b[:1, :1])
+    return Coefficients(a, one, b, one if mixer.spec.kind == "rglru" else None)
+
+
+def _systems(mixer: Any, u: Tensor, state: MixerState | None, resets: Tensor | None) -> Coefficients:
+    """S4D, DSS, H3: a system for every head, the same for every token; H3's values are products of keys and values."""
+    a, b, c = (weight[None, None] for weight in mixer.system())  # (1, 1, H, N)
+    values = mixer.products(u, state, resets)[0] if mixer.spec.kind == "h3" else wide(u).unsqueeze(-1)
+    return Coefficients(a, b, values, c)
+
+
+def _rwkv4(calls: Calls) -> Coefficients:
+    """bn Appendix B: h_t is the average of the values so far, A_t the share of what was there, 1 - A_t of what came."""
+    denominators, numerators = calls[0][1], calls[1][1]
+    weight, total = denominators.b, []
+    den = torch.zeros_like(weight[:, 0]) if denominators.h0 is None else denominators.h0
+    for decay, new in zip(denominators.a.unbind(1), weight.unbind(1), strict=True):
+        den = decay * den + new
+        total.append(den)
+    share = (weight / torch.stack(total, 1)).unsqueeze(-1)  # (B, T, D, 1)
+    return Coefficients(1 - share, share, (numerators.b / weight).unsqueeze(-1))
+
+
+READ: dict[str, Callable[[Mixer, Calls], Coefficients]] = {
+    "gated_scan": _gated,
+    "selective_scan": _selective,
+    "diagonal_scan": _diagonal,
+}

@@ -1,0 +1,126 @@
+"""Causal softmax attention with rotary positions (Vaswani et al. 2017; Su et al. 2021): its cache is its state."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.parts import residual_init, small_init
+from ssm.models.mixers.rotary import rotate, rotation
+from ssm.specs.mixers.attention import AttentionMixer
+
+
+class Attention(Mixer):
+    """H heads read G = H or fewer heads of keys and values.
+
+    State: "memory", the cache (B, G, S, 2, K) of keys (not yet rotated) and values of the S tokens before, of which a
+    window keeps the last window - 1; and "seen" (B, S) bool, the tokens that exist. It grows by one token a step. A
+    reset, or zeroing a row of the state, marks the tokens before as unseen, and what is unseen has no weight: the zero
+    state is an empty cache, whatever its length. Positions are counted from the cache's first token, because rotary
+    positions are relative.
+    """
+
+    def __init__(self, spec: AttentionMixer, d_model: int, n_layers: int):
+        super().__init__(spec, d_model, n_layers)
+        self.groups, _, _, self.head_dim = spec.state_shape(d_model)  # G, K
+        self.heads = spec.n_heads  # H
+        keys = self.groups * self.head_dim
+        self.sizes = [self.heads * self.head_dim, keys, keys]
+        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=spec.bias)  # q, k, v
+        self.out_proj = nn.Linear(self.heads * self.head_dim, d_model, bias=spec.bias)
+        small_init(self.in_proj.weight)
+        residual_init(self.out_proj.weight, n_layers)
+        if spec.bias:
+            nn.init.zeros_(self.in_proj.bias)
+            nn.init.zeros_(self.out_proj.bias)
+
+    def forward(
+        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, MixerState]:
+        q, keys, values, mask, ended = self._attend(u, state, resets)
+        y = F.scaled_dot_product_attention(
+            q, keys, values, attn_mask=mask, is_causal=mask is None, enable_gqa=self.groups != self.heads
+        )  # (B, H, T, K)
+        return self.out_proj(y.transpose(1, 2).flatten(2)), ended
+
+    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+        """One token reads the cache and itself: softmax(q . k / sqrt(K)) over what it sees."""
+        q, k, v = (x.squeeze(1) for x in self._project(u.unsqueeze(1)))  # (B, H, K), (B, G, K), (B, G, K)
+        memory, seen = self._extended(k.unsqueeze(2), v.unsqueeze(2), state)  # (B, G, S + 1, 2, K), (B, S + 1)
+        distance = torch.arange(memory.shape[2] - 1, -1, -1, device=u.device)  # S, ..., 1, 0
+        keys, values = memory.unbind(-2)
+        keys = rotate(keys, *self._rotation(-distance, keys))  # the new token stands at position 0
+        keys, values = (x.repeat_interleave(self.heads // self.groups, 1) for x in (keys, values))  # (B, H, S + 1, K)
+        scores = (keys * q.unsqueeze(2)).sum(-1) * self.head_dim**-0.5  # (B, H, S + 1)
+        weights = scores.masked_fill(~seen.unsqueeze(1), float("-inf")).softmax(-1)
+        y = (weights.unsqueeze(-1) * values).sum(2)  # (B, H, K)
+        return self.out_proj(y.flatten(1)), self._kept(memory, seen)
+
+    def weights(self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None) -> Tensor:
+        """The attention map softmax(q k^T / sqrt(K)) over the tokens of `state` and of u, (B, H, T, S + T)."""
+        q, keys, _, mask, _ = self._attend(u, state, resets)
+        keys = keys.repeat_interleave(self.heads // self.groups, 1)  # (B, H, S + T, K)
+        if mask is None:
+            mask = torch.ones(u.shape[1], u.shape[1], dtype=torch.bool, device=u.device).tril()
+        scores = q @ keys.transpose(-1, -2) * self.head_dim**-0.5
+        return scores.masked_fill(~mask, float("-inf")).softmax(-1)
+
+    def values(self, u: Tensor, state: MixerState | None = None) -> Tensor:
+        """What the map weighs: the values by reading head, (B, H, S + T, K)."""
+        return self._attend(u, state, None)[2].repeat_interleave(self.heads // self.groups, 1)
+
+    def _attend(
+        self, u: Tensor, state: MixerState | None, resets: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, MixerState]:
+        """q (B, H, T, K) and keys (B, G, S + T, K), rotated; values; the mask (None: causal alone); the next state."""
+        q, k, v = (x.transpose(1, 2) for x in self._project(u))  # (B, H, T, K), (B, G, T, K), (B, G, T, K)
+        memory, seen = self._extended(k, v, state)  # (B, G, S + T, 2, K), (B, S + T)
+        total = memory.shape[2]
+        keys, values = memory.unbind(-2)
+        cos, sin = self._rotation(torch.arange(total, device=u.device), keys)  # (S + T, K rotated / 2)
+        keys = rotate(keys, cos, sin)
+        q = rotate(q, cos[total - u.shape[1] :], sin[total - u.shape[1] :])
+        mask = None
+        if state is not None or resets is not None or self.spec.window is not None:
+            mask, seen = self._mask(seen, resets, u.shape[1])
+        return q, keys, values, mask, self._kept(memory, seen)
+
+    def _project(self, u: Tensor) -> tuple[Tensor, ...]:
+        """q (B, T, H, K), k and v (B, T, G, K)."""
+        return tuple(x.unflatten(-1, (-1, self.head_dim)) for x in self.in_proj(u).split(self.sizes, -1))
+
+    def _rotation(self, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+        return rotation(positions, self.spec.rotary_dim(self.d_model), self.spec.rotary_base, like.dtype)
+
+    def _extended(self, k: Tensor, v: Tensor, state: MixerState | None) -> tuple[Tensor, Tensor]:
+        """The cache with new keys and values (B, G, T, K) behind it, and which of its tokens exist."""
+        new = torch.stack([k, v], -2)  # (B, G, T, 2, K)
+        exist = torch.ones(k.shape[0], k.shape[2], dtype=torch.bool, device=k.device)  # (B, T)
+        if state is None:
+            return new, exist
+        return torch.cat([state["memory"].to(new.dtype), new], 2), torch.cat([state["seen"].bool(), exist], 1)
+
+    def _mask(self, seen: Tensor, resets: Tensor | None, length: int) -> tuple[Tensor, Tensor]:
+        """Which tokens (B, 1, T, S + T) each new token sees, and which (B, S + T) the next token will see."""
+        total = seen.shape[1]
+        key = torch.arange(total, device=seen.device)  # (S + T,)
+        query = key[total - length :, None]  # (T, 1)
+        mask = key <= query  # (T, S + T)
+        if self.spec.window is not None:
+            mask = mask & (key > query - self.spec.window)
+        mask = mask & seen.unsqueeze(1)  # (B, T, S + T)
+        if resets is not None:
+            # Tokens see each other if as many resets lie before the one as before the other.
+            count = F.pad(resets.long().cumsum(1), (total - length, 0))  # (B, S + T)
+            mask = mask & (count[:, total - length :, None] == count[:, None, :])
+            seen = seen & (count == count[:, -1:])
+        return mask.unsqueeze(1), seen
+
+    def _kept(self, memory: Tensor, seen: Tensor) -> MixerState:
+        """The state: what is unseen is zero, what no later token can see is dropped."""
+        total, window = memory.shape[2], self.spec.window
+        start = 0 if window is None else max(0, total - window + 1)
+        memory, seen = memory[:, :, start:], seen[:, start:]
+        return {"memory": memory.masked_fill(~seen[:, None, :, None, None], 0.0), "seen": seen.clone()}

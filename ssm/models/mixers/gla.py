@@ -1,0 +1,60 @@
+"""GLA (Yang et al. 2023, "Gated Linear Attention Transformers with Hardware-Efficient Training")."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from ssm_kernels import gated_scan
+from torch import Tensor, nn
+
+from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.parts import wide
+from ssm.specs.mixers.gla import GlaMixer
+
+
+class Gla(Mixer):
+    """Keys decay by alpha_t = sigmoid(W_2 W_1 x_t + b)^(1/16), then an RMSNorm by head and a swish gate (Section 4.4).
+
+    State: "memory" S (B, H, K, V).
+    """
+
+    def __init__(self, spec: GlaMixer, d_model: int, n_layers: int):
+        super().__init__(spec, d_model, n_layers)
+        self.heads, self.key_dim, self.value_dim = spec.state_shape(d_model)  # H, K, V
+        keys, values = self.heads * self.key_dim, self.heads * self.value_dim
+        self.sizes = [keys, keys, values, values, spec.gate_rank]
+        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # q, k, v, gate, W_1
+        self.decay_proj = nn.Linear(spec.gate_rank, keys)  # W_2 and b
+        self.norm_weight = nn.Parameter(torch.ones(self.value_dim))  # shared by the heads
+        self.out_proj = nn.Linear(values, d_model, bias=False)
+        for weight in (*self.in_proj.weight.split(self.sizes), self.decay_proj.weight, self.out_proj.weight):
+            nn.init.xavier_uniform_(weight, gain=2**-2.5)  # the authors'
+        nn.init.zeros_(self.decay_proj.bias)
+
+    def forward(
+        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, MixerState]:
+        memory = None if state is None else state["memory"]
+        q, k, v, log_decay, gate = self._project(u)
+        y, memory = gated_scan(q, k, v, log_decay, memory, resets=resets, chunk=self.spec.chunk)  # (B, T, H, V)
+        return self._finish(y, gate, u), {"memory": memory}
+
+    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+        """S_t = diag(alpha_t) S_{t-1} + k_t v_t^T, y_t = q_t^T S_t (eq. 3)."""
+        q, k, v, log_decay, gate = self._project(u)  # (B, H, K), (B, H, K), (B, H, V), (B, H, K)
+        memory = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, V)
+        if state is not None:
+            memory = log_decay.exp().unsqueeze(-1) * state["memory"] + memory
+        y = (q.unsqueeze(-1) * memory).sum(-2)  # (B, H, V)
+        return self._finish(y, gate, u), {"memory": memory}
+
+    def _project(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """q / sqrt(K), k and log alpha (..., H, K), v (..., H, V), the gate (..., H V)."""
+        q, k, v, gate, low = self.in_proj(u).split(self.sizes, -1)
+        log_decay = F.logsigmoid(wide(self.decay_proj(low))) / self.spec.gate_divisor  # in float32 under autocast too
+        q, k, v, log_decay = (x.unflatten(-1, (self.heads, -1)) for x in (q, k, v, log_decay))
+        return q * self.key_dim**-0.5, k, v, log_decay, gate
+
+    def _finish(self, y: Tensor, gate: Tensor, u: Tensor) -> Tensor:
+        y = F.rms_norm(wide(y), (self.value_dim,), self.norm_weight, eps=self.spec.norm_eps)  # (..., H, V)
+        return self.out_proj((y.flatten(-2) * F.silu(wide(gate))).to(u.dtype))

@@ -1,0 +1,160 @@
+"""Diagonal state space models that treat every token alike: what S4D, DSS, S5 and H3 share.
+
+h_t = a h_{t-1} + b x_t,   y_t = Re(c^T h_t)        with complex a, b, c (H, N) for H systems of N states
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from ssm_kernels import diagonal_scan
+from torch import Tensor
+
+
+def discretized(A: Tensor, dt: Tensor, rule: str) -> tuple[Tensor, Tensor]:
+    """From h' = A h + x in continuous time to h_t = a h_{t-1} + b x_t.
+
+    Args:
+        A: complex, with negative real parts.
+        dt: step sizes that broadcast against A, in its units.
+        rule: "zoh" (x is constant over a step) or "bilinear".
+
+    Returns:
+        a and b, shaped as A and dt together.
+    """
+    z = A * dt
+    if rule == "zoh":
+        return torch.exp(z), torch.expm1(z) / A
+    return (1 + z / 2) / (1 - z / 2), dt / (1 - z / 2)
+
+
+def hippo_normal(N: int) -> tuple[Tensor, Tensor]:
+    """The normal part of HiPPO-LegS, -1/2 I + S with S skew-symmetric, by its eigenvalues and eigenvectors.
+
+    S_nk = -sqrt((2 n + 1) (2 k + 1)) / 2 for n > k (Gu et al. 2022, "S4", Appendix C).
+
+    Returns:
+        Those with positive imaginary part, largest first: eigenvalues (N // 2,), and vectors (N, N // 2) as columns,
+        both complex64; computed in float64.
+    """
+    p = torch.sqrt(2 * torch.arange(N, dtype=torch.float64) + 1)  # (N,)
+    lower = torch.tril(p[:, None] * p, -1) / 2  # (N, N)
+    skew = lower.mT - lower
+    imaginary, vectors = torch.linalg.eigh(-1j * skew)  # ascending; -i S is Hermitian
+    upper = slice(N - N // 2, None)
+    eigenvalues = torch.complex(torch.full((N // 2,), -0.5, dtype=torch.float64), imaginary[upper].flip(0))
+    return eigenvalues.to(torch.complex64), vectors[:, upper].flip(1).to(torch.complex64)
+
+
+def linear_imaginary(N: int) -> Tensor:
+    """S4D-Lin's imaginary parts pi n, (N,)."""
+    return math.pi * torch.arange(N)
+
+
+def inverse_imaginary(N: int) -> Tensor:
+    """S4D-Inv's imaginary parts (2 N / pi) (2 N / (2 n + 1) - 1), (N,), for the N states that stand for 2 N."""
+    return 2 * N / math.pi * (2 * N / (2 * torch.arange(N) + 1) - 1)
+
+
+def scan_systems(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    h0: Tensor | None,
+    resets: Tensor | None,
+    segment: int,
+) -> tuple[Tensor, Tensor]:
+    """Run H systems over a sequence, each on M inputs of its own.
+
+    All states of all steps would be B T H M N complex numbers. Time is cut into segments of L steps instead: within one
+    the outputs are a convolution with K_j = Re(c^T a^j b), j < L, by matrix products; from one to the next a diagonal
+    scan carries the state. That is exact, and forms the states between segments alone: one part in L of all.
+
+    Args:
+        x: inputs, real, (B, T, H, M).
+        a, b, c: decays, input weights and readouts, complex, (H, N).
+        h0: initial state, complex, (B, H, M, N); None is zero.
+        resets: (B, T) bool; True forgets all that came before step t.
+        segment: L, steps of a segment; speed and memory only, never the result.
+
+    Returns:
+        y (B, T, H, M), real, and the final state (B, H, M, N).
+    """
+    T = x.shape[1]
+    whole = T - T % segment
+    outputs, h = [], h0
+    for begin, end, length in ((0, whole, segment), (whole, T, T - whole)):  # the last steps are a segment of their own
+        if end > begin:
+            piece_resets = None if resets is None else resets[:, begin:end]
+            with torch.autocast(x.device.type, enabled=False):
+                y, h = _scan_segments(x[:, begin:end], a, b, c, h, piece_resets, length)
+            outputs.append(y)
+    assert h is not None  # a sequence has a step
+    return torch.cat(outputs, 1), h
+
+
+def _scan_segments(
+    x: Tensor, a: Tensor, b: Tensor, c: Tensor, h0: Tensor | None, resets: Tensor | None, L: int
+) -> tuple[Tensor, Tensor]:
+    """The same for a multiple S L of L steps."""
+    (B, _, H, M), N = x.shape, a.shape[1]
+    x = x.unflatten(1, (-1, L))  # (B, S, L, H, M)
+    powers = _powers(a, L)  # (H, N, L + 1)
+    kernel = ((c * b).unsqueeze(-1) * powers[..., :L]).sum(1).real  # (H, L)
+    document = None if resets is None else resets.unflatten(1, (-1, L)).cumsum(2)  # (B, S, L), within its segment
+    y = _convolved(x, kernel, document)
+
+    # What each segment adds to the state, and the states that the segments start from.
+    late = x if document is None else _only(x, document == document[..., -1:])  # what no reset comes after
+    entry = _real_pairs(b.unsqueeze(-1) * powers[..., :L].flip(-1))  # (H, 2 N, L)
+    added = torch.einsum("bslhm,hkl->bshmk", late, entry).unflatten(-1, (N, 2))
+    decay = powers[:, None, :, L].expand(H, M, N).reshape(-1)  # (H M N,)
+    forgotten = None if document is None else document[..., -1] > 0  # (B, S): reset within the segment
+    start = None if h0 is None else h0.flatten(1)
+    h, last = diagonal_scan(decay, torch.view_as_complex(added).flatten(2), start, resets=forgotten)  # (B, S, H M N)
+    before = torch.cat([torch.zeros_like(h[:, :1]) if start is None else start.unsqueeze(1), h[:, :-1]], 1)
+
+    readout = _real_pairs((c.unsqueeze(-1) * powers[..., 1:]).conj())  # (H, 2 N, L): Re(c h) = Re c Re h - Im c Im h
+    pairs = torch.view_as_real(before.view(B, -1, H, M, N)).flatten(-2)  # (B, S, H, M, 2 N)
+    carried = torch.einsum("bshmk,hkl->bslhm", pairs, readout)
+    y = y + (carried if document is None else _only(carried, document == 0))
+    return y.flatten(1, 2), last.view(B, H, M, N)
+
+
+def _powers(a: Tensor, L: int) -> Tensor:
+    """a^0 to a^L, (H, N, L + 1), by products as the steps make them: an a of 0 has no logarithm."""
+    a = a.unsqueeze(-1)
+    return torch.cat([torch.ones_like(a), a.expand(-1, -1, L)], -1).cumprod(-1)
+
+
+def _convolved(x: Tensor, kernel: Tensor, document: Tensor | None) -> Tensor:
+    """Causal convolution within segments, of each document with itself: x (B, S, L, H, M), kernel (H, L)."""
+    lag = torch.arange(kernel.shape[1], device=x.device)
+    lag = lag[:, None] - lag  # (L, L): output minus input
+    matrix = kernel[:, lag.clamp_min(0)].masked_fill(lag < 0, 0.0)  # (H, L, L)
+    if document is None:
+        return torch.einsum("hti,bsihm->bsthm", matrix, x)
+    y = torch.zeros_like(x)
+    for number in range(int(document.max()) + 1):  # few: one more than the resets in the segment that has most of them
+        own = document == number
+        y = y + _only(torch.einsum("hti,bsihm->bsthm", matrix, _only(x, own)), own)
+    return y
+
+
+def _only(x: Tensor, steps: Tensor) -> Tensor:
+    """x (B, S, L, H, M), and zero outside of these steps (B, S, L)."""
+    return x.masked_fill(~steps[..., None, None], 0.0)
+
+
+def _real_pairs(z: Tensor) -> Tensor:
+    """(H, N, L) complex -> (H, 2 N, L): real, imaginary, real, ..."""
+    return torch.view_as_real(z.resolve_conj()).movedim(-1, 2).flatten(1, 2)
+
+
+def step_systems(x: Tensor, a: Tensor, b: Tensor, c: Tensor, h: Tensor | None) -> tuple[Tensor, Tensor]:
+    """One step: x (B, H, M), h (B, H, M, N) -> y (B, H, M) and the new state."""
+    added = b[:, None] * x.unsqueeze(-1)  # (B, H, M, N)
+    h = added if h is None else a[:, None] * h + added
+    return (c[:, None] * h).sum(-1).real, h

@@ -1,0 +1,104 @@
+"""Mamba-1 (Gu & Dao 2023, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces")."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from ssm_kernels import causal_conv1d, selective_scan
+from torch import Tensor, nn
+
+from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.mimetic import apply_mimetic, negative_a
+from ssm.models.mixers.parts import inverse_softplus, log_uniform, wide
+from ssm.specs.mixers.mamba1 import Mamba1Mixer
+
+SMALLEST_DT = 1e-4  # floor of dt at initialization, as in the authors' code
+SMALLEST_STEP, LOWEST_A = 1e-35, -3e38  # their product is far below any logarithm, where 0 * -inf would be no number
+
+
+class Mamba1(Mixer):
+    """The block of the paper's figure 3: projection to x and z, a short convolution, the selective SSM, gated by z.
+
+    With `polarize`, the first state of every channel has a decay of exactly 1, the last one of exactly 0, or both: A is
+    0 or -inf there, constants beside the learned ones (Wang et al. 2025, Section 6 and Appendix E.5).
+
+    State: "memory" h (B, E D, N) and "conv", the convolution's last K - 1 inputs (B, K - 1, E D).
+    """
+
+    def __init__(self, spec: Mamba1Mixer, d_model: int, n_layers: int):
+        super().__init__(spec, d_model, n_layers)
+        self.d_inner = spec.expand * d_model  # E D
+        self.widths = [spec.rank(d_model), spec.states, spec.states]  # R, N, N
+        self.in_proj = nn.Linear(d_model, 2 * self.d_inner, bias=False)  # x, z
+        self.conv_weight = nn.Parameter(torch.empty(self.d_inner, spec.d_conv))  # (E D, K)
+        self.conv_bias = nn.Parameter(torch.zeros(self.d_inner))
+        self.x_proj = nn.Linear(self.d_inner, sum(self.widths), bias=False)  # dt, B, C
+        self.dt_proj = nn.Linear(self.widths[0], self.d_inner)
+        self.A_log = nn.Parameter(torch.empty(self.d_inner, spec.learned_states))
+        self.D = nn.Parameter(torch.ones(self.d_inner))
+        self.out_proj = nn.Linear(self.d_inner, d_model, bias=False)
+        self._initialize()
+
+    def _initialize(self) -> None:
+        """The authors' initialization, and over it the mimetic parts that are switched on."""
+        spec, rank = self.spec, self.widths[0]
+        nn.init.uniform_(self.conv_weight, -1 / math.sqrt(spec.d_conv), 1 / math.sqrt(spec.d_conv))
+        nn.init.uniform_(self.dt_proj.weight, -1 / math.sqrt(rank), 1 / math.sqrt(rank))
+        dt = log_uniform(self.d_inner, *spec.dt_range).clamp_min(SMALLEST_DT)  # (E D,)
+        low, high = spec.a_range or (1.0, spec.d_state)
+        a = torch.linspace(low, high, spec.d_state)  # (d_state,)
+        if spec.polarized_size == "matched":  # the first and the last make room
+            a = a[int(spec.polarize in ("one", "both")) :][: spec.learned_states]
+        with torch.no_grad():
+            self.dt_proj.bias.copy_(inverse_softplus(dt))
+            self.A_log.copy_(a.log())
+            self.out_proj.weight.div_(math.sqrt(self.n_layers))
+        _, B, C = self.x_proj.weight.detach().split(self.widths)
+        apply_mimetic(
+            spec.mimetic,
+            dt_weight=self.dt_proj.weight,
+            dt_bias=self.dt_proj.bias,
+            B_weight=B,
+            C_weight=C,
+            conv_weight=self.conv_weight,
+            conv_bias=self.conv_bias,
+        )
+
+    def continuous_decay(self) -> Tensor:
+        """A (E D, N): -exp(A_log), beside 0 and -inf where a state is polarized."""
+        A = -negative_a(wide(self.A_log), self.spec.mimetic)
+        if self.spec.polarize in ("one", "both"):
+            A = F.pad(A, (1, 0), value=0.0)
+        return F.pad(A, (0, 1), value=-math.inf) if self.spec.polarize in ("zero", "both") else A
+
+    def forward(
+        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, MixerState]:
+        conv, memory = (None, None) if state is None else (state["conv"], state["memory"])
+        x, z = self.in_proj(u).chunk(2, -1)  # (B, T, E D)
+        x, conv = causal_conv1d(x, self.conv_weight, self.conv_bias, conv, resets=resets, activation="silu")
+        dt, B, C = self.x_proj(x).split(self.widths, -1)
+        dt = F.linear(dt, self.dt_proj.weight)  # (B, T, E D); its bias is added in the scan
+        y, memory = selective_scan(
+            x, dt, self.continuous_decay(), B, C, self.D, self.dt_proj.bias, z, memory, dt_softplus=True, resets=resets
+        )
+        return self.out_proj(y.to(u.dtype)), {"memory": memory, "conv": conv}
+
+    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+        """h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t and y_t = C_t^T h_t + D x_t (eq. 2, Algorithm 2)."""
+        x, z = self.in_proj(u).chunk(2, -1)  # (B, E D)
+        x = wide(x).unsqueeze(1)  # (B, 1, E D)
+        before = x.new_zeros(x.shape[0], self.spec.d_conv - 1, x.shape[2]) if state is None else state["conv"]
+        window = torch.cat([before, x], 1)  # (B, K, E D)
+        x = F.silu((window * self.conv_weight.T).sum(1) + self.conv_bias)  # (B, E D)
+        dt, B, C = (wide(part) for part in self.x_proj(x.to(u.dtype)).split(self.widths, -1))
+        dt = F.softplus(wide(self.dt_proj(dt.to(u.dtype)))).unsqueeze(-1)  # (B, E D, 1)
+        h = dt * B.unsqueeze(1) * x.unsqueeze(-1)  # (B, E D, N)
+        if state is not None:
+            decay = (dt.clamp_min(SMALLEST_STEP) * self.continuous_decay().clamp_min(LOWEST_A)).exp()
+            h = decay * state["memory"] + h
+        y = (h * C.unsqueeze(1)).sum(-1) + self.D * x  # (B, E D)
+        y = y * F.silu(wide(z))
+        return self.out_proj(y.to(u.dtype)), {"memory": h, "conv": window[:, 1:]}

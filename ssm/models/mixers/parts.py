@@ -1,0 +1,57 @@
+"""What several mixers are put together from."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def wide(x: Tensor) -> Tensor:
+    """x in float32, or in float64 where it is that."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def log_uniform(size: int, low: float, high: float) -> Tensor:
+    """(size,) numbers whose logarithm is uniform between those of `low` and `high`."""
+    return torch.empty(size).uniform_(math.log(low), math.log(high)).exp()
+
+
+def inverse_softplus(y: Tensor) -> Tensor:
+    """x with softplus(x) = y, for y > 0, without loss for a small y."""
+    return y + torch.log(-torch.expm1(-y))
+
+
+def shifted(x: Tensor, last: Tensor | None, resets: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The token before each token (RWKV's token shift).
+
+    Args:
+        x: (B, T, D).
+        last: the token before the first one, (B, D); None is zero.
+        resets: (B, T) bool; True: there is no token before this one.
+
+    Returns:
+        (B, T, D), and the last token (B, D): the next call's `last`.
+    """
+    first = torch.zeros_like(x[:, :1]) if last is None else last.unsqueeze(1).to(x.dtype)
+    before = torch.cat([first, x[:, :-1]], 1)  # (B, T, D)
+    if resets is not None:
+        before = before.masked_fill(resets.unsqueeze(-1), 0.0)
+    return before, x[:, -1].clone()
+
+
+def head_norm(x: Tensor, eps: float) -> Tensor:
+    """The group norm of every head without weights: (..., H, V) with mean 0 and variance 1 over V, in float32."""
+    return F.layer_norm(wide(x), x.shape[-1:], eps=eps)
+
+
+def small_init(weight: Tensor) -> None:
+    """GPT-NeoX's initialization of a projection from D: N(0, 2 / (5 D)) (Nguyen & Salazar 2019)."""
+    nn.init.normal_(weight, std=math.sqrt(2 / (5 * weight.shape[1])))
+
+
+def residual_init(weight: Tensor, n_layers: int) -> None:
+    """GPT-NeoX's initialization of a projection to the residual stream: N(0, 4 / (L^2 D)) (Wang & Komatsuzaki 2021)."""
+    nn.init.normal_(weight, std=2 / (n_layers * math.sqrt(weight.shape[0])))

@@ -1,0 +1,91 @@
+"""Griffin's recurrent block (De et al. 2024, "Griffin: Mixing Gated Linear Recurrences with Local Attention")."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from ssm_kernels import causal_conv1d, diagonal_scan
+from torch import Tensor, nn
+
+from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.parts import inverse_softplus, wide
+from ssm.specs.mixers.rglru import RglruMixer
+
+SMALLEST = 1e-30  # 1 - a^2 is kept above it: the square root's derivative stays finite where a gate is shut for good
+
+
+class Rglru(Mixer):
+    """Two linear branches: GELU on one, a short convolution and the RG-LRU on the other; their product, projected.
+
+    As in the paper, a sequence's first input is scaled by sqrt(1 - a^2) like every other (the released code leaves the
+    first of a document unscaled).
+
+    State: "memory" h (B, H, W / H) by block of the gates' matrices, and "conv", the last K - 1 inputs (B, K - 1, W).
+    """
+
+    def __init__(self, spec: RglruMixer, d_model: int, n_layers: int):
+        super().__init__(spec, d_model, n_layers)
+        self.width = spec.channels(d_model)  # W
+        block = self.width // spec.blocks
+        self.gate_proj = nn.Linear(d_model, self.width)
+        self.in_proj = nn.Linear(d_model, self.width)
+        self.conv_weight = nn.Parameter(torch.empty(self.width, spec.d_conv))  # (W, K)
+        self.conv_bias = nn.Parameter(torch.zeros(self.width))
+        self.recurrence_weight = nn.Parameter(torch.empty(spec.blocks, block, block))  # W_a, transposed
+        self.recurrence_bias = nn.Parameter(torch.zeros(spec.blocks, block))
+        self.input_weight = nn.Parameter(torch.empty(spec.blocks, block, block))  # W_x, transposed
+        self.input_bias = nn.Parameter(torch.zeros(spec.blocks, block))
+        self.Lambda = nn.Parameter(torch.empty(self.width))  # a = exp(-softplus(Lambda))
+        self.out_proj = nn.Linear(self.width, d_model)
+        self._initialize()
+
+    def _initialize(self) -> None:
+        """a^c uniform (Section 2.4); LeCun's normal for what is linear, and 2 / L of its variance for the way out."""
+        for linear, gain in ((self.gate_proj, 1.0), (self.in_proj, 1.0), (self.out_proj, 2 / self.n_layers)):
+            nn.init.normal_(linear.weight, std=math.sqrt(gain / linear.in_features))
+            nn.init.zeros_(linear.bias)
+        nn.init.normal_(self.conv_weight, std=1 / math.sqrt(self.spec.d_conv))
+        for weight in (self.recurrence_weight, self.input_weight):
+            nn.init.normal_(weight, std=1 / math.sqrt(weight.shape[1]))
+        decay = torch.empty(self.width).uniform_(*self.spec.a_range)  # a^c
+        with torch.no_grad():
+            self.Lambda.copy_(inverse_softplus(-decay.log() / self.spec.c))
+
+    def forward(
+        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, MixerState]:
+        conv, memory = (None, None) if state is None else (state["conv"], state["memory"].flatten(1))
+        x, conv = causal_conv1d(self.in_proj(u), self.conv_weight, self.conv_bias, conv, resets=resets)
+        log_a, scaled = self._gated(x)  # (B, T, W)
+        h, memory = diagonal_scan(log_a.exp(), scaled, memory, resets=resets)
+        return self._finish(h, u), {"memory": memory.unflatten(-1, (self.spec.blocks, -1)), "conv": conv}
+
+    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+        """h_t = a_t h_{t-1} + sqrt(1 - a_t^2) (i_t x_t) (eq. 4)."""
+        x = wide(self.in_proj(u)).unsqueeze(1)  # (B, 1, W)
+        before = x.new_zeros(x.shape[0], self.spec.d_conv - 1, self.width) if state is None else state["conv"]
+        window = torch.cat([before, x], 1)  # (B, K, W)
+        x = (window * self.conv_weight.T).sum(1) + self.conv_bias  # (B, W)
+        log_a, h = self._gated(x.to(u.dtype))
+        if state is not None:
+            h = h + log_a.exp() * state["memory"].flatten(1)
+        return self._finish(h, u), {"memory": h.unflatten(-1, (self.spec.blocks, -1)), "conv": window[:, 1:]}
+
+    def _gated(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x (..., W) -> log a_t and sqrt(1 - a_t^2) i_t x_t (..., W), with expm1 for an a_t close to 1 (eq. 1 to 4)."""
+        r, i = (
+            self._gate(x, self.recurrence_weight, self.recurrence_bias),
+            self._gate(x, self.input_weight, self.input_bias),
+        )
+        log_a = -self.spec.c * r * F.softplus(wide(self.Lambda))
+        scale = torch.sqrt(-torch.expm1(2 * log_a).clamp_max(-SMALLEST))
+        return log_a, scale * i * wide(x)
+
+    def _gate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        blocks = x.unflatten(-1, bias.shape)  # (..., H, W / H)
+        return torch.sigmoid(wide(torch.einsum("...hi,hij->...hj", blocks, weight)) + bias).flatten(-2)
+
+    def _finish(self, h: Tensor, u: Tensor) -> Tensor:
+        return self.out_proj(h.to(u.dtype) * F.gelu(self.gate_proj(u), approximate="tanh"))

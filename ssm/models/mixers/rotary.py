@@ -1,0 +1,29 @@
+"""Rotary positions (Su et al. 2021): rotations R(p) of the first `dim` dimensions; R(n) q . R(m) k reads n - m."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def rotation(positions: Tensor, dim: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """cos and sin of position * base^(-2i / dim), i < dim / 2.
+
+    The angles are made in float64: at position 100,000 float32 would miss them by a hundredth of a radian.
+
+    Args:
+        positions: (T,) integers.
+
+    Returns:
+        (T, dim / 2) each, in `dtype`.
+    """
+    exponents = torch.arange(0, dim, 2, device=positions.device, dtype=torch.float64) / max(dim, 1)
+    angles = positions.to(torch.float64).unsqueeze(-1) * base**-exponents  # (T, dim / 2)
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """x (..., K) with its first dim dimensions rotated, in pairs (i, i + dim / 2); cos and sin (..., dim / 2)."""
+    half = cos.shape[-1]
+    one, two, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    return torch.cat([one * cos - two * sin, two * cos + one * sin, rest], -1)

@@ -1,0 +1,139 @@
+"""RWKV-4's time mixing (Peng et al. 2023, "RWKV: Reinventing RNNs for the Transformer Era")."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from ssm_kernels import diagonal_scan
+from torch import Tensor, nn
+
+from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.parts import shifted, wide
+from ssm.specs.mixers.rwkv4 import Rwkv4Mixer
+
+EMPTY = -1e30  # the logarithm of no weight: exp of it is 0, and differences of two such numbers are numbers
+
+
+class Rwkv4(Mixer):
+    """Token shift, an average of all values so far with decaying weights, and a gate (Section 3.1, eq. 11 to 18).
+
+    The average is num_t / den_t with num_t = e^-w num_{t-1} + e^{k_t} v_t and den_t = e^-w den_{t-1} + e^{k_t}. Both
+    grow as e^k; they are computed times e^-m_t, for the running maximum m_t = max(m_{t-1} - w, k_t), as two diagonal
+    scans whose decays e^{m_{t-1} - w - m_t} and weights e^{k_t - m_t} are at most 1. What m is changes nothing but the
+    rounding: it needs no gradient.
+
+    State: "shift", the last token's input (B, D), and "memory" (B, D, 2): the average num / den, which is the h_t of bn
+    Appendix B, and the weight that it stands for, as log(1 + den). That pair does not depend on m, and both numbers
+    stay of the order of v and k; every pair of numbers is a state (a weight below 0 counts as 0), and zeros are the
+    empty one: so norms and noise make sense. In float32 a weight den under 1e-38 counts as 0.
+    """
+
+    def __init__(self, spec: Rwkv4Mixer, d_model: int, n_layers: int):
+        super().__init__(spec, d_model, n_layers)
+        D = d_model
+        self.time_decay = nn.Parameter(torch.empty(D))  # log w
+        self.time_first = nn.Parameter(torch.empty(D))  # u
+        self.mix_key = nn.Parameter(torch.empty(D))
+        self.mix_value = nn.Parameter(torch.empty(D))
+        self.mix_receptance = nn.Parameter(torch.empty(D))
+        self.key = nn.Linear(D, D, bias=False)
+        self.value = nn.Linear(D, D, bias=False)
+        self.receptance = nn.Linear(D, D, bias=False)
+        self.out_proj = nn.Linear(D, D, bias=False)
+        nn.init.orthogonal_(self.value.weight)
+        for linear in (self.key, self.receptance, self.out_proj):
+            nn.init.zeros_(linear.weight)
+        self.initialize_at(0)
+
+    def initialize_at(self, layer: int) -> None:
+        """Appendix E: decays and mixing spread over the channels, later layers more unevenly."""
+        D = self.d_model
+        depth = layer / max(self.n_layers - 1, 1)  # 0 to 1
+        rest = 1 - layer / self.n_layers  # 1 to almost 0
+        channel = torch.arange(D, device=self.time_decay.device)
+        with torch.no_grad():
+            self.time_decay.copy_(-5 + 8 * (channel / max(D - 1, 1)) ** (0.7 + 1.3 * depth))
+            self.time_first.copy_(math.log(0.3) + 0.5 * ((channel + 1) % 3 - 1))
+            self.mix_key.copy_((channel / D) ** rest)
+            self.mix_value.copy_((channel / D) ** rest + 0.3 * depth)
+            self.mix_receptance.copy_((channel / D) ** (0.5 * rest))
+
+    def forward(
+        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, MixerState]:
+        before, last = shifted(u, None if state is None else state["shift"], resets)
+        r, k, v = self._project(u, before)  # (B, T, D)
+        w, bonus = wide(self.time_decay).exp(), wide(self.time_first)
+        memory = k.new_zeros(*k[:, 0].shape, 2) if state is None else state["memory"]
+        num0, den0, m0 = _unpacked(memory)  # (B, D)
+        m = _running_maximum(k.detach(), w.detach(), m0, resets)
+        m_before = torch.cat([m0.unsqueeze(1), m[:, :-1]], 1)
+        if resets is not None:
+            m_before = m_before.masked_fill(resets.unsqueeze(-1), EMPTY)  # decays of 0: what came before has no weight
+
+        decay, weight = (m_before - w - m).exp(), (k - m).exp()
+        den, den_T = diagonal_scan(decay, weight, den0)
+        num, num_T = diagonal_scan(decay, weight * v, num0)
+        num = torch.cat([num0.unsqueeze(1), num[:, :-1]], 1)  # those before each step
+        den = torch.cat([den0.unsqueeze(1), den[:, :-1]], 1)
+        y = _average(num, den, m_before, k + bonus, v)
+        return self.out_proj((r * y).to(u.dtype)), {"memory": _packed(num_T, den_T, m[:, -1]), "shift": last}
+
+    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+        """The recurrence of Appendix D, with the maximum carried along."""
+        r, k, v = self._project(u, torch.zeros_like(u) if state is None else state["shift"].to(u.dtype))  # (B, D)
+        w, bonus = wide(self.time_decay).exp(), wide(self.time_first)
+        num, den, m = _unpacked(k.new_zeros(*k.shape, 2) if state is None else state["memory"])
+        y = _average(num, den, m, k + bonus, v)
+        after = torch.maximum(m - w, k).detach()
+        decay, weight = (m - w - after).exp(), (k - after).exp()
+        memory = _packed(decay * num + weight * v, decay * den + weight, after)
+        return self.out_proj((r * y).to(u.dtype)), {"memory": memory, "shift": u}
+
+    def _project(self, u: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """r after its sigmoid, k and v, from tokens and those before them (..., D)."""
+        mixes = (self.mix_receptance, self.mix_key, self.mix_value)
+        r, k, v = (torch.lerp(before, u, mix.to(u.dtype)) for mix in mixes)
+        return torch.sigmoid(wide(self.receptance(r))), wide(self.key(k)), wide(self.value(v))
+
+
+def _average(num: Tensor, den: Tensor, m: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """(num e^m + e^k v) / (den e^m + e^k)."""
+    top = torch.maximum(m, k).detach()
+    past, present = (m - top).exp(), (k - top).exp()
+    return (past * num + present * v) / (past * den + present)
+
+
+def _running_maximum(k: Tensor, w: Tensor, m0: Tensor, resets: Tensor | None) -> Tensor:
+    """m_t = max(m_{t-1} - w, k_t), (B, T, D), from m_0 (B, D), without what is before a reset.
+
+    Each pass doubles the steps that m_t reaches back.
+    """
+    m = torch.cat([m0.unsqueeze(1), k], 1)  # (B, T + 1, D)
+    document = None if resets is None else F.pad(resets.cumsum(1), (1, 0))  # (B, T + 1)
+    reach = 1
+    while reach < m.shape[1]:
+        earlier = m[:, :-reach] - reach * w
+        if document is not None:
+            earlier = earlier.masked_fill((document[:, :-reach] != document[:, reach:]).unsqueeze(-1), EMPTY)
+        m = torch.cat([m[:, :reach], torch.maximum(m[:, reach:], earlier)], 1)
+        reach *= 2
+    return m[:, 1:]
+
+
+def _packed(num: Tensor, den: Tensor, m: Tensor) -> Tensor:
+    """num / den and log(1 + den e^m), (..., 2)."""
+    total = m + den.log()
+    return torch.stack([num / den, torch.logaddexp(total, torch.zeros_like(total))], -1)
+
+
+def _unpacked(memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """num, den, m of a memory (..., 2): den is 1, or 0 where there is no weight; gradients flow through num and den."""
+    average, weight = memory.unbind(-1)
+    weight = weight.clamp_min(0.0)
+    fraction = -torch.expm1(-weight)  # e^weight - 1 = fraction e^weight
+    m = (weight + fraction.log()).detach().clamp_min(EMPTY)
+    den = fraction * torch.where(weight > 0, weight - m, weight).exp()
+    return average * den, den, m

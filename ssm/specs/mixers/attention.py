@@ -1,0 +1,52 @@
+"""Softmax attention's spec."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+
+
+class AttentionMixer(MixerSpecBase):
+    """Causal softmax attention (Vaswani et al. 2017) with rotary positions (Su et al. 2021): its cache is its state.
+
+    With rotary_pct 0.25 and biases it is GPT-NeoX's (Pythia); with grouped heads and a window, Mistral's.
+    """
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="Softmax attention",
+        paper="Vaswani et al. 2017",
+        scan="none",
+        decay="cache",
+        input_dependent=True,
+        complex=False,
+        recurrence="cache_t = (cache_{t-1}, k_t, v_t),  y_t = sum_s softmax_s(q_t^T k_s / sqrt(K)) v_s",
+    )
+    kind: Literal["attention"] = "attention"
+    n_heads: PositiveInt = 4  # H
+    n_kv_heads: PositiveInt | None = None  # G; keys and values are shared by H / G heads; None: H
+    head_dim: PositiveInt | None = None  # K; None: D / H
+    rotary_pct: Annotated[float, Field(ge=0, le=1)] = 1.0  # of every head's dimensions, the first ones
+    rotary_base: PositiveFloat = 10_000.0
+    window: PositiveInt | None = None  # tokens that a token sees, itself included; None: all before it
+    bias: bool = False  # on both projections
+
+    def check(self, d_model: int) -> None:
+        if self.head_dim is None and d_model % self.n_heads:
+            raise ValueError(f"n_heads {self.n_heads} must divide d_model {d_model}, or give head_dim")
+        if self.n_heads % self.heads(d_model):
+            raise ValueError(f"n_kv_heads {self.n_kv_heads} must divide n_heads {self.n_heads}")
+        if self.rotary_dim(d_model) % 2:
+            raise ValueError(f"rotary_pct {self.rotary_pct:g} rotates {self.rotary_dim(d_model)} dimensions, not pairs")
+
+    def heads(self, d_model: int) -> int:
+        return self.n_kv_heads or self.n_heads
+
+    def rotary_dim(self, d_model: int) -> int:
+        """Dimensions of a head that are rotated."""
+        return int((self.head_dim or d_model // self.n_heads) * self.rotary_pct)
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        return (self.heads(d_model), 1, 2, self.head_dim or d_model // self.n_heads)

@@ -1,0 +1,44 @@
+"""GLA's spec."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import PositiveFloat, PositiveInt
+
+from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+
+
+class GlaMixer(MixerSpecBase):
+    """Gated linear attention (Yang et al. 2023, Section 4.4): keys of half the width, a low-rank gate on the keys."""
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="GLA",
+        paper="Yang et al. 2023",
+        scan="gated_scan",
+        decay="by key",
+        input_dependent=True,
+        complex=False,
+        recurrence="S_t = diag(alpha_t) S_{t-1} + k_t v_t^T,  y_t = q_t^T S_t",
+    )
+    kind: Literal["gla"] = "gla"
+    n_heads: PositiveInt = 4  # H
+    key_dim: PositiveInt | None = None  # K, by head; None: D / (2 H)
+    value_dim: PositiveInt | None = None  # V, by head; None: D / H
+    gate_rank: PositiveInt = 16  # of the projection that makes the decay
+    gate_divisor: PositiveFloat = 16.0  # tau: alpha = sigmoid(.)^(1 / tau)
+    norm_eps: PositiveFloat = 1e-5  # of the RMSNorm by head
+    chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
+
+    def check(self, d_model: int) -> None:
+        if self.key_dim is None and d_model % (2 * self.n_heads):
+            raise ValueError(f"2 * n_heads = {2 * self.n_heads} must divide d_model {d_model}, or give key_dim")
+        if self.value_dim is None and d_model % self.n_heads:
+            raise ValueError(f"n_heads {self.n_heads} must divide d_model {d_model}, or give value_dim")
+
+    def heads(self, d_model: int) -> int:
+        return self.n_heads
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        per_head = d_model // self.n_heads
+        return (self.n_heads, self.key_dim or per_head // 2, self.value_dim or per_head)

@@ -1,0 +1,47 @@
+"""H3's spec."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import PositiveInt, model_validator
+
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
+
+
+class H3Mixer(MixerSpecBase):
+    """H3 (Fu et al. 2023, "Hungry Hungry Hippos: Towards Language Modeling with State Space Models", Algorithm 1)."""
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="H3",
+        paper="Fu et al. 2023",
+        scan="diagonal_scan",
+        decay="by channel and state",
+        input_dependent=False,
+        complex=True,
+        recurrence="h_t = exp(dt A) h_{t-1} + A^-1 (exp(dt A) - 1) B shift(k_t) v_t,  y_t = q_t 2 Re(C^T h_t)",
+    )
+    kind: Literal["h3"] = "h3"
+    d_state: PositiveInt = 64  # N of the diagonal SSM; N / 2 complex states, each for itself and its conjugate
+    d_shift: PositiveInt = 64  # state of the shift SSM on the keys: the tokens that it reaches back to
+    head_dim: PositiveInt = 1  # of keys and values: a head's state holds head_dim^2 products
+    discretization: Literal["zoh", "bilinear"] = "zoh"
+    dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform by head
+    segment: PositiveInt = 32  # L, tokens from one kept state to the next: speed and memory only, never the result
+
+    @model_validator(mode="after")
+    def _sane(self) -> H3Mixer:
+        check_range("dt_range", self.dt_range)
+        if self.d_state % 2:
+            raise ValueError(f"d_state must be even (conjugate pairs), got {self.d_state}")
+        return self
+
+    def check(self, d_model: int) -> None:
+        if d_model % self.head_dim:
+            raise ValueError(f"head_dim {self.head_dim} must divide d_model {d_model}")
+
+    def heads(self, d_model: int) -> int:
+        return d_model // self.head_dim
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        return (self.heads(d_model), self.head_dim, self.head_dim, self.d_state // 2, 2)

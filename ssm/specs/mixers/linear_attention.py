@@ -1,0 +1,64 @@
+"""Linear attention's spec."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import PositiveFloat, PositiveInt, model_validator
+
+from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+
+FeatureMap = Literal["elu_plus_one", "identity", "relu", "favor", "hedgehog"]
+
+
+class LinearAttentionMixer(MixerSpecBase):
+    """Linear attention (Katharopoulos et al. 2020, eq. 9-12), with the feature maps that bn Appendix B names.
+
+    elu_plus_one is Katharopoulos's; identity without a normalizer is mi's simple linear attention (eq. 12, figure 5);
+    favor are Performer's positive orthogonal random features (Choromanski et al. 2020, hyperbolic cosine); hedgehog is
+    a learned map with an exponential (Zhang et al. 2024).
+    """
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="Linear attention",
+        paper="Katharopoulos et al. 2020",
+        scan="gated_scan",
+        decay="none",
+        input_dependent=False,
+        complex=False,
+        recurrence="S_t = S_{t-1} + phi(k_t) v_t^T,  y_t = phi(q_t)^T S_t  (/ phi(q_t)^T z_t)",
+    )
+    kind: Literal["linear_attention"] = "linear_attention"
+    n_heads: PositiveInt = 1  # H
+    key_dim: PositiveInt | None = None  # by head, before the feature map; None: D / H
+    value_dim: PositiveInt | None = None  # V, by head; None: D / H
+    feature_map: FeatureMap = "elu_plus_one"
+    n_features: PositiveInt | None = None  # favor alone: random directions, two features each; None: key_dim
+    normalizer: bool = True  # divide by phi(q)^T z_t, z_t = sum of phi(k)
+    normalizer_eps: PositiveFloat = 1e-6  # added to the denominator
+    chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
+
+    @model_validator(mode="after")
+    def _sane(self) -> LinearAttentionMixer:
+        if self.normalizer and self.feature_map == "identity":
+            raise ValueError("the identity feature map has no positive denominator: set normalizer to false")
+        if self.n_features is not None and self.feature_map != "favor":
+            raise ValueError(f"n_features belongs to the feature map favor, not to {self.feature_map}")
+        return self
+
+    def check(self, d_model: int) -> None:
+        if (self.key_dim is None or self.value_dim is None) and d_model % self.n_heads:
+            raise ValueError(f"n_heads {self.n_heads} must divide d_model {d_model}, or give key_dim and value_dim")
+
+    def heads(self, d_model: int) -> int:
+        return self.n_heads
+
+    def features(self, d_model: int) -> int:
+        """K: features of one head's keys, behind the feature map."""
+        key_dim = self.key_dim or d_model // self.n_heads
+        if self.feature_map == "favor":
+            return 2 * (self.n_features or key_dim)
+        return 2 * key_dim if self.feature_map == "hedgehog" else key_dim
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        return (self.n_heads, self.features(d_model), self.value_dim or d_model // self.n_heads)

@@ -1,0 +1,68 @@
+"""Mamba-1's spec."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
+from ssm.specs.mixers.mimetic import Mimetic
+
+
+class Mamba1Mixer(MixerSpecBase):
+    """Mamba (Gu & Dao 2023, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", Section 3)."""
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="Mamba",
+        paper="Gu & Dao 2023",
+        scan="selective_scan",
+        decay="by channel and state",
+        input_dependent=True,
+        complex=False,
+        recurrence="h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t,  y_t = C_t^T h_t",
+    )
+    kind: Literal["mamba1"] = "mamba1"
+    d_state: PositiveInt = 16  # N
+    expand: PositiveInt = 2  # E; E * d_model channels
+    d_conv: PositiveInt = 4  # K, width of the causal convolution
+    dt_rank: PositiveInt | None = None  # R, of the projection to dt; None: d_model / 16, rounded up
+    a_range: Range | None = None  # -A at initialization, evenly spaced over the states; None: 1, 2, ..., N
+    dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform; with a_range (1, 1), tiny ones decay slowly
+    polarize: Literal["none", "one", "zero", "both"] = "none"  # states whose decay is exactly 1 (first), 0 (last), both
+    polarized_size: Literal["added", "matched"] = "added"  # these states come on top of N, or take the place of some
+    mimetic: Mimetic = Field(default_factory=Mimetic)
+
+    @model_validator(mode="after")
+    def _sane(self) -> Mamba1Mixer:
+        check_range("dt_range", self.dt_range)
+        if self.a_range is not None:
+            check_range("a_range", self.a_range)
+        if self.learned_states < 1:
+            raise ValueError(f"d_state {self.d_state} leaves no state between the polarized ones")
+        return self
+
+    @property
+    def polarized_states(self) -> int:
+        """States whose decay is a constant."""
+        return {"none": 0, "one": 1, "zero": 1, "both": 2}[self.polarize]
+
+    @property
+    def learned_states(self) -> int:
+        """States whose decay is learned."""
+        return self.d_state - (self.polarized_states if self.polarized_size == "matched" else 0)
+
+    @property
+    def states(self) -> int:
+        """All states of a channel: N, and with added polarized states N + 1 or N + 2."""
+        return self.learned_states + self.polarized_states
+
+    def rank(self, d_model: int) -> int:
+        """R."""
+        return self.dt_rank or -(-d_model // 16)
+
+    def heads(self, d_model: int) -> int:
+        return self.expand * d_model  # every channel has its own decay: heads of one channel, in Mamba-2's words
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        return (self.heads(d_model), self.states)

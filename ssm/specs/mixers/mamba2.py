@@ -1,0 +1,57 @@
+"""Mamba-2's spec."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
+from ssm.specs.mixers.mimetic import Mimetic
+
+
+class Mamba2Mixer(MixerSpecBase):
+    """Mamba-2 (Dao & Gu 2024, "Transformers are SSMs", Section 7; figure 6, sequential block without norm on B, C)."""
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="Mamba-2",
+        paper="Dao & Gu 2024",
+        scan="gated_scan",
+        decay="scalar per head",
+        input_dependent=True,
+        complex=False,
+        recurrence="h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t^T,  y_t = C_t^T h_t",
+    )
+    kind: Literal["mamba2"] = "mamba2"
+    d_state: PositiveInt = 128  # N
+    head_dim: PositiveInt = 64  # P
+    expand: PositiveInt = 2  # E; d_inner = E * d_model, and H = d_inner / P heads
+    n_groups: PositiveInt = 1  # G; B and C are shared by H / G heads
+    d_conv: PositiveInt = 4  # K, width of the causal convolution
+    chunk: PositiveInt = 32  # Q, tokens per chunk of the scan: speed only, never the result
+    a_range: Range = (1.0, 16.0)  # -A at initialization, uniform; (1, 1) with a tiny dt is the slow decay
+    dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform
+    dt_limit: Annotated[tuple[float, float | None], Field(strict=False)] = (0.0, None)  # dt is clamped; None: no limit
+    mimetic: Mimetic = Field(default_factory=Mimetic)
+
+    @model_validator(mode="after")
+    def _sane(self) -> Mamba2Mixer:
+        check_range("a_range", self.a_range)
+        check_range("dt_range", self.dt_range)
+        if not 0 <= self.dt_limit[0] < (self.dt_limit[1] or math.inf):
+            raise ValueError(f"dt_limit must be 0 <= low < high, got {self.dt_limit}")
+        return self
+
+    def check(self, d_model: int) -> None:
+        d_inner = self.expand * d_model
+        if d_inner % self.head_dim:
+            raise ValueError(f"head_dim {self.head_dim} must divide expand * d_model = {d_inner}")
+        if self.heads(d_model) % self.n_groups:
+            raise ValueError(f"n_groups {self.n_groups} must divide the {self.heads(d_model)} heads")
+
+    def heads(self, d_model: int) -> int:
+        return self.expand * d_model // self.head_dim
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        return (self.heads(d_model), self.d_state, self.head_dim)

@@ -1,0 +1,19 @@
+"""Which parts of mimetic initialization a mixer takes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ssm.specs.base import Spec
+
+
+class Mimetic(Spec):
+    """Mimetic initialization (Trockman et al. 2024, Section 3), its four parts each on its own switch.
+
+    A model gives it to chosen layers through `mixer_at`.
+    """
+
+    a: Literal[2, 4, 8] | None = None  # c: A = -exp(-c A_log), almost 0, so that nothing decays; None: A = -exp(A_log)
+    dt: bool = False  # dt is 1 whatever the input: its weight 0, its bias the inverse softplus of 1
+    bc: bool = False  # W_C becomes (W_C + W_B) / 2, so that W_C^T W_B resembles the identity
+    conv: bool = False  # the convolution passes the present input on, unchanged

@@ -1,0 +1,49 @@
+"""RetNet's spec."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import PositiveFloat, PositiveInt, model_validator
+
+from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+
+
+class RetNetMixer(MixerSpecBase):
+    """Gated multi-scale retention (Sun et al. 2023, "Retentive Network", Section 2.2, eq. 8)."""
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="RetNet",
+        paper="Sun et al. 2023",
+        scan="gated_scan",
+        decay="constant",
+        input_dependent=False,
+        complex=False,
+        recurrence="S_t = gamma e^{i theta} S_{t-1} + k_t v_t^T,  y_t = q_t^T S_t",
+    )
+    kind: Literal["retnet"] = "retnet"
+    n_heads: PositiveInt = 4  # H; head h decays by gamma_h = 1 - 2^(-5-h)
+    key_dim: PositiveInt | None = None  # K, by head; None: D / H
+    value_dim: PositiveInt | None = None  # V, by head; None: 2 D / H
+    rotary_base: PositiveFloat = 10_000.0  # theta_i = base^(-2i / K)
+    norm_eps: PositiveFloat = 1e-5  # of the group norm
+    chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
+
+    @model_validator(mode="after")
+    def _sane(self) -> RetNetMixer:
+        if self.key_dim is not None and self.key_dim % 2:
+            raise ValueError(f"key_dim must be even, because its dimensions are rotated in pairs, got {self.key_dim}")
+        return self
+
+    def check(self, d_model: int) -> None:
+        if (self.key_dim is None or self.value_dim is None) and d_model % self.n_heads:
+            raise ValueError(f"n_heads {self.n_heads} must divide d_model {d_model}, or give key_dim and value_dim")
+        if self.key_dim is None and (d_model // self.n_heads) % 2:
+            raise ValueError(f"key_dim must be even; it is d_model / n_heads = {d_model // self.n_heads}")
+
+    def heads(self, d_model: int) -> int:
+        return self.n_heads
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        per_head = d_model // self.n_heads
+        return (self.n_heads, self.key_dim or per_head, self.value_dim or 2 * per_head)

@@ -1,0 +1,48 @@
+"""The spec of Griffin's recurrent block."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import PositiveFloat, PositiveInt, model_validator
+
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
+
+
+class RglruMixer(MixerSpecBase):
+    """Griffin's recurrent block (De et al. 2024, "Griffin", Section 2.4): a short convolution and the RG-LRU, gated."""
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="Griffin (RG-LRU)",
+        paper="De et al. 2024",
+        scan="diagonal_scan",
+        decay="by channel",
+        input_dependent=True,
+        complex=False,
+        recurrence="h_t = a_t h_{t-1} + sqrt(1 - a_t^2) i_t x_t,  y_t = h_t,  a_t = a^(c r_t),  gates i_t and r_t",
+    )
+    kind: Literal["rglru"] = "rglru"
+    width: PositiveInt | None = None  # D_RNN, channels of the recurrence; None: d_model
+    blocks: PositiveInt = 16  # of the block-diagonal matrices of both gates
+    d_conv: PositiveInt = 4  # K, width of the causal convolution
+    c: PositiveFloat = 8.0  # how strongly the recurrence gate acts
+    a_range: Range = (0.9, 0.999)  # a^c at initialization, uniform: the decay where the recurrence gate is open
+
+    @model_validator(mode="after")
+    def _sane(self) -> RglruMixer:
+        check_range("a_range", self.a_range, below=1.0)
+        return self
+
+    def channels(self, d_model: int) -> int:
+        """D_RNN."""
+        return self.width or d_model
+
+    def check(self, d_model: int) -> None:
+        if self.channels(d_model) % self.blocks:
+            raise ValueError(f"blocks {self.blocks} must divide the recurrence's {self.channels(d_model)} channels")
+
+    def heads(self, d_model: int) -> int:
+        return self.blocks
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        return (self.blocks, self.channels(d_model) // self.blocks)

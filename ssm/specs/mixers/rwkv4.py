@@ -1,0 +1,29 @@
+"""RWKV-4's spec."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+
+
+class Rwkv4Mixer(MixerSpecBase):
+    """RWKV-4's time mixing (Peng et al. 2023, "RWKV: Reinventing RNNs for the Transformer Era", Section 3)."""
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="RWKV-4",
+        paper="Peng et al. 2023",
+        scan="diagonal_scan",
+        decay="by channel",
+        input_dependent=True,
+        complex=False,
+        recurrence="h_t = (e^-w d_{t-1} h_{t-1} + e^{k_t} v_t) / d_t,  d_t = e^-w d_{t-1} + e^{k_t},  "
+        "y_t = r_t (d_{t-1} h_{t-1} + e^{u + k_t} v_t) / (d_{t-1} + e^{u + k_t})",
+    )
+    kind: Literal["rwkv4"] = "rwkv4"
+
+    def heads(self, d_model: int) -> int:
+        return d_model
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        return (d_model, 2)

@@ -1,0 +1,39 @@
+"""RWKV-6's spec."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import PositiveFloat, PositiveInt
+
+from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+
+
+class Rwkv6Mixer(MixerSpecBase):
+    """RWKV-6, "Finch" (Peng et al. 2024, Section 4): its time mixing; its channel mixing is an ffn."""
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="RWKV-6",
+        paper="Peng et al. 2024",
+        scan="gated_scan",
+        decay="by key",
+        input_dependent=True,
+        complex=False,
+        recurrence="S_t = diag(w_t) S_{t-1} + k_t v_t^T,  y_t = r_t^T (S_{t-1} + diag(u) k_t v_t^T)",
+    )
+    kind: Literal["rwkv6"] = "rwkv6"
+    head_dim: PositiveInt = 64  # K = V
+    shift_rank: PositiveInt = 32  # of the five low-rank maps that mix a token with the one before it
+    decay_rank: PositiveInt = 64  # of the low-rank map that makes the decay
+    norm_eps: PositiveFloat = 64e-5  # of the group norm
+    chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
+
+    def check(self, d_model: int) -> None:
+        if d_model % self.head_dim:
+            raise ValueError(f"head_dim {self.head_dim} must divide d_model {d_model}")
+
+    def heads(self, d_model: int) -> int:
+        return d_model // self.head_dim
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        return (self.heads(d_model), self.head_dim, self.head_dim)

@@ -1,0 +1,42 @@
+"""S4D's spec."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import PositiveInt, model_validator
+
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
+
+
+class S4dMixer(MixerSpecBase):
+    """S4D (Gu, Gupta, Goel & Re 2022, "On the Parameterization and Initialization of Diagonal State Space Models")."""
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="S4D",
+        paper="Gu et al. 2022",
+        scan="diagonal_scan",
+        decay="by channel and state",
+        input_dependent=False,
+        complex=True,
+        recurrence="h_t = exp(dt A) h_{t-1} + A^-1 (exp(dt A) - 1) B x_t,  y_t = 2 Re(C^T h_t)",
+    )
+    kind: Literal["s4d"] = "s4d"
+    d_state: PositiveInt = 64  # N; N / 2 complex states, each for itself and its conjugate
+    init: Literal["lin", "inv"] = "lin"  # S4D-Lin or S4D-Inv: the imaginary parts of A at initialization
+    discretization: Literal["zoh", "bilinear"] = "zoh"
+    dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform by channel
+    segment: PositiveInt = 32  # L, tokens from one kept state to the next: speed and memory only, never the result
+
+    @model_validator(mode="after")
+    def _sane(self) -> S4dMixer:
+        check_range("dt_range", self.dt_range)
+        if self.d_state % 2:
+            raise ValueError(f"d_state must be even (conjugate pairs), got {self.d_state}")
+        return self
+
+    def heads(self, d_model: int) -> int:
+        return d_model
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        return (d_model, self.d_state // 2, 2)

@@ -1,0 +1,125 @@
+"""A small spec of every system, with eventful weights: what the tests of all mixers run over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from pydantic import TypeAdapter
+from torch import Tensor, nn
+
+from ssm.models.mixers import build_mixer
+from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.state import State
+from ssm.specs.mixers import MixerSpec
+
+D = 8  # d_model
+
+# Name -> the mixer's mapping. Every kind of the registry is here; the first of a kind bears its name.
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "mamba2": {"kind": "mamba2", "d_state": 5, "head_dim": 4, "n_groups": 2, "chunk": 5},
+    "mamba2, limited dt": {"kind": "mamba2", "d_state": 3, "head_dim": 8, "d_conv": 2, "dt_limit": [0.1, 0.9]},
+    "linear_attention": {"kind": "linear_attention", "n_heads": 2, "chunk": 4},
+    "linear_attention, simple": {
+        "kind": "linear_attention", "key_dim": 5, "value_dim": 3, "feature_map": "identity", "normalizer": False,
+    },
+    "linear_attention, relu": {"kind": "linear_attention", "n_heads": 2, "feature_map": "relu", "normalizer": False},
+    "linear_attention, favor": {"kind": "linear_attention", "n_heads": 2, "feature_map": "favor", "n_features": 6},
+    "linear_attention, hedgehog": {"kind": "linear_attention", "n_heads": 2, "feature_map": "hedgehog"},
+    "retnet": {"kind": "retnet", "n_heads": 2, "chunk": 3},
+    "retnet, odd sizes": {"kind": "retnet", "n_heads": 3, "key_dim": 6, "value_dim": 5},
+    "gla": {"kind": "gla", "n_heads": 2, "gate_rank": 3, "chunk": 6},
+    "gla, fast decay": {"kind": "gla", "n_heads": 1, "key_dim": 5, "value_dim": 7, "gate_divisor": 1.0},
+    "rwkv6": {"kind": "rwkv6", "head_dim": 4, "shift_rank": 3, "decay_rank": 2, "chunk": 5},
+    "attention": {"kind": "attention", "n_heads": 2},
+    "attention, grouped": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "head_dim": 3, "rotary_pct": 0.7},
+    "attention, window": {"kind": "attention", "n_heads": 2, "n_kv_heads": 1, "window": 5, "bias": True},
+    "attention, no positions": {"kind": "attention", "n_heads": 1, "rotary_pct": 0, "window": 2},
+    "s4d": {"kind": "s4d", "d_state": 6, "segment": 5},
+    "s4d, inv, bilinear": {"kind": "s4d", "d_state": 4, "init": "inv", "discretization": "bilinear"},
+    "dss": {"kind": "dss", "d_state": 3, "segment": 4},
+    "s5": {"kind": "s5", "d_state": 8, "blocks": 2},
+    "s5, bilinear": {"kind": "s5", "d_state": 6, "blocks": 1, "discretization": "bilinear"},
+    "h3": {"kind": "h3", "d_state": 4, "d_shift": 5, "segment": 6},
+    "h3, heads": {"kind": "h3", "d_state": 2, "d_shift": 2, "head_dim": 4, "discretization": "bilinear"},
+    "mamba1": {"kind": "mamba1", "d_state": 5},
+    "mamba1, polarized": {"kind": "mamba1", "d_state": 3, "expand": 1, "d_conv": 2, "dt_rank": 3, "polarize": "both"},
+    "mamba1, mimetic": {"kind": "mamba1", "d_state": 3, "polarize": "zero", "polarized_size": "matched",
+                        "mimetic": {"a": 2, "dt": True, "bc": True, "conv": True}},
+    "mamba2, mimetic": {"kind": "mamba2", "d_state": 3, "head_dim": 4,
+                        "mimetic": {"a": 2, "dt": True, "bc": True, "conv": True}},
+    "rglru": {"kind": "rglru", "blocks": 2},
+    "rglru, wide": {"kind": "rglru", "width": 12, "blocks": 3, "d_conv": 2},
+    "rwkv4": {"kind": "rwkv4"},
+    "gru": {"kind": "gru"},
+}  # fmt: skip
+
+
+def parsed(fields: dict[str, Any]) -> MixerSpec:
+    """The spec of a mixer's mapping."""
+    return TypeAdapter(MixerSpec).validate_python(fields)
+
+
+def system(name: str) -> Mixer:
+    """The mixer in float64, as the second layer of three, every weight moved so that none is without effect."""
+    torch.manual_seed(0)
+    mixer = build_mixer(parsed(SYSTEMS[name]), D, 3)
+    mixer.initialize_at(1)
+    return move(mixer).double()
+
+
+def move(module: nn.Module, seed: int = 0) -> nn.Module:
+    """The module with noise on every weight."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            spread = 0.4 if parameter.dim() == 2 else 0.1
+            parameter += spread * torch.randn(parameter.shape, generator=generator)
+    return module
+
+
+def inputs(seed: int, batch: int, length: int) -> Tensor:
+    """Standard normal inputs (B, T, D) in float64."""
+    return torch.randn(batch, length, D, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def started(mixer: Mixer, batch: int, length: int = 4) -> MixerState:
+    """A state that is not zero: the one after some other inputs."""
+    with torch.no_grad():
+        return mixer(inputs(99, batch, length))[1]
+
+
+def leaves(state: MixerState) -> MixerState:
+    """A state whose numbers can have gradients (an attention's "seen" holds no numbers)."""
+    return {name: tensor.clone().requires_grad_(tensor.is_floating_point()) for name, tensor in sorted(state.items())}
+
+
+def numbers(state: MixerState) -> list[Tensor]:
+    """The differentiable tensors of a state, in the order of their names."""
+    return [tensor for _, tensor in sorted(state.items()) if tensor.is_floating_point()]
+
+
+def padded(state: MixerState, like: MixerState) -> MixerState:
+    """A cache with unseen tokens in front, as many as make it as long as another; any other state as it is."""
+    missing = like["memory"].shape[2] - state["memory"].shape[2] if "seen" in state else 0
+    if missing <= 0:
+        return state
+    return {
+        "memory": F.pad(state["memory"], (0, 0, 0, 0, missing, 0)),
+        "seen": F.pad(state["seen"], (missing, 0)),
+    }
+
+
+def pairs(one: MixerState, other: MixerState) -> tuple[list[Tensor], list[Tensor]]:
+    """Two states as lists of tensors to compare: caches of different lengths are the same where both are seen."""
+    assert one.keys() == other.keys()
+    one, other = padded(one, other), padded(other, one)
+    if "seen" in one:
+        assert torch.equal(one["seen"], other["seen"])
+    return [one[name].double() for name in sorted(one)], [other[name].double() for name in sorted(one)]
+
+
+def whole(layers: list[MixerState]) -> State:
+    """Layer states as a model's state."""
+    return State(tuple(layers))

@@ -1,0 +1,154 @@
+"""Each part of mimetic initialization does what it is for, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from models.mixers.systems import parsed
+from pydantic import ValidationError
+from torch import Tensor
+
+from ssm.models.backbone import build_model
+from ssm.models.mixers import build_mixer
+from ssm.models.mixers.base import Mixer
+from ssm.models.mixers.mamba1 import Mamba1
+from ssm.specs.model import ModelSpec
+
+D = 128
+KINDS: dict[str, dict[str, Any]] = {
+    "mamba1": {"kind": "mamba1", "d_state": 32},
+    "mamba2": {"kind": "mamba2", "d_state": 32, "head_dim": 32, "a_range": [2.0, 16.0]},
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def layer(kind: str, **mimetic: Any) -> Mixer:
+    torch.manual_seed(0)
+    return build_mixer(parsed(KINDS[kind] | {"mimetic": mimetic}), D, 4).requires_grad_(False)
+
+
+def b_and_c(mixer: Mixer) -> tuple[Tensor, Tensor]:
+    """W_B and W_C, each (N, width)."""
+    if isinstance(mixer, Mamba1):
+        return mixer.x_proj.weight[-64:-32], mixer.x_proj.weight[-32:]
+    return mixer.in_proj.weight[512:544], mixer.in_proj.weight[544:576]
+
+
+def dt(mixer: Mixer, u: Tensor) -> Tensor:
+    """The step sizes at inputs (n, D) of the map to dt."""
+    if isinstance(mixer, Mamba1):
+        return F.softplus(mixer.dt_proj(u @ mixer.x_proj.weight[:8, :D].T))
+    return F.softplus(u @ mixer.in_proj.weight[576:].T + mixer.dt_bias)
+
+
+def continuous_decay(mixer: Mixer) -> Tensor:
+    """-A as the mixer computes it: from what a state loses in a step with dt 1 and no input."""
+    if isinstance(mixer, Mamba1):
+        return -mixer.continuous_decay()
+    mixer.in_proj.weight[256:576] = 0  # x, B and C: nothing comes in
+    mixer.in_proj.weight[576:] = 0
+    mixer.dt_bias.fill_(0.5413248546)  # dt = 1
+    memory = torch.ones(1, 8, 32, 32)
+    return -mixer.step(torch.zeros(1, D), {"memory": memory, "conv": torch.zeros(1, 3, 320)})[1]["memory"][
+        0, :, 0, 0
+    ].log()
+
+
+@every_kind
+@pytest.mark.parametrize("c", [2, 4, 8])
+def test_a_turns_the_decay_around(kind: str, c: int) -> None:
+    """-A = exp(-c A_log): what is large by default, 16, becomes 16^-c, and the states keep nearly everything."""
+    mixer = layer(kind, a=c)
+    default = mixer.A_log.exp()
+    got = continuous_decay(mixer).view_as(default)
+    slow = got[default > 1.5]
+    assert torch.allclose(slow, default[default > 1.5] ** -float(c), rtol=1e-2, atol=1e-6)
+    assert float(torch.exp(-slow).mean()) > {2: 0.9, 4: 0.98, 8: 0.999}[c]
+    assert float(torch.exp(-default[default > 1.5]).mean()) < 0.05
+
+
+@every_kind
+def test_a_is_trained_through_its_new_meaning(kind: str) -> None:
+    mixer = layer(kind, a=4).requires_grad_()
+    mixer(torch.randn(1, 5, D))[0].square().sum().backward()
+    assert mixer.A_log.grad is not None
+    assert mixer.A_log.grad.abs().max() > 0
+
+
+@every_kind
+def test_dt_is_one_whatever_the_input(kind: str) -> None:
+    u = torch.randn(50, D, generator=torch.Generator().manual_seed(1))
+    assert (dt(layer(kind, dt=True), u) - 1).abs().max() < 1e-6
+    default = dt(layer(kind), u)
+    assert default.max() < 0.5
+    assert default.std(0).min() > 1e-5
+
+
+@every_kind
+def test_queries_and_keys_are_correlated(kind: str) -> None:
+    """W_C^T W_B has the identity's diagonal over small noise; by default it is noise alone."""
+    ratios, cosines = {}, {}
+    for on in (False, True):
+        B, C = b_and_c(layer(kind, bc=on))
+        product = C.T @ B  # (width, width)
+        diagonal, rest = product.diagonal(), product[~torch.eye(len(product), dtype=torch.bool)]
+        ratios[on] = float(diagonal.mean() / rest.std())
+        cosines[on] = float(F.cosine_similarity(B, C, dim=1).mean())
+    assert abs(ratios[False]) < 0.5
+    assert ratios[True] > 3
+    assert abs(cosines[False]) < 0.1
+    assert cosines[True] == pytest.approx(0.5**0.5, abs=0.05)  # (C' + B) / 2 against B, of independent C' and B
+
+
+@every_kind
+def test_the_halved_sum_is_the_papers(kind: str) -> None:
+    (B, C), (same, mixed) = b_and_c(layer(kind)), b_and_c(layer(kind, bc=True))
+    assert torch.equal(B, same)
+    assert torch.allclose(mixed, (C + B) / 2)
+    assert all(torch.equal(a, b) for a, b in zip(b_and_c(layer(kind, dt=True)), (B, C), strict=True))
+
+
+@every_kind
+def test_the_convolution_passes_the_present_on(kind: str) -> None:
+    mixer = layer(kind, conv=True)
+    assert torch.equal(mixer.conv_weight, F.one_hot(torch.tensor(3), 4).float().expand_as(mixer.conv_weight))
+    assert mixer.conv_bias.abs().max() == 0
+
+
+OWN: dict[str, dict[str, set[str]]] = {
+    "mamba1": {"dt": {"dt_proj.weight", "dt_proj.bias"}, "bc": {"x_proj.weight"}, "conv": {"conv_weight"}},
+    "mamba2": {"dt": {"in_proj.weight", "dt_bias"}, "bc": {"in_proj.weight"}, "conv": {"conv_weight"}},
+}
+
+
+@every_kind
+def test_a_part_touches_its_own_weights_alone(kind: str) -> None:
+    """In all 16 combinations; what is drawn at random does not depend on the switches."""
+    plain = layer(kind).state_dict()
+    for a, *switches in itertools.product((None, 8), (False, True), (False, True), (False, True)):
+        parts = dict(zip(OWN[kind], switches, strict=True))
+        changed = {
+            name
+            for name, tensor in layer(kind, a=a, **parts).state_dict().items()
+            if not torch.equal(tensor, plain[name])
+        }
+        assert changed == set().union(*(OWN[kind][part] for part, on in parts.items() if on))
+
+
+def test_a_model_takes_it_in_chosen_layers() -> None:
+    mixer = {"kind": "mamba1", "d_state": 4}
+    spec = {"name": "tiny", "d_model": 8, "n_layers": 3, "mixer": mixer, "peak_lr": 1e-3}
+    spec["mixer_at"] = {1: mixer | {"mimetic": {"a": 8, "conv": True}}}
+    model = build_model(ModelSpec.model_validate(spec), 10, 0)
+    identity = [bool((block.mixer.conv_weight[:, -1] == 1).all()) for block in model.layers]
+    assert identity == [False, True, False]
+
+
+@pytest.mark.parametrize("mimetic", [{"a": 3}, {"a": 0}, {"b": True}])
+def test_what_the_paper_does_not_have_is_refused(mimetic: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        parsed({"kind": "mamba1", "mimetic": mimetic})

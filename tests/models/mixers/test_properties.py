@@ -1,0 +1,236 @@
+"""What holds for every system: its state is all that the future needs of the past, in outputs, states and gradients."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernels.numerics import normal, worst
+from models.mixers import systems
+from ssm_kernels import use_backend
+from torch import Tensor
+
+from ssm.models.mixers import MIXERS
+from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.state import State
+from ssm.specs.mixers import SPECS
+
+T, B = 13, 2
+Forward = Callable[[Tensor, MixerState | None], tuple[Tensor, MixerState]]
+every_system = pytest.mark.parametrize("name", systems.SYSTEMS)
+build = cache(systems.system)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _plain_backend() -> Iterator[None]:
+    """The kernels have tests of their own; what is tested here is what stands around them."""
+    with use_backend("reference"):
+        yield
+
+
+def everything(mixer: Mixer, u: Tensor, start: MixerState, forward: Forward) -> list[Tensor]:
+    """Outputs, final state, and the gradients of every weight, of u and of the initial state, under a random loss."""
+    u, start = u.clone().requires_grad_(), systems.leaves(start)
+    y, ended = forward(u, start)
+    results = [y, *systems.numbers(ended)]
+    weights = normal(7, *(tuple(result.shape) for result in results))
+    loss = sum((result * weight).sum() for result, weight in zip(results, weights, strict=True))
+    wanted = [*mixer.parameters(), u, *systems.numbers(start)]
+    return [*(result.detach() for result in results), *torch.autograd.grad(loss, wanted)]
+
+
+def in_pieces(mixer: Mixer, borders: list[int], resets: Tensor | None = None) -> Forward:
+    def forward(u: Tensor, state: MixerState | None) -> tuple[Tensor, MixerState]:
+        outputs = []
+        for begin, end in itertools.pairwise(borders):
+            y, state = mixer(u[:, begin:end], state, None if resets is None else resets[:, begin:end])
+            outputs.append(y)
+        assert state is not None
+        return torch.cat(outputs, 1), state
+
+    return forward
+
+
+def stepwise(mixer: Mixer) -> Forward:
+    def forward(u: Tensor, state: MixerState | None) -> tuple[Tensor, MixerState]:
+        outputs = []
+        for u_t in u.unbind(1):
+            y, state = mixer.step(u_t, state)
+            outputs.append(y)
+        assert state is not None
+        return torch.stack(outputs, 1), state
+
+    return forward
+
+
+def some_resets(seed: int) -> Tensor:
+    return torch.rand(B, T, generator=torch.Generator().manual_seed(seed)) < 0.2
+
+
+def test_every_kind_is_registered_and_tested() -> None:
+    kinds = {spec.model_fields["kind"].default for spec in SPECS}
+    assert kinds == set(MIXERS) == {fields["kind"] for fields in systems.SYSTEMS.values()}
+
+
+@every_system
+@settings(deadline=None, max_examples=6)
+@given(cuts=st.lists(st.integers(1, T - 1), min_size=1, max_size=3, unique=True), with_resets=st.booleans())
+def test_cutting_it_anywhere_changes_nothing(name: str, cuts: list[int], with_resets: bool) -> None:
+    mixer = build(name)
+    u, start, resets = systems.inputs(1, B, T), systems.started(mixer, B), some_resets(2) if with_resets else None
+    expected = everything(mixer, u, start, in_pieces(mixer, [0, T], resets))
+    got = everything(mixer, u, start, in_pieces(mixer, [0, *sorted(cuts), T], resets))
+    assert worst(got, expected) < 1e-10
+
+
+@every_system
+def test_the_parallel_form_is_the_recurrence(name: str) -> None:
+    """`step` is the paper's recurrence written down; it shares the projections with `forward`, and no scan."""
+    mixer = build(name)
+    u, start = systems.inputs(3, B, T), systems.started(mixer, B)
+    expected = everything(mixer, u, start, stepwise(mixer))
+    assert worst(everything(mixer, u, start, in_pieces(mixer, [0, T])), expected) < 1e-10
+
+
+@every_system
+def test_every_weight_and_the_initial_state_matter(name: str) -> None:
+    mixer = build(name)
+    u, start = systems.inputs(4, B, T), systems.started(mixer, B)
+    forward = in_pieces(mixer, [0, T])
+    y, ended = forward(u, start)
+    gradients = everything(mixer, u, start, forward)[1 + len(systems.numbers(ended)) :]
+    assert all(gradient.isfinite().all() and gradient.abs().max() > 1e-8 for gradient in gradients)
+    assert y.std() > 1e-3
+    assert worst([forward(u, None)[0][:, 0]], [y[:, 0]]) > 1e-4
+
+
+@every_system
+@settings(deadline=None, max_examples=8)
+@given(places=st.sets(st.integers(0, T - 1), max_size=4), carry=st.booleans())
+def test_a_reset_separates_the_pieces(name: str, places: set[int], carry: bool) -> None:
+    """Resets inside a sequence give what separate runs from the zero state give, up to the final state."""
+    mixer = build(name)
+    u, initial = systems.inputs(5, B, T), systems.started(mixer, B) if carry else None
+    resets = torch.zeros(B, T, dtype=torch.bool)
+    resets[:, sorted(places)] = True
+    with torch.no_grad():
+        y, ended = mixer(u, initial, resets)
+        pieces, state = [], initial
+        for begin, end in itertools.pairwise(sorted({0, *places, T})):
+            piece, state = mixer(u[:, begin:end], None if begin in places else state)
+            pieces.append(piece)
+    got, expected = systems.pairs(ended, state)
+    assert worst([y, *got], [torch.cat(pieces, 1), *expected]) < 1e-10
+
+
+@every_system
+def test_rows_reset_on_their_own(name: str) -> None:
+    mixer, u = build(name), systems.inputs(6, B, T)
+    start = systems.started(mixer, B)
+    resets = torch.zeros(B, T, dtype=torch.bool)
+    resets[1, 6] = True
+    with torch.no_grad():
+        y, ended = mixer(u, start, resets)
+        untouched = mixer(u[:1], {name: tensor[:1] for name, tensor in start.items()})
+        anew = mixer(u[1:, 6:])
+    for row, (expected_y, expected_end), first in ((0, untouched, 0), (1, anew, 6)):
+        got, expected = systems.pairs({name: tensor[[row]] for name, tensor in ended.items()}, expected_end)
+        assert worst([y[[row], first:], *got], [expected_y, *expected]) < 1e-10
+
+
+@every_system
+def test_a_zero_state_is_no_state(name: str) -> None:
+    mixer, u = build(name), systems.inputs(7, B, T)
+    zeros = systems.whole([systems.started(mixer, 1)]).zeros(B).layers[0]
+    with torch.no_grad():
+        (y, ended), (expected_y, expected_end) = mixer(u, zeros), mixer(u)
+        (step, _), (expected_step, _) = mixer.step(u[:, 0], zeros), mixer.step(u[:, 0])
+    got, expected = systems.pairs(ended, expected_end)
+    assert worst([y, *got, step], [expected_y, *expected, expected_step]) < 1e-12
+
+
+@every_system
+def test_a_row_of_the_state_set_to_zero_starts_anew(name: str) -> None:
+    mixer, u = build(name), systems.inputs(8, B, T)
+    state = systems.whole([systems.started(mixer, B)]).reset(torch.tensor([False, True]))
+    with torch.no_grad():
+        y, _ = mixer(u, state.layers[0])
+        anew, _ = mixer(u[1:])
+    assert worst([y[1:]], [anew]) < 1e-12
+
+
+@every_system
+def test_the_spec_knows_the_shape_of_the_memory(name: str) -> None:
+    mixer = build(name)
+    shape = mixer.spec.state_shape(systems.D)
+    assert shape[0] == mixer.spec.heads(systems.D)
+    for length in (1, 3):
+        memory = systems.started(mixer, 3, length)["memory"]
+        if mixer.spec.taxonomy.decay != "cache":
+            assert memory.shape == (3, *shape)
+        elif mixer.spec.window is None:
+            assert memory.shape == (3, shape[0], length, *shape[2:])
+        else:
+            assert memory.shape == (3, shape[0], min(length, mixer.spec.window - 1), *shape[2:])
+    assert memory.dtype == torch.float64
+
+
+@every_system
+def test_half_precision_around_a_wide_memory(name: str) -> None:
+    """Under autocast the outputs come in bfloat16 and close, and a recurrence's memory stays in float32."""
+    mixer, u = systems.system(name).float(), systems.inputs(9, B, T).float()
+    exact = mixer(u)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        first, state = mixer(u[:, :5])
+        rest, state = mixer(u[:, 5:], state)
+        last, _ = mixer.step(u[:, 0], state)
+    assert worst([torch.cat([first, rest], 1)], [exact]) < 0.1
+    assert last.isfinite().all()
+    if mixer.spec.taxonomy.decay != "cache":
+        assert state["memory"].dtype == torch.float32
+    torch.cat([first, rest], 1).float().square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in mixer.parameters())
+
+
+@every_system
+def test_a_state_survives_its_file(name: str) -> None:
+    state = systems.whole([systems.started(build(name), B)] * 2)
+    back = State.from_tensors(state.tensors("start."), "start.")
+    assert [list(layer) for layer in back.layers] == [list(layer) for layer in state.layers]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "linear_attention", "feature_map": "identity"}, "no positive denominator"),
+    ({"kind": "linear_attention", "n_features": 3}, "n_features belongs to the feature map favor"),
+    ({"kind": "linear_attention", "n_heads": 3}, "n_heads 3 must divide d_model 8"),
+    ({"kind": "retnet", "n_heads": 8}, "key_dim must be even; it is d_model / n_heads = 1"),
+    ({"kind": "retnet", "key_dim": 3}, "key_dim must be even"),
+    ({"kind": "gla", "n_heads": 8}, "2 * n_heads = 16 must divide d_model 8"),
+    ({"kind": "gla", "n_heads": 3, "key_dim": 2}, "n_heads 3 must divide d_model 8"),
+    ({"kind": "rwkv6"}, "head_dim 64 must divide d_model 8"),
+    ({"kind": "attention", "n_heads": 3}, "n_heads 3 must divide d_model 8"),
+    ({"kind": "attention", "n_heads": 4, "n_kv_heads": 3}, "n_kv_heads 3 must divide n_heads 4"),
+    ({"kind": "attention", "n_heads": 2, "rotary_pct": 0.25}, "rotary_pct 0.25 rotates 1 dimensions, not pairs"),
+    ({"kind": "s4d", "d_state": 5}, "d_state must be even"),
+    ({"kind": "s4d", "dt_range": [0.0, 0.1]}, "dt_range must be 0 < low <= high"),
+    ({"kind": "dss", "dt_range": [0.2, 0.1]}, "dt_range must be 0 < low <= high"),
+    ({"kind": "s5", "d_state": 12, "blocks": 4}, "d_state must be a multiple of 2 * blocks = 8, got 12"),
+    ({"kind": "h3", "d_state": 3}, "d_state must be even"),
+    ({"kind": "h3", "head_dim": 3}, "head_dim 3 must divide d_model 8"),
+    ({"kind": "mamba1", "a_range": [2.0, 1.0]}, "a_range must be 0 < low <= high"),
+    ({"kind": "mamba1", "d_state": 2, "polarize": "both", "polarized_size": "matched"}, "d_state 2 leaves no state"),
+    ({"kind": "rglru"}, "blocks 16 must divide the recurrence's 8 channels"),
+    ({"kind": "rglru", "a_range": [0.9, 1.0]}, "a_range must be 0 < low <= high < 1"),
+]
+
+
+@pytest.mark.parametrize(("fields", "says"), REFUSED)
+def test_sizes_that_do_not_fit_are_refused(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says.replace("*", r"\*").replace("(", r"\(")):
+        systems.parsed(fields).check(systems.D)

@@ -1,0 +1,141 @@
+"""Griffin's recurrent block is that of transformers' RecurrentGemma, an independent implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from kernels.numerics import normal, worst
+from models.mixers.systems import D, inputs, move, parsed
+from ssm_kernels import use_backend
+from torch import nn
+
+from ssm.models.mixers import build_mixer
+from ssm.models.mixers.rglru import Rglru
+
+NAMES = {
+    "gate_proj": "linear_y",
+    "in_proj": "linear_x",
+    "out_proj": "linear_out",
+    "conv_weight": "conv_1d.weight",
+    "conv_bias": "conv_1d.bias",
+    "recurrence_": "rg_lru.recurrent_gate_",
+    "input_": "rg_lru.input_gate_",
+    "Lambda": "rg_lru.recurrent_param",
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _plain_backend() -> Iterator[None]:
+    with use_backend("reference"):
+        yield
+
+
+def layer(width: int = 12, blocks: int = 3) -> Rglru:
+    torch.manual_seed(0)
+    mixer = move(build_mixer(parsed({"kind": "rglru", "width": width, "blocks": blocks}), D, 4)).double()
+    assert isinstance(mixer, Rglru)
+    return mixer
+
+
+def their_name(name: str) -> str:
+    for ours, theirs in NAMES.items():
+        name = name.replace(ours, theirs)
+    return name
+
+
+def peer_of(mixer: Rglru) -> nn.Module:
+    from transformers import RecurrentGemmaConfig
+    from transformers.models.recurrent_gemma.modeling_recurrent_gemma import RecurrentGemmaRecurrentBlock
+
+    config = RecurrentGemmaConfig(
+        hidden_size=D, lru_width=mixer.width, num_attention_heads=mixer.spec.blocks, conv1d_width=mixer.spec.d_conv
+    )
+    peer: nn.Module = RecurrentGemmaRecurrentBlock(config, layer_idx=0).double()
+    with torch.no_grad():
+        for name, parameter in mixer.named_parameters():
+            theirs = peer.get_parameter(their_name(name))
+            theirs.copy_(parameter.view_as(theirs))
+    return peer
+
+
+def test_outputs_and_gradients() -> None:
+    """Its position 0, whose input it leaves unscaled, is not in the paper: positions are counted from 1."""
+    mixer = layer()
+    peer, u = peer_of(mixer), inputs(0, 2, 17)
+    y, _ = mixer(u)
+    positions = torch.arange(1, 18).expand(2, -1)
+    expected, _ = peer(u, positions, attention_mask=None, use_cache=False)
+    weight = normal(1, tuple(y.shape))[0]
+    names, parameters = zip(*mixer.named_parameters(), strict=True)
+    got = torch.autograd.grad((y * weight).sum(), parameters)
+    wanted = torch.autograd.grad((expected * weight).sum(), [peer.get_parameter(their_name(name)) for name in names])
+    # its scan accumulates in float32
+    assert worst([y, *got], [expected, *(w.view_as(g) for w, g in zip(wanted, got, strict=True))]) < 1e-5
+
+
+def test_decoding_with_its_cache_is_decoding_with_our_state() -> None:
+    mixer = layer(width=D, blocks=2)  # its convolution's cache has the model's width
+    peer, u = peer_of(mixer), inputs(1, 2, 9)
+    with torch.no_grad():
+        expected, _ = peer(u[:, :5], torch.arange(1, 6).expand(2, -1), attention_mask=None)
+        y, state = mixer(u[:, :5])
+        assert worst([y], [expected]) < 1e-5
+        for t in range(5, 9):
+            expected, _ = peer(u[:, t : t + 1], torch.full((2, 1), t + 1), attention_mask=None)
+            y, state = mixer.step(u[:, t], state)
+            assert worst([y], [expected[:, 0]]) < 1e-5
+        assert worst([state["memory"].flatten(1)], [peer.rg_lru.recurrent_states]) < 1e-5
+
+
+@pytest.mark.parametrize("shut", [0.0, -10.0, -20.0, -40.0])
+def test_inputs_are_scaled_without_loss_where_nothing_decays(shut: float) -> None:
+    """With the recurrence gate almost shut, 1 - a^2 is below the rounding of a in float32: it is not formed from a."""
+    mixer = layer().requires_grad_(False)
+    mixer.recurrence_bias += shut
+    x = torch.randn(5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    log_a, scaled = mixer._gated(x)
+    single_log_a, single = mixer.float()._gated(x.float())
+    assert worst([single_log_a, single], [log_a, scaled]) < 1e-5
+    r = torch.sigmoid(shut + torch.einsum("bhi,hij->bhj", x.view(5, 3, 4), mixer.recurrence_weight.double()).flatten(1))
+    assert log_a.max() < 0
+    assert r.max() < 2 * torch.sigmoid(torch.tensor(shut + 4.0))
+
+
+def test_a_gate_shut_for_good_gives_finite_gradients() -> None:
+    mixer = layer().float()
+    with torch.no_grad():
+        mixer.recurrence_bias -= 300.0  # r is exactly 0: a is exactly 1, and nothing comes in
+    u = inputs(2, 2, 6).float().requires_grad_()
+    y, ended = mixer(u, {"memory": torch.ones(2, 3, 4), "conv": torch.zeros(2, 3, 12)})
+    assert worst([ended["memory"]], [torch.ones(2, 3, 4)]) < 1e-12
+    y.square().sum().backward()
+    assert u.grad is not None
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in mixer.parameters())
+    assert u.grad.isfinite().all()
+
+
+def test_initialization_is_the_papers() -> None:
+    """a^c uniform in [0.9, 0.999], where a = exp(-softplus(Lambda)); LeCun's normal; biases 0."""
+    torch.manual_seed(0)
+    mixer = build_mixer(parsed({"kind": "rglru", "width": 2048}), 256, 8).requires_grad_(False)
+    decay = torch.exp(-8 * F.softplus(mixer.Lambda))
+    assert 0.9 <= decay.min() < 0.901
+    assert 0.998 < decay.max() <= 0.999
+    assert float(decay.mean()) == pytest.approx(0.9495, abs=2e-3)
+    stds = {
+        "in_proj.weight": 256**-0.5,
+        "gate_proj.weight": 256**-0.5,
+        "out_proj.weight": (2 / 8 / 2048) ** 0.5,
+        "conv_weight": 0.5,
+        "recurrence_weight": 128**-0.5,
+        "input_weight": 128**-0.5,
+    }
+    for name, parameter in mixer.named_parameters():
+        if name in stds:
+            assert float(parameter.std()) == pytest.approx(stds[name], rel=0.03)
+        elif name != "Lambda":
+            assert parameter.abs().max() == 0
+    assert mixer.spec.state_shape(256) == (16, 128)

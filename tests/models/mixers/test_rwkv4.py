@@ -1,0 +1,188 @@
+"""RWKV-4's time mixing is that of transformers, an independent implementation; and its memory is a proper state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from kernels.numerics import normal, worst
+from models.mixers.systems import inputs, move, parsed
+from ssm_kernels import use_backend
+from torch import Tensor, nn
+
+from ssm.models.mixers import build_mixer
+from ssm.models.mixers.rwkv4 import Rwkv4
+
+D = 8
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _plain_backend() -> Iterator[None]:
+    with use_backend("reference"):
+        yield
+
+
+def layer(number: int = 1, keys: float = 1.0) -> Rwkv4:
+    """The `number`th of three layers, every weight moved; `keys` scales the keys."""
+    torch.manual_seed(0)
+    mixer = build_mixer(parsed({"kind": "rwkv4"}), D, 3)
+    assert isinstance(mixer, Rwkv4)
+    mixer.initialize_at(number)
+    move(mixer)
+    mixer.key.weight.data *= keys
+    return mixer.double()
+
+
+def peer_of(mixer: Rwkv4, number: int = 1) -> nn.Module:
+    """transformers' time mixing with our weights."""
+    from transformers import RwkvConfig
+    from transformers.models.rwkv.modeling_rwkv import RwkvSelfAttention
+
+    peer: nn.Module = RwkvSelfAttention(RwkvConfig(hidden_size=D, num_hidden_layers=3), layer_id=number).double()
+    names = {"mix_": "time_mix_", "out_proj": "output"}
+    with torch.no_grad():
+        for name, parameter in mixer.named_parameters():
+            for ours, theirs in names.items():
+                name = name.replace(ours, theirs)
+            target = peer.get_parameter(name)
+            target.copy_(parameter.view_as(target))
+    return peer
+
+
+def their_state(mixer: Rwkv4, state: dict[str, Tensor], number: int = 1) -> list[Tensor]:
+    """[ffn's shift, shift, num, den, max], each (B, D, layers), of one of our states; with a maximum of our choice."""
+    average, weight = state["memory"].unbind(-1)
+    m = torch.full_like(average, 0.7)
+    den = torch.expm1(weight) * torch.exp(-m)
+    layers = torch.zeros(3, *average.shape, dtype=torch.float64)
+
+    def placed(x: Tensor) -> Tensor:
+        all_layers = layers.clone()
+        all_layers[number] = x
+        return all_layers.movedim(0, -1)
+
+    return [placed(x) for x in (torch.zeros_like(average), state["shift"], average * den, den, m)]
+
+
+def test_outputs_state_and_gradients() -> None:
+    mixer = layer()
+    peer, u = peer_of(mixer), inputs(0, 2, 19)
+    y, _ = mixer(u)
+    expected, _ = peer(u)
+    weight = normal(1, tuple(y.shape))[0]
+    names, parameters = zip(*mixer.named_parameters(), strict=True)
+    theirs = [peer.get_parameter(n.replace("mix_", "time_mix_").replace("out_proj", "output")) for n in names]
+    got = torch.autograd.grad((y * weight).sum(), parameters)
+    wanted = torch.autograd.grad((expected * weight).sum(), theirs)
+    # transformers works in float32 inside
+    assert worst([y, *got], [expected, *(w.view_as(g) for w, g in zip(wanted, got, strict=True))]) < 1e-5
+
+
+def test_from_a_state_to_a_state() -> None:
+    mixer = layer()
+    peer, u = peer_of(mixer), inputs(0, 2, 11)
+    with torch.no_grad():
+        state = mixer(inputs(1, 2, 6))[1]
+        y, ended = mixer(u, state)
+        expected, theirs = peer(u, state=their_state(mixer, state), use_cache=True)
+        num, den, m = (theirs[i][:, :, 1] for i in (2, 3, 4))
+        assert worst([y], [expected]) < 1e-5
+        assert worst([ended["memory"]], [torch.stack([num / den, torch.log1p(den * m.exp())], -1)]) < 1e-5
+        assert torch.equal(ended["shift"], u[:, -1])
+        one, _ = mixer.step(u[:, 0], state)
+        assert worst([one], [expected[:, 0]]) < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("keys", [1.0, 100.0])
+def test_large_keys_neither_overflow_nor_lose_precision(keys: float, dtype: torch.dtype) -> None:
+    """Weights e^k beyond the number format, against the average written out in float64 with one maximum over all."""
+    mixer = layer(keys=keys)
+    u = inputs(2, 2, 40)
+    with torch.no_grad():
+        before = torch.cat([torch.zeros_like(u[:, :1]), u[:, :-1]], 1)
+        r, k, v = mixer._project(u, before)
+        assert (k.abs().max() > 150) == (keys == 100.0)
+        w, bonus = mixer.time_decay.exp(), mixer.time_first
+        lag = torch.arange(40)[:, None] - torch.arange(40) - 1.0  # (T, T): t - 1 - s
+        logits = k[:, None] - lag[..., None] * w  # (B, T, T, D)
+        logits = torch.where(
+            lag[..., None] < 0, torch.where(lag[..., None] == -1, k[:, None] + bonus, -math.inf), logits
+        )
+        expected = mixer.out_proj(r * (logits.softmax(2) * v[:, None]).sum(2))
+        got = mixer.to(dtype)(u.to(dtype))[0]
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-5 * keys  # the keys themselves are rounded in float32
+    assert worst([got], [expected]) < tolerance
+
+
+def test_a_long_sequence_keeps_its_precision() -> None:
+    mixer = layer()
+    u = inputs(3, 1, 2000)
+    with torch.no_grad():
+        expected, ended = mixer(u)
+        got, its_end = mixer.float()(u.float())
+    assert worst([got, its_end["memory"]], [expected, ended["memory"]]) < 1e-5
+
+
+def test_gradients_do_not_depend_on_the_maximum() -> None:
+    """It is detached; numerical differentiation, through outputs and final state, knows nothing of that."""
+    mixer = layer().requires_grad_(False)
+    u, start = inputs(4, 1, 5), mixer(inputs(5, 1, 3))[1]
+    resets = torch.tensor([[False, False, False, True, False]])
+
+    def run(u: Tensor, memory: Tensor, decay: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+        weights = {"time_decay": decay, "time_first": first}
+        y, ended = torch.func.functional_call(mixer, weights, (u, {"memory": memory, "shift": start["shift"]}, resets))
+        return y, ended["memory"]
+
+    leaves = [x.detach().clone().requires_grad_() for x in (u, start["memory"], mixer.time_decay, mixer.time_first)]
+    assert torch.autograd.gradcheck(run, leaves)
+    mixer_step = lambda u, memory: mixer.step(u[:, 0], {"memory": memory, "shift": start["shift"]})[1]["memory"]  # noqa: E731
+    assert torch.autograd.gradcheck(mixer_step, leaves[:2])
+
+
+def test_any_numbers_are_a_memory() -> None:
+    """Noise gives finite outputs; a weight of zero or less is the empty state, whatever the average beside it."""
+    mixer, u = layer().float(), inputs(6, 4, 7).float()
+    noise = 30 * torch.randn(4, D, 2, generator=torch.Generator().manual_seed(0))
+    state = {"memory": noise.requires_grad_(), "shift": torch.zeros(4, D)}
+    y, ended = mixer(u, state)
+    y.square().sum().backward()
+    assert y.isfinite().all()
+    assert ended["memory"].isfinite().all()
+    assert noise.grad is not None
+    assert noise.grad.isfinite().all()
+    empty = noise.detach().clone()
+    empty[..., 1] = -empty[..., 1].abs()
+    assert torch.equal(mixer(u, {**state, "memory": empty})[0], mixer(u)[0])
+
+
+def test_the_memory_stays_of_the_order_of_values_and_keys() -> None:
+    mixer, u = layer(keys=20.0), inputs(7, 1, 400)
+    with torch.no_grad():
+        average, weight = mixer(u)[1]["memory"].unbind(-1)
+        _, k, v = mixer._project(u, torch.cat([torch.zeros_like(u[:, :1]), u[:, :-1]], 1))
+    assert k.max() > 15  # whose exponential is over a million
+    assert average.abs().max() <= v.abs().max()
+    assert weight.max() < k.max() + math.log(400)
+
+
+def test_initialization_is_the_papers() -> None:
+    """log w from -5 to 3, more unevenly in later layers; u a zigzag about log 0.3; keys, gates, outputs 0 at first."""
+    mixers = [build_mixer(parsed({"kind": "rwkv4"}), 10, 3).requires_grad_(False) for _ in range(3)]
+    for number, mixer in enumerate(mixers):
+        mixer.initialize_at(number)
+        assert mixer.time_decay[0] == -5
+        assert mixer.time_decay[-1] == 3
+    assert (mixers[0].time_decay[1:-1] > mixers[2].time_decay[1:-1]).all()
+    assert float(mixers[1].time_decay[3]) == pytest.approx(-5 + 8 * (3 / 9) ** 1.35)
+    assert mixers[0].time_first[:3].tolist() == pytest.approx([math.log(0.3), math.log(0.3) + 0.5, math.log(0.3) - 0.5])
+    assert mixers[1].mix_key[4] == pytest.approx(0.4 ** (2 / 3))
+    assert mixers[1].mix_value[4] == pytest.approx(0.4 ** (2 / 3) + 0.15)
+    assert mixers[1].mix_receptance[4] == pytest.approx(0.4 ** (1 / 3))
+    assert mixers[0].key.weight.abs().max() == mixers[0].receptance.weight.abs().max() == 0
+    assert mixers[0].out_proj.weight.abs().max() == 0
+    value = mixers[0].value.weight
+    assert torch.allclose(value @ value.T, torch.eye(10), atol=1e-6)

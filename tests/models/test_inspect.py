@@ -1,0 +1,168 @@
+"""What is looked at inside a layer is what the layer does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from kernels.numerics import worst
+from models import tiny
+from models.mixers import systems
+from ssm_kernels import gated_scan, observe, selective_scan, use_backend
+from torch import Tensor
+
+from ssm.models.inspect import attention_map, attention_mask, coefficients, layer_signals
+from ssm.models.mixers.base import Mixer
+from ssm.models.mixers.linear_ssm import step_systems
+
+T, B = 9, 2
+KINDS = {name: fields["kind"] for name, fields in systems.SYSTEMS.items()}
+NO_RECURRENCE = {"attention", "gru"}
+NO_MAP = {"gru", "rwkv4", "s5"}
+linear = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in NO_RECURRENCE])
+mapped = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in NO_MAP])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _plain_backend() -> Iterator[None]:
+    with use_backend("reference"):
+        yield
+
+
+def calls(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> list[tuple[str, Any, Any]]:
+    found: list[tuple[str, Any, Any]] = []
+    with observe(lambda *call: found.append(call)), torch.no_grad():
+        mixer(u, None, resets)
+    return [call for call in found if call[0] not in ("causal_conv1d", "gated_rms_norm")]
+
+
+def core(mixer: Mixer, u: Tensor, resets: Tensor | None) -> Tensor:
+    """What the recurrence itself puts out, before skips, gates, norms and projections: (B, T, H, P)."""
+    kind = mixer.spec.kind
+    if kind in ("s4d", "dss", "h3"):
+        outputs, h = [], None
+        x = mixer.products(u, None, resets)[0] if kind == "h3" else u.unsqueeze(-1)
+        for t in range(T):
+            h = h if h is None or resets is None else h.masked_fill(resets[:, t, None, None, None], 0.0)
+            y, h = step_systems(x[:, t], *mixer.system(), h)
+            outputs.append(y)
+        return torch.stack(outputs, 1).detach()
+    scans = calls(mixer, u, resets)
+    inputs, options = scans[0][1:]
+    if kind == "mamba1":
+        return selective_scan(**inputs._replace(D=None, z=None)._asdict(), **options._asdict())[0].unsqueeze(-1)
+    if kind == "rglru":
+        h, outputs = torch.zeros_like(inputs.b[:, 0]), []
+        for t in range(T):
+            h = h if resets is None else h.masked_fill(resets[:, t, None], 0.0)
+            h = inputs.a[:, t] * h + inputs.b[:, t]
+            outputs.append(h)
+        return torch.stack(outputs, 1).unsqueeze(-1).detach()
+    y = gated_scan(**inputs._asdict(), **options._asdict())[0]
+    if len(scans) > 1:  # the normalizer's
+        y = y / (gated_scan(**scans[1][1]._asdict())[0] + mixer.spec.normalizer_eps)
+    return y
+
+
+@mapped
+@pytest.mark.parametrize("with_resets", [False, True])
+def test_the_map_times_the_values_is_the_output_of_the_core(name: str, with_resets: bool) -> None:
+    mixer, u = systems.system(name), systems.inputs(0, B, T)
+    resets = None
+    if with_resets:
+        resets = torch.zeros(B, T, dtype=torch.bool)
+        resets[0, 3] = resets[1, [0, 6]] = True
+    weights = attention_map(mixer, u, resets)
+    assert weights.dim() == 4
+    assert weights.shape[::2] == (B, T)
+    assert weights.triu(1).abs().max() == 0
+    if mixer.spec.kind == "attention":
+        y = (weights @ mixer.values(u)).transpose(1, 2).flatten(2)
+        assert worst([mixer.out_proj(y)], [mixer(u, None, resets)[0]]) < 1e-12
+        return
+    values = coefficients(mixer, u, None, resets).value.transpose(1, 2)  # (B, H, T, P)
+    got = (weights @ values).transpose(1, 2)
+    assert worst([got], [core(mixer, u, resets)]) < 1e-10
+
+
+@linear
+def test_the_states_are_the_memories(name: str) -> None:
+    """The last h_t of the coefficients is the memory that the mixer ends in."""
+    mixer, u = systems.system(name), systems.inputs(1, B, T)
+    found = coefficients(mixer, u)
+    last = found.states()[:, -1]  # (B, H, N, P)
+    memory = mixer(u)[1]["memory"]
+    if last.is_complex():
+        memory = torch.view_as_complex(memory)
+    if mixer.spec.kind == "rwkv4":
+        memory = memory[..., 0]  # the average; the other is its weight
+    if mixer.spec.kind == "retnet":
+        memory = mixer._turn(memory, T - 1)  # within a sequence, positions count from its first token
+    if mixer.spec.kind == "h3":
+        memory = memory.flatten(2, 3).transpose(2, 3)  # (B, H, N, P P)
+    # The same numbers in the same order, whatever the axes
+    assert worst([last.flatten(1)], [memory.flatten(1)]) < 1e-10
+
+
+@linear
+def test_a_reset_is_a_decay_of_zero(name: str) -> None:
+    mixer, u = systems.system(name), systems.inputs(2, B, T)
+    resets = torch.zeros(B, T, dtype=torch.bool)
+    resets[1, 4] = True
+    A = coefficients(mixer, u, None, resets).A
+    assert A[1, 4].abs().max() == 0
+    assert A[0, 4].abs().max() > 0
+    assert coefficients(mixer, u).A.abs().max() <= 1
+
+
+@mapped
+def test_the_mask_is_what_the_decays_leave(name: str) -> None:
+    mixer, u = systems.system(name), systems.inputs(3, B, T)
+    mask = attention_mask(mixer, u)
+    assert mask.shape == attention_map(mixer, u).shape
+    assert mask.triu(1).abs().max() == 0
+    if mixer.spec.kind == "attention":
+        return
+    assert torch.equal(mask.diagonal(dim1=-2, dim2=-1), torch.ones(mask.shape[:3], dtype=mask.dtype))
+    found = coefficients(mixer, u)
+    if found.bonus is not None:
+        assert mask[..., 1, 0].min() == 1  # RWKV-6 reads the last token undecayed
+    else:
+        decays = found.A.abs().mean(-1).expand(B, T, -1)  # (B, T, H)
+        assert worst([mask[..., 5, 4]], [decays[:, 5]]) < 1e-12
+
+
+def test_polarized_decays_are_exactly_one_and_zero() -> None:
+    A = coefficients(systems.system("mamba1, polarized"), systems.inputs(4, B, T)).A
+    assert torch.equal(A[..., 0], torch.ones_like(A[..., 0]))
+    assert torch.equal(A[..., -1], torch.zeros_like(A[..., -1]))
+    assert (A[..., 1:-1] > 0).all()
+    assert (A[..., 1:-1] < 1).all()
+
+
+@pytest.mark.parametrize("name", ["gru", "attention"])
+def test_what_is_no_linear_recurrence_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is no linear recurrence"):
+        coefficients(systems.system(name), systems.inputs(5, B, T))
+
+
+@pytest.mark.parametrize("name", ["s5", "rwkv4"])
+def test_readouts_that_are_no_sums_by_head_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="has no attention map"):
+        attention_map(systems.system(name), systems.inputs(5, B, T))
+
+
+def test_the_signals_of_a_model_are_its_layers() -> None:
+    model, tokens = tiny.model(), tiny.tokens(0, B, T)
+    found = list(layer_signals(model, tokens))
+    assert [signals.layer for signals in found] == [0, 1, 2]
+    hidden, state = model.hidden(tokens)
+    assert torch.equal(model.norm(found[-1].block), hidden)
+    for signals, memory in zip(found, state.memories(), strict=True):
+        assert signals.b is not None
+        assert signals.h is not None
+        assert signals.b.shape == signals.h.shape == (B, T, memory[0].numel())
+        assert worst([signals.h[:, -1]], [memory.flatten(1)]) < 1e-5
+    assert worst([found[1].mixer], [found[1].block - found[0].block]) < 1e-5

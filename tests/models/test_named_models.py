@@ -1,0 +1,64 @@
+"""The models of config/models.yaml have the sizes that the papers state, counted on the models themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ssm.models.backbone import build_model
+from ssm.plan.read import read_yaml
+from ssm.specs.model import ModelSpec
+
+ALL: dict[str, dict[str, Any]] = read_yaml(Path(__file__).parents[2] / "config" / "models.yaml")
+NAMED = {name: fields for name, fields in ALL.items() if fields.get("published_parameters")}
+TABLE_2 = {
+    *(f"mamba1-{size}" for size in ("130m", "370m")),
+    *(f"mamba2-{size}" for size in ("45m", "85m", "130m", "370m", "780m", "1.3b")),
+    *(f"gla-{size}" for size in ("70m", "120m", "360m")),
+}
+LG = TABLE_2 | {"rwkv6-70m"}  # its figure 10
+LS = {
+    *(f"mamba1-{size}" for size in ("30m", "180m")),
+    *(f"s5-{size}" for size in ("12m", "30m", "37m", "127m", "140m", "370m")),
+    "gru-30m",
+}
+PYTHIA = {"pythia-160m", "pythia-1.4b"}
+DEPTHS = {f"mamba1-depth{depth}-{size}m" for depth in (16, 24, 32, 48, 64, 72) for size in (140, 550)}
+BN = PYTHIA | DEPTHS | {"mamba1-1.4b"}
+
+
+def count(name: str) -> int:
+    """Parameters at the vocabulary of gpt-neox-20b."""
+    with torch.device("meta"):
+        return build_model(ModelSpec.parse({"name": name} | ALL[name], name), 50_277, 0).parameters_count
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_sizes_are_the_published_ones(name: str) -> None:
+    """Pythia to the parameter; lg within 6%, which is how loosely its sizes are named; ls and bn within 2%."""
+    tolerance = 0 if name in PYTHIA else 0.06 if name in LG else 0.02
+    assert count(name) == pytest.approx(NAMED[name]["published_parameters"], rel=tolerance)
+
+
+def test_all_sizes_of_the_papers_are_named() -> None:
+    assert set(NAMED) == LG | LS | BN
+
+
+def test_the_sizes_between_the_ends_of_bn_figure_4() -> None:
+    """Table 4 puts 250-400M and 400-550M apart: one model of every depth in each, with its learning rate."""
+    for depth in (16, 24, 32, 48, 64, 72):
+        for size, low, high, lr in ((275, 250, 400, 1.5e-3), (410, 400, 550, 1.25e-3)):
+            name = f"mamba1-depth{depth}-{size}m"
+            assert low < count(name) / 1e6 < high
+            assert ALL[name]["peak_lr"] == lr
+
+
+def test_every_system_has_a_laptop_model() -> None:
+    """Of equal width, so that their costs can be compared."""
+    laptop = [fields for name, fields in ALL.items() if name.endswith("-laptop")]
+    assert {fields["d_model"] for fields in laptop} == {64}
+    kinds = {"linear_attention", "retnet", "gla", "rwkv4", "rwkv6", "rglru", "s4d", "dss", "s5", "h3"}
+    assert {fields["mixer"]["kind"] for fields in laptop} == kinds | {"mamba1", "mamba2", "gru", "attention"}
