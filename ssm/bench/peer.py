@@ -1,14 +1,18 @@
-"""transformers' Mamba-2 with the weights of a model of ours: an independent implementation to compare with."""
+"""transformers' Mamba and Mamba-2 with the weights of a model of ours: independent implementations to compare with."""
 
 from __future__ import annotations
 
+import importlib.util
 import math
+from typing import Any
 
 import torch
 from torch import nn
 
 from ssm.base.errors import UserError
 from ssm.models.backbone import LanguageModel
+from ssm.specs.mixers.mamba1 import Mamba1Mixer
+from ssm.specs.mixers.mamba2 import Mamba2Mixer
 
 # Our name of a parameter becomes theirs by these replacements, in this order.
 NAMES = (
@@ -28,12 +32,9 @@ def transformers_mamba2(model: LanguageModel, chunk: int) -> nn.Module:
     Raises:
         UserError: transformers is not installed.
     """
-    try:
-        import transformers
-    except ImportError as error:
-        raise UserError("the comparison needs transformers: pip install 'ssm-length[dev]'") from error
-    transformers.utils.logging.set_verbosity_error()  # it warns that its own CUDA kernels are not there
+    transformers = _transformers()
     spec, mixer = model.spec, model.spec.mixer
+    assert isinstance(mixer, Mamba2Mixer)
     config = transformers.Mamba2Config(
         vocab_size=model.embedding.num_embeddings,
         hidden_size=spec.d_model,
@@ -49,7 +50,46 @@ def transformers_mamba2(model: LanguageModel, chunk: int) -> nn.Module:
         tie_word_embeddings=spec.tie_embeddings,
         chunk_size=chunk,
     )
-    peer: nn.Module = transformers.Mamba2ForCausalLM(config)
+    return _with_weights(transformers.Mamba2ForCausalLM(config), model)
+
+
+def transformers_mamba(model: LanguageModel, mambapy: bool) -> nn.Module:
+    """A transformers.MambaForCausalLM that computes what `model` does, with mambapy's parallel scan or step by step.
+
+    Raises:
+        UserError: transformers or mambapy is not installed.
+    """
+    transformers = _transformers()
+    if mambapy and importlib.util.find_spec("mambapy") is None:
+        raise UserError("the comparison needs mambapy: pip install 'ssm-length[bench]'")
+    spec, mixer = model.spec, model.spec.mixer
+    assert isinstance(mixer, Mamba1Mixer)
+    config = transformers.MambaConfig(
+        vocab_size=model.embedding.num_embeddings,
+        hidden_size=spec.d_model,
+        num_hidden_layers=spec.n_layers,
+        state_size=mixer.d_state,
+        expand=mixer.expand,
+        conv_kernel=mixer.d_conv,
+        time_step_rank=mixer.rank(spec.d_model),
+        layer_norm_epsilon=spec.norm_eps,
+        tie_word_embeddings=spec.tie_embeddings,
+        use_mambapy=mambapy,
+        use_associative_scan=False,  # compiled code alone takes it
+    )
+    return _with_weights(transformers.MambaForCausalLM(config), model)
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise UserError("the comparison needs transformers: pip install 'ssm-length[bench]'") from error
+    transformers.utils.logging.set_verbosity_error()  # it warns that its own CUDA kernels are not there
+    return transformers
+
+
+def _with_weights(peer: nn.Module, model: LanguageModel) -> nn.Module:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             theirs = peer.get_parameter(peer_name(name))

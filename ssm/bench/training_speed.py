@@ -1,11 +1,10 @@
-"""Speed of a training step on the CPU: ours against transformers' Mamba-2, in one process, step by step in turn.
+"""Speed of a training step on the CPU: ours against transformers' Mamba and Mamba-2, step by step in turn.
 
 Both have the same weights, batches, optimizer and clipping. Equal results come first: without them no speed is told.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,24 +14,23 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ssm.base.errors import UserError
-from ssm.base.progress import Progress
 from ssm.base.tables import TRAINING_SPEED
-from ssm.bench.peer import peer_name, transformers_mamba2
+from ssm.bench.peer import peer_name, transformers_mamba, transformers_mamba2
+from ssm.bench.race import Contestant, flushed_denormals, race
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.specs.model import Mamba2Mixer, ModelSpec
+from ssm.specs.mixers.mamba1 import Mamba1Mixer
+from ssm.specs.mixers.mamba2 import Mamba2Mixer
+from ssm.specs.model import ModelSpec
 from ssm.specs.training import Budget, TrainingSpec
 from ssm.training.optimizer import build_optimizer, set_rates
 
-# The model that the smoke scale trains (config/models.yaml).
-MODEL = ModelSpec(
-    name="mamba2-slow",
-    d_model=64,
-    n_layers=2,
-    mixer=Mamba2Mixer(d_state=64, head_dim=32, a_range=(1.0, 1.0), dt_range=(1e-4, 1e-3)),
-    peak_lr=4e-3,
-)
+# Small enough for a laptop, large enough that the scan is not all: 4 layers of width 128.
+MODELS = {
+    "mamba1": ModelSpec(name="mamba1", d_model=128, n_layers=4, mixer=Mamba1Mixer(), peak_lr=1e-3),
+    "mamba2": ModelSpec(name="mamba2", d_model=128, n_layers=4, mixer=Mamba2Mixer(d_state=64), peak_lr=1e-3),
+}
 VOCABULARY = 256  # bytes
-PEER_CHUNKS = (8, 16, 32, 64)  # its default, 256, only pads such short sequences
+PEER_CHUNKS = (16, 32, 64, 256)  # of transformers' Mamba-2; 256 is its default
 TOLERANCE = 1e-4  # of logits and of losses
 GATE_STEPS = 3  # training steps whose losses must agree: they warm both sides up, too
 
@@ -42,18 +40,13 @@ class GateError(UserError):
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Trainee:
     """One implementation with its optimizer."""
 
-    implementation: str
-    chunk: int
+    name: str
     model: nn.Module
     logits: Callable[[Tensor], Tensor]  # tokens (B, T) -> (B, T, V)
     optimizer: torch.optim.Optimizer
-
-    @property
-    def name(self) -> str:
-        return f"{self.implementation} chunk {self.chunk}"
 
     def step(self, tokens: Tensor, clip_norm: float) -> float:
         """One training step on tokens (B, T + 1); returns its loss."""
@@ -66,59 +59,58 @@ class Contestant:
         return float(loss.detach())
 
 
-def training_speed(context: int, batch_size: int, repeats: int) -> pl.DataFrame:
-    """Time `repeats` training steps of every implementation, with denormals flushed to zero and with them kept.
+def training_speed(model: str, context: int, batch_size: int, repeats: int, seconds: float) -> pl.DataFrame:
+    """Time training steps of every implementation of one of MODELS, with denormals flushed to zero and with them kept.
+
+    Args:
+        repeats: timed steps of each implementation, at most.
+        seconds: what they may take together, for each.
 
     Returns:
         A table of the schema TRAINING_SPEED.
 
     Raises:
         GateError: logits or losses differ; nothing was timed.
-        UserError: transformers is not installed.
+        UserError: transformers or mambapy is not installed.
     """
     training = TrainingSpec(context=context, batch_tokens=context * batch_size, budget=Budget(steps=1))
-    contestants = _contestants(training)
+    trainees = _trainees(MODELS[model], training)
     generator = torch.Generator().manual_seed(0)
 
     def batch() -> Tensor:
         return torch.randint(VOCABULARY, (batch_size, context + 1), generator=generator)  # (B, T + 1)
 
-    check(contestants, [batch() for _ in range(GATE_STEPS)], training.clip_norm)
+    check(trainees, [batch() for _ in range(GATE_STEPS)], training.clip_norm)
     rows = []
-    try:
-        with Progress("bench training", repeats, "repeats") as progress:
-            for repeat in range(1, repeats + 1):
-                tokens = batch()
-                turn = repeat % len(contestants)  # nobody always comes first, or after the same other one
-                for flush in (True, False) if repeat % 2 else (False, True):
-                    torch.set_flush_denormal(flush)
-                    for contestant in contestants[turn:] + contestants[:turn]:
-                        start = time.perf_counter()
-                        contestant.step(tokens, training.clip_norm)
-                        seconds = time.perf_counter() - start
-                        speed = training.batch_tokens / seconds
-                        named = (contestant.implementation, contestant.chunk)
-                        rows.append((*named, flush, repeat, 1000 * seconds, speed))
-                progress.advance()
-    finally:
-        torch.set_flush_denormal(False)
+    for flush in (True, False):
+        contestants = [
+            Contestant(trainee.name, lambda trainee=trainee: trainee.step(batch(), training.clip_norm))  # type: ignore[misc]
+            for trainee in trainees
+        ]
+        with flushed_denormals(flush):
+            race(contestants, repeats, seconds, torch.device("cpu"))
+        rows += [
+            (model, contestant.name, flush, repeat, milliseconds, 1000 * training.batch_tokens / milliseconds)
+            for contestant in contestants
+            for repeat, milliseconds in enumerate(contestant.milliseconds, 1)
+        ]
     return pl.DataFrame(rows, schema=TRAINING_SPEED.columns, orient="row")
 
 
-def check(contestants: list[Contestant], batches: list[Tensor], clip_norm: float) -> None:
+def check(trainees: list[Trainee], batches: list[Tensor], clip_norm: float) -> None:
     """The gate: equal logits at the start, and equal losses on the first training steps.
 
     Raises:
-        GateError: the first that differs from the first contestant by more than TOLERANCE.
+        GateError: the first that differs from ours by more than TOLERANCE.
     """
-    ours, *peers = contestants
+    ours, *peers = trainees
     with torch.no_grad():
         expected = ours.logits(batches[0][:, :-1])  # (B, T, V)
         for peer in peers:
             difference = float((peer.logits(batches[0][:, :-1]) - expected).abs().max())
             _agree(f"logits of {ours.name} and {peer.name}", difference)
     for step, tokens in enumerate(batches, 1):
-        losses = [contestant.step(tokens, clip_norm) for contestant in contestants]
+        losses = [trainee.step(tokens, clip_norm) for trainee in trainees]
         for peer, loss in zip(peers, losses[1:], strict=True):
             _agree(f"losses of {ours.name} and {peer.name} at training step {step}", abs(loss - losses[0]))
 
@@ -128,19 +120,21 @@ def _agree(what: str, difference: float) -> None:
         raise GateError(f"no speed to report: the {what} differ by {difference:.3g}, more than {TOLERANCE:g}")
 
 
-def _contestants(training: TrainingSpec) -> list[Contestant]:
-    """Ours, then transformers at each chunk size: one set of weights, one set of rates."""
-    model = build_model(MODEL, VOCABULARY, 0)
+def _trainees(spec: ModelSpec, training: TrainingSpec) -> list[Trainee]:
+    """Ours, then transformers in each of its ways to scan: one set of weights, one set of rates."""
+    model = build_model(spec, VOCABULARY, 0)
     optimizer = build_optimizer(model, training)
-    ours = Contestant("ssm", MODEL.mixer.chunk, model, lambda tokens: model(tokens)[0], optimizer)
-    contestants = [ours]
-    for chunk in PEER_CHUNKS:
-        peer = transformers_mamba2(model, chunk).train()
-        theirs = _optimizer_like(optimizer, model, peer, training)
-        contestants.append(Contestant("transformers", chunk, peer, _logits_of(peer), theirs))
-    for contestant in contestants:
-        set_rates(contestant.optimizer, MODEL.peak_lr, training.weight_decay)
-    return contestants
+    if isinstance(spec.mixer, Mamba1Mixer):
+        peers = {"transformers, mambapy": transformers_mamba(model, mambapy=True)}
+    else:
+        peers = {f"transformers, chunk {chunk}": transformers_mamba2(model, chunk) for chunk in PEER_CHUNKS}
+    trainees = [Trainee("ssm", model, lambda tokens: model(tokens)[0], optimizer)]
+    for name, peer in peers.items():
+        theirs = _optimizer_like(optimizer, model, peer.train(), training)
+        trainees.append(Trainee(name, peer, _logits_of(peer), theirs))
+    for trainee in trainees:
+        set_rates(trainee.optimizer, spec.peak_lr, training.weight_decay)
+    return trainees
 
 
 def _logits_of(peer: nn.Module) -> Callable[[Tensor], Tensor]:
@@ -160,19 +154,19 @@ def _optimizer_like(
 
 
 def medians(frame: pl.DataFrame) -> pl.DataFrame:
-    """Per denormal setting, implementation and chunk the median of both columns, in the order of these keys."""
-    keys = ("flush_denormal", "implementation", "chunk")
-    return frame.group_by(keys).agg(pl.col("milliseconds", "tokens_per_second").median()).sort(keys)
+    """Per denormal setting and implementation the median of both columns, in the order of the race."""
+    keys = ("flush_denormal", "implementation")
+    return frame.group_by(keys, maintain_order=True).agg(pl.col("milliseconds", "tokens_per_second").median())
 
 
-def ratios(frame: pl.DataFrame) -> dict[bool, tuple[float, int]]:
-    """By denormal setting: our speed over that of the fastest peer (by medians), and that peer's chunk."""
+def ratios(frame: pl.DataFrame) -> dict[bool, tuple[float, str]]:
+    """By denormal setting: our speed over that of the fastest peer (by medians), and who that is."""
     found = {}
     for flush in (True, False):
         here = medians(frame).filter(flush_denormal=flush)
         ours = here.filter(implementation="ssm")["milliseconds"].item()
         best = here.filter(pl.col("implementation") != "ssm").sort("milliseconds").row(0, named=True)
-        found[flush] = (best["milliseconds"] / ours, best["chunk"])
+        found[flush] = (best["milliseconds"] / ours, best["implementation"])
     return found
 
 
@@ -180,12 +174,12 @@ def table_text(frame: pl.DataFrame) -> str:
     """The medians and the ratios, for reading."""
     columns = {flush: medians(frame).filter(flush_denormal=flush) for flush in (True, False)}
     lines = [
-        f"{'':<24}{'denormals flushed':>24}{'denormals kept':>24}",
-        f"{'':<24}" + f"{'ms':>12}{'tokens/s':>12}" * 2,
+        f"{'':<24}{'denormals flushed':>26}{'denormals kept':>26}",
+        f"{'':<24}" + f"{'ms':>13}{'tokens/s':>13}" * 2,
     ]
     for flushed, kept in zip(columns[True].iter_rows(named=True), columns[False].iter_rows(named=True), strict=True):
-        numbers = "".join(f"{row['milliseconds']:>12.2f}{row['tokens_per_second']:>12,.0f}" for row in (flushed, kept))
-        lines.append(f"{flushed['implementation'] + ' chunk ' + str(flushed['chunk']):<24}{numbers}")
-    best = "".join(f"{f'{ratio:.2f} x chunk {chunk}':>24}" for ratio, chunk in ratios(frame).values())
-    lines.append(f"{'ssm / best transformers':<24}{best}")
+        numbers = "".join(f"{row['milliseconds']:>13.2f}{row['tokens_per_second']:>13,.0f}" for row in (flushed, kept))
+        lines.append(f"{flushed['implementation']:<24}{numbers}")
+    best = "".join(f"{ratio:>25.2f}x" for ratio, _ in ratios(frame).values())
+    lines.append(f"{'ssm / fastest peer':<24}{best}")
     return "\n".join(lines)

@@ -1,63 +1,129 @@
-"""ssm bench: compare our speed with another implementation's, on this machine."""
+"""ssm bench: our speed side by side with other implementations', on this machine."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from ssm.cli import positive
 
-HELP = "measure the speed of a training step side by side with transformers' Mamba-2"
+HELP = "measure the speed of scans and of training steps, side by side with other implementations"
 EPILOG = """\
-Trains the smoke model (85k parameters) with both implementations in turn: the same weights, batches and optimizer.
-First their logits and losses must agree, or no speed is reported. Needs transformers: pip install 'ssm-length[dev]'
+scans     every backend that runs here and every peer that is installed, at each size with and without a state; first
+          outputs and gradients are held against the float64 oracle, and who is wrong is not timed. The machine's own
+          limits are measured in the same run: limit/t is how close an implementation comes to them
+training  training steps of small Mamba and Mamba-2 models with the same weights, batches and optimizer as transformers'
 
-example:
-  ssm bench training --repeats 50 --out training_speed.parquet
+Contestants take turns in one process; times are medians. The peers: pip install 'ssm-length[bench]'
+
+examples:
+  ssm bench scans --threads 1
+  ssm bench scans --only gated_scan --repeats 5
+  ssm bench training --model mamba1
+  make bench                                  both, with tables in results/bench
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("training",), help="what to measure")
+    parser.add_argument("what", choices=("scans", "training"), help="what to measure")
     parser.add_argument(
-        "--repeats", type=positive(int), default=50, metavar="N", help="timed steps of each (default: 50)"
+        "--only", metavar="TEXT", default="", help="scans: only those whose operation or system holds it"
+    )
+    parser.add_argument("--model", choices=("mamba1", "mamba2"), help="training: only this one")
+    parser.add_argument("--context", type=positive(int), default=128, metavar="T", help="training (default: 128)")
+    parser.add_argument("--batch", type=positive(int), default=16, metavar="B", help="training (default: 16)")
+    parser.add_argument(
+        "--repeats", type=positive(int), default=20, metavar="N", help="timed calls, at most (default: 20)"
     )
     parser.add_argument(
-        "--context", type=positive(int), default=32, metavar="T", help="tokens a sequence (default: 32)"
+        "--seconds", type=positive(float), default=10.0, metavar="S", help="of one contestant's calls (default: 10)"
     )
-    parser.add_argument("--batch", type=positive(int), default=16, metavar="B", help="sequences a step (default: 16)")
+    parser.add_argument("--threads", type=positive(int), default=1, metavar="N", help="CPU threads (default: 1)")
     parser.add_argument(
-        "--threads",
-        type=positive(int),
-        default=1,
-        metavar="N",
-        help="CPU threads (default: 1; the denormal setting is a thread's)",
+        "--device", default="auto", choices=("auto", "cpu", "cuda"), help="scans: where (default: auto)"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE.parquet", help="write every timed step as a table")
+    parser.add_argument("--out", type=Path, metavar="FILE.parquet", help="write every timed call as a table")
 
 
 def run(args: argparse.Namespace) -> int:
-    from importlib import metadata
-
     import torch
 
-    from ssm.base.provenance import provenance
-    from ssm.base.tables import TRAINING_SPEED, write_table
-    from ssm.bench.training_speed import MODEL, table_text, training_speed
+    from ssm.models.device import keep_freed_memory
 
     torch.set_num_threads(args.threads)
-    frame = training_speed(args.context, args.batch, args.repeats)
-    made = provenance(
-        model=MODEL.content(),
-        context=args.context,
-        batch=args.batch,
-        threads=args.threads,
-        transformers=metadata.version("transformers"),
-    )
-    print(f"{MODEL.name}, T={args.context}, B={args.batch}: median of {args.repeats} training steps, taken in turn\n")
-    print(table_text(frame))
-    versions = f"torch {made['packages']['torch']}, transformers {made['transformers']}"
-    print(f"\n{made['machine']['processor']}, {args.threads} of {made['machine']['cores']} cores, {versions}")
+    keep_freed_memory()
+    return _scans(args) if args.what == "scans" else _training(args)
+
+
+def _scans(args: argparse.Namespace) -> int:
+    import polars as pl
+    import torch
+
+    from ssm.base.errors import UserError
+    from ssm.base.tables import SCAN_SPEED, write_table
+    from ssm.bench.cases import cpu_cases, gpu_cases
+    from ssm.bench.limits import measure_limits
+    from ssm.bench.scans import scan_speed
+    from ssm.bench.table import block
+    from ssm.models.device import prepare_device
+
+    device = prepare_device(args.device)
+    torch.set_flush_denormal(False)  # a race sets it for everybody
+    cases = [case for case in (gpu_cases() if device.type == "cuda" else cpu_cases()) if args.only in case.name]
+    if not cases:
+        raise UserError(f"--only {args.only}: no operation or system of that name is measured on {device.type}")
+    limits = measure_limits(device)
+    print(limits.text(), flush=True)
+    frames = []
+    for frame in scan_speed(cases, device, args.repeats, args.seconds, limits):
+        print(f"\n{block(frame)}", flush=True)
+        frames.append(frame)
+    made = _provenance(args, limits=limits.content())
+    print(f"\n{_machine(args, made)}")
     if args.out is not None:
-        write_table(frame, TRAINING_SPEED, args.out, made)
+        write_table(pl.concat(frames), SCAN_SPEED, args.out, made)
     return 0
+
+
+def _training(args: argparse.Namespace) -> int:
+    import polars as pl
+
+    from ssm.base.tables import TRAINING_SPEED, write_table
+    from ssm.bench.training_speed import MODELS, table_text, training_speed
+
+    frames = []
+    for model in [args.model] if args.model else MODELS:
+        frame = training_speed(model, args.context, args.batch, args.repeats, args.seconds)
+        print(
+            f"{model}, T={args.context}, B={args.batch}: median of up to {args.repeats} training steps, taken in turn"
+        )
+        print(f"\n{table_text(frame)}\n", flush=True)
+        frames.append(frame)
+    made = _provenance(
+        args, models=[spec.content() for spec in MODELS.values()], context=args.context, batch=args.batch
+    )
+    print(_machine(args, made))
+    if args.out is not None:
+        write_table(pl.concat(frames), TRAINING_SPEED, args.out, made)
+    return 0
+
+
+def _provenance(args: argparse.Namespace, **more: Any) -> dict[str, Any]:
+    from importlib import metadata
+
+    from ssm.base.provenance import provenance
+
+    peers = {}
+    for package in ("transformers", "mambapy", "flash-linear-attention", "mamba-ssm", "triton"):
+        try:
+            peers[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return provenance(threads=args.threads, peers=peers, **more)
+
+
+def _machine(args: argparse.Namespace, made: dict[str, Any]) -> str:
+    peers = ", ".join(f"{name} {version}" for name, version in made["peers"].items())
+    cores = f"{args.threads} of {made['machine']['cores']} cores"
+    return f"{made['machine']['processor']}, {cores}, torch {made['packages']['torch']}, {peers}"

@@ -13,14 +13,21 @@ import torch
 from torch import Tensor
 
 from ssm.base.errors import UserError
-from ssm.base.tables import TRAINING_SPEED, read_provenance, read_table
-from ssm.bench import training_speed as bench_module
-from ssm.bench.training_speed import MODEL, GateError, ratios
+from ssm.base.tables import SCAN_SPEED, TRAINING_SPEED, read_provenance, read_table
+from ssm.bench import scans as scans_module
+from ssm.bench import training_speed as training_module
+from ssm.bench.cases import Case, cpu_cases, gpu_cases
+from ssm.bench.limits import Limits, limit_ms, work
+from ssm.bench.race import Contestant, race
+from ssm.bench.scans import scan_speed
+from ssm.bench.table import block
+from ssm.bench.training_speed import GateError, ratios
 from ssm.cli import bench
-from ssm.plan.read import read_yaml
-from ssm.specs.model import ModelSpec
 
-TINY = ("training", "--repeats", 2, "--context", 6, "--batch", 2)
+CPU = torch.device("cpu")
+TINY = ("training", "--model", "mamba2", "--repeats", 2, "--context", 6, "--batch", 2)
+SMALL = Case("gated_scan", "Mamba-2", (2, 9, 2, 4, 4), state=True)
+LIMITS = Limits("cpu", 1, gemm=1e9, vector=1e9, copy=1e9)
 
 
 def run(*words: object) -> int:
@@ -36,35 +43,165 @@ def _restore_threads() -> Any:
     torch.set_num_threads(threads)
 
 
-def test_speeds_are_printed_and_kept_with_their_provenance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+# Races
+
+
+def test_a_race_is_run_in_turn_and_the_slow_drop_out() -> None:
+    order: list[str] = []
+    contestants = [Contestant(name, lambda name=name: order.append(name)) for name in "abc"]
+    race(contestants, 3, 60.0, CPU)
+    assert order == [*"abc", *"abc", *"bca", *"cab"]  # one call of each to warm up, then each round begun by another
+    assert [len(contestant.milliseconds) for contestant in contestants] == [3, 3, 3]
+    race([alone := Contestant("slow", lambda: sum(range(20_000)))], 5, 1e-9, CPU)
+    assert len(alone.milliseconds) == 1
+
+
+# Scans
+
+
+def table(monkeypatch: pytest.MonkeyPatch | None = None, case: Case = SMALL, repeats: int = 2) -> pl.DataFrame:
+    (frame,) = scan_speed([case], CPU, repeats, 60.0, LIMITS)
+    return frame
+
+
+def test_every_backend_and_peer_is_timed_or_says_why_not() -> None:
+    frame = table()
+    assert frame.schema == SCAN_SPEED.columns
+    timed = set(frame.filter(pl.col("milliseconds").is_not_null())["contestant"])
+    assert {"torch", "cpp", "transformers, chunk 64"} <= timed
+    assert frame.filter(contestant="torch")["repeat"].to_list() == [1, 2]
+    assert float(frame["error"].max()) < 1e-5  # type: ignore[arg-type]
+    reasons = dict(frame.filter(pl.col("reason").is_not_null()).select("contestant", "reason").iter_rows())
+    assert "CUDA device" in reasons["triton"]
+    assert timed.isdisjoint(reasons)
+
+
+@pytest.mark.parametrize("case", [*dict.fromkeys((c.operation, c.system) for c in cpu_cases() + gpu_cases())])
+@pytest.mark.parametrize("state", [False, True])
+def test_small_cases_of_every_kind_agree_with_the_oracle(case: tuple[str, str], state: bool) -> None:
+    sizes = {"gated_scan": (2, 7, 2, 4, 4), "selective_scan": (2, 7, 8, 4)}.get(case[0], (2, 7, 8))
+    frame = table(case=Case(*case, sizes, state=state), repeats=1)
+    assert {"torch", "cpp"} <= set(frame.filter(pl.col("milliseconds").is_not_null())["contestant"])
+
+
+def test_who_is_wrong_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = scans_module._ours
+
+    def wrong(case: Case, backend: str) -> Any:
+        scan = right(case, backend)
+        if backend != "torch":
+            return scan
+        return lambda arguments: scan({**arguments, "h0": 1.01 * arguments["h0"]})
+
+    monkeypatch.setattr(scans_module, "_ours", wrong)
+    rows = table().filter(contestant="torch").to_dicts()
+    assert [row["milliseconds"] for row in rows] == [None]
+    assert rows[0]["reason"].startswith("wrong: its relative error is 0.01")
+
+
+def test_a_wrong_gradient_is_wrong_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Tensor:
+            return 2 * grads[0]
+
+    right = scans_module._ours
+    monkeypatch.setattr(
+        scans_module,
+        "_ours",
+        lambda case, backend: (
+            right(case, backend)
+            if backend != "cpp"
+            else lambda arguments: right(case, backend)({**arguments, "h0": Doubled.apply(arguments["h0"])})
+        ),
+    )
+    assert table().filter(contestant="cpp")["reason"].to_list() == ["wrong: its relative error is 1"]
+
+
+def test_a_case_is_printed_fastest_first() -> None:
+    rows: list[Any] = [
+        ("gated_scan", "GLA", "1x2", "float32", True, "forward", name, repeat, ms, 1e-7, None, 1.0)
+        for name, times in {"slow": [8.0, 4.0, 4.0], "fast": [2.0, 2.0, 9.0]}.items()
+        for repeat, ms in enumerate(times, 1)
+    ]
+    rows.append(("gated_scan", "GLA", "1x2", "float32", True, "forward", "none", None, None, None, "why", 1.0))
+    said = block(pl.DataFrame(rows, schema=SCAN_SPEED.columns, orient="row")).splitlines()
+    assert said[0] == "gated_scan, GLA, 1x2 float32, with a state in and out, forward"
+    assert [line.split() for line in said[2:]] == [
+        ["fast", "2.000", "1.00", "0.50", "1e-07"],
+        ["slow", "4.000", "2.00", "0.25", "1e-07"],
+        ["none", "-", "why"],
+    ]
+
+
+def test_limits_follow_the_formulas() -> None:
+    forward, both = (work(Case("selective_scan", "Mamba", (2, 3, 5, 7), backward=b)) for b in (False, True))
+    assert forward.vector == 2 * 3 * 5 * (13 * 7 + 28)
+    assert both.vector == 2 * 3 * 5 * (33 * 7 + 64)
+    gated = work(Case("gated_scan", "Mamba-2", (2, 3, 4, 8, 16), backward=False))
+    assert gated.gemm == 2 * 3 * 4 * (4 * 8 * 16 + 33 * (8 / 4 + 16))
+    diagonal = Case("diagonal_scan", "RG-LRU", (2, 64, 512), backward=False)
+    assert work(diagonal).moved == 3 * 4 * 2 * 64 * 512
+    compute_bound = Limits("cpu", 1, gemm=1.0, vector=1e3, copy=1e30)
+    assert limit_ms(diagonal, compute_bound) == pytest.approx(1000 * 2 * 64 * 512 / 1e3)
+
+
+def test_scans_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setattr("ssm.bench.cases.cpu_cases", lambda: [SMALL])
+    monkeypatch.setattr("ssm.bench.limits.measure_limits", lambda device: LIMITS)
+    assert run("scans", "--repeats", 1, "--device", "cpu", "--out", tmp_path / "scans.parquet") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("limits of 1 thread(s): GEMM 1 GF/s")
+    assert "gated_scan, Mamba-2, 2x9x2x4x4 float32, with a state in and out, forward+backward" in said
+    assert read_table(tmp_path / "scans.parquet", SCAN_SPEED).height > 3
+    made = read_provenance(tmp_path / "scans.parquet")
+    assert made["limits"]["gemm"] == 1e9
+    assert "transformers" in made["peers"]
+    with pytest.raises(UserError, match="--only retnt: no operation or system of that name is measured on cpu"):
+        run("scans", "--only", "retnt", "--device", "cpu")
+
+
+# Training steps
+
+
+def test_training_speeds_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "speed.parquet"
     assert run(*TINY, "--out", out) == 0
     said = capsys.readouterr().out.splitlines()
-    assert "T=6, B=2: median of 2 training steps" in said[0]
+    assert "mamba2, T=6, B=2: median of up to 2 training steps" in said[0]
     names = [line[:24].strip() for line in said[2:]]
-    peers = [f"transformers chunk {chunk}" for chunk in (8, 16, 32, 64)]
-    assert names[:8] == ["", "", "ssm chunk 32", *peers, "ssm / best transformers"]
+    peers = [f"transformers, chunk {chunk}" for chunk in (16, 32, 64, 256)]
+    assert names[:8] == ["", "", "ssm", *peers, "ssm / fastest peer"]
     frame = read_table(out, TRAINING_SPEED)
     assert frame.height == 5 * 2 * 2  # implementations, denormal settings, repeats
     assert frame.filter(implementation="ssm", flush_denormal=True)["repeat"].to_list() == [1, 2]
-    ratio, chunk = ratios(frame)[True]
-    assert f"{ratio:.2f} x chunk {chunk}" in said[9]
+    ratio, _ = ratios(frame)[True]
+    assert f"{ratio:.2f}x" in said[9]
     made = read_provenance(out)
     assert (made["context"], made["batch"], made["threads"]) == (6, 2, 1)
     assert made["machine"]["processor"] in said[-1]
     assert float(torch.tensor(1e-39) * 1) > 0  # denormals are back
 
 
+def test_mamba_1_is_held_against_mambapy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("training", "--model", "mamba1", "--repeats", 1, "--context", 6, "--batch", 2) == 0
+    assert "transformers, mambapy" in capsys.readouterr().out
+
+
 def test_the_ratio_is_of_medians_and_to_the_fastest_peer() -> None:
-    times = {("ssm", 32): [10, 10, 99], ("transformers", 8): [30, 30, 1], ("transformers", 16): [25, 20, 20]}
+    times = {"ssm": [10, 10, 99], "slow": [30, 30, 1], "fast": [25, 20, 20]}
     rows = [
-        (name, chunk, flush, repeat, ms * (1.0 if flush else 2.0 - (name == "ssm")), 1.0)
-        for (name, chunk), values in times.items()
+        ("mamba2", name, flush, repeat, ms * (1.0 if flush else 2.0 - (name == "ssm")), 1.0)
+        for name, values in times.items()
         for flush in (True, False)
         for repeat, ms in enumerate(values, 1)
     ]
     frame = pl.DataFrame(rows, schema=TRAINING_SPEED.columns, orient="row")
-    assert ratios(frame) == {True: (2.0, 16), False: (4.0, 16)}
+    assert ratios(frame) == {True: (2.0, "fast"), False: (4.0, "fast")}
 
 
 def no_speed(out: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -79,7 +216,7 @@ def no_speed(out: Path, capsys: pytest.CaptureFixture[str]) -> str:
 def test_other_logits_report_no_speed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = bench_module.transformers_mamba2
+    right = training_module.transformers_mamba2
 
     def wrong(model: Any, chunk: int) -> Any:
         peer = right(model, chunk)
@@ -88,24 +225,24 @@ def test_other_logits_report_no_speed(
                 peer.backbone.norm_f.weight[3] += 0.1
         return peer
 
-    monkeypatch.setattr(bench_module, "transformers_mamba2", wrong)
+    monkeypatch.setattr(training_module, "transformers_mamba2", wrong)
     said = no_speed(tmp_path / "speed.parquet", capsys)
-    assert "no speed to report: the logits of ssm chunk 32 and transformers chunk 32 differ by" in said
+    assert "no speed to report: the logits of ssm and transformers, chunk 32 differ by" in said
 
 
 def test_other_gradients_report_no_speed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Equal logits, another training step: a backward pass that is wrong is not called fast."""
-    right = bench_module.Contestant.step
+    right = training_module.Trainee.step
 
     def step(self: Any, tokens: Tensor, clip_norm: float) -> float:
-        return right(self, tokens, clip_norm * (0.01 if self.chunk == 16 else 1))
+        return right(self, tokens, clip_norm * (0.01 if self.name.endswith("16") else 1))
 
-    monkeypatch.setattr(bench_module.Contestant, "step", step)
+    monkeypatch.setattr(training_module.Trainee, "step", step)
     monkeypatch.setattr(torch.optim.AdamW, "step", lambda self: sgd(self))
     said = no_speed(tmp_path / "speed.parquet", capsys)
-    assert "the losses of ssm chunk 32 and transformers chunk 16 at training step 2 differ by" in said
+    assert "the losses of ssm and transformers, chunk 16 at training step 2 differ by" in said
 
 
 def sgd(optimizer: torch.optim.Optimizer) -> None:
@@ -119,8 +256,8 @@ def sgd(optimizer: torch.optim.Optimizer) -> None:
 def test_nan_is_no_agreement(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = bench_module._logits_of
-    monkeypatch.setattr(bench_module, "_logits_of", lambda peer: lambda tokens: right(peer)(tokens) * float("nan"))
+    right = training_module._logits_of
+    monkeypatch.setattr(training_module, "_logits_of", lambda peer: lambda tokens: right(peer)(tokens) * float("nan"))
     assert "differ by nan" in no_speed(tmp_path / "speed.parquet", capsys)
 
 
@@ -133,15 +270,10 @@ def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
         return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UserError, match=r"needs transformers: pip install 'ssm-length\[dev\]'$"):
+    with pytest.raises(UserError, match=r"needs transformers: pip install 'ssm-length\[bench\]'$"):
         run(*TINY)
 
 
 def test_wrong_numbers_are_refused() -> None:
     with pytest.raises(UserError, match="expected a whole number above zero, got '0'"):
         run("training", "--repeats", 0)
-
-
-def test_the_model_is_the_one_that_the_smoke_scale_trains() -> None:
-    fields = read_yaml(Path(__file__).parents[2] / "config" / "models.yaml")["mamba2-slow"]
-    assert ModelSpec.parse({"name": "mamba2-slow"} | fields, "models.yaml") == MODEL

@@ -1,0 +1,173 @@
+"""What the scan benchmark measures: operations at sizes, with and without an initial state, on a CPU and on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Arguments = dict[str, Tensor | None]
+Normal = Callable[..., Tensor]  # standard normal numbers of a shape
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operation at one size.
+
+    `sizes` are (B, T, D) of a diagonal scan and of a convolution (K = 4), (B, T, D, N) of a selective scan and
+    (B, T, H, K, V) of a gated one, whose q and k are shared by all heads for Mamba-2 and a head's own for the others.
+    """
+
+    operation: str  # a function of ssm_kernels
+    system: str  # whose shapes and decays these are
+    sizes: tuple[int, ...]
+    state: bool = False  # with an initial state, and with a gradient through the final one
+    backward: bool = True  # forward and backward, or forward alone
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def name(self) -> str:
+        return f"{self.operation} ({self.system})"
+
+    @property
+    def shape(self) -> str:
+        return "x".join(map(str, self.sizes))
+
+    @property
+    def direction(self) -> str:
+        return "forward+backward" if self.backward else "forward"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What the operation takes besides tensors."""
+        return {"activation": "silu"} if self.operation == "causal_conv1d" else {}
+
+    def arguments(self, device: torch.device, seed: int = 0) -> Arguments:
+        """The operation's tensors by name, drawn on the CPU, in the case's dtype (decays and states in float32)."""
+        generator = torch.Generator().manual_seed(seed)
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=generator)
+
+        arguments = INPUTS[self.operation](self, normal)
+        if not self.state:
+            arguments.pop("h0", None)
+            arguments.pop("state", None)
+        exact = ("h0", "state", "log_decay", "A", "D", "dt_bias", "bonus", "weight", "bias")
+        return {
+            name: None if value is None else value.to(device, value.dtype if name in exact else self._cast(value))
+            for name, value in arguments.items()
+        }
+
+    def _cast(self, value: Tensor) -> torch.dtype:
+        return value.dtype if value.dtype.is_complex else self.dtype
+
+
+def _diagonal(case: Case, normal: Normal) -> Arguments:
+    B, T, D = case.sizes
+    decay = torch.sigmoid(2.0 + normal(B, T, D))
+    if case.system == "S5, complex":
+        turn = torch.polar(torch.sigmoid(2.0 + normal(D)), normal(D))
+        b, h0 = (torch.complex(normal(*shape), normal(*shape)) for shape in ((B, T, D), (B, D)))
+        return {"a": turn, "b": b, "h0": h0}
+    return {"a": decay, "b": normal(B, T, D), "h0": normal(B, D)}
+
+
+def _selective(case: Case, normal: Normal) -> Arguments:
+    B, T, D, N = case.sizes
+    dt_bias = torch.log(torch.expm1(torch.exp(normal(D).sigmoid() * 4.6 - 6.9)))
+    return {
+        "u": normal(B, T, D),
+        "dt": 0.5 * normal(B, T, D),
+        "A": -torch.arange(1.0, N + 1).expand(D, N).contiguous(),
+        "B": normal(B, T, N),
+        "C": normal(B, T, N),
+        "D": torch.ones(D),
+        "dt_bias": dt_bias,
+        "h0": normal(B, D, N),
+    }
+
+
+def _gated(case: Case, normal: Normal) -> Arguments:
+    B, T, H, K, V = case.sizes
+    G = 1 if case.system == "Mamba-2" else H
+    decays = {
+        "Mamba-2": lambda: -F.softplus(normal(B, T, H) - 3.0),
+        "RetNet": lambda: torch.log1p(-torch.exp2(-5.0 - torch.arange(H))),
+        "linear attention": lambda: None,
+        "GLA": lambda: F.logsigmoid(normal(B, T, H, K)) / 16,
+        "RWKV-6": lambda: -torch.exp(normal(B, T, H, K) - 2.0),
+    }
+    arguments: Arguments = {
+        "q": normal(B, T, G, K) * K**-0.5,
+        "k": normal(B, T, G, K),
+        "v": normal(B, T, H, V),
+        "log_decay": decays[case.system](),
+        "h0": normal(B, H, K, V),
+    }
+    return arguments | ({"bonus": normal(H, K)} if case.system == "RWKV-6" else {})
+
+
+def _conv(case: Case, normal: Normal) -> Arguments:
+    B, T, D = case.sizes
+    return {"x": normal(B, T, D), "weight": normal(D, 4) / 2, "bias": normal(D), "state": normal(B, 3, D)}
+
+
+INPUTS: dict[str, Callable[[Case, Normal], Arguments]] = {
+    "diagonal_scan": _diagonal,
+    "selective_scan": _selective,
+    "gated_scan": _gated,
+    "causal_conv1d": _conv,
+}
+
+
+def cpu_cases() -> list[Case]:
+    """Small models and long sequences, on the way to which a laptop meets every system."""
+    both = [
+        ("diagonal_scan", "RG-LRU", (8, 256, 1024)),
+        ("diagonal_scan", "S5, complex", (8, 256, 512)),
+        ("selective_scan", "Mamba", (8, 256, 256, 16)),
+        ("gated_scan", "Mamba-2", (8, 256, 4, 64, 64)),
+        ("gated_scan", "RetNet", (8, 256, 4, 64, 64)),
+        ("gated_scan", "GLA", (8, 256, 4, 64, 64)),
+        ("gated_scan", "RWKV-6", (8, 256, 4, 64, 64)),
+        ("causal_conv1d", "Mamba", (8, 256, 512)),
+    ]
+    long = [
+        ("selective_scan", "Mamba", (1, 16384, 256, 16)),
+        ("gated_scan", "Mamba-2", (1, 16384, 4, 64, 64)),
+        ("gated_scan", "GLA", (1, 16384, 4, 64, 64)),
+    ]
+    return [
+        *(
+            Case(*case, state=state, backward=backward)
+            for case in both
+            for state in (False, True)
+            for backward in (False, True)
+        ),
+        *(Case(*case, state=state, backward=False) for case in long for state in (False, True)),
+    ]
+
+
+def gpu_cases() -> list[Case]:
+    """One layer of a model of about a billion parameters, in bfloat16, as the peers' own benchmarks have it."""
+    shapes = [
+        ("selective_scan", "Mamba", (8, 2048, 4096, 16)),
+        ("selective_scan", "Mamba", (1, 65536, 4096, 16)),
+        ("gated_scan", "Mamba-2", (8, 2048, 64, 128, 64)),
+        ("gated_scan", "RetNet", (8, 2048, 16, 128, 128)),
+        ("gated_scan", "GLA", (8, 2048, 16, 128, 128)),
+        ("gated_scan", "RWKV-6", (8, 2048, 32, 64, 64)),
+        ("gated_scan", "GLA", (1, 16384, 16, 128, 128)),
+        ("diagonal_scan", "RG-LRU", (8, 2048, 2560)),
+        ("causal_conv1d", "Mamba", (8, 2048, 4096)),
+    ]
+    return [
+        Case(*case, state=state, backward=backward, dtype=torch.bfloat16)
+        for case in shapes
+        for state in (False, True)
+        for backward in (False, True)
+    ]

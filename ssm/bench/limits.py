@@ -1,0 +1,170 @@
+"""What a machine allows: how long a scan would take if it did nothing but its arithmetic, or its reading and writing.
+
+The work of a case is that of its usual algorithm, counted from its formula, in float32:
+
+    diagonal_scan    a, b and h pass through memory once (backward: dh, a, h, da and db); a multiply-add an element
+    selective_scan   vector operations by channel and state: a product for the exponent, an exponential of 9 (reduction,
+                     a polynomial of degree 6, scaling), delta u B, and the multiply-adds of h and y: 13. Backward: h
+                     again (12), and 8 for the gradients. By channel: softplus and its derivative, the skip: 28 and 36
+    gated_scan       products of matrices by token and head, chunks of C = 32: the state read and written, 4 K V; scores
+                     and their product with v, (C + 1) (K G / H + V); backward twice that. With a vector of decays, in
+                     place of that: 3 vector operations by entry of the state, and 8 backward
+    causal_conv1d    x and y pass through memory once (backward: dy, x and dx)
+
+Products of matrices are held against the machine's own (GEMM), vector operations against its multiply-adds of whole
+vectors, and all against a copy that moves as many bytes as the case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from math import prod
+
+import torch
+
+from ssm.bench.cases import Case
+
+CHUNK = 32  # C
+LANES = {"avx512": 16, "avx2": 8, "portable": 4}  # float32 numbers in a vector
+FAR = 2**30  # bytes that a GPU copies to tell its memory's speed
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of all threads together (a CPU), or of a GPU."""
+
+    device: str  # cpu, cuda
+    threads: int
+    gemm: float  # float32 operations a second (two a multiply-add) of a large product of matrices
+    vector: float | None  # numbers that vector operations make a second; None: not measured (GPU)
+    copy: float  # bytes read and written a second through memory
+
+    def text(self) -> str:
+        """One line for reading."""
+        vector = f", {self.vector / 1e9:.0f} G vector operations/s by lane" if self.vector else ""
+        where = f"{self.threads} thread(s)" if self.device == "cpu" else self.device
+        copy = f"copy {self.copy / 1e9:,.0f} GB/s through memory"
+        return f"limits of {where}: GEMM {self.gemm / 1e9:,.0f} GF/s{vector}, {copy}"
+
+    def content(self) -> dict[str, object]:
+        """Plain data, for the provenance."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a case has to do at least."""
+
+    gemm: float = 0.0  # operations inside products of matrices
+    vector: float = 0.0  # numbers made by vector operations outside of them
+    moved: float = 0.0  # bytes read and written
+
+
+def measure_limits(device: torch.device) -> Limits:
+    """Measured in about a second, with the threads that torch has now.
+
+    Raises:
+        NativeUnavailable: a CPU without a C++ compiler.
+    """
+    if device.type == "cuda":
+        return _gpu_limits(device)
+    from ssm_kernels.native import instruction_sets
+    from ssm_kernels.native.limits import machine_limits
+
+    threads = torch.get_num_threads()
+    found = machine_limits(threads)
+    vector = threads * LANES[instruction_sets()[0]] / (1e-9 * found.fma_ns)
+    return Limits("cpu", threads, found.gemm, vector, found.copy_memory)
+
+
+def limit_ms(case: Case, limits: Limits) -> float:
+    """The least time of the case on this machine, in milliseconds."""
+    done = work(case)
+    compute = done.gemm / limits.gemm + (done.vector / limits.vector if limits.vector else 0.0)
+    rate = _copy_rate(int(done.moved), limits.threads) if limits.device == "cpu" else limits.copy
+    return 1000 * max(compute, done.moved / rate)
+
+
+def work(case: Case) -> Work:
+    """The least work of a case, forward or forward and backward."""
+    return WORK[case.operation](case)
+
+
+def _diagonal(case: Case) -> Work:
+    complex_ = case.system == "S5, complex"  # whose a is a constant
+    arrays = (2 + 3 * case.backward) if complex_ else (3 + 5 * case.backward)
+    numbers = prod(case.sizes) * (2 if complex_ else 1)
+    return Work(
+        vector=numbers * (2 if complex_ else 1) * (1 + 2 * case.backward), moved=arrays * numbers * _bytes(case)
+    )
+
+
+def _selective(case: Case) -> Work:
+    B, T, D, N = case.sizes
+    by_state, by_channel = (33, 64) if case.backward else (13, 28)
+    moved = B * T * (D * (3 + 5 * case.backward) + N * (2 + 4 * case.backward)) * _bytes(case)
+    return Work(vector=B * T * D * (by_state * N + by_channel), moved=moved)
+
+
+def _gated(case: Case) -> Work:
+    B, T, H, K, V = case.sizes
+    shared = H if case.system == "Mamba-2" else 1  # heads that share q and k
+    by_key = K if case.system in ("GLA", "RWKV-6") else 0
+    times = 3 if case.backward else 1
+    by_head = 2 * K // shared + 2 * V + by_key
+    moved = B * T * H * by_head * _bytes(case) * (2.5 if case.backward else 1)  # q, k, v, y; again, and their gradients
+    if by_key:
+        return Work(vector=B * T * H * K * V * (11 if case.backward else 3), moved=moved)
+    gemm = B * T * H * times * (4 * K * V + (CHUNK + 1) * (K / shared + V))
+    return Work(gemm=gemm, moved=moved)
+
+
+def _conv(case: Case) -> Work:
+    numbers = prod(case.sizes)
+    return Work(vector=numbers * (20 + 40 * case.backward), moved=numbers * (2 + 3 * case.backward) * _bytes(case))
+
+
+WORK: dict[str, Callable[[Case], Work]] = {
+    "diagonal_scan": _diagonal,
+    "selective_scan": _selective,
+    "gated_scan": _gated,
+    "causal_conv1d": _conv,
+}
+
+
+def _bytes(case: Case) -> int:
+    return case.dtype.itemsize
+
+
+@lru_cache(maxsize=64)
+def _copy_rate(moved: int, threads: int) -> float:
+    from ssm_kernels.native.limits import copy_rate
+
+    return copy_rate(max(moved, 2**12), threads)
+
+
+def _gpu_limits(device: torch.device) -> Limits:
+    """By CUDA events: a product of 8192 x 8192 matrices without TensorFloat-32, and a copy of a gigabyte."""
+    a, b = (torch.rand(8192, 8192, device=device) for _ in range(2))
+    here, there = (torch.empty(FAR, dtype=torch.uint8, device=device) for _ in range(2))
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        gemm = 2 * 8192**3 / _gpu_seconds(lambda: torch.mm(a, b))
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    copy = 2 * FAR / _gpu_seconds(lambda: there.copy_(here))
+    return Limits("cuda", 1, gemm, None, copy)
+
+
+def _gpu_seconds(run: Callable[[], object], times: int = 10) -> float:
+    run()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(times):
+        run()
+    end.record()
+    torch.cuda.synchronize()
+    return 1e-3 * start.elapsed_time(end) / times

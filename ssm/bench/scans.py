@@ -1,0 +1,152 @@
+"""Speed of the scans: every backend that runs here and every peer, side by side, each first held against the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import polars as pl
+import ssm_kernels
+import torch
+from ssm_kernels import backends
+from torch import Tensor
+
+from ssm.base.tables import SCAN_SPEED
+from ssm.bench.cases import Arguments, Case
+from ssm.bench.limits import Limits, limit_ms
+from ssm.bench.race import Contestant, flushed_denormals, race
+from ssm.bench.scan_peers import peers
+
+Outputs = tuple[Tensor, Tensor | None]
+Scan = Callable[[Arguments], Outputs]
+
+# Relative error (norm of the difference over norm) that a result may have and still be timed.
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 5e-3}
+SLOW = ("reference",)  # the oracle takes no part in a race
+
+
+def scan_speed(
+    cases: list[Case], device: torch.device, repeats: int, seconds: float, limits: Limits
+) -> Iterator[pl.DataFrame]:
+    """One table of the schema SCAN_SPEED per case. Who is wrong is in it with the error and without a time.
+
+    Args:
+        repeats: timed calls of each contestant, at most.
+        seconds: what they may take together, for each.
+        limits: of this machine, measured in the same run.
+    """
+    for case in cases:
+        arguments = case.arguments(device)
+        expected = _results(_ours(case, "reference"), _doubled(arguments), case)
+        contestants: list[Contestant] = []
+        errors: dict[str, float] = {}
+        reasons: dict[str, str] = {}
+        for name, scan in _contestants(case, device):
+            if isinstance(scan, str):
+                reasons[name] = scan
+                continue
+            try:
+                errors[name] = _worst(_results(scan, arguments, case), expected)
+            except (ValueError, RuntimeError) as error:  # a peer that lacks something, or does not run here
+                reasons[name] = str(error).splitlines()[0]
+                continue
+            if errors[name] <= TOLERANCE[case.dtype]:  # NaN is not
+                contestants.append(Contestant(name, _call(scan, arguments, case)))
+            else:
+                reasons[name] = f"wrong: its relative error is {errors[name]:.2g}"
+        with flushed_denormals():
+            race(contestants, repeats, seconds, device)
+        rows: list[tuple[object, ...]] = [
+            (contestant.name, repeat, milliseconds, errors[contestant.name], None)
+            for contestant in contestants
+            for repeat, milliseconds in enumerate(contestant.milliseconds, 1)
+        ]
+        rows += [(name, None, None, errors.get(name), reason) for name, reason in reasons.items()]
+        dtype = str(case.dtype).removeprefix("torch.")
+        about = (case.operation, case.system, case.shape, dtype, case.state, case.direction)
+        limit = limit_ms(case, limits)
+        yield pl.DataFrame([(*about, *row, limit) for row in rows], schema=SCAN_SPEED.columns, orient="row")
+
+
+def _contestants(case: Case, device: torch.device) -> Iterator[tuple[str, Scan | str]]:
+    """Name and function of everybody, or why they take no part."""
+    for name in backends.available(case.operation):
+        if name not in SLOW:
+            missing = backends.unavailable(case.operation, name, device)
+            yield name, missing or _ours(case, name)
+    yield from peers(case, device)
+
+
+def _ours(case: Case, backend: str) -> Scan:
+    operation = getattr(ssm_kernels, case.operation)
+
+    def scan(arguments: Arguments) -> Outputs:
+        y, state = operation(**arguments, **case.options, backend=backend)
+        return y, state
+
+    return scan
+
+
+def _results(scan: Scan, arguments: Arguments, case: Case) -> list[Tensor | None]:
+    """Outputs, then the gradient of every input: all that has to be right."""
+    leaves = {name: None if x is None else x.detach().requires_grad_(case.backward) for name, x in arguments.items()}
+    with torch.set_grad_enabled(case.backward):
+        y, state = scan(leaves)
+    found: list[Tensor | None] = [y.detach(), None if state is None else state.detach()]
+    if case.backward:
+        _loss(y, state, case).backward()
+        found += [None if x is None else x.grad for x in leaves.values()]
+    return found
+
+
+def _loss(y: Tensor, state: Tensor | None, case: Case) -> Tensor:
+    """A loss that touches the outputs that count, real for complex ones."""
+    outputs = _that_count(y, state, case)
+    total = y.new_zeros((), dtype=torch.promote_types(y.real.dtype, torch.float32))
+    for output in outputs:
+        flat = torch.view_as_real(output) if output.is_complex() else output
+        wave = torch.arange(flat.numel(), device=flat.device).mul(0.7).sin().view_as(flat)
+        total = total + (flat.to(total.dtype) * wave).sum()
+    return total
+
+
+def _that_count(y: Tensor, state: Tensor | None, case: Case) -> list[Tensor]:
+    """The outputs whose gradients are asked for."""
+    return [y, state] if case.state and state is not None else [y]
+
+
+def _call(scan: Scan, arguments: Arguments, case: Case) -> Callable[[], object]:
+    """What is timed: the scan, and the gradients of all its inputs for given gradients of its outputs."""
+    if not case.backward:
+        detached = {name: None if x is None else x.detach() for name, x in arguments.items()}
+
+        def forward() -> object:
+            with torch.no_grad():
+                return scan(detached)
+
+        return forward
+    leaves = {name: None if x is None else x.detach().requires_grad_() for name, x in arguments.items()}
+    inputs = [x for x in leaves.values() if x is not None]
+    y, state = scan(leaves)
+    through = _that_count(y, state, case)
+    gradients = [torch.randn_like(output) for output in through]
+
+    def both() -> object:
+        y, state = scan(leaves)
+        return torch.autograd.grad(_that_count(y, state, case), inputs, gradients, allow_unused=True)
+
+    return both
+
+
+def _doubled(arguments: Arguments) -> Arguments:
+    wide = {True: torch.complex128, False: torch.float64}
+    return {name: None if x is None else x.to(wide[x.is_complex()]) for name, x in arguments.items()}
+
+
+def _worst(found: list[Tensor | None], expected: list[Tensor | None]) -> float:
+    """The largest relative error; what a peer does not compute is not compared."""
+    errors = [
+        float((a.to(b.dtype) - b).norm() / (b.norm() + 1e-30))
+        for a, b in zip(found, expected, strict=True)
+        if a is not None and b is not None
+    ]
+    return float("nan") if any(error != error for error in errors) else max(errors)
