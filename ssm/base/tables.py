@@ -87,12 +87,10 @@ MODEL_SIZE = Schema(
     "one named model: its configuration as built here, and its parameter count",
     {
         "model": TEXT,
-        "mixer": TEXT,
+        "mixer": TEXT,  # of a hybrid all of them, joined by +
         "n_layers": I64,
         "d_model": I64,
-        "n_heads": I64,
-        "head_dim": I64,
-        "d_state": I64,
+        "state_shape": TEXT,  # of one sequence in one layer, the heads first
         "peak_lr": F64,
         "parameters": I64,  # tied embeddings counted once, at the tokenizer's vocabulary
         "embedding_parameters": I64,
@@ -117,16 +115,66 @@ VERDICTS = Schema(
         "reason": TEXT,
     },
 )
+TAXONOMY = Schema(
+    "taxonomy",
+    "one named model's recurrence: what its spec declares, and what was measured on its first mixer",
+    {
+        "model": TEXT,
+        "mixer": TEXT,
+        "system": TEXT,  # its published name
+        "paper": TEXT,
+        "scan": TEXT,  # the operation that carries it
+        "decay": TEXT,  # what one decay is shared by
+        "complex": pl.Boolean(),
+        "recurrence": TEXT,
+        "state_shape": TEXT,  # of one sequence in one layer
+        "state_numbers": I64,  # in the state of one sequence and layer after one token
+        "state_numbers_late": I64,  # after `length` tokens
+        "length": I64,
+        "selective": pl.Boolean(),  # measured: what remains of an initial state depends on the input; null: it grows
+        "linear": pl.Boolean(),  # measured: what remains is proportional to the initial state; null: it grows
+    },
+)
+COST = Schema(
+    "cost",
+    "what one step of a model costs at one length",
+    {
+        "model": TEXT,
+        "mixer": TEXT,
+        "length": I64,  # T
+        "cost": TEXT,  # training_step, decoding_step: seconds; training_memory, state: bytes
+        "repeat": I64,  # 1, 2, ...; bytes are counted once
+        "value": F64,
+    },
+)
 TRAINING_SPEED = Schema(
     "training_speed",
     "one timed training step of one implementation; implementations alternate within a repeat",
     {
-        "implementation": TEXT,  # ssm, transformers
-        "chunk": I64,  # Q, tokens a chunk of the scan
+        "model": TEXT,
+        "implementation": TEXT,  # ssm, or transformers and how it scans
         "flush_denormal": pl.Boolean(),  # whether denormal numbers are flushed to zero
         "repeat": I64,  # 1, 2, ...
         "milliseconds": F64,
         "tokens_per_second": F64,
+    },
+)
+SCAN_SPEED = Schema(
+    "scan_speed",
+    "one timed call of one implementation of a scan; implementations alternate, and who is wrong is not timed",
+    {
+        "operation": TEXT,  # a function of ssm_kernels
+        "system": TEXT,  # whose sizes and decays
+        "shape": TEXT,  # B x T x ...
+        "dtype": TEXT,
+        "state": pl.Boolean(),  # with an initial state, and with a gradient through the final one
+        "direction": TEXT,  # forward, forward+backward
+        "contestant": TEXT,  # a backend of ours, or a peer
+        "repeat": I64,  # 1, 2, ...; null: not timed
+        "milliseconds": F64,
+        "error": F64,  # the largest relative error of an output or gradient against the oracle in float64
+        "reason": TEXT,  # why it was not timed
+        "limit_ms": F64,  # what the machine's measured limits allow
     },
 )
 SCHEMAS = {
@@ -140,7 +188,10 @@ SCHEMAS = {
         LENGTH_CLASS,
         MODEL_SIZE,
         VERDICTS,
+        TAXONOMY,
+        COST,
         TRAINING_SPEED,
+        SCAN_SPEED,
     )
 }
 
@@ -175,6 +226,21 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pl.DataFrame:
             raise TableError(f"{path}: holds the schema '{name}', expected '{schema.name}'")
         _check(frame, schema, Path(path))
     return frame
+
+
+def schema_name(path: str | Path) -> str:
+    """The name of the schema that a table follows.
+
+    Raises:
+        TableError: not a readable table, or one without a schema.
+    """
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowInvalid) as error:
+        raise TableError(f"{path}: not a readable table ({error})") from error
+    if b"ssm.schema" not in metadata:
+        raise TableError(f"{path}: carries no schema, so it was not written by ssm")
+    return metadata[b"ssm.schema"].decode()
 
 
 def read_provenance(path: str | Path) -> dict[str, Any]:

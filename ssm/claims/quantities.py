@@ -17,7 +17,6 @@ import polars as pl
 from scipy.stats import rankdata
 
 from ssm.base import curves
-from ssm.base.tables import MODEL_SIZE, read_table
 from ssm.claims.estimate import (
     Estimate,
     Reading,
@@ -27,12 +26,12 @@ from ssm.claims.estimate import (
     resample,
     summarize,
 )
+from ssm.claims.on_models import ModelQuantity, estimate_on_model, words_on_model
 from ssm.claims.panel import Panel, by_sequence, insist_on, tokens
 from ssm.specs.claim import (
     DistanceAgreement,
     DriftingHeads,
     LengthExcess,
-    ParameterRatio,
     PerplexityAt,
     PerplexityGrowth,
     QuantitySpec,
@@ -71,8 +70,8 @@ def estimate(task: FigureTask, panel: str, quantity: QuantitySpec, folder: Path)
         TableError: a planned table is missing or broken.
     """
     here = Panel(task, panel, folder)
-    if isinstance(quantity, ParameterRatio):
-        return _parameter_ratio(here, quantity)
+    if isinstance(quantity, ModelQuantity):
+        return estimate_on_model(here, quantity)
     kind = KINDS[quantity.kind]
     against = getattr(quantity, "against", None)
     read = (kind.read_against or kind.read) if against else kind.read
@@ -90,8 +89,8 @@ def estimate(task: FigureTask, panel: str, quantity: QuantitySpec, folder: Path)
 
 def words(panel: Panel, quantity: QuantitySpec) -> str:
     """What is computed, in one line."""
-    if isinstance(quantity, ParameterRatio):
-        return f"parameters of {quantity.model} counted here / parameters that the paper states"
+    if isinstance(quantity, ModelQuantity):
+        return words_on_model(quantity)
     kind = KINDS[quantity.kind]
     arm, against = panel.label(quantity.arm), getattr(quantity, "against", None)
     restarted = getattr(quantity, "restarted", None)
@@ -208,17 +207,6 @@ def _length_excess(panel: Panel, series: Series, quantity: LengthExcess) -> Read
     row = panel.table(series, "length_class").row(0, named=True)
     value, error = (math.nan if row[name] is None else row[name] for name in ("excess", "excess_error"))
     return Reading(value, error=error, sequences=row["excess_sequences"])
-
-
-def _parameter_ratio(panel: Panel, quantity: ParameterRatio) -> Estimate:
-    for table in panel.task.tables:
-        sizes = read_table(panel.folder / f"{table}.parquet", MODEL_SIZE).filter(pl.col("model") == quantity.model)
-        for row in sizes.iter_rows(named=True):
-            if not row["published_parameters"]:
-                raise UndecidableError(f"no published number of parameters is known for {quantity.model}")
-            ratio = row["parameters"] / row["published_parameters"]
-            return Estimate(ratio, ratio, ratio, "exact", words(panel, quantity))
-    raise UndecidableError(f"{quantity.model} is not among the models counted at the scale {panel.task.scale}")
 
 
 def _at_end(quantity: Any) -> str:

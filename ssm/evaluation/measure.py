@@ -12,6 +12,7 @@ from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.provenance import provenance
 from ssm.base.tables import POSITION_LOSS, SCHEMAS, read_provenance, read_table, write_table
 from ssm.data.store import TokenStore
+from ssm.evaluation.cost import cost
 from ssm.evaluation.effective_remembrance import effective_remembrance
 from ssm.evaluation.length_class import length_class
 from ssm.evaluation.model_size import model_size
@@ -19,10 +20,12 @@ from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.state_statistics import state_statistics
 from ssm.evaluation.subject import Subject
+from ssm.evaluation.taxonomy import taxonomy
 from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
 from ssm.models.device import device_name
-from ssm.specs.measurement import LengthClass, MeasurementTask, ModelSize
+from ssm.specs.measurement import LengthClass, MeasurementTask
 from ssm.specs.training import RunSpec
+from ssm.training.distributed import ALONE, Team
 from ssm.training.metrics import PATIENCE
 from ssm.training.origin import read_record
 
@@ -33,6 +36,12 @@ ON_MODELS = {
     "state_statistics": state_statistics,
 }
 
+ON_SPECS = {
+    "model_size": lambda spec, device: model_size(spec),
+    "taxonomy": lambda spec, device: taxonomy(spec),
+    "cost": cost,
+}
+
 
 def measure(
     task: MeasurementTask,
@@ -41,8 +50,9 @@ def measure(
     run: Path | None = None,
     tokens: Path | None = None,
     table: Path | None = None,
+    team: Team = ALONE,
 ) -> None:
-    """Make the table of `task` at `out`.
+    """Make the table of `task` at `out`; several processes share the sequences that a model reads, and main writes.
 
     Args:
         run: the run's folder, for measurements on a model.
@@ -55,8 +65,10 @@ def measure(
     """
     started = time.monotonic()
     measurement, diverged = task.measurement, None
-    if isinstance(measurement, ModelSize):
-        frame = model_size(measurement)
+    if not team.main and measurement.kind not in ON_MODELS:
+        return
+    if measurement.kind in ON_SPECS:
+        frame = ON_SPECS[measurement.kind](measurement, device)
     elif isinstance(measurement, LengthClass):
         curve = _given(table, "--table", measurement.kind)
         frame = length_class(measurement, read_table(curve, POSITION_LOSS))
@@ -64,7 +76,7 @@ def measure(
     else:
         run, tokens = _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind)
         diverged = _divergence(run, task.snapshot)
-        frame = _on_model(task, run, tokens, device)
+        frame = _on_model(task, run, tokens, device, team)
     origin = provenance(
         task=task.content(),
         seed=getattr(measurement, "seed", None),
@@ -72,10 +84,11 @@ def measure(
         seconds=round(time.monotonic() - started, 3),
         **({"diverged": diverged} if diverged else {}),
     )
-    write_table(frame, SCHEMAS[measurement.kind], out, origin)
+    if team.main:
+        write_table(frame, SCHEMAS[measurement.kind], out, origin)
 
 
-def _on_model(task: MeasurementTask, run: Path, tokens: Path, device: torch.device) -> pl.DataFrame:
+def _on_model(task: MeasurementTask, run: Path, tokens: Path, device: torch.device, team: Team) -> pl.DataFrame:
     assert task.run is not None
     path = run / "model.safetensors" if task.snapshot is None else snapshot_path(run, task.snapshot)
     model, trained = load_model(path, device)
@@ -83,7 +96,7 @@ def _on_model(task: MeasurementTask, run: Path, tokens: Path, device: torch.devi
     store = TokenStore.open(tokens)
     store.insist_on(task.run.data, "the task")
     model.eval()
-    subject = Subject(model, task.run.seed, store, device, f"measure {task.id}")
+    subject = Subject(model, task.run.seed, store, device, f"measure {task.id}", team)
     return ON_MODELS[task.measurement.kind](task.measurement, subject)  # type: ignore[operator]
 
 

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 from matplotlib.axes import Axes
 
 from ssm.figures.colors import GRID, INK
-from ssm.figures.data import read_planned
+from ssm.figures.data import model_tables
 from ssm.figures.panel import Row
 from ssm.figures.style import SMALL, ArmStyle
 from ssm.specs.figure import ConfigurationTable, FigureTask
@@ -35,8 +34,7 @@ def _rate(row: dict[str, Any]) -> str:
 COLUMNS: tuple[tuple[str, float, Callable[[dict[str, Any]], str]], ...] = (
     ("layers", 0.34, lambda row: str(row["n_layers"])),
     ("width D", 0.45, lambda row: str(row["d_model"])),
-    ("heads\n× dim", 0.57, lambda row: f"{row['n_heads']} × {row['head_dim']}"),
-    ("state N", 0.68, lambda row: str(row["d_state"])),
+    ("state of\na layer", 0.66, lambda row: row["state_shape"].replace("x", "×")),
     ("peak LR", 0.79, _rate),
     ("para-\nmeters", 0.90, lambda row: _count(row["parameters"])),
     ("paper's", 1.0, lambda row: _count(row["published_parameters"])),
@@ -47,10 +45,10 @@ def configuration_table(
     drawing: ConfigurationTable, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]
 ) -> list[Row]:
     """One line per named model, in the order of the model_size table."""
-    frames = [read_planned(task, tables, table, "model_size") for table in task.tables]
-    if not frames:
+    frame = model_tables(task, tables, "model_size")
+    if frame is None:
         return []
-    models = pl.concat(frames).unique("model", maintain_order=True).to_dicts()
+    models = frame.unique("model", maintain_order=True).to_dicts()
     return [Row(0.6 + 0.27 * len(models), [lambda axes, _: _draw(axes, models)], 1)]
 
 

@@ -17,7 +17,7 @@ import polars.selectors as cs
 
 from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, remembrance_curve, state_norm_curve
 from ssm.base.errors import TableError
-from ssm.base.tables import SCHEMAS, read_provenance, read_table
+from ssm.base.tables import SCHEMAS, read_provenance, read_table, schema_name
 from ssm.specs.figure import FigureTask, Series
 
 
@@ -72,6 +72,20 @@ def read_planned(task: FigureTask, tables: Path, table: str, kind: str) -> pl.Da
     if read_provenance(path).get("diverged"):
         return frame.with_columns(cs.float() * math.nan)
     return frame
+
+
+def model_tables(task: FigureTask, tables: Path, kind: str) -> pl.DataFrame | None:
+    """The task's tables of named models that are of this kind, as one; None if it has none.
+
+    Raises:
+        TableError: see `read_planned`.
+    """
+    frames = []
+    for table in task.tables:
+        path = tables / f"{table}.parquet"
+        if not path.exists() or schema_name(path) == kind:  # one that is missing is told so
+            frames.append(read_planned(task, tables, table, kind))
+    return pl.concat(frames) if frames else None
 
 
 def panels(task: FigureTask) -> list[str]:

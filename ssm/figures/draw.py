@@ -21,6 +21,7 @@ from matplotlib.lines import Line2D
 
 from ssm.base.files import whole_file, write_text
 from ssm.figures.configuration_table import configuration_table
+from ssm.figures.cost_curves import cost_curves
 from ssm.figures.data import arms
 from ssm.figures.head_std import head_std
 from ssm.figures.length_classes import length_classes
@@ -29,6 +30,7 @@ from ssm.figures.position_curves import position_curves
 from ssm.figures.remembrance import remembrance
 from ssm.figures.state_norm import state_norm
 from ssm.figures.style import NORMAL, RC, SMALL, WIDTH, ArmStyle, arm_styles
+from ssm.figures.taxonomy_table import taxonomy_table
 from ssm.specs.figure import FigureTask
 
 Drawing = Callable[[Any, FigureTask, Path, dict[str, ArmStyle]], list[Row]]
@@ -41,6 +43,8 @@ DRAWINGS: dict[str, Drawing] = {
     "remembrance": remembrance,
     "length_classes": length_classes,
     "configuration_table": configuration_table,
+    "taxonomy_table": taxonomy_table,
+    "cost_curves": cost_curves,
 }
 DPI = 200
 LONGEST_DIRECT = 22  # characters of a label that may stand beside its line

@@ -8,6 +8,7 @@ from ssm.plan.library import Library
 from ssm.plan.rehearsal import capped_size
 from ssm.specs.figure import FigureSpec, MeasurementEntry
 from ssm.specs.measurement import (
+    Cost,
     EffectiveRemembrance,
     LengthClass,
     MeasurementTask,
@@ -15,6 +16,7 @@ from ssm.specs.measurement import (
     PositionLoss,
     RestartLoss,
     StateStatistics,
+    Taxonomy,
 )
 
 # What a figure file leaves out. position_loss and restart_loss must agree: they are compared window by window.
@@ -25,6 +27,10 @@ CURVES: dict[str, type[PositionLoss | RestartLoss | EffectiveRemembrance | State
     "effective_remembrance": EffectiveRemembrance,
     "state_statistics": StateStatistics,
 }
+
+
+# Measurements of the figure's named models as they are built: they need no run.
+ON_SPECS: dict[str, type[ModelSize | Taxonomy | Cost]] = {"model_size": ModelSize, "taxonomy": Taxonomy, "cost": Cost}
 
 
 def series_tasks(library: Library, figure: FigureSpec, arm: str, resolved: Resolved) -> dict[str, MeasurementTask]:
@@ -38,7 +44,7 @@ def series_tasks(library: Library, figure: FigureSpec, arm: str, resolved: Resol
     # A class is made from the arm's position_loss, which may stand below it in the file.
     for entry in sorted(wanted, key=lambda entry: entry.kind == "length_class"):
         where = f"{library.figure_file(figure.target)}: measurements.{entry.kind}"
-        if entry.kind == "model_size":
+        if entry.kind in ON_SPECS:
             continue
         if entry.kind in tasks:
             raise ConfigError(f"{where}: stands twice for the arm '{arm}'; a figure has one of a kind per arm")
@@ -57,16 +63,27 @@ def class_task(curve: MeasurementTask) -> MeasurementTask:
     return MeasurementTask(measurement=measurement, run=curve.run, snapshot=curve.snapshot)
 
 
-def size_task(library: Library, figure: FigureSpec) -> MeasurementTask | None:
-    """The task that counts the figure's models, if it has one. Its data set gives the vocabulary, nothing else."""
-    if not any(entry.kind == "model_size" for entry in figure.measurements):
-        return None
+def model_tasks(library: Library, figure: FigureSpec) -> list[MeasurementTask]:
+    """The tasks that measure the figure's named models as they are built; of a data set the vocabulary is read alone.
+
+    Raises:
+        ConfigError: no models, no data set where a vocabulary is needed, or an entry that its kind does not take.
+    """
     file = library.figure_file(figure.target)
-    if not figure.models or figure.data is None:
-        raise ConfigError(f"{file}: measurements.model_size: needs 'models', and 'data' for its vocabulary")
-    models = tuple(library.models.get(name, f"{file}: models") for name in figure.models)
-    vocabulary = library.data.get(figure.data, f"{file}: data").vocab_size
-    return MeasurementTask(measurement=ModelSize(models=models, vocab_size=vocabulary))
+    tasks = []
+    for entry in figure.measurements:
+        if entry.kind not in ON_SPECS:
+            continue
+        where = f"{file}: measurements.{entry.kind}"
+        if not figure.models or (figure.data is None and entry.kind != "taxonomy"):
+            raise ConfigError(f"{where}: needs 'models', and 'data' for its vocabulary")
+        models = tuple(library.models.get(name, f"{file}: models") for name in figure.models)
+        given = entry.model_dump(exclude={"kind"}, exclude_none=True)
+        if figure.data is not None and entry.kind != "taxonomy":
+            given["vocab_size"] = library.data.get(figure.data, f"{file}: data").vocab_size
+        measurement = ON_SPECS[entry.kind].parse({"models": models} | given, where)
+        tasks.append(MeasurementTask(measurement=measurement))
+    return tasks
 
 
 def curve_of(task: MeasurementTask) -> MeasurementTask | None:

@@ -30,8 +30,14 @@ def capped_data(data: DataSpec, caps: Rehearsal | None) -> DataSpec:
 
 
 def capped_figure(figure: FigureSpec, caps: Rehearsal | None) -> FigureSpec:
-    """At most `max_seeds` seeds."""
-    return figure if caps is None else figure.model_copy(update={"seeds": figure.seeds[: caps.max_seeds]})
+    """At most `max_seeds` seeds; of the lengths of a cost the two shortest."""
+    if caps is None:
+        return figure
+    entries = tuple(
+        entry if entry.lengths is None else entry.model_copy(update={"lengths": entry.lengths[:2]})
+        for entry in figure.measurements
+    )
+    return figure.model_copy(update={"seeds": figure.seeds[: caps.max_seeds], "measurements": entries})
 
 
 def capped_size(length: int, sequences: int, context: int, caps: Rehearsal | None) -> tuple[int, int]:

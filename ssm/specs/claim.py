@@ -88,6 +88,26 @@ class ParameterRatio(Spec):
     model: str
 
 
+class SystemProperty(Spec):
+    """A property of one named model's recurrence as measured on its module: 1 if it has it, 0 if not.
+
+    selective: what remains of an initial state depends on the input. linear: it is proportional to that state.
+    constant: the state is as large after many tokens as after one.
+    """
+
+    kind: Literal["system_property"] = "system_property"
+    model: str
+    property: Literal["selective", "linear", "constant"]
+
+
+class CostExponent(Spec):
+    """p of cost ~ T^p between the two largest lengths, for one named model (ls Table 1)."""
+
+    kind: Literal["cost_exponent"] = "cost_exponent"
+    model: str
+    cost: Literal["training_step", "training_memory", "decoding_step", "state"]
+
+
 QuantitySpec = Annotated[
     RestartRatio
     | PerplexityGrowth
@@ -97,7 +117,9 @@ QuantitySpec = Annotated[
     | Remembrance
     | DistanceAgreement
     | LengthExcess
-    | ParameterRatio,
+    | ParameterRatio
+    | SystemProperty
+    | CostExponent,
     Field(discriminator="kind"),
 ]
 

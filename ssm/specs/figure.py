@@ -39,13 +39,22 @@ class MeasurementEntry(Spec):
     """One measurement of a figure, for all its arms or for some."""
 
     kind: Literal[
-        "position_loss", "restart_loss", "effective_remembrance", "state_statistics", "length_class", "model_size"
+        "position_loss",
+        "restart_loss",
+        "effective_remembrance",
+        "state_statistics",
+        "length_class",
+        "model_size",
+        "taxonomy",
+        "cost",
     ]
     length: PositiveInt | None = None  # tokens ...
     times_context: PositiveFloat | None = None  # ... or multiples of each arm's training context
     sequences: PositiveInt | None = None
     seed: int | None = None
     arms: Names | None = None
+    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None  # cost: tokens of its steps
+    repeats: PositiveInt | None = None  # cost: timed steps at each length
 
 
 class PositionCurves(Spec):
@@ -89,8 +98,27 @@ class ConfigurationTable(Spec):
     kind: Literal["configuration_table"] = "configuration_table"
 
 
+class TaxonomyTable(Spec):
+    """Systems with their recurrence, as a table: what is declared, and what was measured on the module."""
+
+    kind: Literal["taxonomy_table"] = "taxonomy_table"
+
+
+class CostCurves(Spec):
+    """Time and memory of a step against length, a panel per quantity and a curve per model."""
+
+    kind: Literal["cost_curves"] = "cost_curves"
+
+
 DrawingSpec = Annotated[
-    PositionCurves | StateNormCurves | HeadStdCurves | RemembranceCurves | ClassChart | ConfigurationTable,
+    PositionCurves
+    | StateNormCurves
+    | HeadStdCurves
+    | RemembranceCurves
+    | ClassChart
+    | ConfigurationTable
+    | TaxonomyTable
+    | CostCurves,
     Field(discriminator="kind"),
 ]
 

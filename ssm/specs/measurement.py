@@ -79,8 +79,34 @@ class ModelSize(Spec):
     vocab_size: PositiveInt
 
 
+class Taxonomy(Spec):
+    """What kind of recurrence every model's mixer is, declared and measured (ls Table 2, bn App. B). Needs no run."""
+
+    kind: Literal["taxonomy"] = "taxonomy"
+    models: Annotated[tuple[ModelSpec, ...], Field(strict=False, min_length=1)]
+    length: Annotated[int, Field(ge=2)] = 64  # tokens over which the state is watched
+    seed: int = 8
+
+
+class Cost(Spec):
+    """Time and memory of a training step and of a decoding step against length (ls Table 1). Needs no run."""
+
+    kind: Literal["cost"] = "cost"
+    models: Annotated[tuple[ModelSpec, ...], Field(strict=False, min_length=1)]
+    vocab_size: PositiveInt
+    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=2)]  # T, ascending
+    repeats: PositiveInt = 5
+    seed: int = 9
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Cost:
+        if list(self.lengths) != sorted(set(self.lengths)):
+            raise ValueError(f"lengths must ascend, got {list(self.lengths)}")
+        return self
+
+
 MeasurementSpec = Annotated[
-    PositionLoss | RestartLoss | EffectiveRemembrance | StateStatistics | LengthClass | ModelSize,
+    PositionLoss | RestartLoss | EffectiveRemembrance | StateStatistics | LengthClass | ModelSize | Taxonomy | Cost,
     Field(discriminator="kind"),
 ]
 
@@ -94,7 +120,7 @@ class MeasurementTask(Spec):
 
     @model_validator(mode="after")
     def _sane(self) -> MeasurementTask:
-        if (self.run is None) != isinstance(self.measurement, ModelSize):
+        if (self.run is None) != isinstance(self.measurement, ModelSize | Taxonomy | Cost):
             raise ValueError(f"'{self.measurement.kind}' {'needs a run' if self.run is None else 'takes no run'}")
         if self.snapshot is not None and (self.run is None or self.snapshot not in self.run.training.snapshots):
             raise ValueError(f"the run keeps no snapshot at {self.snapshot}")

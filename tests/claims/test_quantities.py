@@ -14,6 +14,7 @@ from scipy import stats
 from ssm.base.errors import TableError
 from ssm.base.tables import POSITION_LOSS, read_table, write_table
 from ssm.claims.estimate import Estimate, UndecidableError, log_mean_reading
+from ssm.claims.on_models import ModelQuantity
 from ssm.claims.quantities import KINDS, _spearman, estimate
 from ssm.specs.claim import QuantitySpec
 
@@ -268,4 +269,4 @@ def test_arms_share_no_seed_or_several_runs(tmp_path: Path) -> None:
 def test_every_kind_of_quantity_is_registered() -> None:
     specs = get_args(get_args(QuantitySpec)[0])
     kinds = {spec.model_fields["kind"].default for spec in specs}
-    assert kinds == KINDS.keys() | {"parameter_ratio"}
+    assert kinds == KINDS.keys() | {spec.model_fields["kind"].default for spec in get_args(ModelQuantity)}

@@ -96,10 +96,31 @@ def length_class(path: Path, kind: str, excess: float | None, context: int = 32,
 def model_size(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Named models; what a row leaves out takes a small model's value."""
     small = {
-        "model": "tiny", "mixer": "mamba2", "n_layers": 2, "d_model": 64, "n_heads": 4, "head_dim": 32, "d_state": 16,
+        "model": "tiny", "mixer": "mamba2", "n_layers": 2, "d_model": 64, "state_shape": "4 x 16 x 32",
         "peak_lr": 1e-3, "parameters": 123456, "embedding_parameters": 4096, "published_parameters": None,
     }  # fmt: skip
     save(path, "model_size", [small | row for row in rows])
+
+
+def taxonomy(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Systems; what a row leaves out is S5's."""
+    s5 = {
+        "model": "s5", "mixer": "s5", "system": "S5", "paper": "Smith et al. 2023", "scan": "diagonal_scan",
+        "decay": "by channel", "complex": True, "recurrence": "x_t = exp(L dt) x_{t-1} + B u_t", "state_shape": "1 x 32 x 2",
+        "state_numbers": 64, "state_numbers_late": 64, "length": 64, "selective": False, "linear": True,
+    }  # fmt: skip
+    save(path, "taxonomy", [s5 | row for row in rows])
+
+
+def cost(path: Path, exponents: dict[str, float], lengths: Sequence[int] = (8, 16, 32)) -> None:
+    """Costs that grow as T to the given power, by model."""
+    rows = [
+        {"model": model, "mixer": "s5", "length": length, "cost": kind, "repeat": 1, "value": length**power}
+        for model, power in exponents.items()
+        for length in lengths
+        for kind in ("training_step", "training_memory", "decoding_step", "state")
+    ]
+    save(path, "cost", rows)
 
 
 def save(path: Path, kind: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -213,9 +213,39 @@ def test_configurations_are_printed(tmp_path: Path) -> None:
     synthetic.model_size(tmp_path / "model-size-1.parquet", rows)
     task = synthetic.task([{"kind": "configuration_table"}], [], target="lg_tab2", tables=["model-size-1"])
     printed = texts(picture(task, tmp_path))
-    assert {"tiny (mamba2)", "big (mamba2)", "371M", "370M", "1.34B", "1.3B", "123k", "–", "1e-3", "4 × 32"} <= set(
-        printed
-    )
+    assert {
+        "tiny (mamba2)",
+        "big (mamba2)",
+        "371M",
+        "370M",
+        "1.34B",
+        "1.3B",
+        "123k",
+        "–",
+        "1e-3",
+        "4 × 16 × 32",
+    } <= set(printed)
+
+
+def test_systems_are_printed(tmp_path: Path) -> None:
+    grows = {"model": "attention", "system": "Attention", "state_numbers_late": 640, "selective": None, "linear": None}
+    gru = {"model": "gru", "system": "GRU", "selective": True, "linear": False}
+    synthetic.taxonomy(tmp_path / "taxonomy-1.parquet", [{}, grows, gru])
+    synthetic.model_size(tmp_path / "model-size-1.parquet", [{}])  # of another kind: not this drawing's
+    drawn = synthetic.task([{"kind": "taxonomy_table"}], [], target="bn_appB", tables=["taxonomy-1", "model-size-1"])
+    printed = texts(picture(drawn, tmp_path))
+    assert printed.count("not selective") == 1
+    assert {"S5", "Attention", "GRU", "state grows", "selective", "not linear", "complex"} <= set(printed)
+    assert "x_t = exp(L dt) x_{t-1} + B u_t" in printed
+    assert "1 × 32 × 2" in printed
+
+
+def test_costs_are_drawn_by_model_in_their_units(tmp_path: Path) -> None:
+    synthetic.cost(tmp_path / "cost-1.parquet", {"attention": 2.0, "s5": 1.0})
+    panels = picture(synthetic.task([{"kind": "cost_curves"}], [], tables=["cost-1"]), tmp_path).axes
+    assert [axes.get_ylabel() for axes in panels] == ["ms", "MB", "ms", "kB"]
+    assert line(panels[0], "attention").get_ydata() == pytest.approx([1e3 * t**2 for t in (8, 16, 32)])
+    assert line(panels[3], "s5").get_ydata() == pytest.approx([1e-3 * t for t in (8, 16, 32)])
 
 
 @pytest.mark.parametrize("kind", sorted(DRAWINGS))

@@ -1,0 +1,85 @@
+"""What kind of recurrence a mixer is: as its spec declares it, and as the module behaves (ls Table 2, bn Appendix B).
+
+What is measured treats the mixer as a black box: two random initial states under the same inputs end in states that
+differ by what remains of their difference. Where that is the same for other inputs, the decay does not depend on the
+input; where it doubles with the difference, the recurrence is linear in its state.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from ssm.base.seeds import derived_seed
+from ssm.base.tables import TAXONOMY
+from ssm.models.mixers import build_mixer
+from ssm.models.mixers.base import Mixer
+from ssm.models.state import MEMORY
+from ssm.specs.measurement import Taxonomy
+from ssm.specs.model import ModelSpec
+
+TOLERANCE = 1e-6  # in float64, relative: what counts as equal
+MOVED = 0.02  # standard deviation
+STEPS = 4  # over which a remainder is followed: no decay that is used here has taken all of it away
+
+
+def taxonomy(spec: Taxonomy) -> pl.DataFrame:
+    """One row a model, in the schema TAXONOMY; of a hybrid, the mixer that most layers have."""
+    return pl.DataFrame([_row(model, spec) for model in spec.models], schema=TAXONOMY.columns)
+
+
+def _row(model: ModelSpec, spec: Taxonomy) -> dict[str, object]:
+    declared = model.mixer.taxonomy
+    generator = torch.Generator().manual_seed(derived_seed(spec.seed, "taxonomy"))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(spec.seed, "initialization"))
+        mixer = build_mixer(model.mixer, model.d_model, model.n_layers).double().eval()
+    with torch.no_grad():
+        for parameter in mixer.parameters():  # away from the initialization, where some projections are zero
+            parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64), alpha=MOVED)
+        u, other = torch.randn(2, 1, spec.length, model.d_model, generator=generator, dtype=torch.float64).unbind(0)
+        sizes = [_numbers(mixer(u[:, :length])[1]) for length in (1, spec.length)]
+        selective, linear = _behaviour(mixer, u[:, :STEPS], other[:, :STEPS], generator)
+    return {
+        "model": model.name,
+        "mixer": model.mixer.kind,
+        "system": declared.system,
+        "paper": declared.paper,
+        "scan": declared.scan,
+        "decay": declared.decay,
+        "complex": declared.complex,
+        "recurrence": declared.recurrence,
+        "state_shape": " x ".join(map(str, model.mixer.state_shape(model.d_model))),
+        "state_numbers": sizes[0],
+        "state_numbers_late": sizes[1],
+        "length": spec.length,
+        "selective": selective,
+        "linear": linear,
+    }
+
+
+def _numbers(state: dict[str, Tensor]) -> int:
+    return sum(tensor.numel() for tensor in state.values())
+
+
+def _behaviour(mixer: Mixer, u: Tensor, other: Tensor, generator: torch.Generator) -> tuple[bool | None, bool | None]:
+    """(selective, linear); None for a memory that grows, which keeps what it was given."""
+    started = mixer(u)[1]
+    if mixer(u[:, :1])[1][MEMORY].shape != started[MEMORY].shape:
+        return None, None
+    difference = torch.randn(started[MEMORY].shape, generator=generator, dtype=torch.float64)
+
+    def remains(inputs: Tensor, scale: float) -> Tensor:
+        """What `scale` times the difference has become after the inputs, over `scale`."""
+        ended = [
+            mixer(inputs, {**started, MEMORY: started[MEMORY] + by * difference})[1][MEMORY] for by in (scale, 0.0)
+        ]
+        return (ended[0] - ended[1]) / scale
+
+    once, twice, elsewhere = remains(u, 1.0), remains(u, 2.0), remains(other, 1.0)
+    return not _equal(once, elsewhere), _equal(once, twice)
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    return float((a - b).norm()) <= TOLERANCE * float(a.norm())

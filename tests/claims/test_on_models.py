@@ -1,0 +1,90 @@
+"""Quantities of named models: exact where something is counted, with an interval where it was timed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from claims.synthetic import claim, figure_task
+
+from ssm.base.tables import COST, TAXONOMY, write_table
+from ssm.claims.estimate import Estimate, UndecidableError
+from ssm.claims.quantities import estimate
+from ssm.claims.verdict import judge
+from ssm.specs.figure import FigureTask
+
+TAXON = {
+    "model": "s5", "mixer": "s5", "system": "S5", "paper": "x", "scan": "diagonal_scan", "decay": "by channel",
+    "complex": True, "recurrence": "h", "state_shape": "1 x 4 x 2", "state_numbers": 8, "state_numbers_late": 8,
+    "length": 64, "selective": False, "linear": True,
+}  # fmt: skip
+
+
+def task(
+    folder: Path, quantity: dict[str, Any], taxa: list[dict[str, Any]], costs: list[Any], **expected: float
+) -> FigureTask:
+    planned = figure_task([claim(quantity, **expected)])
+    write_table(pl.DataFrame(taxa, schema=TAXONOMY.columns), TAXONOMY, folder / "taxonomy-1.parquet", {})
+    write_table(pl.DataFrame(costs, schema=COST.columns, orient="row"), COST, folder / "cost-1.parquet", {})
+    return planned.model_copy(update={"tables": ("taxonomy-1", "cost-1")})
+
+
+def measured(
+    folder: Path, quantity: dict[str, Any], taxa: list[dict[str, Any]] = [TAXON], costs: list[Any] = []
+) -> Estimate:  # noqa: B006
+    made = task(folder, quantity, taxa, costs, above=0.5)
+    return estimate(made, "tiny", made.figure.claims[0].quantity, folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "value"),
+    [
+        ("selective", {}, 0.0),
+        ("selective", {"selective": True}, 1.0),
+        ("linear", {}, 1.0),
+        ("constant", {}, 1.0),
+        ("constant", {"state_numbers_late": 9}, 0.0),
+    ],
+)
+def test_a_property_is_one_or_zero(tmp_path: Path, name: str, change: dict[str, Any], value: float) -> None:
+    found = measured(tmp_path, {"kind": "system_property", "model": "s5", "property": name}, [TAXON | change])
+    assert (found.value, found.low, found.high, found.interval) == (value, value, value, "exact")
+
+
+def test_a_property_confirms_and_refutes(tmp_path: Path) -> None:
+    quantity = {"kind": "system_property", "model": "s5", "property": "selective"}
+    for selective, verdict in ((True, "confirmed"), (False, "refuted")):
+        made = task(tmp_path, quantity, [TAXON | {"selective": selective}], [], above=0.5)
+        assert judge(made, tmp_path)["verdict"].to_list() == [verdict]
+
+
+def test_what_was_not_measured_decides_nothing(tmp_path: Path) -> None:
+    quantity = {"kind": "system_property", "model": "s5", "property": "selective"}
+    with pytest.raises(UndecidableError, match="the state of s5 grows"):
+        measured(tmp_path, quantity, [TAXON | {"selective": None}])
+    with pytest.raises(UndecidableError, match="gla is not among the models measured"):
+        measured(tmp_path, quantity | {"model": "gla"})
+
+
+def test_an_exponent_is_between_the_two_largest_lengths(tmp_path: Path) -> None:
+    costs = [("s5", "s5", length, "state", 1, value) for length, value in ((8, 1.0), (16, 3.0), (32, 12.0))]
+    found = measured(tmp_path, {"kind": "cost_exponent", "model": "s5", "cost": "state"}, costs=costs)
+    assert (found.value, found.low, found.high) == (2.0, 2.0, 2.0)
+
+
+def test_a_timed_exponent_has_students_interval(tmp_path: Path) -> None:
+    times = {16: [1.0, 1.1, 0.9], 64: [4.0, 4.4, 3.9]}
+    costs = [
+        ("s5", "s5", length, "training_step", repeat, value)
+        for length, values in times.items()
+        for repeat, value in enumerate(values, 1)
+    ]
+    found = measured(tmp_path, {"kind": "cost_exponent", "model": "s5", "cost": "training_step"}, costs=costs)
+    assert found.value == pytest.approx(1.0)
+    logs = [[math.log(value) for value in values] for values in times.values()]
+    variances = [sum((x - sum(row) / 3) ** 2 for x in row) / 2 for row in logs]
+    half = 4.302652729911275 * math.sqrt(sum(variances) / 3) / math.log(4)  # Student's t with 2 degrees of freedom
+    assert (found.low, found.high) == (pytest.approx(1 - half), pytest.approx(1 + half))

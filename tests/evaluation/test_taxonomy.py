@@ -1,0 +1,72 @@
+"""The taxonomy: what modules do, whatever their specs declare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from small import model_spec
+
+from ssm.base.tables import TAXONOMY
+from ssm.evaluation import taxonomy as module
+from ssm.evaluation.taxonomy import taxonomy
+from ssm.specs.measurement import Taxonomy
+from ssm.specs.model import ModelSpec
+
+# kind of mixer -> (the decay depends on the input, the recurrence is linear in its state), as the papers define them
+PAPERS = {
+    "s4d": (False, True),
+    "s5": (False, True),
+    "retnet": (False, True),
+    "linear_attention": (False, True),
+    "mamba1": (True, True),
+    "mamba2": (True, True),
+    "gla": (True, True),
+    "rwkv6": (True, True),
+    "rglru": (True, True),
+    "gru": (True, False),
+}
+
+
+def model(kind: str) -> ModelSpec:
+    return ModelSpec.parse(
+        {"name": kind, "d_model": 64, "n_layers": 1, "mixer": {"kind": kind}, "peak_lr": 1e-3}, "tests"
+    )
+
+
+def row(kind: str) -> dict[str, Any]:
+    frame = taxonomy(Taxonomy(models=(model(kind),), length=12))
+    assert frame.schema == TAXONOMY.columns
+    return frame.row(0, named=True)
+
+
+@pytest.mark.parametrize("kind", PAPERS)
+def test_modules_do_what_their_papers_say(kind: str) -> None:
+    found = row(kind)
+    assert (found["selective"], found["linear"]) == PAPERS[kind]
+    assert found["state_numbers"] == found["state_numbers_late"]
+
+
+def test_a_cache_grows_and_keeps_everything() -> None:
+    found = row("attention")
+    assert found["state_numbers_late"] == 12 * found["state_numbers"]
+    assert found["selective"] is None
+    assert found["linear"] is None
+
+
+def test_the_module_is_measured_not_the_declaration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Mamba-2 whose step size is the same at every input is not selective."""
+    right = module.build_mixer
+
+    def constant(*args: Any) -> torch.nn.Module:
+        mixer = right(*args)
+        mixer.register_forward_pre_hook(still)
+        return mixer
+
+    def still(mixer: torch.nn.Module, args: Any) -> None:
+        mixer.in_proj.weight[-mixer.heads :] = 0.0  # the rows that make dt
+
+    assert taxonomy(Taxonomy(models=(model_spec(),))).row(0, named=True)["selective"]
+    monkeypatch.setattr(module, "build_mixer", constant)
+    assert not taxonomy(Taxonomy(models=(model_spec(),))).row(0, named=True)["selective"]
