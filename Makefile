@@ -1,17 +1,20 @@
 # make figures    the headline report: makes what is missing, and nothing else; goes on after a kill
 # make verdicts   one line per claim of what is finished
 # make test       the tests
+# make test-slurm the workflow on a SLURM of two nodes on this machine, killed and gone on with (two minutes)
+# make bench      the speed of scans and training steps beside other implementations, with tables in results/bench
 # make check      formatting, types and the workflow's lint
 # make clean      removes the environment and all caches; results stay
 #
 # Variables: PYTHON=python3.12 (makes the environment), CORES=2, TARGETS='lg_fig5 lg_fig12', ARGS='--config scale=gpu',
-# RESULTS=results/gpu (for verdicts).
+# PROFILE=slurm (submits the jobs to a cluster), RESULTS=results/gpu (for verdicts).
 
 PYTHON ?= python3
 VENV ?= .venv
 CORES ?= all
 TARGETS ?=
 ARGS ?=
+PROFILE ?=
 RESULTS ?= results/smoke
 
 SHELL := /bin/bash
@@ -19,18 +22,26 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: figures verdicts test check clean
+.PHONY: figures verdicts test test-slurm bench check clean
 .DEFAULT_GOAL := figures
 
-figures: $(VENV)/.installed
+figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
 	@python workflow/scripts/unlock.py
-	@snakemake --cores $(CORES) $(TARGETS) $(ARGS)
+	@snakemake $(if $(PROFILE),--workflow-profile workflow/profiles/$(PROFILE),--cores $(CORES)) $(TARGETS) $(ARGS)
 
 verdicts: $(VENV)/.installed
 	@ssm verdicts "$(RESULTS)"
 
 test: $(VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 python -m pytest -n 2
+
+test-slurm: $(VENV)/.installed-dev
+	@timeout -k 10 300 python -m pytest -s -rs -m slurm tests/workflow/test_slurm.py
+
+bench: $(VENV)/.installed-dev
+	@mkdir -p results/bench
+	@ssm bench scans --out results/bench/scans.parquet
+	@ssm bench training --out results/bench/training.parquet
 
 check: $(VENV)/.installed-dev
 	@ruff check .
@@ -57,7 +68,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) install -c constraints.txt -e .
 	@touch $@
 
+$(VENV)/.installed-slurm: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing ssm and what a SLURM cluster needs into $(VENV)"
+	@$(PIP) install -c constraints.txt -e '.[slurm]'
+	@touch $(VENV)/.installed $@
+
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing ssm, what it needs and the development tools into $(VENV)"
 	@$(PIP) install -c constraints.txt -e '.[dev]'
-	@touch $(VENV)/.installed $@
+	@touch $(VENV)/.installed $(VENV)/.installed-slurm $@

@@ -34,7 +34,7 @@ def make_store(folder: Path, documents: int = 24, words: int = 400) -> TokenStor
 
 
 def model_spec(**changes: Any) -> ModelSpec:
-    mixer = {"d_state": 8, "head_dim": 8, "a_range": [1, 1], "dt_range": [1e-3, 1e-1], "chunk": 8}
+    mixer = {"kind": "mamba2", "d_state": 8, "head_dim": 8, "a_range": [1, 1], "dt_range": [1e-3, 1e-1], "chunk": 8}
     mixer |= changes.pop("mixer", {})
     return ModelSpec.parse(
         {"name": "tiny", "d_model": 16, "n_layers": 2, "mixer": mixer, "peak_lr": 1e-2} | changes, "tests"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-HELP = "show what the config files ask for: runs, tables, claims and training tokens of every figure"
+from ssm.cli import positive
+
+HELP = "show what the config files ask for and what it costs: runs, tables, GPU hours, disk, time of a figure"
 EPILOG = """\
 Reads the config folder: config.yaml, models.yaml, data.yaml, training.yaml and figures/*.yaml. Writes nothing, or with
 --write a JSON file per spec, which the other verbs take. A file that holds its content already is left alone.
@@ -13,6 +15,7 @@ Reads the config folder: config.yaml, models.yaml, data.yaml, training.yaml and 
 examples:
   ssm plan                                    what the config folder asks for
   ssm plan --scale paper --figures lg_fig5    what one figure needs at the paper's size
+  ssm plan --scale paper --gpus 64            how long everything takes on 64 GPUs
   ssm plan --write results/smoke/specs        the specs of all jobs
 """
 
@@ -22,6 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="DIR", default="config", help="the config folder (default: config)")
     parser.add_argument("--scale", metavar="S", help="smoke, gpu or paper, instead of config.yaml's")
     parser.add_argument("--figures", metavar="T", nargs="+", help="plan these targets alone")
+    parser.add_argument(
+        "--gpus",
+        type=positive(int),
+        default=8,
+        metavar="N",
+        help="GPUs that the wall time is reckoned with, or jobs side by side where the device is cpu (default: 8)",
+    )
     parser.add_argument(
         "--set",
         metavar="KEY=VALUE",
@@ -41,8 +51,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.schemas:
         write_schemas(args.schemas)
-    plan = make_plan(load_config(args.config, args.scale, args.figures, _settings(args.set)))
-    print(summary(plan))
+    library = load_config(args.config, args.scale, args.figures, _settings(args.set))
+    plan = make_plan(library)
+    print(summary(plan, library.workflow, args.gpus))
     if args.write:
         written = write_specs(plan, args.write)
         print(f"\n{written} spec files written below {args.write}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ssm.base.errors import ConfigError
 from ssm.plan.arms import ArmResolver
 from ssm.plan.library import Library
-from ssm.plan.measurements import class_task, curve_of, series_tasks, size_task
+from ssm.plan.measurements import class_task, curve_of, model_tasks, series_tasks
 from ssm.plan.rehearsal import capped_figure
 from ssm.specs.data import DataSpec
 from ssm.specs.figure import FigureSpec, FigureTask, Series
@@ -130,8 +130,7 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
                         tables={kind: plan.add_measurement(task) for kind, task in tasks.items()},
                     )
                 )
-    size = size_task(library, figure)
-    tables = (plan.add_measurement(size),) if size is not None else ()
+    tables = tuple(plan.add_measurement(task) for task in model_tasks(library, figure))
     return _task(library, figure, series, tables)
 
 

@@ -2,81 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ssm.plan.plan import Plan
+from ssm.plan.resources import Need, needs, training_tokens
+from ssm.plan.walltime import jobs_for, wall_seconds
 from ssm.specs.base import Spec
-from ssm.specs.training import TOKENS_PER_PARAMETER, RunSpec
+from ssm.specs.config import WorkflowConfig
 
-HEAD = ("figure", "runs", "new", "tables", "new", "claims", "training tokens")
+TOKENS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+DISK = ((1e6, "TB"), (1e3, "GB"), (0.0, "MB"))  # from MB
 
 
-def training_tokens(run: RunSpec) -> int | None:
-    """Tokens that a run trains on, its parents not counted.
+def summary(plan: Plan, workflow: WorkflowConfig, gpus: int) -> str:
+    """A table with a line per figure, and what its numbers are reckoned with.
 
-    A budget in multiples of Chinchilla takes the model's published size; None where it has none, because the exact
-    count is known only to who builds the model.
+    Runs and tables that several figures share are `new` in the first one alone, and so are their tokens, hours and
+    disk: these add up. The wall time is that of the figure by itself, with all that it needs, on `gpus` GPUs.
     """
-    budget = run.training.budget
-    if budget.steps is not None:
-        return budget.steps * run.training.batch_tokens
-    if budget.tokens is not None:
-        return budget.tokens
-    if run.model.published_parameters is None or budget.chinchilla is None:
-        return None
-    return round(budget.chinchilla * TOKENS_PER_PARAMETER * run.model.published_parameters)
-
-
-def summary(plan: Plan) -> str:
-    """A table with a line per figure. A run or table that several figures share is `new` in the first one alone."""
-    lines = [HEAD]
-    seen_runs: set[str] = set()
-    seen_tables: set[str] = set()
+    gpu = workflow.device != "cpu"
+    found = needs(plan, workflow, gpu)
+    head = ("figure", "runs", "new", "tables", "new", "claims", "training tokens", _unit(gpu), "disk", "wall time")
+    lines: list[tuple[str, ...]] = [head]
+    seen: set[str] = set()
     for target, task in plan.figures.items():
-        runs, tables = set(plan.runs_of(target)), set(plan.tables_of(target))
-        lines.append(
-            (
-                target,
-                str(len(runs)),
-                str(len(runs - seen_runs)),
-                str(len(tables)),
-                str(len(tables - seen_tables)),
-                str(len(task.figure.claims)),
-                _tokens([plan.runs[run] for run in runs - seen_runs]),
-            )
-        )
-        seen_runs |= runs
-        seen_tables |= tables
+        runs, tables = plan.runs_of(target), plan.tables_of(target)
+        jobs = jobs_for(plan, tables)
+        new = jobs - seen
+        counts = (len(runs), len(new & set(runs)), len(tables), len(new & set(tables)), len(task.figure.claims))
+        cost = _cost(plan, new, found, gpu)
+        lines.append((target, *map(str, counts), *cost, _time(wall_seconds(plan, jobs, found, gpus))))
+        seen |= jobs
     claims = sum(len(task.figure.claims) for task in plan.figures.values())
-    everything = _tokens(list(plan.runs.values()))
-    lines.append(("all", "", str(len(seen_runs)), "", str(len(seen_tables)), str(claims), everything))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
+    total = ("all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(claims))
+    lines.append((*total, *_cost(plan, seen, found, gpu), _time(wall_seconds(plan, seen, found, gpus))))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     rows = [
         "  ".join(_padded(cell, width, column) for column, (cell, width) in enumerate(zip(line, widths, strict=True)))
         for line in lines
     ]
-    counts: dict[str, Mapping[str, Spec]] = {
+    counted: dict[str, Mapping[str, Spec]] = {
         "data sets": plan.data,
         "training runs": plan.runs,
         "tables": plan.measurements,
         "figures": plan.figures,
     }
-    title = f"Plan at the scale '{plan.scale}': " + ", ".join(f"{what} {len(found)}" for what, found in counts.items())
-    return "\n".join([title, "", *(row.rstrip() for row in rows)])
+    title = f"Plan at the scale '{plan.scale}': " + ", ".join(f"{what} {len(one)}" for what, one in counted.items())
+    return "\n".join([title, "", *(row.rstrip() for row in rows), "", *_basis(workflow, gpu, gpus)])
+
+
+def _unit(gpu: bool) -> str:
+    return "GPU hours" if gpu else "CPU hours"
+
+
+def _cost(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool) -> tuple[str, str, str]:
+    """Training tokens, hours and disk of some jobs together."""
+    jobs = list(jobs)
+    tokens = sum(training_tokens(plan.runs[job]) for job in jobs if job in plan.runs)
+    hours = sum(found[job].gpu_hours if gpu else found[job].cpus * found[job].seconds / 3600 for job in jobs)
+    return _short(tokens, TOKENS), _hours(hours), _short(sum(found[job].disk_mb for job in jobs), DISK)
+
+
+def _basis(workflow: WorkflowConfig, gpu: bool, gpus: int) -> list[str]:
+    """What the numbers rest on, in words."""
+    hardware = workflow.hardware
+    speed = f"{hardware.cpu_gflops:g} GFLOP/s a thread"
+    if gpu:
+        peaks = hardware.gpu_tflops
+        speed = f"{peaks.bfloat16:g} TFLOP/s a GPU in bfloat16 and {peaks.float32:g} in float32"
+    side = f"on {gpus} GPU{'s' if gpus > 1 else ''}" if gpu else f"with {gpus} jobs side by side"
+    return [
+        "A run or table that figures share is new in the first one; tokens, hours and disk are those of what is new.",
+        f"Wall time: the figure by itself, with all that it needs, {side}; nothing waits in a queue.",
+        f"Expected, not measured: {hardware.utilization:.0%} of {speed} (config.yaml: hardware).",
+    ]
 
 
 def _padded(cell: str, width: int, column: int) -> str:
     return cell.ljust(width) if column == 0 else cell.rjust(width)
 
 
-def _tokens(runs: list[RunSpec]) -> str:
-    """The runs' tokens together; a '+' where the size of a model, and so its budget, is not known."""
-    counts = [training_tokens(run) for run in runs]
-    if counts and counts == [None] * len(counts):
-        return "not known"
-    total = float(sum(count for count in counts if count is not None))
-    more = "+" if None in counts else ""
-    for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if total >= unit:
-            return f"{total / unit:.3g} {letter}{more}"
-    return f"{total:g}{more}"
+def _short(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    """Three digits and a unit."""
+    for unit, letter in units:
+        if value and value >= unit:
+            return f"{value / (unit or 1):.3g} {letter}"
+    return f"{value:g}"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}"
+
+
+def _time(seconds: float) -> str:
+    """The two largest units: 3 d 4 h, 5 h 6 min, 7 min."""
+    minutes = round(seconds / 60)
+    days, hours = divmod(minutes // 60, 24)
+    if days:
+        return f"{days:,} d {hours} h"
+    return f"{hours} h {minutes % 60} min" if hours else f"{max(1, minutes)} min"

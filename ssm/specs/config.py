@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from ssm.specs.base import Spec
 
@@ -19,6 +19,35 @@ class Rehearsal(Spec):
     max_documents: PositiveInt = 40
 
 
+class Peaks(Spec):
+    """The data sheet's dense peak of one GPU, TFLOP/s, by precision."""
+
+    bfloat16: PositiveFloat = 989.0
+    float32: PositiveFloat = 67.0
+
+
+class Hardware(Spec):
+    """What run times are reckoned with before anything has run: the arithmetic is in ssm/plan/resources.py."""
+
+    gpu_tflops: Peaks = Peaks()
+    cpu_gflops: PositiveFloat = 50.0  # the peak of one thread in float32
+    utilization: Annotated[float, Field(gt=0, le=1)] = 0.2  # the share of either peak that is reached
+    layer_ms: NonNegativeFloat = 2.0  # Python and kernel launches of a layer, forward and backward, in any batch
+    gpus_per_run: PositiveInt = 1  # at most; what one training job can use
+    hours_per_run: PositiveFloat = 24.0  # a run is given twice the GPUs while it is expected to take longer
+
+
+class Cluster(Spec):
+    """What jobs tell a batch system (workflow/profiles/slurm)."""
+
+    account: str | None = None
+    partition: str | None = None  # None: the cluster's default
+    gpu_partition: str | None = None  # of jobs that ask for a GPU; None: the same
+    qos: str | None = None
+    max_hours: PositiveFloat = 24.0  # no job asks for more: the partition's limit; training goes on in another job
+    time_margin: Annotated[float, Field(ge=1)] = 2.0  # times the expected run time, at the first attempt
+
+
 class WorkflowConfig(Spec):
     """config/config.yaml."""
 
@@ -28,3 +57,5 @@ class WorkflowConfig(Spec):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: PositiveInt = 1  # CPU threads a training or measuring job uses
     rehearsal: Rehearsal | None = None
+    hardware: Hardware = Hardware()
+    cluster: Cluster = Cluster()

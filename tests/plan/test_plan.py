@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from plan.mini import edit, figure, write_config
 
+from ssm.base.errors import ConfigError
 from ssm.plan import Inputs, Plan, load_config, make_plan, write_specs
-from ssm.plan.summary import summary, training_tokens
+from ssm.plan.resources import training_tokens
+from ssm.plan.summary import summary
 from ssm.specs.config import Rehearsal
 from ssm.specs.figure import FigureTask
-from ssm.specs.measurement import LengthClass, MeasurementTask, ModelSize, PositionLoss, RestartLoss
+from ssm.specs.measurement import Cost, LengthClass, MeasurementTask, ModelSize, PositionLoss, RestartLoss, Taxonomy
 from ssm.specs.training import RunSpec, StatePassing, ZeroState
 
 ROOT = Path(__file__).parents[2]
@@ -149,6 +151,22 @@ def test_model_sizes_need_no_run_and_no_tokens(folder: Path) -> None:
     assert plan.inputs_of(name) == Inputs()
 
 
+def test_costs_and_taxonomies_need_no_run_either(folder: Path) -> None:
+    entries = [{"kind": "taxonomy"}, {"kind": "cost", "lengths": [4, 8, 16], "repeats": 2}]
+    figure(folder, "ls_tab1", models=["tiny"], arms={}, measurements=entries, drawings=[{"kind": "cost_curves"}])
+    plan = planned(folder, figures=["ls_tab1"])
+    taxa, costs = (task.measurement for task in plan.measurements.values())
+    assert isinstance(taxa, Taxonomy)
+    assert isinstance(costs, Cost)
+    assert (costs.lengths, costs.repeats, costs.vocab_size) == ((4, 8, 16), 2, 256)
+    assert len(plan.tables_of("ls_tab1")) == 2
+    assert not plan.runs
+    figure(folder, "ls_tab1", models=["tiny"], arms={}, measurements=[{"kind": "taxonomy", "sequences": 3}],
+           drawings=[{"kind": "taxonomy_table"}])  # fmt: skip
+    with pytest.raises(ConfigError, match=r"ls_tab1.yaml: measurements.taxonomy: unknown key 'sequences'"):
+        planned(folder, figures=["ls_tab1"])
+
+
 def test_an_arm_that_a_scale_lacks_leaves_its_claims(folder: Path) -> None:
     edit(folder, "figures/lg_fig5.yaml", "state_passing: {label", "state_passing: {paper: null, smoke: {label")
     edit(folder, "figures/lg_fig5.yaml", "initial_state: state_passing}", "initial_state: state_passing}}")
@@ -193,12 +211,25 @@ def test_specs_are_written_once_and_read_back(folder: Path, tmp_path: Path) -> N
 
 
 def test_the_summary_counts_shared_work_once(folder: Path) -> None:
-    plan = planned(folder)
-    assert sum(training_tokens(run) or 0 for run in plan.runs.values()) == 120 * 128
-    lines = summary(plan).splitlines()
-    assert lines[3].split() == ["lg_fig4", "1", "1", "1", "1", "0", "12.8", "k"]
-    assert lines[4].split() == ["lg_fig5", "2", "1", "2", "2", "1", "2.56", "k"]
-    assert lines[5].split() == ["all", "2", "3", "1", "15.4", "k"]
+    """A layer takes 36 s: the base run's 100 steps are an hour, the other's 20 are 12 minutes."""
+    library = load_config(folder, overrides={"hardware": {"layer_ms": 36_000.0}})
+    plan = make_plan(library)
+    assert sum(training_tokens(run) for run in plan.runs.values()) == 120 * 128
+    lines = summary(plan, library.workflow, gpus=1).splitlines()
+    cells = [line.split("  ") for line in lines[2:6]]
+    head, *rows = ([cell.strip() for cell in line if cell] for line in cells)
+    assert head[6:] == ["training tokens", "GPU hours", "disk", "wall time"]
+    assert rows == [
+        ["lg_fig4", "1", "1", "1", "1", "0", "12.8 k", "1", "4 MB", "1 h 2 min"],
+        ["lg_fig5", "2", "1", "2", "2", "1", "2.56 k", "0.23", "3 MB", "1 h 15 min"],
+        ["all", "2", "3", "1", "15.4 k", "1.2", "7 MB", "1 h 15 min"],
+    ]
+    assert lines[-1] == (
+        "Expected, not measured: 20% of 989 TFLOP/s a GPU in bfloat16 and 67 in float32 (config.yaml: hardware)."
+    )
+    assert "1 h 14 min" in summary(plan, library.workflow, gpus=2), "two tables side by side"
+    on_cpu = load_config(folder, overrides={"device": "cpu"})
+    assert "CPU hours" in summary(make_plan(on_cpu), on_cpu.workflow, gpus=1)
 
 
 def test_planning_never_imports_torch() -> None:

@@ -176,9 +176,7 @@ def test_make_goes_on_after_a_killed_snakemake_and_keeps_away_from_a_living_one(
     with (place / "gate").open("w"):  # opens when the first job is at work
         result = run(place, *figures)
         assert result.returncode != 0
-        assert result.stderr.startswith(
-            "Another snakemake works in this folder: wait until it ends, or stop it.\nmake:"
-        )
+        assert re.match(r"Another snakemake works in this folder.* stop them \(scancel\)\.\nmake:", result.stderr)
         living.send_signal(signal.SIGKILL)
         living.wait()
         (place / "gate").unlink()
@@ -189,17 +187,58 @@ def test_make_goes_on_after_a_killed_snakemake_and_keeps_away_from_a_living_one(
     assert (place / "results/smoke/verdicts/lg_fig4.parquet").is_file()
 
 
+def test_results_that_another_folders_snakemake_works_on_are_left_alone(place: Path, tmp_path: Path) -> None:
+    """Snakemake's own locks know their folder alone; two clones may share their results."""
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("config", "workflow", ".venv", "my text"):
+        (other / name).symlink_to(place / name)
+    shared = ["--cores", "2", "lg_fig4", "--config", f"results={tmp_path / 'shared'}"]
+    os.mkfifo(place / "gate")
+    living = subprocess.Popen(
+        [*SNAKEMAKE, *shared], cwd=place, env=environment(place), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    with (place / "gate").open("w"):
+        result = run(other, *SNAKEMAKE, *shared)
+        assert result.returncode != 0
+        assert f"A snakemake in {place} works on {tmp_path / 'shared'}/smoke" in result.stdout + result.stderr
+        assert not (other / "calls.txt").exists()
+        assert run(other, *SNAKEMAKE, "-n", *shared).returncode == 0, "a dry run works on nothing"
+        (place / "gate").unlink()
+    assert living.wait(timeout=100) == 0
+    assert run(other, *SNAKEMAKE, *shared).returncode == 0
+
+
+def gpus_asked_for(place: Path, mode: str = "DEFAULT", **config: object) -> dict[str, set[int]]:
+    """Of the jobs that train and of those that measure: the GPUs that they ask for. Mode REMOTE: on a cluster."""
+    code = (
+        "import json, sys; from pathlib import Path; from snakemake.api import ConfigSettings, SnakemakeApi\n"
+        "from snakemake.api import ResourceSettings, WorkflowSettings\n"
+        "from snakemake_interface_executor_plugins.settings import ExecMode\n"
+        "settings = {'config_settings': ConfigSettings(config=json.loads(sys.argv[2])),\n"
+        "            'workflow_settings': WorkflowSettings(exec_mode=ExecMode[sys.argv[3]])}\n"
+        "with SnakemakeApi() as api:\n"
+        "    workflow = api.workflow(ResourceSettings(), **settings, snakefile=Path(sys.argv[1]))._workflow\n"
+        "    rules = {rule.name: rule.resources['gpu'] for rule in workflow.rules if 'gpu' in rule.resources}\n"
+        "    jobs = {'train': workflow.globals['PLAN'].runs, 'evaluate': workflow.globals['PLAN'].measurements}\n"
+        "    asked = {name: [gpu.evaluate(wildcards=[job]).value for job in jobs[name]]\n"
+        "             for name, gpu in rules.items() if name in jobs}\n"
+        "    print(json.dumps(asked))"
+    )
+    result = run(place, sys.executable, "-c", code, str(ROOT / "workflow/Snakefile"), json.dumps(config), mode)
+    assert result.returncode == 0, result.stderr
+    return {name: set(gpus) for name, gpus in json.loads(result.stdout.splitlines()[-1]).items()}
+
+
 def test_the_gpu_is_one_job_at_a_time(place: Path) -> None:
     """`device: auto` on a machine with an NVIDIA driver: jobs that may use the GPU ask for it, and there is one."""
+    assert gpus_asked_for(place, device="cuda") == {"train": {1}, "evaluate": {1}}
+    assert gpus_asked_for(place, device="auto") == {"train": {0}, "evaluate": {0}}
+    assert gpus_asked_for(place, cluster={"gpu_partition": "gpu"}) == {"train": {1}, "evaluate": {1}}
     executable(place / ".venv/bin/nvidia-smi", "#!/bin/sh\n")
-    code = (
-        "import sys; from pathlib import Path; from snakemake.api import ResourceSettings, SnakemakeApi\n"
-        "with SnakemakeApi() as api:\n"
-        "    rules = api.workflow(ResourceSettings(), snakefile=Path(sys.argv[1]))._workflow.rules\n"
-        "    print(*(rule.name for rule in rules if getattr(rule.resources.get('gpu'), 'value', 0)))"
-    )
-    asking = run(place, sys.executable, "-c", code, str(ROOT / "workflow/Snakefile"))
-    assert asking.stdout.split() == ["train", "evaluate"], asking.stderr
+    assert gpus_asked_for(place, device="auto") == {"train": {1}, "evaluate": {1}}
+    assert gpus_asked_for(place, device="cpu") == {"train": {0}, "evaluate": {0}}
+    assert gpus_asked_for(place, "REMOTE", device="auto") == {"train": {0}, "evaluate": {0}}, "no matter which node"
     profile = yaml.safe_load((ROOT / "workflow/profiles/default/config.yaml").read_text())
     assert profile["resources"] == {"gpu": 1}
 
@@ -216,7 +255,9 @@ def test_targets_explain_themselves_and_a_mistyped_one_is_told_the_nearest(place
 def test_dry_runs_of_this_projects_own_config() -> None:
     """The default target, a figure, `all`, other scales and the rehearsal all resolve to a graph of jobs."""
     rehearsal = ["--configfile", "config/config.yaml", "config/rehearsal.yaml"]
-    for arguments in (["lg_fig5", "lg", "all"], rehearsal, ["--config", "scale=paper", "figures=[lg_fig5]"]):
+    paper = ["--config", "scale=paper", "figures=[lg_fig5]"]
+    slurm = ["--workflow-profile", "workflow/profiles/slurm", *paper]
+    for arguments in (["lg_fig5", "lg", "all"], rehearsal, paper, slurm):
         command = [*SNAKEMAKE, "-n", "--forceall", *arguments]
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
@@ -248,15 +289,22 @@ def test_every_pinned_requirement_is_ours_or_drawn_in() -> None:
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines}
     assert all(line.count("==") == 1 and "+" not in line and "/" not in line for line in lines)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
+    extras = project["optional-dependencies"]
+    wanted = project["dependencies"] + extras["dev"] + extras["slurm"] + extras["bench"]
     for requirement in wanted:
         name = requirement.split(">")[0].split("[")[0].strip().lower().replace("_", "-")
-        assert name in pinned, f"{name} is not pinned"
+        assert name in pinned | {project["name"]}, f"{name} is not pinned"
 
 
-def test_the_profile_and_catalog_are_readable() -> None:
-    profile = yaml.safe_load((ROOT / "workflow/profiles/default/config.yaml").read_text())
-    assert "code" not in profile["rerun-triggers"], "an edited message must not retrain models"
+def test_the_profiles_and_catalog_are_readable() -> None:
+    default, slurm = (
+        yaml.safe_load((ROOT / f"workflow/profiles/{name}/config.yaml").read_text()) for name in ("default", "slurm")
+    )
+    assert "code" not in default["rerun-triggers"], "an edited message must not retrain models"
+    assert {key: slurm[key] for key in default if key != "default-resources"} == {
+        key: value for key, value in default.items() if key != "default-resources"
+    }, "a cluster's profile stands in place of the default one"
+    assert slurm["executor"] == "slurm"
     assert "usage" in yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())
 
 

@@ -46,6 +46,27 @@ def tables_of_figure(wildcards):
     )
 
 
+def hold_results():
+    """Refuse results that a snakemake in another folder works on: Snakemake's own locks know this folder alone."""
+    holders = Path(S, ".workflows")
+    holders.mkdir(parents=True, exist_ok=True)
+    here = str(Path.cwd())
+    mine = open(holders / hashlib.sha256(here.encode()).hexdigest()[:8], "a+")
+    fcntl.flock(mine, fcntl.LOCK_SH)
+    mine.truncate(0)
+    print(here, file=mine, flush=True)
+    for path in holders.iterdir():
+        with open(path) as other:
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if path.name != Path(mine.name).name:
+                    raise WorkflowError(
+                        f"A snakemake in {other.read().strip()} works on {S}: wait until it ends, or stop it"
+                    ) from None
+    atexit.register(mine.close)  # held until snakemake ends
+
+
 def name_reports():
     """Say where the reports are that this call made or found finished."""
     dag = getattr(workflow, "_dag", None)
@@ -62,3 +83,63 @@ def explain_unknown_targets():
             print(
                 f"Unknown target '{target}'; {nearest(target, names)}", file=sys.stderr
             )
+
+
+# What jobs ask for, by the run, table or data set that they make: resources and threads of the rules. The arithmetic is in
+# ssm/plan/resources.py; a batch system takes it from there, a single machine minds the GPUs and threads alone.
+
+
+def on_cluster():
+    """Whether jobs run elsewhere, or this is one of them. Not known before jobs are planned: no constant."""
+    return workflow.remote_exec or workflow.non_local_exec
+
+
+@cache
+def asks_for_gpus():
+    """Whether training and measuring do. Of a cluster, this machine's own GPU says nothing: config.yaml does."""
+    there = CLUSTER.gpu_partition or (not on_cluster() and shutil.which("nvidia-smi"))
+    return DEVICE == "cuda" or (DEVICE == "auto" and bool(there))
+
+
+@cache
+def expected():
+    """Run, table or data set -> what its job takes."""
+    return needs(PLAN, LIBRARY.workflow, asks_for_gpus())
+
+
+def cpus(wildcards):
+    return expected()[wildcards[0]].cpus
+
+
+def gpus(wildcards):
+    return expected()[wildcards[0]].gpus
+
+
+def memory(wildcards, attempt):
+    return expected()[wildcards[0]].memory_to_ask_for(attempt)
+
+
+def minutes(wildcards, attempt):
+    return expected()[wildcards[0]].minutes_to_ask_for(CLUSTER, attempt)
+
+
+def disk(wildcards):
+    return expected()[wildcards[0]].disk_mb
+
+
+def partition(wildcards):
+    """None: the cluster's default. Tables of one run may share a job, so they name one partition."""
+    job = wildcards[0]
+    shares = asks_for_gpus() and job in PLAN.measurements and PLAN.inputs_of(job).run
+    on_gpu = expected()[job].gpus or shares
+    return (on_gpu and CLUSTER.gpu_partition) or CLUSTER.partition
+
+
+def tables_together(wildcards):
+    """On a cluster the tables of one run are one job: they are short, and wait for the same weights."""
+    run = PLAN.inputs_of(wildcards.table).run
+    return f"measure_{run}" if run and on_cluster() else None
+
+
+for run in PLAN.runs:  # what the profile calls them all: group-components: measure=...
+    workflow.parent_groupids[f"measure_{run}"] = "measure"

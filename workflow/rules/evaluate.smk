@@ -9,12 +9,19 @@ rule evaluate:
         f"{S}/tables/{{table}}.parquet",
     log:
         f"{S}/logs/tables/{{table}}.log",
+    group:
+        tables_together
     conda:
         "../envs/ssm.yaml"
-    threads: LIBRARY.workflow.threads
+    threads: cpus
     resources:
-        mem_mb=3000,
-        gpu=GPU,
+        gpu=gpus,
+        mem_mb=memory,
+        runtime=minutes,
+        disk_mb=disk,
+        slurm_account=CLUSTER.account,
+        slurm_partition=partition,
+        qos=CLUSTER.qos,
         device=DEVICE,
     params:
         spec=f"{S}/specs/measurements/{{table}}.json",

@@ -23,6 +23,7 @@ rule plot:
         expand("{S}/figures/{{target}}.{format}", S=S, format=FORMATS[2:]),
     log:
         f"{S}/logs/figures/{{target}}.plot.log",
+    localrule: True
     conda:
         "../envs/ssm.yaml"
     params:
@@ -45,6 +46,7 @@ rule judge:
         f"{S}/verdicts/{{target}}.parquet",
     log:
         f"{S}/logs/figures/{{target}}.judge.log",
+    localrule: True
     conda:
         "../envs/ssm.yaml"
     params:

@@ -17,6 +17,7 @@ rule report:
         f"{S}/report/{{report}}.html",
     log:
         f"{S}/logs/report/{{report}}.log",
+    localrule: True
     conda:
         "../envs/ssm.yaml"
     params:

@@ -11,9 +11,14 @@ rule tokenize:
         f"{S}/logs/tokens/{{data}}.log",
     conda:
         "../envs/ssm.yaml"
-    threads: 16  # or as many as there are
+    threads: cpus  # or as many as there are
     resources:
-        mem_mb=4000,
+        mem_mb=memory,
+        runtime=minutes,
+        disk_mb=disk,
+        slurm_account=CLUSTER.account,
+        slurm_partition=partition,
+        qos=CLUSTER.qos,
     params:
         spec=f"{S}/specs/data/{{data}}.json",
         folder=lambda wildcards, output: str(Path(output[0]).parent),

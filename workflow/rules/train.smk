@@ -16,10 +16,15 @@ rule train:
         f"{S}/benchmarks/{{run}}.tsv"
     conda:
         "../envs/ssm.yaml"
-    threads: LIBRARY.workflow.threads
+    threads: cpus
     resources:
-        mem_mb=3000,
-        gpu=GPU,
+        gpu=gpus,
+        mem_mb=memory,
+        runtime=minutes,
+        disk_mb=disk,
+        slurm_account=CLUSTER.account,
+        slurm_partition=partition,
+        qos=CLUSTER.qos,
         device=DEVICE,
     params:
         spec=f"{S}/specs/runs/{{run}}.json",

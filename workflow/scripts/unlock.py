@@ -12,6 +12,10 @@ from pathlib import Path
 
 LOCKS = Path(".snakemake/locks")  # snakemake's own: what it makes and reads, for another one to stay away from
 ALIVE = Path(".snakemake/alive")  # held by every living snakemake: see the Snakefile
+WORKING = (
+    "Another snakemake works in this folder, or the jobs of a killed one on a cluster: "
+    "wait until they end, or stop them (scancel)."
+)
 
 
 def main() -> int:
@@ -22,7 +26,7 @@ def main() -> int:
         try:
             fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("Another snakemake works in this folder: wait until it ends, or stop it.", file=sys.stderr)
+            print(WORKING, file=sys.stderr)
             return 1
         print("Unlocking the folder: the last snakemake here was killed. Its finished work is kept.", file=sys.stderr)
         unlock = [sys.executable, "-m", "snakemake", "--unlock"]

@@ -1,0 +1,187 @@
+"""What every job of a plan is expected to take: GPUs, CPUs, memory, time, disk. Arithmetic on specs, nothing measured.
+
+Operations: a training token takes three forward passes (one forward, two backward), four with activation checkpointing;
+a forward pass has the operations of ssm/plan/parameters.py. Seconds are these over peak times utilization of the
+hardware (config.yaml), and no less than what Python and kernel launches take: `layer_ms` a layer and training batch.
+Training runs at its precision's peak, measurements at float32's.
+
+Bytes a parameter: 4 for weights, 4 for gradients, 8 for AdamW's moments; a checkpoint holds 12. On a GPU the host keeps
+two copies of a checkpoint on its way to the disk. A token of a store takes 2 bytes, or 4 from 65,536 tokens on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log2
+
+from ssm.plan.parameters import operations_per_token, parameter_count
+from ssm.plan.plan import Plan
+from ssm.specs.config import Cluster, Hardware, WorkflowConfig
+from ssm.specs.data import DataSpec
+from ssm.specs.measurement import (
+    Cost,
+    EffectiveRemembrance,
+    MeasurementTask,
+    PositionLoss,
+    RestartLoss,
+    StateStatistics,
+)
+from ssm.specs.training import RunSpec
+
+MB = 1e6
+START_SECONDS = 30.0  # Python, torch, the GPU, the model's weights
+LEAST_SECONDS = 600.0  # that a job asks for: a shared disk may be slow, and short jobs are let in anyway
+MEMORY_MB = {True: 6000, False: 2000}  # of any job: with a GPU (its libraries), without
+ACTIVATIONS = 40  # numbers a layer, channel and token that the backward pass keeps
+PASS_TOKENS = {True: 131_072, False: 2048}  # a measurement's forward pass, with and without a GPU
+BIN_ENDS = 6.5  # bins of positions end four times an octave: their ends together are 6.5 times the length
+TOKENIZE_CPUS = 16  # or as many as there are
+TOKENIZE_RATE = 200_000  # tokens a second and thread
+STATISTIC_BYTES = 16  # a row of state statistics, packed
+METRICS_BYTES = 64  # a training step's row
+TABLE_MB = 1  # any other table
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a job is expected to take."""
+
+    gpus: int
+    cpus: int
+    memory_mb: int
+    seconds: float
+    disk_mb: int
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.gpus * self.seconds / 3600
+
+    def minutes_to_ask_for(self, cluster: Cluster, attempt: int = 1) -> int:
+        """Minutes of a batch system: the expected time with its margin, times the attempt, and at most the limit."""
+        seconds = attempt * max(LEAST_SECONDS, cluster.time_margin * self.seconds)
+        return ceil(min(seconds / 60, cluster.max_hours * 60))
+
+    def memory_to_ask_for(self, attempt: int = 1) -> int:
+        """MB: a second attempt gets twice as much, and so on."""
+        return self.memory_mb * attempt
+
+
+def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
+    """Run, table or data id -> what its job takes.
+
+    Args:
+        gpu: whether training and measuring take a GPU each; without, a job takes the configured CPU threads.
+    """
+    reckoner = _Reckoner(workflow.hardware, workflow.threads, gpu)
+    found = {name: reckoner.training(run) for name, run in plan.runs.items()}
+    found |= {name: reckoner.measuring(task) for name, task in plan.measurements.items()}
+    for name, data in plan.data.items():
+        tokens = max(training_tokens(run) for run in plan.runs.values() if run.data.id == name)
+        found[name] = _tokenizing(data, tokens)
+    return found
+
+
+def training_tokens(run: RunSpec) -> int:
+    """Tokens that a run trains on, its parents not counted."""
+    return _steps(run) * run.training.batch_tokens
+
+
+def _steps(run: RunSpec) -> int:
+    parameters = parameter_count(run.model, run.data.vocab_size)
+    return run.training.budget.optimizer_steps(run.training.batch_tokens, parameters)
+
+
+def _tokenizing(data: DataSpec, tokens: int) -> Need:
+    """A store is reckoned with the tokens of the longest run that reads it: its files alone know what it holds."""
+    width = 2 if data.vocab_size <= 2**16 else 4
+    seconds = START_SECONDS + tokens / (TOKENIZE_RATE * TOKENIZE_CPUS)
+    return Need(0, TOKENIZE_CPUS, 2 * MEMORY_MB[False], seconds, ceil(width * tokens / MB))
+
+
+@dataclass(frozen=True)
+class _Reckoner:
+    """The arithmetic on one kind of machine."""
+
+    hardware: Hardware
+    threads: int
+    gpu: bool
+
+    def training(self, run: RunSpec) -> Need:
+        training, model, vocabulary = run.training, run.model, run.data.vocab_size
+        parameters, steps = parameter_count(model, vocabulary), _steps(run)
+        passes = 4 if training.activation_checkpointing else 3
+        operations = passes * operations_per_token(model, vocabulary, training.context) * training_tokens(run)
+        batches = steps * (training.batch_size // training.micro_batch_size)
+        seconds = self._seconds(operations, training.precision, batches * model.n_layers * passes / 3)
+        gpus = self._gpus(seconds, training.batch_size)
+        if self.gpu:
+            memory = 2 * 12 * parameters / MB
+        else:
+            kept = (1 if training.activation_checkpointing else model.n_layers) * model.d_model * ACTIVATIONS
+            tokens = training.micro_batch_size * training.context
+            memory = (
+                (16 + 12) * parameters + 4 * tokens * (kept + model.n_layers * model.d_model + 3 * vocabulary)
+            ) / MB
+        weights = 1 + len(training.snapshots)  # model.safetensors and its snapshots, beside the last checkpoint
+        disk = ((4 * weights + 12) * parameters + METRICS_BYTES * steps) / MB
+        cpus = self.threads * max(1, gpus)
+        return Need(gpus, cpus, MEMORY_MB[self.gpu] + ceil(memory), START_SECONDS + seconds / max(1, gpus), ceil(disk))
+
+    def measuring(self, task: MeasurementTask) -> Need:
+        measurement, seconds, memory, disk = task.measurement, 0.0, 0.0, float(TABLE_MB)
+        if isinstance(measurement, Cost):
+            for model in measurement.models:
+                for length in measurement.lengths:  # a training step, and a prefix before the decoding step
+                    operations = 4 * length * operations_per_token(model, measurement.vocab_size, length)
+                    seconds += measurement.repeats * self._seconds(operations, "float32", 2.0 * model.n_layers)
+        read = _tokens_read(task)
+        if read is not None and task.run is not None:
+            tokens, length = read
+            model, vocabulary = task.run.model, task.run.data.vocab_size
+            operations = tokens * operations_per_token(model, vocabulary, length)
+            seconds = self._seconds(operations, "float32", tokens / PASS_TOKENS[self.gpu] * model.n_layers / 3)
+            memory = 2 * 4 * parameter_count(model, vocabulary) / MB
+            if isinstance(measurement, StateStatistics):
+                heads = 1 + sum(mixer.heads(model.d_model) for mixer in model.mixers())
+                rows = measurement.sequences * (ceil(log2(length)) + 1) * heads
+                disk += rows * STATISTIC_BYTES / MB
+        gpus = int(self.gpu and seconds > 0)  # a table made of another table, or of specs, needs none
+        return Need(gpus, self.threads, MEMORY_MB[bool(gpus)] + ceil(memory), START_SECONDS + seconds, ceil(disk))
+
+    def _seconds(self, operations: float, precision: str, layers: float) -> float:
+        """Seconds of one GPU, or of the threads: arithmetic or launches, whichever takes longer.
+
+        Args:
+            operations: floating-point operations altogether.
+            layers: layers gone through forward and backward altogether.
+        """
+        peak = self.hardware.cpu_gflops * 1e9 * self.threads
+        if self.gpu:
+            peak = getattr(self.hardware.gpu_tflops, precision) * 1e12
+        return max(operations / (peak * self.hardware.utilization), layers * self.hardware.layer_ms / 1e3)
+
+    def _gpus(self, seconds: float, batch_size: int) -> int:
+        """1, 2, 4 ... GPUs: twice as many while the run takes too long and every one of them has a sequence."""
+        if not self.gpu:
+            return 0
+        gpus = 1
+        while seconds / gpus > self.hardware.hours_per_run * 3600 and 2 * gpus <= min(
+            self.hardware.gpus_per_run, batch_size
+        ):
+            gpus *= 2
+        return gpus
+
+
+def _tokens_read(task: MeasurementTask) -> tuple[float, int] | None:
+    """(tokens that go through the model, longest sequence); None: the model reads no text."""
+    measurement = task.measurement
+    if isinstance(measurement, PositionLoss | StateStatistics):
+        return measurement.sequences * measurement.length, measurement.length
+    if isinstance(measurement, EffectiveRemembrance):
+        return measurement.sequences * measurement.length * (1 + BIN_ENDS), measurement.length
+    if isinstance(measurement, RestartLoss):
+        windows, k = 1, 2
+        while k * measurement.context <= measurement.length:
+            windows, k = windows + k // 2, 2 * k
+        return measurement.sequences * windows * measurement.context, measurement.context
+    return None

@@ -1,0 +1,101 @@
+"""Parameters and operations from the spec alone, against the models as they are built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ssm.models.backbone import LanguageModel
+from ssm.models.ffn import FFNS
+from ssm.plan import load_config, parameters
+from ssm.plan.parameters import COUNTS, operations_per_token, parameter_count
+from ssm.specs.mixers import SPECS
+from ssm.specs.model import ModelSpec
+
+ROOT = Path(__file__).parents[2]
+VOCABULARY = 250  # no multiple of 8
+
+
+def named_models() -> dict[str, ModelSpec]:
+    """Every model of config/models.yaml, at the scale of the papers."""
+    shelf = load_config(ROOT / "config", "paper").models.things
+    return {name: model for name, model in shelf.items() if isinstance(model, ModelSpec)}
+
+
+def model(**changes: Any) -> ModelSpec:
+    return ModelSpec.model_validate({"name": "m", "d_model": 24, "n_layers": 3, "peak_lr": 1e-3} | changes)
+
+
+def built(spec: ModelSpec) -> int:
+    with torch.device("meta"):
+        return LanguageModel(spec, VOCABULARY).parameters_count
+
+
+def test_the_counts_of_all_named_models_are_exact() -> None:
+    wrong = {
+        name: (parameter_count(spec, VOCABULARY), built(spec))
+        for name, spec in named_models().items()
+        if parameter_count(spec, VOCABULARY) != built(spec)
+    }
+    assert not wrong
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {"mixer": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "bias": True, "window": 5}},
+    {"mixer": {"kind": "attention", "n_heads": 4, "head_dim": 10, "rotary_pct": 0.4}},
+    {"mixer": {"kind": "dss", "d_state": 6}},
+    {"mixer": {"kind": "gla", "n_heads": 2, "key_dim": 5, "value_dim": 7, "gate_rank": 3}},
+    {"mixer": {"kind": "gru"}, "norm": "layer", "embedding_norm": True},
+    {"mixer": {"kind": "h3", "d_state": 6, "d_shift": 5, "head_dim": 3}},
+    {"mixer": {"kind": "linear_attention", "n_heads": 2, "feature_map": "hedgehog", "key_dim": 5, "value_dim": 7}},
+    {"mixer": {"kind": "linear_attention", "n_heads": 2, "feature_map": "favor", "n_features": 9}},
+    {"mixer": {"kind": "mamba1", "d_state": 6, "dt_rank": 3, "polarize": "both"}},
+    {"mixer": {"kind": "mamba1", "d_state": 6, "polarize": "one", "polarized_size": "matched", "d_conv": 3}},
+    {"mixer": {"kind": "mamba2", "d_state": 6, "head_dim": 8, "expand": 3, "n_groups": 3, "d_conv": 3}},
+    {"mixer": {"kind": "retnet", "n_heads": 2, "key_dim": 6, "value_dim": 5}},
+    {"mixer": {"kind": "rglru", "blocks": 4, "width": 40, "d_conv": 3}, "tie_embeddings": False, "vocab_multiple": 8},
+    {"mixer": {"kind": "rwkv4"}, "ffn": {"kind": "rwkv_channel_mix", "d_hidden": 31}},
+    {"mixer": {"kind": "rwkv6", "head_dim": 8, "shift_rank": 3, "decay_rank": 5}},
+    {"mixer": {"kind": "s4d", "d_state": 6}, "ffn": {"kind": "mlp", "d_hidden": 31, "bias": True}},
+    {"mixer": {"kind": "s5", "d_state": 12, "blocks": 2}, "ffn": {"kind": "gated_mlp", "d_hidden": 31, "bias": True}},
+    {"mixer": {"kind": "gru"}, "mixer_at": {1: {"kind": "rwkv4"}}, "ffn": {"kind": "mlp", "d_hidden": 5}},
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=lambda changes: changes["mixer"]["kind"])
+def test_the_counts_of_every_kind_and_option_are_exact(changes: dict[str, Any]) -> None:
+    spec = model(**changes)
+    assert parameter_count(spec, VOCABULARY) == built(spec)
+
+
+def test_every_mixer_and_ffn_has_a_count() -> None:
+    """A new one works without, as 6 D^2; the ones that are here are counted exactly, and tested above."""
+    assert set(COUNTS) == {spec.model_fields["kind"].default for spec in SPECS} | set(FFNS)
+    assert {changes["mixer"]["kind"] for changes in VARIANTS} | set(FFNS) == set(COUNTS)
+
+
+def test_a_part_without_a_count_is_reckoned_by_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = model(mixer={"kind": "mamba2", "head_dim": 8})
+    exact = parameter_count(spec, VOCABULARY)
+    monkeypatch.delitem(parameters.COUNTS, "mamba2")
+    assert parameter_count(spec, VOCABULARY) == VOCABULARY * 24 + 24 + 3 * (24 + 6 * 24 * 24) != exact
+
+
+def test_operations_are_two_a_parameter_and_six_a_state() -> None:
+    recurrent = model(mixer={"kind": "gru"})
+    expected = 2 * parameter_count(recurrent, VOCABULARY) + 6 * 3 * 24
+    assert (
+        operations_per_token(recurrent, VOCABULARY, 1000) == operations_per_token(recurrent, VOCABULARY, 9) == expected
+    )
+    untied = model(mixer={"kind": "gru"}, tie_embeddings=False)  # one of the two matrices is only looked up
+    assert operations_per_token(untied, VOCABULARY, 9) == expected
+
+
+def test_operations_of_attention_grow_with_the_context_up_to_its_window() -> None:
+    full, window = (model(mixer={"kind": "attention", "n_heads": 4, "window": width}) for width in (None, 10))
+    fixed = 2 * parameter_count(full, VOCABULARY)
+    assert operations_per_token(full, VOCABULARY, 99) == fixed + 3 * 4 * 24 * 50
+    assert operations_per_token(window, VOCABULARY, 99) == fixed + 3 * 4 * 24 * 10

@@ -1,0 +1,146 @@
+"""The slurm profile on a real SLURM: submitted, killed, submitted again, reported. Two minutes: `make test-slurm`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from plan.mini import edit, write_config
+from workflow.slurm import Job, Slurm, missing, running_slurm
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 220  # for everything: a snakemake that hangs is killed
+SNAKEMAKE = [sys.executable, "-m", "snakemake", "--workflow-profile", "workflow/profiles/slurm"]
+QUICKLY = ["--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "10"]
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(
+        bool(missing()),
+        reason=f"SLURM is not installed ({', '.join(missing())}); on Debian and Ubuntu: apt install slurm-wlm munge",
+    ),
+]
+
+
+@pytest.fixture
+def slurm() -> Iterator[Slurm]:
+    with running_slurm() as cluster:
+        yield cluster
+    left = cluster.processes()
+    assert not left, f"still running: {left}"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a small config whose jobs are real: two runs, one from the other's weights, and their tables."""
+    config = write_config(tmp_path / "config")
+    (config / "config.yaml").write_text(
+        "cluster: {partition: cpu, gpu_partition: gpu}\n"
+        "rehearsal: {max_steps: 8, max_documents: 40, max_sequences: 4}\n"
+    )
+    edit(config, "figures/lg_fig5.yaml", "drawings:", "  - {kind: length_class}\ndrawings:")
+    (tmp_path / "workflow").symlink_to(ROOT / "workflow")
+    return tmp_path
+
+
+class Workflow:
+    """A snakemake at work in `place`, with a log of its own."""
+
+    def __init__(self, place: Path, slurm: Slurm, *arguments: str):
+        paths = os.pathsep.join((str(Path(sys.executable).parent), slurm.environment["PATH"]))
+        self.environment = os.environ | slurm.environment | {"PATH": paths, "OMP_NUM_THREADS": "1"}
+        self.place, self.slurm, self.log, self.deadline = place, slurm, place / "log.txt", time.monotonic() + SECONDS
+        command = ["timeout", "-k", "10", str(SECONDS), *SNAKEMAKE, *QUICKLY, *arguments]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, cwd=place, env=self.environment, stdout=log, stderr=log)
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Another command beside it."""
+        return subprocess.run(
+            command, cwd=self.place, env=self.environment, capture_output=True, text=True, check=False, timeout=SECONDS
+        )
+
+    def wait(self) -> str:
+        """Its log, when it has ended well."""
+        assert self.process.wait() == 0, self.log.read_text()
+        return self.log.read_text()
+
+    def until(self, what: str, found: Callable[[], object]) -> None:
+        """Look ten times a second until there is something to see."""
+        while not found():
+            assert self.process.poll() is None, f"ended before {what}\n{self.log.read_text()}"
+            assert time.monotonic() < self.deadline, f"no {what} in time\n{self.log.read_text()}"
+            time.sleep(0.1)
+
+
+def training(slurm: Slurm, child: bool = False) -> list[psutil.Process]:
+    """The running `ssm train`, without the shells around it: of the first run, or of its child."""
+    found = []
+    for process in slurm.processes():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            if "train" in words and any(word.endswith("/ssm") for word in words[:2]) and child == ("--parent" in words):
+                found.append(process)
+    return found
+
+
+def of_rule(jobs: list[Job], rule: str) -> list[Job]:
+    return [job for job in jobs if job.comment.startswith(rule)]
+
+
+def test_from_nothing_to_the_report_through_kills(place: Path, slurm: Slurm, capsys: pytest.CaptureFixture) -> None:
+    started = time.monotonic()
+    workflow = Workflow(place, slurm)
+    results = place / "results/smoke"
+
+    # A second workflow on the same results is told, and so is `make`; the first one's files stay as they are.
+    workflow.until("a submitted job", slurm.jobs)
+    second = workflow.run(*SNAKEMAKE, *QUICKLY)
+    assert second.returncode != 0
+    assert "Directory cannot be locked" in second.stdout + second.stderr
+    unlock = workflow.run(sys.executable, "workflow/scripts/unlock.py")
+    assert unlock.returncode == 1
+    assert "Another snakemake works in this folder" in unlock.stderr
+
+    # The first training job's process is killed outright; the second one's job is cancelled.
+    workflow.until("a training process", lambda: training(slurm))
+    (victim,) = training(slurm)
+    victim.kill()
+    workflow.until("the other training process", lambda: training(slurm, child=True))
+    running = [job for job in of_rule(slurm.jobs(), "rule_train") if job.state == "RUNNING"]
+    slurm.command("scancel", running[-1].id)
+    log, jobs = workflow.wait(), slurm.jobs()
+
+    with capsys.disabled():
+        print("\n" + "\n".join(line for line in log.splitlines() if re.search(r"submitted with|failed|Report:", line)))
+        print("\n".join(" ".join(vars(job).values()) for job in jobs))
+        print(f"{time.monotonic() - started:.0f} s from the first job to the report")
+
+    assert f"Report: {results.relative_to(place)}/report/index.html" in log
+    assert (results / "report/index.html").stat().st_size > 10_000
+    assert (results / "verdicts/lg_fig5.parquet").is_file()
+    assert len(list(results.glob("tables/*.parquet"))) == 4
+    # What was killed and cancelled was submitted again, with twice the time and memory; nothing else was.
+    trained = of_rule(jobs, "rule_train")
+    assert [job.state for job in trained] == ["FAILED", "COMPLETED", "CANCELLED", "COMPLETED"]
+    assert trained[0].comment == trained[1].comment != trained[2].comment == trained[3].comment
+    assert [job.time for job in trained] == ["10:00", "20:00"] * 2
+    for first, again in (trained[:2], trained[2:]):
+        assert int(again.memory.removesuffix("M")) == 2 * int(first.memory.removesuffix("M"))
+    # Runs and their tables were on the node with GPUs, with one each; a run's tables were one job.
+    measured = of_rule(jobs, "rule_measure")
+    assert len(measured) == 2
+    assert {(job.partition, job.node, job.gpus[-5:]) for job in trained + measured} == {("gpu", "n2", "gpu:1")}
+    (tokenized,) = of_rule(jobs, "rule_tokenize")
+    assert (tokenized.partition, tokenized.node) == ("cpu", "n1")
+    assert len(jobs) == 7, "what draws and judges is done where snakemake is"
+    assert list((place / ".snakemake/slurm_logs").rglob("*.log")), "logs are kept"
+    assert not slurm.command("squeue", "--noheader")
