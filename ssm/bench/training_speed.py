@@ -32,6 +32,7 @@ MODELS = {
 VOCABULARY = 256  # bytes
 PEER_CHUNKS = (16, 32, 64, 256)  # of transformers' Mamba-2; 256 is its default
 TOLERANCE = 1e-4  # of logits and of losses
+GRADIENT_TOLERANCE = 1e-3  # norm of the difference over norm, by parameter
 GATE_STEPS = 3  # training steps whose losses must agree: they warm both sides up, too
 
 
@@ -48,12 +49,22 @@ class Trainee:
     logits: Callable[[Tensor], Tensor]  # tokens (B, T) -> (B, T, V)
     optimizer: torch.optim.Optimizer
 
-    def step(self, tokens: Tensor, clip_norm: float) -> float:
-        """One training step on tokens (B, T + 1); returns its loss."""
+    def gradients(self, tokens: Tensor) -> dict[str, Tensor]:
+        """The loss's gradient of every parameter, by name."""
+        self.backward(tokens)
+        return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in self.model.named_parameters()}
+
+    def backward(self, tokens: Tensor) -> Tensor:
+        """The loss on tokens (B, T + 1), with its gradients in the parameters."""
         self.optimizer.zero_grad(set_to_none=True)
         logits = self.logits(tokens[:, :-1])  # (B, T, V)
         loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()
+        return loss
+
+    def step(self, tokens: Tensor, clip_norm: float) -> float:
+        """One training step on tokens (B, T + 1); returns its loss."""
+        loss = self.backward(tokens)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip_norm)
         self.optimizer.step()
         return float(loss.detach())
@@ -98,26 +109,36 @@ def training_speed(model: str, context: int, batch_size: int, repeats: int, seco
 
 
 def check(trainees: list[Trainee], batches: list[Tensor], clip_norm: float) -> None:
-    """The gate: equal logits at the start, and equal losses on the first training steps.
+    """The gate: equal logits and equal gradients of every parameter at the start, then equal losses of training steps.
+
+    Gradients by themselves: Adam divides their size away, so that the losses alone would not tell.
 
     Raises:
-        GateError: the first that differs from ours by more than TOLERANCE.
+        GateError: the first that differs from ours by more than TOLERANCE, or GRADIENT_TOLERANCE.
     """
     ours, *peers = trainees
     with torch.no_grad():
         expected = ours.logits(batches[0][:, :-1])  # (B, T, V)
         for peer in peers:
             difference = float((peer.logits(batches[0][:, :-1]) - expected).abs().max())
-            _agree(f"logits of {ours.name} and {peer.name}", difference)
+            _agree(f"logits of {ours.name} and {peer.name}", difference, TOLERANCE)
+    wanted = ours.gradients(batches[0])
+    for peer in peers:
+        found = peer.gradients(batches[0])
+        for name, gradient in wanted.items():
+            theirs = found[peer_name(name)].view_as(gradient)
+            difference = float((theirs - gradient).norm() / gradient.norm())
+            _agree(f"gradients of {name} of {ours.name} and {peer.name}", difference, GRADIENT_TOLERANCE)
     for step, tokens in enumerate(batches, 1):
         losses = [trainee.step(tokens, clip_norm) for trainee in trainees]
         for peer, loss in zip(peers, losses[1:], strict=True):
-            _agree(f"losses of {ours.name} and {peer.name} at training step {step}", abs(loss - losses[0]))
+            difference = abs(loss - losses[0])
+            _agree(f"losses of {ours.name} and {peer.name} at training step {step}", difference, TOLERANCE)
 
 
-def _agree(what: str, difference: float) -> None:
-    if not difference <= TOLERANCE:  # NaN is a difference
-        raise GateError(f"no speed to report: the {what} differ by {difference:.3g}, more than {TOLERANCE:g}")
+def _agree(what: str, difference: float, tolerance: float) -> None:
+    if not difference <= tolerance:  # NaN is a difference
+        raise GateError(f"no speed to report: the {what} differ by {difference:.3g}, more than {tolerance:g}")
 
 
 def _trainees(spec: ModelSpec, training: TrainingSpec) -> list[Trainee]:

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import polars as pl
-from scipy.special import stdtrit
 
+from ssm.base.seeds import numpy_generator
 from ssm.base.tables import COST, MODEL_SIZE, TAXONOMY, Schema, read_table, schema_name
-from ssm.claims.estimate import LEVEL, Estimate, UndecidableError
+from ssm.claims.estimate import DRAWS, LEVEL, Estimate, UndecidableError
 from ssm.claims.panel import Panel
 from ssm.specs.claim import CostExponent, ParameterRatio, SystemProperty
 
@@ -67,18 +67,19 @@ def _property(panel: Panel, quantity: SystemProperty) -> Estimate:
 
 
 def _cost_exponent(panel: Panel, quantity: CostExponent) -> Estimate:
-    """Bytes give an exact exponent; seconds Student's interval on the difference of mean logarithms."""
+    """Bytes give one exponent, exactly; seconds one a round, whose median has a bootstrap interval over the rounds."""
     rows = _rows(panel, COST, quantity).filter(pl.col("cost") == quantity.cost)
     shorter, longer = rows["length"].unique().sort()[-2:]
-    logs = [np.log(rows.filter(pl.col("length") == length)["value"].to_numpy()) for length in (shorter, longer)]
-    span = math.log(longer / shorter)
-    value = float(np.median(logs[1]) - np.median(logs[0])) / span
-    repeats = min(map(len, logs))
-    if repeats < 2:
+    at = [rows.filter(pl.col("length") == length).sort("repeat")["value"].to_numpy() for length in (shorter, longer)]
+    exponents = np.log(at[1] / at[0]) / math.log(longer / shorter)  # (rounds,): paired, as the machine was then
+    value = float(np.median(exponents))
+    if len(exponents) < 2:
         return _exact(value, quantity)
-    error = math.sqrt(sum(float(x.var(ddof=1)) / len(x) for x in logs)) / span
-    half = float(stdtrit(repeats - 1, 0.5 + LEVEL / 2)) * error
-    return Estimate(value, value - half, value + half, f"t over {repeats} timed steps", words_on_model(quantity))
+    generator = numpy_generator(0, "cost exponent")
+    draws = np.median(generator.choice(exponents, (DRAWS, len(exponents))), axis=1)
+    low, high = (float(np.quantile(draws, tail)) for tail in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    how = f"bootstrap of the median over {len(exponents)} rounds"
+    return Estimate(value, low, high, how, words_on_model(quantity))
 
 
 def _rows(panel: Panel, schema: Schema, quantity: ModelQuantity) -> pl.DataFrame:

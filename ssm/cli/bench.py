@@ -58,7 +58,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _scans(args: argparse.Namespace) -> int:
     import polars as pl
-    import torch
 
     from ssm.base.errors import UserError
     from ssm.base.tables import SCAN_SPEED, write_table
@@ -68,8 +67,7 @@ def _scans(args: argparse.Namespace) -> int:
     from ssm.bench.table import block
     from ssm.models.device import prepare_device
 
-    device = prepare_device(args.device)
-    torch.set_flush_denormal(False)  # a race sets it for everybody
+    device = prepare_device(args.device)  # denormals are flushed before there are threads, which inherit it
     cases = [case for case in (gpu_cases() if device.type == "cuda" else cpu_cases()) if args.only in case.name]
     if not cases:
         raise UserError(f"--only {args.only}: no operation or system of that name is measured on {device.type}")

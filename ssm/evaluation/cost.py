@@ -23,48 +23,60 @@ def cost(spec: Cost, device: torch.device) -> pl.DataFrame:
     """In the schema COST, with one sequence a step.
 
     A training step is a forward and a backward pass over T tokens; its memory is what autograd keeps between the two. A
-    decoding step is one more token after T of them; the state is what it needs of these T.
+    decoding step is one more token after T of them; the state is what it needs of these T. Every round of repeats takes
+    all lengths in turn, so that a machine that is slow for a while is slow at all of them.
     """
     rows = []
     generator = torch.Generator().manual_seed(spec.seed)
-    with Progress("measure cost", len(spec.models) * len(spec.lengths), "points") as progress:
+    with Progress("measure cost", len(spec.models) * spec.repeats, "rounds") as progress:
         for model_spec in spec.models:
             model = build_model(model_spec, spec.vocab_size, spec.seed).to(device)
+            named = (model_spec.name, model_spec.mixer.kind)
+            steps = []
             for length in spec.lengths:
                 tokens = torch.randint(spec.vocab_size, (1, length + 1), generator=generator).to(device)  # (1, T + 1)
-                for name, values in _costs(model, tokens, spec.repeats, device).items():
-                    rows += [
-                        (model_spec.name, model_spec.mixer.kind, length, name, repeat, value)
-                        for repeat, value in enumerate(values, 1)
-                    ]
-                progress.advance()
+                steps.append(_Steps(model, tokens))
+                rows += [(*named, length, name, 1, value) for name, value in steps[-1].bytes().items()]
+            for repeat in range(spec.repeats + 1):
+                for length, step in zip(spec.lengths, steps, strict=True):
+                    seconds = {
+                        "training_step": _seconds(step.train, device),
+                        "decoding_step": _seconds(step.decode, device) / DECODED,
+                    }
+                    if repeat:  # the first round warms up
+                        rows += [(*named, length, name, repeat, value) for name, value in seconds.items()]
+                progress.advance(int(repeat > 0))
     return pl.DataFrame(rows, schema=COST.columns, orient="row")
 
 
-def _costs(model: LanguageModel, tokens: Tensor, repeats: int, device: torch.device) -> dict[str, list[float]]:
-    def loss() -> Tensor:
-        logits, _ = model(tokens[:, :-1])  # (1, T, V)
-        return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+class _Steps:
+    """The steps of one model at one length."""
 
-    def train() -> None:
-        model.zero_grad(set_to_none=True)
-        loss().backward()
+    def __init__(self, model: LanguageModel, tokens: Tensor):
+        """tokens (1, T + 1)."""
+        self.model, self.tokens = model, tokens
+        with torch.no_grad():
+            self.state: State = model(tokens[:, :-1])[1]
 
-    with torch.no_grad():
-        state: State = model(tokens[:, :-1])[1]
+    def train(self) -> None:
+        self.model.zero_grad(set_to_none=True)
+        self._loss().backward()
 
-        def decode() -> None:
-            now = state
-            for _ in range(DECODED):
-                _, now = model.step(tokens[:, -1], now)
+    @torch.no_grad()
+    def decode(self) -> None:
+        """DECODED tokens."""
+        now = self.state
+        for _ in range(DECODED):
+            _, now = self.model.step(self.tokens[:, -1], now)
 
-        decoding = [seconds / DECODED for seconds in _timed(decode, repeats, device)]
-    return {
-        "training_step": _timed(train, repeats, device),
-        "training_memory": [float(_kept_bytes(loss))],
-        "decoding_step": decoding,
-        "state": [float(sum(tensor.nbytes for tensor in state.tensors().values()))],
-    }
+    def bytes(self) -> dict[str, float]:
+        """What is kept for a backward pass, and what a decoding step needs of the past."""
+        state = sum(tensor.nbytes for tensor in self.state.tensors().values())
+        return {"training_memory": float(_kept_bytes(self._loss)), "state": float(state)}
+
+    def _loss(self) -> Tensor:
+        logits, _ = self.model(self.tokens[:, :-1])  # (1, T, V)
+        return F.cross_entropy(logits.flatten(0, 1), self.tokens[:, 1:].flatten())
 
 
 def _kept_bytes(forward: Callable[[], Tensor]) -> int:
@@ -82,17 +94,12 @@ def _kept_bytes(forward: Callable[[], Tensor]) -> int:
     return sum(blocks.values())
 
 
-def _timed(call: Callable[[], None], repeats: int, device: torch.device) -> list[float]:
-    """Seconds of each of `repeats` calls, after one that is not counted."""
+def _seconds(call: Callable[[], None], device: torch.device) -> float:
+    _wait(device)
+    start = time.perf_counter()
     call()
-    seconds = []
-    for _ in range(repeats):
-        _wait(device)
-        start = time.perf_counter()
-        call()
-        _wait(device)
-        seconds.append(time.perf_counter() - start)
-    return seconds
+    _wait(device)
+    return time.perf_counter() - start
 
 
 def _wait(device: torch.device) -> None:

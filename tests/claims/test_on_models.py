@@ -1,8 +1,7 @@
-"""Quantities of named models: exact where something is counted, with an interval where it was timed."""
+"""Quantities of named models: exact where something is counted, with an interval over rounds where it was timed."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +31,7 @@ def task(
     return planned.model_copy(update={"tables": ("taxonomy-1", "cost-1")})
 
 
-def measured(
-    folder: Path, quantity: dict[str, Any], taxa: list[dict[str, Any]] = [TAXON], costs: list[Any] = []
-) -> Estimate:  # noqa: B006
+def measured(folder: Path, quantity: dict[str, Any], taxa: Rows = (TAXON,), costs: Rows = ()) -> Estimate:
     made = task(folder, quantity, taxa, costs, above=0.5)
     return estimate(made, "tiny", made.figure.claims[0].quantity, folder)
 
@@ -75,16 +72,17 @@ def test_an_exponent_is_between_the_two_largest_lengths(tmp_path: Path) -> None:
     assert (found.value, found.low, found.high) == (2.0, 2.0, 2.0)
 
 
-def test_a_timed_exponent_has_students_interval(tmp_path: Path) -> None:
-    times = {16: [1.0, 1.1, 0.9], 64: [4.0, 4.4, 3.9]}
+def test_a_timed_exponent_is_paired_by_round(tmp_path: Path) -> None:
+    """A machine that was twice as slow in some rounds gives the same exponents; their spread is the interval."""
+    slowness, exponents = [1.0, 2.0, 1.0, 2.0, 1.0], [0.9, 1.0, 1.1, 1.0, 1.05]
     costs = [
-        ("s5", "s5", length, "training_step", repeat, value)
-        for length, values in times.items()
-        for repeat, value in enumerate(values, 1)
+        ("s5", "s5", length, "training_step", repeat, slow * length**power)
+        for repeat, (slow, power) in enumerate(zip(slowness, exponents, strict=True), 1)
+        for length in (8, 16, 64)
     ]
-    found = measured(tmp_path, {"kind": "cost_exponent", "model": "s5", "cost": "training_step"}, costs=costs)
+    quantity = {"kind": "cost_exponent", "model": "s5", "cost": "training_step"}
+    found = measured(tmp_path, quantity, costs=costs)
     assert found.value == pytest.approx(1.0)
-    logs = [[math.log(value) for value in values] for values in times.values()]
-    variances = [sum((x - sum(row) / 3) ** 2 for x in row) / 2 for row in logs]
-    half = 4.302652729911275 * math.sqrt(sum(variances) / 3) / math.log(4)  # Student's t with 2 degrees of freedom
-    assert (found.low, found.high) == (pytest.approx(1 - half), pytest.approx(1 + half))
+    assert (found.low, found.high) == (pytest.approx(0.9), pytest.approx(1.1))
+    same = measured(tmp_path, quantity, costs=[(*row[:5], row[4] * row[2]) for row in costs])
+    assert (same.value, same.low, same.high) == (pytest.approx(1.0), pytest.approx(1.0), pytest.approx(1.0))

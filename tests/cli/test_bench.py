@@ -59,7 +59,7 @@ def test_a_race_is_run_in_turn_and_the_slow_drop_out() -> None:
 # Scans
 
 
-def table(monkeypatch: pytest.MonkeyPatch | None = None, case: Case = SMALL, repeats: int = 2) -> pl.DataFrame:
+def table(case: Case = SMALL, repeats: int = 2) -> pl.DataFrame:
     (frame,) = scan_speed([case], CPU, repeats, 60.0, LIMITS)
     return frame
 
@@ -120,6 +120,20 @@ def test_a_wrong_gradient_is_wrong_too(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     )
     assert table().filter(contestant="cpp")["reason"].to_list() == ["wrong: its relative error is 1"]
+
+
+def test_who_gives_no_gradient_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = scans_module._ours
+    monkeypatch.setattr(
+        scans_module,
+        "_ours",
+        lambda case, backend: (
+            right(case, backend)
+            if backend != "cpp"
+            else lambda arguments: right(case, backend)({**arguments, "h0": arguments["h0"].detach()})
+        ),
+    )
+    assert table().filter(contestant="cpp")["reason"].to_list() == ["wrong: its relative error is inf"]
 
 
 def test_a_case_is_printed_fastest_first() -> None:
@@ -230,27 +244,22 @@ def test_other_logits_report_no_speed(
     assert "no speed to report: the logits of ssm and transformers, chunk 32 differ by" in said
 
 
+@pytest.mark.parametrize("factor", [0.9, -1.0])
 def test_other_gradients_report_no_speed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    factor: float, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Equal logits, another training step: a backward pass that is wrong is not called fast."""
-    right = training_module.Trainee.step
+    """Equal logits, another backward pass: what is wrong is not called fast, though Adam would hide it."""
+    right = training_module.transformers_mamba2
 
-    def step(self: Any, tokens: Tensor, clip_norm: float) -> float:
-        return right(self, tokens, clip_norm * (0.01 if self.name.endswith("16") else 1))
+    def wrong(model: Any, chunk: int) -> Any:
+        peer = right(model, chunk)
+        if chunk == 16:
+            peer.backbone.layers[1].mixer.A_log.register_hook(lambda gradient: factor * gradient)
+        return peer
 
-    monkeypatch.setattr(training_module.Trainee, "step", step)
-    monkeypatch.setattr(torch.optim.AdamW, "step", lambda self: sgd(self))
+    monkeypatch.setattr(training_module, "transformers_mamba2", wrong)
     said = no_speed(tmp_path / "speed.parquet", capsys)
-    assert "the losses of ssm and transformers, chunk 16 at training step 2 differ by" in said
-
-
-def sgd(optimizer: torch.optim.Optimizer) -> None:
-    """A step that feels the gradient's size, which Adam divides away."""
-    with torch.no_grad():
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                parameter -= parameter.grad
+    assert "the gradients of layers.1.mixer.A_log of ssm and transformers, chunk 16 differ by" in said
 
 
 def test_nan_is_no_agreement(
