@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ssm.claims.quantities import estimate
 from ssm.claims.verdict import judge
 from ssm.specs.figure import FigureTask
 
+Rows = Sequence[Any]
 TAXON = {
     "model": "s5", "mixer": "s5", "system": "S5", "paper": "x", "scan": "diagonal_scan", "decay": "by channel",
     "complex": True, "recurrence": "h", "state_shape": "1 x 4 x 2", "state_numbers": 8, "state_numbers_late": 8,
@@ -22,9 +24,7 @@ TAXON = {
 }  # fmt: skip
 
 
-def task(
-    folder: Path, quantity: dict[str, Any], taxa: list[dict[str, Any]], costs: list[Any], **expected: float
-) -> FigureTask:
+def task(folder: Path, quantity: dict[str, Any], taxa: Rows, costs: Rows, **expected: float) -> FigureTask:
     planned = figure_task([claim(quantity, **expected)])
     write_table(pl.DataFrame(taxa, schema=TAXONOMY.columns), TAXONOMY, folder / "taxonomy-1.parquet", {})
     write_table(pl.DataFrame(costs, schema=COST.columns, orient="row"), COST, folder / "cost-1.parquet", {})
