@@ -48,6 +48,8 @@ def _scan_slices(self: Any, values: Sequence[Any]) -> list[Any]:
         for result, x in zip(results, state, strict=True):
             result.append(x.handle.data)
     return [
-        self.to_tensor(np.ascontiguousarray(np.moveaxis(np.stack(result), 0, self.axis)), value.dtype)
+        self.to_tensor(
+            np.ascontiguousarray(np.moveaxis(np.stack(result).reshape(slices[0].shape), 0, self.axis)), value.dtype
+        )
         for result, value in zip(results, values, strict=True)
     ]

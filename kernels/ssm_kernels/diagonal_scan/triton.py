@@ -1,0 +1,100 @@
+"""The diagonal scan in Triton: tiles of steps and channels, from tile to tile with a carry.
+
+A long sequence in few channels is cut into segments that run side by side, twice: once to learn what each does to a
+state, then with the state that enters it. No atomics: the same call gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from ssm_kernels.diagonal_scan.inputs import Inputs, Options
+from ssm_kernels.diagonal_scan.triton_kernels import diagonal_backward_kernel, diagonal_forward_kernel
+from ssm_kernels.native.triton_launch import launch, plain, real_dtype, segments, tile, unavailable
+from ssm_kernels.native.triton_tiles import carry
+from ssm_kernels.operators import compute_dtype
+
+__all__ = ["backward", "forward", "saved_shape", "unavailable"]
+
+
+def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
+    """Nothing: the backward needs the states, which are the output."""
+    return (0,)
+
+
+def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """All states (B, T, D) and the last one (B, D)."""
+    dtype = compute_dtype(*inputs)
+    a, b, start = (_parts(x, dtype) for x in (inputs.a, inputs.b, inputs.h0))
+    resets, (B, T, D) = plain(inputs.resets), inputs.b.shape
+    grid, each, constants = _plan(inputs, dtype)
+    sizes = (T, D, triton.cdiv(T, constants["BT"]), each)
+    if grid[1] > 1:
+        local, total = inputs.b.new_empty(2, grid[1], B, D, dtype=dtype)
+        pieces = (_parts(local, dtype), _parts(total, dtype))
+        launch(diagonal_forward_kernel, grid, a, b, resets, None, None, *pieces, *sizes, **constants)
+        start = _parts(carry(total, local, inputs.h0, reverse=False), dtype)
+    h, last = inputs.b.new_empty(B, T, D, dtype=dtype), inputs.b.new_empty(B, D, dtype=dtype)
+    out = (_parts(h, dtype), _parts(last, dtype))
+    launch(diagonal_forward_kernel, grid, a, b, resets, start, *out, None, *sizes, **constants)
+    return h, last, last.new_empty(0)
+
+
+def backward(
+    dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
+) -> Sequence[Tensor | None]:
+    """Gradients of a, b and h0."""
+    dtype = compute_dtype(*inputs)
+    a, dh, h, h0, start = (_parts(x, dtype) for x in (inputs.a, dy, y, inputs.h0, dstate))
+    resets, (B, T, D) = plain(inputs.resets), inputs.b.shape
+    grid, each, constants = _plan(inputs, dtype)
+    sizes = (T, D, triton.cdiv(T, constants["BT"]), each)
+    common: tuple[Any, ...] = (a, dh, h, h0, resets)
+    if grid[1] > 1:
+        local, total = inputs.b.new_empty(2, grid[1], B, D, dtype=dtype)
+        pieces = (_parts(local, dtype), _parts(total, dtype))
+        launch(diagonal_backward_kernel, grid, *common, None, None, None, *pieces, *sizes, **constants)
+        start = _parts(carry(total, local, dstate, reverse=True), dtype)
+    constant = inputs.a.dim() == 1
+    da = inputs.b.new_empty((grid[1] * B, D) if constant else (B, T, D), dtype=dtype)
+    db, dh0 = inputs.b.new_empty(B, T, D, dtype=dtype), inputs.b.new_empty(B, D, dtype=dtype)
+    out = tuple(_parts(x, dtype) for x in (da, db, dh0))
+    launch(diagonal_backward_kernel, grid, *common, start, *out, None, *sizes, **constants)
+    da = da.sum(0) if constant else da
+    return _like(da, inputs.a), _like(db, inputs.b), None if inputs.h0 is None else _like(dh0, inputs.h0), None
+
+
+def _plan(inputs: Inputs, dtype: torch.dtype) -> tuple[tuple[int, int, int], int, dict[str, Any]]:
+    """The grid, tiles a segment, and what the kernels are compiled for: tiles of 4096 numbers."""
+    B, T, D = inputs.b.shape
+    BD = tile(D, 64)
+    BT = tile(T, 32 if dtype.is_complex else 64)
+    blocks = triton.cdiv(D, BD)
+    count, each = segments(B * blocks, T, BT)
+    constants = {
+        "CONSTANT": inputs.a.dim() == 1,
+        "COMPLEX": dtype.is_complex,
+        "BT": BT,
+        "BD": BD,
+        "COMPUTE": real_dtype(dtype),
+    }
+    return (blocks, count, B), each, constants
+
+
+def _parts(x: Tensor | None, dtype: torch.dtype) -> Any:
+    """As the kernels read it: contiguous, and in pairs of real and imaginary part if the scan is complex."""
+    if x is None:
+        return None
+    if dtype.is_complex:
+        return torch.view_as_real(x.to(dtype).resolve_conj().contiguous())
+    return x.contiguous()
+
+
+def _like(gradient: Tensor, x: Tensor) -> Tensor:
+    """The real part of a real input's gradient."""
+    return gradient.real.contiguous() if gradient.is_complex() and not x.is_complex() else gradient

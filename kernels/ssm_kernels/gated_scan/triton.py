@@ -1,0 +1,54 @@
+"""The gated scan in Triton: chunks of up to 64 tokens, matrix products within, a recurrence over their states between.
+
+Forward: states before every chunk, then outputs. Backward: these states again (they are not kept), the gradients of the
+states after every chunk, then the gradients within chunks. No atomics: the same call gives the same bits.
+
+Products of float32 inputs are TF32x3; with bfloat16 and float16 inputs every float32 operand is the sum of two bfloat16
+numbers (an error of 2^-17, below what the outputs are rounded to), and everything is summed in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from ssm_kernels.gated_scan import triton_head, triton_key
+from ssm_kernels.gated_scan.inputs import Inputs, Options
+from ssm_kernels.gated_scan.triton_states import pass_states, problem
+from ssm_kernels.native.triton_launch import unavailable
+
+__all__ = ["backward", "forward", "saved_shape", "unavailable"]
+
+
+def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
+    """Nothing: the backward computes the states again."""
+    return (0,)
+
+
+def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """y (B, T, H, V) and the final state (B, H, K, V)."""
+    p = problem(inputs)
+    states, last = pass_states(p, p.k, p.v, inputs.h0, reverse=False)
+    y = (triton_key if p.decay == "key" else triton_head).forward(p, states)
+    return y, last, last.new_empty(0)
+
+
+def backward(
+    dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
+) -> Sequence[Tensor | None]:
+    """Gradients of q, k, v, log_decay, h0 and bonus."""
+    p = problem(inputs)
+    states, _ = pass_states(p, p.k, p.v, inputs.h0, reverse=False)
+    leaving, dh0 = pass_states(p, p.q, dy, dstate, reverse=True)
+    module = triton_key if p.decay == "key" else triton_head
+    dq, dk, dv, dlog_decay, dbonus = module.backward(p, dy, states, leaving)
+    if p.decay == "constant" and dlog_decay is not None:
+        dlog_decay = dlog_decay.sum((0, 1))
+    return _by_group(dq, p.sizes[2]), _by_group(dk, p.sizes[2]), dv, dlog_decay, dh0, dbonus, None
+
+
+def _by_group(parts: Tensor, groups: int) -> Tensor:
+    """(B, T, parts, K), in the order of heads, summed within groups."""
+    B, T, count, K = parts.shape
+    return parts if count == groups else parts.view(B, T, groups, count // groups, K).sum(3)

@@ -1,0 +1,74 @@
+"""Ahead-of-time compilation of recorded launches for a GPU that need not be there, and what each kernel takes of it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from ssm_kernels.native.triton_launch import Launch
+
+POINTERS = {
+    torch.float64: "*fp64",
+    torch.float32: "*fp32",
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+    torch.uint8: "*u8",
+}
+CUOBJDUMP = str(Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump")
+
+
+class Resources(NamedTuple):
+    """What one program of a kernel takes."""
+
+    name: str
+    shared: int  # bytes of shared memory
+    registers: int  # by thread
+    spilled: int  # bytes of a thread's stack: what did not fit its registers
+
+
+def compile_ahead(launch: Launch, capability: int) -> Resources:
+    """Compile a recorded launch for compute capability 80 (A100) or 90 (H100), specialized as at run time.
+
+    Raises:
+        Exception: Triton's or ptxas' own, where the kernel does not compile.
+    """
+    names = launch.kernel.arg_names
+    signature: dict[str, str] = {}
+    constants: dict[str, Any] = dict(launch.constants)
+    attributes: dict[tuple[int, ...], list[list[object]]] = {}
+    for index, (name, value) in enumerate(zip(names, launch.arguments, strict=False)):
+        if isinstance(value, Tensor):
+            signature[name] = POINTERS[value.dtype]
+            attributes[(index,)] = [["tt.divisibility", 16]]
+        elif value is None or value == 1:
+            constants[name] = value
+        else:
+            signature[name] = "i32" if abs(value) < 2**31 else "i64"
+            if value % 16 == 0:
+                attributes[(index,)] = [["tt.divisibility", 16]]
+    signature |= dict.fromkeys(constants, "constexpr")
+    source = ASTSource(launch.kernel, {name: signature[name] for name in names}, constants, attributes)
+    options = {"num_warps": launch.num_warps, "num_stages": launch.num_stages, "enable_fp_fusion": True}
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    registers, spilled = _registers(compiled.asm["cubin"])
+    return Resources(launch.kernel.__name__, compiled.metadata.shared, registers, spilled)
+
+
+def _registers(cubin: bytes) -> tuple[int, int]:
+    """Registers and bytes of stack by thread."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        log = subprocess.run([CUOBJDUMP, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    used = re.search(r"REG:(\d+) STACK:(\d+)", log)
+    assert used is not None, log
+    return int(used[1]), int(used[2])

@@ -1,0 +1,127 @@
+"""Mamba-1's scan in Triton, fused: softplus and bias of dt, the recurrence, the readout, D and the gate of z.
+
+Every program takes some channels with all their states and goes through time tile by tile; a long sequence in few
+channels is cut into segments that run side by side, twice: once to learn what each does to a state, then with the state
+that enters it. The backward starts from the states before the tiles, which the forward keeps (every 16 steps), and sums
+dB and dC over blocks of channels in a fixed order. No atomics: the same call gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import triton
+from torch import Tensor
+
+from ssm_kernels.native.triton_launch import launch, plain, real_dtype, rows, segments, tile, unavailable
+from ssm_kernels.native.triton_tiles import carry
+from ssm_kernels.operators import compute_dtype
+from ssm_kernels.selective_scan.inputs import Inputs, Options
+from ssm_kernels.selective_scan.triton_kernels import (
+    selective_backward_kernel,
+    selective_carry_kernel,
+    selective_forward_kernel,
+)
+
+__all__ = ["backward", "forward", "saved_shape", "unavailable"]
+
+STEPS = 16  # a tile
+TILE = 8192  # numbers in a tile: 64 registers of every thread for each of the few tensors of that size
+
+
+class _Plan(NamedTuple):
+    grid: tuple[int, int, int]  # blocks of channels, segments, batch
+    each: int  # tiles a segment
+    warps: int
+    constants: dict[str, Any]
+
+
+def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
+    """The states before the tiles: (tiles, B, N, D)."""
+    B, T, D = inputs.u.shape
+    return triton.cdiv(T, STEPS), B, inputs.A.shape[1], D
+
+
+def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """y (B, T, D), the final state (B, D, N) and, if asked for, the states before the tiles."""
+    u, dt, A, B, C, D, dt_bias, z, h0, resets = inputs
+    dtype, plan, N = compute_dtype(*inputs), _plan(inputs, options), A.shape[1]
+    (batch, T, channels), (_, count, _) = u.shape, plan.grid
+    tensors, strides = _strided(u, dt, B, C, z)
+    u, dt, B, C, z = tensors
+    start = None if h0 is None else h0.to(dtype).transpose(1, 2).contiguous()
+    common = (u, dt, plain(A), B, C, plain(D), plain(dt_bias), z, plain(resets))
+    sizes = (*strides, T, channels, N, triton.cdiv(T, STEPS), plan.each)
+    if count > 1:
+        local, total = u.new_empty(2, count, batch, N, channels, dtype=dtype)
+        launch(
+            selective_forward_kernel, plan.grid, *common, None, None, None, local, total, *sizes, num_warps=plan.warps,
+            **plan.constants,
+        )  # fmt: skip
+        start = carry(total, local, start, reverse=False)
+    y = u.new_empty(batch, T, channels)
+    saved = u.new_empty(saved_shape(inputs, options) if save else (0,), dtype=dtype)
+    last = u.new_empty(batch, N, channels, dtype=dtype)
+    launch(
+        selective_forward_kernel, plan.grid, *common, start, y, saved if save else None, last, None, *sizes,
+        num_warps=plan.warps, **plan.constants,
+    )  # fmt: skip
+    return y, last.transpose(1, 2).contiguous(), saved
+
+
+def backward(
+    dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
+) -> Sequence[Tensor | None]:
+    """Gradients of all inputs but the resets."""
+    u, dt, A, B, C, D, dt_bias, z, _, resets = inputs
+    dtype, plan, N = compute_dtype(*inputs), _plan(inputs, options), A.shape[1]
+    (batch, T, channels), (blocks, count, _) = u.shape, plan.grid
+    tensors, strides = _strided(u, dt, B, C, z)
+    u, dt, B, C, z = tensors
+    dy, dy_row = rows(dy)
+    rates, D, dt_bias, resets = plain(A), plain(D), plain(dt_bias), plain(resets)
+    start = dstate.to(dtype).transpose(1, 2).contiguous()  # (B, N, D)
+    sizes = (T, channels, N, triton.cdiv(T, STEPS), plan.each)
+    if count > 1:
+        local, total = u.new_empty(2, count, batch, N, channels, dtype=dtype)
+        launch(
+            selective_carry_kernel, plan.grid, dt, rates, C, dt_bias, z, dy, resets, local, total, strides[1],
+            strides[3], strides[4], dy_row, *sizes, num_warps=plan.warps, **plan.constants,
+        )  # fmt: skip
+        start = carry(total, local, start, reverse=True)
+    du, ddt = u.new_empty(batch, T, channels), dt.new_empty(batch, T, channels)
+    dz = None if z is None else z.new_empty(batch, T, channels)
+    dB, dC = u.new_empty(2, blocks, batch, T, N, dtype=dtype)
+    dA = u.new_empty(count * batch, N, channels, dtype=dtype)
+    dD, dbias = (None if x is None else u.new_empty(count * batch, channels, dtype=dtype) for x in (D, dt_bias))
+    dh0 = u.new_empty(batch, N, channels, dtype=dtype)
+    launch(
+        selective_backward_kernel, plan.grid, u, dt, rates, B, C, D, dt_bias, z, dy, resets, saved, start, du, ddt, dA,
+        dB, dC, dD, dbias, dz, dh0, *strides, dy_row, *sizes, num_warps=2 * plan.warps, **plan.constants,
+    )  # fmt: skip
+    sums = (None if x is None else x.sum(0) for x in (dD, dbias))
+    return du, ddt, dA.sum(0).t().contiguous(), dB.sum(0), dC.sum(0), *sums, dz, dh0.transpose(1, 2).contiguous(), None
+
+
+def _plan(inputs: Inputs, options: Options) -> _Plan:
+    """Blocks of channels so that a tile is of one size whatever N, and segments so that there are programs enough."""
+    batch, T, channels = inputs.u.shape
+    BN = max(2, triton.next_power_of_2(inputs.A.shape[1]))
+    BD = tile(channels, max(4, TILE // (STEPS * BN)), 4)
+    blocks = triton.cdiv(channels, BD)
+    count, each = segments(batch * blocks, T, STEPS)
+    constants = {
+        "SOFTPLUS": options.dt_softplus,
+        "BT": STEPS,
+        "BN": BN,
+        "BD": BD,
+        "COMPUTE": real_dtype(compute_dtype(*inputs)),
+    }
+    return _Plan((blocks, count, batch), each, 4, constants)
+
+
+def _strided(*tensors: Tensor | None) -> tuple[list[Any], tuple[int, ...]]:
+    """Every tensor (B, T, ...) as the kernels read it, and its distance from step to step (0 where there is none)."""
+    pairs = [(None, 0) if x is None else rows(x) for x in tensors]
+    return [x for x, _ in pairs], tuple(row for _, row in pairs)

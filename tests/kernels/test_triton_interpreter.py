@@ -1,0 +1,155 @@
+"""The Triton kernels in Triton's interpreter, on the CPU: equal to the oracle in outputs, states and all gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from kernels.cases import Case, make
+from kernels.interpreted import Call, interpreter
+from kernels.numerics import error, with_gradients
+
+pytest.importorskip("triton", reason="the triton package is not installed (Linux only)")
+
+GATED = {"head": 0, "key": 1, "constant": 2, "none": 3, "head, bonus": 4, "key, bonus": 5, "head, grouped": 24}
+SMALL = {"batch": 1, "length": 37, "width": 5, "state": 3, "resets": 0.1}
+
+
+class Errors(NamedTuple):
+    """What a worker measured; tensors stay there."""
+
+    worst: float  # over outputs and gradients
+    state: float
+    finite: bool
+    dtypes: set[torch.dtype]
+
+
+def measure(case: Case, segments: bool = False) -> Errors:
+    """Runs in the interpreting process, with fresh memory full of NaN; optionally with time cut into segments."""
+    from ssm_kernels.native import triton_launch
+
+    usual = triton_launch.PROGRAMS, triton_launch.MIN_STEPS
+    if segments:
+        triton_launch.PROGRAMS, triton_launch.MIN_STEPS = 64, 32
+    torch.use_deterministic_algorithms(
+        True
+    )  # and so fill_uninitialized_memory, which is on unless someone turned it off
+    try:
+        got = with_gradients(case.function("triton"), case.values, 0)
+    finally:
+        triton_launch.PROGRAMS, triton_launch.MIN_STEPS = usual
+        torch.use_deterministic_algorithms(False)
+    exact = with_gradients(case.function("reference"), case.to(torch.float64).values, 0)
+    errors = [error(a, b) for a, b in zip(got, exact, strict=True)]
+    return Errors(max(errors), errors[1], all(bool(x.isfinite().all()) for x in got), {x.dtype for x in got})
+
+
+def same_bits(case: Case) -> bool:
+    """Whether two calls agree to the last bit, forward and backward."""
+    one, two = (with_gradients(case.function("triton"), case.values, 0) for _ in range(2))
+    return all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> Iterator[Call]:
+    with interpreter() as call:
+        yield call
+
+
+CASES = [("gated_scan", variant) for variant in GATED.values()]
+CASES += [("selective_scan", variant) for variant in (0, 1, 14)] + [("diagonal_scan", n) for n in range(8)]
+
+
+@pytest.mark.parametrize(("operation", "variant"), CASES)
+def test_equals_the_reference(interpreted: Call, operation: str, variant: int) -> None:
+    errors = interpreted(measure, make(operation, 1, variant=variant, decay="mixed", **SMALL))
+    assert errors.worst < 1e-11
+
+
+@pytest.mark.parametrize(("operation", "variant"), [("gated_scan", 0), ("gated_scan", 1), ("selective_scan", 9)])
+def test_a_scan_from_nothing(interpreted: Call, operation: str, variant: int) -> None:
+    errors = interpreted(measure, make(operation, 2, variant=variant, **{**SMALL, "resets": 0.0}, start=False))
+    assert errors.worst < 1e-11
+
+
+@pytest.mark.parametrize(
+    ("operation", "variant", "length"),
+    [
+        ("gated_scan", 4, 130),
+        ("gated_scan", 5, 66),
+        ("selective_scan", 0, 200),
+        ("diagonal_scan", 0, 300),
+        ("diagonal_scan", 7, 300),
+    ],
+)
+def test_a_sequence_cut_into_segments(interpreted: Call, operation: str, variant: int, length: int) -> None:
+    """Segments side by side, joined by a carry, forward and backward."""
+    errors = interpreted(measure, make(operation, 3, variant=variant, **{**SMALL, "length": length}), segments=True)
+    assert errors.worst < 1e-11
+
+
+@pytest.mark.parametrize(
+    ("operation", "variant", "width", "state"),
+    [("gated_scan", 24, 70, 67), ("gated_scan", 5, 70, 35), ("selective_scan", 0, 70, 17), ("diagonal_scan", 0, 70, 1)],
+)
+def test_several_tiles(interpreted: Call, operation: str, variant: int, width: int, state: int) -> None:
+    case = make(operation, 4, variant=variant, **{**SMALL, "length": 20, "width": width, "state": state})
+    assert interpreted(measure, case).worst < 1e-11
+
+
+@pytest.mark.parametrize("decay", ["usual", "strong"])
+@pytest.mark.parametrize(("operation", "variant"), [*CASES[:2], CASES[4], ("selective_scan", 0), ("diagonal_scan", 2)])
+def test_float32_loses_little_even_at_strong_decay(interpreted: Call, operation: str, variant: int, decay: str) -> None:
+    case = make(operation, 5, variant=variant, decay=decay, **SMALL).to(torch.float32)
+    assert interpreted(measure, case).worst < 2e-6
+
+
+def test_small_steps_keep_their_precision(interpreted: Call) -> None:
+    """softplus(-9) is 1e-4: log(1 + e^-9) in float32 would have lost three digits of it."""
+    case = make("selective_scan", 10, variant=6, **SMALL)
+    case.tensors["dt"] -= 9.0
+    assert interpreted(measure, case.to(torch.float32)).worst < 2e-6
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 5e-3), (torch.float16, 6e-4)])
+@pytest.mark.parametrize(("operation", "variant"), [*CASES[:2], ("selective_scan", 0), ("diagonal_scan", 0)])
+def test_half_precision_is_scanned_in_float32(
+    interpreted: Call, operation: str, variant: int, dtype: torch.dtype, tolerance: float
+) -> None:
+    errors = interpreted(measure, make(operation, 6, variant=variant, **SMALL).to(dtype))
+    assert errors.state < 1e-6
+    assert errors.worst < tolerance
+    assert torch.float32 in errors.dtypes
+
+
+@pytest.mark.parametrize(("operation", "variant"), [*CASES[:2], CASES[5], ("selective_scan", 0), ("diagonal_scan", 0)])
+def test_nothing_becomes_infinite_at_any_decay(interpreted: Call, operation: str, variant: int) -> None:
+    case = make(operation, 7, variant=variant, decay="wide", **SMALL).to(torch.float32)
+    if "log_decay" in case.tensors:
+        case.tensors["log_decay"] *= 1e4
+    assert interpreted(measure, case).finite
+
+
+@pytest.mark.parametrize(("operation", "variant"), [*CASES[:2], ("selective_scan", 0), ("diagonal_scan", 1)])
+def test_the_same_call_gives_the_same_bits(interpreted: Call, operation: str, variant: int) -> None:
+    assert interpreted(same_bits, make(operation, 8, variant=variant, **SMALL).to(torch.float32))
+
+
+@pytest.mark.parametrize("operation", ["gated_scan", "selective_scan", "diagonal_scan"])
+def test_slices_of_wider_tensors(interpreted: Call, operation: str) -> None:
+    """A mixer's projections are slices of one product: rows apart, and read where they are."""
+    case = make(operation, 9, **SMALL)
+    wide = {n: torch.stack([x, x], -2)[..., 0, :] if n in case.sequences else x for n, x in case.tensors.items()}
+    assert not all(x.is_contiguous() for x in wide.values())
+    assert interpreted(measure, case._replace(tensors=wide)).worst < 1e-11
+
+
+def test_without_a_gpu_it_says_so() -> None:
+    from ssm_kernels import backends
+
+    case: Any = make("gated_scan")
+    if not torch.cuda.is_available():
+        with pytest.raises(backends.BackendError, match="'triton' cannot run on cpu: it needs a CUDA device"):
+            case.function("triton")(*case.values)
