@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import sys
 import uuid
 from collections.abc import Iterator
@@ -39,6 +40,32 @@ def whole_file(path: str | Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def whole_folder(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path`; on success sync all that is in it and rename it to `path`.
+
+    An exception removes the temporary folder.
+
+    Raises:
+        OutputError: `path` is there already (an empty folder may be), or it cannot be written.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise OutputError(f"{path}: is there already; give the name of a new folder")
+        temporary.mkdir(parents=True)
+        yield temporary
+        for inside in [*temporary.rglob("*"), temporary]:
+            _sync(inside)
+        temporary.replace(path)
+        _sync(path.parent)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write `text` as a whole file."""
     with whole_file(path) as temporary:
@@ -64,8 +91,16 @@ def make_folder(path: str | Path) -> None:
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Hold `folder` against other processes on this machine; wait for one that holds it. A kill releases it."""
-    with (folder / ".lock").open("w") as lock:
+    """Hold `folder` against other processes on this machine; wait for one that holds it. A kill releases it.
+
+    Raises:
+        OutputError: the folder cannot be written.
+    """
+    try:
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -75,8 +110,10 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files that killed writers left in `folder` and below."""
-    for leftover in folder.rglob(".*.tmp"):
+    """Delete the temporary files and folders that killed writers left in `folder` and below."""
+    for leftover in list(folder.rglob(".*.tmp")):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
         with suppress(OSError):
             leftover.unlink()
 

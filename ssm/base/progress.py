@@ -1,16 +1,41 @@
-"""Progress of long work: a live bar at a terminal, plain lines with rate and time left everywhere else."""
+"""Progress of long work: a live bar at a terminal, plain lines everywhere else, and a file for those who watch."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tqdm import tqdm
 
-LINE_EVERY = 5.0  # seconds between two plain lines
+from ssm.base.errors import OutputError
+from ssm.base.files import write_text
+
+FILE = "progress.json"  # in the folder of what is worked on
+FIRST_LINES, LINES = 5.0, 60.0  # seconds between two plain lines: at first, and once work has gone on for minutes
+BEATS = 10.0  # seconds between two writings of the file
+RECENT = 60.0  # seconds that a rate looks back, at least
 BAR = 20  # characters of the bar in a plain line
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What the file says: how far the work is, and how fast it goes."""
+
+    done: int
+    total: int  # 0: nobody knows
+    unit: str
+    rate: float  # of `rate_unit`, a second
+    rate_unit: str
+    unit_seconds: float  # that one unit takes
+    seconds_left: float | None
+    note: str
+    state: str  # running, or stopped: the work ended before its end
 
 
 class Progress:
@@ -18,21 +43,35 @@ class Progress:
 
     At a terminal (stderr is one and `live` is left alone) it is a tqdm bar. Elsewhere, in a log file or when several
     jobs share one terminal, a line such as
-    `train base_s1 [########............]  40%  1200/3000 steps  38k tokens/s  0:46 left  loss 1.31` every few seconds.
+    `train base_s1 [########............]  40%  1200/3000 steps  38k tokens/s  0:46 left  loss 1.31`, every five seconds
+    at first and once a minute in the end. Rates and times are those of the last minute or two.
+
+    With `file`, a `Beat` is written there as JSON at the first step and every ten seconds. It is an aside: where it
+    cannot be written, work goes on.
     """
 
     def __init__(
-        self, title: str, total: int, unit: str = "steps", rate_unit: str | None = None, live: bool | None = None
+        self,
+        title: str,
+        total: int,
+        unit: str = "steps",
+        rate_unit: str | None = None,
+        live: bool | None = None,
+        shown: bool = True,
+        file: Path | None = None,
     ):
         self.title, self.total, self.unit = title, total, unit
         self.rate_unit = rate_unit or unit
-        live = sys.stderr.isatty() if live is None else live
+        self.shown = shown  # of several processes, one shows it
+        self.file = file if shown else None
+        live = shown and (sys.stderr.isatty() if live is None else live)
         self.bar = tqdm(total=total or None, desc=title, unit=f" {unit}", dynamic_ncols=True) if live else None
         self.done = 0
-        self.skipped = 0  # units that an earlier, killed process had done: they count as done, not in the rate
         self.work = 0.0
-        self.started = time.monotonic()
-        self.printed = self.started
+        self.note = ""
+        self.started = self.printed = time.monotonic()
+        self.beaten = float("-inf")
+        self.marks = [(self.started, 0, 0.0)]  # (time, done, work): the last two, a minute apart
 
     def __enter__(self) -> Self:
         return self
@@ -40,14 +79,17 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self.done:
+            self._beat("running" if kind is None else "stopped")
         if self.bar is not None:
             self.bar.close()
         elif kind is None and self.done and self.printed > self.started:
-            self._line("")
+            self._line()
 
     def resume_at(self, done: int) -> None:
-        """Count `done` units as done by an earlier process."""
-        self.done = self.skipped = done
+        """Count `done` units as done by an earlier process: they are no part of the rate."""
+        self.done = done
+        self.marks = [(time.monotonic(), done, self.work)]
         if self.bar is not None:
             self.bar.update(done)
             self.bar.unpause()
@@ -56,32 +98,54 @@ class Progress:
         """`units` more are done, which was `work` of the rate's unit (say tokens); `note` ends the line."""
         self.done += units
         self.work += units if work is None else work
+        self.note = note
+        now = time.monotonic()
+        if now - self.marks[-1][0] >= RECENT:
+            self.marks = [self.marks[-1], (now, self.done, self.work)]
+        if now - self.beaten >= BEATS:
+            self._beat("running")
         if self.bar is not None:
             self.bar.update(units)
             if note:
                 self.bar.set_postfix_str(f"{self._rate()}, {note}", refresh=False)
-        elif time.monotonic() - self.printed >= LINE_EVERY:
-            self._line(note)
+        elif now - self.printed >= min(LINES, max(FIRST_LINES, (now - self.started) / 4)):
+            self._line()
+
+    def _speed(self) -> tuple[float, float]:
+        """(of the rate's unit a second, seconds that one unit takes), over the last minute or two."""
+        since, done, work = self.marks[0]
+        seconds = max(time.monotonic() - since, 1e-9)
+        return (self.work - work) / seconds, seconds / max(self.done - done, 1)
 
     def _rate(self) -> str:
-        seconds = max(time.monotonic() - self.started, 1e-9)
-        return f"{_short(self.work / seconds)} {self.rate_unit}/s"
+        return f"{short(self._speed()[0])} {self.rate_unit}/s"
 
-    def _line(self, note: str) -> None:
+    def _beat(self, state: str) -> None:
+        self.beaten = time.monotonic()
+        if self.file is None:
+            return
+        rate, each = self._speed()
+        left = each * max(self.total - self.done, 0) if self.total else None
+        beat = Beat(self.done, self.total, self.unit, rate, self.rate_unit, each, left, self.note, state)
+        with suppress(OutputError):
+            write_text(self.file, json.dumps(asdict(beat)) + "\n")
+
+    def _line(self) -> None:
         self.printed = time.monotonic()
-        seconds = self.printed - self.started
+        if not self.shown:
+            return
         if self.total:
             filled = int(BAR * self.done / self.total)
-            left = seconds / max(self.done - self.skipped, 1) * max(self.total - self.done, 0)
+            left = self._speed()[1] * max(self.total - self.done, 0)
             bar = f"[{'#' * filled}{'.' * (BAR - filled)}] {self.done / self.total:4.0%}  {self.done}/{self.total}"
-            parts = [f"{self.title} {bar} {self.unit}", self._rate(), f"{_clock(left)} left", note]
+            parts = [f"{self.title} {bar} {self.unit}", self._rate(), f"{clock(left)} left", self.note]
         else:  # nobody knows how much there is
-            parts = [f"{self.title} {self.done} {self.unit}", self._rate(), note]
+            parts = [f"{self.title} {self.done} {self.unit}", self._rate(), self.note]
         sys.stderr.write("  ".join(part for part in parts if part) + "\n")  # in one write: jobs share the terminal
         sys.stderr.flush()
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
     """Three significant digits with k, M, G: 38214 is 38.2k."""
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
@@ -89,7 +153,7 @@ def _short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
     """1:02:03, or 2:03 below an hour."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)

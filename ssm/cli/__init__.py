@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 
 from ssm.base.errors import UserError
@@ -20,3 +21,14 @@ def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
         return value
 
     return parse
+
+
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    """The option of verbs that can work in several processes."""
+    parser.add_argument(
+        "--processes",
+        type=positive(int),
+        default=1,
+        metavar="N",
+        help="processes on this machine, one a GPU or each with its own CPU threads (default: 1)",
+    )

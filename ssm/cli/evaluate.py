@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ssm.cli import positive
+from ssm.cli import add_processes, positive
 
 HELP = "measure a trained run: loss by position, restart loss, remembrance, state statistics, length class"
 EPILOG = """\
 Reads a measurement's spec (written by `ssm plan --write`); writes one Parquet table with its provenance inside.
+Several processes (--processes on this machine, or torchrun) share the sequences and make the same table.
 
-example:
+examples:
   ssm evaluate results/smoke/specs/measurements/TASK.json --run results/smoke/runs/RUN \\
       --tokens results/smoke/tokens/DATA --out results/smoke/tables/TASK.parquet
+  torchrun --nproc-per-node 8 -m -- ssm evaluate TASK.json --run RUN --tokens DATA --out TASK.parquet
 """
 
 
@@ -24,14 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=Path, metavar="DIR", help="the token store")
     parser.add_argument("--table", type=Path, metavar="FILE", help="length_class: the run's position_loss table")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: auto")
-    parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads (default: all)")
+    parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads a process (default: all)")
+    add_processes(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from ssm.evaluation.measure import measure
     from ssm.models.device import prepare_device
     from ssm.specs.measurement import MeasurementTask
+    from ssm.training.distributed import team_up
 
-    task = MeasurementTask.load(args.spec)
-    measure(task, args.out, prepare_device(args.device, args.threads), args.run_folder, args.tokens, args.table)
+    device = prepare_device(args.device, args.threads)
+    with team_up(device, "evaluate") as team:
+        task = MeasurementTask.load(args.spec)
+        measure(task, args.out, device, args.run_folder, args.tokens, args.table, team)
     return 0

@@ -11,8 +11,11 @@ from types import ModuleType
 
 import ssm
 from ssm.base.errors import UserError, nearest
+from ssm.base.exit_codes import REQUEUE
+from ssm.base.launch import launch
+from ssm.base.stopping import Preempted, on_signals, preempt
 
-VERBS = ("plan", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts", "bench")
+VERBS = ("plan", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts", "watch", "bench")
 OVERVIEW = """usage: ssm <verb> [arguments]
 
 Rebuild, check and use what is known about length generalization in recurrent language models.
@@ -28,18 +31,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb.
 
     Returns:
-        The exit code: 0 fine, 2 something that the user can put right (one line on stderr), 130 interrupted, 141 the
-        reader of our output went away. Any other exception is a defect and keeps its traceback.
+        The exit code: 0 fine, 2 something that the user can put right (one line on stderr), 75 and 76 stopped, to be
+        called again (`ssm.base.exit_codes`), 130 interrupted, 141 the reader of our output went away. Any other
+        exception is a defect and keeps its traceback.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = arguments[0] if arguments else ""
     try:
-        code = _dispatch(verb, arguments[1:])
-        sys.stdout.flush()
-        return code
+        with on_signals(preempt):
+            code = _dispatch(verb, arguments[1:])
+            sys.stdout.flush()
+            return code
     except UserError as error:
         print(f"ssm {verb}: {error}", file=sys.stderr)
         return 2
+    except Preempted as stop:
+        if os.environ.get("RANK", "0") == "0":
+            print(f"ssm {verb}: {stop}", file=sys.stderr)
+        return REQUEUE
     except KeyboardInterrupt:
         print(f"ssm {verb}: interrupted", file=sys.stderr)
         return 130
@@ -60,8 +69,10 @@ def _dispatch(verb: str, arguments: list[str]) -> int:
         print(f"ssm: unknown verb '{verb}'; {nearest(verb, VERBS)}", file=sys.stderr)
         return 2
     module = _module(verb)
-    code = module.run(_parser(verb, module).parse_args(arguments))
-    return int(code)
+    parsed = _parser(verb, module).parse_args(arguments)
+    if getattr(parsed, "processes", 1) > 1 and "RANK" not in os.environ:
+        return launch(parsed.processes, [verb, *arguments])
+    return int(module.run(parsed))
 
 
 def _module(verb: str) -> ModuleType:

@@ -6,7 +6,7 @@ import argparse
 
 from ssm.cli import positive
 
-HELP = "tokenize a corpus into a memory-mapped token store"
+HELP = "tokenize a corpus into a token store"
 EPILOG = """\
 Reads a data set's spec (written by `ssm plan --write`) and the text that it names; writes into --out the shards, the
 document boundaries, the tokenizer and manifest.json with checksums. A finished store of the same spec is left as it is.

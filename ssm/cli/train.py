@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ssm.cli import positive
+from ssm.cli import add_processes, positive
 
 HELP = "train a run from its spec, or resume it where it was killed"
 EPILOG = """\
@@ -14,8 +14,19 @@ Reads a run's spec (written by `ssm plan --write`) and the tokens made by `ssm t
 weights (model.safetensors), per-step metrics (metrics.parquet), snapshots/, a resumable checkpoint and run.json.
 The same command after a kill resumes to bitwise the same result.
 
-example:
+SIGTERM and SIGUSR1 end it behind the step under way with a checkpoint and exit code 75: run the same command again.
+Code 76 says that one of several processes is gone (killed, out of memory); the others end too, and the same command
+goes on from the last checkpoint.
+
+Several processes share every batch, in the same order of tokens whatever their number: the loss is the same but for
+rounding, and a checkpoint of two goes on with four. --processes starts them on this machine, one a GPU; over several
+machines torchrun does, or srun with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set (torchrun itself ends
+with code 1 whatever its processes ended with).
+
+examples:
   ssm train results/smoke/specs/runs/RUN.json --tokens results/smoke/tokens/DATA --out results/smoke/runs/RUN
+  ssm train RUN.json --tokens DATA --out RUN --processes 8 --shard --micro-batch-tokens 16384
+  torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 -m -- ssm train RUN.json ...
 """
 
 
@@ -25,7 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
     parser.add_argument("--parent", type=Path, metavar="DIR", help="the folder of the run that this one continues")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: auto")
-    parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads (default: all)")
+    parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads a process (default: all)")
+    add_processes(parser)
+    parser.add_argument(
+        "--shard", action="store_true", help="spread the model over the processes, for one that does not fit (FSDP2)"
+    )
+    parser.add_argument(
+        "--micro-batch-tokens",
+        type=positive(int),
+        metavar="N",
+        help="tokens a forward pass of one process; the batch stays the same (default: what the spec says)",
+    )
     parser.add_argument(
         "--checkpoint-seconds",
         type=positive(float),
@@ -40,14 +61,17 @@ def run(args: argparse.Namespace) -> int:
     from ssm.data.store import TokenStore
     from ssm.models.device import prepare_device
     from ssm.specs.training import RunSpec
+    from ssm.training.distributed import team_up
     from ssm.training.loop import Interval, train
+    from ssm.training.machine import Machine
 
-    spec = RunSpec.load(args.spec)
     device = prepare_device(args.device, args.threads)
-    interval = Interval(args.checkpoint_seconds, args.checkpoint_steps)
-    record = train(spec, TokenStore.open(args.tokens), args.out, device, args.parent, interval)
-    print(
-        f"{spec.id}: {record['message']}, {record['steps']} steps, {record['tokens_per_second']:.0f} tokens/s",
-        file=sys.stderr,
-    )
+    with team_up(device, "train") as team:
+        spec = RunSpec.load(args.spec)
+        interval = Interval(args.checkpoint_seconds, args.checkpoint_steps)
+        machine = Machine(team, args.shard, args.micro_batch_tokens)
+        record = train(spec, TokenStore.open(args.tokens), args.out, device, args.parent, interval, machine)
+        if team.main:
+            done = f"{record['steps']} steps, {record['tokens_per_second']:.0f} tokens/s"
+            print(f"{spec.id}: {record['message']}, {done}", file=sys.stderr)
     return 0

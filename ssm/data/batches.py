@@ -16,6 +16,8 @@ from ssm.base.seeds import numpy_generator
 from ssm.data.order import Permutation
 from ssm.data.store import TokenSplit
 
+ALL = slice(None)
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -48,9 +50,9 @@ class WindowBatches:
         self.windows = max(1, (split.n_tokens - context) // context)  # an epoch: fits behind any offset below T
         self._epoch: tuple[int, int, Permutation] | None = None  # (epoch, offset, order): made anew for each epoch
 
-    def batch(self, step: int) -> Batch:
-        """The batch of `step` >= 0."""
-        return _batch(self.split.rows(self.positions(step), self.context + 1))
+    def batch(self, step: int, rows: slice = ALL) -> Batch:
+        """The batch of `step` >= 0, or some rows of it; no others are read."""
+        return _batch(self.split.rows(self.positions(step)[rows], self.context + 1))
 
     def positions(self, step: int) -> np.ndarray:
         """(B,) positions of the windows' first tokens at `step`."""
@@ -92,11 +94,11 @@ class StreamBatches:
         places = generator.permutation(batch_size) * split.n_tokens // batch_size
         self.origins = (places + generator.integers(split.n_tokens)) % split.n_tokens  # (B,)
 
-    def batch(self, step: int) -> Batch:
-        """The batch of `step` >= 0: row b continues row b of the step before."""
-        positions = (self.origins + step * self.context) % self.split.n_tokens
+    def batch(self, step: int, rows: slice = ALL) -> Batch:
+        """The batch of `step` >= 0, or some rows of it: row b continues row b of the step before."""
+        positions = (self.origins[rows] + step * self.context) % self.split.n_tokens
         n, length = self.split.n_tokens, self.context + 1
-        starts = np.empty((self.batch_size, self.context), bool)
+        starts = np.empty((len(positions), self.context), bool)
         tokens = self.split.rows(np.minimum(positions, n - length), length)
         for row, position in enumerate(positions.tolist()):
             rest = position + length - n  # of the chunk's T + 1 tokens, those past the split's end

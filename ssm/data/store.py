@@ -1,4 +1,4 @@
-"""The token store on disk, as it is read: memory-mapped shards with checksums, document boundaries beside the tokens.
+"""The token store on disk, as it is read: shards with checksums, document boundaries beside the tokens.
 
     manifest.json              written last: a folder without it is no store
     train-00000.tokens ...     the tokens, little-endian uint8, uint16 or uint32 by the size of the vocabulary
@@ -43,7 +43,7 @@ class TokenSplit:
         vocab_size: V; every token is below it.
     """
 
-    def __init__(self, name: str, shards: Sequence[np.ndarray], documents: np.ndarray, vocab_size: int):
+    def __init__(self, name: str, shards: Sequence[np.ndarray | Shard], documents: np.ndarray, vocab_size: int):
         self.name, self.shards, self.documents, self.vocab_size = name, list(shards), documents, vocab_size
         self.n_tokens = sum(len(shard) for shard in self.shards)
         self.n_documents = len(documents)
@@ -80,6 +80,34 @@ class TokenSplit:
         return marks
 
 
+class Shard:
+    """The tokens of one shard, as slices. Read, not mapped: a mapped file that shrinks or goes kills its reader."""
+
+    def __init__(self, path: Path, dtype: np.dtype):
+        self.path, self.dtype = path, dtype
+        self.file = path.open("rb", buffering=0)
+        self.length = os.fstat(self.file.fileno()).st_size // dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        """Tokens [start, stop), fewer at the end: (n,), read-only.
+
+        Raises:
+            DataError: the file has shrunk since it was opened, or can no longer be read.
+        """
+        start, stop, _ = part.indices(self.length)
+        size = self.dtype.itemsize
+        try:
+            content = os.pread(self.file.fileno(), (stop - start) * size, start * size)
+        except OSError as error:
+            raise DataError(f"{self.path}: cannot be read any more ({error.strerror or error})") from error
+        if len(content) != (stop - start) * size:
+            raise DataError(f"{self.path}: has shrunk since it was opened; {_AGAIN}")
+        return np.frombuffer(content, self.dtype)
+
+
 @dataclass(frozen=True)
 class TokenStore:
     """A finished token store: two splits that share no document, and the manifest that says what they are."""
@@ -109,7 +137,7 @@ class TokenStore:
             splits = [
                 TokenSplit(
                     f"{folder} ({name})",
-                    [_mapped(folder / shard, dtype) for shard in manifest["splits"][name]["shards"]],
+                    [Shard(folder / shard, dtype) for shard in manifest["splits"][name]["shards"]],
                     _mapped(folder / manifest["splits"][name]["boundaries"], OFFSET),
                     vocab_size,
                 )

@@ -24,15 +24,15 @@ def effective_remembrance(spec: EffectiveRemembrance, subject: Subject) -> pl.Da
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
     at_once = FORWARD_TOKENS[subject.device.type]
     kept = [int(edge) for edge in bin_edges(spec.length)[1:]]
-    frames = []
-    with subject.progress(spec.sequences * (sum(kept) + spec.length)) as progress:
+    frames = [pl.DataFrame(schema=EFFECTIVE_REMEMBRANCE.columns)]
+    with subject.progress(spec.sequences, sum(kept) + spec.length) as progress:
         full = torch.empty(spec.sequences, subject.model.vocab_size, dtype=torch.float64)  # (sequences, V)
-        for segment in segments(subject.model, windows, spec.length, subject.device):
+        for segment in segments(subject, windows, spec.length):
             if segment.stop == spec.length:
                 full[segment.rows] = _probabilities(subject, segment.hidden[:, -1])
             progress.advance(len(segment.rows) * (segment.stop - segment.start))
         for length in kept:
-            for rows in torch.arange(spec.sequences).split(max(1, at_once // length)):
+            for rows in subject.groups(spec.sequences, max(1, at_once // length)):
                 inputs, _ = windows.read(rows.numpy(), spec.length - length, spec.length)
                 with torch.inference_mode():
                     hidden, _ = subject.model.hidden(inputs.to(subject.device))
@@ -42,7 +42,7 @@ def effective_remembrance(spec: EffectiveRemembrance, subject: Subject) -> pl.Da
                     for name, distance in DISTANCES.items()
                 ]
                 progress.advance(len(rows) * length)
-    return pl.concat(frames).sort("distance", "t", "sequence")
+    return subject.together(pl.concat(frames)).sort("distance", "t", "sequence")
 
 
 def total_variation(p: Tensor, q: Tensor) -> Tensor:

@@ -18,14 +18,15 @@ def position_loss(spec: PositionLoss, subject: Subject) -> pl.DataFrame:
     edges = bin_edges(spec.length)  # (bins + 1,)
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
     sums = torch.zeros(spec.sequences, len(edges) - 1, dtype=torch.float64)  # (sequences, bins)
-    with subject.progress(spec.sequences * spec.length) as progress:
-        for segment in segments(subject.model, windows, spec.length, subject.device):
+    with subject.progress(spec.sequences, spec.length) as progress:
+        for segment in segments(subject, windows, spec.length):
             losses = token_losses(subject.model, segment.hidden, segment.targets)  # (B, S)
             positions = np.arange(segment.start, segment.stop)
             bins = torch.from_numpy(np.searchsorted(edges, positions, side="right") - 1)  # (S,)
             part = torch.zeros(len(segment.rows), sums.shape[1], dtype=torch.float64)
             sums[segment.rows] += part.index_add_(1, bins, losses.double().cpu())
             progress.advance(losses.numel())
+    sums = subject.team.total(sums)  # zero but where a process read
     return binned_table(sums / torch.from_numpy(np.diff(edges)), edges[:-1], edges[1:])
 
 

@@ -24,13 +24,12 @@ def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
     multiples = octaves(T, spec.length)
     losses = torch.zeros(spec.sequences, len(multiples), dtype=torch.float64)
     at_once = max(1, FORWARD_TOKENS[subject.device.type] // T)  # restarted windows a forward pass
-    total = spec.sequences * sum(max(1, k // 2) for k in multiples)
-    with subject.progress(total, "windows") as progress:
+    with subject.progress(spec.sequences, sum(max(1, k // 2) for k in multiples), "windows") as progress:
         for column, k in enumerate(multiples):
             # Windows of T tokens, a new one every T/2: the second half of each holds the targets.
             first = 0 if k == 1 else 3 * k * T // 4 - half
             per_row = max(1, k // 2)
-            for rows in torch.arange(spec.sequences).split(max(1, at_once // per_row)):
+            for rows in subject.groups(spec.sequences, max(1, at_once // per_row)):
                 inputs, targets = windows.read(rows.numpy(), first, k * T)
                 inputs, targets = (x.unfold(1, T, half).flatten(0, 1) for x in (inputs, targets))  # (B * k/2, T)
                 parts = [
@@ -43,6 +42,7 @@ def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
                 losses[rows, column] = halves.mean((1, 2))
                 progress.advance(len(rows) * per_row)
     ends = np.array([k * T for k in multiples], dtype=np.int64)
+    losses = subject.team.total(losses)  # zero but where a process read
     return binned_table(losses, ends * 3 // 4, ends)
 
 

@@ -17,13 +17,13 @@ def state_statistics(spec: StateStatistics, subject: Subject) -> pl.DataFrame:
     """Statistics after 1, 2, 4, ... tokens and after `length`, in the schema STATE_STATISTICS."""
     positions = sorted({2**i for i in range(spec.length.bit_length()) if 2**i <= spec.length} | {spec.length})
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
-    frames = []
-    with subject.progress(spec.sequences * spec.length) as progress:
-        for segment in segments(subject.model, windows, spec.length, subject.device, stops=positions):
+    frames = [pl.DataFrame(schema=STATE_STATISTICS.columns)]
+    with subject.progress(spec.sequences, spec.length) as progress:
+        for segment in segments(subject, windows, spec.length, stops=positions):
             if segment.stop in positions:
                 frames += _statistics(segment.state, segment.rows, segment.stop)
             progress.advance(len(segment.rows) * (segment.stop - segment.start))
-    return pl.concat(frames).sort("sequence", "position", "layer", "head")
+    return subject.together(pl.concat(frames)).sort("sequence", "position", "layer", "head")
 
 
 def _statistics(state: State, rows: Tensor, position: int) -> list[pl.DataFrame]:

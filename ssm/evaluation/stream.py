@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ssm.data.batches import HeldOutWindows
+from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel
 from ssm.models.state import State
 
@@ -33,22 +34,23 @@ class Segment:
 
 
 def segments(
-    model: LanguageModel, windows: HeldOutWindows, length: int, device: torch.device, stops: list[int] | None = None
+    subject: Subject, windows: HeldOutWindows, length: int, stops: list[int] | None = None
 ) -> Iterator[Segment]:
-    """All windows from the zero state to `length`, a few sequences and a segment at a time.
+    """My windows from the zero state to `length`, a few sequences and a segment at a time.
 
     Args:
         stops: positions at which a segment must end (where the state is looked at).
     """
-    batch = min(ROWS[device.type], len(windows.positions))
-    size = max(1, FORWARD_TOKENS[device.type] // batch)
+    device = subject.device
+    groups = subject.groups(len(windows.positions), ROWS[device.type])
+    size = max(1, FORWARD_TOKENS[device.type] // max((len(rows) for rows in groups), default=1))
     borders = sorted({*range(0, length, size), *(stops or []), length})
-    for rows in torch.arange(len(windows.positions)).split(batch):
+    for rows in groups:
         state: State | None = None
         for start, stop in pairwise(borders):
             inputs, targets = windows.read(rows.numpy(), start, stop)
             with torch.inference_mode():
-                hidden, state = model.hidden(inputs.to(device), state)
+                hidden, state = subject.model.hidden(inputs.to(device), state)
             yield Segment(rows, start, stop, hidden, targets.to(device), state)
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from ssm.specs.base import Spec, slug
 from ssm.specs.data import DataSpec
+from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -140,6 +141,24 @@ class RunSpec(Spec):
                 raise ValueError(f"the model '{self.model.name}' differs from its parent's '{self.parent.model.name}'")
             if self.parent.data.vocab_size != self.data.vocab_size:
                 raise ValueError("the vocabulary differs from the parent's")
+        return self
+
+    @model_validator(mode="after")
+    def _a_cache_is_no_noise(self) -> RunSpec:
+        policy = self.training.initial_state.policy
+        for layer, mixer in enumerate(self.model.mixers()):
+            if policy == "zero" or not isinstance(mixer, AttentionMixer):
+                continue
+            if policy in ("random_noise", "fitted_noise"):
+                raise ValueError(
+                    f"initial_state '{policy}' needs a recurrence in every layer; layer {layer} of "
+                    f"'{self.model.name}' is attention, whose state is a cache of tokens"
+                )
+            if mixer.window is None:
+                raise ValueError(
+                    f"initial_state '{policy}' needs a state of fixed size; layer {layer} of '{self.model.name}' is "
+                    "attention without a window, whose cache would grow with every batch"
+                )
         return self
 
     @property

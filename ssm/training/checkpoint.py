@@ -15,8 +15,10 @@ from ssm.base.errors import CheckpointError
 from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import load_tensors, load_weights, save_tensors
 from ssm.specs.training import RunSpec
+from ssm.training.distributed import Team
 from ssm.training.initial_state import Policy
 from ssm.training.optimizer import load_optimizer, optimizer_tensors
+from ssm.training.parallel import spread_as, whole_tensors
 
 FILE = "checkpoint.safetensors"
 
@@ -30,11 +32,18 @@ def save_checkpoint(
     model: LanguageModel,
     optimizer: torch.optim.Optimizer,
     policy: Policy,
+    team: Team,
 ) -> None:
-    """Write everything that step `step` + 1 needs; `seconds` is the time that the run has trained so far."""
+    """Write everything that step `step` + 1 needs; `seconds` is the time that the run has trained so far.
+
+    All processes have to call it, and main writes. The file says nothing of how many there were.
+    """
     parts = {"model": model.state_dict(), "optimizer": optimizer_tensors(model, optimizer), "policy": policy.tensors()}
-    tensors = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
-    save_tensors(folder / FILE, tensors, {"run": run.content(), "step": step, "seconds": seconds, "origin": origin})
+    named = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
+    tensors = whole_tensors(named, team)
+    if team.main:
+        header = {"run": run.content(), "step": step, "seconds": seconds, "origin": origin}
+        save_tensors(folder / FILE, tensors, header)
 
 
 def load_checkpoint(
@@ -56,7 +65,7 @@ def load_checkpoint(
     if header.get("origin") != origin:
         print(f"{path}: its text or its parent has changed since; training starts anew", file=sys.stderr)
         return 0, 0.0
-    load_weights(model, _part(tensors, "model/"), str(path))
+    load_weights(model, spread_as(_part(tensors, "model/"), model.state_dict()), str(path))
     load_optimizer(model, optimizer, _part(tensors, "optimizer/"))
     policy.load(_part(tensors, "policy/"))
     return int(header["step"]), float(header["seconds"])

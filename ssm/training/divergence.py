@@ -6,8 +6,10 @@ import math
 import shutil
 from pathlib import Path
 
+from torch import Tensor
+
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import load_tensors, load_weights, save_model
+from ssm.models.checkpoint import load_tensors, load_weights, save_weights
 from ssm.specs.training import RunSpec
 from ssm.training.metrics import PATIENCE
 
@@ -28,9 +30,9 @@ class LastGood:
         """Whether the weights of `step` are to be kept."""
         return step % self.stride == 0
 
-    def keep(self, model: LanguageModel, step: int) -> None:
+    def keep(self, weights: dict[str, Tensor], step: int) -> None:
         """Keep the weights of `step`, and drop all but the last two."""
-        save_model(self._path(step), model, self.run, step, self.origin)
+        save_weights(self._path(step), weights, self.run, step, self.origin)
         self._path(step - 2 * self.stride).unlink(missing_ok=True)
 
     def restore(self, model: LanguageModel, diverged_at: int) -> int:

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ssm.base.files import make_folder, only_one, remove_leftovers, write_json
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
-from ssm.data.batches import StreamBatches, WindowBatches
+from ssm.base.stopping import Preempted, StopRequest, stop_requests
+from ssm.data.batches import Batch, StreamBatches, WindowBatches
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import save_model, snapshot_path, snapshot_step
+from ssm.models.checkpoint import save_weights, snapshot_path, snapshot_step
 from ssm.models.device import device_name
 from ssm.specs.training import RunSpec
 from ssm.training.checkpoint import load_checkpoint, save_checkpoint
 from ssm.training.divergence import LastGood
 from ssm.training.initial_state import build_policy
+from ssm.training.machine import Machine
 from ssm.training.metrics import SIDECAR, Metrics
 from ssm.training.optimizer import build_optimizer, set_rates
 from ssm.training.origin import origin_of, read_record, starting_weights
+from ssm.training.parallel import clip, spread, sum_gradients, whole_tensors
 from ssm.training.schedule import learning_rate, weight_decay
 from ssm.training.step import joined, loss_of, rows_of
 
-FLUSH_EVERY = 10  # steps between two looks at the loss
+FLUSH_EVERY = 10  # steps between two looks at the loss, at the clock and for a signal
+SLOW = 0.5  # seconds: steps that take as long are looked at one by one
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ def train(
     device: torch.device,
     parent: Path | None = None,
     interval: Interval | None = None,
+    machine: Machine | None = None,
 ) -> dict[str, Any]:
     """Train `run` in `folder`, resuming what a killed process left there; returns what run.json says.
 
@@ -54,18 +61,28 @@ def train(
 
     Raises:
         CheckpointError: the parent is missing or another run's; the folder holds another run's checkpoint.
+        ConfigError: the batch cannot be spread over the processes.
         DataError: the tokens are not those of the run.
+        Preempted: SIGTERM or SIGUSR1 came while it trained; a checkpoint of the last step is written.
     """
     store.insist_on(run.data, "the run")
     model = starting_weights(run, parent).to(device)
-    folder = Path(folder)
-    make_folder(folder / "snapshots")
-    with only_one(folder):
-        return _Job(run, store, folder, device, model, parent, interval or Interval()).work()
+    folder, machine = Path(folder), machine or Machine()
+    with ExitStack() as held:
+        if machine.team.main:
+            make_folder(folder / "snapshots")
+            held.enter_context(only_one(folder))
+            remove_leftovers(folder)
+        machine.team.wait()  # until no other job works here
+        job = _Job(run, store, folder, device, model, parent, interval or Interval(), machine)
+        try:
+            return job.work()
+        finally:
+            job.forward = job.model  # DDP holds the processes' connections, and a traceback holds the job
 
 
 class _Job:
-    """One run in one process."""
+    """One run in one process, or in one of several."""
 
     def __init__(
         self,
@@ -76,18 +93,24 @@ class _Job:
         model: LanguageModel,
         parent: Path | None,
         interval: Interval,
+        machine: Machine,
     ):
         self.run, self.training, self.folder, self.device, self.interval = run, run.training, folder, device, interval
-        self.model, self.parent = model, parent
+        self.model, self.parent, self.team = model, parent, machine.team
+        self.mine, self.micro_batch_size = machine.share(self.training)
         self.origin = origin_of(store, parent)
         self.parameters = self.model.parameters_count
         self.steps = self.training.budget.optimizer_steps(self.training.batch_tokens, self.parameters)
         self.peak = run.model.peak_lr * self.training.lr_scale
+        self.model.recompute = self.training.activation_checkpointing
+        if self.training.compile:
+            for layer in self.model.layers:
+                layer.compile()
+        self.forward = spread(self.model, self.team, device, machine.shard)
         self.optimizer = build_optimizer(self.model, self.training)
-        self.policy = build_policy(self.training.initial_state, run.seed)
-        self.metrics = Metrics(self.model.vocab_size)
+        self.policy = build_policy(self.training.initial_state, run.seed, self.team)
+        self.metrics = Metrics(self.model.vocab_size, self.team)
         self.good = LastGood(folder, run, self.origin, self.steps)
-        remove_leftovers(folder)
         self.first, self.seconds = load_checkpoint(folder, run, self.origin, self.model, self.optimizer, self.policy)
         self.metrics.resume(folder / SIDECAR, self.first)
         # Post-training reads in another order than pre-training did; all arms of one stage read in the same.
@@ -95,36 +118,50 @@ class _Job:
         batches = StreamBatches if self.training.initial_state.policy == "tbtt" else WindowBatches
         self.batches = batches(store.train, self.training.context, self.training.batch_size, order)
         self.snapshots = [(snapshot_step(at, self.steps), at) for at in self.training.snapshots]
-        self.model.recompute = self.training.activation_checkpointing
-        if self.training.compile:
-            for layer in self.model.layers:
-                layer.compile()
+        self.slow = True  # the first step is looked at
 
     def work(self) -> dict[str, Any]:
         diverged = None
         self.model.train()
-        with Progress(f"train {self.run.id}", self.steps, "steps", "tokens") as progress:
+        self._settle()
+        title, shown = f"train {self.run.id}", self.team.main
+        with stop_requests() as stop, Progress(title, self.steps, "steps", "tokens", shown=shown) as progress:
             progress.resume_at(self.first)
             saved = clock = time.monotonic()
             for step in range(self.first + 1, self.steps + 1):
                 self._step(step)
                 now = time.monotonic()
-                self.seconds, clock = self.seconds + now - clock, now
+                seconds, clock = now - clock, now
+                self.seconds += seconds
                 progress.advance(1, self.training.batch_tokens, f"loss {self.metrics.last_loss:.3f}")
                 snapshots = [at for due, at in self.snapshots if due == step]
-                due = step == self.steps or self._checkpoint_due(step, saved)
-                if due or snapshots or self.good.due(step) or step % FLUSH_EVERY == 0:
-                    diverged = self.metrics.flush()
-                    if diverged:
-                        break
-                for at in snapshots:
-                    self._save_weights(snapshot_path(self.folder, at), step)
-                if self.good.due(step):
-                    self.good.keep(self.model, step)
-                if due:
+                due = step == self.steps or self._due_by_steps(step)
+                if not (due or snapshots or self.good.due(step) or step % FLUSH_EVERY == 0 or self.slow):
+                    continue
+                diverged = self.metrics.flush()
+                if diverged:
+                    break
+                stopped, by_clock, self.slow = self.team.any_of(
+                    stop.signal is not None, self.team.main and self._due_by_clock(saved), seconds > SLOW
+                )
+                if snapshots or self.good.due(step):
+                    self._keep_weights(step, snapshots)
+                if due or by_clock or stopped:
                     self._save(step)
                     saved = time.monotonic()
+                if stopped and step < self.steps:
+                    self._leave(step, stop)
         return self._finish(diverged)
+
+    def _settle(self) -> None:
+        """A forward and backward pass that is forgotten.
+
+        DDP lays its buckets anew behind the first one. Sums of gradients are then made in the same order at every step
+        of a run, whether it has been resumed or not.
+        """
+        if self.forward is not self.model:
+            tokens = torch.zeros(self.micro_batch_size, self.training.context, dtype=torch.int64)
+            loss_of(self.forward, Batch(tokens, tokens), None, self.training, self.device).loss.backward()
 
     def _step(self, step: int) -> None:
         """One optimizer step over the batch, in micro-batches."""
@@ -132,20 +169,22 @@ class _Job:
         lr = learning_rate(training, self.peak, step, self.steps)
         decay = weight_decay(training, lr, self.peak)
         set_rates(self.optimizer, lr, decay)
-        batch = self.batches.batch(step - 1)
+        batch = self.batches.batch(step - 1, self.mine)
         start = self.policy.start(step, training.batch_size, self.device)
         loss, ended = torch.zeros((), device=self.device), []
         self.optimizer.zero_grad(set_to_none=True)
-        for rows in torch.arange(training.batch_size).split(training.micro_batch_size):
-            part = loss_of(self.model, rows_of(batch, rows), start and start.select(rows), training, self.device)
-            share = len(rows) / training.batch_size
+        mine = torch.arange(len(batch.inputs))
+        for rows in mine.split(self.micro_batch_size):
+            sum_gradients(self.forward, bool(rows[-1] == mine[-1]))
+            part = loss_of(self.forward, rows_of(batch, rows), start and start.select(rows), training, self.device)
+            share = len(rows) / len(mine)
             (part.loss * share).backward()
             loss += part.loss.detach() * share
             if self.policy.learns:
                 ended.append(part.ended)
         if self.policy.learns:
             self.policy.learn(joined(ended))
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), training.clip_norm)
+        norm = clip(self.model, training.clip_norm)
         self.optimizer.step()
         self.metrics.add(
             step=step,
@@ -157,41 +196,61 @@ class _Job:
             state_norm=0.0 if start is None else start.norm().mean(),
         )
 
-    def _checkpoint_due(self, step: int, saved: float) -> bool:
-        if self.interval.steps is not None:
-            return step % self.interval.steps == 0
-        return time.monotonic() - saved >= self.interval.seconds
+    def _due_by_steps(self, step: int) -> bool:
+        return self.interval.steps is not None and step % self.interval.steps == 0
+
+    def _due_by_clock(self, saved: float) -> bool:
+        return self.interval.steps is None and time.monotonic() - saved >= self.interval.seconds
 
     def _save(self, step: int) -> None:
         """Metrics first: rows past the checkpoint are cut on resume, missing rows could not be made up."""
-        self.metrics.write(self.folder / SIDECAR, {"run": self.run.id, "partial": True})
-        save_checkpoint(self.folder, self.run, step, self.seconds, self.origin, self.model, self.optimizer, self.policy)
+        if self.team.main:
+            self.metrics.write(self.folder / SIDECAR, {"run": self.run.id, "partial": True})
+        run, model, optimizer, policy, team = self.run, self.model, self.optimizer, self.policy, self.team
+        save_checkpoint(self.folder, run, step, self.seconds, self.origin, model, optimizer, policy, team)
 
-    def _save_weights(self, path: Path, step: int) -> None:
-        save_model(path, self.model, self.run, step, self.origin)
+    def _keep_weights(self, step: int, snapshots: list[float]) -> None:
+        weights = whole_tensors(self.model.state_dict(), self.team)
+        if self.team.main:
+            for at in snapshots:
+                save_weights(snapshot_path(self.folder, at), weights, self.run, step, self.origin)
+            if self.good.due(step):
+                self.good.keep(weights, step)
+
+    def _leave(self, step: int, stop: StopRequest) -> None:
+        """A signal has come, to this process or to another, and the checkpoint of `step` is written."""
+        self.team.wait()  # main has written it
+        by = stop.signal or "a signal"
+        raise Preempted(
+            f"{self.run.id}: stopped by {by} at step {step} of {self.steps}; its checkpoint is written, the same "
+            "command goes on from there",
+            together=True,
+        )
 
     def _finish(self, diverged: str | None) -> dict[str, Any]:
         done = len(self.metrics.rows)
         step = self.steps
-        if diverged is not None:
-            step = self._go_back(done)
-            for due, at in self.snapshots:
-                if due >= done:  # never reached: what comes after a divergence is its last good weights
-                    self._save_weights(snapshot_path(self.folder, at), step)
-        self._save_weights(self.folder / "model.safetensors", step)
-        record = self._record(diverged, done, step)
-        self.metrics.write(self.folder / "metrics.parquet", provenance(run=self.run.content(), seed=self.run.seed))
-        write_json(self.folder / "run.json", record)
         if diverged is None:
-            self.good.forget()
+            weights = whole_tensors(self.model.state_dict(), self.team)
+        else:
+            step, weights = self._last_good(done)
+        record = self._record(diverged, done, step)
+        if self.team.main:
+            # Never reached by a diverged run: what comes after a divergence is its last good weights.
+            missing = [snapshot_path(self.folder, at) for due, at in self.snapshots if diverged and due >= done]
+            for path in (*missing, self.folder / "model.safetensors"):
+                save_weights(path, weights, self.run, step, self.origin)
+            self.metrics.write(self.folder / "metrics.parquet", provenance(run=self.run.content(), seed=self.run.seed))
+            write_json(self.folder / "run.json", record)
+            if diverged is None:
+                self.good.forget()
         return record
 
-    def _go_back(self, diverged_at: int) -> int:
-        """Put back the last good weights, or those that the run started from; returns their step."""
-        step = self.good.restore(self.model, diverged_at)
-        if not step:
-            self.model.load_state_dict(starting_weights(self.run, self.parent).state_dict())
-        return step
+    def _last_good(self, diverged_at: int) -> tuple[int, dict[str, Tensor]]:
+        """The last good weights and their step; those that the run started from and 0 without any."""
+        model = starting_weights(self.run, self.parent)
+        step = self.good.restore(model, diverged_at)
+        return step, dict(model.state_dict())
 
     def _record(self, diverged: str | None, done: int, step: int) -> dict[str, Any]:
         """What run.json says. "diverged" is also set where the parent had diverged: no claim may rest on either."""

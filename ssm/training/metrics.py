@@ -7,31 +7,45 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import torch
 from torch import Tensor
 
 from ssm.base.tables import METRICS, read_table, write_table
+from ssm.training.distributed import ALONE, Team
 
 SIDECAR = "checkpoint.metrics.parquet"  # the rows up to the checkpoint, and perhaps some more
 PATIENCE = 10  # steps over which the loss is averaged before it is called diverged
+MEANS = ("loss", "state_norm")  # columns that each process knows for its own rows of the batch
 CEILING = 2.0  # in units of log V, the loss of a uniform guess
 
 
 class Metrics:
     """Rows wait as device tensors until `flush`, so that a GPU is not stopped at every step."""
 
-    def __init__(self, vocab_size: int):
+    def __init__(self, vocab_size: int, team: Team = ALONE):
+        self.team = team
         self.rows: list[dict[str, Any]] = []
         self.pending: list[dict[str, Any]] = []
         self.ceiling = CEILING * math.log(vocab_size)
 
     def add(self, **row: int | float | Tensor) -> None:
-        """One step's row, keyed by the columns of METRICS; values may be tensors on any device."""
+        """One step's row, keyed by the columns of METRICS; values may be tensors on any device.
+
+        Those of MEANS are means over this process's rows of the batch.
+        """
         self.pending.append(row)
 
     def flush(self) -> str | None:
-        """Fetch the pending rows. Returns the reason if training has diverged at one of them."""
-        for row in self.pending:
-            self.rows.append({key: float(v) if isinstance(v, Tensor) else v for key, v in row.items()})
+        """Fetch the pending rows, all processes at once. Returns the reason if training has diverged at one of them."""
+        rows = [{key: float(v) if isinstance(v, Tensor) else v for key, v in row.items()} for row in self.pending]
+        if rows and self.team.size > 1:
+            mine = torch.tensor([[row[key] for key in MEANS] for row in rows], dtype=torch.float64)  # (steps, MEANS)
+            means = self.team.total(mine) / self.team.size
+            rows = [
+                row | dict(zip(MEANS, values, strict=True)) for row, values in zip(rows, means.tolist(), strict=True)
+            ]
+        for row in rows:
+            self.rows.append(row)
             reason = self._diverged()
             if reason:
                 self.pending = []

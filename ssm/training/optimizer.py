@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ssm.models.backbone import LanguageModel
 from ssm.specs.training import TrainingSpec
+from ssm.training.parallel import spread_as
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
@@ -44,6 +45,5 @@ def load_optimizer(model: LanguageModel, optimizer: torch.optim.Optimizer, tenso
     """The inverse of `optimizer_tensors`."""
     for name, parameter in model.named_parameters():
         if f"{name}.step" in tensors:
-            optimizer.state[parameter] = {
-                moment: tensors[f"{name}.{moment}"].to(parameter.device) for moment in MOMENTS
-            }
+            moments = {moment: tensors[f"{name}.{moment}"].to(parameter.device) for moment in MOMENTS}
+            optimizer.state[parameter] = spread_as(moments, dict.fromkeys(MOMENTS, parameter))

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ssm.data.batches import Batch
-from ssm.models.backbone import LanguageModel
 from ssm.models.state import State
 from ssm.specs.training import TrainingSpec
 
@@ -23,10 +22,8 @@ class Part:
     ended: State
 
 
-def loss_of(
-    model: LanguageModel, batch: Batch, start: State | None, training: TrainingSpec, device: torch.device
-) -> Part:
-    """Mean cross-entropy, nats per token, of a micro-batch from its initial state."""
+def loss_of(model: nn.Module, batch: Batch, start: State | None, training: TrainingSpec, device: torch.device) -> Part:
+    """Mean cross-entropy, nats per token, of a micro-batch from its initial state; `model` calls a LanguageModel."""
     inputs, targets = batch.inputs.to(device), batch.targets.to(device)  # (B, T)
     resets = None
     if batch.starts is not None and getattr(training.initial_state, "reset_at_documents", False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -91,7 +92,15 @@ def test_a_store_holds_every_document_whole_in_one_split(built: Path) -> None:
 
 def test_tokens_cannot_be_written_through_an_open_store(built: Path) -> None:
     with pytest.raises(ValueError, match="read-only"):
-        TokenStore.open(built).train.shards[0][0] = 1
+        TokenStore.open(built).train.shards[0][:1][0] = 1
+
+
+def test_a_shard_that_shrinks_while_it_is_open_is_an_error_and_not_a_crash(built: Path, tmp_path: Path) -> None:
+    store = TokenStore.open(shutil.copytree(built, tmp_path / "store"))
+    path = tmp_path / "store" / "train-00000.tokens"
+    os.truncate(path, path.stat().st_size - 1)
+    with pytest.raises(DataError, match=r"train-00000.tokens: has shrunk since it was opened"):
+        store.train.read(0, store.train.n_tokens)
 
 
 def refuses(folder: Path, message: str, verify: bool | None = None) -> None:

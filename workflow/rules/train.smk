@@ -35,8 +35,9 @@ rule train:
             if input.parent
             else ""
         ),
+        processes=lambda wildcards, resources: max(1, resources.gpu),  # a GPU each
     message:
         "Train {wildcards.run}"
     shell:
         "ssm train {params.spec:q} --tokens {params.tokens:q} {params.parent} --out {params.folder:q}"
-        " --device {resources.device} --threads {threads} 2>&1 | tee {log:q}"
+        " --device {resources.device} --threads {threads} --processes {params.processes} 2>&1 | tee -i {log:q}"

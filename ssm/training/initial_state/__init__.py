@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ssm.specs.training import InitialStateSpec
+from ssm.training.distributed import ALONE, Team
 from ssm.training.initial_state.fitted_noise import FittedNoisePolicy
 from ssm.training.initial_state.policy import Policy, ZeroPolicy
 from ssm.training.initial_state.random_noise import RandomNoisePolicy
@@ -17,6 +18,6 @@ POLICIES: dict[str, type[Policy]] = {
 }
 
 
-def build_policy(spec: InitialStateSpec, seed: int) -> Policy:
-    """The policy of a spec; its random numbers are a function of (seed, step)."""
-    return POLICIES[spec.policy](spec, seed)
+def build_policy(spec: InitialStateSpec, seed: int, team: Team = ALONE) -> Policy:
+    """The policy of a spec; its random numbers are a function of (seed, step), whatever the size of the team."""
+    return POLICIES[spec.policy](spec, seed, team)

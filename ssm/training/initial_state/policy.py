@@ -10,28 +10,37 @@ from torch import Tensor
 
 from ssm.base.seeds import derived_seed
 from ssm.models.state import State
+from ssm.training.distributed import ALONE, Team
 
 
 class Policy(ABC):
     """Two questions: what state does this batch start from, and what is learned from the state it ended in.
 
-    Rows of a state are the rows of the batch: row b of step s + 1 follows row b of step s.
+    Rows of a state are the rows of the batch: row b of step s + 1 follows row b of step s. With several processes each
+    has a policy of its own, for its rows of the global batch; what is learned over a batch is learned over all of it.
     """
 
     learns = True  # False: `learn` is never called, and a batch's final states need not be gathered
 
-    def __init__(self, spec: Any, seed: int):
-        self.spec, self.seed = spec, seed
+    def __init__(self, spec: Any, seed: int, team: Team = ALONE):
+        self.spec, self.seed, self.team = spec, seed, team
 
     @abstractmethod
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
-        """The state that the `batch_size` sequences of `step` start from, detached; None is the zero state."""
+        """The state, detached, that my rows of the batch of `step` start from; None is the zero state.
+
+        Args:
+            batch_size: sequences in the global batch.
+        """
 
     def learn(self, ended: State) -> None:  # noqa: B027 (a policy may have nothing to learn)
-        """Take note of the state (detached) that a batch ended in."""
+        """Take note of the state (detached) that my rows of a batch ended in."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint must hold so that a resumed run is the same run."""
+        """What a checkpoint must hold so that a resumed run is the same run, for whatever number of processes.
+
+        All processes have to ask; main is told for the whole batch.
+        """
         return {}
 
     def load(self, tensors: dict[str, Tensor]) -> None:  # noqa: B027 (nor anything to keep)
@@ -41,12 +50,17 @@ class Policy(ABC):
         """The stream of state noise at `step`: apart from data order and initialization."""
         return torch.Generator(device).manual_seed(derived_seed(self.seed, "state", step))
 
-    def with_zeroed_rows(self, state: State, generator: torch.Generator) -> State:
-        """The state with each row zeroed with probability p, so that the model still meets an empty context."""
+    def with_zeroed_rows(self, state: State, batch_size: int, generator: torch.Generator) -> State:
+        """My rows with each row zeroed with probability p, so that the model still meets an empty context."""
         if self.spec.p_zero == 0:
             return state
-        draw = torch.rand(state.batch_size, generator=generator, device=generator.device)  # (B,)
-        return state.reset(draw < self.spec.p_zero)
+        draw = torch.rand(batch_size, generator=generator, device=generator.device)  # (B,), the global batch
+        return state.reset(draw[self.team.rows(batch_size)] < self.spec.p_zero)
+
+    def normal(self, memory: Tensor, batch_size: int, generator: torch.Generator) -> Tensor:
+        """Standard normal noise for my rows of a memory (B, ...), cut out of what is drawn for the global batch."""
+        shape = (batch_size, *memory.shape[1:])
+        return torch.randn(shape, generator=generator, device=generator.device)[self.team.rows(batch_size)]
 
 
 class ZeroPolicy(Policy):

@@ -16,12 +16,10 @@ class RandomNoisePolicy(Policy):
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         if self.template is None:
             return None
-        generator, zeros = self.generator(step, device), self.template.to(device).zeros(batch_size)
-        noise = [
-            self.spec.sigma * torch.randn(memory.shape, generator=generator, device=device)
-            for memory in zeros.memories()
-        ]
-        return self.with_zeroed_rows(zeros.with_memories(noise), generator)
+        generator, rows = self.generator(step, device), self.team.rows(batch_size)
+        zeros = self.template.to(device).zeros(rows.stop - rows.start)
+        noise = [self.spec.sigma * self.normal(memory, batch_size, generator) for memory in zeros.memories()]
+        return self.with_zeroed_rows(zeros.with_memories(noise), batch_size, generator)
 
     def learn(self, ended: State) -> None:
         if self.template is None:

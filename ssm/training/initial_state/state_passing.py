@@ -22,13 +22,14 @@ class PassedStatePolicy(Policy):
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         if self.last is None:
             return None
-        return self.with_zeroed_rows(self.last.to(device), self.generator(step, device))
+        return self.with_zeroed_rows(self.last.to(device), batch_size, self.generator(step, device))
 
     def learn(self, ended: State) -> None:
         self.last = ended
 
     def tensors(self) -> dict[str, Tensor]:
-        return {} if self.last is None else self.last.tensors("last.")
+        return {} if self.last is None else self.last.map(self.team.gathered).tensors("last.")
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        self.last = State.from_tensors(tensors, "last.") if tensors else None
+        last = State.from_tensors(tensors, "last.") if tensors else None
+        self.last = last and last.map(lambda tensor: tensor[self.team.rows(len(tensor))].clone())

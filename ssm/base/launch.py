@@ -1,0 +1,91 @@
+"""Several processes on this machine for one verb: what `--processes N` starts.
+
+As torchrun does, it tells the processes of each other in RANK, WORLD_SIZE and so on; unlike torchrun, it ends with the
+code that they ended with, which a scheduler needs to tell a preempted job from a failed one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from ssm.base.exit_codes import LOST, REQUEUE
+from ssm.base.stopping import on_signals
+
+GRACE = 20.0  # seconds between the end of the first process that fails and the last one's
+POLL = 0.05
+PR_SET_PDEATHSIG = 1
+
+
+def launch(processes: int, arguments: Sequence[str]) -> int:
+    """Run `ssm` with `arguments` in so many processes; returns the exit code of them all."""
+    from torch.distributed import TCPStore
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    shared = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the port is taken by us: process 0 is not to open it
+        "WORLD_SIZE": str(processes),
+        "LOCAL_WORLD_SIZE": str(processes),
+    }
+    fallback = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)), "GLOO_SOCKET_IFNAME": "lo"}
+    children: list[subprocess.Popen[bytes]] = []
+
+    def forward(number: int) -> None:
+        for child in children:
+            if child.poll() is None:
+                child.send_signal(number)
+
+    with on_signals(forward):
+        for rank in range(processes):
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            children.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "ssm", *arguments],
+                    env=fallback | os.environ | shared | own,
+                    preexec_fn=_die_with_parent,
+                )
+            )
+        try:
+            _wait(children)
+        except KeyboardInterrupt:  # a terminal has told the children too
+            _wait(children)
+    return _code(arguments[0], [child.wait() for child in children])
+
+
+def _wait(children: list[subprocess.Popen[bytes]]) -> None:
+    """Until all have ended; once one has failed the others have a moment to say so, and are killed then."""
+    deadline = float("inf")
+    while None in [child.poll() for child in children]:
+        if any(child.returncode for child in children):
+            deadline = min(deadline, time.monotonic() + GRACE)
+        if time.monotonic() > deadline:
+            for child in children:
+                child.kill()
+        time.sleep(POLL)
+
+
+def _code(verb: str, codes: list[int]) -> int:
+    """One exit code for all. Of a process that was killed one of the others has told, if one could."""
+    for code in (LOST, REQUEUE):
+        if code in codes:
+            return code
+    for rank, code in enumerate(codes):
+        if code < 0:
+            what = f"process {rank} of {len(codes)} was ended by {signal.Signals(-code).name}"
+            print(f"ssm {verb}: {what}; the same command goes on from the last checkpoint", file=sys.stderr)
+            return LOST
+    return next((code for code in codes if code), 0)
+
+
+def _die_with_parent() -> None:
+    """Have the kernel send SIGTERM to this process when its parent is killed (Linux; elsewhere it lives on)."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

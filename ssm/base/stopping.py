@@ -1,0 +1,67 @@
+"""The signals with which a scheduler asks a job to end, and what the job does then."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # what a scheduler sends ahead of the end
+
+
+class Preempted(BaseException):
+    """A signal has asked for the end, and all that is to be kept is on disk. `ssm` exits with REQUEUE.
+
+    No Exception, as KeyboardInterrupt is none: it may be raised anywhere, and nobody but `main` has an answer to it.
+
+    Args:
+        together: all processes of the job have agreed on it.
+    """
+
+    def __init__(self, message: str, together: bool = False):
+        super().__init__(message)
+        self.together = together
+
+
+def preempt(number: int) -> NoReturn:
+    """The answer to a signal while there is nothing to save."""
+    raise Preempted(f"stopped by {signal.Signals(number).name}; the same command starts it again")
+
+
+class StopRequest:
+    """Whether a signal has asked for the end."""
+
+    def __init__(self) -> None:
+        self.signal: str | None = None  # its name
+
+    def note(self, number: int) -> None:
+        self.signal = signal.Signals(number).name
+
+
+@contextmanager
+def on_signals(action: Callable[[int], object]) -> Iterator[None]:
+    """Within the block SIGTERM and SIGUSR1 call `action` with their number. In a thread, which has none, nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        action(number)
+
+    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """Within the block a signal does no more than to be noted; somebody has to look."""
+    request = StopRequest()
+    with on_signals(request.note):
+        yield request

@@ -1,0 +1,130 @@
+"""The processes that train or measure together: who this one is, and the sums over all of them.
+
+Training knows "the rows of the global batch that are mine". A process by itself is a team of one (ALONE), for which
+every function here returns what it was given.
+
+Processes are told of each other by the variables that torchrun sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
+MASTER_PORT), and so does `ssm train --processes N`. Sums of CPU tensors go over gloo, of a GPU's over NCCL.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ssm.base.errors import ConfigError, UserError
+from ssm.training.peers import Watch
+
+TIMEOUT = timedelta(minutes=10)  # a sum that waits longer has failed; a process that is gone is noticed at once
+
+
+@dataclass(frozen=True)
+class Team:
+    """This process (`rank`, from 0) among the `size` processes that work together."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def main(self) -> bool:
+        """Whether this is the process that writes files and prints."""
+        return self.rank == 0
+
+    def rows(self, count: int) -> slice:
+        """Which of `count` rows of a global batch are this process's: in the order of ranks, as even as can be."""
+        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+
+    def any_of(self, *flags: bool) -> list[bool]:
+        """For each flag, whether it is set in any process."""
+        if self.size == 1:
+            return list(flags)
+        return [bool(count) for count in self.total(torch.tensor(flags, dtype=torch.int32))]
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over all processes."""
+        if self.size > 1:
+            values = values.clone()
+            dist.all_reduce(values)
+        return values
+
+    def stacked(self, values: Tensor) -> Tensor:
+        """The values (...) of all processes, alike in shape, by rank: (size, ...)."""
+        if self.size == 1:
+            return values[None]
+        stack = values.new_empty(self.size, *values.shape)
+        dist.all_gather(list(stack), values.contiguous())
+        return stack
+
+    def gathered(self, rows: Tensor) -> Tensor:
+        """The rows (n_rank, ...) of all processes in the order of ranks, on the CPU; at the others than main their own.
+
+        Raises:
+            RuntimeError: a process is gone.
+        """
+        if self.size == 1:
+            return rows
+        rows = rows.detach().cpu().contiguous()
+        counts = self.stacked(torch.tensor(len(rows))).tolist()
+        if not self.main:
+            dist.send(rows, 0)
+            return rows
+        parts = [rows, *(rows.new_empty(count, *rows.shape[1:]) for count in counts[1:])]
+        for rank, part in enumerate(parts[1:], 1):
+            dist.recv(part, rank)
+        return torch.cat(parts)
+
+    def wait(self) -> None:
+        """Until every process is here."""
+        self.any_of(False)
+
+
+ALONE = Team()
+
+
+def is_worker() -> bool:
+    """Whether this process was started as one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+@contextmanager
+def team_up(device: torch.device, verb: str) -> Iterator[Team]:
+    """Within the block, the team of the processes that were started with this one; ALONE if none were.
+
+    When one of them fails or is gone, the others end as well, and one line says so (`ssm.training.peers`).
+
+    Raises:
+        ConfigError: the variables that tell of the others are incomplete.
+        UserError: the others cannot be reached.
+    """
+    if not is_worker():
+        yield ALONE
+        return
+    try:
+        team = Team(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+        address = os.environ["MASTER_ADDR"]
+        os.environ["MASTER_PORT"]
+    except (KeyError, ValueError) as error:
+        raise ConfigError(f"WORLD_SIZE is set, but {error} is missing; use torchrun, or --processes N") from error
+    try:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"process {team.rank} of {team.size}: cannot meet the others ({_first(error)})") from error
+    try:
+        with Watch(team.rank, team.size, address, dist.distributed_c10d._get_default_store(), verb):
+            yield team
+            team.wait()  # whoever ends first would look lost to a sum under way
+    finally:
+        gc.collect()  # what still holds the group would end it later, and wait forever for a thread that waits for us
+        dist.destroy_process_group()
+
+
+def _first(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,89 @@
+"""`--processes` and torchrun: real processes, real signals, real exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+from small import run_spec
+
+from ssm.base.exit_codes import LOST, REQUEUE
+from ssm.base.files import write_json
+from ssm.base.tables import POSITION_LOSS, read_table
+from ssm.data.store import TokenStore
+from ssm.evaluation.measure import measure
+from ssm.models.checkpoint import load_tensors
+from ssm.specs.measurement import MeasurementTask, PositionLoss
+from ssm.specs.training import RunSpec
+from ssm.training.loop import train
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "--", "ssm"]
+CPU = torch.device("cpu")
+POLL = 0.02
+
+
+def started(*arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "ssm", *map(str, arguments), "--device", "cpu", "--threads", "1"]
+    return subprocess.Popen([*command, "--processes", "2"], stderr=subprocess.PIPE, text=True)
+
+
+def training(run: RunSpec, store: TokenStore, folder: Path) -> list[object]:
+    write_json(folder / "spec.json", run.content())
+    arguments = ["train", folder / "spec.json", "--tokens", store.folder, "--out", folder / "run"]
+    return [*arguments, "--checkpoint-steps", 20]
+
+
+def when_saved(job: subprocess.Popen[str], folder: Path, behind: int, action: Callable[[], object]) -> tuple[int, str]:
+    """Act once a checkpoint behind the step `behind` is there; returns the job's code and what it said."""
+    path = folder / "run" / "checkpoint.safetensors"
+    while not (path.exists() and load_tensors(path)[1]["step"] > behind):
+        with pytest.raises(subprocess.TimeoutExpired):  # or else it ended too early
+            job.wait(POLL)
+    action()
+    _, said = job.communicate()
+    return job.returncode, said
+
+
+def workers(job: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(job.pid).children()
+
+
+def test_a_killed_process_and_a_preempted_job(store: TokenStore, tmp_path: Path) -> None:
+    """kill -9 of one ends the other with one line; SIGTERM ends both with another; then the run ends."""
+    run = run_spec(store.spec, initial_state={"policy": "state_passing"}, budget={"steps": 4000})
+    job = started(*training(run, store, tmp_path))
+    code, said = when_saved(job, tmp_path, 0, lambda: workers(job)[1].kill())
+    assert code == LOST
+    [line] = [line for line in said.splitlines() if "[" not in line]  # but for lines of progress
+    assert line.startswith("ssm train: process 1 of 2 (")
+    assert line.endswith("is gone; the others end too. What is on disk is whole: the same command goes on from the "
+                         "last checkpoint")  # fmt: skip
+    step = load_tensors(tmp_path / "run" / "checkpoint.safetensors")[1]["step"]
+
+    job = started(*training(run, store, tmp_path))
+    team: list[psutil.Process] = []
+    code, said = when_saved(job, tmp_path, step, lambda: (team.extend(workers(job)), job.terminate()))
+    assert code == REQUEUE
+    [line] = [line for line in said.splitlines() if "[" not in line]
+    assert line.startswith(f"ssm train: {run.id}: stopped by SIGTERM at step ")
+    assert not any(process.is_running() for process in team)
+    assert load_tensors(tmp_path / "run" / "checkpoint.safetensors")[1]["step"] > step
+
+
+def test_torchrun_measures_the_table_of_one_process(store: TokenStore, tmp_path: Path) -> None:
+    run = run_spec(store.spec, budget={"steps": 5})
+    train(run, store, tmp_path / "run", CPU)
+    task = MeasurementTask(measurement=PositionLoss(length=64, sequences=4), run=run)
+    write_json(tmp_path / "task.json", task.content())
+    measure(task, tmp_path / "one.parquet", CPU, tmp_path / "run", store.folder)
+    inputs = [tmp_path / "task.json", "--run", tmp_path / "run", "--tokens", store.folder, "--device", "cpu"]
+    arguments = ["evaluate", *inputs, "--out", tmp_path / "two.parquet"]
+    subprocess.run([*TORCHRUN, *map(str, arguments)], check=True, capture_output=True)
+    one, two = (read_table(tmp_path / f"{name}.parquet", POSITION_LOSS) for name in ("one", "two"))
+    assert_frame_equal(two, one, rel_tol=1e-6, abs_tol=1e-7)

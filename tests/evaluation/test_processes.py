@@ -1,0 +1,64 @@
+"""Several processes share the sequences of a measurement and make the table of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+from small import run_spec
+from training.processes import run_team
+
+from ssm.base.tables import SCHEMAS, read_table
+from ssm.data.store import TokenStore
+from ssm.evaluation.measure import measure
+from ssm.specs.measurement import (
+    EffectiveRemembrance,
+    MeasurementSpec,
+    MeasurementTask,
+    PositionLoss,
+    RestartLoss,
+    StateStatistics,
+)
+from ssm.training.distributed import Team
+from ssm.training.loop import train
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def folder(store: TokenStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained run."""
+    folder = tmp_path_factory.mktemp("run")
+    train(run_spec(store.spec, budget={"steps": 5}), store, folder, CPU)
+    return folder
+
+
+def share(team: Team, task: MeasurementTask, out: Path, run: Path, tokens: Path) -> None:
+    measure(task, out, CPU, run, tokens, team=team)
+
+
+@pytest.mark.parametrize(
+    "measurement",
+    [
+        PositionLoss(length=64, sequences=5),
+        RestartLoss(length=64, sequences=5, context=16),
+        EffectiveRemembrance(length=32, sequences=5),
+        StateStatistics(length=32, sequences=5),
+        StateStatistics(length=32, sequences=1),  # and one process with nothing to do
+    ],
+    ids=lambda measurement: f"{measurement.kind}-{measurement.sequences}",
+)
+def test_two_processes_make_the_table_of_one(
+    measurement: MeasurementSpec, folder: Path, store: TokenStore, tmp_path: Path
+) -> None:
+    task = MeasurementTask(measurement=measurement, run=run_spec(store.spec, budget={"steps": 5}))
+    measure(task, tmp_path / "one.parquet", CPU, folder, store.folder)
+    assert run_team(2, share, task, tmp_path / "two.parquet", folder, store.folder) == [0, 0]
+    schema = SCHEMAS[measurement.kind]
+    one, two = (read_table(tmp_path / name, schema) for name in ("one.parquet", "two.parquet"))
+    numbers = [name for name, kind in one.schema.items() if kind == pl.Float64]
+    assert_frame_equal(two.drop(numbers), one.drop(numbers))  # the same rows in the same order
+    assert_frame_equal(two, one, rel_tol=1e-6, abs_tol=1e-7)

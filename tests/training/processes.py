@@ -1,0 +1,50 @@
+"""Several processes for tests: forked from one that has imported everything, so that they start at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from typing import Any
+
+from torch.distributed import TCPStore
+
+from ssm.training.distributed import Team
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["ssm.training.loop", "ssm.evaluation.measure"])
+
+
+def run_team(size: int, work: Callable[..., object], *arguments: Any) -> list[int | None]:
+    """Run `work(team, *arguments)` in a team of so many processes; returns their exit codes."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    team = [PROCESSES.Process(target=_member, args=(rank, size, store.port, work, arguments)) for rank in range(size)]
+    for process in team:
+        process.start()
+    for process in team:
+        process.join()
+    return [process.exitcode for process in team]
+
+
+def _member(rank: int, size: int, port: int, work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+    os.environ |= {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    import torch
+
+    from ssm.base.exit_codes import REQUEUE
+    from ssm.base.stopping import Preempted
+    from ssm.training.distributed import team_up
+
+    torch.set_num_threads(1)
+    try:
+        with team_up(torch.device("cpu"), "test") as team:
+            assert isinstance(team, Team)
+            work(team, *arguments)
+    except Preempted:
+        raise SystemExit(REQUEUE) from None

@@ -1,0 +1,187 @@
+"""What clusters do to jobs: signals, full and read-only disks, files that vanish. The last checkpoint holds."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from small import run_spec
+from training.processes import PROCESSES
+
+import ssm.cli.plan
+import ssm.models.checkpoint as weights_on_disk
+from ssm.base.errors import DataError, OutputError, UserError
+from ssm.base.exit_codes import REQUEUE
+from ssm.base.stopping import SIGNALS, Preempted
+from ssm.cli.main import main
+from ssm.data.store import TokenStore
+from ssm.models.checkpoint import load_tensors
+from ssm.specs.training import RunSpec
+from ssm.training import loop
+from ssm.training.loop import Interval
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def run(store: TokenStore) -> RunSpec:
+    return run_spec(store.spec, initial_state={"policy": "state_passing", "p_zero": 0.2}, budget={"steps": 60})
+
+
+def train(run: RunSpec, store: TokenStore, folder: Path, interval: Interval = Interval(steps=20)) -> None:  # noqa: B008
+    loop.train(run, store, folder, CPU, interval=interval)
+
+
+def at_step(patch: pytest.MonkeyPatch, number: int, action: Callable[[], object]) -> None:
+    """Do something behind a step of the runs to come."""
+    step = loop._Job._step
+
+    def eventful(job: Any, now: int) -> None:
+        step(job, now)
+        if now == number:
+            action()
+
+    patch.setattr(loop._Job, "_step", eventful)
+
+
+def saved_step(folder: Path) -> int:
+    return load_tensors(folder / "checkpoint.safetensors")[1]["step"]
+
+
+def ends_as_if_nothing_had_happened(run: RunSpec, store: TokenStore, folder: Path, whole: Path) -> None:
+    """The same command again ends in the same bits."""
+    train(run, store, folder)
+    train(run, store, whole)
+    for name in ("model.safetensors", "checkpoint.safetensors"):
+        mine, other = (load_tensors(place / name)[0] for place in (folder, whole))
+        assert mine.keys() == other.keys()
+        assert all(mine[key].numpy().tobytes() == other[key].numpy().tobytes() for key in mine)
+    assert not list(folder.rglob(".*.tmp"))
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_a_signal_leaves_a_checkpoint_of_where_the_run_was(
+    number: signal.Signals, run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with monkeypatch.context() as patch:
+        at_step(patch, 33, lambda: os.kill(os.getpid(), number))
+        with pytest.raises(Preempted, match=f"stopped by {number.name} at step 40 of 60; its checkpoint is written"):
+            train(run, store, tmp_path / "run", Interval(seconds=1e9))
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+    assert saved_step(tmp_path / "run") == 40  # it looked up 7 steps later
+    assert not (tmp_path / "run" / "run.json").exists()
+    ends_as_if_nothing_had_happened(run, store, tmp_path / "run", tmp_path / "whole")
+
+
+def test_slow_steps_are_looked_at_one_by_one(
+    run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "SLOW", 0.0)
+    at_step(monkeypatch, 33, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Preempted):
+        train(run, store, tmp_path, Interval(seconds=1e9))
+    assert saved_step(tmp_path) == 33
+
+
+def test_a_signal_in_the_last_steps_does_not_keep_a_run_from_its_end(
+    run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_step(monkeypatch, 58, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    train(run, store, tmp_path)
+    assert (tmp_path / "run.json").exists()
+
+
+def test_a_signal_to_any_verb_ends_it_with_the_code_for_another_try(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ssm.cli.plan, "run", lambda args: os.kill(os.getpid(), signal.SIGUSR1))
+    assert main(["plan"]) == REQUEUE
+    assert capsys.readouterr().err == "ssm plan: stopped by SIGUSR1; the same command starts it again\n"
+
+
+def test_a_full_disk_is_one_line_and_the_last_checkpoint_holds(
+    run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As safetensors reports it: half a file is there by then."""
+    save = weights_on_disk.save_file
+
+    def full(tensors: Any, path: Path, metadata: Any) -> None:
+        save(tensors, path, metadata)
+        if "checkpoint" not in path.name:
+            return
+        os.truncate(path, 1000)
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    with monkeypatch.context() as patch:
+        at_step(patch, 35, lambda: patch.setattr(weights_on_disk, "save_file", full))
+        with pytest.raises(OutputError, match=r"checkpoint.safetensors: cannot be written \(.*No space left") as caught:
+            train(run, store, tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert saved_step(tmp_path / "run") == 20
+    ends_as_if_nothing_had_happened(run, store, tmp_path / "run", tmp_path / "whole")
+
+
+def limited(run: RunSpec, tokens: Path, folder: Path, limit: int, says: Path) -> None:
+    """Train where no file may grow beyond `limit` bytes."""
+    torch.set_num_threads(1)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        train(run, TokenStore.open(tokens), folder, Interval(steps=5))
+    except UserError as error:
+        says.write_text(str(error))
+
+
+@pytest.mark.parametrize(("limit", "name"), [(1000, "checkpoint.metrics.parquet"), (9000, "checkpoint.safetensors")])
+def test_a_file_that_may_not_grow_is_one_line(
+    limit: int, name: str, run: RunSpec, store: TokenStore, tmp_path: Path
+) -> None:
+    """The kernel itself refuses: in the table's writer, and in that of the tensors."""
+    process = PROCESSES.Process(target=limited, args=(run, store.folder, tmp_path / "run", limit, tmp_path / "says"))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    says = (tmp_path / "says").read_text()
+    assert says.startswith(f"{tmp_path}/run/{name}: cannot be written (")
+    assert "File too large" in says
+    assert "\n" not in says
+    assert not (tmp_path / "run" / name).exists()
+    assert not list((tmp_path / "run").rglob(".*.tmp"))
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(
+    run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def read_only(path: Path, mode: str = "r", *more: Any) -> Any:
+        if "w" in mode:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return opened(path, mode, *more)
+
+    monkeypatch.setattr(Path, "open", read_only)
+    with pytest.raises(OutputError, match=r"run: cannot be written \(Read-only file system\)"):
+        train(run, store, tmp_path / "run")
+
+
+def test_a_shard_that_vanishes_is_one_line_and_the_last_checkpoint_holds(
+    run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tmp_path / "tokens"
+    shutil.copytree(store.folder, tokens)
+    shard = tokens / "train-00000.tokens"
+    with monkeypatch.context() as patch:
+        at_step(patch, 35, lambda: os.truncate(shard, 0))
+        with pytest.raises(DataError, match=r"train-00000.tokens: has shrunk since it was opened"):
+            train(run, TokenStore.open(tokens), tmp_path / "run")
+    assert saved_step(tmp_path / "run") == 20
+    ends_as_if_nothing_had_happened(run, store, tmp_path / "run", tmp_path / "whole")

@@ -1,0 +1,176 @@
+"""Several processes train the run that one trains, whatever starts its sequences, and go on where others stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small import run_spec
+from torch import Tensor
+from training.processes import run_team
+
+from ssm.base.exit_codes import LOST, REQUEUE
+from ssm.base.tables import METRICS, read_table
+from ssm.data.store import TokenStore
+from ssm.models.checkpoint import load_tensors
+from ssm.specs.training import RunSpec
+from ssm.training import loop
+from ssm.training.distributed import ALONE, Team
+from ssm.training.initial_state.fitted_noise import _moments, pooled
+from ssm.training.loop import Interval
+from ssm.training.machine import Machine
+
+CPU = torch.device("cpu")
+STEPS = 50
+POLICIES: list[dict[str, Any]] = [
+    {"policy": "zero"},
+    {"policy": "state_passing", "p_zero": 0.2},
+    {"policy": "fitted_noise", "p_zero": 0.2},
+    {"policy": "random_noise", "sigma": 0.3, "p_zero": 0.2},
+    {"policy": "tbtt", "p_zero": 0.1},
+]
+
+
+def spec_of(store: TokenStore, policy: dict[str, Any], **changes: Any) -> RunSpec:
+    """A run whose gradient is clipped at every step, so that the norm must be that of the global batch."""
+    recipe = {"batch_tokens": 128, "clip_norm": 0.05, "budget": {"steps": STEPS}, "snapshots": [0.5]} | changes
+    return run_spec(store.spec, initial_state=policy, **recipe)
+
+
+def train(
+    team: Team,
+    run: RunSpec,
+    tokens: Path,
+    folder: Path,
+    at: int = 0,
+    rank: int = 0,
+    number: int = 0,
+    **machine: Any,
+) -> None:
+    """Train; the process of `rank` gets the signal `number` in step `at`. Checkpoints are written every 20 steps."""
+    step = loop._Job._step
+
+    def interrupted(job: Any, now: int) -> None:
+        step(job, now)
+        if now == at and team.rank == rank:
+            os.kill(os.getpid(), number)
+
+    loop._Job._step = interrupted  # type: ignore[method-assign]
+    try:
+        loop.train(run, TokenStore.open(tokens), folder, CPU, None, Interval(steps=20), Machine(team, **machine))
+    finally:
+        loop._Job._step = step  # type: ignore[method-assign]
+
+
+def together(size: int, run: RunSpec, store: TokenStore, folder: Path, *at: int, **machine: Any) -> set[int | None]:
+    return set(run_team(size, _train, run, store.folder, folder, at, machine))
+
+
+def _train(team: Team, run: RunSpec, tokens: Path, folder: Path, at: tuple[int, ...], machine: dict[str, Any]) -> None:
+    train(team, run, tokens, folder, *at, **machine)
+
+
+def column(folder: Path, name: str) -> np.ndarray:
+    return read_table(folder / "metrics.parquet", METRICS)[name].to_numpy()
+
+
+def same_curves(one: Path, other: Path) -> None:
+    np.testing.assert_allclose(column(other, "loss"), column(one, "loss"), rtol=1e-5)
+    np.testing.assert_allclose(column(other, "grad_norm"), column(one, "grad_norm"), rtol=1e-3)
+    np.testing.assert_allclose(column(other, "state_norm"), column(one, "state_norm"), rtol=1e-4)
+
+
+def bits(path: Path) -> dict[str, bytes]:
+    return {name: tensor.numpy().tobytes() for name, tensor in load_tensors(path)[0].items()}
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy["policy"])
+def test_one_two_and_four_processes_train_the_same_run(
+    policy: dict[str, Any], store: TokenStore, tmp_path: Path
+) -> None:
+    run = spec_of(store, policy)
+    train(ALONE, run, store.folder, tmp_path / "1")
+    assert column(tmp_path / "1", "grad_norm").min() > run.training.clip_norm
+    for size in (2, 4):
+        assert together(size, run, store, tmp_path / str(size)) == {0}
+        same_curves(tmp_path / "1", tmp_path / str(size))
+        assert (tmp_path / str(size) / "snapshots" / "at0.5.safetensors").exists()
+    if policy["policy"] != "zero":
+        assert column(tmp_path / "1", "state_norm")[1:].min() > 0
+
+
+@pytest.mark.parametrize("policy", POLICIES[1:3], ids=lambda policy: policy["policy"])
+def test_a_stopped_run_goes_on_in_as_many_processes_bitwise_and_in_any_other_number(
+    policy: dict[str, Any], store: TokenStore, tmp_path: Path
+) -> None:
+    """Four processes, for the order in which their sums are made depends on how these are cut (see `_settle`)."""
+    run = spec_of(store, policy)
+    assert together(4, run, store, tmp_path / "whole") == {0}
+    for name in ("again", "one"):
+        assert together(4, run, store, tmp_path / name, 27, 2, signal.SIGTERM) == {REQUEUE}  # one of them is told
+        assert load_tensors(tmp_path / name / "checkpoint.safetensors")[1]["step"] == 30
+    assert together(4, run, store, tmp_path / "again") == {0}
+    train(ALONE, run, store.folder, tmp_path / "one")
+    for name in ("model.safetensors", "checkpoint.safetensors"):
+        assert bits(tmp_path / "again" / name) == bits(tmp_path / "whole" / name)
+    np.testing.assert_array_equal(column(tmp_path / "again", "loss"), column(tmp_path / "whole", "loss"))
+    same_curves(tmp_path / "whole", tmp_path / "one")
+
+
+def test_kill_9_of_one_ends_all_and_the_resumed_run_is_bitwise_the_same(store: TokenStore, tmp_path: Path) -> None:
+    run = spec_of(store, {"policy": "state_passing", "p_zero": 0.2})
+    assert together(2, run, store, tmp_path / "whole") == {0}
+    for rank in (0, 1):
+        folder = tmp_path / f"killed{rank}"
+        assert together(2, run, store, folder, 33, rank, signal.SIGKILL) == {-signal.SIGKILL, LOST}
+        assert load_tensors(folder / "checkpoint.safetensors")[1]["step"] == 20
+        assert together(2, run, store, folder) == {0}
+        assert bits(folder / "model.safetensors") == bits(tmp_path / "whole" / "model.safetensors")
+
+
+def test_a_sharded_model_is_the_same_run_and_its_checkpoint_any_other(store: TokenStore, tmp_path: Path) -> None:
+    run = spec_of(store, {"policy": "state_passing", "p_zero": 0.2}, activation_checkpointing=True)
+    train(ALONE, run, store.folder, tmp_path / "1")
+    folder = tmp_path / "sharded"
+    assert together(2, run, store, folder, 7, 0, signal.SIGTERM, shard=True) == {REQUEUE}
+    assert together(2, run, store, folder, 27, 0, signal.SIGTERM, shard=True, micro_batch_tokens=32) == {REQUEUE}
+    train(ALONE, run, store.folder, folder)
+    same_curves(tmp_path / "1", folder)
+
+
+def test_micro_batches_of_the_machine_change_no_curve(store: TokenStore, tmp_path: Path) -> None:
+    run = spec_of(store, {"policy": "fitted_noise"})
+    train(ALONE, run, store.folder, tmp_path / "1")
+    train(ALONE, run, store.folder, tmp_path / "parts", micro_batch_tokens=32)
+    assert together(2, run, store, tmp_path / "2", micro_batch_tokens=16) == {0}
+    same_curves(tmp_path / "1", tmp_path / "parts")
+    same_curves(tmp_path / "1", tmp_path / "2")
+
+
+def test_an_error_of_one_process_ends_all_with_its_code(store: TokenStore, tmp_path: Path) -> None:
+    run = spec_of(store, {"policy": "zero"})
+    (tmp_path / "file").write_text("")
+    assert set(run_team(2, _train, run, store.folder, tmp_path / "file", (), {})) == {2}  # main cannot make its folder
+    assert set(run_team(3, _train, run, store.folder, tmp_path / "x", (), {})) == {2}  # 8 sequences for 3 processes
+
+
+def test_pooled_moments_are_those_of_the_whole_batch() -> None:
+    """Parts far from each other in the mean and from zero: no digit is lost."""
+    batch = (
+        1000 + torch.randn(6, 3, 4, 5, generator=torch.Generator().manual_seed(1)) + torch.arange(6).view(6, 1, 1, 1)
+    )
+    parts = [_moments(part) for part in batch.split(2)]
+
+    class Three(Team):
+        def stacked(self, values: Tensor) -> Tensor:
+            return torch.stack([torch.stack(part) for part in parts])
+
+    [(mean, variance)] = pooled([parts[0]], Three(0, 3))
+    exact_mean, exact_variance = _moments(batch.double())
+    torch.testing.assert_close(mean, exact_mean, rtol=1e-6, atol=0)
+    torch.testing.assert_close(variance, exact_variance, rtol=1e-3, atol=0)
