@@ -90,7 +90,7 @@ MODEL_SIZE = Schema(
         "mixer": TEXT,  # of a hybrid all of them, joined by +
         "n_layers": I64,
         "d_model": I64,
-        "state_shape": TEXT,  # of one sequence in one layer, the heads first
+        "state_shape": TEXT,  # of one sequence in one layer (of most layers), the heads first
         "peak_lr": F64,
         "parameters": I64,  # tied embeddings counted once, at the tokenizer's vocabulary
         "embedding_parameters": I64,
@@ -117,7 +117,7 @@ VERDICTS = Schema(
 )
 TAXONOMY = Schema(
     "taxonomy",
-    "one named model's recurrence: what its spec declares, and what was measured on its first mixer",
+    "one named model's recurrence: what its spec declares, and what was measured on the mixer of most of its layers",
     {
         "model": TEXT,
         "mixer": TEXT,

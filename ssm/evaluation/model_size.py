@@ -22,7 +22,7 @@ def model_size(spec: ModelSize) -> pl.DataFrame:
                 "mixer": "+".join(dict.fromkeys(mixer.kind for mixer in model.mixers())),
                 "n_layers": model.n_layers,
                 "d_model": model.d_model,
-                "state_shape": " x ".join(map(str, model.mixer.state_shape(model.d_model))),
+                "state_shape": " x ".join(map(str, model.main_mixer().state_shape(model.d_model))),
                 "peak_lr": model.peak_lr,
                 "parameters": built.parameters_count,
                 "embedding_parameters": built.embedding.weight.numel(),

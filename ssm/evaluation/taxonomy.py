@@ -2,7 +2,8 @@
 
 What is measured treats the mixer as a black box: two random initial states under the same inputs end in states that
 differ by what remains of their difference. Where that is the same for other inputs, the decay does not depend on the
-input; where it doubles with the difference, the recurrence is linear in its state.
+input; where it doubles with the difference, the recurrence is linear in its state. The state is what the system's paper
+calls h_t: RWKV-4's average, whose weight stays as it is.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ def taxonomy(spec: Taxonomy) -> pl.DataFrame:
 
 
 def _row(model: ModelSpec, spec: Taxonomy) -> dict[str, object]:
-    declared = model.mixer.taxonomy
+    main = model.main_mixer()
+    declared = main.taxonomy
     generator = torch.Generator().manual_seed(derived_seed(spec.seed, "taxonomy"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(spec.seed, "initialization"))
-        mixer = build_mixer(model.mixer, model.d_model, model.n_layers).double().eval()
+        mixer = build_mixer(main, model.d_model, model.n_layers).double().eval()
     with torch.no_grad():
         for parameter in mixer.parameters():  # away from the initialization, where some projections are zero
             parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64), alpha=MOVED)
@@ -43,14 +45,14 @@ def _row(model: ModelSpec, spec: Taxonomy) -> dict[str, object]:
         selective, linear = _behaviour(mixer, u[:, :STEPS], other[:, :STEPS], generator)
     return {
         "model": model.name,
-        "mixer": model.mixer.kind,
+        "mixer": main.kind,
         "system": declared.system,
         "paper": declared.paper,
         "scan": declared.scan,
         "decay": declared.decay,
         "complex": declared.complex,
         "recurrence": declared.recurrence,
-        "state_shape": " x ".join(map(str, model.mixer.state_shape(model.d_model))),
+        "state_shape": " x ".join(map(str, main.state_shape(model.d_model))),
         "state_numbers": sizes[0],
         "state_numbers_late": sizes[1],
         "length": spec.length,
@@ -69,6 +71,7 @@ def _behaviour(mixer: Mixer, u: Tensor, other: Tensor, generator: torch.Generato
     if mixer(u[:, :1])[1][MEMORY].shape != started[MEMORY].shape:
         return None, None
     difference = torch.randn(started[MEMORY].shape, generator=generator, dtype=torch.float64)
+    difference[:, mixer.spec.h_heads(mixer.d_model) :] = 0.0
 
     def remains(inputs: Tensor, scale: float) -> Tensor:
         """What `scale` times the difference has become after the inputs, over `scale`."""

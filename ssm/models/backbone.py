@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from ssm.base.seeds import derived_seed
 from ssm.models.ffn import build_ffn
 from ssm.models.mixers import build_mixer
+from ssm.models.mixers.parts import wide
 from ssm.models.state import FFN, State
 from ssm.specs.model import ModelSpec
 
@@ -83,7 +84,7 @@ class LanguageModel(nn.Module):
 
     def step(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Decoding: tokens (B,) int64 -> logits of the next ones (B, V) and the state after them."""
-        x = self.embedding_norm(self.embedding(tokens))  # (B, D)
+        x = self.embedded(tokens)  # (B, D)
         ended = []
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, Block)
@@ -93,7 +94,7 @@ class LanguageModel(nn.Module):
 
     def hidden(self, tokens: Tensor, state: State | None = None, resets: Tensor | None = None) -> tuple[Tensor, State]:
         """The last hidden activations (B, T, D), normalized, and the state after the last token."""
-        x = self.embedding_norm(self.embedding(tokens))  # (B, T, D)
+        x = self.embedded(tokens)  # (B, T, D)
         ended = []
         for i, layer in enumerate(self.layers):
             layer_state = None if state is None else state.layers[i]
@@ -104,10 +105,19 @@ class LanguageModel(nn.Module):
             ended.append(layer_state)
         return self.norm(x), State(tuple(ended))
 
+    def embedded(self, tokens: Tensor) -> Tensor:
+        """What enters the first layer: tokens (...) -> (..., D)."""
+        x = self.embedding(tokens)
+        if self.spec.embedding_scale != 1:
+            x = x * self.spec.embedding_scale
+        return self.embedding_norm(x)
+
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., D) -> (..., V): rows that only round up the vocabulary are left out."""
         weight = self.embedding.weight if self.spec.tie_embeddings else self.head.weight
-        return F.linear(hidden, weight)[..., : self.vocab_size]
+        logits = F.linear(hidden, weight)[..., : self.vocab_size]
+        cap = self.spec.logit_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
 
     @property
     def parameters_count(self) -> int:
@@ -127,10 +137,28 @@ class RmsNorm(nn.Module):
         return gated_rms_norm(x, self.weight, eps=self.eps)
 
 
+class RmsNormFromOne(nn.Module):
+    """RMSNorm whose scale is 1 + weight (Gemma's)."""
+
+    def __init__(self, width: int, eps: float):
+        super().__init__()
+        self.eps, self.weight = eps, nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., D) -> (..., D)."""
+        return gated_rms_norm(x, 1 + wide(self.weight), eps=self.eps)  # in bf16 the sum would lose the weight
+
+
+NORMS: dict[str, type[RmsNorm | RmsNormFromOne | nn.LayerNorm]] = {
+    "rms": RmsNorm,
+    "rms_from_one": RmsNormFromOne,
+    "layer": nn.LayerNorm,
+}
+
+
 def build_norm(spec: ModelSpec) -> nn.Module:
     """The model's norm over its width."""
-    norm = RmsNorm if spec.norm == "rms" else nn.LayerNorm
-    return norm(spec.d_model, eps=spec.norm_eps)
+    return NORMS[spec.norm](spec.d_model, eps=spec.norm_eps)
 
 
 def build_model(spec: ModelSpec, vocab_size: int, seed: int) -> LanguageModel:

@@ -14,7 +14,7 @@ class Mlp(Spec):
 
     kind: Literal["mlp"] = "mlp"
     d_hidden: PositiveInt
-    activation: Literal["gelu", "relu"] = "gelu"
+    activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu"  # gelu_tanh: its approximation by a tanh
     bias: bool = False
 
 
@@ -23,7 +23,7 @@ class GatedMlp(Spec):
 
     kind: Literal["gated_mlp"] = "gated_mlp"
     d_hidden: PositiveInt
-    activation: Literal["silu", "gelu"] = "silu"
+    activation: Literal["silu", "gelu", "gelu_tanh"] = "silu"
     bias: bool = False
 
 
@@ -32,6 +32,7 @@ class RwkvChannelMix(Spec):
 
     kind: Literal["rwkv_channel_mix"] = "rwkv_channel_mix"
     d_hidden: PositiveInt
+    mix: Literal["before", "present"] = "before"  # which token the learned mixes weigh: RWKV-6's, or RWKV-4's
 
 
 FfnSpec = Annotated[Mlp | GatedMlp | RwkvChannelMix, Field(discriminator="kind")]

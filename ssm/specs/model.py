@@ -23,8 +23,10 @@ class ModelSpec(Spec):
     ] = {}  # hybrids: the layers (counted from 0) that have another mixer
     ffn: FfnSpec | None = None  # the second half of every block; None: the mixer is all
     parallel_residual: bool = False  # x + mixer(norm(x)) + ffn(norm'(x)), as GPT-NeoX
-    norm: Literal["rms", "layer"] = "rms"  # LayerNorm has a bias, RMSNorm none
+    norm: Literal["rms", "layer", "rms_from_one"] = "rms"  # LayerNorm has a bias; from_one: 1 + weight scales, as Gemma
     embedding_norm: bool = False  # a norm behind the embedding, as RWKV
+    embedding_scale: PositiveFloat = 1.0  # of what the embedding gives, sqrt(D) in Gemma
+    logit_cap: PositiveFloat | None = None  # c: logits become c tanh(logits / c), as Gemma; None: they are left alone
     tie_embeddings: bool = True
     vocab_multiple: PositiveInt = 1  # the embedding's rows are rounded up to this multiple
     norm_eps: PositiveFloat = 1e-5
@@ -49,3 +51,7 @@ class ModelSpec(Spec):
     def mixers(self) -> tuple[MixerSpec, ...]:
         """The mixer of every layer, in order."""
         return tuple(self.mixer_at.get(layer, self.mixer) for layer in range(self.n_layers))
+
+    def main_mixer(self) -> MixerSpec:
+        """The mixer that most layers have; of several, the one that comes first."""
+        return max(self.mixers(), key=self.mixers().count)

@@ -10,19 +10,23 @@ from small import model_spec
 
 from ssm.base.tables import TAXONOMY
 from ssm.evaluation import taxonomy as module
+from ssm.evaluation.model_size import model_size
 from ssm.evaluation.taxonomy import taxonomy
-from ssm.specs.measurement import Taxonomy
+from ssm.specs.measurement import ModelSize, Taxonomy
 from ssm.specs.model import ModelSpec
 
 # kind of mixer -> (the decay depends on the input, the recurrence is linear in its state), as the papers define them
 PAPERS = {
     "s4d": (False, True),
+    "dss": (False, True),
     "s5": (False, True),
+    "h3": (False, True),
     "retnet": (False, True),
     "linear_attention": (False, True),
     "mamba1": (True, True),
     "mamba2": (True, True),
     "gla": (True, True),
+    "rwkv4": (True, True),
     "rwkv6": (True, True),
     "rglru": (True, True),
     "gru": (True, False),
@@ -46,6 +50,22 @@ def test_modules_do_what_their_papers_say(kind: str) -> None:
     found = row(kind)
     assert (found["selective"], found["linear"]) == PAPERS[kind]
     assert found["state_numbers"] == found["state_numbers_late"]
+
+
+def test_of_a_hybrid_the_mixer_that_most_layers_have() -> None:
+    """Which may be one that stands in layers of its own, not the mixer of the rest."""
+    mamba = {"kind": "mamba2", "d_state": 8, "head_dim": 8}
+    hybrid = ModelSpec.parse(
+        {
+            "name": "hybrid", "d_model": 16, "n_layers": 3, "peak_lr": 1e-3,
+            "mixer": {"kind": "s4d", "d_state": 4}, "mixer_at": {1: mamba, 2: mamba},
+        },
+        "tests",
+    )  # fmt: skip
+    found = taxonomy(Taxonomy(models=(hybrid,))).row(0, named=True)
+    assert (found["mixer"], found["state_shape"], found["selective"]) == ("mamba2", "4 x 8 x 8", True)
+    sizes = model_size(ModelSize(models=(hybrid,), vocab_size=10)).row(0, named=True)
+    assert (sizes["mixer"], sizes["state_shape"]) == ("s4d+mamba2", "4 x 8 x 8")
 
 
 def test_a_cache_grows_and_keeps_everything() -> None:

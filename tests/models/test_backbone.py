@@ -180,8 +180,11 @@ def test_a_model_is_a_function_of_its_seed() -> None:
     assert torch.equal(torch.rand(1), expected_next[1])
 
 
-def test_initialization_is_the_authors() -> None:
-    """-A uniform in its range, dt log-uniform, D one, biases zero, output projections scaled by 1 / sqrt(L)."""
+def test_initialization_is_that_of_transformers() -> None:
+    """-A uniform in its range, dt log-uniform, D one, output projections scaled by 1 / sqrt(L); biases zero.
+
+    All but the last is the authors' too: their convolution's bias is uniform.
+    """
     spec = tiny.spec(d_model=256, expand=4, head_dim=2, a_range=(2.0, 5.0), dt_range=(1e-3, 1e-1))
     mixer = build_model(spec, tiny.VOCABULARY, 0).layers[0].mixer.requires_grad_(False)
     a, dt = mixer.A_log.exp(), torch.nn.functional.softplus(mixer.dt_bias)  # (512,)

@@ -10,7 +10,7 @@ import torch
 from kernels.numerics import worst
 from models import tiny
 from models.mixers import systems
-from ssm_kernels import gated_scan, observe, selective_scan, use_backend
+from ssm_kernels import causal_conv1d, gated_scan, observe, selective_scan, use_backend
 from torch import Tensor
 
 from ssm.models.inspect import attention_map, attention_mask, coefficients, layer_signals
@@ -62,7 +62,7 @@ def core(mixer: Mixer, u: Tensor, resets: Tensor | None) -> Tensor:
         return torch.stack(outputs, 1).unsqueeze(-1).detach()
     y = gated_scan(**inputs._asdict(), **options._asdict())[0]
     if len(scans) > 1:  # the normalizer's
-        y = y / (gated_scan(**scans[1][1]._asdict())[0] + mixer.spec.normalizer_eps)
+        y = y / (gated_scan(**scans[1][1]._asdict())[0] + mixer.eps)
     return y
 
 
@@ -87,6 +87,25 @@ def test_the_map_times_the_values_is_the_output_of_the_core(name: str, with_rese
     assert worst([got], [core(mixer, u, resets)]) < 1e-10
 
 
+@pytest.mark.parametrize("name", ["mamba2", "mamba2, limited dt", "mamba2, mimetic"])
+def test_the_step_size_of_mamba_2_is_in_the_keys(name: str) -> None:
+    """mi eq. 5 and 8: the map holds Delta_j B_j, so that what it weighs is x, the convolution's output."""
+    mixer, u = systems.system(name), systems.inputs(6, B, T)
+    convolutions: list[Any] = []
+    with observe(lambda *call: convolutions.append(call)), torch.no_grad():
+        mixer(u)
+    inputs, options = next(call[1:] for call in convolutions if call[0] == "causal_conv1d")
+    xBC = causal_conv1d(**inputs._asdict(), **options._asdict())[0].detach()
+    x, B_, _ = xBC.split([mixer.d_inner, mixer.d_bc, mixer.d_bc], -1)
+    found = coefficients(mixer, u)
+    assert worst([found.value.flatten(2)], [x]) < 1e-12
+    dt = torch.nn.functional.softplus(mixer.in_proj(u).detach()[..., -mixer.heads :] + mixer.dt_bias)
+    if mixer.spec.dt_limit[1] is not None:
+        dt = dt.clamp(*mixer.spec.dt_limit)
+    keys = B_.unflatten(-1, (mixer.spec.n_groups, -1)).repeat_interleave(mixer.heads // mixer.spec.n_groups, 2)
+    assert worst([found.key], [(keys * dt.unsqueeze(-1)).detach()]) < 1e-12
+
+
 @linear
 def test_the_states_are_the_memories(name: str) -> None:
     """The last h_t of the coefficients is the memory that the mixer ends in."""
@@ -97,7 +116,7 @@ def test_the_states_are_the_memories(name: str) -> None:
     if last.is_complex():
         memory = torch.view_as_complex(memory)
     if mixer.spec.kind == "rwkv4":
-        memory = memory[..., 0]  # the average; the other is its weight
+        memory = memory[:, : systems.D]  # the averages; behind them their weights
     if mixer.spec.kind == "retnet":
         memory = mixer._turn(memory, T - 1)  # within a sequence, positions count from its first token
     if mixer.spec.kind == "h3":
@@ -132,6 +151,33 @@ def test_the_mask_is_what_the_decays_leave(name: str) -> None:
     else:
         decays = found.A.abs().mean(-1).expand(B, T, -1)  # (B, T, H)
         assert worst([mask[..., 5, 4]], [decays[:, 5]]) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["attention", "attention, grouped", "attention, window"])
+def test_a_token_sees_what_softmax_gives_no_weight(name: str) -> None:
+    """Logits so far apart that most weights underflow."""
+    mixer, u = systems.system(name), systems.inputs(7, B, T)
+    mixer.in_proj.weight.data *= 100
+    resets = torch.zeros(B, T, dtype=torch.bool)
+    resets[0, 3] = True
+    assert (attention_map(mixer, u) == 0).sum() > (attention_mask(mixer, u) == 0).sum()
+    lag = torch.arange(T)[:, None] - torch.arange(T)
+    seen = (lag >= 0) & (lag < (mixer.spec.window or T))
+    assert torch.equal(attention_mask(mixer, u), seen.double().expand(B, mixer.heads, T, T))
+    seen = seen.expand(B, mixer.heads, T, T).clone()
+    seen[0, :, 3:, :3] = False
+    assert torch.equal(attention_mask(mixer, u, resets), seen.double())
+
+
+def test_values_without_weight_leave_rwkv_4_as_it_was() -> None:
+    """Keys so far apart that the weights of some values underflow: the states are still the memories."""
+    mixer, u = systems.system("rwkv4").float(), systems.inputs(8, B, T).float()
+    mixer.key.weight.data *= 200
+    found = coefficients(mixer, u)
+    assert ((found.A == 1) & (found.value == 0)).any()
+    assert found.value.isfinite().all()
+    last = found.states()[:, -1].flatten(1)
+    assert worst([last], [mixer(u)[1]["memory"][:, : systems.D].flatten(1)]) < 1e-5
 
 
 def test_polarized_decays_are_exactly_one_and_zero() -> None:

@@ -2,36 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any
+from ssm.models.part import Part, PartState
 
-from torch import Tensor, nn
-
-FfnState = dict[str, Tensor]  # named tensors with the batch first
+FfnState = PartState
 
 
-class Ffn(nn.Module, ABC):
-    """x (B, T, D), the state it starts from (None: zero), resets (B, T) bool -> y (B, T, D) and the state after it."""
-
-    def __init__(self, spec: Any, d_model: int, n_layers: int):
-        """
-        Args:
-            spec: the ffn's own spec.
-            d_model: width D of the residual stream.
-            n_layers: layers of the whole model, which some initializations scale by.
-        """
-        super().__init__()
-        self.spec, self.d_model, self.n_layers = spec, d_model, n_layers
-
-    def initialize_at(self, layer: int) -> None:
-        """Called once, before any weight is loaded: what the paper's initialization draws from the layer's number."""
-
-    @abstractmethod
-    def forward(
-        self, x: Tensor, state: FfnState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, FfnState]:
-        """A whole sequence."""
-
-    @abstractmethod
-    def step(self, x: Tensor, state: FfnState | None = None) -> tuple[Tensor, FfnState]:
-        """One token, (B, D) -> (B, D)."""
+class Ffn(Part):
+    """One layer's ffn: it works on every position by itself, or looks a token back."""

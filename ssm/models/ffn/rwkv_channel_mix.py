@@ -15,8 +15,8 @@ from ssm.specs.ffn import RwkvChannelMix
 class RwkvChannelMixFfn(Ffn):
     """sigmoid(W_r x_r) * W_v relu(W_k x_k)^2, where x_r and x_k lie between a token and the one before it.
 
-    State: "shift", the last token's input (B, D). The mix is RWKV-6's, x_t + mix * (x_{t-1} - x_t): RWKV-4's mu is
-    1 - mix.
+    State: "shift", the last token's input (B, D). The mix is RWKV-6's, x_t + mix * (x_{t-1} - x_t), or RWKV-4's,
+    x_{t-1} + mix * (x_t - x_{t-1}), whose mix is 1 minus the other's.
     """
 
     def __init__(self, spec: RwkvChannelMix, d_model: int, n_layers: int):
@@ -34,7 +34,8 @@ class RwkvChannelMixFfn(Ffn):
     def initialize_at(self, layer: int) -> None:
         """The authors': later layers lean less on the token before."""
         channel = torch.arange(self.d_model, device=self.key_mix.device)
-        mix = 1 - (channel / self.d_model) ** (1 - layer / self.n_layers)
+        mix = (channel / self.d_model) ** (1 - layer / self.n_layers)
+        mix = mix if self.spec.mix == "present" else 1 - mix
         with torch.no_grad():
             self.key_mix.copy_(mix)
             self.receptance_mix.copy_(mix)
@@ -50,6 +51,7 @@ class RwkvChannelMixFfn(Ffn):
         return self._mix(x, before), {"shift": x}
 
     def _mix(self, x: Tensor, before: Tensor) -> Tensor:
-        apart = before - x
-        key = self.key(x + apart * self.key_mix).relu().square()
-        return torch.sigmoid(self.receptance(x + apart * self.receptance_mix)) * self.value(key)
+        base, other = (before, x) if self.spec.mix == "present" else (x, before)
+        apart = other - base
+        key = self.key(base + apart * self.key_mix).relu().square()
+        return torch.sigmoid(self.receptance(base + apart * self.receptance_mix)) * self.value(key)

@@ -58,7 +58,10 @@ def attention_mask(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Ten
         ValueError: the mixer is no linear recurrence (GRU).
     """
     if isinstance(mixer, Attention):
-        return (mixer.weights(u, None, resets) > 0).to(u.dtype)
+        seen = mixer._attend(u, None, resets)[3]  # (B, 1, T, T); None: all tokens before
+        if seen is None:
+            seen = torch.ones(u.shape[1], u.shape[1], dtype=torch.bool, device=u.device).tril()
+        return seen.to(u.dtype).expand(u.shape[0], mixer.heads, -1, -1)
     found = coefficients(mixer, u, None, resets)
     sizes = found.A.abs()
     bare = Coefficients(sizes, torch.ones_like(sizes), found.value, bonus=found.bonus)

@@ -1,4 +1,4 @@
-"""A_t, b_t and C_t of a layer's recurrence in bn's formulation (eq. 1), as its scan was given them."""
+"""A_t, b_t and C_t of a layer's recurrence in bn's formulation (eq. 1): those that its scan runs on."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ssm_kernels import observe
 from torch import Tensor
 
 from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.linear_attention import LinearAttention
+from ssm.models.mixers.mamba2 import Mamba2
 from ssm.models.mixers.parts import wide
 
 Calls = list[tuple[str, Any, Any]]  # (operation, its Inputs, its Options) of every scan, in order
@@ -65,7 +67,9 @@ def coefficients(
     Raises:
         ValueError: the mixer is no linear recurrence (GRU, softmax attention).
     """
-    if mixer.spec.kind in ("s4d", "dss", "h3"):
+    if isinstance(mixer, Mamba2):
+        found = _mamba2(mixer, u, state, resets)
+    elif mixer.spec.kind in ("s4d", "dss", "h3"):
         found = _systems(mixer, u, state, resets)
     else:
         calls: Calls = []
@@ -92,8 +96,18 @@ def _gated(mixer: Mixer, calls: Calls) -> Coefficients:
         A = log_decay.exp().view(1, 1, H, 1)
     else:
         A = log_decay.exp() if log_decay.dim() == 4 else log_decay.exp().unsqueeze(-1)
-    eps = mixer.spec.normalizer_eps if getattr(mixer.spec, "normalizer", False) else None
+    eps = mixer.eps if isinstance(mixer, LinearAttention) and mixer.spec.normalizer else None
     return Coefficients(A.expand(-1, -1, H, k.shape[-1]), k, wide(inputs.v), q, inputs.bonus, eps)
+
+
+def _mamba2(mixer: Mamba2, u: Tensor, state: MixerState | None, resets: Tensor | None) -> Coefficients:
+    """A_t = exp(dt_t A), b_t = dt_t B_t x_t^T: its scan is given dt_t x_t, mi's map has dt_t B_t (eq. 5 and 8)."""
+    _, x, B, C, dt, _ = mixer.project(u, state, resets)
+    shared = mixer.heads // mixer.spec.n_groups  # heads that read one group
+    B, C = (wide(part).repeat_interleave(shared, 2) for part in (B, C))  # (B, T, H, N)
+    dt = dt.unsqueeze(-1)  # (B, T, H, 1)
+    A = (dt * mixer.continuous_decay().unsqueeze(-1)).exp()
+    return Coefficients(A.expand_as(B), dt * B, wide(x), C)
 
 
 def _selective(mixer: Mixer, calls: Calls) -> Coefficients:
@@ -131,7 +145,8 @@ def _rwkv4(calls: Calls) -> Coefficients:
         den = decay * den + new
         total.append(den)
     share = (weight / torch.stack(total, 1)).unsqueeze(-1)  # (B, T, D, 1)
-    return Coefficients(1 - share, share, (numerators.b / weight).unsqueeze(-1))
+    value = torch.where(weight > 0, numerators.b / weight, 0.0)  # one without weight was not kept either
+    return Coefficients(1 - share, share, value.unsqueeze(-1))
 
 
 READ: dict[str, Callable[[Mixer, Calls], Coefficients]] = {

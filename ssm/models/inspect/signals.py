@@ -31,7 +31,7 @@ def layer_signals(model: LanguageModel, tokens: Tensor) -> Iterator[LayerSignals
 
     One layer at a time is held: the states of all tokens are the largest tensors there are.
     """
-    x = model.embedding_norm(model.embedding(tokens))  # (B, T, D)
+    x = model.embedded(tokens)  # (B, T, D)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
         u = layer.norm(x)

@@ -29,12 +29,12 @@ class Attention(Mixer):
         keys = self.groups * self.head_dim
         self.sizes = [self.heads * self.head_dim, keys, keys]
         self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=spec.bias)  # q, k, v
-        self.out_proj = nn.Linear(self.heads * self.head_dim, d_model, bias=spec.bias)
+        self.out_proj = nn.Linear(self.heads * self.head_dim, d_model, bias=spec.output_bias)
         small_init(self.in_proj.weight)
         residual_init(self.out_proj.weight, n_layers)
-        if spec.bias:
-            nn.init.zeros_(self.in_proj.bias)
-            nn.init.zeros_(self.out_proj.bias)
+        for linear in (self.in_proj, self.out_proj):
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
 
     def forward(
         self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None

@@ -2,45 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any
+from ssm.models.part import Part, PartState
 
-from torch import Tensor, nn
-
-MixerState = dict[str, Tensor]  # named tensors with the batch first; "memory" (B, H, ...) is the recurrence's own
+MixerState = PartState  # "memory" (B, H, ...) is the recurrence's own
 
 
-class Mixer(nn.Module, ABC):
+class Mixer(Part):
     """One layer's recurrence (or attention) with what its paper puts around it: projections, convolution, gate."""
-
-    def __init__(self, spec: Any, d_model: int, n_layers: int):
-        """
-        Args:
-            spec: the mixer's own spec.
-            d_model: width D of the residual stream.
-            n_layers: layers of the whole model, which some initializations scale by.
-        """
-        super().__init__()
-        self.spec, self.d_model, self.n_layers = spec, d_model, n_layers
-
-    def initialize_at(self, layer: int) -> None:
-        """Called once, before any weight is loaded: what the paper's initialization draws from the layer's number."""
-
-    @abstractmethod
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
-        """A whole sequence: the parallel form.
-
-        Args:
-            u: inputs, (B, T, D).
-            state: what the sequence starts from; None is the zero state.
-            resets: (B, T) bool; True forgets all that came before step t.
-
-        Returns:
-            y (B, T, D) and the state after the last step.
-        """
-
-    @abstractmethod
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
-        """One token, as the paper writes the recurrence: u (B, D) -> y (B, D) and the state after it."""

@@ -56,5 +56,5 @@ class Gla(Mixer):
         return q * self.key_dim**-0.5, k, v, log_decay, gate
 
     def _finish(self, y: Tensor, gate: Tensor, u: Tensor) -> Tensor:
-        y = F.rms_norm(wide(y), (self.value_dim,), self.norm_weight, eps=self.spec.norm_eps)  # (..., H, V)
+        y = F.rms_norm(wide(y), (self.value_dim,), eps=self.spec.norm_eps) * self.norm_weight  # (..., H, V)
         return self.out_proj((y.flatten(-2) * F.silu(wide(gate))).to(u.dtype))

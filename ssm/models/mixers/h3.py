@@ -8,13 +8,13 @@ import torch
 from ssm_kernels import causal_conv1d
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
-from ssm.models.mixers.linear_ssm import discretized, linear_imaginary, scan_systems, step_systems
-from ssm.models.mixers.parts import log_uniform, wide
+from ssm.models.mixers.base import MixerState
+from ssm.models.mixers.linear_ssm import DiagonalSystem, linear_imaginary, scan_systems, step_systems
+from ssm.models.mixers.parts import conv_step, wide
 from ssm.specs.mixers.h3 import H3Mixer
 
 
-class H3(Mixer):
+class H3(DiagonalSystem):
     """q * SSM_diagonal(SSM_shift(k) * v) per head (Algorithm 1), between linear maps.
 
     The shift SSM's state is the last keys, its output a convolution with C: it runs as one. The diagonal SSM is S4D's,
@@ -26,28 +26,16 @@ class H3(Mixer):
 
     def __init__(self, spec: H3Mixer, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
-        D, H, P, N = d_model, spec.heads(d_model), spec.head_dim, spec.d_state // 2
-        self.split = (H, P)
+        D = d_model
+        self.split = (spec.heads(D), spec.head_dim)  # H, P
         bound = 1 / math.sqrt(spec.d_shift)
         self.q_proj = nn.Linear(D, D)
         self.k_proj = nn.Linear(D, D)
         self.v_proj = nn.Linear(D, D)
         self.shift_C = nn.Parameter(torch.empty(D, spec.d_shift).uniform_(-bound, bound))  # its last column: lag 0
         self.shift_D = nn.Parameter(torch.randn(D))
-        self.log_dt = nn.Parameter(log_uniform(H, *spec.dt_range).log())
-        self.A_real_log = nn.Parameter(torch.full((H, N), 0.5).log())  # A = -exp(A_real_log) + i A_imag
-        self.A_imag = nn.Parameter(linear_imaginary(N).float().repeat(H, 1))  # (H, N / 2)
-        self.B = nn.Parameter(torch.tensor([1.0, 0.0]).repeat(H, N, 1))  # (H, N / 2, 2): real and imaginary part
-        self.C = nn.Parameter(torch.randn(H, N, 2) / 2**0.5)  # complex standard normal
-        self.D = nn.Parameter(torch.randn(H))
+        self.make_system(spec.heads(D), linear_imaginary(spec.d_state // 2))
         self.out_proj = nn.Linear(D, D)
-
-    def system(self) -> tuple[Tensor, Tensor, Tensor]:
-        """a, b, c (H, N / 2) of the diagonal SSM."""
-        A = torch.complex(-wide(self.A_real_log).exp(), wide(self.A_imag))
-        a, b = discretized(A, wide(self.log_dt).exp().unsqueeze(-1), self.spec.discretization)
-        B, C = (torch.view_as_complex(wide(weight)) for weight in (self.B, self.C))
-        return a, b * B, 2 * C  # 2: the conjugates' share
 
     def forward(
         self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
@@ -65,14 +53,12 @@ class H3(Mixer):
 
     def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
         """The shift SSM moves every key on by one place; the diagonal SSM takes in what it reads there, times v."""
-        k = wide(self.k_proj(u)).unsqueeze(1)  # (B, 1, D)
-        keys = k.new_zeros(k.shape[0], self.spec.d_shift - 1, k.shape[2]) if state is None else state["conv"]
-        keys = torch.cat([keys, k], 1)  # (B, d_shift, D)
-        shifted = (keys * self._shift_weight().T).sum(1)  # (B, D)
+        keys = None if state is None else state["conv"]
+        shifted, keys = conv_step(self.k_proj(u), self._shift_weight(), None, keys)  # (B, D)
         products = self._products(shifted, self.v_proj(u))  # (B, H, P P)
         h = None if state is None else self._complex(state["memory"])
         y, h = step_systems(products, *self.system(), h)
-        return self._finish(y, products, u), {"memory": self._real(h), "conv": keys[:, 1:]}
+        return self._finish(y, products, u), {"memory": self._real(h), "conv": keys}
 
     def _shift_weight(self) -> Tensor:
         """(D, d_shift): C, and D on the present key."""

@@ -11,12 +11,20 @@ from ssm.models.mixers.base import Mixer, MixerState
 from ssm.models.mixers.parts import wide
 from ssm.specs.mixers.linear_attention import LinearAttentionMixer
 
+FAVOR_SUM = 1e-24  # favor's sums may be this small, and normalizer_eps is small beside that
+
 
 class LinearAttention(Mixer):
     """y_t = phi(q_t)^T S_t, divided by phi(q_t)^T z_t where the normalizer is on.
 
     State: "memory" S (B, H, K, V), the sum of phi(k) v^T, and with the normalizer "normalizer" z (B, H, K), the sum of
     phi(k). z stands apart, so that norms and noise speak of S alone: noise could turn a denominator negative.
+
+    The features of favor are exponentials, of any size. What a query's have in common cancels in the ratio: its largest
+    is made 1. Keys have no such freedom, for all that a state holds must have one scale, and the largest key is still
+    to come: their features are as they are, in float32 those under 1e-38 count as 0, and a token whose sum is far below
+    1e-30 reads zeros. That befalls few tokens where queries and keys have a standard deviation of 5 in each of 64
+    dimensions, and half of them at 6; at 3.5 perhaps a sequence's first.
     """
 
     directions: Tensor
@@ -28,6 +36,7 @@ class LinearAttention(Mixer):
         self.sizes = [self.heads * self.key_dim, self.heads * self.key_dim, self.heads * self.value_dim]
         self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # q, k, v
         self.out_proj = nn.Linear(self.heads * self.value_dim, d_model, bias=False)
+        self.eps = spec.normalizer_eps * (FAVOR_SUM if spec.feature_map == "favor" else 1.0)  # of the denominator
         if spec.feature_map == "favor":
             self.register_buffer("directions", _orthogonal(self.key_dim, self.features // 2))  # (key_dim, K / 2)
         if spec.feature_map == "hedgehog":
@@ -44,7 +53,7 @@ class LinearAttention(Mixer):
             start = None if normalizer is None else normalizer.unsqueeze(-1)
             ones = torch.ones_like(v[..., :1])  # (B, T, H, 1): z is the state of a value that is always 1
             total, end = gated_scan(q, k, ones, None, start, resets=resets, chunk=self.spec.chunk)
-            y = y / (total + self.spec.normalizer_eps)
+            y = y / (total + self.eps)
             ended["normalizer"] = end.squeeze(-1)
         return self.out_proj(y.flatten(2).to(u.dtype)), ended
 
@@ -57,13 +66,13 @@ class LinearAttention(Mixer):
         ended = {"memory": memory}
         if self.spec.normalizer:
             ended["normalizer"] = k if state is None else state["normalizer"] + k  # (B, H, K)
-            y = y / ((q * ended["normalizer"]).sum(-1, keepdim=True) + self.spec.normalizer_eps)
+            y = y / ((q * ended["normalizer"]).sum(-1, keepdim=True) + self.eps)
         return self.out_proj(y.flatten(1).to(u.dtype)), ended
 
     def _qkv(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """phi(q) and phi(k) (B, T, H, K), v (B, T, H, V), in float32."""
         q, k, v = (wide(x).unflatten(-1, (self.heads, -1)) for x in self.in_proj(u).split(self.sizes, -1))
-        q, k = self._feature_map(q), self._feature_map(k)
+        q, k = self._favor(q, k) if self.spec.feature_map == "favor" else (self._feature_map(q), self._feature_map(k))
         # A constant that a normalizer would cancel; favor has it inside.
         scale = self.features**-0.5 if not self.spec.normalizer and self.spec.feature_map != "favor" else 1.0
         return q * scale, k, v
@@ -75,16 +84,26 @@ class LinearAttention(Mixer):
             return F.elu(x) + 1
         if name == "relu":
             return x.relu()
-        if name == "favor":
-            # phi(q) . phi(k) estimates exp(q . k / sqrt(key_dim)) (Choromanski et al. 2020, Lemma 1, hyperbolic cosine)
-            x = x * self.key_dim**-0.25
-            projected = x @ self.directions.to(x.dtype)  # (B, T, H, K / 2)
-            logits = torch.cat([projected, -projected], -1) - x.square().sum(-1, keepdim=True) / 2
-            return logits.exp() * self.features**-0.5
         if name == "hedgehog":
             mapped = torch.einsum("bthi,hij->bthj", x, wide(self.map))
             return torch.cat([mapped, -mapped], -1).softmax(-1)  # exp, kept in range
         return x
+
+    def _favor(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """phi(q) . phi(k) estimates exp(q . k / sqrt(key_dim)) (Choromanski et al. 2020, Lemma 1, hyperbolic cosine).
+
+        With a normalizer, up to a factor for every query.
+        """
+        q, k = self._logits(q), self._logits(k)
+        if self.spec.normalizer:
+            q = q - q.detach().amax(-1, keepdim=True)
+        return q.exp() * self.features**-0.5, k.exp() * self.features**-0.5
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """The logarithms of favor's features, times sqrt(K): (B, T, H, key_dim) -> (B, T, H, K)."""
+        x = x * self.key_dim**-0.25
+        projected = x @ self.directions.to(x.dtype)  # (B, T, H, K / 2)
+        return torch.cat([projected, -projected], -1) - x.square().sum(-1, keepdim=True) / 2
 
 
 def _orthogonal(rows: int, columns: int) -> Tensor:

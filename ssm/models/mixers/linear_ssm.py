@@ -9,7 +9,39 @@ import math
 
 import torch
 from ssm_kernels import diagonal_scan
-from torch import Tensor
+from torch import Tensor, nn
+
+from ssm.models.mixers.base import Mixer
+from ssm.models.mixers.parts import log_uniform, wide
+
+
+class DiagonalSystem(Mixer):
+    """A mixer with a system of N / 2 complex states for each of H heads, with weights of its own (S4D, H3).
+
+    A conjugate stands behind every state: outputs are twice the real part.
+    """
+
+    def make_system(self, heads: int, imaginary: Tensor) -> None:
+        """The initial weights, with D for a skip connection.
+
+        Args:
+            heads: H.
+            imaginary: the imaginary parts of A, (N / 2,), alike in all heads.
+        """
+        N = len(imaginary)
+        self.log_dt = nn.Parameter(log_uniform(heads, *self.spec.dt_range).log())
+        self.A_real_log = nn.Parameter(torch.full((heads, N), 0.5).log())  # A = -exp(A_real_log) + i A_imag
+        self.A_imag = nn.Parameter(imaginary.float().repeat(heads, 1))  # (H, N / 2)
+        self.B = nn.Parameter(torch.tensor([1.0, 0.0]).repeat(heads, N, 1))  # (H, N / 2, 2): real and imaginary part
+        self.C = nn.Parameter(torch.randn(heads, N, 2) / 2**0.5)  # complex standard normal
+        self.D = nn.Parameter(torch.randn(heads))
+
+    def system(self) -> tuple[Tensor, Tensor, Tensor]:
+        """a, b, c (H, N / 2) of h_t = a h_{t-1} + b x_t, y_t = Re(c^T h_t)."""
+        A = torch.complex(-wide(self.A_real_log).exp(), wide(self.A_imag))
+        a, b = discretized(A, wide(self.log_dt).exp().unsqueeze(-1), self.spec.discretization)
+        B, C = (torch.view_as_complex(wide(weight)) for weight in (self.B, self.C))
+        return a, b * B, 2 * C  # 2: the conjugates' share
 
 
 def discretized(A: Tensor, dt: Tensor, rule: str) -> tuple[Tensor, Tensor]:

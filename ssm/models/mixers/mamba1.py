@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer, MixerState
 from ssm.models.mixers.mimetic import apply_mimetic, negative_a
-from ssm.models.mixers.parts import inverse_softplus, log_uniform, wide
+from ssm.models.mixers.parts import conv_step, initial_step_bias, wide
 from ssm.specs.mixers.mamba1 import Mamba1Mixer
 
-SMALLEST_DT = 1e-4  # floor of dt at initialization, as in the authors' code
 SMALLEST_STEP, LOWEST_A = 1e-35, -3e38  # their product is far below any logarithm, where 0 * -inf would be no number
 
 
@@ -33,7 +32,7 @@ class Mamba1(Mixer):
         self.widths = [spec.rank(d_model), spec.states, spec.states]  # R, N, N
         self.in_proj = nn.Linear(d_model, 2 * self.d_inner, bias=False)  # x, z
         self.conv_weight = nn.Parameter(torch.empty(self.d_inner, spec.d_conv))  # (E D, K)
-        self.conv_bias = nn.Parameter(torch.zeros(self.d_inner))
+        self.conv_bias = nn.Parameter(torch.empty(self.d_inner))
         self.x_proj = nn.Linear(self.d_inner, sum(self.widths), bias=False)  # dt, B, C
         self.dt_proj = nn.Linear(self.widths[0], self.d_inner)
         self.A_log = nn.Parameter(torch.empty(self.d_inner, spec.learned_states))
@@ -44,15 +43,16 @@ class Mamba1(Mixer):
     def _initialize(self) -> None:
         """The authors' initialization, and over it the mimetic parts that are switched on."""
         spec, rank = self.spec, self.widths[0]
-        nn.init.uniform_(self.conv_weight, -1 / math.sqrt(spec.d_conv), 1 / math.sqrt(spec.d_conv))
+        for convolution in (self.conv_weight, self.conv_bias):
+            nn.init.uniform_(convolution, -1 / math.sqrt(spec.d_conv), 1 / math.sqrt(spec.d_conv))
         nn.init.uniform_(self.dt_proj.weight, -1 / math.sqrt(rank), 1 / math.sqrt(rank))
-        dt = log_uniform(self.d_inner, *spec.dt_range).clamp_min(SMALLEST_DT)  # (E D,)
+        dt_bias = initial_step_bias(self.d_inner, *spec.dt_range)
         low, high = spec.a_range or (1.0, spec.d_state)
         a = torch.linspace(low, high, spec.d_state)  # (d_state,)
         if spec.polarized_size == "matched":  # the first and the last make room
             a = a[int(spec.polarize in ("one", "both")) :][: spec.learned_states]
         with torch.no_grad():
-            self.dt_proj.bias.copy_(inverse_softplus(dt))
+            self.dt_proj.bias.copy_(dt_bias)
             self.A_log.copy_(a.log())
             self.out_proj.weight.div_(math.sqrt(self.n_layers))
         _, B, C = self.x_proj.weight.detach().split(self.widths)
@@ -89,16 +89,16 @@ class Mamba1(Mixer):
     def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
         """h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t and y_t = C_t^T h_t + D x_t (eq. 2, Algorithm 2)."""
         x, z = self.in_proj(u).chunk(2, -1)  # (B, E D)
-        x = wide(x).unsqueeze(1)  # (B, 1, E D)
-        before = x.new_zeros(x.shape[0], self.spec.d_conv - 1, x.shape[2]) if state is None else state["conv"]
-        window = torch.cat([before, x], 1)  # (B, K, E D)
-        x = F.silu((window * self.conv_weight.T).sum(1) + self.conv_bias)  # (B, E D)
-        dt, B, C = (wide(part) for part in self.x_proj(x.to(u.dtype)).split(self.widths, -1))
-        dt = F.softplus(wide(self.dt_proj(dt.to(u.dtype)))).unsqueeze(-1)  # (B, E D, 1)
+        x, conv = conv_step(x, self.conv_weight, self.conv_bias, None if state is None else state["conv"])
+        x = F.silu(x)  # (B, E D)
+        dt, B, C = self.x_proj(x.to(u.dtype)).split(self.widths, -1)
+        B, C = wide(B), wide(C)  # (B, N)
+        # The bias is added in float32: in bfloat16 it would round a small step size to one part in some hundred.
+        dt = F.softplus(wide(F.linear(dt, self.dt_proj.weight)) + self.dt_proj.bias).unsqueeze(-1)  # (B, E D, 1)
         h = dt * B.unsqueeze(1) * x.unsqueeze(-1)  # (B, E D, N)
         if state is not None:
             decay = (dt.clamp_min(SMALLEST_STEP) * self.continuous_decay().clamp_min(LOWEST_A)).exp()
             h = decay * state["memory"] + h
         y = (h * C.unsqueeze(1)).sum(-1) + self.D * x  # (B, E D)
         y = y * F.silu(wide(z))
-        return self.out_proj(y.to(u.dtype)), {"memory": h, "conv": window[:, 1:]}
+        return self.out_proj(y.to(u.dtype)), {"memory": h, "conv": conv}

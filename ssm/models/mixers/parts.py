@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+SMALLEST_DT = 1e-4  # floor of Mamba's dt at initialization, as in the authors' code
+
 
 def wide(x: Tensor) -> Tensor:
     """x in float32, or in float64 where it is that."""
@@ -22,6 +24,30 @@ def log_uniform(size: int, low: float, high: float) -> Tensor:
 def inverse_softplus(y: Tensor) -> Tensor:
     """x with softplus(x) = y, for y > 0, without loss for a small y."""
     return y + torch.log(-torch.expm1(-y))
+
+
+def initial_step_bias(size: int, low: float, high: float) -> Tensor:
+    """(size,) numbers that softplus makes log-uniform step sizes of (Mamba)."""
+    return inverse_softplus(log_uniform(size, low, high).clamp_min(SMALLEST_DT))
+
+
+def conv_step(x: Tensor, weight: Tensor, bias: Tensor | None, last: Tensor | None) -> tuple[Tensor, Tensor]:
+    """One step of a short causal convolution by channel.
+
+    Args:
+        x: (B, C).
+        weight: (C, K), its last column on x.
+        bias: (C,).
+        last: the K - 1 inputs before x, (B, K - 1, C); None is zero.
+
+    Returns:
+        (B, C), and the last K - 1 inputs: the next call's `last`; both in float32 at least.
+    """
+    x = wide(x).unsqueeze(1)  # (B, 1, C)
+    before = x.new_zeros(x.shape[0], weight.shape[1] - 1, x.shape[2]) if last is None else last
+    window = torch.cat([before, x], 1)  # (B, K, C)
+    y = (window * weight.T).sum(1)
+    return y if bias is None else y + bias, window[:, 1:]
 
 
 def shifted(x: Tensor, last: Tensor | None, resets: Tensor | None) -> tuple[Tensor, Tensor]:

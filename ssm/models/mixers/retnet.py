@@ -27,6 +27,8 @@ class RetNet(Mixer):
         self.sizes = [keys, keys, values, values]
         self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # q, k, v, gate
         self.out_proj = nn.Linear(values, d_model, bias=False)
+        if spec.norm == "rms":
+            self.norm_weight = nn.Parameter(torch.ones(self.value_dim))  # shared by the heads
         for weight in self.in_proj.weight.split(self.sizes):
             nn.init.xavier_uniform_(weight, gain=2**-2.5)  # the authors'
         nn.init.xavier_uniform_(self.out_proj.weight, gain=2**-1)
@@ -59,7 +61,11 @@ class RetNet(Mixer):
         return q * self.key_dim**-0.5, k, v, gate
 
     def _finish(self, y: Tensor, gate: Tensor, u: Tensor) -> Tensor:
-        y = head_norm(y, self.spec.norm_eps).flatten(-2) * F.silu(wide(gate))
+        if self.spec.norm == "rms":
+            y = F.rms_norm(wide(y), (self.value_dim,), eps=self.spec.norm_eps) * self.norm_weight  # (..., H, V)
+        else:
+            y = head_norm(y, self.spec.norm_eps)
+        y = y.flatten(-2) * F.silu(wide(gate))
         return self.out_proj(y.to(u.dtype))
 
     def _log_decay(self, like: Tensor) -> Tensor:

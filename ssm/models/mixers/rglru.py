@@ -19,10 +19,12 @@ SMALLEST = 1e-30  # 1 - a^2 is kept above it: the square root's derivative stays
 class Rglru(Mixer):
     """Two linear branches: GELU on one, a short convolution and the RG-LRU on the other; their product, projected.
 
-    As in the paper, a sequence's first input is scaled by sqrt(1 - a^2) like every other (the released code leaves the
-    first of a document unscaled).
+    As in the paper, a sequence's first input is scaled by sqrt(1 - a^2) like every other. The released code leaves the
+    first of a document unscaled, and so does `unscaled_start`.
 
-    State: "memory" h (B, H, W / H) by block of the gates' matrices, and "conv", the last K - 1 inputs (B, K - 1, W).
+    State: "memory" h (B, H, W / H) by block of the gates' matrices, and "conv", the last K - 1 inputs (B, K - 1, W);
+    with `unscaled_start` also "begun" (B,) bool, whether there was a token at all: the zero state stands before the
+    first one.
     """
 
     def __init__(self, spec: RglruMixer, d_model: int, n_layers: int):
@@ -58,9 +60,9 @@ class Rglru(Mixer):
     ) -> tuple[Tensor, MixerState]:
         conv, memory = (None, None) if state is None else (state["conv"], state["memory"].flatten(1))
         x, conv = causal_conv1d(self.in_proj(u), self.conv_weight, self.conv_bias, conv, resets=resets)
-        log_a, scaled = self._gated(x)  # (B, T, W)
+        log_a, scaled = self._gated(x, self._starts(u, state, resets))  # (B, T, W)
         h, memory = diagonal_scan(log_a.exp(), scaled, memory, resets=resets)
-        return self._finish(h, u), {"memory": memory.unflatten(-1, (self.spec.blocks, -1)), "conv": conv}
+        return self._finish(h, u), self._ended(memory, conv)
 
     def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
         """h_t = a_t h_{t-1} + sqrt(1 - a_t^2) (i_t x_t) (eq. 4)."""
@@ -68,19 +70,40 @@ class Rglru(Mixer):
         before = x.new_zeros(x.shape[0], self.spec.d_conv - 1, self.width) if state is None else state["conv"]
         window = torch.cat([before, x], 1)  # (B, K, W)
         x = (window * self.conv_weight.T).sum(1) + self.conv_bias  # (B, W)
-        log_a, h = self._gated(x.to(u.dtype))
+        starts = self._starts(u.unsqueeze(1), state, None)
+        log_a, h = self._gated(x.to(u.dtype), None if starts is None else starts.squeeze(1))
         if state is not None:
             h = h + log_a.exp() * state["memory"].flatten(1)
-        return self._finish(h, u), {"memory": h.unflatten(-1, (self.spec.blocks, -1)), "conv": window[:, 1:]}
+        return self._finish(h, u), self._ended(h, window[:, 1:])
 
-    def _gated(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x (..., W) -> log a_t and sqrt(1 - a_t^2) i_t x_t (..., W), with expm1 for an a_t close to 1 (eq. 1 to 4)."""
+    def _starts(self, u: Tensor, state: MixerState | None, resets: Tensor | None) -> Tensor | None:
+        """Which tokens of u (B, T, D) are a document's first, (B, T) bool; None where that makes no difference."""
+        if not self.spec.unscaled_start:
+            return None
+        starts = torch.zeros(u.shape[:2], dtype=torch.bool, device=u.device) if resets is None else resets.clone()
+        starts[:, 0] |= True if state is None else ~state["begun"].bool()
+        return starts
+
+    def _ended(self, memory: Tensor, conv: Tensor) -> MixerState:
+        """The state, from h (B, W) and the convolution's last inputs."""
+        ended = {"memory": memory.unflatten(-1, (self.spec.blocks, -1)), "conv": conv}
+        if self.spec.unscaled_start:
+            ended["begun"] = torch.ones(memory.shape[0], dtype=torch.bool, device=memory.device)
+        return ended
+
+    def _gated(self, x: Tensor, starts: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x (..., W) -> log a_t and sqrt(1 - a_t^2) i_t x_t (..., W), with expm1 for an a_t close to 1 (eq. 1 to 4).
+
+        Where `starts` (...) is True, i_t x_t is not scaled.
+        """
         r, i = (
             self._gate(x, self.recurrence_weight, self.recurrence_bias),
             self._gate(x, self.input_weight, self.input_bias),
         )
         log_a = -self.spec.c * r * F.softplus(wide(self.Lambda))
         scale = torch.sqrt(-torch.expm1(2 * log_a).clamp_max(-SMALLEST))
+        if starts is not None:
+            scale = scale.masked_fill(starts.unsqueeze(-1), 1.0)
         return log_a, scale * i * wide(x)
 
     def _gate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -24,10 +24,11 @@ class Rwkv4(Mixer):
     scans whose decays e^{m_{t-1} - w - m_t} and weights e^{k_t - m_t} are at most 1. What m is changes nothing but the
     rounding: it needs no gradient.
 
-    State: "shift", the last token's input (B, D), and "memory" (B, D, 2): the average num / den, which is the h_t of bn
-    Appendix B, and the weight that it stands for, as log(1 + den). That pair does not depend on m, and both numbers
-    stay of the order of v and k; every pair of numbers is a state (a weight below 0 counts as 0), and zeros are the
-    empty one: so norms and noise make sense. In float32 a weight den under 1e-38 counts as 0.
+    State: "shift", the last token's input (B, D), and "memory" (B, 2 D, 1): the averages num / den of all channels,
+    which are the h_t of bn Appendix B, and behind them the weights that they stand for, as log(1 + den). The two are of
+    different size: as heads of their own each has its own moments and noise. They do not depend on m, and stay of the
+    order of v and k; any numbers are a state (a weight below 0 counts as 0), and zeros are the empty one: so norms and
+    noise make sense. In float32 a weight den under 1e-38 counts as 0.
     """
 
     def __init__(self, spec: Rwkv4Mixer, d_model: int, n_layers: int):
@@ -66,8 +67,7 @@ class Rwkv4(Mixer):
         before, last = shifted(u, None if state is None else state["shift"], resets)
         r, k, v = self._project(u, before)  # (B, T, D)
         w, bonus = wide(self.time_decay).exp(), wide(self.time_first)
-        memory = k.new_zeros(*k[:, 0].shape, 2) if state is None else state["memory"]
-        num0, den0, m0 = _unpacked(memory)  # (B, D)
+        num0, den0, m0 = _unpacked(k[:, 0], state)  # (B, D)
         m = _running_maximum(k.detach(), w.detach(), m0, resets)
         m_before = torch.cat([m0.unsqueeze(1), m[:, :-1]], 1)
         if resets is not None:
@@ -85,7 +85,7 @@ class Rwkv4(Mixer):
         """The recurrence of Appendix D, with the maximum carried along."""
         r, k, v = self._project(u, torch.zeros_like(u) if state is None else state["shift"].to(u.dtype))  # (B, D)
         w, bonus = wide(self.time_decay).exp(), wide(self.time_first)
-        num, den, m = _unpacked(k.new_zeros(*k.shape, 2) if state is None else state["memory"])
+        num, den, m = _unpacked(k, state)
         y = _average(num, den, m, k + bonus, v)
         after = torch.maximum(m - w, k).detach()
         decay, weight = (m - w - after).exp(), (k - after).exp()
@@ -124,14 +124,14 @@ def _running_maximum(k: Tensor, w: Tensor, m0: Tensor, resets: Tensor | None) ->
 
 
 def _packed(num: Tensor, den: Tensor, m: Tensor) -> Tensor:
-    """num / den and log(1 + den e^m), (..., 2)."""
+    """The memory (B, 2 D, 1): num / den and log(1 + den e^m)."""
     total = m + den.log()
-    return torch.stack([num / den, torch.logaddexp(total, torch.zeros_like(total))], -1)
+    return torch.cat([num / den, torch.logaddexp(total, torch.zeros_like(total))], 1).unsqueeze(-1)
 
 
-def _unpacked(memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """num, den, m of a memory (..., 2): den is 1, or 0 where there is no weight; gradients flow through num and den."""
-    average, weight = memory.unbind(-1)
+def _unpacked(like: Tensor, state: MixerState | None) -> tuple[Tensor, Tensor, Tensor]:
+    """num, den, m (B, D) of a state; den is 1, or 0 where there is no weight: gradients flow through num and den."""
+    average, weight = like.new_zeros(2, *like.shape) if state is None else state["memory"].squeeze(-1).chunk(2, 1)
     weight = weight.clamp_min(0.0)
     fraction = -torch.expm1(-weight)  # e^weight - 1 = fraction e^weight
     m = (weight + fraction.log()).detach().clamp_min(EMPTY)

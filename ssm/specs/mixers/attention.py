@@ -31,7 +31,8 @@ class AttentionMixer(MixerSpecBase):
     rotary_pct: Annotated[float, Field(ge=0, le=1)] = 1.0  # of every head's dimensions, the first ones
     rotary_base: PositiveFloat = 10_000.0
     window: PositiveInt | None = None  # tokens that a token sees, itself included; None: all before it
-    bias: bool = False  # on both projections
+    bias: bool = False  # on the projections to q, k and v
+    out_bias: bool | None = None  # on the projection of the output; None: as bias
 
     def check(self, d_model: int) -> None:
         if self.head_dim is None and d_model % self.n_heads:
@@ -43,6 +44,11 @@ class AttentionMixer(MixerSpecBase):
 
     def heads(self, d_model: int) -> int:
         return self.n_kv_heads or self.n_heads
+
+    @property
+    def output_bias(self) -> bool:
+        """Whether the projection of the output has a bias."""
+        return self.bias if self.out_bias is None else self.out_bias
 
     def rotary_dim(self, d_model: int) -> int:
         """Dimensions of a head that are rotated."""

@@ -46,6 +46,10 @@ class MixerSpecBase(Spec):
         """Heads of the memory: its second axis."""
         raise NotImplementedError
 
+    def h_heads(self, d_model: int) -> int:
+        """How many of them, from the first, are the h_t of `taxonomy`: all, where nothing else is remembered."""
+        return self.heads(d_model)
+
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         """The memory of one sequence, (heads, ...); a complex one ends in 2, an attention's cache counts one token."""
         raise NotImplementedError

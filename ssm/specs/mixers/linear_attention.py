@@ -35,7 +35,7 @@ class LinearAttentionMixer(MixerSpecBase):
     feature_map: FeatureMap = "elu_plus_one"
     n_features: PositiveInt | None = None  # favor alone: random directions, two features each; None: key_dim
     normalizer: bool = True  # divide by phi(q)^T z_t, z_t = sum of phi(k)
-    normalizer_eps: PositiveFloat = 1e-6  # added to the denominator
+    normalizer_eps: PositiveFloat = 1e-6  # added to the denominator, in favor times 1e-24: its sums have any size
     chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
 
     @model_validator(mode="after")

@@ -26,7 +26,8 @@ class RetNetMixer(MixerSpecBase):
     key_dim: PositiveInt | None = None  # K, by head; None: D / H
     value_dim: PositiveInt | None = None  # V, by head; None: 2 D / H
     rotary_base: PositiveFloat = 10_000.0  # theta_i = base^(-2i / K)
-    norm_eps: PositiveFloat = 1e-5  # of the group norm
+    norm: Literal["layer", "rms"] = "layer"  # of every head: the paper's without weights, or fla's, with them
+    norm_eps: PositiveFloat = 1e-5  # of that norm
     chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
 
     @model_validator(mode="after")

@@ -26,6 +26,7 @@ class RglruMixer(MixerSpecBase):
     blocks: PositiveInt = 16  # of the block-diagonal matrices of both gates
     d_conv: PositiveInt = 4  # K, width of the causal convolution
     c: PositiveFloat = 8.0  # how strongly the recurrence gate acts
+    unscaled_start: bool = False  # a sequence's first input is not scaled by sqrt(1 - a^2), as in the released code
     a_range: Range = (0.9, 0.999)  # a^c at initialization, uniform: the decay where the recurrence gate is open
 
     @model_validator(mode="after")

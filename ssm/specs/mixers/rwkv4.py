@@ -23,7 +23,10 @@ class Rwkv4Mixer(MixerSpecBase):
     kind: Literal["rwkv4"] = "rwkv4"
 
     def heads(self, d_model: int) -> int:
+        return 2 * d_model  # the channels' averages h_t, and their weights d_t
+
+    def h_heads(self, d_model: int) -> int:
         return d_model
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
-        return (d_model, 2)
+        return (self.heads(d_model), 1)

@@ -81,6 +81,21 @@ def test_decoding_with_its_cache_is_decoding_with_our_state() -> None:
             assert (logits - theirs.logits).abs().max() < 1e-4
 
 
+def test_a_step_size_is_not_rounded_under_autocast() -> None:
+    """The map to dt is in bfloat16, its bias is added in float32, in both forms: one part in a thousand is a lot."""
+    mixer = layer(dt_range=[1e-3, 1e-3])
+    u = torch.randn(1, 64, 64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = mixer(u)[1]["memory"]
+        with torch.autocast("cpu", torch.bfloat16):
+            ended, state = mixer(u)[1]["memory"], None
+            for u_t in u.unbind(1):
+                _, state = mixer.step(u_t, state)
+    assert state is not None
+    assert error(ended, expected) < 0.005
+    assert error(state["memory"], expected) < 1.1 * error(ended, expected)
+
+
 # --- Initialization ---------------------------------------------------------------------------------------------------
 
 
@@ -103,6 +118,10 @@ def test_initialization_is_the_authors() -> None:
     assert float(mixer.dt_proj.weight.abs().max()) == pytest.approx(32**-0.5, rel=0.01)
     assert float(mixer.out_proj.weight.abs().max()) == pytest.approx(1024**-0.5 / 2, rel=0.01)
     assert torch.equal(mixer.D, torch.ones(1024))
+    for convolution in (mixer.conv_weight, mixer.conv_bias):  # torch.nn.Conv1d's
+        assert 0.49 < float(convolution.max()) <= 0.5
+        assert -0.5 <= float(convolution.min()) < -0.49
+        assert abs(float(convolution.mean())) < 0.03
 
 
 def test_a_slow_decay_can_be_asked_for() -> None:

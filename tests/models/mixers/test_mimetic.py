@@ -120,7 +120,7 @@ def test_the_convolution_passes_the_present_on(kind: str) -> None:
 
 
 OWN: dict[str, dict[str, set[str]]] = {
-    "mamba1": {"dt": {"dt_proj.weight", "dt_proj.bias"}, "bc": {"x_proj.weight"}, "conv": {"conv_weight"}},
+    "mamba1": {"dt": {"dt_proj.weight", "dt_proj.bias"}, "bc": {"x_proj.weight"}, "conv": {"conv_weight", "conv_bias"}},
     "mamba2": {"dt": {"in_proj.weight", "dt_bias"}, "bc": {"in_proj.weight"}, "conv": {"conv_weight"}},
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from models.mixers import systems
 from ssm_kernels import use_backend
 from torch import Tensor
 
+from ssm.models.checkpoint import load_tensors, save_tensors
 from ssm.models.mixers import MIXERS
 from ssm.models.mixers.base import Mixer, MixerState
 from ssm.models.state import State
@@ -199,10 +201,15 @@ def test_half_precision_around_a_wide_memory(name: str) -> None:
 
 
 @every_system
-def test_a_state_survives_its_file(name: str) -> None:
-    state = systems.whole([systems.started(build(name), B)] * 2)
-    back = State.from_tensors(state.tensors("start."), "start.")
-    assert [list(layer) for layer in back.layers] == [list(layer) for layer in state.layers]
+def test_a_state_survives_its_file(name: str, tmp_path: Path) -> None:
+    state = systems.whole([systems.started(build(name), B, length) for length in (4, 3)])
+    save_tensors(tmp_path / "state.safetensors", state.tensors("start."), {})
+    back = State.from_tensors(load_tensors(tmp_path / "state.safetensors")[0], "start.")
+    for got, expected in zip(back.layers, state.layers, strict=True):
+        assert got.keys() == expected.keys()
+        for key, tensor in expected.items():
+            assert got[key].dtype == tensor.dtype
+            assert torch.equal(got[key], tensor)
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

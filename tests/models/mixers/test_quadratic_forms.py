@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 from kernels.numerics import error
@@ -66,6 +67,30 @@ def test_performers_features_estimate_softmax_attention() -> None:
     y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     expected = y.transpose(1, 2).flatten(2) @ mixer.out_proj.weight.T
     assert error(output(mixer, u), expected) < 0.02
+
+
+@pytest.mark.parametrize(("spread", "tolerance"), [(1.0, 1e-5), (3.5, 1e-3)])
+def test_performers_features_neither_overflow_nor_vanish(spread: float, tolerance: float) -> None:
+    """Queries and keys as large as trained ones, in float32, against the same weights by their logarithms."""
+    torch.manual_seed(0)
+    fields = {"kind": "linear_attention", "feature_map": "favor"}
+    mixer = systems.build_mixer(systems.parsed(fields), 64, 1)
+    u = torch.randn(2, 100, 64)
+    mixer.in_proj.weight.data[:128] *= spread / mixer.in_proj(u)[..., :128].std().detach()
+    q, k, v = (x.double().detach() for x in mixer.in_proj(u).chunk(3, -1))
+
+    def logits(x: Tensor) -> Tensor:
+        x = x * 64**-0.25
+        projected = x @ mixer.directions.double()
+        return torch.cat([projected, -projected], -1) - x.square().sum(-1, keepdim=True) / 2  # (B, T, K)
+
+    weights = torch.logsumexp(logits(q).unsqueeze(2) + logits(k).unsqueeze(1), -1)  # (B, T, T)
+    weights = weights.masked_fill(~torch.ones(100, 100, dtype=torch.bool).tril(), -torch.inf).softmax(-1)
+    expected = weights @ v @ mixer.out_proj.weight.double().T
+    assert error(output(mixer, u), expected) < tolerance
+    with use_backend("reference"):
+        mixer(u)[0].square().sum().backward()
+    assert all(x.grad is not None and x.grad.isfinite().all() for x in mixer.parameters())
 
 
 def test_gla_with_the_loop_of_its_authors() -> None:

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 import pytest
 import torch
 from kernels.numerics import normal, worst
+from models.mixers import systems
 from models.mixers.systems import inputs, move, parsed
 from ssm_kernels import use_backend
 from torch import Tensor, nn
 
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.rwkv4 import Rwkv4
+from ssm.specs.training import FittedNoise
+from ssm.training.initial_state import build_policy
 
 D = 8
 
@@ -35,6 +38,12 @@ def layer(number: int = 1, keys: float = 1.0) -> Rwkv4:
     return mixer.double()
 
 
+def halves(memory: Tensor) -> tuple[Tensor, Tensor]:
+    """The averages and the logarithms of their weights, (B, D) each."""
+    average, weight = memory.squeeze(-1).chunk(2, 1)
+    return average, weight
+
+
 def peer_of(mixer: Rwkv4, number: int = 1) -> nn.Module:
     """transformers' time mixing with our weights."""
     from transformers import RwkvConfig
@@ -53,7 +62,7 @@ def peer_of(mixer: Rwkv4, number: int = 1) -> nn.Module:
 
 def their_state(mixer: Rwkv4, state: dict[str, Tensor], number: int = 1) -> list[Tensor]:
     """[ffn's shift, shift, num, den, max], each (B, D, layers), of one of our states; with a maximum of our choice."""
-    average, weight = state["memory"].unbind(-1)
+    average, weight = halves(state["memory"])
     m = torch.full_like(average, 0.7)
     den = torch.expm1(weight) * torch.exp(-m)
     layers = torch.zeros(3, *average.shape, dtype=torch.float64)
@@ -89,7 +98,7 @@ def test_from_a_state_to_a_state() -> None:
         expected, theirs = peer(u, state=their_state(mixer, state), use_cache=True)
         num, den, m = (theirs[i][:, :, 1] for i in (2, 3, 4))
         assert worst([y], [expected]) < 1e-5
-        assert worst([ended["memory"]], [torch.stack([num / den, torch.log1p(den * m.exp())], -1)]) < 1e-5
+        assert worst(halves(ended["memory"]), [num / den, torch.log1p(den * m.exp())]) < 1e-5
         assert torch.equal(ended["shift"], u[:, -1])
         one, _ = mixer.step(u[:, 0], state)
         assert worst([one], [expected[:, 0]]) < 1e-5
@@ -146,7 +155,7 @@ def test_gradients_do_not_depend_on_the_maximum() -> None:
 def test_any_numbers_are_a_memory() -> None:
     """Noise gives finite outputs; a weight of zero or less is the empty state, whatever the average beside it."""
     mixer, u = layer().float(), inputs(6, 4, 7).float()
-    noise = 30 * torch.randn(4, D, 2, generator=torch.Generator().manual_seed(0))
+    noise = 30 * torch.randn(4, 2 * D, 1, generator=torch.Generator().manual_seed(0))
     state = {"memory": noise.requires_grad_(), "shift": torch.zeros(4, D)}
     y, ended = mixer(u, state)
     y.square().sum().backward()
@@ -155,14 +164,30 @@ def test_any_numbers_are_a_memory() -> None:
     assert noise.grad is not None
     assert noise.grad.isfinite().all()
     empty = noise.detach().clone()
-    empty[..., 1] = -empty[..., 1].abs()
+    empty[:, D:] = -empty[:, D:].abs()
     assert torch.equal(mixer(u, {**state, "memory": empty})[0], mixer(u)[0])
+
+
+def test_noise_is_fitted_to_averages_and_weights_by_themselves() -> None:
+    """Fitted noise has one mean and variance a head: the two numbers of a channel are two heads, of different sizes."""
+    mixer, u = layer(), inputs(8, 6, 20)
+    ended = systems.whole([mixer(u)[1]]).detach()
+    policy = build_policy(FittedNoise(p_zero=0.0), 0)
+    policy.learn(ended)
+    start = policy.start(1, 4000, torch.device("cpu"))
+    assert start is not None
+    for drawn, true in zip(halves(start.memories()[0]), halves(ended.memories()[0]), strict=True):
+        spread = true.std(0, correction=0)
+        assert ((drawn.mean(0) - true.mean(0)).abs() < 0.1 * spread).all()
+        assert ((drawn.std(0) / spread - 1).abs() < 0.1).all()
+    average, weight = halves(ended.memories()[0])
+    assert weight.mean() > 4 * average.abs().mean()  # as one quantity they would have one mean
 
 
 def test_the_memory_stays_of_the_order_of_values_and_keys() -> None:
     mixer, u = layer(keys=20.0), inputs(7, 1, 400)
     with torch.no_grad():
-        average, weight = mixer(u)[1]["memory"].unbind(-1)
+        average, weight = halves(mixer(u)[1]["memory"])
         _, k, v = mixer._project(u, torch.cat([torch.zeros_like(u[:, :1]), u[:, :-1]], 1))
     assert k.max() > 15  # whose exponential is over a million
     assert average.abs().max() <= v.abs().max()
