@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from small import make_store
@@ -7,6 +9,13 @@ from small import make_store
 from ssm.data.store import TokenStore
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _keep_denormals() -> Iterator[None]:
+    """Jobs flush denormal numbers in their process; the next test has them again."""
+    yield
+    torch.set_flush_denormal(False)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ STATE_OPERATIONS = 6  # a number of the state and token: decay, addition of the 
 def _attention(spec: Any, D: int) -> int:
     groups, _, _, K = spec.state_shape(D)
     queries, keys = spec.n_heads * K, groups * K
-    return D * (queries + 2 * keys) + queries * D + spec.bias * (queries + 2 * keys + D)
+    return D * (queries + 2 * keys) + queries * D + spec.bias * (queries + 2 * keys) + spec.output_bias * D
 
 
 def _dss(spec: Any, D: int) -> int:
@@ -58,7 +58,7 @@ def _mamba2(spec: Any, D: int) -> int:
 
 def _retnet(spec: Any, D: int) -> int:
     H, K, V = spec.state_shape(D)
-    return D * (2 * H * K + 2 * H * V) + H * V * D
+    return D * (2 * H * K + 2 * H * V) + H * V * D + V * (spec.norm == "rms")
 
 
 def _rglru(spec: Any, D: int) -> int:
@@ -124,7 +124,7 @@ def part_parameters(spec: MixerSpec | FfnSpec, d_model: int) -> int:
 def parameter_count(model: ModelSpec, vocab_size: int) -> int:
     """Parameters of a model over `vocab_size` tokens, tied embeddings once."""
     D = model.d_model
-    norm = D if model.norm == "rms" else 2 * D
+    norm = 2 * D if model.norm == "layer" else D
     ffn = 0 if model.ffn is None else part_parameters(model.ffn, D) + norm
     layers = sum(part_parameters(mixer, D) + norm + ffn for mixer in model.mixers())
     embeddings = (1 if model.tie_embeddings else 2) * _embedding(model, vocab_size)

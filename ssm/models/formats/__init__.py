@@ -1,0 +1,9 @@
+"""Checkpoints of other libraries, in and out: one file a format, each a table of names. A new one: its file, and a line
+in FORMATS.
+"""
+
+from ssm.models.formats.format import Format
+from ssm.models.formats.read import FORMATS, Imported, import_checkpoint
+from ssm.models.formats.write import export_checkpoint
+
+__all__ = ["FORMATS", "Format", "Imported", "export_checkpoint", "import_checkpoint"]

@@ -1,0 +1,57 @@
+"""What fla's models read and write in the same way."""
+
+from __future__ import annotations
+
+from ssm.models.formats.format import Config, Row
+
+TIED = ("model.embeddings.weight", "lm_head.weight")
+
+# What ours have no other of: no attention layers, no grouped heads, no short convolutions, a gate and an affine norm.
+FIXED = {
+    "attn": (None,),
+    "attnres_block_size": (None,),
+    "num_kv_heads": (None,),
+    "feature_map": (None,),
+    "use_short_conv": (False, None),
+    "use_output_gate": (True,),
+    "elementwise_affine": (True,),
+    "hidden_act": ("swish", "silu"),
+}
+
+
+def rows_around() -> tuple[Row, ...]:
+    """The rows that GLA and RetNet share: RMSNorms, a gated MLP, and the norm and projection behind the recurrence."""
+    gated = tuple(f"model.layers.{{i}}.mlp.{name}_proj.weight" for name in ("gate", "up"))
+    norm = "model.layers.{i}.attn.g_norm_swish_gate.weight|model.layers.{i}.attn.g_norm.weight"
+    return (
+        Row("embedding.weight", "model.embeddings.weight"),
+        Row("layers.{i}.norm.weight", "model.layers.{i}.attn_norm.weight"),
+        Row("layers.{i}.ffn_norm.weight", "model.layers.{i}.mlp_norm.weight"),
+        Row("layers.{i}.mixer.norm_weight", norm),
+        Row("layers.{i}.mixer.out_proj.weight", "model.layers.{i}.attn.o_proj.weight"),
+        Row("layers.{i}.ffn.up_proj.weight", gated, parts=("hidden", "hidden")),
+        Row("layers.{i}.ffn.down_proj.weight", "model.layers.{i}.mlp.down_proj.weight"),
+        Row("norm.weight", "model.norm.weight"),
+        Row("head.weight", "lm_head.weight"),
+    )
+
+
+def per_head(config: Config, expand: str) -> int:
+    """The width of a head's keys or values: expand * hidden_size / num_heads.
+
+    Raises:
+        ValueError: that is no whole number.
+    """
+    total = config["hidden_size"] * config[expand]
+    heads = config["num_heads"]
+    if round(total) % heads or abs(round(total) - total) > 1e-6 * total:
+        raise ValueError(f"{expand} * hidden_size = {total:g} is no multiple of num_heads = {heads}")
+    return round(total) // heads
+
+
+def gated_mlp_size(config: Config) -> int:
+    """Hidden width of the gated MLP: 2 / 3 of hidden_ratio times the model's, rounded up to a multiple of 256."""
+    if config["intermediate_size"] is not None:
+        return config["intermediate_size"]
+    ratio = 4 if config["hidden_ratio"] is None else config["hidden_ratio"]
+    return 256 * -(-int(config["hidden_size"] * ratio * 2 / 3) // 256)

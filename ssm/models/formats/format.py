@@ -1,0 +1,252 @@
+"""What a format is: a table of names with layouts, and how its config.json and our spec say the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import log
+from typing import Any, Literal
+
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError
+from ssm.models.formats.layout import Layout, Picks, Sizes
+from ssm.specs.model import ModelSpec
+
+Config = Mapping[str, Any]  # a config.json
+Fields = dict[str, Any]  # of a ModelSpec
+Container = Literal["safetensors", "bin"]
+
+# lg Table 2: parameters (in millions) and peak learning rate. A checkpoint's own is not in its config.
+PEAK_LR = {45: 1e-3, 85: 1e-3, 130: 6e-4, 370: 3e-4, 780: 2.5e-4, 1300: 2e-4}
+
+# Fields of a spec that change the initialization or the speed of a model, never what its weights compute; and the
+# rounding of the vocabulary, which the weights' shapes tell.
+SILENT = (
+    *("name", "peak_lr", "published_parameters", "a_range", "dt_range", "chunk", "segment", "dt", "bc", "conv"),
+    "vocab_multiple",
+)
+# Fields that None leaves to other fields.
+DERIVED = ("key_dim", "value_dim", "n_kv_heads", "head_dim", "width", "dt_rank", "out_bias")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One of our tensors and those of theirs that make it up.
+
+    Args:
+        ours: its name; {i} is the layer's number.
+        theirs: their name, or names whose tensors lie one after the other along our first axis. A name may have
+            alternatives, as in "head.weight|lm_head.weight": the first one is written where none was read.
+        layout: of each of them; None: as ours.
+        parts: with several names, the length of each along our first axis, by its name among the sizes.
+        mixer: the kind of mixer of the layers it is about; None: all.
+    """
+
+    ours: str
+    theirs: str | tuple[str, ...]
+    layout: str | None = None
+    parts: tuple[str, ...] = ()
+    mixer: str | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A row for one layer and one of its names: a slice of our tensor, and theirs."""
+
+    ours: str
+    names: tuple[str, ...]  # alternatives
+    start: int
+    length: int | None  # None: the whole tensor
+    shape: tuple[int, ...]  # of theirs
+    layout: Layout | None
+    sizes: Sizes
+    picks: Picks
+
+    def put(self, tensor: Tensor, theirs: Tensor) -> None:
+        """Write their tensor into its place in ours."""
+        target = self._slice(tensor)
+        if self.layout is None:
+            target.copy_(theirs)
+        else:
+            self.layout.put(target, theirs, self.sizes, self.picks)
+
+    def take(self, tensor: Tensor) -> Tensor:
+        """Their tensor, from ours."""
+        part = self._slice(tensor)
+        return part if self.layout is None else self.layout.take(part, self.sizes, self.picks)
+
+    def _slice(self, tensor: Tensor) -> Tensor:
+        return tensor if self.length is None else tensor.narrow(0, self.start, self.length)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of checkpoint of another library.
+
+    Args:
+        key: its name in the registry.
+        title: what it is called.
+        model_type: of its config.json; None: it has none, and `keys` tell it.
+        architecture: the class that config.json names.
+        rows: every name there can be; a row whose tensor a model does not have is passed over.
+        defaults: of what config.json may leave out.
+        fixed: what must have one of these values, because our model has no other.
+        fields: config.json -> the fields of a ModelSpec (but those of `described`), and the vocabulary's size.
+        config: the other way round.
+        sizes: of the axes named in layouts and parts.
+        tied: their embedding and their head (with alternatives).
+        keys: of a config.json without a model_type.
+        picks: of axes named in layouts.
+        ignored: names that hold no weights (a regular expression).
+        writes_tied: a tied head is in the file too.
+        container: what it is written as where it was not read.
+    """
+
+    key: str
+    title: str
+    model_type: str | None
+    architecture: str
+    rows: tuple[Row, ...]
+    defaults: Config
+    fixed: Mapping[str, tuple[Any, ...]]
+    fields: Callable[[Config], tuple[Fields, int]]
+    config: Callable[[ModelSpec, int], dict[str, Any]]
+    tied: tuple[str, str]
+    sizes: Callable[[ModelSpec], Sizes] = field(default=lambda spec: {})
+    keys: tuple[str, ...] = ()
+    picks: Picks = field(default_factory=dict)
+    ignored: str = r"(?!)"
+    writes_tied: bool = False
+    container: Container = "safetensors"
+
+    def recognizes(self, config: Config) -> bool:
+        """Whether a config.json is one of this format."""
+        if self.model_type is None:
+            return "model_type" not in config and all(key in config for key in self.keys)
+        return config.get("model_type") == self.model_type
+
+    def spec(self, config: Config, name: str, source: str) -> tuple[ModelSpec, int]:
+        """Our spec of the model, and the size of its vocabulary.
+
+        Raises:
+            CheckpointError: config.json says something that our model does not have, or lacks what it needs.
+            ConfigError: its sizes do not fit together.
+        """
+        known = dict(self.defaults) | dict(config)
+        for key, values in {**self.fixed, "quantization_config": (None,)}.items():
+            if known.get(key) not in values:
+                only = " or ".join(repr(value) for value in values)
+                raise CheckpointError(f"{source}: {key} is {known.get(key)!r}; of {self.title} ssm knows {only} alone")
+        try:
+            fields, vocab_size = self.fields(known)
+        except KeyError as error:
+            raise CheckpointError(f"{source}: has no {error.args[0]}") from error
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            raise CheckpointError(f"{source}: is no config of {self.title} ({error})") from error
+        if not isinstance(vocab_size, int) or vocab_size < 1:
+            raise CheckpointError(f"{source}: vocab_size is {vocab_size!r}")
+        described = {"name": name, "peak_lr": 1e-3} | fields
+        return ModelSpec.parse(described, source), vocab_size
+
+    def config_of(self, spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
+        """A config.json for a model of ours.
+
+        Raises:
+            CheckpointError: the format cannot say what the model is.
+        """
+        refusal = f"{spec.name}: cannot be written as {self.title}"
+        try:
+            config = self.config(spec, vocab_size)
+        except (AttributeError, ValueError) as error:  # of a mixer or ffn that the format does not have
+            raise CheckpointError(f"{refusal}, whose layers are others") from error
+        said, _ = self.spec(config, spec.name, refusal)
+        differ = [f"{key} is {ours!r}, there {theirs!r}" for key, ours, theirs in _differences(spec, said)]
+        if differ:
+            raise CheckpointError(f"{refusal}: {'; '.join(differ)}")
+        return config
+
+    def pieces(self, spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]]) -> list[Piece]:
+        """The table for one model, whose tensors have these shapes; it names each of them.
+
+        Raises:
+            CheckpointError: the format has no name for a tensor of the model.
+        """
+        sizes, mixers = self.sizes(spec), spec.mixers()
+        found: list[Piece] = []
+        for row in self.rows:
+            for i in range(spec.n_layers) if "{i}" in row.ours else [None]:
+                name = row.ours.format(i=i)
+                wanted = row.mixer is None or (i is not None and mixers[i].kind == row.mixer)
+                if wanted and name in shapes:
+                    found += self._pieces(row, name, i, shapes[name], sizes)
+        nameless = sorted(set(shapes) - {piece.ours for piece in found})
+        if nameless:
+            raise CheckpointError(f"{spec.name}: {self.title} has no name for {', '.join(nameless)}")
+        return found
+
+    def _pieces(self, row: Row, ours: str, i: int | None, shape: tuple[int, ...], sizes: Sizes) -> Iterator[Piece]:
+        layout = None if row.layout is None else Layout(row.layout)
+        start = 0
+        for number, theirs in enumerate((row.theirs,) if isinstance(row.theirs, str) else row.theirs):
+            length = sizes[row.parts[number]] if row.parts else None
+            part = shape if length is None else (length, *shape[1:])
+            their_shape = part if layout is None else layout.their_shape(part, sizes)
+            names = tuple(theirs.format(i=i).split("|"))
+            yield Piece(ours, names, start, length, their_shape, layout, sizes, self.picks)
+            start += length or 0
+
+    @property
+    def tied_heads(self) -> tuple[str, ...]:
+        """The names that a tied head may have in a file."""
+        return tuple(self.tied[1].split("|"))
+
+    def is_ignored(self, name: str) -> bool:
+        return re.fullmatch(self.ignored, name) is not None
+
+
+def usual_peak_lr(parameters: int) -> float:
+    """The peak learning rate of lg's size that is nearest to so many parameters."""
+    nearest = min(PEAK_LR, key=lambda millions: abs(log(millions * 1e6 / parameters)))
+    return PEAK_LR[nearest]
+
+
+def check_same(spec: ModelSpec, other: ModelSpec, source: str) -> None:
+    """Whether two specs describe the same computation.
+
+    Raises:
+        CheckpointError: what differs.
+    """
+    differ = [f"{key} was {theirs!r} and is {ours!r}" for key, ours, theirs in _differences(spec, other)]
+    if differ:
+        raise CheckpointError(f"{source}: the model is not the one that was read: {'; '.join(differ)}")
+
+
+def _plain(spec: ModelSpec) -> dict[str, Any]:
+    """What the spec says of the computation, by dotted key and layer by layer."""
+    content = {key: value for key, value in spec.content().items() if key not in ("mixer", "mixer_at")}
+    layers = {
+        str(i): mixer.content() | {"state_shape": list(mixer.state_shape(spec.d_model))}
+        for i, mixer in enumerate(spec.mixers())
+    }
+    return dict(_flat(content | {"layers": layers}))
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif key not in SILENT:
+            yield f"{prefix}{key}", value
+
+
+def _differences(one: ModelSpec, other: ModelSpec) -> list[tuple[str, Any, Any]]:
+    """(key, its value in the one, in the other), for every key that changes what is computed."""
+    ours, theirs = _plain(one), _plain(other)
+    pairs = [(key, ours.get(key), theirs.get(key)) for key in ours | theirs]
+    return [
+        (key, a, b)
+        for key, a, b in pairs
+        if a != b and not (key.rpartition(".")[2] in DERIVED and (a is None or b is None))
+    ]

@@ -1,0 +1,174 @@
+"""Import: a checkpoint of another library becomes a model of ours, tensor by tensor."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError, nearest
+from ssm.models.backbone import LanguageModel
+from ssm.models.formats.fla_gla import FLA_GLA
+from ssm.models.formats.fla_retnet import FLA_RETNET
+from ssm.models.formats.fla_rwkv6 import FLA_RWKV6
+from ssm.models.formats.format import Format, Piece, usual_peak_lr
+from ssm.models.formats.gpt_neox import GPT_NEOX
+from ssm.models.formats.mamba import MAMBA
+from ssm.models.formats.mamba2 import MAMBA2
+from ssm.models.formats.mamba_ssm import MAMBA_SSM
+from ssm.models.formats.recurrent_gemma import RECURRENT_GEMMA
+from ssm.models.formats.rwkv import RWKV
+from ssm.models.formats.source import Source, find_source
+from ssm.specs.model import ModelSpec
+
+FORMATS: dict[str, Format] = {
+    form.key: form
+    for form in (MAMBA_SSM, MAMBA, MAMBA2, RWKV, GPT_NEOX, RECURRENT_GEMMA, FLA_GLA, FLA_RWKV6, FLA_RETNET)
+}
+CHECKED = 2**18  # numbers looked at together for one that is not finite
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model and where it came from.
+
+    Its spec's peak_lr is that of the nearest named size, because a checkpoint does not tell its own.
+    """
+
+    model: LanguageModel  # on the CPU, every weight in the type that its file has
+    format: Format
+    source: Source
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self.model.spec
+
+    @property
+    def vocab_size(self) -> int:
+        return self.model.vocab_size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of most weights."""
+        count: Counter[torch.dtype] = Counter()
+        for parameter in self.model.parameters():
+            count[parameter.dtype] += parameter.numel()
+        return count.most_common(1)[0][0]
+
+    @property
+    def context(self) -> int | None:
+        """Tokens that config.json says it was made for; None: it does not say."""
+        config = self.source.config
+        return next((config[key] for key in ("max_position_embeddings", "context_length") if key in config), None)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """config.json and the weights it was read from."""
+        return (self.source.config_path, *self.source.files)
+
+    @property
+    def tokenizer_files(self) -> tuple[Path, ...]:
+        """What lies beside the weights and travels with them."""
+        return self.source.beside
+
+
+def import_checkpoint(name: str | Path) -> Imported:
+    """Read a checkpoint of another library.
+
+    Args:
+        name: a folder, a file of weights with its config.json beside it, or a name of the hub ("owner/model",
+            "owner/model@revision").
+
+    Raises:
+        CheckpointError: it cannot be found or read, it is of no known format, or its tensors are not those of its
+            config.json: one line.
+        ConfigError: the sizes in its config.json do not fit together.
+    """
+    source = find_source(name)
+    form = format_of(source)
+    spec, vocab_size = form.spec(source.config, source.title, str(source.config_path))
+    model = shell(spec, vocab_size)
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    placed = _placed(form, spec, form.pieces(spec, shapes), source)
+
+    weights: dict[str, Tensor] = {}
+    broken = []
+    for their_name, tensor in source.tensors(placed):
+        if not _is_finite(tensor):
+            broken.append(their_name)
+        piece = placed[their_name]
+        if piece.ours not in weights:
+            weights[piece.ours] = torch.empty(shapes[piece.ours], dtype=tensor.dtype)
+        piece.put(weights[piece.ours], tensor)
+        del tensor
+    if broken:
+        raise CheckpointError(f"{source.name}: weights that are not finite: {', '.join(broken)}")
+    if spec.tie_embeddings:
+        _check_tied(form, source, weights["embedding.weight"])
+    model.load_state_dict(weights, assign=True)
+    return Imported(model, form, source)
+
+
+def shell(spec: ModelSpec, vocab_size: int) -> LanguageModel:
+    """A model without weights: shapes alone, with the peak learning rate that its size usually has."""
+    with torch.device("meta"):
+        model = LanguageModel(spec, vocab_size)
+    model.spec = spec.model_copy(update={"peak_lr": usual_peak_lr(model.parameters_count)})
+    return model
+
+
+def format_of(source: Source) -> Format:
+    """The format of a checkpoint, by its config.json.
+
+    Raises:
+        CheckpointError: there is no such format.
+    """
+    for form in FORMATS.values():
+        if form.recognizes(source.config):
+            return form
+    known = [form.model_type for form in FORMATS.values() if form.model_type is not None]
+    kind = source.config.get("model_type")
+    if kind is None:
+        raise CheckpointError(
+            f"{source.config_path}: has no model_type ({', '.join(known)}), and not the keys of mamba_ssm "
+            f"({', '.join(FORMATS['mamba_ssm'].keys)})"
+        )
+    raise CheckpointError(f"{source.config_path}: unknown architecture '{kind}'; {nearest(str(kind), known)}")
+
+
+def _placed(form: Format, spec: ModelSpec, pieces: list[Piece], source: Source) -> dict[str, Piece]:
+    """By their name in the files, the piece of every tensor to be read."""
+    stored = source.stored
+    placed = {next((name for name in piece.names if name in stored), piece.names[0]): piece for piece in pieces}
+    head = set(form.tied_heads) if spec.tie_embeddings else set()
+    problems = [f"missing {name}" for name in placed if name not in stored]
+    problems += [
+        f"unknown {name}" for name in stored if name not in placed and name not in head and not form.is_ignored(name)
+    ]
+    types = defaultdict(set)
+    for name, piece in placed.items():
+        if name not in stored:
+            continue
+        if stored[name].shape != piece.shape:
+            problems.append(f"{name} is {stored[name].shape}, expected {piece.shape}")
+        if stored[name].dtype is None:
+            problems.append(f"{name} holds no floating-point numbers")
+        types[piece.ours].add(stored[name].dtype)
+    problems += [f"the parts of {name} are of several types" for name, found in types.items() if len(found) > 1]
+    if problems:
+        raise CheckpointError(f"{source.name}: is no model of {form.title}: {'; '.join(problems)}")
+    return placed
+
+
+def _check_tied(form: Format, source: Source, embedding: Tensor) -> None:
+    """A tied head that is in the file too is the embedding."""
+    for name, head in source.tensors([name for name in form.tied_heads if name in source.stored]):
+        if not torch.equal(head, embedding):
+            raise CheckpointError(f"{source.name}: {name} is not the embedding, though config.json ties them")
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return all(bool(part.isfinite().all()) for part in tensor.reshape(-1).split(CHECKED))

@@ -1,0 +1,237 @@
+"""Where a checkpoint of another library lies, and its tensors, read in pieces. Nothing is unpickled but tensors."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError
+
+CONFIG = "config.json"
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # in this order, each before its own index of shards
+INDEX = ".index.json"
+# What travels with a model besides its weights, where it is there.
+BESIDE = (
+    "generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json",
+    "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "chat_template.jinja",
+    "chat_template.json", "LICENSE",
+)  # fmt: skip
+CARD = "README.md"
+GROUP = 0.05  # of all bytes are read from a file before it is opened anew and what is mapped of it is given back
+
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor on disk."""
+
+    file: Path
+    shape: tuple[int, ...]
+    dtype: torch.dtype | None  # None: no floating-point type
+
+    @property
+    def bytes(self) -> int:
+        return torch.Size(self.shape).numel() * (self.dtype.itemsize if self.dtype else 1)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A checkpoint as it lies on disk."""
+
+    name: str  # what the user called it
+    folder: Path
+    config: dict[str, Any]
+    files: tuple[Path, ...]  # of weights; several are shards
+    stored: dict[str, Stored]
+
+    @property
+    def config_path(self) -> Path:
+        return self.folder / CONFIG
+
+    @property
+    def title(self) -> str:
+        """A name for the model: the hub's, or the folder's."""
+        if Path(self.name).exists():
+            return self.folder.resolve().name
+        return self.name.partition("@")[0].rpartition("/")[2]
+
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        """The tokenizer's files, the generation config and the licence."""
+        return tuple(path for name in BESIDE if (path := self.folder / name).is_file())
+
+    def tensors(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+        """Each of these tensors in turn, the largest of a file first; the caller copies what is to stay.
+
+        Raises:
+            CheckpointError: a file is truncated or corrupted.
+        """
+        wanted = sorted(names, key=lambda name: (self.stored[name].file.name, -self.stored[name].bytes, name))
+        limit = GROUP * sum(stored.bytes for stored in self.stored.values())
+        start = 0
+        while start < len(wanted):
+            file, end, total = self.stored[wanted[start]].file, start, 0
+            while end < len(wanted) and self.stored[wanted[end]].file == file:
+                total += self.stored[wanted[end]].bytes
+                if end > start and total > limit:
+                    break
+                end += 1
+            with _opened(file) as (_, get):
+                for name in wanted[start:end]:
+                    yield name, get(name)
+            start = end
+
+
+def find_source(name: str | Path) -> Source:
+    """Open a folder, a file of weights, or a name of the hub ("owner/model", or "owner/model@revision").
+
+    Raises:
+        CheckpointError: it is none of these, config.json or weights are missing or unreadable, or a shard is missing.
+    """
+    path = Path(name)
+    if path.is_dir():
+        folder, weights = path, _weights_of(path)
+    elif path.is_file():
+        folder, weights = path.parent, path
+    elif re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", str(name)):
+        folder = _downloaded(str(name))
+        weights = _weights_of(folder)
+    else:
+        raise CheckpointError(f"{name}: no such folder or file, and no name of the hub (owner/model)")
+    config = _json(folder / CONFIG, f"{folder}: has no {CONFIG}, which says what the model is")
+    files, listed = _files(weights)
+    stored = {tensor: found for file in files for tensor, found in _contents(file).items()}
+    absent = [tensor for tensor, file in listed.items() if tensor not in stored or stored[tensor].file.name != file]
+    if absent:
+        raise CheckpointError(f"{weights}: names tensors that are not in their shards: {', '.join(absent)}")
+    return Source(str(name), folder, config, files, stored)
+
+
+def _weights_of(folder: Path) -> Path:
+    for name in WEIGHTS:
+        for path in (folder / (name + INDEX), folder / name):
+            if path.is_file():
+                return path
+    raise CheckpointError(f"{folder}: holds no weights ({' or '.join(WEIGHTS)}, or an index of shards)")
+
+
+def _files(weights: Path) -> tuple[tuple[Path, ...], dict[str, str]]:
+    """The files of weights, and by tensor the file that an index names."""
+    if not weights.name.endswith(INDEX):
+        return (weights,), {}
+    index = _json(weights, f"{weights}: no such file")
+    listed = index.get("weight_map")
+    if not isinstance(listed, dict) or not all(isinstance(file, str) for file in listed.values()):
+        raise CheckpointError(f"{weights}: is no index of shards (weight_map is missing)")
+    names = sorted(set(listed.values()))
+    outside = [name for name in names if Path(name).name != name]
+    if outside:
+        raise CheckpointError(f"{weights}: names files outside its folder: {', '.join(outside)}")
+    missing = [name for name in names if not (weights.parent / name).is_file()]
+    if missing:
+        raise CheckpointError(f"{weights}: {len(missing)} of {len(names)} shards missing: {', '.join(missing)}")
+    return tuple(weights.parent / name for name in names), listed
+
+
+def _contents(file: Path) -> dict[str, Stored]:
+    with _opened(file) as (contents, _):
+        return contents
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[dict[str, Stored], Callable[[str], Tensor]]]:
+    """A file's contents, and how to map one of its tensors; a tensor is read when its numbers are."""
+    try:
+        if file.suffix == ".safetensors":
+            with safe_open(file, framework="pt") as opened:
+                slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
+                yield (
+                    {
+                        name: Stored(file, tuple(part.get_shape()), DTYPES.get(part.get_dtype()))
+                        for name, part in slices.items()
+                    },
+                    opened.get_tensor,
+                )
+            return
+        tensors = _unpickled(file)
+        yield (
+            {
+                name: Stored(file, tuple(tensor.shape), tensor.dtype if tensor.is_floating_point() else None)
+                for name, tensor in tensors.items()
+            },
+            tensors.__getitem__,
+        )
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{file}: truncated or corrupted ({_first_line(error)})") from error
+
+
+def _unpickled(file: Path) -> dict[str, Tensor]:
+    """What torch.save wrote, mapped and not read, tensors alone."""
+    convert = (
+        "where you trust it, load it yourself with torch.load(..., weights_only=False) and write its state dict with "
+        "safetensors.torch.save_file as model.safetensors"
+    )
+    try:
+        tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(f"{file}: holds pickled code, which is never run; {convert}") from error
+    except (RuntimeError, ValueError, EOFError, KeyError) as error:
+        text = _first_line(error)
+        old = "mmap" in text and f"is of torch.save's old form, which cannot be read in pieces; {convert}"
+        raise CheckpointError(f"{file}: {old or f'truncated or corrupted ({text})'}") from error
+    if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise CheckpointError(f"{file}: is no dictionary of tensors; {convert}")
+    return tensors
+
+
+def _downloaded(name: str) -> Path:
+    """The folder of a hub's model on this machine, downloaded if it is not there yet."""
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise CheckpointError(f"{name}: models of the hub need `pip install 'ssm-length[hub]'`") from error
+    repository, _, revision = name.partition("@")
+    patterns = [CONFIG, CARD, *BESIDE, "*.safetensors", "*.safetensors" + INDEX]
+
+    def fetched(patterns: list[str]) -> Path:
+        return Path(huggingface_hub.snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
+
+    try:
+        folder = fetched(patterns)
+        if not any(folder.glob("*.safetensors")):
+            folder = fetched([*patterns, WEIGHTS[1], "pytorch_model-*.bin", WEIGHTS[1] + INDEX])
+    except Exception as error:  # the package raises its own and its transports' kinds
+        raise CheckpointError(f"{name}: no such folder, and the hub does not give it ({_first_line(error)})") from error
+    return folder
+
+
+def _json(path: Path, absent: str) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"), object_hook=_number)
+    except FileNotFoundError as error:
+        raise CheckpointError(absent) from error
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path}: is not readable JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path}: is no JSON object")
+    return value
+
+
+def _number(value: dict[str, Any]) -> Any:
+    """transformers writes infinity as {"__float__": "Infinity"}."""
+    return float(value["__float__"]) if set(value) == {"__float__"} else value
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,183 @@
+"""Export: a model of ours becomes a checkpoint that another library loads, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError, OutputError, nearest
+from ssm.base.files import whole_folder
+from ssm.models.backbone import LanguageModel
+from ssm.models.formats.format import Format, Piece, check_same
+from ssm.models.formats.read import FORMATS, Imported
+from ssm.models.formats.source import CARD, CONFIG, INDEX, WEIGHTS, Source
+
+SHARD = 5 * 10**9  # bytes of a file of weights, where there is no file to follow
+
+
+@dataclass(frozen=True)
+class Target:
+    """A tensor to be written."""
+
+    name: str
+    piece: Piece
+    dtype: torch.dtype | None  # None: as ours
+
+
+def export_checkpoint(
+    model: LanguageModel, form: Imported | str, folder: str | Path, changes: Mapping[str, object] | None = None
+) -> Path:
+    """Write a model in the format of another library.
+
+    Args:
+        model: the weights, which may have any floating-point type and be on any device.
+        form: what the model was imported from: names, types, files, config.json, tokenizer and model card are taken
+            from there. Or the name of a format: a config.json is made from the model's spec.
+        folder: a new folder, which is there whole or not at all.
+        changes: what was done to the model, for a section of its card: lines of a name and a value.
+
+    Returns:
+        The folder.
+
+    Raises:
+        CheckpointError: the format cannot hold the model, or a weight is not finite.
+        OutputError: the folder is there already, is that of the original, or cannot be written.
+    """
+    folder = Path(folder)
+    source = form.source if isinstance(form, Imported) else None
+    target = form.format if isinstance(form, Imported) else _format(form)
+    if isinstance(form, Imported):
+        check_same(model.spec, form.spec, str(folder))
+        _check_apart(folder, form.source)
+        config = form.source.config_path.read_bytes()
+    else:
+        config = _config(model, target)
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    pieces = target.pieces(model.spec, shapes)
+    plan = _as_read(pieces, target, form.source) if isinstance(form, Imported) else _by_size(pieces, target, model)
+    broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
+    if broken:
+        raise CheckpointError(f"{folder}: not written, weights are not finite: {', '.join(broken)}")
+    with whole_folder(folder) as temporary:
+        (temporary / CONFIG).write_bytes(config)
+        for path in source.beside if source else ():
+            shutil.copyfile(path, temporary / path.name)
+        size = sum(_write(temporary / file, dict(_tensors(model, targets))) for file, targets in plan.items())
+        if len(plan) > 1:
+            _write_index(temporary, plan, size)
+        card = _card(source, target, changes)
+        if card:
+            (temporary / CARD).write_text(card, encoding="utf-8")
+    return folder
+
+
+def _format(name: str) -> Format:
+    if name not in FORMATS:
+        raise CheckpointError(f"unknown format '{name}'; {nearest(name, FORMATS)}")
+    return FORMATS[name]
+
+
+def _check_apart(folder: Path, source: Source) -> None:
+    original, new = source.folder.resolve(), folder.resolve()
+    if original == new or original in new.parents:
+        raise OutputError(f"{folder}: is the original's folder, which is left alone; give another")
+
+
+def _config(model: LanguageModel, form: Format) -> bytes:
+    config = form.config_of(model.spec, model.vocab_size)
+    if form.model_type is not None:
+        dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
+        config |= {"model_type": form.model_type, "architectures": [form.architecture], "torch_dtype": dtype}
+    return (json.dumps(config, indent=2, sort_keys=True) + "\n").encode()
+
+
+def _as_read(pieces: list[Piece], form: Format, source: Source) -> dict[str, list[Target]]:
+    """By file, the tensors as they lay in the original's files, with their types."""
+    plan: dict[str, list[Target]] = {}
+    by_name = {name: piece for piece in pieces for name in piece.names}
+    embedding = by_name[form.tied[0]]
+    for name, stored in source.stored.items():
+        piece = by_name.get(name, embedding if name in form.tied_heads else None)
+        if piece is not None:
+            plan.setdefault(stored.file.name, []).append(Target(name, piece, stored.dtype))
+    return plan
+
+
+def _by_size(pieces: list[Piece], form: Format, model: LanguageModel) -> dict[str, list[Target]]:
+    """By file, every tensor under its first name; several files where one would be too large."""
+    targets = [Target(piece.names[0], piece, None) for piece in pieces]
+    if form.writes_tied and model.spec.tie_embeddings:
+        embedding = next(piece for piece in pieces if form.tied[0] in piece.names)
+        targets.append(Target(form.tied_heads[0], embedding, None))
+    shards: list[list[Target]] = [[]]
+    room = SHARD
+    weights = model.state_dict()
+    for target in targets:
+        size = torch.Size(target.piece.shape).numel() * weights[target.piece.ours].element_size()
+        if shards[-1] and size > room:
+            shards.append([])
+            room = SHARD
+        shards[-1].append(target)
+        room -= size
+    single = WEIGHTS[0] if form.container == "safetensors" else WEIGHTS[1]
+    if len(shards) == 1:
+        return {single: shards[0]}
+    stem, _, suffix = single.rpartition(".")
+    return {f"{stem}-{i:05}-of-{len(shards):05}.{suffix}": shard for i, shard in enumerate(shards, 1)}
+
+
+def _tensors(model: LanguageModel, targets: list[Target]) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of one file, with memory of their own; two names of one tensor share it."""
+    weights = model.state_dict()
+    written: dict[tuple[int, torch.dtype | None], Tensor] = {}
+    for target in targets:
+        key = (id(target.piece), target.dtype)
+        if key not in written:
+            tensor = target.piece.take(weights[target.piece.ours].detach().cpu())
+            written[key] = tensor.to(target.dtype or tensor.dtype, copy=True).contiguous()
+        yield target.name, written[key]
+
+
+def _write(path: Path, tensors: dict[str, Tensor]) -> int:
+    """Write one file of weights; the bytes of its tensors."""
+    try:
+        if path.suffix == ".safetensors":
+            named = {tensor.data_ptr(): name for name, tensor in tensors.items()}  # it takes no tensor twice
+            apart = {name: t if named[t.data_ptr()] == name else t.clone() for name, t in tensors.items()}
+            save_file(apart, path, metadata={"format": "pt"})
+        else:
+            torch.save(tensors, path)
+    except (SafetensorError, RuntimeError) as error:  # what a full disk becomes
+        raise OSError(str(error).splitlines()[0]) from error
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
+def _write_index(folder: Path, plan: dict[str, list[Target]], size: int) -> None:
+    """Which tensor lies in which file, and the bytes of all."""
+    single = next(name for name in WEIGHTS if Path(name).suffix == Path(next(iter(plan))).suffix)
+    index = {
+        "metadata": {"total_size": size},
+        "weight_map": {target.name: file for file, targets in plan.items() for target in targets},
+    }
+    (folder / (single + INDEX)).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _card(source: Source | None, form: Format, changes: Mapping[str, object] | None) -> str:
+    """The original's model card, and a section about what was done."""
+    original = ""
+    if source is not None and (source.folder / CARD).is_file():
+        original = (source.folder / CARD).read_text(encoding="utf-8", errors="replace").rstrip() + "\n"
+    if not changes:
+        return original
+    lines = [f"- {name}: {value}" for name, value in changes.items()]
+    made = f"The weights of {source.name} were changed" if source else "The weights were made"
+    section = f"## Changes\n\n{made} by ssm-length and written in the format of {form.title}.\n\n" + "\n".join(lines)
+    return f"{original}\n{section}\n" if original else f"{section}\n"

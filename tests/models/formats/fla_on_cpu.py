@@ -1,0 +1,161 @@
+"""fla's own models on the CPU: their modules and their forward, with plain torch where they launch a Triton kernel.
+
+What is fla's here: names, shapes, the order of projections, mixes, gates and norms in each layer, the frequencies of
+rotary positions, the residual stream, and for GLA and RWKV-6 the recurrence (its naive functions). What stands in for a
+kernel, written here from its definition: norms, the gated norm, activations, the token shift, rotations, and RetNet's
+recurrence, which fla has in naive form without a state for equal widths of keys and values alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.nn.functional as F
+from models.formats import round_trip
+from torch import Tensor, nn
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import fla.layers.gla
+    import fla.layers.multiscale_retention
+    import fla.layers.rwkv6
+    import fla.models
+    import fla.models.rwkv6.modeling_rwkv6
+    import fla.modules.mlp
+    from fla.modules.norm import fused_norm_gate, layernorm
+    from fla.modules.rotary import RotaryEmbedding
+    from fla.ops.gla.naive import naive_recurrent_gla
+    from fla.ops.rwkv6.recurrent_naive import naive_recurrent_rwkv6
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps) * weight
+
+
+def norm(self: Any, x: Tensor, residual: Tensor | None = None, prenorm: bool = False, **_: Any) -> Any:
+    """RMSNorm and LayerNorm: of x + residual, which is returned too with `prenorm`."""
+    x = x if residual is None else x + residual
+    if isinstance(self, layernorm.LayerNorm):
+        y = F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
+    else:
+        y = rms_norm(x, self.weight, self.eps)
+    return (y, x) if prenorm else y
+
+
+def group_norm(self: Any, x: Tensor) -> Tensor:
+    return F.group_norm(x.flatten(0, 1), self.num_groups, self.weight, self.bias, self.eps).view_as(x)
+
+
+def gated_norm(self: Any, x: Tensor, g: Tensor) -> Tensor:
+    return rms_norm(x, self.weight, self.eps) * F.silu(g)
+
+
+def recurrent_gla(*, q: Tensor, k: Tensor, v: Tensor, gk: Tensor, **_: Any) -> tuple[Tensor, None]:
+    return naive_recurrent_gla(q, k, v, gk)[0], None
+
+
+def recurrent_rwkv6(*, r: Tensor, k: Tensor, v: Tensor, w: Tensor, u: Tensor, **_: Any) -> tuple[Tensor, None]:
+    r, k, v, w = (x.transpose(1, 2) for x in (r, k, v, w))
+    return naive_recurrent_rwkv6(r, k, v, w, u, scale=1.0)[0].transpose(1, 2), None
+
+
+def retention(*, q: Tensor, k: Tensor, v: Tensor, **_: Any) -> tuple[Tensor, None]:
+    """y_t = sum_s gamma^(t - s) (q_t . k_s / sqrt(K)) v_s, gamma = 1 - 2^(-5 - h) (Sun et al. 2023, eq. 5 and 8)."""
+    T, H, K = q.shape[1:]
+    gamma = 1 - 2.0 ** (-5 - torch.arange(H, dtype=torch.float64))  # (H,)
+    distance = torch.arange(T)[:, None] - torch.arange(T)  # (T, T)
+    decay = torch.where(distance < 0, 0.0, gamma[:, None, None] ** distance.clamp_min(0))  # (H, T, T)
+    scores = torch.einsum("bthk,bshk->bhts", q, k) * K**-0.5 * decay.to(q.dtype)
+    return torch.einsum("bhts,bshv->bthv", scores, v), None
+
+
+def rotated(self: Any, q: Tensor, k: Tensor, **_: Any) -> tuple[Tensor, Tensor]:
+    """Each pair (i, i + K / 2) as a complex number, turned by the position times its frequency."""
+    angles = torch.arange(q.shape[1])[:, None] * self._compute_inv_freq()  # (T, K / 2)
+    turn = torch.polar(torch.ones_like(angles), angles).unsqueeze(1)  # (T, 1, K / 2)
+
+    def turned(x: Tensor) -> Tensor:
+        pairs = torch.complex(*x.chunk(2, -1)) * turn
+        return torch.cat([pairs.real, pairs.imag], -1)
+
+    return turned(q), turned(k)
+
+
+def shifted(x: Tensor, *_: Any) -> Tensor:
+    return F.pad(x, (0, 0, 1, 0))[:, :-1] - x
+
+
+PLAIN: tuple[tuple[Any, str, Any], ...] = (
+    (layernorm.RMSNorm, "forward", norm),
+    (layernorm.LayerNorm, "forward", norm),
+    (layernorm.GroupNorm, "forward", group_norm),
+    (fused_norm_gate.FusedRMSNormGated, "forward", gated_norm),
+    (fla.modules.mlp, "swiglu_linear", lambda gate, y, weight, bias: F.linear(F.silu(gate) * y, weight, bias)),
+    (fla.modules.mlp, "swiglu", lambda gate, y: F.silu(gate) * y),
+    (fla.layers.gla, "fused_recurrent_gla", recurrent_gla),
+    (fla.layers.rwkv6, "fused_recurrent_rwkv6", recurrent_rwkv6),
+    (fla.layers.rwkv6, "token_shift", shifted),
+    (fla.models.rwkv6.modeling_rwkv6, "token_shift", shifted),
+    (fla.layers.multiscale_retention, "fused_recurrent_retention", retention),
+    (RotaryEmbedding, "forward", rotated),
+)
+
+
+@contextmanager
+def plain(peer: nn.Module) -> Iterator[None]:
+    """fla without its kernels; the activations that its layers hold are replaced for good."""
+    for module in peer.modules():
+        if hasattr(module, "gate_fn") and not isinstance(module.gate_fn, nn.Module):
+            module.gate_fn = F.silu
+        if type(module).__name__ == "RWKV6FeedForward":
+            module.act_fn = lambda x: x.relu().square()
+    patches = [patch.object(where, name, replacement) for where, name, replacement in PLAIN]
+    for one in patches:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in patches:
+            one.stop()
+
+
+def made(kind: str, **config: Any) -> nn.Module:
+    """A model of this class with random weights."""
+    torch.manual_seed(0)
+    config = getattr(fla.models, f"{kind}Config")(vocab_size=round_trip.VOCABULARY, **config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that its RWKV-6 is not the authors'
+        return round_trip.moved(getattr(fla.models, f"{kind}ForCausalLM")(config))
+
+
+def run(peer: nn.Module, tokens: Tensor) -> Tensor:
+    """Logits (B, T, V)."""
+    with torch.no_grad(), plain(peer):
+        return peer(tokens, use_cache=False).logits
+
+
+def load(folder: Path) -> nn.Module:
+    """What fla makes of a folder; it misses nothing and knows every name."""
+    import transformers
+
+    model_class = getattr(fla.models, transformers.AutoConfig.from_pretrained(folder).architectures[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peer, info = model_class.from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    return peer.eval()
+
+
+def check(peer: nn.Module, tmp_path: Path) -> Any:
+    """The round trips of a model, in float32 and in bfloat16."""
+    peer.save_pretrained(tmp_path / "original")
+    imported = round_trip.check(peer, tmp_path / "original", load, run, tmp_path)
+    peer.bfloat16().save_pretrained(tmp_path / "original_half")
+    round_trip.check_half(tmp_path / "original_half", load, run, tmp_path)
+    return imported

@@ -1,0 +1,46 @@
+"""transformers' side of the round trips."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from models.formats import round_trip
+from torch import Tensor, nn
+
+transformers.utils.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+
+
+def made(kind: str, **config: Any) -> nn.Module:
+    """A model of this class with random weights."""
+    torch.manual_seed(0)
+    model_class = getattr(transformers, f"{kind}ForCausalLM")
+    config_class = getattr(transformers, f"{kind}Config")
+    return round_trip.moved(model_class(config_class(vocab_size=round_trip.VOCABULARY, **config)))
+
+
+def run(peer: nn.Module, tokens: Tensor) -> Tensor:
+    """Logits (B, T, V)."""
+    with torch.no_grad():
+        return peer(tokens, use_cache=False).logits
+
+
+def load(folder: Path) -> nn.Module:
+    """What transformers makes of a folder; it misses nothing and knows every name."""
+    config = transformers.AutoConfig.from_pretrained(folder)
+    model_class = getattr(transformers, config.architectures[0])
+    peer, info = model_class.from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    return peer.eval()
+
+
+def check(peer: nn.Module, tmp_path: Path) -> Any:
+    """The round trips of a model, in float32 and in bfloat16."""
+    peer.save_pretrained(tmp_path / "original")
+    imported = round_trip.check(peer, tmp_path / "original", load, run, tmp_path)
+    peer.bfloat16().save_pretrained(tmp_path / "original_half")
+    round_trip.check_half(tmp_path / "original_half", load, run, tmp_path)
+    return imported

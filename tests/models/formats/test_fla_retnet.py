@@ -1,0 +1,26 @@
+"""fla's RetNet, in and out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from models.formats import fla_on_cpu
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "fused": {},
+    "norm and gate apart": {"fuse_norm": False, "fuse_swiglu": False},
+    "odd sizes, tied": {
+        "num_heads": 3, "hidden_size": 36, "expand_k": 0.5, "expand_v": 1.5, "intermediate_size": 40,
+        "tie_word_embeddings": True, "norm_eps": 1e-3,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_heads": 2}
+    imported = fla_on_cpu.check(fla_on_cpu.made("RetNet", **(sizes | changes)), tmp_path)
+    assert imported.format.key == "fla_retnet"
+    assert imported.spec.mixer.kind == "retnet"

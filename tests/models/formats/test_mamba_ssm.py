@@ -1,0 +1,133 @@
+"""mamba_ssm's Mamba and Mamba-2, in and out.
+
+mamba_ssm needs a GPU to be imported. Its files are made here by hand, from the published layout (config.json with
+d_model, n_layer and ssm_cfg; a pytorch_model.bin with the head beside the embedding that it is tied to), and what they
+compute is transformers' computation of the same weights, which differ from them by one name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from models.formats import hf, round_trip
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from ssm.base.errors import CheckpointError
+from ssm.models.formats import import_checkpoint
+
+D, L, V = 32, 3, round_trip.VOCABULARY
+ROWS = 40  # the vocabulary, rounded up to a multiple of 8
+Peer = Callable[..., nn.Module]
+
+
+def config(ssm_cfg: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "d_model": D, "n_layer": L, "vocab_size": V, "ssm_cfg": ssm_cfg, "rms_norm": True, "residual_in_fp32": True,
+        "fused_add_norm": True, "pad_vocab_size_multiple": 8,
+    } | changes  # fmt: skip
+
+
+def peer_of(theirs: dict[str, Any]) -> nn.Module:
+    """transformers' model of a mamba_ssm config."""
+    tied = theirs.get("tie_embeddings", True)
+    around = {"hidden_size": D, "num_hidden_layers": L, "tie_word_embeddings": tied}
+    options = theirs["ssm_cfg"]
+    if options.get("layer") == "Mamba2":
+        shape = {"num_heads": 2 * D // 16, "head_dim": 16, "state_size": 8, "n_groups": options["ngroups"]}
+        cls, made = "Mamba2", shape | {"chunk_size": 8, "time_step_limit": options.get("dt_limit", (0.0, float("inf")))}
+    else:
+        cls, made = "Mamba", {"state_size": options.get("d_state", 16), "time_step_rank": options.get("dt_rank", 2)}
+    import transformers
+
+    torch.manual_seed(0)
+    built = getattr(transformers, f"{cls}Config")(vocab_size=ROWS, **around, **made)
+    return round_trip.moved(getattr(transformers, f"{cls}ForCausalLM")(built))
+
+
+def state_dict(peer: nn.Module) -> dict[str, Tensor]:
+    """A peer's weights under mamba_ssm's names."""
+    return {name.replace("backbone.embeddings", "backbone.embedding"): w for name, w in peer.state_dict().items()}
+
+
+def save(theirs: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> None:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(theirs))
+    torch.save(tensors, folder / "pytorch_model.bin")
+
+
+def load(folder: Path) -> nn.Module:
+    """A peer with the weights of a folder, every one of them by mamba_ssm's names."""
+    theirs = json.loads((folder / "config.json").read_text())
+    peer = peer_of(theirs)
+    tensors = torch.load(folder / "pytorch_model.bin", weights_only=True)
+    if theirs.get("tie_embeddings", True):  # one tensor under two names
+        assert tensors["lm_head.weight"].data_ptr() == tensors["backbone.embedding.weight"].data_ptr()
+    peer.load_state_dict({n.replace("backbone.embedding.", "backbone.embeddings."): w for n, w in tensors.items()})
+    return peer
+
+
+def run(peer: nn.Module, tokens: Tensor) -> Tensor:
+    return hf.run(peer, tokens)[..., :V]
+
+
+MAMBA2 = {"layer": "Mamba2", "d_state": 8, "headdim": 16, "ngroups": 1}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "mamba": config({}),
+    "mamba, options": config({"layer": "Mamba1", "d_state": 5, "dt_rank": 3}),
+    "mamba2": config(MAMBA2, d_intermediate=0, attn_layer_idx=[], attn_cfg={}, tie_embeddings=True),
+    "mamba2, groups, limits": config(MAMBA2 | {"ngroups": 2, "dt_limit": [0.05, 0.5]}),
+    "mamba2, untied": config(MAMBA2, tie_embeddings=False),
+}
+
+
+@pytest.mark.parametrize("theirs", VARIANTS.values(), ids=VARIANTS)
+def test_round_trip(theirs: dict[str, Any], tmp_path: Path) -> None:
+    peer = peer_of(theirs)
+    save(theirs, state_dict(peer), tmp_path / "original")
+    imported = round_trip.check(peer, tmp_path / "original", load, run, tmp_path)
+    assert imported.format.key == "mamba_ssm"
+    assert (imported.vocab_size, imported.model.embedding.num_embeddings) == (V, ROWS)
+    save(theirs, state_dict(peer.bfloat16()), tmp_path / "original_half")
+    round_trip.check_half(tmp_path / "original_half", load, run, tmp_path)
+
+
+def test_safetensors_with_a_copy_of_the_head(tmp_path: Path) -> None:
+    peer = peer_of(config({}))
+    save(config({}), {}, tmp_path / "original")
+    (tmp_path / "original" / "pytorch_model.bin").unlink()
+    tensors = {name: tensor.clone() for name, tensor in state_dict(peer).items()}
+    save_file(tensors, tmp_path / "original" / "model.safetensors")
+    imported = import_checkpoint(tmp_path / "original")
+    with torch.no_grad():
+        assert (imported.model(round_trip.tokens())[0] - run(peer, round_trip.tokens())).abs().max() < 1e-4
+
+
+def test_a_tied_head_is_the_embedding(tmp_path: Path) -> None:
+    tensors = state_dict(peer_of(config({})))
+    save(config({}), tensors | {"lm_head.weight": tensors["lm_head.weight"] + 1}, tmp_path / "original")
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight is not the embedding, though config\.json ties them"):
+        import_checkpoint(tmp_path / "original")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"attn_layer_idx": [1]}, "attn_layer_idx is [1]"),
+        ({"d_intermediate": 64}, "d_intermediate is 64"),
+        ({"ssm_cfg": {"layer": "Mamba3"}}, "ssm_cfg.layer is 'Mamba3'; known are Mamba1 and Mamba2"),
+        ({"ssm_cfg": {"layer": "Mamba2", "norm_before_gate": True}}, "ssm_cfg.norm_before_gate is True"),
+        ({"ssm_cfg": {"bias": True}}, "ssm_cfg.bias is True"),
+    ],
+)
+def test_what_ours_are_not(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+    save(config({}) | change, {"x": torch.zeros(1)}, tmp_path / "original")
+    with pytest.raises(CheckpointError) as error:
+        import_checkpoint(tmp_path / "original")
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,267 @@
+"""One clear line for every checkpoint that cannot be read or written; the original is never touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from models import tiny
+from models.formats.folders import as_bin, content, reconfigure, rewrite, shard
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError, ConfigError, OutputError, UserError
+from ssm.models.formats import export_checkpoint, import_checkpoint
+from ssm.specs.model import ModelSpec
+
+# --- refused ----------------------------------------------------------------------------------------------------------
+
+
+def unpicklable(folder: Path) -> None:
+    class Code:
+        def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+            return os.system, (f"touch {folder / 'ran'}",)
+
+    (folder / "model.safetensors").unlink()
+    torch.save({"weight": Code()}, folder / "pytorch_model.bin")
+
+
+def plain_pickle(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": 1}))
+
+
+def whole_module(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save(torch.nn.Linear(2, 2), folder / "pytorch_model.bin")
+
+
+def old_form(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+
+
+def nested(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save({"state_dict": tensors}, folder / "pytorch_model.bin")
+
+
+def cut(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        if name.endswith(".bin"):
+            as_bin(folder)
+        (folder / name).write_bytes((folder / name).read_bytes()[:-3000])
+
+    return spoil
+
+
+def without_a_shard(folder: Path) -> None:
+    shard(folder)
+    sorted(folder.glob("*-of-*"))[1].unlink()
+
+
+def wrong_shard(folder: Path) -> None:
+    shard(folder)
+    files = sorted(folder.glob("*-of-*"))
+    shutil.copy(files[0], files[1])
+
+
+def escaping_shard(folder: Path) -> None:
+    shard(folder)
+    index = folder / "model.safetensors.index.json"
+    listed = json.loads(index.read_text())
+    listed["weight_map"] = dict.fromkeys(listed["weight_map"], "../elsewhere.safetensors")
+    index.write_text(json.dumps(listed))
+
+
+def not_a_number(folder: Path) -> None:
+    def spoil(tensors: dict[str, Tensor]) -> None:
+        tensors["backbone.layers.1.mixer.D"][3] = float("nan")
+        tensors["backbone.norm_f.weight"][0] = float("-inf")
+
+    rewrite(folder, spoil)
+
+
+def quantized(folder: Path) -> None:
+    name = "backbone.layers.1.mixer.in_proj.weight"
+    rewrite(folder, lambda tensors: tensors.update({name: tensors[name].to(torch.int8)}))
+
+
+def removed(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def written(name: str, text: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        (folder / name).write_text(text)
+
+    return spoil
+
+
+def configured(**changes: object) -> Callable[[Path], None]:
+    return lambda folder: reconfigure(folder, **changes)
+
+
+REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "no config": (removed("config.json"), "has no config.json, which says what the model is"),
+    "no weights": (removed("model.safetensors"), "holds no weights (model.safetensors or pytorch_model.bin"),
+    "no JSON": (written("config.json", "{"), "config.json: is not readable JSON"),
+    "no object": (written("config.json", "[]"), "config.json: is no JSON object"),
+    "near": (configured(model_type="mamba3"), "unknown architecture 'mamba3'; did you mean 'mamba'?"),
+    "far": (configured(model_type="llama"), "unknown architecture 'llama'; valid names: gla, gpt_neox, mamba, mamba2,"),
+    "nameless": (configured(model_type="absent"), "config.json: has no model_type (mamba, mamba2, "),
+    "biased": (configured(use_bias=True), "use_bias is True; of transformers' Mamba ssm knows False alone"),
+    "quantized": (configured(quantization_config={"bits": 4}), "quantization_config is {'bits': 4}"),
+    "sizeless": (configured(hidden_size="absent"), "config.json: has no hidden_size"),
+    "no vocabulary": (configured(vocab_size=0), "config.json: vocab_size is 0"),
+    "odd size": (configured(hidden_size="wide"), "config.json: "),
+    "negative": (configured(hidden_size=-32), "config.json: d_model: "),
+    "another size": (configured(hidden_size=64), "is (37, 32), expected (37, 64)"),
+    "missing shard": (without_a_shard, "shards missing: model-00002-of-0"),
+    "wrong shard": (wrong_shard, "names tensors that are not in their shards: "),
+    "shards elsewhere": (escaping_shard, "names files outside its folder: ../elsewhere.safetensors"),
+    "NaN": (not_a_number, "weights that are not finite: backbone.layers.1.mixer.D, backbone.norm_f.weight"),
+    "integers": (quantized, "backbone.layers.1.mixer.in_proj.weight holds no floating-point numbers"),
+    "cut": (cut("model.safetensors"), "model.safetensors: truncated or corrupted ("),
+    "cut bin": (cut("pytorch_model.bin"), "pytorch_model.bin: truncated or corrupted ("),
+    "code": (
+        unpicklable,
+        "holds pickled code, which is never run; where you trust it, load it yourself with torch.load",
+    ),
+    "pickle": (plain_pickle, "pytorch_model.bin: "),
+    "module": (whole_module, "holds pickled code, which is never run"),
+    "old form": (old_form, "is of torch.save's old form, which cannot be read in pieces"),
+    "nested": (nested, "pytorch_model.bin: is no dictionary of tensors"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "says"), REFUSED.values(), ids=REFUSED)
+def test_one_line_for_what_cannot_be_read(spoil: Callable[[Path], None], says: str, original: Path) -> None:
+    spoil(original)
+    before = content(original)
+    with pytest.raises((CheckpointError, ConfigError)) as error:
+        import_checkpoint(original)
+    text = str(error.value)
+    assert text.startswith(str(original))
+    assert says in text
+    assert "\n" not in text
+    assert content(original) == before
+
+
+def test_a_wrong_folder(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"nowhere: no such folder or file, and no name of the hub"):
+        import_checkpoint(tmp_path / "nowhere")
+
+
+def test_all_wrong_tensors_are_in_one_error(original: Path) -> None:
+    def spoil(tensors: dict[str, Tensor]) -> None:
+        del tensors["backbone.layers.2.mixer.D"]
+        tensors["backbone.layers.7.mixer.D"] = torch.zeros(64)
+        tensors["backbone.norm_f.weight"] = torch.zeros(31)
+        name = "backbone.layers.0.mixer.conv1d.weight"
+        tensors[name] = tensors[name].squeeze(1).contiguous()
+
+    rewrite(original, spoil)
+    with pytest.raises(CheckpointError) as error:
+        import_checkpoint(original)
+    for problem in (
+        "is no model of transformers' Mamba: ",
+        "missing backbone.layers.2.mixer.D",
+        "unknown backbone.layers.7.mixer.D",
+        "backbone.norm_f.weight is (31,), expected (32,)",
+        "backbone.layers.0.mixer.conv1d.weight is (64, 4), expected (64, 1, 4)",
+    ):
+        assert problem in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+# --- not written ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def file_limit(size: int) -> Iterator[None]:
+    """Files end at this size, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("container", ["safetensors", "bin"])
+def test_a_full_disk(container: str, original: Path, tmp_path: Path) -> None:
+    if container == "bin":
+        as_bin(original)
+    imported = import_checkpoint(original)
+    before = content(tmp_path)
+    with file_limit(30_000), pytest.raises(OutputError, match=r"out: cannot be written \(.+\)$") as error:
+        export_checkpoint(imported.model, imported, tmp_path / "out")
+    assert "\n" not in str(error.value)
+    assert content(tmp_path) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["original"]
+
+
+def test_no_folder_is_written_over(original: Path, tmp_path: Path) -> None:
+    imported = import_checkpoint(original)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes").write_text("mine")
+    before = content(tmp_path)
+    for folder, says in (
+        (tmp_path / "mine", "is there already"),
+        (original, "is the original's folder, which is left alone"),
+        (original / "inside", "is the original's folder, which is left alone"),
+    ):
+        with pytest.raises(OutputError, match=says):
+            export_checkpoint(imported.model, imported, folder)
+    assert content(tmp_path) == before
+    (tmp_path / "empty").mkdir()
+    export_checkpoint(imported.model, imported, tmp_path / "empty")
+
+
+def test_a_diverged_model_is_not_written(original: Path, tmp_path: Path) -> None:
+    imported = import_checkpoint(original)
+    with torch.no_grad():
+        imported.model.norm.weight[0] = float("nan")
+    with pytest.raises(CheckpointError, match=r"out: not written, weights are not finite: norm\.weight$"):
+        export_checkpoint(imported.model, imported, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+CANNOT_SAY: dict[str, tuple[ModelSpec, str, str]] = {
+    "another mixer": (tiny.spec(), "mamba", "cannot be written as transformers' Mamba, whose layers are others"),
+    "mimetic": (
+        tiny.spec(mimetic={"a": 2}), "mamba2",
+        "cannot be written as transformers' Mamba-2: layers.0.mimetic.a is 2, there None;",
+    ),
+    "another epsilon": (tiny.spec(norm_eps=1e-3), "mamba2", "layer_norm_epsilon is 0.001"),
+    "an ffn": (tiny.spec(ffn={"kind": "mlp", "d_hidden": 8}), "mamba2", "ffn.kind is 'mlp', there None"),
+    "a norm": (tiny.spec(norm="layer"), "mamba2", "norm is 'layer', there 'rms'"),
+    "an unknown name": (tiny.spec(), "mamba22", "unknown format 'mamba22'; did you mean 'mamba2'?"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "key", "says"), CANNOT_SAY.values(), ids=CANNOT_SAY)
+def test_what_a_format_cannot_say(spec: ModelSpec, key: str, says: str, tmp_path: Path) -> None:
+    model = tiny.build_model(spec, tiny.VOCABULARY, 0)
+    with pytest.raises(UserError) as error:
+        export_checkpoint(model, key, tmp_path / "out")
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_model_is_not_what_was_read(original: Path, tmp_path: Path) -> None:
+    imported = import_checkpoint(original)
+    with pytest.raises(CheckpointError, match=r"the model is not the one that was read: .*d_model was 32 and is 16"):
+        export_checkpoint(tiny.model(), imported, tmp_path / "out")
