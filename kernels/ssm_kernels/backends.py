@@ -1,8 +1,14 @@
-"""Which backend serves a call: by name, or the fastest one that can ("auto"), chosen once and said once."""
+"""Which backend serves a call: by name, or the fastest one that can ("auto"), chosen once and said once.
+
+"auto" goes down ORDER and looks at the device, at what the machine has (a compiler, Triton, a GPU that is new enough),
+and at what a backend says of the inputs: a module may have `unsuited(inputs)`, which names a dtype or a size that it
+does not take. It does not look at how small an input is: the order is that of large ones.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -17,8 +23,10 @@ MODULES = {"reference": "reference", "torch": "pytorch", "cpp": "cpp", "triton":
 ORDER = {"cpu": ("cpp", "torch"), "cuda": ("cuda", "triton", "torch")}
 
 log = logging.getLogger("ssm_kernels")
-_wanted = "auto"  # what "auto" means now: see `use_backend`
-_chosen: dict[tuple[str, str], str] = {}  # (operation, device type) -> what "auto" chose
+_lock = threading.Lock()
+_blocks: dict[object, str] = {}  # the open blocks of `use_backend`, in the order they began, and what they ask for
+_wanted = "auto"  # what "auto" means now: the last of these
+_chosen: dict[tuple[str, ...], str] = {}  # operation, device type, what was passed over for its inputs -> the choice
 
 
 class BackendError(ValueError):
@@ -29,19 +37,34 @@ class BackendError(ValueError):
 def use_backend(name: str) -> Iterator[None]:
     """Within this block, every call that says "auto" takes the backend `name`, in all threads.
 
+    Where blocks overlap, the one that began last counts.
+
     Raises:
         BackendError: no backend has this name.
     """
-    global _wanted
-    _check_name("use_backend", name, ("auto", *BACKENDS))
-    before, _wanted = _wanted, name
+    problem = _unknown("use_backend", name)
+    if problem is not None:
+        raise BackendError(problem)
+    block = object()
+    _enter_or_leave(block, name)
     try:
         yield
     finally:
-        _wanted = before
+        _enter_or_leave(block, None)
 
 
-def choose(operation: str, available: tuple[str, ...], name: str, device: torch.device) -> str:
+def wanted() -> str:
+    """What "auto" means now: "auto", or what the last block of `use_backend` asks for."""
+    return _wanted
+
+
+def choose(
+    operation: str,
+    available: tuple[str, ...],
+    name: str,
+    device: torch.device,
+    passed_over: tuple[tuple[str, str], ...] = (),
+) -> str:
     """The backend that serves a call of `operation` on `device`.
 
     Args:
@@ -49,33 +72,51 @@ def choose(operation: str, available: tuple[str, ...], name: str, device: torch.
         available: the backends that this operation has.
         name: what the caller asked for; "auto" takes the fastest that can run.
         device: where the inputs are.
+        passed_over: earlier answers for the same inputs, which do not suit them, and why.
 
     Raises:
-        BackendError: an unknown name, one that this operation does not have, or one that cannot run here, and why.
+        BackendError: an unknown name, one that this operation does not have, one that cannot run here, or one that does
+            not take these inputs, and why.
     """
-    return _resolve(operation, available, _wanted if name == "auto" else name, device.type)
+    found, problem = _resolve(operation, available, _wanted if name == "auto" else name, device.type, passed_over)
+    if problem is not None:
+        raise BackendError(problem)
+    return found
 
 
 @torch.compiler.assume_constant_result  # torch.compile traces the backend that was chosen, not the choice
-def _resolve(operation: str, available: tuple[str, ...], name: str, device_type: str) -> str:
-    device = torch.device(device_type)
+def _resolve(
+    operation: str, available: tuple[str, ...], name: str, device_type: str, passed_over: tuple[tuple[str, str], ...]
+) -> tuple[str, str | None]:
+    """The backend, and what is wrong with it: raised outside, where torch.compile lets errors through."""
     if name == "auto":
-        key = (operation, device_type)
+        key = (operation, device_type, *(unsuited for unsuited, _ in passed_over))
         if key not in _chosen:
-            _chosen[key] = _fastest(operation, available, device)
-        return _chosen[key]
-    _check_name(operation, name, ("auto", *BACKENDS))
-    if name not in available:
-        raise BackendError(f"{operation}: has no backend '{name}'; it has {', '.join(available)}")
-    missing = unavailable(operation, name, device)
-    if missing:
-        raise BackendError(f"{operation}: backend '{name}' cannot run on {device_type}: {missing}")
-    return name
+            found, problem = _fastest(operation, available, torch.device(device_type), dict(passed_over))
+            if problem is not None:
+                return name, problem
+            _chosen[key] = found
+        return _chosen[key], None
+    if passed_over:
+        return name, f"{operation}: backend '{name}' {passed_over[0][1]}"
+    problem = _unknown(operation, name)
+    if problem is None and name not in available:
+        problem = f"{operation}: has no backend '{name}'; it has {', '.join(available)}"
+    if problem is None:
+        missing = unavailable(operation, name, torch.device(device_type))
+        problem = missing and f"{operation}: backend '{name}' cannot run on {device_type}: {missing}"
+    return name, problem
 
 
 def chosen() -> dict[str, str]:
-    """What "auto" chose so far, by operation and device: {"gated_scan on cpu": "cpp"}."""
-    return {f"{operation} on {device}": name for (operation, device), name in sorted(_chosen.items())}
+    """What "auto" chose so far, by operation and device: {"gated_scan on cpu": "cpp"}.
+
+    Where the fastest did not suit some inputs, also what served these: {"selective_scan on cuda, not cuda": "triton"}.
+    """
+    return {
+        f"{operation} on {device}{', not ' if unsuited else ''}{' or '.join(unsuited)}": name
+        for (operation, device, *unsuited), name in sorted(_chosen.items())
+    }
 
 
 def available(operation: str) -> tuple[str, ...]:
@@ -98,23 +139,37 @@ def module(operation: str, name: str) -> ModuleType:
     return import_module(f"ssm_kernels.{operation}.{MODULES[name]}")
 
 
-def _fastest(operation: str, available: tuple[str, ...], device: torch.device) -> str:
+def _fastest(
+    operation: str, available: tuple[str, ...], device: torch.device, unsuited: dict[str, str]
+) -> tuple[str, str | None]:
     passed_over: list[str] = []
     for name in ORDER.get(device.type, ("torch",)):
         if name not in available:
             continue
-        missing = unavailable(operation, name, device)
+        missing = unsuited.get(name) or unavailable(operation, name, device)
         if missing is None:
             instead = f" ({'; '.join(passed_over)})" if passed_over else ""
             say = log.warning if passed_over else log.info
             say("%s on %s: backend %s%s", operation, device.type, name, instead)
-            return name
+            return name, None
         passed_over.append(f"{name}: {missing}")
-    raise BackendError(f"{operation}: no backend can run on {device.type}: {'; '.join(passed_over)}")
+    return "auto", f"{operation}: no backend can run on {device.type}: {'; '.join(passed_over)}"
 
 
-def _check_name(operation: str, name: str, names: tuple[str, ...]) -> None:
-    if name not in names:
-        near = get_close_matches(name, names, 1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise BackendError(f"{operation}: unknown backend '{name}', expected one of {', '.join(names)}{hint}")
+def _unknown(operation: str, name: str) -> str | None:
+    names = ("auto", *BACKENDS)
+    if name in names:
+        return None
+    near = get_close_matches(name, names, 1)
+    hint = f"; did you mean '{near[0]}'?" if near else ""
+    return f"{operation}: unknown backend '{name}', expected one of {', '.join(names)}{hint}"
+
+
+def _enter_or_leave(block: object, name: str | None) -> None:
+    global _wanted
+    with _lock:
+        if name is None:
+            del _blocks[block]
+        else:
+            _blocks[block] = name
+        _wanted = next(reversed(_blocks.values()), "auto")

@@ -9,8 +9,12 @@ A backend's module gives either
     forward(inputs, options, save) -> (y, state, saved)
     backward(dy, dstate, saved, y, inputs, options) -> gradients     one per field of Inputs, None where there is none
 
-The second form goes through two torch.library operators, ssm_kernels::<operation> and ssm_kernels::<operation>_backward,
-wherever something looks: opaque to torch.compile, which sees their shapes alone, and untouched by autocast.
+The second form goes through torch.library operators, ssm_kernels::<operation> and ssm_kernels::<operation>_backward,
+where something looks at operators: torch.compile, torch.jit.trace, a dispatch mode (fake tensors, counting of FLOPs),
+a transform of torch.func, a subclass of Tensor. They are opaque to these, which see shapes alone. Everywhere else the
+same functions are called directly. Autocast reaches neither; either way there are first derivatives only.
+
+A module may also have `unsuited(inputs)`: see `backends`.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ssm_kernels import backends
@@ -52,6 +57,14 @@ class Outputs(NamedTuple):
     y_dtype: torch.dtype
 
 
+class Parts:
+    """What is called of a backend's module, found at its first use."""
+
+    run: Any = None
+    unsuited: Any = None
+    forms: tuple[bool, bool] | None = None
+
+
 class Operator:
     """One operation over its backends."""
 
@@ -75,7 +88,7 @@ class Operator:
         self.name, self.inputs, self.options, self.outputs = name, inputs, options, outputs
         self.backends, self.keep_output = backends, keep_output
         self._tensors: int = len(inputs._fields)  # type: ignore[attr-defined]
-        self._runs: dict[str, Callable[[Any, Any], tuple[Tensor, Tensor]] | None] = {}  # composite backends, by name
+        self._parts = {name: Parts() for name in backends}
         self._register()
 
     def __call__(self, inputs: Any, options: Any, backend: str) -> tuple[Tensor, Tensor]:
@@ -83,18 +96,18 @@ class Operator:
 
         Raises:
             BackendError: see `backends.choose`.
+            RuntimeError: an input has a forward-mode tangent, and the backend has no derivative for it.
         """
         for observer in _observers:
             observer(self.name, inputs, options)
         present = [x for x in inputs if x is not None]
-        name = backends.choose(self.name, self.backends, backend, present[0].device)
-        if name not in self._runs:
-            self._find_run(name)
-        run = self._runs[name]
-        if run is not None:
+        name, composite = self._choose(inputs, backend, present[0].device)
+        if composite:
             with _full_precision(present):
-                y, state = run(widened(inputs), options)
+                y, state = self._parts[name].run(widened(inputs), options)
             return y.to(self.outputs(inputs, options).y_dtype), state
+        if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in present):
+            raise RuntimeError(_has_no("forward-mode derivatives", self.name, name))
         save = torch.is_grad_enabled() and any(x.requires_grad for x in present)
         arguments = (*inputs, name, save, *options)
         if torch.compiler.is_compiling() or _watched(present):
@@ -105,9 +118,26 @@ class Operator:
             y, state, _ = self._run_forward(*arguments)
         return y, state
 
-    @torch.compiler.assume_constant_result
-    def _find_run(self, name: str) -> None:
-        self._runs[name] = getattr(backends.module(self.name, name), "run", None)
+    def _choose(self, inputs: Any, backend: str, device: torch.device) -> tuple[str, bool]:
+        """The backend that serves these inputs, and whether it is differentiable as it stands."""
+        passed_over: tuple[tuple[str, str], ...] = ()
+        while True:
+            name = backends.choose(self.name, self.backends, backend, device, passed_over)
+            composite, picky = self._forms(name)
+            reason = self._parts[name].unsuited(inputs) if picky else None
+            if reason is None:
+                return name, composite
+            passed_over = (*passed_over, (name, reason))
+
+    @torch.compiler.assume_constant_result  # importing is not for torch.compile to trace
+    def _forms(self, name: str) -> tuple[bool, bool]:
+        """Whether a backend has `run`, and `unsuited`."""
+        parts = self._parts[name]
+        if parts.forms is None:
+            module = backends.module(self.name, name)
+            parts.run, parts.unsuited = getattr(module, "run", None), getattr(module, "unsuited", None)
+            parts.forms = (parts.run is not None, parts.unsuited is not None)
+        return parts.forms
 
     def _register(self) -> None:
         tensors = ", ".join(f"{kind} {name}" for name, kind in _schema(self.inputs))
@@ -131,13 +161,14 @@ class Operator:
         self._forward.register_autograd(self._differentiate, setup_context=self._setup)
 
     def _run_forward(self, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
-        inputs, (name, save, *rest) = self.inputs(*args[: self._tensors]), args[self._tensors :]
+        inputs, (name, save, *rest) = self.inputs(*map(_as_it_reads, args[: self._tensors])), args[self._tensors :]
         with _full_precision(args):
             y, state, saved = backends.module(self.name, name).forward(inputs, self.options(*rest), save)
         return y, state, saved
 
     def _run_backward(self, dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, *args: Any) -> list[Tensor]:
-        inputs, (name, *rest) = self.inputs(*args[: self._tensors]), args[self._tensors :]
+        inputs, (name, *rest) = self.inputs(*map(_as_it_reads, args[: self._tensors])), args[self._tensors :]
+        dy, dstate, y = _as_it_reads(dy), _as_it_reads(dstate), _as_it_reads(y)
         with _full_precision(args):
             gradients = backends.module(self.name, name).backward(dy, dstate, saved, y, inputs, self.options(*rest))
         return [
@@ -186,8 +217,22 @@ class Operator:
 
 
 def _watched(tensors: list[Tensor]) -> bool:
-    """Whether something wants to see the operator itself: a dispatch mode, or a tensor that traces or is sharded."""
-    return _get_current_dispatch_mode() is not None or not all(type(x) in PLAIN for x in tensors)
+    """Whether something wants to see the operator itself; see the top."""
+    return (
+        _get_current_dispatch_mode() is not None
+        or torch._C._are_functorch_transforms_active()
+        or torch.jit.is_tracing()
+        or not all(type(x) in PLAIN for x in tensors)
+    )
+
+
+def _as_it_reads(x: Any) -> Any:
+    """A tensor whose memory holds its values: not a view that is conjugated or negated when it is read."""
+    return x if x is None or not (x.is_conj() or x.is_neg()) else x.resolve_conj().resolve_neg()
+
+
+def _has_no(what: str, operation: str, backend: str) -> str:
+    return f"{operation}: backend '{backend}' has no {what}; backend 'reference' has them"
 
 
 class _Direct(torch.autograd.Function):
@@ -203,7 +248,28 @@ class _Direct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         dy, dstate = grads
-        return None, *ctx.operator._differentiate(ctx, dy, dstate, None)
+        if not torch.is_grad_enabled():
+            return None, *ctx.operator._differentiate(ctx, dy, dstate, None)
+        with torch.no_grad():
+            gradients = ctx.operator._differentiate(ctx, dy, dstate, None)
+        # create_graph: the gradients depend on all of these, and whoever asks how is to hear that nobody knows.
+        message = _has_no("second derivatives", ctx.operator.name, ctx.arguments[0])
+        sources = [x for x in (dy, dstate, *ctx.saved_tensors) if x is not None]
+        known = iter(_Last.apply(message, len(sources), *sources, *(x for x in gradients if x is not None)))
+        return None, *(None if x is None else next(known) for x in gradients)
+
+
+class _Last(torch.autograd.Function):
+    """Gradients as they are, with an error for their own."""
+
+    @staticmethod
+    def forward(ctx: Any, message: str, sources: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.message = message
+        return tuple(x.view_as(x) for x in tensors[sources:])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        raise RuntimeError(ctx.message)
 
 
 def compute_dtype(*tensors: Tensor | None) -> torch.dtype:

@@ -12,17 +12,25 @@ import torch
 from hypothesis import strategies as st
 from kernels.numerics import normal
 from ssm_kernels import backends
+from ssm_kernels.operators import compute_dtype
 from torch import Tensor
 
-OPERATIONS = ("diagonal_scan", "selective_scan", "gated_scan", "causal_conv1d")
+OPERATIONS = ("diagonal_scan", "selective_scan", "gated_scan", "causal_conv1d")  # with a state
+NORM = "gated_rms_norm"  # without one
 CPU = torch.device("cpu")
-# Every backend that this machine can run the operation with on CPU tensors.
-PAIRS = [
-    (operation, name)
-    for operation in OPERATIONS
-    for name in ("torch", "cpp", "triton")
-    if name in backends.available(operation) and backends.unavailable(operation, name, CPU) is None
-]
+
+
+def pairs(operations: Sequence[str]) -> list[tuple[str, str]]:
+    """(operation, backend) for every backend that this machine can run the operation with on CPU tensors."""
+    return [
+        (operation, name)
+        for operation in operations
+        for name in ("torch", "cpp", "triton")
+        if name in backends.available(operation) and backends.unavailable(operation, name, CPU) is None
+    ]
+
+
+PAIRS = pairs(OPERATIONS)
 # Decays of exactly 1 and exactly 0, next to 1, usual ones, anything, and all of it in one sequence.
 DECAYS = ("one", "zero", "tiny", "usual", "strong", "wide", "mixed")
 
@@ -47,7 +55,7 @@ class Case(NamedTuple):
         return self._replace(tensors={n: x.to(wide if x.is_complex() else dtype) for n, x in self.tensors.items()})
 
     def function(self, backend: str) -> Function:
-        """The call as a function of the tensors."""
+        """The call as a function of the tensors: y and the state (for the norm, which has none, the last of y)."""
 
         def call(*values: Tensor) -> tuple[Tensor, Tensor]:
             return self._call(dict(zip(self.tensors, values, strict=True)), self.resets, backend)
@@ -84,8 +92,12 @@ class Case(NamedTuple):
         return next(x.shape[1] for n, x in self.tensors.items() if n in self.sequences)
 
     def _call(self, tensors: dict[str, Tensor], resets: Tensor | None, backend: str) -> tuple[Tensor, Tensor]:
-        function: Function = getattr(ssm_kernels, self.operation)
-        return function(**tensors, resets=resets, backend=backend, **self.options)
+        function = getattr(ssm_kernels, self.operation)
+        if self.operation == NORM:
+            y: Tensor = function(**tensors, backend=backend, **self.options)
+            return y, y[:, -1].to(compute_dtype(*tensors.values()), copy=True)
+        outputs: tuple[Tensor, Tensor] = function(**tensors, resets=resets, backend=backend, **self.options)
+        return outputs
 
 
 def log_decays(kind: str, shape: tuple[int, ...], seed: int) -> Tensor:
@@ -133,6 +145,7 @@ def make(
         "selective_scan": _selective,
         "gated_scan": _gated,
         "causal_conv1d": _convolution,
+        NORM: _norm,
     }
     tensors, options = build[operation](seed, batch, length, width, state, decay, variant)
     if not start:
@@ -192,6 +205,13 @@ def _convolution(seed: int, B: int, T: int, D: int, K: int, decay: str, variant:
     return tensors, {"activation": "silu" if variant // 2 % 2 == 0 else None}
 
 
+def _norm(seed: int, B: int, T: int, D: int, N: int, decay: str, variant: int) -> Built:
+    """Variants: with and without a gate, all channels together and in two groups."""
+    x, weight, gate = normal(seed, (B, T, 2 * D), (2 * D,), (B, T, 2 * D))
+    tensors = {"x": x, "weight": weight} | ({"gate": gate} if variant % 2 == 0 else {})
+    return tensors, {"groups": 1 + variant // 2 % 2}
+
+
 def cases(operation: str, longest: int = 300, decays: Sequence[str] = DECAYS) -> st.SearchStrategy[Case]:
     """Any case."""
     return st.builds(
@@ -216,6 +236,7 @@ def variants(operation: str) -> list[int]:
         "selective_scan": [0, 1, 14, 7],
         "gated_scan": [24, 9, 18, 11, 29, 12],
         "causal_conv1d": [0, 3],
+        NORM: [2, 1],
     }[operation]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -11,10 +12,11 @@ NEGLIGIBLE = 1e-30  # a difference this small is none, though the expected value
 
 
 def error(got: Tensor, expected: Tensor) -> float:
-    """Norm of the difference over the norm of what was expected, in float64."""
+    """Norm of the difference over the norm of what was expected, in float64; inf where anything is not finite."""
     assert got.shape == expected.shape
     got, expected = widest(got), widest(expected)
-    return float((got - expected).norm() / (expected.norm() + NEGLIGIBLE))
+    ratio = float((got - expected).norm() / (expected.norm() + NEGLIGIBLE))
+    return ratio if math.isfinite(ratio) else math.inf  # max() and comparisons would pass over a NaN
 
 
 def widest(x: Tensor) -> Tensor:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
+import threading
+from importlib import import_module
+from inspect import signature
+from typing import Any
 
 import pytest
 import ssm_kernels
 import torch
-from kernels.cases import CPU, OPERATIONS, PAIRS, make
+from kernels.cases import CPU, NORM, OPERATIONS, PAIRS, make
 from ssm_kernels import BackendError, backends, use_backend
+from ssm_kernels.operators import Parts
 
+DTYPES = {"integers": torch.int64, "complex": torch.complex128}
 WRONG = {
     "diagonal_scan": {
         "b": [(2, 5), (2, 0, 6), (2, 4, 6)],
@@ -60,6 +66,30 @@ def test_wrong_shapes_are_named(operation: str, name: str, shape: tuple[int, ...
     shown = str(shape).replace("(", r"\(").replace(")", r"\)")
     with pytest.raises(ValueError, match=rf"^{operation}: .*got.*\b{name} {shown}[^\n]*$"):
         getattr(ssm_kernels, operation)(**tensors)
+
+
+ARGUMENTS = [
+    (operation, name, value)
+    for operation in (*OPERATIONS, NORM)
+    for name in import_module(f"ssm_kernels.{operation}").operator.inputs._fields
+    for value in ("number", "integers", "complex", "nothing")
+]
+
+
+@pytest.mark.parametrize(("operation", "name", "value"), ARGUMENTS)
+def test_what_is_not_a_tensor_of_the_right_numbers_is_named(operation: str, name: str, value: str) -> None:
+    case = make(operation, length=5, variant=28 if operation == "gated_scan" else 0, resets=0.5)
+    tensors: dict[str, Any] = {**case.tensors} | ({} if operation == NORM else {"resets": case.resets})
+    function = getattr(ssm_kernels, operation)
+    optional = signature(function).parameters[name].default is None
+    if (value == "nothing" and optional) or (value == "complex" and operation == "diagonal_scan" and name != "resets"):
+        return
+    values = {"number": 0.5, "nothing": None}
+    tensors[name] = values.get(value) if value in values else tensors[name].to(DTYPES[value])
+    got = {"number": "float", "nothing": "None", "integers": "int64", "complex": "complex128"}[value]
+    wanted = "bool" if name == "resets" else "floating"
+    with pytest.raises(ValueError, match=rf"^{operation}: {name} must be a {wanted}[^\n]*; got [^\n]*{got}$"):
+        function(**tensors)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -140,3 +170,79 @@ def test_wrong_options_are_named() -> None:
         gated._replace(options={"chunk": 0}).function("auto")(*gated.values)
     with pytest.raises(ValueError, match="unknown activation 'gelu', expected None or silu"):
         convolution._replace(options={"activation": "gelu"}).function("auto")(*convolution.values)
+
+
+def test_blocks_of_two_threads_may_overlap() -> None:
+    """The one that began first ends first: what the other asked for stays, and is gone after it."""
+    case = make("causal_conv1d", length=3)
+    began, ended = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with use_backend("torch"):
+            began.set()
+            ended.wait()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    began.wait()
+    with use_backend("reference"):
+        ended.set()
+        thread.join()
+        assert backends.wanted() == "reference"
+    assert backends.wanted() == "auto"
+    with use_backend("torch"), use_backend("reference"), use_backend("torch"):
+        pass
+    assert backends.wanted() == "auto"
+    case.function("auto")(*case.values)
+
+
+def few_numbers(inputs: Any) -> str | None:
+    """What a backend that is meant for float32 of little width says."""
+    if any(x is not None and x.dtype == torch.float64 for x in inputs):
+        return "takes no float64"
+    return f"takes up to 6 channels, got {inputs.x.shape[2]}" if inputs.x.shape[2] > 6 else None
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_auto_passes_over_a_backend_that_an_input_does_not_suit(
+    compiled: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = import_module("ssm_kernels.causal_conv1d").operator
+    monkeypatch.setattr(backends, "_chosen", {})
+    monkeypatch.setattr(operator, "_parts", {name: Parts() for name in operator.backends})
+    monkeypatch.setattr(backends.module("causal_conv1d", "cpp"), "unsuited", few_numbers, raising=False)
+    monkeypatch.setattr(backends.module("causal_conv1d", "cpp"), "unavailable", lambda device: None)
+    caplog.set_level(logging.INFO, "ssm_kernels")
+    asked: list[str] = []
+
+    def served(width: int, dtype: torch.dtype, backend: str = "auto") -> str:
+        case = make("causal_conv1d", length=3, width=width).to(dtype)
+        function = torch.compile(case.function(backend), backend="eager") if compiled else case.function(backend)
+        torch.compiler.reset()
+        asked.clear()
+        function(*case.values)
+        return asked[-1]
+
+    module = backends.module
+    monkeypatch.setattr(backends, "module", lambda *names: asked.append(names[1]) or module(*names))
+    for _ in range(2):
+        assert served(6, torch.float32) == "cpp"
+        assert served(6, torch.float64) == "torch"
+        assert served(7, torch.float32) == "torch"
+    assert served(6, torch.float32, "cpp") == "cpp"
+    with pytest.raises(BackendError, match=r"^causal_conv1d: backend 'cpp' takes up to 6 channels, got 7$"):
+        served(7, torch.float32, "cpp")
+    with use_backend("cpp"), pytest.raises(BackendError, match=r"^causal_conv1d: backend 'cpp' takes no float64$"):
+        served(6, torch.float64)
+    assert [record.getMessage() for record in caplog.records if record.name == "ssm_kernels"] == [
+        "causal_conv1d on cpu: backend cpp",
+        "causal_conv1d on cpu: backend torch (cpp: takes no float64)",
+    ]
+    assert ssm_kernels.chosen() == {"causal_conv1d on cpu": "cpp", "causal_conv1d on cpu, not cpp": "torch"}
+
+
+def test_a_compiled_call_of_an_unknown_backend_says_so() -> None:
+    case = make("diagonal_scan", length=3)
+    for name, match in (("torhc", "unknown backend 'torhc'.*did you mean 'torch'"), ("cuda", "has no backend 'cuda'")):
+        with pytest.raises(BackendError, match=match):
+            torch.compile(case.function(name), backend="eager")(*case.values)

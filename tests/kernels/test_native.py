@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import select
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -136,21 +138,45 @@ def test_a_compiler_that_dies_half_way_leaves_nothing(cache: Path, source: Path,
     assert list(cache.iterdir()) == []
 
 
-def test_two_processes_at_once(cache: Path, source: Path) -> None:
+def test_two_processes_at_once(cache: Path, source: Path, tmp_path: Path) -> None:
+    """One is in the middle of writing its library when the other builds, loads and ends: neither meets half of one."""
+    real, half, go = " ".join(find_compiler()), tmp_path / "half", tmp_path / "go"
+    os.mkfifo(half)
+    os.mkfifo(go)
+    told, tell = os.open(half, os.O_RDONLY | os.O_NONBLOCK), os.open(go, os.O_RDWR)
+    write = 'for last; do :; done; for x; do [ "$before" = -o ] && out="$x"; before="$x"; done; echo half > "$out"'
+    wait = f'[ -n "$SLOW" ] && {{ echo "$out" > {half}; read line < {go}; }}'  # each waits for the test
+    compiler = script(tmp_path / "halting", f'[ "$1" = --version ] && exit 0\n{write}\n{wait}\nexec {real} "$@"')
     code = (
-        "import sys, ctypes; from pathlib import Path; from ssm_kernels.native import build, find_compiler\n"
-        f"library = build(Path({str(source)!r}), find_compiler(), {FLAGS!r})\n"
+        "import ctypes; from pathlib import Path; from ssm_kernels.native import build\n"
+        f"library = build(Path({str(source)!r}), {compiler!r}, {FLAGS!r})\n"
         "print(ctypes.CDLL(str(library)).answer(), library)"
     )
-    folder = Path(native.__file__).parents[2]
-    environment = os.environ | {"PYTHONPATH": str(folder)}
-    running = [
-        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    outputs = {process.communicate(timeout=300)[0] for process in running}
-    (library,) = cache.iterdir()
-    assert outputs == {f"42 {library}\n"}
+    environment = os.environ | {"PYTHONPATH": str(Path(native.__file__).parents[2])}
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, env=environment | {"SLOW": "1"}, stdout=subprocess.PIPE, text=True) as slow:
+        assert select.select([told], [], [], 300)[0]  # until it is written
+        unfinished = Path(os.read(told, 4096).decode().strip())
+        assert unfinished.read_text() == "half\n"
+        quick = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=300)
+        assert unfinished.read_text() == "half\n"
+        (library,) = set(cache.iterdir()) - {unfinished}
+        os.write(tell, b"on\n")
+        outputs = (quick.stdout, slow.communicate(timeout=300)[0])
+    assert outputs == (f"42 {library}\n",) * 2
+    assert list(cache.iterdir()) == [library]
+    for pipe in (told, tell):
+        os.close(pipe)
+
+
+def test_what_killed_builds_left_is_removed(cache: Path, source: Path) -> None:
+    old, new, other = (cache_folder() / name for name in (".answer-0-old.so", ".answer-0-new.so", "kept-0.so"))
+    for file in (old, new, other):
+        file.touch()
+    for file in (old, other):
+        os.utime(file, (time.time() - 90_000,) * 2)
+    library = build(source, find_compiler(), FLAGS)
+    assert set(cache.iterdir()) == {new, other, library}
 
 
 def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,13 +191,17 @@ def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         find_compiler()
 
 
-def test_without_openmp_it_runs_in_one_thread(
-    cache: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_openmp_it_runs_in_one_thread_and_says_so_once(
+    cache: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = " ".join(find_compiler())
     refuses = 'for x; do [ "$x" = -fopenmp ] && { echo "error: no OpenMP" >&2; exit 1; }; done'
     monkeypatch.setenv("CXX", script(tmp_path / "simple", f'{refuses}\nexec {real} "$@"')[0])
     assert load(str(source)).answer() == 42
+    assert load(str(source), "portable").answer() == 42
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("C++ runs in one thread, without OpenMP: ")
+    assert "no OpenMP" in line
 
 
 def test_what_does_not_load_is_said(tmp_path: Path) -> None:

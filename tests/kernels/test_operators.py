@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 
 import pytest
 import torch
-from kernels.cases import ALL, EACH, make
+from kernels.cases import NORM, OPERATIONS, make, pairs, variants
 from kernels.numerics import with_gradients, worst
+from ssm_kernels import backends
+from ssm_kernels.operators import Parts
 from torch import Tensor
+from torch.autograd import forward_ad
 
-each = pytest.mark.parametrize(("operation", "backend", "variant"), EACH)
-every = pytest.mark.parametrize(("operation", "backend", "variant"), ALL)
+PAIRS = pairs((*OPERATIONS, NORM))
+each = pytest.mark.parametrize(
+    ("operation", "backend", "variant"), [(operation, backend, variants(operation)[0]) for operation, backend in PAIRS]
+)
+every = pytest.mark.parametrize(
+    ("operation", "backend", "variant"),
+    [(operation, backend, variant) for operation, backend in PAIRS for variant in variants(operation)],
+)
 
 
 def same_bits(got: list[Tensor], expected: list[Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+
+
+def forget(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a new process: nothing chosen, no backend looked at."""
+    operator = import_module(f"ssm_kernels.{operation}").operator
+    monkeypatch.setattr(backends, "_chosen", {})
+    monkeypatch.setattr(operator, "_parts", {name: Parts() for name in operator.backends})
 
 
 @pytest.fixture
@@ -104,6 +121,26 @@ def test_any_layout_of_memory_will_do(operation: str, backend: str, variant: int
 
 
 @every
+def test_conjugated_and_negated_views_are_read_as_they_are(operation: str, backend: str, variant: int) -> None:
+    """Of inputs and of gradients; the memory of such a view holds other numbers than it shows."""
+    case = make(operation, 17, length=9, variant=variant)
+
+    def lazy(x: Tensor) -> Tensor:
+        return x.conj() if x.is_complex() else torch.complex(x, -x).conj().imag
+
+    views = [lazy(x) for x in case.values]
+    assert all(x.is_conj() or x.is_neg() for x in views)
+    results = []
+    for inputs in (views, [x.resolve_conj().resolve_neg() for x in views]):
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        outputs = case.function(backend)(*leaves)
+        weights = [lazy(x.detach()) for x in outputs]
+        weights = weights if inputs is views else [x.resolve_conj().resolve_neg() for x in weights]
+        results.append([*outputs, *torch.autograd.grad(outputs, leaves, weights)])
+    assert worst(*results) < 1e-13
+
+
+@every
 def test_nothing_is_written_to_and_nothing_shared(operation: str, backend: str, variant: int) -> None:
     """Inputs keep their values, outputs and gradients have memory of their own."""
     case = make(operation, 6, variant=variant, resets=0.1).to(torch.float32)
@@ -119,7 +156,7 @@ def test_nothing_is_written_to_and_nothing_shared(operation: str, backend: str, 
     assert len(places) == len(set(places))
 
 
-@each
+@every
 def test_a_compiled_call_is_an_eager_one(operation: str, backend: str, variant: int) -> None:
     case = make(operation, 7, length=20, variant=variant, resets=0.1).to(torch.float32)
     function = case.function(backend)
@@ -131,6 +168,23 @@ def test_a_compiled_call_is_an_eager_one(operation: str, backend: str, variant: 
     torch.compiler.reset()
     compiled = torch.compile(used, backend="aot_eager", fullgraph=True)
     assert same_bits(with_gradients(compiled, case.values, 0), with_gradients(used, case.values, 0))
+
+
+@pytest.mark.parametrize("operation", [*OPERATIONS, NORM])
+def test_the_first_call_may_be_compiled(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an eager call would have remembered must not be needed, by one backend or by several in one function."""
+    case = make(operation, 7, length=5).to(torch.float32)
+    expected = case.function("auto")(*case.values)
+    used = ("auto", "torch", "reference")
+    for functions in (*((name,) for name in used), used):
+        forget(operation, monkeypatch)
+        torch.compiler.reset()
+
+        def call(*values: Tensor, names: tuple[str, ...] = functions) -> list[tuple[Tensor, Tensor]]:
+            return [case.function(name)(*values) for name in names]
+
+        for got in torch.compile(call, backend="eager", fullgraph=True)(*case.values):
+            assert worst(got, expected) < 1e-5
 
 
 @each
@@ -154,7 +208,7 @@ def test_precisions_may_be_mixed(operation: str, backend: str, variant: int) -> 
     got, expected = (with_gradients(case.function(backend), x, 0) for x in (mixed.values, wide))
     assert worst(got, [x.to(y.dtype) for x, y in zip(expected, got, strict=True)]) < 1e-2
     assert got[1].dtype == expected[1].dtype
-    assert worst(got[1:2], expected[1:2]) < 1e-6
+    assert worst(got[1:2], expected[1:2]) < (1e-2 if operation == NORM else 1e-6)
 
 
 @each
@@ -167,13 +221,75 @@ def test_inference_leaves_training_alone(operation: str, backend: str, variant: 
     assert same_bits([x.clone() for x in quiet], results[:2])
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
 @each
+def test_a_derivative_that_is_not_there_is_missed(operation: str, backend: str, variant: int) -> None:
+    """Second derivatives and forward mode: an error, not a number without its part; the reference has them."""
+    case = make(operation, 12, length=5, variant=variant)
+
+    def penalty(name: str) -> Tensor:
+        leaves = [x.detach().clone().requires_grad_() for x in case.values]
+        loss = sum(x.abs().sum() for x in case.function(name)(*leaves))
+        gradients = torch.autograd.grad(loss, leaves, create_graph=True)
+        total = loss + sum(x.abs().square().sum() for x in gradients)
+        return torch.autograd.grad(total, leaves)[0]
+
+    def forward_mode(name: str) -> Tensor:
+        with forward_ad.dual_level():
+            first, *rest = case.values
+            y, _ = case.function(name)(forward_ad.make_dual(first, torch.ones_like(first)), *rest)
+            tangent = forward_ad.unpack_dual(y).tangent
+            assert tangent is not None
+            return tangent
+
+    expected = (penalty("reference"), forward_mode("reference"))
+    if hasattr(backends.module(operation, backend), "run"):  # made of torch's own operations
+        assert worst((penalty(backend), forward_mode(backend)), expected) < 1e-12
+        return
+    with pytest.raises(RuntimeError, match=rf"{operation}: backend '{backend}' has no second derivatives.*reference"):
+        penalty(backend)
+    with pytest.raises(RuntimeError, match=rf"{operation}: backend '{backend}' has no forward-mode.*reference"):
+        forward_mode(backend)
+    with pytest.raises(RuntimeError, match="has no forward-mode"):
+        torch.func.jvp(case.function(backend), tuple(case.values), tuple(case.values))
+    with forward_ad.dual_level():
+        case.function(backend)(*case.values)  # nothing asks for a derivative
+
+
+@each
+def test_gradients_of_a_graph_that_is_kept_are_right(operation: str, backend: str, variant: int) -> None:
+    """create_graph without a second derivative is no error."""
+    case = make(operation, 13, length=5, variant=variant)
+    leaves = [x.requires_grad_() for x in case.values]
+    loss = sum(x.abs().sum() for x in case.function(backend)(*leaves))
+    kept = torch.autograd.grad(loss, leaves, create_graph=True)
+    assert worst(kept, torch.autograd.grad(loss, leaves)) < 1e-13
+
+
+@each
+def test_vmap_maps_it(operation: str, backend: str, variant: int) -> None:
+    case = make(operation, 15, length=5, variant=variant)
+    stacks = [torch.stack([x, 0.5 * x]) for x in case.values]
+    got = torch.vmap(case.function(backend))(*stacks)
+    for i in range(2):
+        assert same_bits([x[i] for x in got], list(case.function(backend)(*(x[i] for x in stacks))))
+
+
+@each
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_a_traced_call_is_an_eager_one(operation: str, backend: str, variant: int) -> None:
+    case = make(operation, 16, length=5, variant=variant)
+    function = case.function(backend)
+    traced = torch.jit.trace(function, tuple(torch.zeros_like(x) for x in case.values), check_trace=False)
+    assert same_bits(list(traced(*case.values)), list(function(*case.values)))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@every
 def test_the_custom_operators_keep_their_promises(operation: str, backend: str, variant: int, dynamic: bool) -> None:
     """Schema, fake tensors, autograd registration and tracing, by PyTorch's own check."""
     case = make(operation, 11, length=13, batch=2, variant=variant, resets=0.2).to(torch.float32)
     calls = []
-    forward, backward = (getattr(torch.ops.ssm_kernels, operation + end) for end in ("", "_backward"))
+    forward, gradient = (getattr(torch.ops.ssm_kernels, operation + end) for end in ("", "_backward"))
 
     class Recording(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
@@ -184,7 +300,8 @@ def test_the_custom_operators_keep_their_promises(operation: str, backend: str, 
     with Recording():
         y, state = case.function(backend)(*(x.requires_grad_() for x in case.values))
         (y.abs().sum() + state.abs().sum()).backward()
-    assert [func for func, _ in calls] == [forward.default, backward.default]
+    composite = hasattr(backends.module(operation, backend), "run")
+    assert [func for func, _ in calls] == ([] if composite else [forward.default, gradient.default])
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     for func, args in calls:
         again = func is forward.default  # the backward pass has no derivative of its own

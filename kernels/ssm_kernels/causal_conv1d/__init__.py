@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ssm_kernels.causal_conv1d.inputs import Inputs, Options
-from ssm_kernels.checks import check_shapes, refuse
+from ssm_kernels.checks import check_numbers, check_shapes, refuse
 from ssm_kernels.operators import Operator, Outputs
 
 SAYS = "x is (B, T, D) with T >= 1, weight (D, K), bias (D,), state (B, K - 1, D), resets (B, T)"
@@ -39,14 +39,16 @@ def causal_conv1d(
         y (B, T, D) in the dtype of x, and the state after it (B, K - 1, D), at least in float32.
 
     Raises:
-        ValueError: shapes that do not fit, or an unknown name.
+        ValueError: shapes or dtypes that do not fit, or an unknown name.
     """
     inputs = Inputs(x, weight, bias, state, resets)
+    tensors = inputs._asdict()
+    check_numbers("causal_conv1d", tensors, 2)
     if x.dim() != 3 or x.shape[1] < 1 or weight.dim() != 2 or weight.shape[1] < 1:
-        refuse("causal_conv1d", SAYS, inputs._asdict())
+        refuse("causal_conv1d", SAYS, tensors)
     (B, T, D), K = x.shape, weight.shape[1]
     expected = {"weight": (D, K), "bias": (D,), "state": (B, K - 1, D), "resets": (B, T)}
-    check_shapes("causal_conv1d", SAYS, inputs._asdict(), expected)
+    check_shapes("causal_conv1d", SAYS, tensors, expected)
     if activation not in (None, "silu"):
         raise ValueError(f"causal_conv1d: unknown activation '{activation}', expected None or silu")
     return operator(inputs, Options(activation or ""), backend)

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lanes.h"
+#include "threads.h"
 
 namespace {
 
@@ -140,19 +141,15 @@ void forward_rows(const Conv<T>& c, int64_t batch, int64_t t, const T** inputs, 
 
 template <typename T, int KC>
 void forward(const Conv<T>& c, T* y, int64_t threads) {
-#pragma omp parallel num_threads(static_cast<int>(threads))
-    {
-        simd::FlushDenormals flush;
-        std::vector<const T*> inputs(TILE + c.K - 1);
-#pragma omp for schedule(static)
-        for (int64_t unit = 0; unit < c.B * c.segments(); ++unit) {
-            const int64_t batch = unit / c.segments();
-            int64_t t = unit % c.segments() * SEGMENT;
-            const int64_t end = std::min(c.T_, t + SEGMENT);
-            for (; t + TILE <= end; t += TILE) forward_rows<T, KC, TILE>(c, batch, t, inputs.data(), y);
-            for (; t < end; ++t) forward_rows<T, KC, 1>(c, batch, t, inputs.data(), y);
-        }
-    }
+    using Rows = std::vector<const T*>;
+    const auto scratch = [&] { return Rows(TILE + c.K - 1); };
+    threads::for_each(c.B * c.segments(), threads, scratch, [&](int64_t unit, Rows& inputs) {
+        const int64_t batch = unit / c.segments();
+        int64_t t = unit % c.segments() * SEGMENT;
+        const int64_t end = std::min(c.T_, t + SEGMENT);
+        for (; t + TILE <= end; t += TILE) forward_rows<T, KC, TILE>(c, batch, t, inputs.data(), y);
+        for (; t < end; ++t) forward_rows<T, KC, 1>(c, batch, t, inputs.data(), y);
+    });
 }
 
 template <typename T>
@@ -202,12 +199,11 @@ void state_gradient(const Conv<T>& c, int64_t batch, const T* pending, T* dstate
 
 template <typename T>
 void add_up(const std::vector<T>& partial, int64_t units, int64_t size, T* total, int64_t threads) {
-#pragma omp parallel for schedule(static) num_threads(static_cast<int>(threads))
-    for (int64_t i = 0; i < size; ++i) {
+    threads::for_each(size, threads, [&](int64_t i) {
         double sum = 0;
         for (int64_t unit = 0; unit < units; ++unit) sum += partial[unit * size + i];
         total[i] = static_cast<T>(sum);
-    }
+    });
 }
 
 // `total` (K + 1, D): the gradients of weight and bias.
@@ -216,57 +212,54 @@ void backward(const Conv<T>& c, const T* dy, int64_t dy_batch, int64_t dy_row, T
               int64_t threads) {
     const int64_t units = c.B * c.segments(), size = (c.K + 1) * c.D;
     std::vector<T> partial(units * size);  // sums of each segment
-#pragma omp parallel num_threads(static_cast<int>(threads))
-    {
-        simd::FlushDenormals flush;
-        Scratch<T> s(c);
-#pragma omp for schedule(static)
-        for (int64_t unit = 0; unit < units; ++unit) {
-            const int64_t batch = unit / c.segments(), begin = unit % c.segments() * SEGMENT;
-            const int64_t end = std::min(c.T_, begin + SEGMENT);
-            const auto back = [&](auto rows, int64_t t, T* to, T* sums) {
-                backward_rows<T, KC, decltype(rows)::value>(c, batch, t, dy, dy_batch, dy_row, to, sums, s);
-            };
-            using One = std::integral_constant<int, 1>;
-            using Tile = std::integral_constant<int, TILE>;
-            // The next segment's first steps, for what they hand back; all else of them is its own to compute.
-            std::fill(s.pending.begin(), s.pending.end(), T(0));
-            for (int64_t t = std::min(c.T_, end + c.K - 1) - 1; t >= end; --t) {
-                back(One(), t, s.row.data(), s.sums.data());
-            }
-            T* sums = partial.data() + unit * size;
-            int64_t t = end;
-            const auto to = [&] { return dx + (batch * c.T_ + t) * c.D; };
-            while ((t - begin) % TILE) {
-                --t;
-                back(One(), t, to(), sums);
-            }
-            while (t > begin) {
-                t -= TILE;
-                back(Tile(), t, to(), sums);
-            }
-            if (begin == 0) state_gradient(c, batch, s.pending.data(), dstate);
+    threads::for_each(units, threads, [&] { return Scratch<T>(c); }, [&](int64_t unit, Scratch<T>& s) {
+        const int64_t batch = unit / c.segments(), begin = unit % c.segments() * SEGMENT;
+        const int64_t end = std::min(c.T_, begin + SEGMENT);
+        const auto back = [&](auto rows, int64_t t, T* to, T* sums) {
+            backward_rows<T, KC, decltype(rows)::value>(c, batch, t, dy, dy_batch, dy_row, to, sums, s);
+        };
+        using One = std::integral_constant<int, 1>;
+        using Tile = std::integral_constant<int, TILE>;
+        // The next segment's first steps, for what they hand back; all else of them is its own to compute.
+        std::fill(s.pending.begin(), s.pending.end(), T(0));
+        for (int64_t t = std::min(c.T_, end + c.K - 1) - 1; t >= end; --t) {
+            back(One(), t, s.row.data(), s.sums.data());
         }
-    }
+        T* sums = partial.data() + unit * size;
+        int64_t t = end;
+        const auto to = [&] { return dx + (batch * c.T_ + t) * c.D; };
+        while ((t - begin) % TILE) {
+            --t;
+            back(One(), t, to(), sums);
+        }
+        while (t > begin) {
+            t -= TILE;
+            back(Tile(), t, to(), sums);
+        }
+        if (begin == 0) state_gradient(c, batch, s.pending.data(), dstate);
+    });
     add_up(partial, units, size, total, threads);
 }
 
 }  // namespace
 
+// They return 0, or 1 for lack of memory.
 #define EXPORT(NAME, T)                                                                                             \
-    extern "C" void causal_conv1d_forward_##NAME(                                                                   \
+    extern "C" int causal_conv1d_forward_##NAME(                                                                    \
         const T* x, int64_t x_batch, int64_t x_row, const T* weight, const T* bias, const T* state,                 \
         const int32_t* reach, T* y, int64_t B, int64_t T_, int64_t D, int64_t K, int64_t silu, int64_t threads) {   \
         const Conv<T> c{x, x_batch, x_row, weight, bias, state, reach, B, T_, D, K, silu != 0};                     \
-        K == 4 ? forward<T, 4>(c, y, threads) : forward<T, 0>(c, y, threads);                                       \
+        return threads::guarded([&] { K == 4 ? forward<T, 4>(c, y, threads) : forward<T, 0>(c, y, threads); });     \
     }                                                                                                               \
-    extern "C" void causal_conv1d_backward_##NAME(                                                                  \
+    extern "C" int causal_conv1d_backward_##NAME(                                                                   \
         const T* dy, int64_t dy_batch, int64_t dy_row, const T* x, int64_t x_batch, int64_t x_row, const T* weight, \
         const T* bias, const T* state, const int32_t* reach, T* dx, T* sums, T* dstate, int64_t B, int64_t T_,      \
         int64_t D, int64_t K, int64_t silu, int64_t threads) {                                                      \
         const Conv<T> c{x, x_batch, x_row, weight, bias, state, reach, B, T_, D, K, silu != 0};                     \
-        K == 4 ? backward<T, 4>(c, dy, dy_batch, dy_row, dx, sums, dstate, threads)                                 \
-               : backward<T, 0>(c, dy, dy_batch, dy_row, dx, sums, dstate, threads);                                \
+        return threads::guarded([&] {                                                                               \
+            K == 4 ? backward<T, 4>(c, dy, dy_batch, dy_row, dx, sums, dstate, threads)                             \
+                   : backward<T, 0>(c, dy, dy_batch, dy_row, dx, sums, dstate, threads);                            \
+        });                                                                                                         \
     }
 
 EXPORT(f32, float)

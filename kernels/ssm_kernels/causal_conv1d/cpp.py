@@ -31,7 +31,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
     tensors = (x, x.stride(0), x.stride(1), weight, bias, state, reach, y)
     call(SOURCE, "causal_conv1d_forward", x.dtype, *tensors, B, T, D, K, options.activation == "silu")
     after = torch.cat([state, x[:, max(0, T - K + 1) :]], 1)[:, -(K - 1) :] if K > 1 else state  # (B, K - 1, D)
-    after = after * _kept(inputs.resets, K, x.dtype) if inputs.resets is not None else after.clone()
+    after = after.masked_fill(_forgotten(inputs.resets, K), 0) if inputs.resets is not None else after.clone()
     return y.to(inputs.x.dtype), after, x.new_empty(0)
 
 
@@ -47,7 +47,7 @@ def backward(
     results = (dx, sums, dstate)
     call(SOURCE, "causal_conv1d_backward", x.dtype, *tensors, *results, B, T, D, K, options.activation == "silu")
     if inputs.resets is not None:
-        dafter = dafter * _kept(inputs.resets, K, x.dtype)
+        dafter = dafter.masked_fill(_forgotten(inputs.resets, K), 0)
     came_in = max(0, K - 1 - T)  # inputs of the state after that were in the state before
     dstate[:, K - 1 - came_in :] += dafter[:, :came_in]
     dx[:, T - (K - 1 - came_in) :] += dafter[:, came_in:]
@@ -77,8 +77,8 @@ def _last_reset(resets: Tensor, K: int) -> Tensor:
     return torch.where(resets, _steps(resets), -K).cummax(1).values
 
 
-def _kept(resets: Tensor, K: int, dtype: torch.dtype) -> Tensor:
-    """(B, K - 1, 1): 1 for those of the last K - 1 inputs that come at or after the last reset."""
+def _forgotten(resets: Tensor, K: int) -> Tensor:
+    """(B, K - 1, 1): True for those of the last K - 1 inputs that come before the last reset."""
     T = resets.shape[1]
     steps = torch.arange(T - K + 1, T, device=resets.device)  # (K - 1,)
-    return (steps >= _last_reset(resets, K)[:, -1:]).to(dtype).unsqueeze(-1)
+    return (steps < _last_reset(resets, K)[:, -1:]).unsqueeze(-1)

@@ -31,6 +31,13 @@ def unavailable(device: torch.device) -> str | None:
     return native.why_not(device)
 
 
+def unsuited(inputs: Inputs) -> str | None:
+    """Why it does not take these inputs; None if it does."""
+    if any(x is not None and x.dtype == torch.float64 for x in inputs):
+        return "computes in float32 and takes no float64"
+    return None
+
+
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
     """Nothing: the backward reads the inputs again."""
     return (0,)
@@ -78,8 +85,6 @@ def backward(
 def _packed(inputs: Inputs) -> Inputs:
     """Contiguous, x in its own dtype and the rest in float32."""
     x, weight, bias, state, resets = inputs
-    if torch.float64 in {tensor.dtype for tensor in inputs if tensor is not None}:
-        raise ValueError("causal_conv1d: backend 'cuda' computes in float32 and takes no float64")
     wide = torch.float32
     return Inputs(
         native.packed(x, x.dtype),

@@ -38,10 +38,10 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     for steps in _blocks(x):
         window = _window(x, state, steps, K, dtype)
-        out = _before_activation(window, taps, bias, _masks(age, steps, K, dtype))
+        out = _before_activation(window, taps, bias, _hidden(age, steps, K))
         y[:, steps] = F.silu(out) if options.activation == "silu" else out
     after = _window(x, state, slice(x.shape[1], x.shape[1]), K, dtype)  # (B, K - 1, D)
-    after = after.clone() if age is None else after * _kept(age, K, dtype)
+    after = after.clone() if age is None else after.masked_fill(_forgotten(age, K), 0)
     return y, after, after.new_empty(0)
 
 
@@ -54,19 +54,19 @@ def backward(
     taps, age = weight.to(dtype), _age(resets)
     bias = None if bias is None else bias.to(dtype)
     dpadded = torch.zeros(B, K - 1 + T, D, dtype=dtype, device=x.device)  # of the state before, then of x
-    dpadded[:, T:] = dstate if age is None else dstate * _kept(age, K, dtype)
+    dpadded[:, T:] = dstate if age is None else dstate.masked_fill(_forgotten(age, K), 0)
     dtaps, dbias = dpadded.new_zeros(K, D), dpadded.new_zeros(D)
     for steps in _blocks(x):
-        window, masks = _window(x, state, steps, K, dtype), _masks(age, steps, K, dtype)
+        window, hidden = _window(x, state, steps, K, dtype), _hidden(age, steps, K)
         dout = dy[:, steps].to(dtype)  # (B, l, D)
         if options.activation == "silu":
-            dout = torch.ops.aten.silu_backward(dout, _before_activation(window, taps, bias, masks))
+            dout = torch.ops.aten.silu_backward(dout, _before_activation(window, taps, bias, hidden))
         dbias += dout.sum((0, 1))
         length = dout.shape[1]
         for i in range(K):
-            masked = dout if masks is None else dout * masks[i]  # (B, l, D)
+            masked, tap = _shown(dout, hidden, i), _shown(window[:, i : i + length], hidden, i)  # (B, l, D)
             dpadded[:, steps.start + i : steps.stop + i].addcmul_(masked, taps[:, i])
-            dtaps[i] += (masked * window[:, i : i + length]).sum((0, 1))
+            dtaps[i] += (masked * tap).sum((0, 1))
     dx, dbefore = dpadded[:, K - 1 :].clone(), dpadded[:, : K - 1].clone()
     return dx, dtaps.t().contiguous(), dbias, dbefore, None
 
@@ -87,14 +87,13 @@ def _window(x: Tensor, state: Tensor | None, steps: slice, K: int, dtype: torch.
     return torch.cat([before[:, start:].to(dtype), x[:, : steps.stop].to(dtype)], 1)
 
 
-def _before_activation(window: Tensor, taps: Tensor, bias: Tensor | None, masks: Sequence[Tensor] | None) -> Tensor:
+def _before_activation(window: Tensor, taps: Tensor, bias: Tensor | None, hidden: Sequence[Tensor] | None) -> Tensor:
     """The sum over taps, (B, l, D)."""
     K = taps.shape[1]
     length = window.shape[1] - (K - 1)
     out = window[:, K - 1 :] * taps[:, K - 1]
     for i in range(K - 1):
-        tap = window[:, i : i + length]  # (B, l, D)
-        out.addcmul_(tap if masks is None else tap * masks[i], taps[:, i])
+        out.addcmul_(_shown(window[:, i : i + length], hidden, i), taps[:, i])
     return out if bias is None else out.add_(bias)
 
 
@@ -106,14 +105,17 @@ def _age(resets: Tensor | None) -> Tensor | None:
     return step - torch.where(resets, step, -(1 << 40)).cummax(1).values
 
 
-def _masks(age: Tensor | None, steps: slice, K: int, dtype: torch.dtype) -> list[Tensor] | None:
-    """For each tap (B, l, 1): 1 where it, reaching back K - 1 - i steps, crosses no reset."""
-    if age is None:
-        return None
-    return [(age[:, steps, None] >= K - 1 - i).to(dtype) for i in range(K)]
+def _hidden(age: Tensor | None, steps: slice, K: int) -> list[Tensor] | None:
+    """For each tap (B, l, 1): True where it, reaching back K - 1 - i steps, would cross a reset."""
+    return None if age is None else [age[:, steps, None] < K - 1 - i for i in range(K)]
 
 
-def _kept(age: Tensor, K: int, dtype: torch.dtype) -> Tensor:
-    """(B, K - 1, 1): 1 for those of the last K - 1 inputs that come at or after the last reset."""
+def _shown(x: Tensor, hidden: Sequence[Tensor] | None, tap: int) -> Tensor:
+    """x (B, l, D) where this tap sees it, else 0: not a product, for 0 times infinity would be NaN."""
+    return x if hidden is None else x.masked_fill(hidden[tap], 0)
+
+
+def _forgotten(age: Tensor, K: int) -> Tensor:
+    """(B, K - 1, 1): True for those of the last K - 1 inputs that come before the last reset."""
     back = torch.arange(K - 2, -1, -1, device=age.device)  # (K - 1,): steps before the last
-    return (age[:, -1:] >= back).to(dtype).unsqueeze(-1)
+    return (age[:, -1:] < back).unsqueeze(-1)

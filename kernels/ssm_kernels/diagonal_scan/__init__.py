@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssm_kernels.checks import check_shapes, refuse
+from ssm_kernels.checks import COMPLEX, check_numbers, check_shapes, refuse
 from ssm_kernels.diagonal_scan.inputs import Inputs, Options
 from ssm_kernels.operators import Operator, Outputs, compute_dtype
 
@@ -30,9 +30,10 @@ def diagonal_scan(
         h (B, T, D) and the final state (B, D), at least in float32, complex if a or b is.
 
     Raises:
-        ValueError: shapes that do not fit, or a backend that is unknown or cannot run.
+        ValueError: shapes or dtypes that do not fit, or a backend that is unknown or cannot run.
     """
     tensors = {"a": a, "b": b, "h0": h0, "resets": resets}
+    check_numbers("diagonal_scan", tensors, 2, COMPLEX)
     if b.dim() != 3 or b.shape[1] < 1 or a.dim() not in (1, 3):
         refuse("diagonal_scan", SAYS, tensors)
     B, T, D = b.shape

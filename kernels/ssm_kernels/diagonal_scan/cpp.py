@@ -47,7 +47,7 @@ def backward(
 
 def _like(x: Tensor | None, gradient: Tensor) -> Tensor:
     """The gradient of a real input of a complex scan is the real part of what a complex one would get."""
-    return gradient.real if x is not None and gradient.is_complex() and not x.is_complex() else gradient
+    return gradient.real.contiguous() if x is not None and gradient.is_complex() and not x.is_complex() else gradient
 
 
 def _dense(inputs: Inputs) -> Inputs:

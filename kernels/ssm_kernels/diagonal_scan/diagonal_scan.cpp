@@ -15,6 +15,7 @@
 
 #include "lanes.h"
 #include "past_caches.h"
+#include "threads.h"
 
 namespace {
 
@@ -25,22 +26,19 @@ struct Sizes {
     int64_t B, T, D;
 };
 
-// Channels [begin, end) of one sequence: what a thread does at a time. A block is a number of whole chunks.
-template <typename Body>
-void for_each_block(Sizes n, int64_t threads, Body body) {
+// Channels [begin, end) of one sequence: what a thread does at a time. A block is a number of whole chunks. Calls
+// body(batch, begin, end, scratch), the scratch made by make(channels of a block).
+template <typename Make, typename Body>
+void for_each_block(Sizes n, int64_t threads, Make make, Body body) {
     if (n.B == 0 || n.D == 0) return;
     const int64_t wanted = (threads + n.B - 1) / n.B, chunks = (n.D + CHUNK - 1) / CHUNK;
     const int64_t width = (chunks + wanted - 1) / wanted * CHUNK, blocks = (n.D + width - 1) / width;
-#pragma omp parallel num_threads(static_cast<int>(threads))
-    {
-        simd::FlushDenormals flush;
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < n.B * blocks; ++i) {
-            const int64_t begin = i % blocks * width;
-            body(i / blocks, begin, std::min(n.D, begin + width));
-        }
+    const auto scratch = [&] { return make(std::min(width, n.D)); };
+    threads::for_each(n.B * blocks, threads, scratch, [&](int64_t i, auto& own) {
+        const int64_t begin = i % blocks * width;
+        body(i / blocks, begin, std::min(n.D, begin + width), own);
         simd::fence();
-    }
+    });
 }
 
 // ---------------------------------------------------------------- n channels of a row
@@ -140,12 +138,11 @@ template <typename C>
 void forward(const C* a, const C* b, const C* h0, const bool* resets, C* h, C* hT, Sizes n, bool constant,
              int64_t threads) {
     const bool past = simd::exceeds_caches(n.B * n.T * n.D * (constant ? 2 : 3) * int64_t(sizeof(C)));
-    for_each_block(n, threads, [&](int64_t batch, int64_t begin, int64_t end) {
+    for_each_block(n, threads, [](int64_t) { return 0; }, [&](int64_t batch, int64_t begin, int64_t end, int) {
         const int64_t width = end - begin;
-        const std::vector<C> zeros(h0 ? 0 : width);
         alignas(64) C passing[CHUNK];
         C* state = hT + batch * n.D + begin;  // in the end it is the final one
-        std::copy_n(h0 ? h0 + batch * n.D + begin : zeros.data(), width, state);
+        h0 ? std::copy_n(h0 + batch * n.D + begin, width, state) : std::fill_n(state, width, C(0));
         for (int64_t t = 0; t < n.T; ++t) {
             const int64_t row = batch * n.T + t;
             const bool reset = resets && resets[row];
@@ -162,6 +159,13 @@ void forward(const C* a, const C* b, const C* h0, const bool* resets, C* h, C* h
     });
 }
 
+// What a thread needs for one block: the gradient that goes back, recent gradients of a constant `a`, and a zero state. The last two
+// are all zeros between blocks.
+template <typename C>
+struct Scratch {
+    std::vector<C> carry, recent, zeros;
+};
+
 // Constant: `da` is (D,), the sum over B and T. It is taken over RECENT steps first, then over a sequence and over B in
 // double, in the same order always.
 template <typename C>
@@ -170,11 +174,13 @@ void backward(const C* dh, const C* dhT, const C* a, const C* h, const C* h0, co
     using Sum = typename Double<C>::type;
     const bool past = simd::exceeds_caches(n.B * n.T * n.D * (constant ? 3 : 5) * int64_t(sizeof(C)));
     std::vector<Sum> sums(constant ? n.B * n.D : 0);
-    for_each_block(n, threads, [&](int64_t batch, int64_t begin, int64_t end) {
+    const auto make = [&](int64_t width) {
+        return Scratch<C>{std::vector<C>(width), std::vector<C>(constant ? width : 0), std::vector<C>(h0 ? 0 : width)};
+    };
+    for_each_block(n, threads, make, [&](int64_t batch, int64_t begin, int64_t end, Scratch<C>& own) {
         alignas(64) C passing_da[CHUNK], passing_db[CHUNK];
         const int64_t width = end - begin;
-        const std::vector<C> zeros(h0 ? 0 : width);
-        std::vector<C> carry(width), recent(constant ? width : 0);
+        auto& [carry, recent, zeros] = own;
         std::copy_n(dhT + batch * n.D + begin, width, carry.data());
         for (int64_t t = n.T - 1; t >= 0; --t) {
             const int64_t row = batch * n.T + t;
@@ -218,16 +224,19 @@ void backward(const C* dh, const C* dhT, const C* a, const C* h, const C* h0, co
 
 }  // namespace
 
+// They return 0, or 1 for lack of memory.
 #define EXPORT(NAME, C)                                                                                             \
-    extern "C" void diagonal_scan_forward_##NAME(const C* a, const C* b, const C* h0, const bool* resets, C* h,     \
-                                                 C* hT, int64_t B, int64_t T, int64_t D, int64_t constant,          \
-                                                 int64_t threads) {                                                 \
-        forward<C>(a, b, h0, resets, h, hT, {B, T, D}, constant != 0, threads);                                     \
+    extern "C" int diagonal_scan_forward_##NAME(const C* a, const C* b, const C* h0, const bool* resets, C* h, C* hT,\
+                                                int64_t B, int64_t T, int64_t D, int64_t constant,                  \
+                                                int64_t threads) {                                                  \
+        return threads::guarded([&] { forward<C>(a, b, h0, resets, h, hT, {B, T, D}, constant != 0, threads); });   \
     }                                                                                                               \
-    extern "C" void diagonal_scan_backward_##NAME(const C* dh, const C* dhT, const C* a, const C* h, const C* h0,   \
-                                                  const bool* resets, C* da, C* db, C* dh0, int64_t B, int64_t T,   \
-                                                  int64_t D, int64_t constant, int64_t threads) {                   \
-        backward<C>(dh, dhT, a, h, h0, resets, da, db, dh0, {B, T, D}, constant != 0, threads);                     \
+    extern "C" int diagonal_scan_backward_##NAME(const C* dh, const C* dhT, const C* a, const C* h, const C* h0,    \
+                                                 const bool* resets, C* da, C* db, C* dh0, int64_t B, int64_t T,    \
+                                                 int64_t D, int64_t constant, int64_t threads) {                    \
+        return threads::guarded([&] {                                                                               \
+            backward<C>(dh, dhT, a, h, h0, resets, da, db, dh0, {B, T, D}, constant != 0, threads);                 \
+        });                                                                                                         \
     }
 
 EXPORT(f32, float)

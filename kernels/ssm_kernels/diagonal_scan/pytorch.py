@@ -42,7 +42,7 @@ def backward(
     a, b, h0, resets = inputs
     assert y is not None  # the operation keeps its output
     constant = a.dim() == 1
-    conj = a.to(y.dtype).conj().resolve_conj()  # (B, T, D) or (D,)
+    conj = a.to(y.dtype).conj_physical()  # (B, T, D) or (D,)
 
     g = torch.empty_like(y).copy_(dy)  # (B, T, D)
     g[:, -1] += dstate
@@ -50,11 +50,11 @@ def backward(
     _scan_in_place(g[:, :-1], conj if constant else conj[:, 1:], later, g[:, -1], reverse=True)
 
     da = torch.empty_like(y)  # (B, T, D): g_t conj(h_{t-1})
-    torch.mul(g[:, 1:], y[:, :-1].conj(), out=da[:, 1:])
+    torch.mul(g[:, 1:], y[:, :-1].conj_physical(), out=da[:, 1:])
     if h0 is None:
         da[:, 0] = 0
     else:
-        torch.mul(g[:, 0], h0.to(y.dtype).conj(), out=da[:, 0])
+        torch.mul(g[:, 0], h0.to(y.dtype).conj_physical(), out=da[:, 0])
     if resets is not None:
         da.masked_fill_(resets.unsqueeze(-1), 0)
     da = da.sum((0, 1)) if constant else da
@@ -107,12 +107,16 @@ def _segments_in_place(
     if segments > 1:
         added, through = x.new_zeros(B, segments, D), x.new_ones(B, segments, D)
         for t in order:
-            decay = decays[t] if forget is None else decays[t].masked_fill(forget[t], 0)
-            added = torch.addcmul(xs[t], decay, added)
-            through *= decay
+            if forget is not None:  # masked, not multiplied by 0: a reset forgets infinities too
+                added = added.masked_fill(forget[t], 0)
+                through.masked_fill_(forget[t], 0)
+            added = torch.addcmul(xs[t], decays[t], added)
+            through *= decays[t]
+        forgets = None if resets is None else resets.unflatten(1, (segments, length)).any(2, keepdim=True)  # (B, S, 1)
         state, before = start, []
         for s in range(segments - 1, -1, -1) if reverse else range(segments):
             before.append(state)
+            state = state if forgets is None else state.masked_fill(forgets[:, s], 0)
             state = torch.addcmul(added[:, s], through[:, s], state)
         entering = torch.stack(before[::-1] if reverse else before, 1)
 

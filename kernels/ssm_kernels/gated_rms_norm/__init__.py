@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssm_kernels.checks import check_shapes, refuse
+from ssm_kernels.checks import check_numbers, check_shapes, refuse
 from ssm_kernels.gated_rms_norm.inputs import Inputs, Options
 from ssm_kernels.operators import Operator, Outputs
 
@@ -38,9 +38,10 @@ def gated_rms_norm(
         y (..., D) in the dtype of x; inside it is float32 or better.
 
     Raises:
-        ValueError: shapes that do not fit, or a backend that is unknown or cannot run.
+        ValueError: shapes or dtypes that do not fit, or a backend that is unknown or cannot run.
     """
     tensors = {"x": x, "weight": weight, "gate": gate}
+    check_numbers("gated_rms_norm", tensors, 2)
     if x.dim() < 1 or groups < 1 or x.shape[-1] % groups:
         refuse("gated_rms_norm", f"{SAYS} (groups {groups})", tensors)
     check_shapes("gated_rms_norm", SAYS, tensors, {"weight": (x.shape[-1],), "gate": tuple(x.shape)})

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lanes.h"
+#include "threads.h"
 
 namespace {
 
@@ -37,13 +38,8 @@ struct Sizes {
 // Calls body(unit, scratch of 2 groups) for every unit of rows.
 template <typename T, typename Body>
 void for_each_unit(Sizes n, int64_t threads, Body body) {
-#pragma omp parallel num_threads(static_cast<int>(threads))
-    {
-        simd::FlushDenormals flush;
-        std::vector<T> scratch(2 * n.width());
-#pragma omp for schedule(static)
-        for (int64_t unit = 0; unit < n.units(); ++unit) body(unit, scratch.data());
-    }
+    const auto scratch = [&] { return std::vector<T>(2 * n.width()); };
+    threads::for_each(n.units(), threads, scratch, [&](int64_t unit, std::vector<T>& own) { body(unit, own.data()); });
 }
 
 // One group; returns 1 / sqrt(mean(g^2) + eps).
@@ -128,28 +124,32 @@ void backward(Rows<T> dy, Rows<T> x, Rows<T> gate, const T* weight, const T* sca
             }
         }
     });
-#pragma omp parallel for schedule(static) num_threads(static_cast<int>(threads))
-    for (int64_t d = 0; d < n.D; ++d) {
+    threads::for_each(n.D, threads, [&](int64_t d) {
         double sum = 0;
         for (int64_t unit = 0; unit < n.units(); ++unit) sum += partial[unit * n.D + d];
         dweight[d] = static_cast<T>(sum);
-    }
+    });
 }
 
 }  // namespace
 
-// `gate` may be null.
+// `gate` may be null. They return 0, or 1 for lack of memory.
 #define EXPORT(NAME, T)                                                                                             \
-    extern "C" void gated_rms_norm_forward_##NAME(const T* x, int64_t x_row, const T* gate, int64_t gate_row,       \
-                                                  const T* weight, T* y, T* scales, int64_t rows, int64_t D,        \
-                                                  int64_t groups, double eps, int64_t threads) {                    \
-        forward<T>({x, x_row}, {gate, gate_row}, weight, y, scales, {rows, D, groups}, static_cast<T>(eps), threads); \
+    extern "C" int gated_rms_norm_forward_##NAME(const T* x, int64_t x_row, const T* gate, int64_t gate_row,        \
+                                                 const T* weight, T* y, T* scales, int64_t rows, int64_t D,         \
+                                                 int64_t groups, double eps, int64_t threads) {                     \
+        return threads::guarded([&] {                                                                               \
+            const Sizes n{rows, D, groups};                                                                         \
+            forward<T>({x, x_row}, {gate, gate_row}, weight, y, scales, n, static_cast<T>(eps), threads);           \
+        });                                                                                                         \
     }                                                                                                               \
-    extern "C" void gated_rms_norm_backward_##NAME(                                                                 \
+    extern "C" int gated_rms_norm_backward_##NAME(                                                                  \
         const T* dy, int64_t dy_row, const T* x, int64_t x_row, const T* gate, int64_t gate_row, const T* weight,   \
         const T* scales, T* dx, T* dgate, T* dweight, int64_t rows, int64_t D, int64_t groups, int64_t threads) {   \
-        backward<T>({dy, dy_row}, {x, x_row}, {gate, gate_row}, weight, scales, dx, dgate, dweight,                 \
-                    {rows, D, groups}, threads);                                                                    \
+        return threads::guarded([&] {                                                                               \
+            backward<T>({dy, dy_row}, {x, x_row}, {gate, gate_row}, weight, scales, dx, dgate, dweight,             \
+                        {rows, D, groups}, threads);                                                                \
+        });                                                                                                         \
     }
 
 EXPORT(f32, float)

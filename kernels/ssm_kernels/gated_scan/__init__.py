@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssm_kernels.checks import check_shapes, refuse
+from ssm_kernels.checks import check_numbers, check_shapes, refuse
 from ssm_kernels.gated_scan.inputs import Inputs, Options
 from ssm_kernels.operators import Operator, Outputs
 
@@ -50,18 +50,20 @@ def gated_scan(
         y (B, T, H, V) in the dtype of v, and the final state (B, H, K, V), at least in float32.
 
     Raises:
-        ValueError: shapes that do not fit, a chunk below 1, or a backend that is unknown or cannot run.
+        ValueError: shapes or dtypes that do not fit, a chunk below 1, or a backend that is unknown or cannot run.
     """
     inputs = Inputs(q, k, v, log_decay, h0, bonus, resets)
+    tensors = inputs._asdict()
+    check_numbers("gated_scan", tensors, 3)
     if v.dim() != 4 or k.dim() != 4 or v.shape[1] < 1 or v.shape[2] % k.shape[2]:
-        refuse("gated_scan", SAYS, inputs._asdict())
+        refuse("gated_scan", SAYS, tensors)
     (B, T, H, V), (G, K) = v.shape, k.shape[2:]
     decays = {1: (H,), 3: (B, T, H), 4: (B, T, H, K)}
     if log_decay is not None and log_decay.dim() not in decays:
-        refuse("gated_scan", SAYS, inputs._asdict())
+        refuse("gated_scan", SAYS, tensors)
     expected = {"q": (B, T, G, K), "k": (B, T, G, K), "h0": (B, H, K, V), "bonus": (H, K), "resets": (B, T)}
     expected |= {} if log_decay is None else {"log_decay": decays[log_decay.dim()]}
-    check_shapes("gated_scan", SAYS, inputs._asdict(), expected)
+    check_shapes("gated_scan", SAYS, tensors, expected)
     if chunk < 1:
         raise ValueError(f"gated_scan: chunk must be at least 1, got {chunk}")
     return operator(inputs, Options(chunk), backend)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ssm_kernels.gated_scan.inputs import Inputs, Options
 from ssm_kernels.native import load, why_not
+from ssm_kernels.native.call import check
 from ssm_kernels.operators import widened
 
 SOURCE = "gated_scan/gated_scan.cpp"
@@ -69,7 +70,7 @@ def _call(name: str, inputs: Inputs, tensors: Sequence[Tensor | None], simd: str
     kind = 0 if inputs.log_decay is None else KINDS[inputs.log_decay.dim()]
     sizes = (ctypes.c_int64 * 8)(B, T, G, H, K, V, kind, torch.get_num_threads())
     function = getattr(load(SOURCE, simd), f"gated_scan_{name}_{SUFFIXES[inputs.v.dtype]}")
-    function(*map(_pointer, inputs), sizes, *map(_pointer, tensors))
+    check(function(*map(_pointer, inputs), sizes, *map(_pointer, tensors)), f"gated_scan_{name}")
 
 
 def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:

@@ -12,18 +12,6 @@ namespace gated {
 
 constexpr int64_t TASKS = 8;  // in the backward pass, groups are cut into parts until there are so many
 
-template <typename Body>
-void parallel(int64_t tasks, int64_t threads, const Body& body) {
-#pragma omp parallel num_threads((int)std::min(threads, tasks))
-    {
-        simd::FlushDenormals flush;
-        body([&](auto&& run) {
-#pragma omp for schedule(dynamic, 1)
-            for (int64_t i = 0; i < tasks; i++) run(i);
-        });
-    }
-}
-
 template <typename T>
 bool per_key(const Inputs<T>& in) {
     return in.decay == VECTOR || in.bonus != nullptr;
@@ -38,28 +26,36 @@ void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
     if (in.B * in.H == 0) return;
     const int64_t parts = parts_for(threads, in.B * in.G, in.sharing());
     const int64_t most = (in.sharing() + parts - 1) / parts;  // heads of a part
-    parallel(in.B * in.G * parts, threads, [&](auto for_each) {
-        auto with = [&](auto&& worker) {
-            for_each([&](int64_t i) { worker.run(task_of(i, parts, in.G, in.sharing()), y, hT, saved); });
-        };
-        per_key(in) ? with(PerKeyForward<T>(in)) : with(PerHeadForward<T>(in, most));
-    });
+    const auto with = [&](auto make) {
+        threads::for_each<threads::DYNAMIC>(in.B * in.G * parts, threads, make, [&](int64_t i, auto& worker) {
+            worker.run(task_of(i, parts, in.G, in.sharing()), y, hT, saved);
+        });
+    };
+    per_key(in) ? with([&] { return PerKeyForward<T>(in); }) : with([&] { return PerHeadForward<T>(in, most); });
 }
 
 // to[i] = the sum over p of from[p * n + i], in order.
 template <typename T>
 void add_up(const T* from, int64_t parts, int64_t n, T* to, int64_t threads) {
-#pragma omp parallel for num_threads((int)threads)
-    for (int64_t i = 0; i < n; i++) {
+    threads::for_each(n, threads, [&](int64_t i) {
         T sum = from[i];
         for (int64_t p = 1; p < parts; p++) sum += from[p * n + i];
         to[i] = sum;
-    }
+    });
+}
+
+// The gradients where there is no sequence or no head, of what has elements nevertheless.
+template <typename T>
+void zeros(const Inputs<T>& in, const Gradients<T>& out) {
+    std::fill_n(out.dq, in.B * in.T_ * in.G * in.K, T(0));
+    std::fill_n(out.dk, in.B * in.T_ * in.G * in.K, T(0));
+    if (in.decay == CONSTANT) std::fill_n(out.dlog_decay, in.H, T(0));
+    if (in.bonus != nullptr) std::fill_n(out.dbonus, in.H * in.K, T(0));
 }
 
 template <typename T>
 void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int64_t threads) {
-    if (in.B * in.H == 0) return;
+    if (in.B * in.H == 0) return zeros(in, out);
     const int64_t parts = parts_for(TASKS, in.B * in.G, in.sharing()), most = (in.sharing() + parts - 1) / parts;
     const int64_t keys = in.B * in.T_ * in.G * in.K;
     Buffer<T> dq(parts > 1 ? parts * keys : 0), dk(parts > 1 ? parts * keys : 0);
@@ -68,12 +64,13 @@ void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int6
     if (parts > 1) own.dq = dq, own.dk = dk;
     if (in.decay == CONSTANT) own.dlog_decay = dlog_decay;
     if (in.bonus != nullptr) own.dbonus = dbonus;
-    parallel(in.B * in.G * parts, threads, [&](auto for_each) {
-        auto with = [&](auto&& worker) {
-            for_each([&](int64_t i) { worker.run(task_of(i, parts, in.G, in.sharing()), saved); });
-        };
-        per_key(in) ? with(PerKeyBackward<T>(in, own)) : with(PerHeadBackward<T>(in, own, most));
-    });
+    const auto with = [&](auto make) {
+        threads::for_each<threads::DYNAMIC>(in.B * in.G * parts, threads, make, [&](int64_t i, auto& worker) {
+            worker.run(task_of(i, parts, in.G, in.sharing()), saved);
+        });
+    };
+    per_key(in) ? with([&] { return PerKeyBackward<T>(in, own); })
+                : with([&] { return PerHeadBackward<T>(in, own, most); });
     if (parts > 1) {
         add_up<T>(dq, parts, keys, out.dq, threads);
         add_up<T>(dk, parts, keys, out.dk, threads);
@@ -84,7 +81,8 @@ void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int6
 
 }  // namespace gated
 
-// sizes: B, T, G, H, K, V, kind of decay, threads. Absent inputs, and a state not to be saved, are null.
+// sizes: B, T, G, H, K, V, kind of decay, threads. Absent inputs, and a state not to be saved, are null. The functions
+// return 0, or 1 for lack of memory.
 template <typename T>
 static gated::Inputs<T> inputs(const T* q, const T* k, const T* v, const T* log_decay, const T* h0, const T* bonus,
                                const unsigned char* resets, const int64_t* sizes) {
@@ -96,15 +94,17 @@ static gated::Inputs<T> inputs(const T* q, const T* k, const T* v, const T* log_
     const T *q, const T *k, const T *v, const T *log_decay, const T *h0, const T *bonus,   \
         const unsigned char *resets, const int64_t *sizes
 
-#define EXPORT(T, SUFFIX)                                                                  \
-    void gated_scan_forward_##SUFFIX(INPUTS(T), T* y, T* hT, T* saved) {                   \
-        const auto in = inputs(q, k, v, log_decay, h0, bonus, resets, sizes);              \
-        gated::forward<T>(in, y, hT, saved, sizes[7]);                                     \
-    }                                                                                      \
-    void gated_scan_backward_##SUFFIX(INPUTS(T), const T* saved, const T* dy, const T* dhT, \
-                                      T* dq, T* dk, T* dv, T* dlog_decay, T* dh0, T* dbonus) { \
-        const auto in = inputs(q, k, v, log_decay, h0, bonus, resets, sizes);              \
-        gated::backward<T>(in, {dy, dhT, dq, dk, dv, dh0, dlog_decay, dbonus}, saved, sizes[7]); \
+#define EXPORT(T, SUFFIX)                                                                                       \
+    int gated_scan_forward_##SUFFIX(INPUTS(T), T* y, T* hT, T* saved) {                                         \
+        const auto in = inputs(q, k, v, log_decay, h0, bonus, resets, sizes);                                   \
+        return threads::guarded([&] { gated::forward<T>(in, y, hT, saved, sizes[7]); });                        \
+    }                                                                                                           \
+    int gated_scan_backward_##SUFFIX(INPUTS(T), const T* saved, const T* dy, const T* dhT, T* dq, T* dk, T* dv, \
+                                     T* dlog_decay, T* dh0, T* dbonus) {                                        \
+        const auto in = inputs(q, k, v, log_decay, h0, bonus, resets, sizes);                                   \
+        return threads::guarded([&] {                                                                           \
+            gated::backward<T>(in, {dy, dhT, dq, dk, dv, dh0, dlog_decay, dbonus}, saved, sizes[7]);            \
+        });                                                                                                     \
     }
 
 extern "C" {

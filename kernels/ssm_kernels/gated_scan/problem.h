@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gemm.h"
+#include "threads.h"
 
 namespace gated {
 

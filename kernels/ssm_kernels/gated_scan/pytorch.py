@@ -21,6 +21,7 @@ from ssm_kernels.operators import compute_dtype
 # Elements of a span's largest intermediate tensor: what a cache holds, or what fills a device.
 SPAN = {"cpu": 1 << 17}
 SPAN_ELSEWHERE = 1 << 25
+LONGEST_CHUNK = 128  # tokens: the matrix of `_pair_sums` grows with their cube
 # exp(-1000) is 0 in every precision: a decay of exactly 0 (log_decay = -inf) becomes this, so that no product ever
 # meets inf * 0.
 SMALLEST_LOG_DECAY = -1000.0
@@ -63,7 +64,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
         q, k, v = (span.cut(x, dtype) for x in (inputs.q, inputs.k, inputs.v))  # (B, C, Q, G, K) or (B, C, Q, H, V)
         out, state = form.forward(q, k, v, _log_decay(inputs, span, dtype), state, *_more(inputs, span, dtype))
         y[:, span.start : span.stop] = out.flatten(1, 2)
-    return y, state, saved
+    return y, state.contiguous(), saved
 
 
 def backward(
@@ -71,10 +72,12 @@ def backward(
 ) -> Sequence[Tensor | None]:
     """From the last span to the first; every gradient in the compute dtype."""
     dtype, form = saved.dtype, _form(inputs)
-    dq, dk, dv = (torch.empty(x.shape, dtype=dtype, device=x.device) for x in (inputs.q, inputs.k, inputs.v))
+    spans = _spans(inputs, options)
+    make = torch.empty if spans else torch.zeros
+    dq, dk, dv = (make(x.shape, dtype=dtype, device=x.device) for x in (inputs.q, inputs.k, inputs.v))
     dlog, dbonus = (None if x is None else dq.new_zeros(x.shape) for x in (inputs.log_decay, inputs.bonus))
     dstate = dstate.to(dtype)
-    for i, span in reversed(list(enumerate(_spans(inputs, options)))):
+    for i, span in reversed(list(enumerate(spans))):
         q, k, v, dout = (span.cut(x, dtype) for x in (inputs.q, inputs.k, inputs.v, dy))
         decays, more = _log_decay(inputs, span, dtype), _more(inputs, span, dtype)
         dstate, dlog_part, dbonus_part, *parts = form.backward(dout, dstate, q, k, v, decays, saved[i], *more)
@@ -101,9 +104,14 @@ def _more(inputs: Inputs, span: _Span, dtype: torch.dtype) -> tuple[Tensor | Non
 
 
 def _spans(inputs: Inputs, options: Options) -> list[_Span]:
-    """Whole chunks, as many at a time as the device's cache or memory likes; what is left over is one short chunk."""
+    """Whole chunks, as many at a time as the device's cache or memory likes; what is left over is one short chunk.
+
+    None where there is no sequence or no head.
+    """
     (B, T, H, V), K = inputs.v.shape, inputs.k.shape[3]
-    Q = min(options.chunk, T)
+    if B * H == 0:
+        return []
+    Q = min(options.chunk, LONGEST_CHUNK, T)
     size = B * H * Q * max(K, V, Q)  # of a chunk's largest tensor
     length = Q * max(1, SPAN.get(inputs.v.device.type, SPAN_ELSEWHERE) // size)
     whole = T - T % Q

@@ -120,7 +120,7 @@ def _read(q: Tensor, states: Tensor) -> Tensor:
     return torch.einsum("bcgqk,bcgrkv->bcgrqv", q, states)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=4)
 @torch.inference_mode(False)  # made during inference, kept for training
 def _pair_sums(Q: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """The constant matrix that sums log decays over every pair, and the causal mask that goes with it.

@@ -9,6 +9,7 @@ Sources are named from the folder ssm_kernels and include "simd.h" for vectors a
 from __future__ import annotations
 
 import ctypes
+import logging
 import threading
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,7 @@ __all__ = [
 
 FLAGS = ["-std=c++17", "-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math"]
 
+log = logging.getLogger("ssm_kernels")
 _lock = threading.Lock()
 
 instruction_sets = cpu.instruction_sets
@@ -80,10 +82,11 @@ def _load(source: str, simd: str) -> ctypes.CDLL | NativeUnavailable:
 
 @cache
 def _openmp_flags(compiler: tuple[str, ...]) -> list[str]:
-    """-fopenmp where the compiler and the system support it; elsewhere everything runs in one thread."""
+    """-fopenmp where the compiler and the system support it; elsewhere one line says that all runs in one thread."""
     try:
         open_library(_build(HEADERS / "openmp.cpp", list(compiler), [*FLAGS, "-fopenmp"]))
-    except NativeUnavailable:
+    except NativeUnavailable as error:
+        log.warning("C++ runs in one thread, without OpenMP: %s", error)
         return []
     return ["-fopenmp"]
 

@@ -22,9 +22,22 @@ def call(source: str, function: str, dtype: torch.dtype, *arguments: Tensor | in
         dtype: that of the tensors in `arguments`; see SUFFIXES.
         arguments: tensors and None become pointers, integers int64_t, floats double. Tensors are the caller's to keep
             in the right dtype and layout.
+
+    Raises:
+        MemoryError: see `check`.
     """
     compiled = getattr(load(source), f"{function}_{SUFFIXES[dtype]}")
-    compiled(*(_native(value) for value in arguments), ctypes.c_int64(torch.get_num_threads()))
+    check(compiled(*(_native(value) for value in arguments), ctypes.c_int64(torch.get_num_threads())), function)
+
+
+def check(code: int, function: str) -> None:
+    """Raise what an exported function reports; see `guarded` of threads.h.
+
+    Raises:
+        MemoryError: it had not enough memory for its scratch; what it was to write is undefined.
+    """
+    if code:
+        raise MemoryError(f"{function}: not enough memory")
 
 
 def with_rows(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -2,7 +2,8 @@
 
 A built library's name holds a hash of everything that it depends on: the source and the headers that it includes, the
 compiler and its version, the flags, and the processor. It is written under a temporary name, synced and renamed, so
-that two processes may build the same one at once and a killed build leaves nothing that looks whole.
+that two processes may build the same one at once and a killed build leaves nothing that looks whole. What killed
+builds leave is removed by a build of the days after.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -23,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent  # of ssm_kernels
 HEADERS = ROOT / "native"
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 TIME_LIMIT = 900.0  # seconds a compiler may take
+FORGOTTEN = 86_400.0  # seconds after which no build is still under way
 
 
 class NativeUnavailable(RuntimeError):  # noqa: N818 - a state of the machine rather than an error of the caller
@@ -98,6 +101,7 @@ def find_compiler() -> list[str]:
 
 
 def _compile(source: Path, command: list[str], library: Path) -> None:
+    _remove_forgotten(library.parent)
     handle, name = tempfile.mkstemp(prefix=f".{library.stem}-", suffix=".so", dir=library.parent)
     os.close(handle)
     unfinished = Path(name)
@@ -114,6 +118,16 @@ def _compile(source: Path, command: list[str], library: Path) -> None:
         raise NativeUnavailable(f"{command[0]} cannot compile {source.name}: {error}") from None
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _remove_forgotten(folder: Path) -> None:
+    """Remove the unfinished libraries of builds that were killed."""
+    for unfinished in folder.glob(".*.so"):
+        try:
+            if time.time() - unfinished.stat().st_mtime > FORGOTTEN:
+                unfinished.unlink()
+        except OSError:  # another process was faster, or it is not ours to remove
+            continue
 
 
 def _first_error(output: str) -> str:

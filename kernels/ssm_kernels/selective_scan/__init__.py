@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssm_kernels.checks import check_shapes, refuse
+from ssm_kernels.checks import check_numbers, check_shapes, refuse
 from ssm_kernels.operators import Operator, Outputs
 from ssm_kernels.selective_scan.inputs import Inputs, Options
 
@@ -54,16 +54,18 @@ def selective_scan(
         y (B, T, D) in the dtype of u, and the final state (B, D, N), at least in float32.
 
     Raises:
-        ValueError: shapes that do not fit, or a backend that is unknown or cannot run.
+        ValueError: shapes or dtypes that do not fit, or a backend that is unknown or cannot run.
     """
     inputs = Inputs(u, dt, A, B, C, D, dt_bias, z, h0, resets)
+    tensors = inputs._asdict()
+    check_numbers("selective_scan", tensors, 5)
     if u.dim() != 3 or u.shape[1] < 1 or A.dim() != 2:
-        refuse("selective_scan", SAYS, inputs._asdict())
+        refuse("selective_scan", SAYS, tensors)
     (batch, length, channels), N = u.shape, A.shape[1]
     sequence, projection = (batch, length, channels), (batch, length, N)
     expected = {"dt": sequence, "z": sequence, "A": (channels, N), "B": projection, "C": projection}
     expected |= {"D": (channels,), "dt_bias": (channels,), "h0": (batch, channels, N), "resets": (batch, length)}
-    check_shapes("selective_scan", SAYS, inputs._asdict(), expected)
+    check_shapes("selective_scan", SAYS, tensors, expected)
     return operator(inputs, Options(dt_softplus), backend)
 
 

@@ -78,14 +78,20 @@ template <typename T> struct PartialSums {
     Buffer<T> dA, dD, dbias, dB, dC;
 };
 
+// What a thread needs for one group of blocks: gradients of B and C by lanes (CHUNK, N), and of the states (blocks, N).
+template <typename T> struct GroupScratch {
+    Buffer<T> lanes_B, lanes_C, dh;
+};
+
 // One group of blocks of one sequence.
 template <typename T>
 void backward_group(const Problem<T>& p, const Rows<const T>& dy, const T* dhT, const T* saved, const T* A, int64_t b,
-                    int64_t group, T* dh, T* lanes_B, T* lanes_C, PartialSums<T>& sums, const Gradients<T>& out) {
+                    int64_t group, const GroupScratch<T>& own, PartialSums<T>& sums, const Gradients<T>& out) {
     constexpr int64_t W = Vec<T>::width;
     const int64_t N = p.states, NW = N * W, blocks = p.blocks(), rows = p.length * p.channels;
     const int64_t first = p.first_block(group), last = p.first_block(group + 1);
     const Rows<const T> du{out.du, rows, p.channels}, ddt{out.ddt, rows, p.channels};
+    T *dh = own.dh.get(), *lanes_B = own.lanes_B.get(), *lanes_C = own.lanes_C.get();
     T *dA = &sums.dA[b * blocks * NW], *dD = &sums.dD[b * blocks * W], *dbias = &sums.dbias[b * blocks * W];
     for (int64_t d = first; d < last; d++)
         to_vectors(dhT + (b * p.channels + d * W) * N, dh + d * NW, N, p.lanes(d));
@@ -130,28 +136,24 @@ void backward(const Problem<T>& p, const Rows<const T>& dy, const T* dhT, const 
     const Buffer<T> A = exponents(p);
     PartialSums<T> sums{buffer<T>(p.batch * blocks * NW), buffer<T>(p.batch * blocks * W),
                         buffer<T>(p.batch * blocks * W), buffer<T>(groups * rows * N), buffer<T>(groups * rows * N)};
-#pragma omp parallel num_threads(threads)
-    {
-        const simd::FlushDenormals flush;
-        const Buffer<T> lanes_B = buffer<T>(CHUNK * NW), lanes_C = buffer<T>(CHUNK * NW), dh = buffer<T>(blocks * NW);
-#pragma omp for schedule(static)
-        for (int64_t item = 0; item < p.batch * groups; item++)
-            backward_group(p, dy, dhT, saved, A.get(), item / groups, item % groups, dh.get(), lanes_B.get(),
-                           lanes_C.get(), sums, out);
-#pragma omp for schedule(static)
-        for (int64_t row = 0; row < rows; row++) {
-            add_up(&sums.dB[row * N], groups, rows * N, N, out.dB + row * N);
-            add_up(&sums.dC[row * N], groups, rows * N, N, out.dC + row * N);
-        }
-#pragma omp for schedule(static)
-        for (int64_t d = 0; d < blocks; d++) {
-            const int64_t lanes = p.lanes(d);
-            add_up(&sums.dA[d * NW], p.batch, blocks * NW, NW, &dh[d * NW]);
-            from_vectors(&dh[d * NW], out.dA + d * W * N, N, lanes);
-            add_up(&sums.dD[d * W], p.batch, blocks * W, lanes, out.dD + d * W);
-            add_up(&sums.dbias[d * W], p.batch, blocks * W, lanes, out.dbias + d * W);
-        }
-    }
+    const auto scratch = [&] {
+        return GroupScratch<T>{buffer<T>(CHUNK * NW), buffer<T>(CHUNK * NW), buffer<T>(blocks * NW)};
+    };
+    threads::for_each(p.batch * groups, threads, scratch, [&](int64_t item, const GroupScratch<T>& own) {
+        backward_group(p, dy, dhT, saved, A.get(), item / groups, item % groups, own, sums, out);
+    });
+    threads::for_each(rows, threads, [&](int64_t row) {
+        add_up(&sums.dB[row * N], groups, rows * N, N, out.dB + row * N);
+        add_up(&sums.dC[row * N], groups, rows * N, N, out.dC + row * N);
+    });
+    const auto block_of_A = [&] { return buffer<T>(NW); };
+    threads::for_each(blocks, threads, block_of_A, [&](int64_t d, const Buffer<T>& dA) {
+        const int64_t lanes = p.lanes(d);
+        add_up(&sums.dA[d * NW], p.batch, blocks * NW, NW, dA.get());
+        from_vectors(dA.get(), out.dA + d * W * N, N, lanes);
+        add_up(&sums.dD[d * W], p.batch, blocks * W, lanes, out.dD + d * W);
+        add_up(&sums.dbias[d * W], p.batch, blocks * W, lanes, out.dbias + d * W);
+    });
 }
 
 }  // namespace selective_scan

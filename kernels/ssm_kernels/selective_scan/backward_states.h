@@ -54,7 +54,7 @@ SIMD_INLINE void replay(const Problem<T>& p, BackwardChunk<T>& c, Trajectory<T, 
             for (int j = 0; j < G; j++) a[j] = step * Vec<T>::load(A + (n + i + j) * W);
             simd::exp2_decay(a);
             if (reset)
-                for (int j = 0; j < G; j++) a[j] = Vec<T>::zero();
+                for (int j = 0; j < G; j++) h[i + j] = Vec<T>::zero();
 #pragma GCC unroll 16
             for (int j = 0; j < G; j++) {
                 h[i + j] = simd::fma(a[j], h[i + j], drive * Vec<T>(B[i + j]));
@@ -83,6 +83,7 @@ SIMD_INLINE void reverse(const Problem<T>& p, BackwardChunk<T>& c, const Traject
         T *to_B = to.dB + (t * p.states + n) * W, *to_C = to.dC + (t * p.states + n) * W;
         const Vec<T> g = Vec<T>::load(c.g + t * W), drive = Vec<T>::load(c.drive + t * W);
         const Vec<T> step = Vec<T>::load(c.step + t * W);
+        const bool reset = p.resets_at(b, t0 + t);
         Vec<T> grad_drive = Vec<T>::load(c.grad_drive + t * W), grad_step = Vec<T>::load(c.grad_step + t * W);
 #pragma GCC unroll 16
         for (int i = 0; i < NT; i++) {
@@ -90,6 +91,10 @@ SIMD_INLINE void reverse(const Problem<T>& p, BackwardChunk<T>& c, const Traject
             simd::fma(g, Vec<T>::load(h + i * W), Vec<T>::load(to_C + i * W)).store(to_C + i * W);
             simd::fma(x, drive, Vec<T>::load(to_B + i * W)).store(to_B + i * W);
             grad_drive = simd::fma(x, Vec<T>(B[i]), grad_drive);
+            if (reset) {  // not through a product with 0: what was before may be infinite
+                dh[i] = Vec<T>::zero();
+                continue;
+            }
             dh[i] = x * Vec<T>::load(a + i * W);
             const Vec<T> w = dh[i] * Vec<T>::load(before + i * W);
             grad_step = simd::fma(w, Vec<T>::load(A + (n + i) * W), grad_step);

@@ -37,6 +37,14 @@ def unavailable(device: torch.device) -> str | None:
     return native.why_not(device)
 
 
+def unsuited(inputs: Inputs) -> str | None:
+    """Why it does not take these inputs; None if it does."""
+    if any(x is not None and x.dtype == torch.float64 for x in inputs):
+        return "computes in float32 and takes no float64"
+    N = inputs.A.shape[1]
+    return None if 1 <= N <= LARGEST_N else f"takes N from 1 to {LARGEST_N}, got {N}"
+
+
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
     """The states before every tile of a few steps, (B, tiles, D, N)."""
     batch, length, channels = inputs.u.shape
@@ -95,10 +103,6 @@ def _packed(inputs: Inputs) -> Inputs:
     sequences = ("u", "dt", "z", "B", "C")
     dtypes = {x.dtype for x in (getattr(inputs, name) for name in sequences) if x is not None}
     dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
-    if torch.float64 in {x.dtype for x in inputs if x is not None}:
-        raise ValueError("selective_scan: backend 'cuda' computes in float32 and takes no float64")
-    if not 1 <= inputs.A.shape[1] <= LARGEST_N:
-        raise ValueError(f"selective_scan: backend 'cuda' takes N from 1 to {LARGEST_N}, got {inputs.A.shape[1]}")
     wanted = {name: dtype if name in sequences else torch.float32 for name in Inputs._fields} | {"resets": torch.bool}
     present = {name: x for name, x in inputs._asdict().items() if x is not None}
     return inputs._replace(**{name: native.packed(x, wanted[name]) for name, x in present.items()})

@@ -80,31 +80,26 @@ template <typename T> void forward(const Problem<T>& p, T* y, T* hT, T* saved, i
     constexpr int64_t W = Vec<T>::width;
     const int64_t N = p.states, NW = N * W, chunks = p.chunks(), groups = p.groups();
     const Buffer<T> A = exponents(p);
-#pragma omp parallel num_threads(threads)
-    {
-        const simd::FlushDenormals flush;
-        const Buffer<T> state = buffer<T>(p.blocks() * NW);
-#pragma omp for schedule(static)
-        for (int64_t item = 0; item < p.batch * groups; item++) {
-            const int64_t b = item / groups, group = item % groups;
-            const int64_t first = p.first_block(group), last = p.first_block(group + 1);
-            const auto start = [&](int64_t chunk, int64_t d) {
-                T* kept = saved + (b * chunks + chunk) * p.padded() * N;
-                return (saved && chunk < chunks ? kept : state.get()) + d * NW;
-            };
-            for (int64_t d = first; d < last; d++) {
-                if (p.h0)
-                    to_vectors(p.h0 + (b * p.channels + d * W) * N, start(0, d), N, p.lanes(d));
-                else
-                    std::fill_n(start(0, d), NW, T(0));
-            }
-            for (int64_t chunk = 0; chunk < chunks; chunk++)
-                for (int64_t d = first; d < last; d++)
-                    forward_chunk(p, b, d, chunk * CHUNK, &A[d * NW], start(chunk, d), start(chunk + 1, d), y);
-            for (int64_t d = first; d < last; d++)
-                from_vectors(start(chunks, d), hT + (b * p.channels + d * W) * N, N, p.lanes(d));
+    const auto scratch = [&] { return buffer<T>(p.blocks() * NW); };
+    threads::for_each(p.batch * groups, threads, scratch, [&](int64_t item, const Buffer<T>& state) {
+        const int64_t b = item / groups, group = item % groups;
+        const int64_t first = p.first_block(group), last = p.first_block(group + 1);
+        const auto start = [&](int64_t chunk, int64_t d) {
+            T* kept = saved + (b * chunks + chunk) * p.padded() * N;
+            return (saved && chunk < chunks ? kept : state.get()) + d * NW;
+        };
+        for (int64_t d = first; d < last; d++) {
+            if (p.h0)
+                to_vectors(p.h0 + (b * p.channels + d * W) * N, start(0, d), N, p.lanes(d));
+            else
+                std::fill_n(start(0, d), NW, T(0));
         }
-    }
+        for (int64_t chunk = 0; chunk < chunks; chunk++)
+            for (int64_t d = first; d < last; d++)
+                forward_chunk(p, b, d, chunk * CHUNK, &A[d * NW], start(chunk, d), start(chunk + 1, d), y);
+        for (int64_t d = first; d < last; d++)
+            from_vectors(start(chunks, d), hT + (b * p.channels + d * W) * N, N, p.lanes(d));
+    });
 }
 
 }  // namespace selective_scan

@@ -10,7 +10,7 @@
 #include <memory>
 #include <new>
 
-#include "simd.h"
+#include "threads.h"
 
 namespace selective_scan {
 
@@ -50,7 +50,8 @@ template <typename T> struct Problem {
     // over channels are rounded must not depend on the threads. Small ones cost the backward more sums over lanes.
     int64_t groups() const {
         const int64_t smallest = batch < 8 ? 32 : 128;  // channels
-        return std::max<int64_t>(1, std::min(channels / smallest, (64 + batch - 1) / batch));
+        const int64_t sequences = std::max<int64_t>(1, batch);
+        return std::max<int64_t>(1, std::min(channels / smallest, (64 + sequences - 1) / sequences));
     }
     int64_t first_block(int64_t group) const { return group * blocks() / groups(); }
     bool resets_at(int64_t b, int64_t t) const { return resets && resets[b * length + t]; }
@@ -61,7 +62,7 @@ struct Free {
 };
 template <typename T> using Buffer = std::unique_ptr<T[], Free>;
 template <typename T> Buffer<T> buffer(int64_t size) {  // aligned to a cache line, not initialized
-    void* p = std::aligned_alloc(64, (size * sizeof(T) + 63) / 64 * 64);
+    void* p = std::aligned_alloc(64, (std::max<int64_t>(size, 1) * sizeof(T) + 63) / 64 * 64);
     if (!p) throw std::bad_alloc();
     return Buffer<T>((T*)p);
 }

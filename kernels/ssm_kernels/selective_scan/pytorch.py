@@ -104,12 +104,16 @@ def backward(
             # g_t = C_t dy_t + decay_{t+1} g_{t+1}, and the gradient of decay_t's exponent, decay_t g_t h_{t-1}
             g, dlog = buffers[2, :count], buffers[3, :count]  # (l, B, N, D)
             torch.mul(dout.unsqueeze(2), chunk.C.unsqueeze(3), out=g)
-            for g_t, decay_t, through_t in zip(*(x.unbind(0)[::-1] for x in (g, decays, dlog)), strict=True):
+            back = (x[::-1] for x in (g.unbind(0), decays.unbind(0), dlog.unbind(0), _each_reset(chunk)))
+            for g_t, decay_t, through_t, reset_t in zip(*back, strict=True):
                 g_t += dh
                 dh = torch.mul(g_t, decay_t, out=through_t)
+                dh = dh if reset_t is None else dh.masked_fill_(reset_t, 0.0)
             dh = dh.clone()
             dlog[1:] *= states[:-1]
             dlog[0] *= before
+            if chunk.resets is not None:
+                dlog.masked_fill_(chunk.resets[..., None, None], 0.0)
 
             added = chunk.delta * chunk.u  # (l, B, D)
             flat = g.view(count * width, N, -1)
@@ -136,7 +140,7 @@ def _blocks(inputs: Inputs) -> Iterator[slice]:
     """Rows of the batch that are worked on together."""
     batch = inputs.u.shape[0]
     row = ROW.get(inputs.u.device.type)
-    size = batch if row is None else min(batch, max(1, row // max(1, inputs.A.numel())))
+    size = max(1, batch if row is None else min(batch, row // max(1, inputs.A.numel())))
     return (slice(start, min(start + size, batch)) for start in range(0, batch, size))
 
 
@@ -173,12 +177,16 @@ def _states(chunk: _Chunk, At: Tensor, before: Tensor, buffers: Tensor) -> tuple
     steps = chunk.u.shape[0]
     decays, states = buffers[0, :steps], buffers[1, :steps]
     torch.mul(chunk.delta.clamp(min=SMALLEST_DELTA).unsqueeze(2), At, out=decays).exp_()
-    if chunk.resets is not None:
-        decays.masked_fill_(chunk.resets[..., None, None], 0.0)
     torch.mul((chunk.delta * chunk.u).unsqueeze(2), chunk.B.unsqueeze(3), out=states)
-    for decay_t, state_t in zip(decays.unbind(0), states.unbind(0), strict=True):
+    for decay_t, state_t, reset_t in zip(decays.unbind(0), states.unbind(0), _each_reset(chunk), strict=True):
+        before = before if reset_t is None else before.masked_fill(reset_t, 0.0)
         before = state_t.addcmul_(decay_t, before)
     return decays, states
+
+
+def _each_reset(chunk: _Chunk) -> Sequence[Tensor | None]:
+    """Where each step forgets the state (B, N, D): l of (B, 1, 1), or of None."""
+    return (None,) * len(chunk.u) if chunk.resets is None else chunk.resets[..., None, None].unbind(0)
 
 
 def _readout(chunk: _Chunk, states: Tensor, skip: Tensor | None) -> Tensor:

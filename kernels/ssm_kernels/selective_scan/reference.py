@@ -26,7 +26,7 @@ def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
     for t, (u_t, delta_t, B_t, C_t) in enumerate(zip(*(x.unbind(1) for x in (u, delta, B, C)), strict=True)):
         decay = (delta_t[..., None] * finite).exp().masked_fill(forgets, 0.0)  # (B, D, N)
         if resets is not None:
-            decay = decay.masked_fill(resets[:, t, None, None], 0.0)
+            h = h.masked_fill(resets[:, t, None, None], 0.0)
         h = decay * h + (delta_t * u_t)[..., None] * B_t[:, None]  # (B, D, N)
         outputs.append((h * C_t[:, None]).sum(-1))  # (B, D)
     y = torch.stack(outputs, 1)  # (B, T, D)

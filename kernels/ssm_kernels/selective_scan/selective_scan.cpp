@@ -1,4 +1,5 @@
-// The selective scan of Mamba-1 on the CPU (Gu & Dao 2023, Section 3.3), behind a C interface.
+// The selective scan of Mamba-1 on the CPU (Gu & Dao 2023, Section 3.3), behind a C interface that returns 0, or 1 for
+// lack of memory.
 //
 // Vectors run over channels and the state of a chunk of channels stays in registers, so that a step costs, for each
 // vector of states, two products, one exp2 and two multiply-adds. The forward keeps the state of every 16th step; the
@@ -20,14 +21,16 @@
 
 // Strides are in elements. Gradients that do not exist (dz without z) are null; all others are written.
 #define EXPORT(T, SUFFIX)                                                                                             \
-    extern "C" void selective_scan_forward_##SUFFIX(PROBLEM(T), T* y, T* hT, T* saved, int64_t threads) {             \
-        selective_scan::forward<T>(PROBLEM_OF(T), y, hT, saved, threads);                                             \
+    extern "C" int selective_scan_forward_##SUFFIX(PROBLEM(T), T* y, T* hT, T* saved, int64_t threads) {              \
+        return threads::guarded([=] { selective_scan::forward<T>(PROBLEM_OF(T), y, hT, saved, threads); });           \
     }                                                                                                                 \
-    extern "C" void selective_scan_backward_##SUFFIX(                                                                 \
+    extern "C" int selective_scan_backward_##SUFFIX(                                                                  \
         PROBLEM(T), const T* dy, int64_t dy_batch, int64_t dy_step, const T* dhT, const T* saved, T* du, T* ddt,      \
         T* dz, T* dB, T* dC, T* dA, T* dD, T* dbias, T* dh0, int64_t threads) {                                       \
-        selective_scan::backward<T>(PROBLEM_OF(T), {dy, dy_batch, dy_step}, dhT, saved,                               \
-                                    {du, ddt, dz, dB, dC, dA, dD, dbias, dh0}, threads);                              \
+        return threads::guarded([=] {                                                                                 \
+            selective_scan::backward<T>(PROBLEM_OF(T), {dy, dy_batch, dy_step}, dhT, saved,                           \
+                                        {du, ddt, dz, dB, dC, dA, dD, dbias, dh0}, threads);                          \
+        });                                                                                                           \
     }
 
 EXPORT(float, f32)

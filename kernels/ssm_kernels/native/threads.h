@@ -1,0 +1,66 @@
+// Work on several threads where memory may run out. An exception that leaves an OpenMP region or an extern "C" function
+// ends the process: `for_each` throws in the calling thread, outside of the region, and `guarded` returns a code.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <stdexcept>
+
+#include "simd.h"
+
+namespace threads {
+
+enum Schedule { STATIC, DYNAMIC };
+
+// Calls body(i, scratch) for all i < items. Every thread makes its own scratch by make(); where one of them cannot,
+// nothing is called and std::bad_alloc thrown.
+template <Schedule SCHEDULE = STATIC, typename Make, typename Body>
+void for_each(int64_t items, int64_t threads, const Make& make, const Body& body) {
+    using Scratch = decltype(make());
+    bool failed = false;
+#pragma omp parallel num_threads((int)std::max<int64_t>(1, std::min(threads, items)))
+    {
+        const simd::FlushDenormals flush;
+        std::unique_ptr<Scratch> scratch;
+        try {
+            scratch.reset(new Scratch(make()));
+        } catch (...) {
+#pragma omp atomic write
+            failed = true;
+        }
+#pragma omp barrier
+        if (!failed) {  // the same for all threads: none writes it any more
+            if constexpr (SCHEDULE == DYNAMIC) {
+#pragma omp for schedule(dynamic, 1)
+                for (int64_t i = 0; i < items; i++) body(i, *scratch);
+            } else {
+#pragma omp for schedule(static)
+                for (int64_t i = 0; i < items; i++) body(i, *scratch);
+            }
+        }
+    }
+    if (failed) throw std::bad_alloc();
+}
+
+// The same without scratch: body(i).
+template <typename Body>
+void for_each(int64_t items, int64_t threads, const Body& body) {
+    for_each(items, threads, [] { return 0; }, [&](int64_t i, int) { body(i); });
+}
+
+// What an exported function returns: 0, or 1 where there was not enough memory for its scratch.
+template <typename Body>
+int guarded(const Body& body) {
+    try {
+        body();
+    } catch (const std::bad_alloc&) {
+        return 1;
+    } catch (const std::length_error&) {  // of a vector
+        return 1;
+    }
+    return 0;
+}
+
+}  // namespace threads

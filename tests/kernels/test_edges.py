@@ -1,0 +1,161 @@
+"""Calls at the edge of what is allowed: no sequence, no head, resets after infinities, chunks that are too long."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import ssm_kernels
+import torch
+from kernels.cases import ALL, OPERATIONS, Case, make, variants
+from kernels.numerics import normal, with_gradients, worst
+from ssm_kernels import gated_scan
+from torch import Tensor
+
+COMPILED = [case for case in ALL if case[1] in ("torch", "cpp")]
+ORACLES = [(operation, "reference", variant) for operation, backend, variant in ALL if backend == "torch"]
+# The chunks of the gated scan multiply what is forgotten by a decay of 0: there it must be finite.
+FORGETTING = [*ORACLES, *(case for case in COMPILED if case[0] != "gated_scan")]
+
+
+@pytest.fixture
+def memory_of_nans() -> Iterator[None]:
+    """torch.empty gives NaN instead of what was there."""
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize(("operation", "backend", "variant"), COMPILED)
+def test_no_sequence_at_all(operation: str, backend: str, variant: int, memory_of_nans: None) -> None:
+    """Empty outputs, and gradients of 0 for what sequences share; so too for as many channels as make groups."""
+    for width in (5, 300):
+        case = make(operation, 1, length=37, batch=0, width=width, variant=variant, resets=0.5).to(torch.float32)
+        got = with_gradients(case.function(backend), case.values, 0)
+        expected = with_gradients(case.function("reference"), case.values, 0)
+        assert [x.shape for x in got] == [x.shape for x in expected]
+        assert all(x.count_nonzero() == 0 for x in got)
+
+
+@pytest.mark.parametrize("backend", ["torch", "cpp"])
+@pytest.mark.parametrize("decay", [(0,), (2, 9, 0), (2, 9, 0, 4)])
+def test_no_head_at_all(backend: str, decay: tuple[int, ...], memory_of_nans: None) -> None:
+    inputs = normal(1, (2, 9, 1, 4), (2, 9, 1, 4), (2, 9, 0, 3), decay, (2, 0, 4, 3))
+    got = with_gradients(lambda *x: gated_scan(*x, backend=backend), inputs, 0)
+    assert [x.shape for x in got[2:]] == [x.shape for x in inputs]
+    assert all(x.count_nonzero() == 0 for x in got)
+
+
+def poisoned(case: Case, at: int, value: float) -> Case:
+    """`value` in everything before step `at` that is multiplied or added, and in the state before the first step."""
+    tensors = {n: x.clone() for n, x in case.tensors.items()}
+    for name in tensors.keys() & {"u", "B", "b", "k", "v", "x"}:
+        tensors[name][:, at - 1] = value
+        tensors[name][:, 0] = value
+    for name in tensors.keys() & {"h0", "state"}:
+        tensors[name][:] = value
+    return case._replace(tensors=tensors)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("at", [3, 9, 40])
+@pytest.mark.parametrize(("operation", "backend", "variant"), FORGETTING)
+def test_a_reset_forgets_what_is_not_finite(operation: str, backend: str, variant: int, at: int, value: float) -> None:
+    """Outputs, the state, and gradients of all that comes after it."""
+    length = 130  # enough for the torch backend of the diagonal scan to cut it
+    case = make(operation, 2, length=length, variant=variant)
+    resets = torch.zeros(2, length, dtype=torch.bool)
+    resets[:, [at, at + 3]] = True
+    leaves = [x.requires_grad_() for x in poisoned(case, at, value).values]
+    y, state = case._replace(resets=resets).function(backend)(*leaves)
+    alone = {n: x[:, at:] if n in case.sequences else x for n, x in case.tensors.items() if n not in ("h0", "state")}
+    after = case._replace(tensors=alone, resets=resets[:, at:])
+    ours = [x.detach().requires_grad_() for x in after.values]
+    expected = after.function(backend)(*ours)
+    assert worst([y[:, at:], state], expected) < 1e-13
+    names = [n for n in case.tensors if n in case.sequences]
+
+    def gradients(outputs: tuple[Tensor, Tensor], tensors: dict[str, Tensor]) -> list[Tensor]:
+        weights = [torch.ones_like(x) for x in outputs]
+        return list(torch.autograd.grad(outputs, [tensors[n] for n in names], weights))
+
+    got = gradients((y[:, at:], state), dict(zip(case.tensors, leaves, strict=True)))
+    assert worst([x[:, at:] for x in got], gradients(expected, dict(zip(alone, ours, strict=True)))) < 1e-12
+
+
+@pytest.mark.parametrize("variant", variants("gated_scan"))
+def test_long_chunks_are_cut(variant: int) -> None:
+    """What sums log decays over pairs of a chunk's tokens takes memory with the cube of its length."""
+    case = make("gated_scan", 6, length=300, batch=1, variant=variant)
+    long, longest = (case._replace(options={"chunk": chunk}) for chunk in (128, 4096))
+    got, expected = (with_gradients(x.function("torch"), x.values, 0) for x in (longest, long))
+    assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+
+
+@pytest.mark.parametrize(("operation", "backend", "variant"), COMPILED)
+def test_gradients_lie_as_the_compiler_was_told(operation: str, backend: str, variant: int) -> None:
+    """Fake tensors say contiguous, and code that torch.compile makes believes them."""
+    case = make(operation, 7, variant=variant)
+    leaves = [x.requires_grad_() for x in case.values]
+    y, state = case.function(backend)(*leaves)
+    gradients = torch.autograd.grad([y, state], leaves, [torch.ones_like(y), torch.ones_like(state)])
+    assert all(x.is_contiguous() for x in (y, state, *gradients))
+
+
+def few_channels(operation: str) -> tuple[list[Tensor], Callable[..., Tensor]]:
+    """Inputs whose backward pass needs tens of MiB of scratch, and the call."""
+    shapes: dict[str, list[tuple[int, ...]]] = {
+        "gated_scan": [(1, 8192, 1, 128), (1, 8192, 1, 128), (1, 8192, 8, 1)],  # dq and dk by 8 parts of the heads
+        "selective_scan": [(1, 64, 2048), (1, 64, 2048), (2048, 512), (1, 64, 512), (1, 64, 512)],  # dB, dC by channels
+        "causal_conv1d": [(256, 1, 512), (512, 32)],  # the weight's by sequences
+        "diagonal_scan": [(1 << 14,), (256, 1, 1 << 14)],  # the constant's by sequences
+        "gated_rms_norm": [(1 << 16, 512), (512,)],  # the weight's by rows
+    }
+    inputs = [-x.abs().float() for x in normal(1, *shapes[operation])]
+
+    def call(*values: Tensor) -> Tensor:
+        result = getattr(ssm_kernels, operation)(*values, backend="cpp")
+        return result if isinstance(result, Tensor) else result[0]
+
+    return inputs, call
+
+
+STARVED = """
+import resource, sys
+import torch
+from kernels.test_edges import few_channels
+
+torch.set_num_threads(1)
+inputs, function = few_channels(sys.argv[1])
+leaves = [x.requires_grad_() for x in inputs]
+y = function(*leaves)
+dy = torch.ones_like(y)
+size = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) * 1024
+refused = 0
+for megabytes in range(0, 400, 2):
+    resource.setrlimit(resource.RLIMIT_AS, (size + megabytes * 2**20, resource.RLIM_INFINITY))
+    try:
+        torch.autograd.grad(y, leaves, dy, retain_graph=True)
+        break
+    except MemoryError as error:
+        refused += "not enough memory" in str(error)
+    except RuntimeError as error:
+        assert "memory" in str(error), error  # torch's own
+print(refused)
+"""
+
+
+@pytest.mark.parametrize("operation", [*OPERATIONS, "gated_rms_norm"])
+def test_lack_of_memory_is_an_exception(operation: str) -> None:
+    """The gradients under a limit on memory that rises until they fit; an exception in C++ would end the process."""
+    root = Path(__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), *sys.path]), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", STARVED, operation], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0
