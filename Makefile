@@ -2,12 +2,13 @@
 # make verdicts   one line per claim of what is finished
 # make test       the tests
 # make test-slurm the workflow on a SLURM of two nodes on this machine, killed and gone on with (two minutes)
+# make campaign   a hundred kills at random moments, and whether all ends as it would have without them (minutes)
 # make bench      the speed of scans and training steps beside other implementations, with tables in results/bench
 # make check      formatting, types and the workflow's lint
 # make clean      removes the environment and all caches; results stay
 #
 # Variables: PYTHON=python3.12 (makes the environment), CORES=2, TARGETS='lg_fig5 lg_fig12', ARGS='--config scale=gpu',
-# PROFILE=slurm (submits the jobs to a cluster), RESULTS=results/gpu (for verdicts).
+# PROFILE=slurm (submits the jobs to a cluster), RESULTS=results/gpu (for verdicts), KILLS=20 SEED=2 (for campaign).
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -16,13 +17,15 @@ TARGETS ?=
 ARGS ?=
 PROFILE ?=
 RESULTS ?= results/smoke
+KILLS ?= 100
+SEED ?= 1
 
 SHELL := /bin/bash
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: figures verdicts test test-slurm bench check clean
+.PHONY: figures verdicts test test-slurm campaign bench check clean
 .DEFAULT_GOAL := figures
 
 figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
@@ -37,6 +40,9 @@ test: $(VENV)/.installed-dev
 
 test-slurm: $(VENV)/.installed-dev
 	@timeout -k 10 300 python -m pytest -s -rs -m slurm tests/workflow/test_slurm.py
+
+campaign: $(VENV)/.installed-dev
+	@OMP_NUM_THREADS=1 python tests/campaign/kills.py --kills $(KILLS) --seed $(SEED)
 
 bench: $(VENV)/.installed-dev
 	@mkdir -p results/bench

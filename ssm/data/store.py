@@ -143,6 +143,9 @@ class TokenStore:
                 )
                 for name in SPLITS
             ]
+        except OSError as error:  # it was there a moment ago, or may not be read
+            path = error.filename or folder
+            raise DataError(f"{path}: cannot be read ({error.strerror or error}); {_AGAIN}") from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{folder / MANIFEST}: damaged ({type(error).__name__}: {error}); {_AGAIN}") from error
         return cls(folder, manifest, *splits)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssm.base import progress as progress_file
 from ssm.base.files import make_folder, only_one, remove_leftovers, write_json
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
@@ -125,7 +126,11 @@ class _Job:
         self.model.train()
         self._settle()
         title, shown = f"train {self.run.id}", self.team.main
-        with stop_requests() as stop, Progress(title, self.steps, "steps", "tokens", shown=shown) as progress:
+        beats = self.folder / progress_file.FILE
+        with (
+            stop_requests() as stop,
+            Progress(title, self.steps, "steps", "tokens", shown=shown, file=beats) as progress,
+        ):
             progress.resume_at(self.first)
             saved = clock = time.monotonic()
             for step in range(self.first + 1, self.steps + 1):

@@ -42,7 +42,7 @@ def gated_scan(
             head and step (Mamba-2). (B, T, H, K): a vector (GLA, RWKV-6). -inf is a decay of exactly 0.
         h0: initial state, (B, H, K, V); None is zero.
         bonus: (H, K), RWKV-6's u: step t reads the state before it, and its own key through the bonus.
-        resets: (B, T) bool; True forgets all that came before step t.
+        resets: (B, T) bool; True forgets all that came before step t, which must be finite but for `reference`.
         chunk: tokens a chunk, where a backend lets one choose; changes speed and rounding only.
         backend: auto, reference, torch, cpp or triton.
 

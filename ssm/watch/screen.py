@@ -1,0 +1,77 @@
+"""The runs of a results folder as lines of text, as narrow as a terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ssm.base.progress import clock, short
+from ssm.watch.runs import STATES, ResultsView, RunView
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+SPARKS = 12  # characters of a sparkline
+COLUMNS = (8, 4, 8, 8, SPARKS, 6)  # state, done, rate, left, loss as a line, loss
+HEADER = ("STATE", "DONE", "TOKENS/S", "LEFT", "LOSS", "")
+NARROWEST = 12  # characters of a name
+
+
+def lines(view: ResultsView, width: int, height: int | None = None) -> list[str]:
+    """What to print: a summary, a header, and a line for each run.
+
+    Args:
+        width: columns; names are cut in their middle to fit.
+        height: lines, at most; None: one for every run.
+    """
+    counts = Counter(run.state for run in view.runs)
+    parts = [f"{counts[state]} {state}" for state in STATES if counts[state]]
+    found = [f"{len(view.runs)} runs: {', '.join(parts) or 'none'}"]
+    if view.planned_tables:
+        found.append(f"{view.tables} of {view.planned_tables} tables")
+    room = width - sum(COLUMNS) - len(COLUMNS)
+    name = max(NARROWEST, min(room, max((len(run.id) for run in view.runs), default=0)))
+    shown = view.runs if height is None else view.runs[: max(1, height - len(found) - 2)]
+    found += [_row("RUN", HEADER, name), *(_row(run.id, _cells(run), name) for run in shown)]
+    if len(shown) < len(view.runs):
+        found.append(f"and {len(view.runs) - len(shown)} more: a longer window, or --once, shows them")
+    return found
+
+
+def sparkline(losses: tuple[float, ...], characters: int = SPARKS) -> str:
+    """The losses as blocks, each the mean of as many steps; the lowest is the lowest block. Not a number: a cross."""
+    count = min(characters, len(losses))
+    bins = [losses[i * len(losses) // count : (i + 1) * len(losses) // count] for i in range(count)]
+    means = [sum(values) / len(values) for values in bins]
+    finite = [mean for mean in means if abs(mean) < float("inf")]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    scale = (len(BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(BLOCKS[round((mean - low) * scale)] if abs(mean) < float("inf") else "×" for mean in means)
+
+
+def _cells(run: RunView) -> tuple[str, ...]:
+    done = f"{int(100 * run.done / run.total)}%" if run.done is not None and run.total else ""
+    rate = "" if run.rate is None else short(run.rate)
+    left = "" if run.seconds_left is None else _time(run.seconds_left)
+    last = run.note.removeprefix("loss ") if run.note.startswith("loss ") else ""
+    if run.losses and (not last or last == "nan"):
+        last = f"{run.losses[-1]:.3f}"
+    return run.state, done, rate, left, sparkline(run.losses), last
+
+
+def _row(name: str, cells: tuple[str, ...], width: int) -> str:
+    """Names and states to the left, numbers to the right."""
+    state, *numbers = cells
+    aligned = [f"{cell:>{room}}" for cell, room in zip(numbers, COLUMNS[1:], strict=True)]
+    aligned[3] = f"{numbers[3]:<{SPARKS}}"
+    return " ".join([f"{_cut(name, width):<{width}}", f"{state:<{COLUMNS[0]}}", *aligned]).rstrip()
+
+
+def _cut(name: str, width: int) -> str:
+    """The beginning and the end: models differ there, seeds and hashes here."""
+    if len(name) <= width:
+        return name
+    end = (width - 1) // 2
+    return f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
+
+
+def _time(seconds: float) -> str:
+    hours = round(seconds / 3600)
+    return clock(seconds) if hours < 100 else f"{hours // 24}d {hours % 24}h"

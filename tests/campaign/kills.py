@@ -1,0 +1,292 @@
+"""Kills at random moments, and what comes out in the end: bitwise what comes out without them.
+
+    python tests/campaign/kills.py --kills 100 --seed 1
+    python tests/campaign/kills.py --kills 20 --processes 2
+
+Micro runs are killed again and again, gone on with, and at last compared with one that nobody disturbed: all weights
+and checkpoints bit for bit, all tables row for row. Victims are
+
+- training itself, `ssm train` with a checkpoint every ten steps: kill -9 at a random moment, kill -9 while a checkpoint
+  is being written (aimed at by its temporary file), SIGTERM;
+- with --processes, one of several processes, or the one that started them;
+- a whole workflow with its runs, tables and verdicts: snakemake (kill -9, SIGTERM) or one of its jobs (kill -9).
+
+The seed settles victims, signals and how long is waited for; when that is, the machine settles. A kill counts when it
+hit a living process. Exit code: 0 all equal, 1 not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tests")]  # as pyproject.toml has it for pytest: this is a command too
+
+from campaign.tools import PATIENCE, differences, job, jobs, until, until_time, wait_for_checkpoints  # noqa: E402
+from plan.mini import edit, write_config  # noqa: E402
+from small import make_store, run_spec, text  # noqa: E402
+
+from ssm.base.exit_codes import LOST, REQUEUE  # noqa: E402
+from ssm.base.files import write_json  # noqa: E402
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["ssm.training.loop", "ssm.cli.train"])
+KILLS_A_ROUND = 5
+STEPS, CHECKPOINT_STEPS = 300, 10
+SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", "workflow/Snakefile", "--cores", "2", "lg_fig5"]
+AFTER_KILL = {-signal.SIGKILL, -signal.SIGTERM, REQUEUE, LOST, 0}  # 0: it came too late
+
+
+@dataclass
+class Round:
+    """What was killed on the way to one finished result, and how the result differs."""
+
+    kills: list[str] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+
+
+class World:
+    """The inputs of all runs, and the undisturbed results.
+
+    Args:
+        folder: where everything is made.
+        moments: chooses victims and waiting times.
+        processes: of every training run.
+    """
+
+    def __init__(self, folder: Path, moments: random.Random, processes: int = 1):
+        self.folder, self.moments, self.processes = folder, moments, processes
+        self.store = make_store(folder)
+        recipe = {"budget": {"steps": STEPS}, "snapshots": [0.4], "initial_state": {"policy": "state_passing"}}
+        write_json(folder / "run.json", run_spec(self.store.spec, **recipe).content())
+        self.rounds = 0
+        self.whole: dict[str, Path] = {}  # undisturbed results, by what they are
+
+    def arguments(self, out: Path) -> list[str]:
+        """Of `ssm`, to train the micro run."""
+        given = ["--device", "cpu", "--threads", "1", "--checkpoint-steps", str(CHECKPOINT_STEPS)]
+        given += ["--processes", str(self.processes)] if self.processes > 1 else []
+        return ["train", f"{self.folder}/run.json", "--tokens", str(self.store.folder), "--out", str(out), *given]
+
+    def new_folder(self) -> Path:
+        self.rounds += 1
+        return self.folder / f"round-{self.rounds}"
+
+    # --- One process --------------------------------------------------------------------------------------------------
+
+    def start(self, out: Path) -> multiprocessing.process.BaseProcess:
+        """Training in a process that has torch already."""
+        process = PROCESSES.Process(target=job, args=(self.arguments(out), self.folder / "train.log"))
+        process.start()
+        return process
+
+    def kill_runs(self, kills: int) -> Round:
+        """Kill one run so many times, at most, and compare."""
+        whole, out, done = self.undisturbed("run", self._train), self.new_folder(), Round()
+        while True:
+            process = self.start(out)
+            if len(done.kills) < kills:
+                what = self._kill_run(process, out)
+                done.kills += [what] if what else []
+            process.join(PATIENCE)
+            if process.exitcode == 0:
+                done.differences += differences(whole, out)
+                return done
+            if process.exitcode not in AFTER_KILL:
+                process.kill()
+                done.differences.append(f"exit code {process.exitcode}: see {self.folder / 'train.log'}")
+                return done
+
+    def _kill_run(self, process: multiprocessing.process.BaseProcess, out: Path) -> str:
+        """Wait for a few checkpoints, or none, and kill; what was done, if the process was still there."""
+        aim = self.moments.choice(["-9", "-9 in a checkpoint", "-TERM"])
+        count, delay = self.moments.randint(0, 3), self.moments.uniform(0, 0.1)
+        if aim == "-9 in a checkpoint":
+            wait_for_checkpoints(out, count or 1, process.is_alive)  # by then, what was left of an earlier one is gone
+            until(lambda: any(out.glob(".checkpoint.*.tmp")) or not process.is_alive())
+        else:
+            wait_for_checkpoints(out, count, process.is_alive)
+            until_time(delay, process.is_alive)
+        if not process.is_alive() or process.pid is None:
+            return ""
+        os.kill(process.pid, signal.SIGTERM if aim == "-TERM" else signal.SIGKILL)
+        process.join(PATIENCE)
+        if aim != "-TERM":  # the aim may have missed, or hit without being taken
+            aim = "-9 in a checkpoint" if any(out.glob(".checkpoint.*.tmp")) else "-9"
+        return aim if process.exitcode != 0 else ""
+
+    def _train(self, out: Path) -> None:
+        process = self.start(out) if self.processes == 1 else self.launch(out)
+        wait = process.join if isinstance(process, multiprocessing.process.BaseProcess) else process.wait
+        wait()
+
+    # --- Several processes --------------------------------------------------------------------------------------------
+
+    def launch(self, out: Path) -> subprocess.Popen[bytes]:
+        """Training in several processes."""
+        with (self.folder / "train.log").open("ab") as log:
+            command = [sys.executable, "-m", "ssm", *self.arguments(out)]
+            return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+
+    def kill_ranks(self, kills: int) -> Round:
+        """Kill one of several processes, or their launcher, so many times at most, and compare."""
+        whole, out, done = self.undisturbed("run", self._train), self.new_folder(), Round()
+        while True:
+            launcher = self.launch(out)
+            if len(done.kills) < kills:
+                what = self._kill_rank(psutil.Process(launcher.pid), out, done)
+                done.kills += [what] if what else []
+            code = launcher.wait(PATIENCE)
+            if code == 0:
+                done.differences += differences(whole, out)
+                return done
+            if code not in AFTER_KILL:
+                done.differences.append(f"exit code {code}: see {self.folder / 'train.log'}")
+                return done
+
+    def _kill_rank(self, launcher: psutil.Process, out: Path, done: Round) -> str:
+        which, number = self.moments.choice(["rank", "launcher"]), self.moments.choice([9, 15])
+        rank, delay = self.moments.randrange(self.processes), self.moments.uniform(0, 0.1)
+        wait_for_checkpoints(out, self.moments.randint(1, 3), launcher.is_running)
+        until_time(delay, launcher.is_running)
+        try:
+            ranks = launcher.children()
+            victim = launcher if which == "launcher" else ranks[rank]
+            victim.send_signal(number)
+        except (psutil.NoSuchProcess, IndexError):
+            return ""
+        _, alive = psutil.wait_procs(ranks, timeout=60)
+        if alive:
+            done.differences.append(f"{len(alive)} processes outlived a killed {which} by a minute")
+        return f"-{number} of {'a rank' if which == 'rank' else 'the launcher'}"
+
+    # --- A workflow ---------------------------------------------------------------------------------------------------
+
+    def workflow_in(self, place: Path) -> None:
+        """A folder with a small config and text, and an `ssm` that checkpoints often."""
+        write_config(place / "config")
+        edit(place / "config", "data.yaml", "{kind: stdlib}", "{kind: files, paths: [texts]}, held_out: 0.3")
+        edit(place / "config", "training.yaml", "budget: {steps: 100}}", f"budget: {{steps: {STEPS}}}}}")
+        (place / "texts").mkdir()
+        for number in range(24):
+            (place / "texts" / f"{number:03}.txt").write_text(text(number))
+        (place / "workflow").symlink_to(ROOT / "workflow")
+        command = place / "bin/ssm"
+        command.parent.mkdir()
+        command.write_text(
+            f"#!{sys.executable}\nimport sys\nfrom ssm.cli.main import main\nargv = sys.argv[1:]\n"
+            f"sys.exit(main(argv + ['--checkpoint-steps', '{CHECKPOINT_STEPS}'] * (argv[0] == 'train')))\n"
+        )
+        command.chmod(0o755)
+
+    def snakemake(self, place: Path) -> subprocess.Popen[bytes]:
+        """The workflow, as `make figures` calls it."""
+        path = os.pathsep.join([str(place / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+        environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        with (place / "snakemake.log").open("ab") as log:
+            unlock = [sys.executable, "workflow/scripts/unlock.py"]
+            subprocess.run(unlock, cwd=place, env=environment, stdout=log, stderr=log, check=False)
+            return subprocess.Popen(SNAKEMAKE, cwd=place, env=environment, stdout=log, stderr=log)
+
+    def _whole_workflow(self, place: Path) -> None:
+        self.workflow_in(place)
+        self.snakemake(place).wait()
+
+    def kill_workflows(self, kills: int) -> Round:
+        """Kill one workflow so many times, at most, and compare."""
+        whole, place, done, failures = self.undisturbed("workflow", self._whole_workflow), self.new_folder(), Round(), 0
+        self.workflow_in(place)
+        while True:
+            living = self.snakemake(place)
+            what = ""
+            if len(done.kills) < kills:
+                what = self._kill_workflow(psutil.Process(living.pid))
+                done.kills += [what] if what else []
+            code = living.wait(PATIENCE)
+            failures += code != 0 and not what  # a killed one's jobs may still be at work
+            if code == 0 or failures > 1:
+                done.differences += differences(whole / "results", place / "results")
+                done.differences += [f"snakemake ended with {code}: see {place / 'snakemake.log'}"] * (code != 0)
+                return done
+
+    def _kill_workflow(self, snakemake: psutil.Process) -> str:
+        aim = self.moments.choice(["snakemake -9", "snakemake -TERM", "job -9", "job -9"])
+        verb, delay = self.moments.choice(["tokenize", "train", "train", "evaluate"]), self.moments.uniform(0, 4)
+        job: list[psutil.Process] = []
+
+        def at_work() -> bool:
+            job[:] = jobs(snakemake, verb)
+            return bool(job) or not snakemake.is_running() or snakemake.status() == psutil.STATUS_ZOMBIE
+
+        until(at_work, 0.05)
+        until_time(delay, snakemake.is_running)
+        try:
+            victim = jobs(snakemake, "")[0] if aim == "job -9" else snakemake
+            verb = victim.cmdline()[2] if aim == "job -9" else ""
+            victim.send_signal(signal.SIGTERM if aim.endswith("TERM") else signal.SIGKILL)
+        except (psutil.Error, IndexError):
+            return ""
+        return f"workflow: {aim.replace('job', f'ssm {verb}')}"
+
+    def undisturbed(self, what: str, make: Callable[[Path], None]) -> Path:
+        """The result that nobody disturbed, made once."""
+        if what not in self.whole:
+            make(self.folder / f"whole-{what}")
+            self.whole[what] = self.folder / f"whole-{what}"
+        return self.whole[what]
+
+
+def campaign(folder: Path, kills: int, seed: int, workflow: int = 0, processes: int = 1) -> tuple[int, int]:
+    """Kill until `kills` kills have hit, `workflow` of them a workflow. Returns (kills with equal ends, kills)."""
+    moments = random.Random(seed)
+    world = World(folder, moments, processes)
+    parts = [(world.kill_workflows, workflow), (world.kill_ranks if processes > 1 else world.kill_runs, kills)]
+    total, equal, kinds = 0, 0, Counter[str]()
+    for kill, until_total in parts:
+        while total < until_total:
+            done = kill(min(KILLS_A_ROUND, until_total - total))
+            total += len(done.kills)
+            equal += 0 if done.differences else len(done.kills)
+            kinds.update(done.kills)
+            verdict = "; ".join(done.differences) or "equal"
+            print(f"{total:4}/{kills}  {', '.join(done.kills) or 'too late'}: {verdict}", flush=True)
+    for kind, count in sorted(kinds.items()):
+        print(f"{count:4}  {kind}")
+    print(f"{equal} of {total} kills: equal weights and tables (seed {seed})")
+    return equal, total
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100, metavar="N", help="that hit (default: 100)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="default: 1")
+    parser.add_argument("--workflow", type=int, metavar="N", help="of these, of a workflow (default: a tenth)")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="of a training run (default: 1)")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="make everything in this new folder, and keep it")
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="kills-")) if args.keep is None else args.keep
+    workflow = args.kills // 10 if args.workflow is None else args.workflow
+    equal, total = campaign(folder, args.kills, args.seed, workflow, args.processes)
+    if args.keep is None and equal == total:
+        shutil.rmtree(folder)
+    else:
+        print(f"everything is in {folder}")
+    return int(equal != total)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

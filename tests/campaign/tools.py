@@ -1,0 +1,86 @@
+"""What the campaign waits for, kills and compares."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from ssm.base.tables import read_table
+from ssm.cli.main import main as ssm
+from ssm.models.checkpoint import load_tensors
+
+POLL = 0.0005  # seconds between two looks at a folder
+PATIENCE = 120.0  # seconds: nothing here takes as long
+
+
+def job(arguments: list[str], log: Path) -> None:
+    """`ssm` with these arguments; what it prints goes to a file."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    sys.exit(ssm(arguments))
+
+
+def jobs(snakemake: psutil.Process, verb: str) -> list[psutil.Process]:
+    """The `ssm` processes below a snakemake that work on `verb`, on any if it is empty."""
+    found = []
+    for process in snakemake.children(recursive=True) if snakemake.is_running() else []:
+        try:
+            command = process.cmdline()
+        except psutil.Error:
+            continue
+        if len(command) > 2 and command[1].endswith("bin/ssm") and command[2].startswith(verb):
+            found.append(process)
+    return found
+
+
+def wait_for_checkpoints(out: Path, count: int, alive: Callable[[], bool]) -> None:
+    """Until so many checkpoints have been written since now, or the process has ended."""
+    for _ in range(count):
+        before = written(out)
+        until(lambda: written(out) != before or not alive())  # noqa: B023 (called at once)
+
+
+def written(out: Path) -> int:
+    """When the checkpoint was written; 0 without one."""
+    try:
+        return (out / "checkpoint.safetensors").stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def until(ready: Callable[[], bool], poll: float = POLL) -> None:
+    """Wait for something that comes, or give up."""
+    deadline = time.monotonic() + PATIENCE
+    while not ready() and time.monotonic() < deadline:
+        time.sleep(poll)
+
+
+def until_time(seconds: float, alive: Callable[[], bool]) -> None:
+    """Wait so long, unless the process ends."""
+    end = time.monotonic() + seconds
+    until(lambda: time.monotonic() >= end or not alive())
+
+
+def differences(whole: Path, killed: Path) -> list[str]:
+    """What the results below `killed` differ in from those below `whole`: weights bit for bit, tables row for row."""
+    names = {kind: sorted(str(path.relative_to(whole)) for path in whole.rglob(f"*.{kind}"))
+             for kind in ("safetensors", "parquet", "tmp")}  # fmt: skip
+    found = [f"{path}: left over" for path in killed.rglob(".*.tmp")]
+    for name in names["safetensors"] + names["parquet"]:
+        if not (killed / name).exists():
+            found.append(f"{name}: missing")
+        elif name.endswith(".parquet"):
+            found += [f"{name}: other rows"] * (not read_table(whole / name).equals(read_table(killed / name)))
+        else:
+            ours, theirs = (load_tensors(folder / name)[0] for folder in (whole, killed))
+            same = ours.keys() == theirs.keys() and all(
+                ours[key].numpy().tobytes() == theirs[key].numpy().tobytes() for key in ours
+            )
+            found += [f"{name}: other weights"] * (not same)
+    return found if names["safetensors"] else [f"{whole}: the undisturbed run made nothing"]

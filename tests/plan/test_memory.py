@@ -1,0 +1,153 @@
+"""The reckoned peak of training against what torch's allocator counts, and against the process's own memory."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ssm.data.store import TokenSplit, TokenStore
+from ssm.models.ffn import FFNS
+from ssm.plan.memory import KEPT, peak_memory
+from ssm.specs.data import DataSpec
+from ssm.specs.mixers import SPECS
+from ssm.specs.model import ModelSpec
+from ssm.specs.training import RunSpec, TrainingSpec
+from ssm.training.loop import train
+
+SIZES: dict[str, dict[str, Any]] = {
+    "small": {"model": {"d_model": 64, "n_layers": 2}, "vocabulary": 256, "context": 256, "batch_tokens": 2048},
+    "middle": {"model": {"d_model": 128, "n_layers": 4}, "vocabulary": 2048, "context": 128, "batch_tokens": 1024},
+    "large": {"model": {"d_model": 256, "n_layers": 6}, "vocabulary": 4096, "context": 64, "batch_tokens": 512},
+}
+MIXERS = {
+    "mamba1": {"kind": "mamba1"},
+    "mamba2": {"kind": "mamba2", "d_state": 64, "head_dim": 32},
+    "gla": {"kind": "gla", "n_heads": 2},
+}
+
+
+def run_of(model: dict[str, Any], vocabulary: int, **training: Any) -> RunSpec:
+    tokenizer = {} if vocabulary == 256 else {"tokenizer": {"kind": "bpe", "vocab_size": vocabulary}}
+    data = DataSpec.parse({"name": "random", "corpus": {"kind": "stdlib"}} | tokenizer, "tests")
+    recipe = TrainingSpec.parse({"budget": {"steps": 2}} | training, "tests")
+    named = {"name": "m", "peak_lr": 1e-3, "mixer": MIXERS["mamba2"]} | model
+    return RunSpec(model=ModelSpec.parse(named, "tests"), data=data, training=recipe, seed=0)
+
+
+def random_store(run: RunSpec) -> TokenStore:
+    """A store in memory: no tokenizer has so many tokens of so little text."""
+    tokens = np.random.default_rng(0).integers(run.data.vocab_size, size=4 * run.training.batch_tokens)
+    split = TokenSplit("random", [tokens], np.zeros(1, np.int64), run.data.vocab_size)
+    return TokenStore(Path(), {"spec": run.data.content(), "corpus": {"sha256": ""}}, split, split)
+
+
+def measured(run: RunSpec, folder: Path) -> int:
+    """Bytes that torch's allocator had given out at the peak of training, those inside kernels too."""
+    store = random_store(run)
+    gc.collect()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        train(run, store, folder / "run", torch.device("cpu"))
+    profile.export_chrome_trace(str(folder / "trace.json"))
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    memory = sorted((event for event in events if event.get("name") == "[memory]"), key=lambda event: event["ts"])
+    first = memory[0]["args"]
+    return max(event["args"]["Total Allocated"] for event in memory) - (first["Total Allocated"] - first["Bytes"])
+
+
+@pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_the_peak_is_reckoned_within_a_fifth(mixer: str, size: str, recompute: bool, tmp_path: Path) -> None:
+    given = dict(SIZES[size])
+    model = given.pop("model") | {"mixer": MIXERS[mixer]}
+    run = run_of(model, **given, activation_checkpointing=recompute)
+    assert peak_memory(run).total == pytest.approx(measured(run, tmp_path), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"initial_state": {"policy": "state_passing"}},
+        {"initial_state": {"policy": "state_passing"}, "micro_batch_tokens": 512},
+        {"initial_state": {"policy": "fitted_noise"}},
+        {"initial_state": {"policy": "random_noise", "sigma": 1.0}},
+        {"micro_batch_tokens": 512},
+        {"precision": "bfloat16"},
+    ],
+    ids=str,
+)
+def test_states_micro_batches_and_precision_are_heeded(changes: dict[str, Any], tmp_path: Path) -> None:
+    run = run_of({"d_model": 64, "n_layers": 4}, 256, context=32, batch_tokens=2048, **changes)
+    assert peak_memory(run).total == pytest.approx(measured(run, tmp_path), rel=0.2)
+
+
+OTHERS: list[dict[str, Any]] = [
+    {"mixer": {"kind": "attention", "n_heads": 4}, "ffn": {"kind": "gated_mlp", "d_hidden": 200}},
+    {"mixer": {"kind": "dss"}},
+    {"mixer": {"kind": "gru"}, "ffn": {"kind": "mlp", "d_hidden": 256}},
+    {"mixer": {"kind": "h3"}},
+    {"mixer": {"kind": "linear_attention", "n_heads": 2}},
+    {"mixer": {"kind": "retnet", "n_heads": 2}},
+    {"mixer": {"kind": "rglru"}},
+    {"mixer": {"kind": "rwkv4"}, "ffn": {"kind": "rwkv_channel_mix", "d_hidden": 256}},
+    {"mixer": {"kind": "rwkv6", "head_dim": 32}},
+    {"mixer": {"kind": "s4d"}},
+    {"mixer": {"kind": "s5"}},
+]
+
+
+@pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
+@pytest.mark.parametrize("model", OTHERS, ids=lambda model: model["mixer"]["kind"])
+def test_every_system_is_reckoned_within_a_fifth(model: dict[str, Any], recompute: bool, tmp_path: Path) -> None:
+    sizes = {"d_model": 64, "n_layers": 3}
+    run = run_of(sizes | model, 256, context=128, batch_tokens=1024, activation_checkpointing=recompute)
+    assert peak_memory(run).total == pytest.approx(measured(run, tmp_path), rel=0.2)
+
+
+def test_every_mixer_and_ffn_is_known() -> None:
+    """A new one works without, as 20 D; the ones that are here are reckoned by what they keep, and tested above."""
+    assert set(KEPT) == {spec.model_fields["kind"].default for spec in SPECS} | set(FFNS)
+    tested = {model["mixer"]["kind"] for model in OTHERS} | {model["ffn"]["kind"] for model in OTHERS if "ffn" in model}
+    assert tested | set(MIXERS) == set(KEPT)
+
+
+def test_processes_share_the_batch_and_shards_the_weights() -> None:
+    run = run_of({"d_model": 64, "n_layers": 8}, 256, context=64, batch_tokens=4096)
+    alone, two, sharded = peak_memory(run), peak_memory(run, 2), peak_memory(run, 2, shard=True)
+    assert two.activations == pytest.approx(alone.activations / 2, rel=0.01)
+    assert (two.optimizer, sharded.optimizer) == (alone.optimizer, alone.optimizer // 2)
+    assert two.gradients == two.parameters > sharded.parameters
+    assert peak_memory(run, micro_batch_tokens=64).activations == pytest.approx(alone.activations / 64, rel=0.01)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone tells the peak of one process's memory")
+def test_the_process_grows_by_what_is_reckoned(tmp_path: Path) -> None:
+    """The whole process, by the kernel's account: more than torch's own count, for what the C library holds back."""
+    code = (
+        "import re, sys, torch; from pathlib import Path\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from plan.test_memory import SIZES, random_store, run_of, train\n"
+        "from ssm.models.device import keep_freed_memory\n"
+        "torch.set_num_threads(1); keep_freed_memory()\n"
+        "peak = lambda: 1024 * int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1])\n"
+        "run = run_of({'d_model': 16, 'n_layers': 1}, 256, context=16, batch_tokens=16)\n"
+        "train(run, random_store(run), Path(sys.argv[2]) / 'warm', torch.device('cpu'))\n"
+        "before = peak()\n"
+        "run = run_of({'d_model': 256, 'n_layers': 4}, 4096, context=128, batch_tokens=4096)\n"
+        "train(run, random_store(run), Path(sys.argv[2]) / 'run', torch.device('cpu'))\n"
+        "print(peak() - before)"
+    )
+    command = [sys.executable, "-c", code, str(Path(__file__).parents[1]), str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    run = run_of({"d_model": 256, "n_layers": 4}, 4096, context=128, batch_tokens=4096)
+    reckoned = peak_memory(run).total
+    assert 0.8 * reckoned < int(result.stdout) < 1.5 * reckoned

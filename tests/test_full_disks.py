@@ -1,0 +1,175 @@
+"""Disks that are full or read-only, files that vanish, two jobs at once: one line, a code, and nothing half written."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from campaign.tools import job
+from small import make_store, run_spec
+from training.processes import PROCESSES
+
+from ssm.base.files import write_json
+from ssm.data import store as stores
+from ssm.models.checkpoint import load_tensors
+from ssm.specs.measurement import MeasurementTask, StateStatistics
+from ssm.training.loop import train
+
+CONFIG = Path(__file__).parents[1] / "config"
+VERBS = ("tokenize", "train", "evaluate", "plan")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Specs, tokens and a trained run."""
+    import torch
+
+    folder = tmp_path_factory.mktemp("world")
+    store = make_store(folder, documents=12)
+    run = run_spec(store.spec, budget={"steps": 40})
+    write_json(folder / "run.json", run.content())
+    write_json(folder / "data.json", store.spec.content())
+    task = MeasurementTask(measurement=StateStatistics(length=64, sequences=64), run=run)
+    write_json(folder / "task.json", task.content())
+    train(run, store, folder / "run", torch.device("cpu"))
+    return folder
+
+
+def arguments(verb: str, w: Path, out: Path) -> list[str]:
+    """A call of `ssm` that works, but for its output below `out`."""
+    tokens, cpu = ["--tokens", f"{w}/tokens"], ["--device", "cpu", "--threads", "1"]
+    return {
+        "tokenize": ["tokenize", f"{w}/data.json", "--out", f"{out}/tokens", "--workers", "1"],
+        "train": ["train", f"{w}/run.json", *tokens, "--out", f"{out}/run", *cpu, "--checkpoint-steps", "10"],
+        "evaluate": ["evaluate", f"{w}/task.json", *tokens, "--run", f"{w}/run", "--out", f"{out}/t.parquet", *cpu],
+        "plan": ["plan", "--config", str(CONFIG), "--figures", "lg_fig4", "--write", f"{out}/specs"],
+    }[verb]
+
+
+def limited(command: list[str], log: Path, limit: int) -> None:
+    """`ssm` where no file may grow beyond so many bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    job(command, log)
+
+
+def ended(command: list[str], folder: Path, limit: int = 10**8) -> tuple[int, list[str]]:
+    """The exit code of `ssm` in a process of its own, and its complaints."""
+    folder.mkdir(exist_ok=True)
+    process = PROCESSES.Process(target=limited, args=(command, folder / "log", limit))
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    said = (folder / "log").read_text()
+    assert "Traceback" not in said
+    return process.exitcode, [line for line in said.splitlines() if line.startswith(f"ssm {command[0]}: ")]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small disk of its own, where that may be mounted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if os.geteuid() or shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no disk can be mounted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("verb", ["tokenize", "train", "evaluate"])
+def test_a_file_that_may_not_grow_is_one_line(verb: str, world: Path, tmp_path: Path) -> None:
+    code, said = ended(arguments(verb, world, tmp_path / "out"), tmp_path / "log", limit=300)
+    assert code == 2
+    assert len(said) == 1, said
+    assert said[0].startswith(f"ssm {verb}: {tmp_path}/out/")
+    assert "File too large" in said[0]
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.name != ".lock"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_full_disk_is_one_line_and_enough_room_mends_it(verb: str, world: Path, tmp_path: Path, disk: Path) -> None:
+    stuffing = disk / "stuffing"
+    stuffing.write_bytes(bytes(shutil.disk_usage(disk).free - 4096))
+    code, said = ended(arguments(verb, world, disk), tmp_path / "log")
+    assert code == 2
+    assert len(said) == 1, said
+    assert said[0].startswith(f"ssm {verb}: {disk}/")
+    assert "No space left on device" in said[0]
+    stuffing.unlink()
+    subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
+    assert ended(arguments(verb, world, disk), tmp_path / "again")[0] == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_read_only_disk_is_one_line(verb: str, world: Path, tmp_path: Path, disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    code, said = ended(arguments(verb, world, disk), tmp_path / "log")
+    assert code == 2
+    assert len(said) == 1, said
+    assert said[0].startswith(f"ssm {verb}: {disk}/")
+    assert "Read-only file system" in said[0]
+
+
+def test_a_disk_that_fills_up_while_a_run_trains_leaves_its_last_checkpoint(
+    world: Path, tmp_path: Path, disk: Path
+) -> None:
+    """It goes on from there, and ends as the run that always had room."""
+    subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
+    code, _ = ended([*arguments("train", world, disk), "--threads", "1"], tmp_path / "log")
+    assert code == 0
+    needed = sum(path.stat().st_size for path in (disk / "run").rglob("*") if path.is_file())
+    shutil.rmtree(disk / "run")
+    subprocess.run(["mount", "-o", f"remount,size={5 * needed // 4}", str(disk)], check=True)
+    code, said = ended(arguments("train", world, disk), tmp_path / "log2")
+    assert (code, len(said)) == (2, 1), said
+    assert "No space left on device" in said[0]
+    step = load_tensors(disk / "run/checkpoint.safetensors")[1]["step"]
+    assert step % 10 == 0 < step
+    subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
+    assert ended(arguments("train", world, disk), tmp_path / "log3")[0] == 0
+    ours, whole = (load_tensors(folder / "run/model.safetensors")[0] for folder in (disk, world))
+    assert all(ours[name].numpy().tobytes() == whole[name].numpy().tobytes() for name in whole)
+
+
+def test_a_shard_that_vanishes_while_a_table_is_made_is_one_line(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a disk of this machine a deleted file stays readable to who has it open; a truncated one does not."""
+    from ssm.cli.main import main
+
+    shutil.copytree(world / "tokens", tmp_path / "tokens")
+    checked = stores._check_files
+
+    def gone(folder: Path, *more: object) -> None:
+        checked(folder, *more)  # type: ignore[arg-type]
+        (folder / "held_out-00000.tokens").unlink()
+
+    monkeypatch.setattr(stores, "_check_files", gone)
+    command = arguments("evaluate", world, tmp_path)
+    command[command.index("--tokens") + 1] = str(tmp_path / "tokens")
+    assert main(command) == 2
+    assert "held_out-00000.tokens" in capsys.readouterr().err
+    assert not (tmp_path / "t.parquet").exists()
+
+
+def test_two_jobs_of_one_run_take_turns(world: Path, tmp_path: Path) -> None:
+    """The second waits, says so, and finds the run finished."""
+    pair = []
+    for name in ("one", "two"):
+        command = arguments("train", world, tmp_path)
+        pair.append(PROCESSES.Process(target=job, args=(command, tmp_path / name)))
+    for process in pair:
+        process.start()
+    for process in pair:
+        process.join()
+    assert [process.exitcode for process in pair] == [0, 0]
+    said = (tmp_path / "one").read_text() + (tmp_path / "two").read_text()
+    assert said.count("another process works here; waiting for it") <= 1
+    assert said.count("finished, 40 steps") == 2
+    ours, whole = (load_tensors(folder / "run/model.safetensors")[0] for folder in (tmp_path, world))
+    assert all(ours[name].numpy().tobytes() == whole[name].numpy().tobytes() for name in whole)

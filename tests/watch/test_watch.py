@@ -1,0 +1,214 @@
+"""`ssm watch`: what it says of runs in every state, from their files, and that it reads alone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from small import make_store, run_spec
+
+from ssm.base import progress
+from ssm.base.errors import UserError
+from ssm.base.files import write_json
+from ssm.base.tables import METRICS, write_table
+from ssm.cli.main import main
+from ssm.cli.watch import CLEAR
+from ssm.training.loop import Interval, train
+from ssm.training.metrics import SIDECAR
+from ssm.watch import runs as module
+from ssm.watch.runs import ResultsView, RunView, Watcher
+from ssm.watch.screen import BLOCKS, lines, sparkline
+
+LONG = "mamba2-slow-T1024-state-passing-s1-0123456789ab"
+
+
+def metrics(path: Path, losses: list[float]) -> None:
+    rows = [dict.fromkeys(METRICS.columns, 0) | {"step": i, "loss": loss} for i, loss in enumerate(losses)]
+    write_table(pl.DataFrame(rows, schema=METRICS.columns), METRICS, path, {})
+
+
+def beat(folder: Path, **changes: Any) -> None:
+    content = {
+        "done": 300,
+        "total": 1000,
+        "unit": "steps",
+        "rate": 38214.0,
+        "rate_unit": "tokens",
+        "unit_seconds": 0.5,
+        "seconds_left": 350.0,
+        "note": "loss 2.718",
+        "state": "running",
+    }
+    write_json(folder / progress.FILE, content | changes)
+
+
+def aged(folder: Path, seconds: float) -> None:
+    for path in folder.iterdir():
+        os.utime(path, (time.time() - seconds,) * 2)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A results folder with a run in every state."""
+    results, record = tmp_path / "results/smoke", {"steps": 1000, "budget_steps": 1000, "tokens_per_second": 12345.6}
+    for name in ("done", "dead", "gone", "slow", "told", "late", LONG):
+        write_json(results / f"specs/runs/{name}.json", {})
+    for name in ("a", "b", "c"):
+        write_json(results / f"specs/measurements/{name}.json", {})
+    metrics(results / "tables/a.parquet", [1.0])
+    write_json(results / "runs/done/run.json", record | {"status": "finished"})
+    metrics(results / "runs/done/metrics.parquet", [4.0, 3.0, 2.0, 1.25])
+    write_json(results / "runs/dead/run.json", record | {"status": "diverged", "steps": 120})
+    for name in ("gone", "slow", "told", LONG):
+        beat(results / "runs" / name)
+    metrics(results / "runs" / LONG / SIDECAR, [3.0, 2.0, 1.0])
+    aged(results / "runs/gone", 400)
+    beat(results / "runs/slow", unit_seconds=300.0)
+    aged(results / "runs/slow", 400)
+    beat(results / "runs/told", state="stopped")
+    return results
+
+
+def contents(folder: Path) -> dict[str, tuple[str, int]]:
+    return {
+        str(path.relative_to(folder)): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_every_state_is_told_from_the_files_alone(results: Path) -> None:
+    before = contents(results)
+    view = Watcher(results, stale=180).look()
+    assert contents(results) == before
+    states = {run.id: run.state for run in view.runs}
+    assert states == {
+        "done": "finished",
+        "dead": "diverged",
+        "gone": "stale",
+        "slow": "running",
+        "told": "stopped",
+        "late": "waiting",
+        LONG: "running",
+    }
+    assert [run.state for run in view.runs] == [
+        "running",
+        "running",
+        "stale",
+        "stopped",
+        "diverged",
+        "waiting",
+        "finished",
+    ]
+    assert (view.tables, view.planned_tables) == (1, 3)
+
+
+def test_a_live_run_tells_progress_rate_time_left_and_loss_in_80_columns(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["watch", str(results)]) == 0
+    text = capsys.readouterr().out.splitlines()
+    assert text[:2] == [
+        "7 runs: 2 running, 1 stale, 1 stopped, 1 diverged, 1 waiting, 1 finished",
+        "1 of 3 tables",
+    ]
+    assert all(len(line) <= 80 for line in text)
+    (live,) = (line for line in text if line.startswith("mamba2-slow-T"))
+    assert live.split() == [live.split()[0], "running", "30%", "38.2k", "5:50", "█▅▁", "2.718"]
+    assert live.split()[0].endswith("0123456789ab")
+    (done,) = (line for line in text if line.startswith("done"))
+    assert done.split() == ["done", "finished", "100%", "12.3k", "█▅▃▁", "1.250"]
+    (stale,) = (line for line in text if line.startswith("gone"))
+    assert stale.split() == ["gone", "stale", "30%", "2.718"], "no rate and no time left"
+
+
+def test_wide_terminals_show_whole_names_and_low_ones_the_first_rows() -> None:
+    view = ResultsView(tuple(RunView(f"{LONG}-{i}", "waiting") for i in range(30)), 0, 0)
+    assert any(f"{LONG}-29 " in line for line in lines(view, 130))
+    assert len(lines(view, 130)) == 32
+    low = lines(view, 80, 10)
+    assert len(low) == 10
+    assert low[-1] == "and 23 more: a longer window, or --once, shows them"
+
+
+def test_sparklines_span_their_own_range() -> None:
+    assert sparkline(()) == ""
+    assert sparkline((2.0,)) == BLOCKS[0]
+    assert sparkline(tuple(float(i) for i in range(8))) == BLOCKS
+    assert sparkline(tuple(float(-i) for i in range(1200)))[::11] == BLOCKS[7] + BLOCKS[0]
+    assert len(sparkline(tuple(float(i) for i in range(1200)))) == 12
+    assert sparkline((1.0, float("nan"), 2.0)) == BLOCKS[0] + "×" + BLOCKS[7]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"done": 3'])
+def test_files_that_are_being_replaced_count_as_not_there(results: Path, content: bytes) -> None:
+    folder = results / "runs" / LONG
+    for name in (progress.FILE, SIDECAR, "run.json"):
+        (folder / name).write_bytes(content)
+    (run,) = (run for run in Watcher(results, stale=180).look().runs if run.id == LONG)
+    assert (run.state, run.done, run.losses) == ("running", None, ())
+
+
+def test_a_file_that_vanishes_while_it_is_looked_at_is_no_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, real = results / "runs" / LONG, Path.iterdir
+
+    def vanishing(path: Path) -> Any:
+        return iter([*real(path), path / ".gone.tmp"]) if path == folder else real(path)
+
+    monkeypatch.setattr(Path, "iterdir", vanishing)
+    assert {run.id: run.state for run in Watcher(results, stale=180).look().runs}[LONG] == "running"
+
+
+def test_metrics_that_have_not_changed_are_read_once(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher, reads = Watcher(results, stale=180), []
+    real = module.pq.read_table
+    monkeypatch.setattr(module.pq, "read_table", lambda path, **more: reads.append(path) or real(path, **more))
+    watcher.look()
+    first = len(reads)
+    watcher.look()
+    assert len(reads) == first == 2
+    metrics(results / "runs" / LONG / SIDECAR, [3.0, 2.0, 1.0, 0.5])
+    assert next(run for run in watcher.look().runs if run.id == LONG).losses[-1] == 0.5
+
+
+def test_a_folder_without_runs_is_told_the_nearest(results: Path) -> None:
+    with pytest.raises(UserError, match=r"no runs here; did you mean .*results/smoke\?"):
+        Watcher(results.parent, stale=180)
+
+
+def test_training_leaves_what_it_takes(tmp_path: Path) -> None:
+    """The files that the watcher reads are those that training writes."""
+    import torch
+
+    store = make_store(tmp_path, documents=12)
+    train(run_spec(store.spec), store, tmp_path / "runs/x", torch.device("cpu"), interval=Interval(steps=7))
+    (run,) = Watcher(tmp_path, stale=180).look().runs
+    assert (run.state, run.done, run.total, len(run.losses)) == ("finished", 30, 30, 30)
+    (tmp_path / "runs/x/run.json").unlink()
+    (tmp_path / "runs/x/metrics.parquet").unlink()
+    (run,) = Watcher(tmp_path, stale=180).look().runs
+    assert (run.state, run.total, len(run.losses)) == ("running", 30, 30)
+
+
+def test_it_refreshes_at_a_terminal_until_it_is_interrupted(results: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "ssm", "watch", str(results), "--every", "0.05"]
+    watching = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    seen = b""
+    while seen.count(b"7 runs: 2 running") < 3 and len(seen) < 20_000:
+        seen += os.read(ours, 4096)
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(timeout=30) == 0
+    assert seen.count(CLEAR.encode()) >= 3
+    os.close(ours)
