@@ -114,7 +114,7 @@ def test_from_nothing_to_the_report_and_nothing_twice(place: Path) -> None:
     (parent,) = (call for call in first if call[0] == "train" and "--parent" not in call)
     (child,) = (call for call in first if call[0] == "train" and "--parent" in call)
     assert after("--parent", child) == after("--out", parent)
-    assert child[-4:] == ["--device", "auto", "--threads", "1"]
+    assert child[-6:] == ["--device", "auto", "--threads", "1", "--processes", "1"]
     measured = {after("--run", call) for call in first if call[0] == "evaluate"}
     assert measured == {after("--out", parent), after("--out", child)}
     assert make(place) == []
