@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 
 import torch
+
+from ssm.models.device import seconds_of
 
 
 @dataclass
@@ -33,7 +34,7 @@ def race(contestants: list[Contestant], repeats: int, seconds: float, device: to
     """
     allowed = {}
     for contestant in contestants:
-        first_call = _timed(contestant, device)
+        first_call = 1000 * seconds_of(contestant.run, device)
         allowed[contestant.name] = int(1000 * seconds / first_call)
         if not allowed[contestant.name]:
             contestant.milliseconds.append(first_call)
@@ -41,20 +42,7 @@ def race(contestants: list[Contestant], repeats: int, seconds: float, device: to
         first = turn % len(contestants)
         for contestant in contestants[first:] + contestants[:first]:
             if turn < allowed[contestant.name]:
-                contestant.milliseconds.append(_timed(contestant, device))
-
-
-def _timed(contestant: Contestant, device: torch.device) -> float:
-    _wait(device)
-    start = time.perf_counter()
-    contestant.run()
-    _wait(device)
-    return 1000 * (time.perf_counter() - start)
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+                contestant.milliseconds.append(1000 * seconds_of(contestant.run, device))
 
 
 @contextmanager

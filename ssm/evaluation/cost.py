@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import polars as pl
@@ -13,6 +12,7 @@ from torch import Tensor
 from ssm.base.progress import Progress
 from ssm.base.tables import COST
 from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.device import seconds_of
 from ssm.models.state import State
 from ssm.specs.measurement import Cost
 
@@ -40,8 +40,8 @@ def cost(spec: Cost, device: torch.device) -> pl.DataFrame:
             for repeat in range(spec.repeats + 1):
                 for length, step in zip(spec.lengths, steps, strict=True):
                     seconds = {
-                        "training_step": _seconds(step.train, device),
-                        "decoding_step": _seconds(step.decode, device) / DECODED,
+                        "training_step": seconds_of(step.train, device),
+                        "decoding_step": seconds_of(step.decode, device) / DECODED,
                     }
                     if repeat:  # the first round warms up
                         rows += [(*named, length, name, repeat, value) for name, value in seconds.items()]
@@ -92,16 +92,3 @@ def _kept_bytes(forward: Callable[[], Tensor]) -> int:
         kept = forward()  # alive, so that no block is freed and counted again
     del kept
     return sum(blocks.values())
-
-
-def _seconds(call: Callable[[], None], device: torch.device) -> float:
-    _wait(device)
-    start = time.perf_counter()
-    call()
-    _wait(device)
-    return time.perf_counter() - start
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

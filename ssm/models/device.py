@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
+from collections.abc import Callable
 
 import torch
 
@@ -54,3 +56,17 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type}, {torch.get_num_threads()} thread{'s' if torch.get_num_threads() > 1 else ''}"
+
+
+def seconds_of(call: Callable[[], object], device: torch.device) -> float:
+    """How long one call takes, with all the work that it gives to a GPU and none that was there before."""
+    _wait(device)
+    start = time.perf_counter()
+    call()
+    _wait(device)
+    return time.perf_counter() - start
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

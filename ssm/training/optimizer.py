@@ -1,4 +1,4 @@
-"""AdamW with weight decay on matrices alone, and its state by parameter name."""
+"""AdamW with weight decay on the weights of linear layers alone, and its state by parameter name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def build_optimizer(model: LanguageModel, training: TrainingSpec) -> torch.optim.AdamW:
-    """Two groups: the weights of linear maps, which decay, and everything else (embedding, norms, decays, biases)."""
+    """Two groups: the weights of nn.Linear, which decay, and everything else.
+
+    That is the embedding, norms, biases and the recurrences' own parameters, and also the matrices that a mixer holds
+    bare: a GRU's, the gate blocks of RG-LRU, the low-rank maps of RWKV-6.
+    """
     matrices = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
     parameters = list(model.parameters())
     groups = [

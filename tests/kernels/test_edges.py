@@ -6,7 +6,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,15 +21,6 @@ COMPILED = [case for case in ALL if case[1] in ("torch", "cpp")]
 ORACLES = [(operation, "reference", variant) for operation, backend, variant in ALL if backend == "torch"]
 # The chunks of the gated scan multiply what is forgotten by a decay of 0: there it must be finite.
 FORGETTING = [*ORACLES, *(case for case in COMPILED if case[0] != "gated_scan")]
-
-
-@pytest.fixture
-def memory_of_nans() -> Iterator[None]:
-    """torch.empty gives NaN instead of what was there."""
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = True
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize(("operation", "backend", "variant"), COMPILED)

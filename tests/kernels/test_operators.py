@@ -36,15 +36,6 @@ def forget(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def memory_of_nans() -> Iterator[None]:
-    """torch.empty gives NaN instead of what was there."""
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = True
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture
 def two_threads() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(2)

@@ -10,7 +10,7 @@ from ssm_kernels import causal_conv1d, diagonal_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer, MixerState
-from ssm.models.mixers.parts import inverse_softplus, wide
+from ssm.models.mixers.parts import conv_step, inverse_softplus, wide
 from ssm.specs.mixers.rglru import RglruMixer
 
 SMALLEST = 1e-30  # 1 - a^2 is kept above it: the square root's derivative stays finite where a gate is shut for good
@@ -66,15 +66,13 @@ class Rglru(Mixer):
 
     def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
         """h_t = a_t h_{t-1} + sqrt(1 - a_t^2) (i_t x_t) (eq. 4)."""
-        x = wide(self.in_proj(u)).unsqueeze(1)  # (B, 1, W)
-        before = x.new_zeros(x.shape[0], self.spec.d_conv - 1, self.width) if state is None else state["conv"]
-        window = torch.cat([before, x], 1)  # (B, K, W)
-        x = (window * self.conv_weight.T).sum(1) + self.conv_bias  # (B, W)
+        last = None if state is None else state["conv"]
+        x, conv = conv_step(self.in_proj(u), self.conv_weight, self.conv_bias, last)  # (B, W)
         starts = self._starts(u.unsqueeze(1), state, None)
         log_a, h = self._gated(x.to(u.dtype), None if starts is None else starts.squeeze(1))
         if state is not None:
             h = h + log_a.exp() * state["memory"].flatten(1)
-        return self._finish(h, u), self._ended(h, window[:, 1:])
+        return self._finish(h, u), self._ended(h, conv)
 
     def _starts(self, u: Tensor, state: MixerState | None, resets: Tensor | None) -> Tensor | None:
         """Which tokens of u (B, T, D) are a document's first, (B, T) bool; None where that makes no difference."""
