@@ -2,7 +2,9 @@
 # make verdicts   one line per claim of what is finished
 # make test       the tests
 # make test-slurm the workflow on a SLURM of two nodes on this machine, killed and gone on with (two minutes)
-# make campaign   a hundred kills at random moments, and whether all ends as it would have without them (minutes)
+# make campaign   a hundred kills at random moments, of runs of one process and of two and of a workflow, and whether all
+#                 ends as it would have without them (minutes)
+# make journey    a checkpoint diagnosed, extended and taken home, and one that needs no repair (six minutes)
 # make bench      the speed of scans and training steps beside other implementations, with tables in results/bench
 # make check      formatting, types and the workflow's lint
 # make clean      removes the environment and all caches; results stay
@@ -25,7 +27,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: figures verdicts test test-slurm campaign bench check clean
+.PHONY: figures verdicts test test-slurm campaign journey bench check clean
 .DEFAULT_GOAL := figures
 
 figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
@@ -44,10 +46,14 @@ test-slurm: $(VENV)/.installed-dev
 campaign: $(VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 python tests/campaign/kills.py --kills $(KILLS) --seed $(SEED)
 
+journey: $(VENV)/.installed-dev
+	@OMP_NUM_THREADS=1 python tests/journey/journey.py
+
 bench: $(VENV)/.installed-dev
 	@mkdir -p results/bench
 	@ssm bench scans --out results/bench/scans.parquet
 	@ssm bench training --out results/bench/training.parquet
+	@ssm bench processes --out results/bench/processes.parquet
 
 check: $(VENV)/.installed-dev
 	@ruff check .

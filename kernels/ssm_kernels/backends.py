@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
+from typing import Any, TypeVar
 
 import torch
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 BACKENDS = ("reference", "torch", "cpp", "triton", "cuda")
 MODULES = {"reference": "reference", "torch": "pytorch", "cpp": "cpp", "triton": "triton", "cuda": "cuda"}
@@ -31,6 +34,12 @@ _chosen: dict[tuple[str, ...], str] = {}  # operation, device type, what was pas
 
 class BackendError(ValueError):
     """A backend that does not exist, or that cannot run here."""
+
+
+def constant_when_compiled(function: Function) -> Function:
+    """`torch.compiler.assume_constant_result`, which imports the compiler: a second, in most processes for nothing."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 @contextmanager
@@ -84,7 +93,7 @@ def choose(
     return found
 
 
-@torch.compiler.assume_constant_result  # torch.compile traces the backend that was chosen, not the choice
+@constant_when_compiled  # torch.compile traces the backend that was chosen, not the choice
 def _resolve(
     operation: str, available: tuple[str, ...], name: str, device_type: str, passed_over: tuple[tuple[str, str], ...]
 ) -> tuple[str, str | None]:

@@ -20,7 +20,7 @@ A module may also have `unsuited(inputs)`: see `backends`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, get_type_hints
 
 import torch
@@ -46,6 +46,7 @@ def observe(observer: Observer) -> Iterator[None]:
         _observers.remove(observer)
 
 
+AS_IT_IS = nullcontext()
 PLAIN = (Tensor, torch.nn.Parameter)  # not the subclasses that tracing and sharding make
 
 
@@ -129,7 +130,7 @@ class Operator:
                 return name, composite
             passed_over = (*passed_over, (name, reason))
 
-    @torch.compiler.assume_constant_result  # importing is not for torch.compile to trace
+    @backends.constant_when_compiled  # importing is not for torch.compile to trace
     def _forms(self, name: str) -> tuple[bool, bool]:
         """Whether a backend has `run`, and `unsuited`."""
         parts = self._parts[name]
@@ -290,9 +291,10 @@ def widened(inputs: Any) -> Any:
     )
 
 
-def _full_precision(args: Sequence[Any]) -> torch.autocast:
+def _full_precision(args: Sequence[Any]) -> AbstractContextManager[Any]:
     """Autocast switched off for the device of the first tensor: it would run matrix products in half precision."""
-    return torch.autocast(next(x for x in args if isinstance(x, Tensor)).device.type, enabled=False)
+    device = next(x for x in args if isinstance(x, Tensor)).device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else AS_IT_IS
 
 
 def differentiable(x: Tensor) -> bool:

@@ -40,13 +40,16 @@ def mean_loss(position_loss: pl.DataFrame, start: int, stop: int) -> pl.DataFram
     return inside.group_by("sequence").agg(((loss * tokens).sum() / tokens.sum()).alias("loss")).sort("sequence")
 
 
-def paired_log_ratio(position_loss: pl.DataFrame, restart_loss: pl.DataFrame, k_times_context: int) -> pl.DataFrame:
+def paired_log_ratio(
+    position_loss: pl.DataFrame, restart_loss: pl.DataFrame, k_times_context: int, start: int | None = None
+) -> pl.DataFrame:
     """Loss with the full history minus loss of the restarted model, on the same targets [3/4 kT, kT).
 
     Args:
         position_loss: the table of the arm that reads the full history.
         restart_loss: the table of the restarted arm: the base for Rbase, the same arm for Rown.
         k_times_context: kT in tokens, a multiple of 4.
+        start: where the targets begin, if not at 3/4 kT.
 
     Returns:
         Columns sequence, value (nats: the logarithm of the paired ratio of perplexities), sorted by sequence.
@@ -54,7 +57,7 @@ def paired_log_ratio(position_loss: pl.DataFrame, restart_loss: pl.DataFrame, k_
     Raises:
         TableError: no such bins, or the two tables do not hold the same sequences.
     """
-    start = 3 * k_times_context // 4
+    start = 3 * k_times_context // 4 if start is None else start
     full = mean_loss(position_loss, start, k_times_context)
     restarted = mean_loss(restart_loss, start, k_times_context)
     if full["sequence"].to_list() != restarted["sequence"].to_list():
@@ -73,8 +76,12 @@ def position_curve(position_loss: pl.DataFrame) -> pl.DataFrame:
 
 
 def ratio_positions(restart_loss: pl.DataFrame) -> list[int]:
-    """The positions kT, ascending, at which a `restart_loss` table lets the paired ratio be read."""
-    return sorted(restart_loss["position_to"].unique().to_list())
+    """The positions kT, ascending, at which a `restart_loss` table lets the paired ratio be read.
+
+    Those whose last quarter begins with a bin; of a table of all bins, the powers of two.
+    """
+    starts = set(restart_loss["position_from"])
+    return sorted(end for end in restart_loss["position_to"].unique() if end % 4 == 0 and 3 * end // 4 in starts)
 
 
 def remembrance_curve(effective_remembrance: pl.DataFrame, distance: str) -> pl.DataFrame:

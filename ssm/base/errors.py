@@ -43,3 +43,14 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     if close:
         return f"did you mean '{close[0]}'?"
     return "valid names: " + ", ".join(names) if names else "there are no valid names here"
+
+
+def first_line(error: Exception) -> str:
+    """What an error of another package says, in one line.
+
+    >>> first_line(ValueError("no\\nway"))
+    'no'
+    >>> first_line(KeyError())
+    'KeyError'
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from ssm.base.exit_codes import LOST, REQUEUE
+from ssm.base.exit_codes import LOST, REQUEUE, TIME_OVER
 from ssm.base.stopping import on_signals
 
 GRACE = 20.0  # seconds between the end of the first process that fails and the last one's
@@ -73,7 +73,7 @@ def _wait(children: list[subprocess.Popen[bytes]]) -> None:
 
 def _code(verb: str, codes: list[int]) -> int:
     """One exit code for all. Of a process that was killed one of the others has told, if one could."""
-    for code in (LOST, REQUEUE):
+    for code in (LOST, REQUEUE, TIME_OVER):
         if code in codes:
             return code
     for rank, code in enumerate(codes):

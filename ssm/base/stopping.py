@@ -9,21 +9,24 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+from ssm.base.exit_codes import REQUEUE
+
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # what a scheduler sends ahead of the end
 
 
 class Preempted(BaseException):
-    """A signal has asked for the end, and all that is to be kept is on disk. `ssm` exits with REQUEUE.
+    """Something has asked for the end, and all that is to be kept is on disk. `ssm` exits with `code`.
 
     No Exception, as KeyboardInterrupt is none: it may be raised anywhere, and nobody but `main` has an answer to it.
 
     Args:
         together: all processes of the job have agreed on it.
+        code: REQUEUE for a signal, TIME_OVER.
     """
 
-    def __init__(self, message: str, together: bool = False):
+    def __init__(self, message: str, together: bool = False, code: int = REQUEUE):
         super().__init__(message)
-        self.together = together
+        self.together, self.code = together, code
 
 
 def preempt(number: int) -> NoReturn:

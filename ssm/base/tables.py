@@ -64,6 +64,17 @@ STATE_STATISTICS = Schema(
     "one sequence, one position, one layer, one head (-1: all heads; layer -1: the whole state)",
     {"sequence": I64, "position": I64, "layer": I64, "head": I64, "norm": F64, "mean": F64, "std": F64},
 )
+PASSKEY = Schema(
+    "passkey",
+    "one length, one depth, one trial: a key read in a long text and asked for at its end",
+    {
+        "length": I64,  # tokens of the prompt and the key that is asked for
+        "depth": F64,  # of the key in the text: 0 its start, 1 its end
+        "trial": I64,  # 0, 1, ...: other digits, and a text that begins elsewhere
+        "correct": pl.Boolean(),  # every token of the key is the most probable one after those before it
+        "digits_right": I64,  # digits that are spelled before the first token that is not
+    },
+)
 LENGTH_CLASS = Schema(
     "length_class",
     "one run: its class of length extension (ls Def. 2.1) and whether it length-generalizes (lg Def. 3.2)",
@@ -159,6 +170,18 @@ TRAINING_SPEED = Schema(
         "tokens_per_second": F64,
     },
 )
+PROCESS_SPEED = Schema(
+    "process_speed",
+    "one short run of training, by one process or by several; the ways alternate within a repeat",
+    {
+        "model": TEXT,
+        "processes": I64,
+        "batch_tokens": I64,  # tokens of a training step
+        "way": TEXT,  # one: by one process; apart: each trains its part of the batch by itself; together: as a team
+        "repeat": I64,  # 1, 2, ...
+        "milliseconds": F64,  # a step of the slowest process
+    },
+)
 SCAN_SPEED = Schema(
     "scan_speed",
     "one timed call of one implementation of a scan; implementations alternate, and who is wrong is not timed",
@@ -185,12 +208,14 @@ SCHEMAS = {
         RESTART_LOSS,
         EFFECTIVE_REMEMBRANCE,
         STATE_STATISTICS,
+        PASSKEY,
         LENGTH_CLASS,
         MODEL_SIZE,
         VERDICTS,
         TAXONOMY,
         COST,
         TRAINING_SPEED,
+        PROCESS_SPEED,
         SCAN_SPEED,
     )
 }

@@ -11,11 +11,13 @@ from types import ModuleType
 
 import ssm
 from ssm.base.errors import UserError, nearest
-from ssm.base.exit_codes import REQUEUE
 from ssm.base.launch import launch
 from ssm.base.stopping import Preempted, on_signals, preempt
 
-VERBS = ("plan", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts", "watch", "bench")
+VERBS = (
+    *("plan", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts", "watch", "bench"),
+    *("diagnose", "extend"),
+)
 OVERVIEW = """usage: ssm <verb> [arguments]
 
 Rebuild, check and use what is known about length generalization in recurrent language models.
@@ -31,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb.
 
     Returns:
-        The exit code: 0 fine, 2 something that the user can put right (one line on stderr), 75 and 76 stopped, to be
-        called again (`ssm.base.exit_codes`), 130 interrupted, 141 the reader of our output went away. Any other
+        The exit code: 0 fine, 2 something that the user can put right (one line on stderr), 75, 76 and 79 stopped, to
+        be called again (`ssm.base.exit_codes`), 130 interrupted, 141 the reader of our output went away. Any other
         exception is a defect and keeps its traceback.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -48,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Preempted as stop:
         if os.environ.get("RANK", "0") == "0":
             print(f"ssm {verb}: {stop}", file=sys.stderr)
-        return REQUEUE
+        return stop.code
     except KeyboardInterrupt:
         print(f"ssm {verb}: interrupted", file=sys.stderr)
         return 130

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         write_schemas(args.schemas)
     library = load_config(args.config, args.scale, args.figures, _settings(args.set))
     plan = make_plan(library)
-    print(summary(plan, library.workflow, args.gpus))
+    print(summary(plan, library.workflow, args.gpus, library.checkpoints))
     if args.write:
         written = write_specs(plan, args.write)
         print(f"\n{written} spec files written below {args.write}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 
 from ssm.cli import add_processes, positive
@@ -15,6 +16,7 @@ weights (model.safetensors), per-step metrics (metrics.parquet), snapshots/, a r
 The same command after a kill resumes to bitwise the same result.
 
 SIGTERM and SIGUSR1 end it behind the step under way with a checkpoint and exit code 75: run the same command again.
+With --stop-after it does the same by itself, with code 79, ahead of a batch system's time limit.
 Code 76 says that one of several processes is gone (killed, out of memory); the others end too, and the same command
 goes on from the last checkpoint.
 
@@ -54,6 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time between checkpoints (default: 60)",
     )
+    parser.add_argument(
+        "--stop-after",
+        type=positive(float),
+        metavar="S",
+        help="end after so many seconds with a checkpoint and exit code 79, one step further at least (default: never)",
+    )
     parser.add_argument("--checkpoint-steps", type=positive(int), metavar="N", help="steps between checkpoints instead")
 
 
@@ -65,10 +73,11 @@ def run(args: argparse.Namespace) -> int:
     from ssm.training.loop import Interval, train
     from ssm.training.machine import Machine
 
+    until = None if args.stop_after is None else time.monotonic() + args.stop_after
     device = prepare_device(args.device, args.threads)
     with team_up(device, "train") as team:
         spec = RunSpec.load(args.spec)
-        interval = Interval(args.checkpoint_seconds, args.checkpoint_steps)
+        interval = Interval(args.checkpoint_seconds, args.checkpoint_steps, until)
         machine = Machine(team, args.shard, args.micro_batch_tokens)
         record = train(spec, TokenStore.open(args.tokens), args.out, device, args.parent, interval, machine)
         if team.main:

@@ -17,6 +17,7 @@ from ssm.data.order import Permutation
 from ssm.data.store import TokenSplit
 
 ALL = slice(None)
+BLOCK = 1024  # windows whose places in the shuffled order are computed at once
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class WindowBatches:
         self.split, self.context, self.batch_size, self.seed = split, context, batch_size, seed
         self.windows = max(1, (split.n_tokens - context) // context)  # an epoch: fits behind any offset below T
         self._epoch: tuple[int, int, Permutation] | None = None  # (epoch, offset, order): made anew for each epoch
+        self._block: tuple[int, int, np.ndarray] | None = None  # (epoch, block, positions), likewise
 
     def batch(self, step: int, rows: slice = ALL) -> Batch:
         """The batch of `step` >= 0, or some rows of it; no others are read."""
@@ -59,13 +61,21 @@ class WindowBatches:
         first = step * self.batch_size
         positions = np.empty(self.batch_size, np.int64)
         filled = 0
-        while filled < self.batch_size:  # once, but for a batch that reaches into the next epoch
+        while filled < self.batch_size:  # once, but for a batch that reaches into the next block or epoch
             epoch, index = divmod(first + filled, self.windows)
-            count = min(self.batch_size - filled, self.windows - index)
-            offset, order = self._order(epoch)
-            positions[filled : filled + count] = offset + self.context * order(np.arange(index, index + count))
-            filled += count
+            block, within = divmod(index, BLOCK)
+            part = self._positions(epoch, block)[within : within + self.batch_size - filled]
+            positions[filled : filled + len(part)] = part
+            filled += len(part)
         return positions
+
+    def _positions(self, epoch: int, block: int) -> np.ndarray:
+        """(BLOCK,) positions of the windows of one block of an epoch, fewer in its last."""
+        if self._block is None or self._block[:2] != (epoch, block):
+            offset, order = self._order(epoch)
+            indices = np.arange(block * BLOCK, min((block + 1) * BLOCK, self.windows))
+            self._block = (epoch, block, offset + self.context * order(indices))
+        return self._block[2]
 
     def _order(self, epoch: int) -> tuple[int, Permutation]:
         if self._epoch is None or self._epoch[0] != epoch:
@@ -119,6 +129,9 @@ class HeldOutWindows:
     split: TokenSplit
     positions: np.ndarray  # (sequences,): where each starts in the split
     length: int  # inputs in each; one more token follows as the last target
+
+    def __len__(self) -> int:
+        return len(self.positions)
 
     def read(self, rows: slice | np.ndarray, start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and targets [start, stop) of some sequences: two (rows, stop - start) int64 tensors.

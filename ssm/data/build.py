@@ -31,6 +31,14 @@ from ssm.data.tokenizers import make_tokenizer
 from ssm.specs.data import BpeTokenizer, DataSpec
 
 
+class TooFewDocuments(DataError):
+    """Documents are held out whole, and no split may stay empty."""
+
+    def __init__(self, documents: int, message: str):
+        super().__init__(message)
+        self.documents = documents
+
+
 def build_store(spec: DataSpec, folder: str | Path, workers: int | None = None) -> bool:
     """Tokenize the spec's corpus into `folder`, as a whole or not at all.
 
@@ -146,11 +154,13 @@ def _hash_document(corpus: Any, document: Document) -> None:
 
 
 def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:
+    wanted = {"train": spec.held_out < 1, "held_out": spec.held_out > 0}
     for name, other in (("train", "held_out"), ("held_out", "train")):
-        if not n_documents[name]:
-            raise DataError(
+        if wanted[name] and not n_documents[name]:
+            raise TooFewDocuments(
+                n_documents[other],
                 f"{describe(spec.corpus)}: all {n_documents[other]} documents fell to the split '{other}' and each is "
-                f"held out whole; give more documents, or change held_out (now {spec.held_out}) or held_out_seed"
+                f"held out whole; give more documents, or change held_out (now {spec.held_out}) or held_out_seed",
             )
 
 

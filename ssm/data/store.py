@@ -39,7 +39,8 @@ class TokenSplit:
     Args:
         name: for errors: where the split comes from.
         shards: (n_i,) unsigned tokens each; all but the last are equally long.
-        documents: (D,) int64, rising: the position of every document's first token; the first is 0.
+        documents: (D,) int64, rising: the position of every document's first token; the first is 0. None, and no
+            shard: an empty split.
         vocab_size: V; every token is below it.
     """
 
@@ -47,7 +48,7 @@ class TokenSplit:
         self.name, self.shards, self.documents, self.vocab_size = name, list(shards), documents, vocab_size
         self.n_tokens = sum(len(shard) for shard in self.shards)
         self.n_documents = len(documents)
-        self._shard_tokens = len(self.shards[0])
+        self._shard_tokens = len(self.shards[0]) if self.shards else 1
 
     def read(self, start: int, length: int) -> np.ndarray:
         """Tokens [start, start + length) as (length,) int64, across the borders of shards.
@@ -225,4 +226,6 @@ def _sha256(path: Path) -> str:
 
 def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
     """The file as a plain read-only array over its memory map (np.memmap's own slices are slow to make)."""
+    if not path.stat().st_size:  # nothing can be mapped
+        return np.empty(0, dtype)
     return np.asarray(np.memmap(path, dtype, mode="r"))

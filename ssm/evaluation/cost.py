@@ -71,8 +71,7 @@ class _Steps:
 
     def bytes(self) -> dict[str, float]:
         """What is kept for a backward pass, and what a decoding step needs of the past."""
-        state = sum(tensor.nbytes for tensor in self.state.tensors().values())
-        return {"training_memory": float(_kept_bytes(self._loss)), "state": float(state)}
+        return {"training_memory": float(_kept_bytes(self._loss)), "state": float(self.state.nbytes)}
 
     def _loss(self) -> Tensor:
         logits, _ = self.model(self.tokens[:, :-1])  # (1, T, V)

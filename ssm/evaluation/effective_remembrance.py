@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ssm.base.tables import EFFECTIVE_REMEMBRANCE
 from ssm.evaluation.bins import bin_edges
-from ssm.evaluation.stream import FORWARD_TOKENS, segments
+from ssm.evaluation.stream import segments
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurement import EffectiveRemembrance
 
@@ -22,7 +22,6 @@ def effective_remembrance(spec: EffectiveRemembrance, subject: Subject) -> pl.Da
     t is dense near T and sparse far from it: the kept lengths T - t are the edges of the position bins.
     """
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
-    at_once = FORWARD_TOKENS[subject.device.type]
     kept = [int(edge) for edge in bin_edges(spec.length)[1:]]
     frames = [pl.DataFrame(schema=EFFECTIVE_REMEMBRANCE.columns)]
     with subject.progress(spec.sequences, sum(kept) + spec.length) as progress:
@@ -30,18 +29,17 @@ def effective_remembrance(spec: EffectiveRemembrance, subject: Subject) -> pl.Da
         for segment in segments(subject, windows, spec.length):
             if segment.stop == spec.length:
                 full[segment.rows] = _probabilities(subject, segment.hidden[:, -1])
-            progress.advance(len(segment.rows) * (segment.stop - segment.start))
-        for length in kept:
-            for rows in subject.groups(spec.sequences, max(1, at_once // length)):
-                inputs, _ = windows.read(rows.numpy(), spec.length - length, spec.length)
-                with torch.inference_mode():
-                    hidden, _ = subject.model.hidden(inputs.to(subject.device))
-                recent = _probabilities(subject, hidden[:, -1])  # (B, V)
+            progress.advance(segment.targets.numel())
+        for t in (spec.length - length for length in kept):
+            for segment in segments(subject, windows, spec.length, start=t):
+                progress.advance(segment.targets.numel())
+                if segment.stop < spec.length:
+                    continue
+                rows, recent = segment.rows, _probabilities(subject, segment.hidden[:, -1])  # (B, V)
                 frames += [
-                    _rows(rows, spec.length - length, spec.length, name, distance(full[rows], recent))
+                    _rows(rows, t, spec.length, name, distance(full[rows], recent))
                     for name, distance in DISTANCES.items()
                 ]
-                progress.advance(len(rows) * length)
     return subject.together(pl.concat(frames)).sort("distance", "t", "sequence")
 
 

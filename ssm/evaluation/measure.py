@@ -16,6 +16,7 @@ from ssm.evaluation.cost import cost
 from ssm.evaluation.effective_remembrance import effective_remembrance
 from ssm.evaluation.length_class import length_class
 from ssm.evaluation.model_size import model_size
+from ssm.evaluation.passkey import passkey
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.state_statistics import state_statistics
@@ -34,6 +35,7 @@ ON_MODELS = {
     "restart_loss": restart_loss,
     "effective_remembrance": effective_remembrance,
     "state_statistics": state_statistics,
+    "passkey": passkey,
 }
 
 ON_SPECS = {

@@ -10,45 +10,64 @@ import numpy as np
 import polars as pl
 import torch
 
-from ssm.evaluation.bins import octaves
+from ssm.data.batches import HeldOutWindows
+from ssm.evaluation.bins import bin_edges, octaves
 from ssm.evaluation.position_loss import binned_table
-from ssm.evaluation.stream import FORWARD_TOKENS, token_losses
+from ssm.evaluation.stream import segments, token_losses
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurement import RestartLoss
 
 
 def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
-    """Mean loss by sequence at [3/4 kT, kT), k = 1, 2, 4 ..., in the schema RESTART_LOSS."""
-    T, half = spec.context, spec.context // 2
+    """Mean loss by sequence and bin, in the schema RESTART_LOSS.
+
+    The bins are [3/4 kT, kT), k = 1, 2, 4 ..., or everywhere those of the position_loss that lie in [T/2, length).
+    """
+    half = spec.context // 2
+    starts, stops = _bins(spec)
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
-    multiples = octaves(T, spec.length)
-    losses = torch.zeros(spec.sequences, len(multiples), dtype=torch.float64)
-    at_once = max(1, FORWARD_TOKENS[subject.device.type] // T)  # restarted windows a forward pass
-    with subject.progress(spec.sequences, sum(max(1, k // 2) for k in multiples), "windows") as progress:
-        for column, k in enumerate(multiples):
-            # Windows of T tokens, a new one every T/2: the second half of each holds the targets.
-            first = 0 if k == 1 else 3 * k * T // 4 - half
-            per_row = max(1, k // 2)
-            for rows in subject.groups(spec.sequences, max(1, at_once // per_row)):
-                inputs, targets = windows.read(rows.numpy(), first, k * T)
-                inputs, targets = (x.unfold(1, T, half).flatten(0, 1) for x in (inputs, targets))  # (B * k/2, T)
-                parts = [
-                    _second_half(subject, part, wanted)
-                    for part, wanted in zip(inputs.split(at_once), targets.split(at_once), strict=True)
-                ]
-                halves = torch.cat(parts).double().view(len(rows), per_row, half)  # (B, k/2, T/2)
-                if k == 1:
-                    halves = halves[..., half // 2 :]  # [3/4 T, T) is half of the only window's second half
-                losses[rows, column] = halves.mean((1, 2))
-                progress.advance(len(rows) * per_row)
-    ends = np.array([k * T for k in multiples], dtype=np.int64)
-    losses = subject.team.total(losses)  # zero but where a process read
-    return binned_table(losses, ends * 3 // 4, ends)
+    pieces = _restarts(spec)
+    sums = torch.zeros(spec.sequences, len(starts), dtype=torch.float64)
+    with subject.progress(spec.sequences, sum(len(offsets) * length for offsets, length in pieces)) as progress:
+        for offsets, length in pieces:
+            positions = (windows.positions[:, None] + offsets).flatten()  # sequence by sequence
+            for segment in segments(subject, HeldOutWindows(windows.split, positions, length), length):
+                progress.advance(segment.targets.numel())
+                read = max(0, half - segment.start)  # the first half is read, the second half is scored
+                if segment.start + read >= segment.stop:
+                    continue
+                losses = token_losses(subject.model, segment.hidden[:, read:], segment.targets[:, read:])  # (B, S)
+                sequences, numbers = np.divmod(segment.rows.numpy(), len(offsets))  # (B,)
+                targets = offsets[numbers, None] + np.arange(segment.start + read, segment.stop)  # (B, S)
+                bins = np.searchsorted(starts, targets, side="right") - 1
+                inside = torch.from_numpy(bins >= 0)  # not [T/2, 3/4 T), where the first bin is the quarter behind it
+                places = torch.from_numpy(sequences[:, None] * len(starts) + bins)
+                sums.view(-1).index_add_(0, places[inside], losses.double().cpu()[inside])
+    sums = subject.team.total(sums)  # zero but where a process read
+    return binned_table(sums / torch.from_numpy(stops - starts), starts, stops)
 
 
-def _second_half(subject: Subject, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Losses of the second half of windows (W, T) that start from the zero state, (W, T/2)."""
-    half = inputs.shape[1] // 2
-    with torch.inference_mode():
-        hidden, _ = subject.model.hidden(inputs.to(subject.device))
-    return token_losses(subject.model, hidden[:, half:], targets[:, half:].to(subject.device)).cpu()
+def _bins(spec: RestartLoss) -> tuple[np.ndarray, np.ndarray]:
+    """First positions of the bins, and their ends: (bins,) int64 each."""
+    if spec.everywhere:
+        edges = bin_edges(spec.length)
+        edges = edges[edges >= spec.context // 2]
+        return edges[:-1], edges[1:]
+    ends = spec.context * np.array(octaves(spec.context, spec.length), dtype=np.int64)
+    return ends * 3 // 4, ends
+
+
+def _restarts(spec: RestartLoss) -> list[tuple[np.ndarray, int]]:
+    """Where in a sequence the model starts anew, (windows,) int64, and how many tokens it reads from there.
+
+    Restarts lie T/2 apart, and their windows are T tokens long: the second half holds the targets. The last window ends
+    with the sequence.
+    """
+    context, half = spec.context, spec.context // 2
+    if not spec.everywhere:
+        # Targets from 3/2 k halves on (k = 1: from the first), each scored by the window that starts a half before.
+        numbers = [number for k in octaves(context, spec.length) for number in range(max(1, 3 * k // 2) - 1, 2 * k - 1)]
+        return [(half * np.array(numbers, dtype=np.int64), context)]
+    whole, rest = divmod(max(0, spec.length - half), half)
+    last = [(np.array([half * whole]), half + rest)] if rest else []
+    return [(half * np.arange(whole), context), *last]

@@ -2,50 +2,69 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
 
+from ssm.base.errors import CheckpointError
 from ssm.base.tables import STATE_STATISTICS
-from ssm.evaluation.stream import segments
+from ssm.evaluation.stream import Segment, segments
 from ssm.evaluation.subject import Subject
-from ssm.models.state import State
+from ssm.models.backbone import LanguageModel
 from ssm.specs.measurement import StateStatistics
 
 
 def state_statistics(spec: StateStatistics, subject: Subject) -> pl.DataFrame:
-    """Statistics after 1, 2, 4, ... tokens and after `length`, in the schema STATE_STATISTICS."""
+    """Statistics after 1, 2, 4, ... tokens and after `length`, in the schema STATE_STATISTICS.
+
+    Raises:
+        CheckpointError: the model carries keys and values of every token, and nothing else.
+    """
+    model = subject.model
+    if isinstance(model, LanguageModel) and all(mixer.grows for mixer in model.spec.mixers()):
+        raise _stateless()
     positions = sorted({2**i for i in range(spec.length.bit_length()) if 2**i <= spec.length} | {spec.length})
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
     frames = [pl.DataFrame(schema=STATE_STATISTICS.columns)]
     with subject.progress(spec.sequences, spec.length) as progress:
         for segment in segments(subject, windows, spec.length, stops=positions):
             if segment.stop in positions:
-                frames += _statistics(segment.state, segment.rows, segment.stop)
-            progress.advance(len(segment.rows) * (segment.stop - segment.start))
+                frames.append(_statistics(segment))
+            progress.advance(segment.targets.numel())
     return subject.together(pl.concat(frames)).sort("sequence", "position", "layer", "head")
 
 
-def _statistics(state: State, rows: Tensor, position: int) -> list[pl.DataFrame]:
-    flat = [memory.double().flatten(2).cpu() for memory in state.memories()]  # per layer (B, H, elements)
-    frames = [
-        _frame(layer_flat[:, head], rows, position, layer, head)
-        for layer, layer_flat in enumerate(flat)
-        for head in range(layer_flat.shape[1])
-    ]
-    return [*frames, _frame(torch.cat([x.flatten(1) for x in flat], 1), rows, position, -1, -1)]
+def _statistics(segment: Segment) -> pl.DataFrame:
+    """The rows of one position: of the whole state, and of every head of every layer."""
+    memories = [memory.double().cpu() for memory in segment.state.memories()]  # (B, H, ...) each
+    if not memories:
+        raise _stateless()
+    heads = [memory.shape[1] for memory in memories]
+    layer = np.repeat(np.arange(-1, len(memories)), [1, *heads])  # (1 + all heads,)
+    head = np.concatenate([[-1], *(np.arange(count) for count in heads)])
+    whole = torch.cat([memory.flatten(1) for memory in memories], 1).unsqueeze(1)  # (B, 1, elements)
+    parts = [_moments(part) for part in (whole, *(memory.reshape(*memory.shape[:2], -1) for memory in memories))]
+    norm, mean, std = (torch.cat(columns, 1).flatten().numpy() for columns in zip(*parts, strict=True))
+    rows = len(segment.rows)
+    return pl.DataFrame(
+        {
+            "sequence": np.repeat(segment.rows.numpy(), len(layer)),
+            "position": np.full(rows * len(layer), segment.stop),
+            "layer": np.tile(layer, rows),
+            "head": np.tile(head, rows),
+            "norm": norm,
+            "mean": mean,
+            "std": std,
+        },
+        schema=STATE_STATISTICS.columns,
+    )
 
 
-def _frame(values: Tensor, rows: Tensor, position: int, layer: int, head: int) -> pl.DataFrame:
-    """One row a sequence; values (B, elements)."""
-    count = len(rows)
-    columns = {
-        "sequence": rows,
-        "position": torch.full((count,), position),
-        "layer": torch.full((count,), layer),
-        "head": torch.full((count,), head),
-        "norm": values.norm(dim=1),
-        "mean": values.mean(1),
-        "std": values.std(1, correction=0),
-    }
-    return pl.DataFrame({name: x.numpy() for name, x in columns.items()}, schema=STATE_STATISTICS.columns)
+def _moments(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Norm, mean and standard deviation of (B, H, elements) over its last axis: (B, H) each."""
+    return values.norm(dim=-1), values.mean(-1), values.std(-1, correction=0)
+
+
+def _stateless() -> CheckpointError:
+    return CheckpointError("the model has no recurrent state of fixed size: it keeps keys and values of every token")

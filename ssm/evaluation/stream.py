@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ssm.data.batches import HeldOutWindows
 from ssm.evaluation.subject import Subject
-from ssm.models.backbone import LanguageModel
-from ssm.models.state import State
+from ssm.models.readable import Carried, Readable
 
-ROWS = {"cpu": 32, "cuda": 64}  # sequences side by side
+ROWS = {"cpu": 32, "cuda": 64}  # sequences side by side; more where they are short
 FORWARD_TOKENS = {"cpu": 2048, "cuda": 131_072}  # tokens a forward pass: what fits the caches, what fills a GPU
 
-LOGITS = 2**27  # logits at once: half a GiB in float32
+STATES = {"cpu": 4 * 2**30, "cuda": 16 * 2**30}  # bytes of all states at once
+PROBED = 64  # tokens after which a state that still grows is taken to grow on
+LOGITS = 2**27  # logits, or numbers of hidden activations, at once: half a GiB in float32
+
+
+class Sequences(Protocol):
+    """Tokens that can be read a segment at a time: `HeldOutWindows`, or what a measurement makes itself."""
+
+    def __len__(self) -> int:
+        """How many sequences."""
+
+    def read(self, rows: np.ndarray, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets [start, stop) of some sequences: two (rows, stop - start) int64 tensors."""
 
 
 @dataclass(frozen=True)
@@ -28,39 +40,54 @@ class Segment:
     rows: Tensor  # (B,) int64, numbers of the sequences
     start: int
     stop: int
-    hidden: Tensor  # (B, S, D), last hidden activations
+    hidden: Tensor  # (B, S, *), what the model makes logits of
     targets: Tensor  # (B, S)
-    state: State
+    state: Carried  # used up when the next segment is read
 
 
 def segments(
-    subject: Subject, windows: HeldOutWindows, length: int, stops: list[int] | None = None
+    subject: Subject, sequences: Sequences, length: int, start: int = 0, stops: list[int] | None = None
 ) -> Iterator[Segment]:
-    """My windows from the zero state to `length`, a few sequences and a segment at a time.
+    """My sequences from position `start`, in the zero state, to `length`: a few of them and a segment at a time.
 
     Args:
         stops: positions at which a segment must end (where the state is looked at).
     """
     device = subject.device
-    groups = subject.groups(len(windows.positions), ROWS[device.type])
-    size = max(1, FORWARD_TOKENS[device.type] // max((len(rows) for rows in groups), default=1))
-    borders = sorted({*range(0, length, size), *(stops or []), length})
+    at_once = min(FORWARD_TOKENS[device.type], LOGITS // subject.model.hidden_size)  # tokens
+    most = max(ROWS[device.type], at_once // (length - start))
+    fitting = STATES[device.type] // max(1, _state_bytes(subject, length - start))
+    groups = subject.groups(len(sequences), max(1, min(most, fitting)))
+    size = max(1, at_once // max((len(rows) for rows in groups), default=1))
+    borders = sorted({*range(start, length, size), *(stops or []), length})
     for rows in groups:
-        state: State | None = None
-        for start, stop in pairwise(borders):
-            inputs, targets = windows.read(rows.numpy(), start, stop)
+        state: Carried | None = None
+        for first, stop in pairwise(borders):
+            inputs, targets = sequences.read(rows.numpy(), first, stop)
             with torch.inference_mode():
                 hidden, state = subject.model.hidden(inputs.to(device), state)
-            yield Segment(rows, start, stop, hidden, targets.to(device), state)
+            yield Segment(rows, first, stop, hidden, targets.to(device), state)
 
 
 @torch.inference_mode()
-def token_losses(model: LanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
+def token_losses(model: Readable, hidden: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy in nats of every target, (B, S), at least in float32; logits exist for a few tokens at a time."""
     at_once = max(1, LOGITS // model.vocab_size)
     pairs = zip(hidden.flatten(0, 1).split(at_once), targets.flatten().split(at_once), strict=True)
     losses = [_cross_entropy(model.logits(part), wanted) for part, wanted in pairs]
     return torch.cat(losses).view(targets.shape)
+
+
+def _state_bytes(subject: Subject, length: int) -> int:
+    """Of the state of one sequence after `length` tokens; a cache grows by every token."""
+    tokens = torch.zeros(1, min(length, PROBED), dtype=torch.int64, device=subject.device)
+    state: Carried | None = None
+    sizes = [0]
+    with torch.inference_mode():
+        for piece in tokens.split(max(1, tokens.shape[1] - 1), dim=1):  # all but the last token, and the last
+            _, state = subject.model.hidden(piece, state)
+            sizes.append(state.nbytes)
+    return sizes[-1] + (length - tokens.shape[1]) * (sizes[-1] - sizes[-2])
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

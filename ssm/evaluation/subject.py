@@ -14,7 +14,7 @@ from ssm.base.progress import Progress
 from ssm.base.seeds import derived_seed
 from ssm.data.batches import HeldOutWindows, held_out_windows
 from ssm.data.store import TokenStore
-from ssm.models.backbone import LanguageModel
+from ssm.models.readable import Readable
 from ssm.training.distributed import ALONE, Team
 
 
@@ -22,7 +22,7 @@ from ssm.training.distributed import ALONE, Team
 class Subject:
     """A model in evaluation mode, the seed of its run, the tokens, and the title of the progress bar."""
 
-    model: LanguageModel
+    model: Readable
     seed: int
     store: TokenStore
     device: torch.device

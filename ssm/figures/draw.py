@@ -69,7 +69,7 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
     paths = [out / f"{target}.{kind}" for kind in ("svg", "png", "pdf")]
     with matplotlib.rc_context(RC | {"svg.hashsalt": target}):
         figure = picture(task, tables)
-        write_text(paths[0], _svg(figure, target, task.figure.title))
+        write_text(paths[0], svg(figure, target, task.figure.title))
         with whole_file(paths[1]) as temporary:
             figure.savefig(temporary, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
         with whole_file(paths[2]) as temporary:
@@ -85,14 +85,23 @@ def picture(task: FigureTask, tables: Path) -> Figure:
         rows = [
             row for drawing in task.figure.drawings for row in DRAWINGS[drawing.kind](drawing, task, tables, styles)
         ]
-        rows = rows or [Row(1.2, [_nothing], 1)]
-        figure = Figure(figsize=(WIDTH, sum(row.height for row in rows)), layout="constrained")
+        return compose(rows or [Row(1.2, [_nothing], 1)])
+
+
+def compose(rows: list[Row], width: float = WIDTH) -> Figure:
+    """Rows of panels stacked into one picture, with their notes and a legend, not yet written.
+
+    Args:
+        width: inches.
+    """
+    with matplotlib.rc_context(RC):
+        figure = Figure(figsize=(width, sum(row.height for row in rows)), layout="constrained")
         FigureCanvasAgg(figure)
         figure.get_layout_engine().set(w_pad=0.07, h_pad=0.06)  # type: ignore[union-attr, call-arg]
         axes = _paint(figure, rows)
         note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
         if note:
-            figure.supxlabel(textwrap.fill(note, NOTE), fontsize=SMALL, x=0.995, ha="right")
+            figure.supxlabel(textwrap.fill(note, int(NOTE * width / WIDTH)), fontsize=SMALL, x=0.995, ha="right")
         if not (all(row.columns == 1 for row in rows) and _label_ends(figure, axes)):
             _add_legend(figure, axes)
     return figure
@@ -161,7 +170,7 @@ def _add_legend(figure: Figure, all_axes: list[Axes]) -> None:
         if columns > math.ceil(len(lines) / rows):
             continue  # fewer columns do with as many rows
         legend = figure.legend(list(lines.values()), list(lines), loc="outside upper left", ncols=columns)
-        if columns == 1 or legend.get_window_extent().width <= (WIDTH - 0.3) * figure.dpi:
+        if columns == 1 or legend.get_window_extent().width <= (figure.get_figwidth() - 0.3) * figure.dpi:
             figure.set_figheight(figure.get_figheight() + LINE * rows + 0.1)
             return
         legend.remove()
@@ -176,8 +185,8 @@ def _nothing(axes: Axes, columns: int) -> None:
     axes.text(0.5, 0.5, "This figure has no arm at this scale.", ha="center", va="center")
 
 
-def _svg(figure: Figure, target: str, title: str) -> str:
-    """The SVG's text, made fit to stand inside a page.
+def svg(figure: Figure, target: str, title: str) -> str:
+    """A picture as the text of an SVG, made fit to stand inside a page.
 
     Every id is prefixed by the target, because two pictures in one page must not share ids; the style that matplotlib
     declares for `*`, which would hold for the whole page, moves to the root; a screen reader reads the title.

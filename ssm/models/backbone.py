@@ -120,6 +120,11 @@ class LanguageModel(nn.Module):
         return logits if cap is None else cap * torch.tanh(logits / cap)
 
     @property
+    def hidden_size(self) -> int:
+        """D: numbers that `hidden` gives for each token."""
+        return self.spec.d_model
+
+    @property
     def parameters_count(self) -> int:
         """Parameters, tied embeddings once."""
         return sum(parameter.numel() for parameter in self.parameters())

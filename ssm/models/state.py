@@ -29,6 +29,11 @@ class State:
     def batch_size(self) -> int:
         return self.memories()[0].shape[0]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors."""
+        return sum(tensor.nbytes for layer in self.layers for tensor in layer.values())
+
     def memories(self) -> list[Tensor]:
         """The memory of every layer, each (B, H, ...)."""
         return [layer[MEMORY] for layer in self.layers]

@@ -13,6 +13,7 @@ from ssm.base.errors import ConfigError, nearest
 from ssm.base.names import natural
 from ssm.plan.read import choose_scale, read_yaml
 from ssm.specs.base import Spec
+from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.data import DataSpec
 from ssm.specs.figure import FigureSpec
@@ -57,6 +58,7 @@ class Library:
     folder: Path
     workflow: WorkflowConfig
     models: Shelf[ModelSpec]
+    checkpoints: dict[str, CheckpointSpec]  # the entries of models.yaml that were trained elsewhere
     data: Shelf[DataSpec]
     recipes: Shelf[TrainingSpec]
     initial_states: Shelf[InitialStateSpec]
@@ -93,14 +95,16 @@ def load_config(
     workflow = _workflow(folder, scale, figures, overrides or {})
     scale = workflow.scale
     wanted = _wanted(folder, workflow)
+    models, checkpoints = _models(folder / "models.yaml", scale)
     training = folder / "training.yaml"
     sections = read_yaml(training)
     TrainingFile.parse({section: {} for section in sections}, str(training))  # refuses unknown sections
     return Library(
         folder=folder,
         workflow=workflow,
-        models=_named(folder / "models.yaml", ModelSpec, "model", scale),
-        data=_named(folder / "data.yaml", DataSpec, "data set", scale),
+        models=models,
+        checkpoints=checkpoints,
+        data=Shelf("data set", _named(folder / "data.yaml", DataSpec.parse, scale)),
         recipes=Shelf("recipe", _each(sections.get("recipes"), training, "recipes", scale, _recipe)),
         initial_states=Shelf(
             "initial state", _each(sections.get("initial_states"), training, "initial_states", scale, _initial_state)
@@ -179,18 +183,37 @@ def _each(
     return found
 
 
-S = TypeVar("S", ModelSpec, DataSpec)
-
-
-def _named(path: Path, kind: type[S], what: str, scale: str) -> Shelf[S]:
+def _named(path: Path, kind: Callable[[Any, str], T], scale: str) -> dict[str, T | ConfigError]:
     """A file of entries whose name is their key."""
 
-    def parse(name: str, content: Any, path: Path) -> S:
+    def parse(name: str, content: Any, path: Path) -> T:
         if not isinstance(content, dict) or "name" in content:
             raise ConfigError(f"{path}: {name}: expected a mapping without 'name', which is its key")
-        return kind.parse(content | {"name": name}, f"{path}: {name}")
+        return kind(content | {"name": name}, f"{path}: {name}")
 
-    return Shelf(what, _each(read_yaml(path), path, "", scale, parse))
+    return _each(read_yaml(path), path, "", scale, parse)
+
+
+def _models(path: Path, scale: str) -> tuple[Shelf[ModelSpec], dict[str, CheckpointSpec]]:
+    """models.yaml: what figures train, and the checkpoints, which a figure cannot ask for."""
+    found, checkpoints = _named(path, _model_or_checkpoint, scale), {}
+    things: dict[str, ModelSpec | ConfigError] = {}
+    for name, thing in found.items():
+        if isinstance(thing, CheckpointSpec):
+            checkpoints[name] = thing
+            things[name] = ConfigError(
+                f"{path}: '{name}' is a checkpoint ({thing.checkpoint}): figures train their models from scratch; its "
+                f"targets are {' and '.join(thing.targets)}"
+            )
+        else:
+            things[name] = thing
+    return Shelf("model", things), checkpoints
+
+
+def _model_or_checkpoint(content: Any, source: str) -> ModelSpec | CheckpointSpec:
+    """By its keys: an architecture reads no text of its own."""
+    kind = CheckpointSpec if content.keys() & {"checkpoint", "text"} else ModelSpec
+    return kind.parse(content, source)
 
 
 def _recipe(name: str, content: Any, path: Path) -> TrainingSpec:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import Rehearsal
 from ssm.specs.data import DataSpec
+from ssm.specs.diagnosis import LEAST
 from ssm.specs.figure import FigureSpec
 from ssm.specs.training import Budget, TrainingSpec
 
@@ -45,3 +47,12 @@ def capped_size(length: int, sequences: int, context: int, caps: Rehearsal | Non
     if caps is None:
         return length, sequences
     return min(length, caps.max_contexts * context), min(sequences, caps.max_sequences)
+
+
+def capped_checkpoint(checkpoint: CheckpointSpec, caps: Rehearsal | None) -> CheckpointSpec:
+    """At most `max_steps` steps, and `max_sequences` windows but never fewer than a diagnosis needs."""
+    if caps is None:
+        return checkpoint
+    most = max(LEAST, caps.max_sequences)
+    fewer = {"steps": min(checkpoint.steps, caps.max_steps), "sequences": min(checkpoint.sequences or most, most)}
+    return checkpoint.model_copy(update=fewer)

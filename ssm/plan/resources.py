@@ -22,6 +22,7 @@ from ssm.specs.measurement import (
     Cost,
     EffectiveRemembrance,
     MeasurementTask,
+    Passkey,
     PositionLoss,
     RestartLoss,
     StateStatistics,
@@ -31,6 +32,7 @@ from ssm.specs.training import RunSpec
 MB = 1e6
 START_SECONDS = 30.0  # Python, torch, the GPU, the model's weights
 LEAST_SECONDS = 600.0  # that a job asks for: a shared disk may be slow, and short jobs are let in anyway
+AROUND_SECONDS = 180.0  # of a time limit that are no training: a job's start, and its last checkpoint
 MEMORY_MB = {True: 6000, False: 2000}  # of any job: with a GPU (its libraries), without
 ACTIVATIONS = 40  # numbers a layer, channel and token that the backward pass keeps
 PASS_TOKENS = {True: 131_072, False: 2048}  # a measurement's forward pass, with and without a GPU
@@ -60,6 +62,10 @@ class Need:
         """Minutes of a batch system: the expected time with its margin, times the attempt, and at most the limit."""
         seconds = attempt * max(LEAST_SECONDS, cluster.time_margin * self.seconds)
         return ceil(min(seconds / 60, cluster.max_hours * 60))
+
+    def seconds_to_train(self, minutes: int) -> int:
+        """Of a job's time limit, what is left when its start and a last checkpoint are taken off: half at least."""
+        return round(max(60 * minutes - AROUND_SECONDS, 30 * minutes))
 
     def memory_to_ask_for(self, attempt: int = 1) -> int:
         """MB: a second attempt gets twice as much, and so on."""
@@ -179,6 +185,12 @@ def _tokens_read(task: MeasurementTask) -> tuple[float, int] | None:
         return measurement.sequences * measurement.length, measurement.length
     if isinstance(measurement, EffectiveRemembrance):
         return measurement.sequences * measurement.length * (1 + BIN_ENDS), measurement.length
+    if isinstance(measurement, Passkey):
+        prompts = len(measurement.depths) * measurement.trials
+        return prompts * sum(measurement.lengths), measurement.lengths[-1]
+    if isinstance(measurement, RestartLoss) and measurement.everywhere:
+        windows = max(0, ceil(2 * measurement.length / measurement.context) - 1)
+        return measurement.sequences * windows * measurement.context, measurement.context
     if isinstance(measurement, RestartLoss):
         windows, k = 1, 2
         while k * measurement.context <= measurement.length:

@@ -10,6 +10,7 @@ from typing import Any
 from ssm.base.files import write_text
 from ssm.plan.library import TrainingFile
 from ssm.specs.base import SCALES, Spec
+from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.data import DataSpec
 from ssm.specs.figure import FigureSpec
@@ -22,8 +23,8 @@ def schemas() -> dict[str, dict[str, Any]]:
     figure["required"].remove("target")  # the file's name says it
     return {
         "config": _dialect(_schema(WorkflowConfig, "The workflow's configuration")),
-        "models": _dialect(_by_scale(_named(ModelSpec, "Named models"))),
-        "data": _dialect(_by_scale(_named(DataSpec, "Named data sets"))),
+        "models": _dialect(_by_scale(_named("Named models", ModelSpec, CheckpointSpec))),
+        "data": _dialect(_by_scale(_named("Named data sets", DataSpec))),
         "training": _dialect(_by_scale(_schema(TrainingFile, "Training recipes and initial states"))),
         "figure": _dialect(_by_scale(figure)),
     }
@@ -39,12 +40,17 @@ def _schema(kind: type[Spec], title: str) -> dict[str, Any]:
     return kind.model_json_schema(by_alias=True) | {"title": title}
 
 
-def _named(kind: type[ModelSpec] | type[DataSpec], title: str) -> dict[str, Any]:
-    """A file of entries whose name is their key."""
-    entry = kind.model_json_schema(by_alias=True)
-    definitions = entry.pop("$defs", {})
-    del entry["properties"]["name"]
-    entry["required"].remove("name")
+def _named(title: str, *kinds: type[ModelSpec] | type[CheckpointSpec] | type[DataSpec]) -> dict[str, Any]:
+    """A file of entries whose name is their key, each of one of the kinds."""
+    entries: list[dict[str, Any]] = []
+    definitions: dict[str, Any] = {}
+    for kind in kinds:
+        entry = kind.model_json_schema(by_alias=True)
+        definitions |= entry.pop("$defs", {})
+        del entry["properties"]["name"]
+        entry["required"].remove("name")
+        entries.append(entry)
+    entry = entries[0] if len(entries) == 1 else {"anyOf": entries}
     return {"title": title, "type": "object", "additionalProperties": entry, "$defs": definitions}
 
 

@@ -8,14 +8,17 @@ from ssm.plan.plan import Plan
 from ssm.plan.resources import Need, needs, training_tokens
 from ssm.plan.walltime import jobs_for, wall_seconds
 from ssm.specs.base import Spec
+from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 
 TOKENS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 DISK = ((1e6, "TB"), (1e3, "GB"), (0.0, "MB"))  # from MB
 
 
-def summary(plan: Plan, workflow: WorkflowConfig, gpus: int) -> str:
-    """A table with a line per figure, and what its numbers are reckoned with.
+def summary(
+    plan: Plan, workflow: WorkflowConfig, gpus: int, checkpoints: Mapping[str, CheckpointSpec] | None = None
+) -> str:
+    """A table with a line per figure, the targets of checkpoints, and what the table's numbers are reckoned with.
 
     Runs and tables that several figures share are `new` in the first one alone, and so are their tokens, hours and
     disk: these add up. The wall time is that of the figure by itself, with all that it needs, on `gpus` GPUs.
@@ -48,7 +51,21 @@ def summary(plan: Plan, workflow: WorkflowConfig, gpus: int) -> str:
         "figures": plan.figures,
     }
     title = f"Plan at the scale '{plan.scale}': " + ", ".join(f"{what} {len(one)}" for what, one in counted.items())
-    return "\n".join([title, "", *(row.rstrip() for row in rows), "", *_basis(workflow, gpu, gpus)])
+    table = [title, "", *(row.rstrip() for row in rows), ""]
+    return "\n".join([*table, *_checkpoint_lines(checkpoints or {}), *_basis(workflow, gpu, gpus)])
+
+
+def _checkpoint_lines(checkpoints: Mapping[str, CheckpointSpec]) -> list[str]:
+    """A line per target of a checkpoint."""
+    rows = []
+    for spec in checkpoints.values():
+        diagnose, extend = spec.targets
+        arms = " and a control" if spec.control else ""
+        rows.append((diagnose, f"{spec.checkpoint}: {spec.budget:g} minutes at most"))
+        rows.append((extend, f"{spec.checkpoint}: {spec.steps} steps of {spec.policy}{arms}, and diagnoses"))
+    width = max((len(target) for target, _ in rows), default=0)
+    lines = [f"{target:<{width}}  {does}" for target, does in rows]
+    return ["Checkpoints (models.yaml), each made when it is asked for by name:", *lines, ""] if lines else []
 
 
 def _unit(gpu: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ssm.base.files import write_text
@@ -38,17 +38,10 @@ def build_report(results: Path, out: Path, targets: list[str] | None = None) -> 
 
 def render(results: Results) -> str:
     """The page as text."""
-    environment = Environment(
-        loader=PackageLoader("ssm.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": number, "ours": ours, "duration": duration}
+    page = template("ssm.report", PAGE)
     papers = [claim for claim in results.claims if not claim.ours]
     checks = [claim for claim in results.claims if claim.ours]
-    return environment.get_template(PAGE).render(
+    return page.render(
         results=results,
         facts=facts(results),
         symbols=SYMBOLS,
@@ -57,5 +50,23 @@ def render(results: Results) -> str:
         checks=checks,
         checks_totals=totals(claim.verdict for claim in checks),
         span=span,
-        style=Markup((Path(__file__).with_name(STYLE)).read_text(encoding="utf-8")),
+        style=style(),
     )
+
+
+def template(package: str, name: str) -> Template:
+    """A package's template of a page. What it shows is escaped; a name that it is not given is an error."""
+    environment = Environment(
+        loader=PackageLoader(package, "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "ours": ours, "duration": duration}
+    return environment.get_template(name)
+
+
+def style() -> Markup:
+    """The look that all pages share."""
+    return Markup((Path(__file__).with_name(STYLE)).read_text(encoding="utf-8"))

@@ -18,6 +18,15 @@ REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
 def inline_svg(path: Path, prefix: str, label: str) -> Markup:
+    """The picture of a file as an element of an HTML page: see `inlined`.
+
+    Raises:
+        TableError: the file is no SVG.
+    """
+    return inlined(path.read_bytes(), prefix, label, str(path))
+
+
+def inlined(svg: bytes, prefix: str, label: str, source: str) -> Markup:
     """The picture as an element of an HTML page.
 
     Ids get `prefix`, so that two pictures of a page never share one; the style sheet inside acts on this picture alone;
@@ -25,19 +34,20 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
 
     Args:
         label: what a reader who cannot see the picture is told.
+        source: where it comes from, for errors.
 
     Raises:
-        TableError: the file is no SVG.
+        TableError: it is no SVG.
     """
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", XLINK)
     try:
-        root = ElementTree.fromstring(path.read_bytes())
+        root = ElementTree.fromstring(svg)
     except ElementTree.ParseError as error:
-        raise TableError(f"{path}: not a readable SVG picture ({error})") from error
+        raise TableError(f"{source}: not a readable SVG picture ({error})") from error
     box = root.get("viewBox", "").split()
     if root.tag != f"{{{SVG}}}svg" or len(box) != 4:
-        raise TableError(f"{path}: not an SVG picture with a viewBox")
+        raise TableError(f"{source}: not an SVG picture with a viewBox")
     for parent in root.iter():
         for child in list(parent):
             if child.tag.rsplit("}", 1)[-1] in DROPPED:

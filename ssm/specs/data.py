@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from ssm.specs.base import Spec
 
@@ -80,10 +80,16 @@ class DataSpec(Spec):
     name: str
     corpus: CorpusSpec
     tokenizer: TokenizerSpec = BytesTokenizer()
-    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1  # fraction of the documents
+    held_out: Annotated[float, Field(ge=0, le=1)] = 0.1  # fraction of the documents; 0: none, 1: all of them
     held_out_seed: int = 1234  # which documents: a function of this seed and the document's position
     max_documents: PositiveInt | None = None
     shard_tokens: PositiveInt = 64 * 2**20  # 64 Mi tokens: 128 MiB a shard at two bytes a token
+
+    @model_validator(mode="after")
+    def _something_to_train_on(self) -> DataSpec:
+        if self.held_out == 1 and isinstance(self.tokenizer, BpeTokenizer):
+            raise ValueError("held_out 1 leaves no document to train the bpe tokenizer on")
+        return self
 
     @property
     def id(self) -> str:

@@ -10,6 +10,8 @@ from ssm.specs.base import Spec, slug
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
 
+Depth = Annotated[float, Field(ge=0, le=1)]  # of a key in a text: 0 its start, 1 its end
+
 
 class PositionLoss(Spec):
     """The loss at every position of long held-out windows, from the zero state (lg Def. 3.1), in bins."""
@@ -23,7 +25,8 @@ class PositionLoss(Spec):
 class RestartLoss(Spec):
     """The loss on the same targets when the model starts anew T/2 to T tokens before each of them.
 
-    Measured where the paired ratio is read: the last quarter [3/4 kT, kT) for k = 1, 2, 4 ... up to `length`.
+    Measured where the paired ratio is read: the last quarter [3/4 kT, kT) for k = 1, 2, 4 ... up to `length`. Or
+    `everywhere`: in every bin of positions from T/2 on, so that each bin of the position_loss has its pair.
     """
 
     kind: Literal["restart_loss"] = "restart_loss"
@@ -31,6 +34,7 @@ class RestartLoss(Spec):
     sequences: PositiveInt
     seed: int = 5
     context: PositiveInt  # T
+    everywhere: bool = False
 
     @model_validator(mode="after")
     def _power_of_two(self) -> RestartLoss:
@@ -55,6 +59,24 @@ class StateStatistics(Spec):
     length: PositiveInt
     sequences: PositiveInt
     seed: int = 7
+
+
+class Passkey(Spec):
+    """A key hidden in a text of repeated sentences, asked for at its end (lg Section 5.2, Figure 8)."""
+
+    kind: Literal["passkey"] = "passkey"
+    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)]  # tokens, ascending: prompt and key
+    depths: Annotated[tuple[Depth, ...], Field(strict=False, min_length=1)] = (0.0, 0.25, 0.5, 0.75, 1.0)  # ascending
+    trials: PositiveInt = 8  # keys at each length and depth
+    digits: Annotated[int, Field(ge=1, le=18)] = 5  # of a key
+    seed: int = 10  # which keys, together with the run's own seed
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Passkey:
+        for name, values in (("lengths", self.lengths), ("depths", self.depths)):
+            if list(values) != sorted(set(values)):
+                raise ValueError(f"{name} must ascend, got {list(values)}")
+        return self
 
 
 class LengthClass(Spec):
@@ -106,7 +128,15 @@ class Cost(Spec):
 
 
 MeasurementSpec = Annotated[
-    PositionLoss | RestartLoss | EffectiveRemembrance | StateStatistics | LengthClass | ModelSize | Taxonomy | Cost,
+    PositionLoss
+    | RestartLoss
+    | EffectiveRemembrance
+    | StateStatistics
+    | Passkey
+    | LengthClass
+    | ModelSize
+    | Taxonomy
+    | Cost,
     Field(discriminator="kind"),
 ]
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from ssm.specs.base import Spec, slug
 from ssm.specs.data import DataSpec
@@ -58,7 +67,7 @@ InitialStateSpec = Annotated[ZeroState | RandomNoise | FittedNoise | StatePassin
 class Budget(Spec):
     """How long to train: exactly one of the three."""
 
-    steps: PositiveInt | None = None
+    steps: NonNegativeInt | None = None  # 0: weights that were not trained here (RunSpec.checkpoint)
     tokens: PositiveInt | None = None
     chinchilla: PositiveFloat | None = None  # multiples of 20 tokens per parameter
 
@@ -69,7 +78,7 @@ class Budget(Spec):
         return self
 
     def optimizer_steps(self, batch_tokens: int, parameters: int) -> int:
-        """Optimizer steps for a batch of `batch_tokens` and a model of `parameters`; at least one."""
+        """Optimizer steps for a batch of `batch_tokens` and a model of `parameters`; without `steps` at least one."""
         if self.steps is not None:
             return self.steps
         tokens = self.tokens or (self.chinchilla or 0) * TOKENS_PER_PARAMETER * parameters
@@ -125,14 +134,40 @@ class TrainingSpec(Spec):
         return (self.micro_batch_tokens or self.batch_tokens) // self.context
 
 
+class CheckpointRef(Spec):
+    """Weights that came from elsewhere."""
+
+    name: str  # what they are called there
+    fingerprint: str  # of their files
+
+
 class RunSpec(Spec):
-    """One training run: from a fresh initialization, or from the final weights of another run."""
+    """One training run: from a fresh initialization, or from the final weights of another run.
+
+    Or a run of zero steps: weights that were trained elsewhere, for other runs to start from. Of their training `model`
+    and `training.context` are known; `data` says in which tokens they are read here.
+    """
 
     model: ModelSpec
     data: DataSpec
     training: TrainingSpec
     seed: int
     parent: RunSpec | None = None
+    checkpoint: CheckpointRef | None = None  # of a run of zero steps alone
+
+    @model_serializer(mode="wrap")
+    def _as_before_checkpoints(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A run that was trained here says nothing of a checkpoint: its id is older than the field."""
+        content = plain(self)
+        return {key: value for key, value in content.items() if key != "checkpoint" or value is not None}
+
+    @model_validator(mode="after")
+    def _zero_steps_are_a_checkpoint(self) -> RunSpec:
+        if (self.training.budget.steps == 0) != (self.checkpoint is not None):
+            raise ValueError("training.budget.steps 0 is for weights that were not trained here, and for them alone")
+        if self.checkpoint is not None and self.parent is not None:
+            raise ValueError("weights that were not trained here have no parent")
+        return self
 
     @model_validator(mode="after")
     def _same_as_parent(self) -> RunSpec:
@@ -170,6 +205,8 @@ class RunSpec(Spec):
     def id(self) -> str:
         """A readable slug and the content's hash: the name of the run's folder."""
         stage: str = self.training.initial_state.policy
-        if stage == "zero":
+        if self.checkpoint is not None:
+            stage = "imported"
+        elif stage == "zero":
             stage = "" if self.parent is None else "control"
         return slug(self.model.name, f"T{self.training.context}", stage, f"s{self.seed}") + f"-{self.content_hash}"

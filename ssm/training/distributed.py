@@ -55,6 +55,26 @@ class Team:
             dist.all_reduce(values)
         return values
 
+    def add_up(self, values: Tensor) -> None:
+        """Replace values, contiguous, by their sum over all processes: to the same bits in each.
+
+        On CPUs pairs of processes, then pairs of pairs, swap what they have and add it. For some hundred kilobytes that
+        takes two thirds of the time of gloo's all_reduce, which hands its work to a thread and waits for it.
+        """
+        if self.size == 1:
+            return
+        if values.device.type != "cpu" or self.size & (self.size - 1):
+            dist.all_reduce(values)
+            return
+        theirs = torch.empty_like(values)
+        for level in range(self.size.bit_length() - 1):
+            other = self.rank ^ 1 << level
+            sent = dist.isend(values, other)
+            dist.recv(theirs, other)
+            assert sent is not None  # it is None for a process outside the group
+            sent.wait()
+            values += theirs
+
     def stacked(self, values: Tensor) -> Tensor:
         """The values (...) of all processes, alike in shape, by rank: (size, ...)."""
         if self.size == 1:

@@ -6,17 +6,18 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from ssm.base import progress as progress_file
+from ssm.base.exit_codes import REQUEUE, TIME_OVER
 from ssm.base.files import make_folder, only_one, remove_leftovers, write_json
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
-from ssm.base.stopping import Preempted, StopRequest, stop_requests
+from ssm.base.stopping import Preempted, stop_requests
 from ssm.data.batches import Batch, StreamBatches, WindowBatches
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel
@@ -25,12 +26,13 @@ from ssm.models.device import device_name
 from ssm.specs.training import RunSpec
 from ssm.training.checkpoint import load_checkpoint, save_checkpoint
 from ssm.training.divergence import LastGood
+from ssm.training.gradients import gradients_of
 from ssm.training.initial_state import build_policy
 from ssm.training.machine import Machine
 from ssm.training.metrics import SIDECAR, Metrics
 from ssm.training.optimizer import build_optimizer, set_rates
 from ssm.training.origin import origin_of, read_record, starting_weights
-from ssm.training.parallel import clip, spread, sum_gradients, whole_tensors
+from ssm.training.parallel import spread, whole_tensors
 from ssm.training.schedule import learning_rate, weight_decay
 from ssm.training.step import joined, loss_of, rows_of
 
@@ -40,10 +42,14 @@ SLOW = 0.5  # seconds: steps that take as long are looked at one by one
 
 @dataclass(frozen=True)
 class Interval:
-    """When a checkpoint is due: after so many seconds, or (for tests and demonstrations) so many steps."""
+    """When a checkpoint is due: after so many seconds, or (for tests and demonstrations) so many steps.
+
+    With `until`, a time of `time.monotonic`, training ends itself with a checkpoint before a step that would end later.
+    """
 
     seconds: float = 60.0
     steps: int | None = None
+    until: float | None = None
 
 
 def train(
@@ -64,7 +70,8 @@ def train(
         CheckpointError: the parent is missing or another run's; the folder holds another run's checkpoint.
         ConfigError: the batch cannot be spread over the processes.
         DataError: the tokens are not those of the run.
-        Preempted: SIGTERM or SIGUSR1 came while it trained; a checkpoint of the last step is written.
+        Preempted: SIGTERM or SIGUSR1 came while it trained, or its time is over; a checkpoint of the last step is
+            written.
     """
     store.insist_on(run.data, "the run")
     model = starting_weights(run, parent).to(device)
@@ -79,7 +86,7 @@ def train(
         try:
             return job.work()
         finally:
-            job.forward = job.model  # DDP holds the processes' connections, and a traceback holds the job
+            job.forward = job.gradients.forward = job.model  # DDP holds connections, and a traceback holds the job
 
 
 class _Job:
@@ -108,6 +115,7 @@ class _Job:
             for layer in self.model.layers:
                 layer.compile()
         self.forward = spread(self.model, self.team, device, machine.shard)
+        self.gradients = gradients_of(self.model, self.forward, self.team)
         self.optimizer = build_optimizer(self.model, self.training)
         self.policy = build_policy(self.training.initial_state, run.seed, self.team)
         self.metrics = Metrics(self.model.vocab_size, self.team)
@@ -138,7 +146,8 @@ class _Job:
                 now = time.monotonic()
                 seconds, clock = now - clock, now
                 self.seconds += seconds
-                progress.advance(1, self.training.batch_tokens, f"loss {self.metrics.last_loss:.3f}")
+                note = f"loss {self.metrics.last_loss:.3f}" if self.metrics.rows else ""  # none is fetched yet
+                progress.advance(1, self.training.batch_tokens, note)
                 snapshots = [at for due, at in self.snapshots if due == step]
                 due = step == self.steps or self._due_by_steps(step)
                 if not (due or snapshots or self.good.due(step) or step % FLUSH_EVERY == 0 or self.slow):
@@ -146,16 +155,20 @@ class _Job:
                 diverged = self.metrics.flush()
                 if diverged:
                     break
-                stopped, by_clock, self.slow = self.team.any_of(
-                    stop.signal is not None, self.team.main and self._due_by_clock(saved), seconds > SLOW
+                main = self.team.main
+                stopped, over, by_clock, self.slow = self.team.any_of(
+                    stop.signal is not None,
+                    main and self._over_by(now + seconds),
+                    main and self._due_by_clock(saved),
+                    seconds > SLOW,
                 )
                 if snapshots or self.good.due(step):
                     self._keep_weights(step, snapshots)
-                if due or by_clock or stopped:
+                if due or by_clock or stopped or over:
                     self._save(step)
                     saved = time.monotonic()
-                if stopped and step < self.steps:
-                    self._leave(step, stop)
+                if (stopped or over) and step < self.steps:
+                    self._leave(step, stop.signal or "a signal" if stopped else None)
         return self._finish(diverged)
 
     def _settle(self) -> None:
@@ -177,10 +190,10 @@ class _Job:
         batch = self.batches.batch(step - 1, self.mine)
         start = self.policy.start(step, training.batch_size, self.device)
         loss, ended = torch.zeros((), device=self.device), []
-        self.optimizer.zero_grad(set_to_none=True)
+        self.gradients.clear()
         mine = torch.arange(len(batch.inputs))
         for rows in mine.split(self.micro_batch_size):
-            sum_gradients(self.forward, bool(rows[-1] == mine[-1]))
+            self.gradients.share(bool(rows[-1] == mine[-1]))
             part = loss_of(self.forward, rows_of(batch, rows), start and start.select(rows), training, self.device)
             share = len(rows) / len(mine)
             (part.loss * share).backward()
@@ -189,7 +202,7 @@ class _Job:
                 ended.append(part.ended)
         if self.policy.learns:
             self.policy.learn(joined(ended))
-        norm = clip(self.model, training.clip_norm)
+        norm = self.gradients.clip(training.clip_norm)
         self.optimizer.step()
         self.metrics.add(
             step=step,
@@ -207,6 +220,9 @@ class _Job:
     def _due_by_clock(self, saved: float) -> bool:
         return self.interval.steps is None and time.monotonic() - saved >= self.interval.seconds
 
+    def _over_by(self, then: float) -> bool:
+        return self.interval.until is not None and then >= self.interval.until
+
     def _save(self, step: int) -> None:
         """Metrics first: rows past the checkpoint are cut on resume, missing rows could not be made up."""
         if self.team.main:
@@ -222,14 +238,14 @@ class _Job:
             if self.good.due(step):
                 self.good.keep(weights, step)
 
-    def _leave(self, step: int, stop: StopRequest) -> None:
-        """A signal has come, to this process or to another, and the checkpoint of `step` is written."""
+    def _leave(self, step: int, by: str | None) -> NoReturn:
+        """By a signal to this process or another, or the time is over; the checkpoint of `step` is written."""
         self.team.wait()  # main has written it
-        by = stop.signal or "a signal"
         raise Preempted(
-            f"{self.run.id}: stopped by {by} at step {step} of {self.steps}; its checkpoint is written, the same "
-            "command goes on from there",
+            f"{self.run.id}: stopped by {by or 'its time limit'} at step {step} of {self.steps}; its checkpoint is "
+            "written, the same command goes on from there",
             together=True,
+            code=REQUEUE if by else TIME_OVER,
         )
 
     def _finish(self, diverged: str | None) -> dict[str, Any]:

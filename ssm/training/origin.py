@@ -27,8 +27,10 @@ def starting_weights(run: RunSpec, parent: Path | None) -> LanguageModel:
     """A fresh initialization, or the parent's final weights.
 
     Raises:
-        CheckpointError: the parent is missing, or another run's.
+        CheckpointError: the parent is missing, or another run's; the run's weights were not trained here.
     """
+    if run.checkpoint is not None:
+        raise CheckpointError(f"{run.id}: its weights were imported; a run of zero steps cannot be trained")
     if run.parent is None:
         return build_model(run.model, run.data.vocab_size, run.seed)
     if parent is None:

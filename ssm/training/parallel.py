@@ -1,4 +1,4 @@
-"""One model in several processes: a copy in each (DDP), or its parameters spread over them (FSDP2).
+"""One model in several processes: a copy in each (a large one's in DDP), or its parameters spread over them (FSDP2).
 
 The gradient is that of the mean loss over the global batch in either case. Everything that is written or read is whole
 tensors, so that a checkpoint knows nothing of how many processes there were, and whether they shared a model.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,17 +18,23 @@ from torch.nn.parallel import DistributedDataParallel
 from ssm.models.backbone import LanguageModel
 from ssm.training.distributed import Team
 
-if TYPE_CHECKING:
-    from torch.distributed.fsdp import FSDPModule
+ONE_PIECE = 2**20  # bytes: the first bucket of DDP
+
+
+def in_one_piece(model: LanguageModel) -> bool:
+    """Whether the gradients are so few that they are kept, and sent, in one piece (`ssm.training.gradients`)."""
+    parameters = list(model.parameters())
+    alike = len({parameter.dtype for parameter in parameters}) == 1 and not any(map(_is_spread, parameters))
+    return alike and sum(parameter.nbytes for parameter in parameters) <= ONE_PIECE
 
 
 def spread(model: LanguageModel, team: Team, device: torch.device, shard: bool) -> nn.Module:
-    """What to call in place of `model`, so that behind a backward pass its gradients are means over the team.
+    """What to call in place of `model`; `ssm.training.gradients` then makes means over the team of its gradients.
 
     Args:
         shard: spread the parameters, their gradients and the optimizer's state over the processes, block by block.
     """
-    if team.size == 1:
+    if team.size == 1 or (not shard and in_one_piece(model)):
         return model
     if not shard:
         devices = [device.index] if device.type == "cuda" else None
@@ -42,19 +48,6 @@ def spread(model: LanguageModel, team: Team, device: torch.device, shard: bool) 
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
     return model
-
-
-def sum_gradients(model: nn.Module, on: bool) -> None:
-    """Whether the next backward pass ends with the mean over the team (on the last micro-batch) or only adds up."""
-    if isinstance(model, DistributedDataParallel):
-        model.require_backward_grad_sync = on
-    elif hasattr(model, "set_requires_gradient_sync"):  # FSDP
-        cast("FSDPModule", model).set_requires_gradient_sync(on)
-
-
-def clip(model: LanguageModel, norm: float) -> Tensor:
-    """Scale the gradient down to `norm`; returns the norm that it had. Over all processes, whoever holds what."""
-    return whole(torch.nn.utils.clip_grad_norm_(model.parameters(), norm))
 
 
 def _is_spread(tensor: Any) -> bool:

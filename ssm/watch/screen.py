@@ -51,7 +51,7 @@ def _cells(run: RunView) -> tuple[str, ...]:
     rate = "" if run.rate is None else short(run.rate)
     left = "" if run.seconds_left is None else _time(run.seconds_left)
     last = run.note.removeprefix("loss ") if run.note.startswith("loss ") else ""
-    if run.losses and (not last or last == "nan"):
+    if run.losses and not last:
         last = f"{run.losses[-1]:.3f}"
     return run.state, done, rate, left, sparkline(run.losses), last
 

@@ -1,15 +1,17 @@
 """Kills at random moments, and what comes out in the end: bitwise what comes out without them.
 
     python tests/campaign/kills.py --kills 100 --seed 1
-    python tests/campaign/kills.py --kills 20 --processes 2
 
-Micro runs are killed again and again, gone on with, and at last compared with one that nobody disturbed: all weights
-and checkpoints bit for bit, all tables row for row. Victims are
+Micro runs are killed again and again, gone on with, and at last compared with one of as many processes that nobody
+disturbed: all weights and checkpoints bit for bit, all tables row for row. Of the kills
 
-- training itself, `ssm train` with a checkpoint every ten steps: kill -9 at a random moment, kill -9 while a checkpoint
-  is being written (aimed at by its temporary file), SIGTERM;
-- with --processes, one of several processes, or the one that started them;
-- a whole workflow with its runs, tables and verdicts: snakemake (kill -9, SIGTERM) or one of its jobs (kill -9).
+- a tenth hits a whole workflow with its runs, tables and verdicts: snakemake (kill -9, SIGTERM) or one of its jobs
+  (kill -9);
+- a quarter hits a training run of two processes: one of them, or the one that started them (kill -9, SIGTERM), at a
+  random moment or while a checkpoint is being written (aimed at by its temporary file); the others have to end within
+  a minute;
+- the rest hits a training run of one process: kill -9 at a random moment or while a checkpoint is being written,
+  SIGTERM. Training writes a checkpoint every ten steps.
 
 The seed settles victims, signals and how long is waited for; when that is, the machine settles. A kill counts when it
 hit a living process. Exit code: 0 all equal, 1 not.
@@ -36,7 +38,16 @@ import psutil
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests")]  # as pyproject.toml has it for pytest: this is a command too
 
-from campaign.tools import PATIENCE, differences, job, jobs, until, until_time, wait_for_checkpoints  # noqa: E402
+from campaign.tools import (  # noqa: E402
+    PATIENCE,
+    differences,
+    job,
+    jobs,
+    until,
+    until_time,
+    wait_for_checkpoints,
+    writes_checkpoint,
+)
 from plan.mini import edit, write_config  # noqa: E402
 from small import make_store, run_spec, text  # noqa: E402
 
@@ -47,6 +58,8 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["ssm.training.loop", "ssm.cli.train"])
 KILLS_A_ROUND = 5
 STEPS, CHECKPOINT_STEPS = 300, 10
+TEAM = 2  # processes of a run of several
+IN_CHECKPOINT = " in a checkpoint"
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", "workflow/Snakefile", "--cores", "2", "lg_fig5"]
 AFTER_KILL = {-signal.SIGKILL, -signal.SIGTERM, REQUEUE, LOST, 0}  # 0: it came too late
 
@@ -65,26 +78,35 @@ class World:
     Args:
         folder: where everything is made.
         moments: chooses victims and waiting times.
-        processes: of every training run.
     """
 
-    def __init__(self, folder: Path, moments: random.Random, processes: int = 1):
-        self.folder, self.moments, self.processes = folder, moments, processes
+    def __init__(self, folder: Path, moments: random.Random):
+        self.folder, self.moments = folder, moments
         self.store = make_store(folder)
         recipe = {"budget": {"steps": STEPS}, "snapshots": [0.4], "initial_state": {"policy": "state_passing"}}
         write_json(folder / "run.json", run_spec(self.store.spec, **recipe).content())
         self.rounds = 0
         self.whole: dict[str, Path] = {}  # undisturbed results, by what they are
 
-    def arguments(self, out: Path) -> list[str]:
+    def arguments(self, out: Path, processes: int = 1) -> list[str]:
         """Of `ssm`, to train the micro run."""
         given = ["--device", "cpu", "--threads", "1", "--checkpoint-steps", str(CHECKPOINT_STEPS)]
-        given += ["--processes", str(self.processes)] if self.processes > 1 else []
+        given += ["--processes", str(processes)] if processes > 1 else []
         return ["train", f"{self.folder}/run.json", "--tokens", str(self.store.folder), "--out", str(out), *given]
 
     def new_folder(self) -> Path:
         self.rounds += 1
         return self.folder / f"round-{self.rounds}"
+
+    def wait_for_moment(self, out: Path, aimed: bool, checkpoints: int, alive: Callable[[], bool]) -> None:
+        """Until so many checkpoints have been written, and then until the next is being written, or for a moment."""
+        delay = self.moments.uniform(0, 0.1)
+        if aimed:
+            wait_for_checkpoints(out, checkpoints or 1, alive)  # by then, what was left of an earlier one is gone
+            until(lambda: writes_checkpoint(out) or not alive())
+        else:
+            wait_for_checkpoints(out, checkpoints, alive)
+            until_time(delay, alive)
 
     # --- One process --------------------------------------------------------------------------------------------------
 
@@ -113,42 +135,36 @@ class World:
 
     def _kill_run(self, process: multiprocessing.process.BaseProcess, out: Path) -> str:
         """Wait for a few checkpoints, or none, and kill; what was done, if the process was still there."""
-        aim = self.moments.choice(["-9", "-9 in a checkpoint", "-TERM"])
-        count, delay = self.moments.randint(0, 3), self.moments.uniform(0, 0.1)
-        if aim == "-9 in a checkpoint":
-            wait_for_checkpoints(out, count or 1, process.is_alive)  # by then, what was left of an earlier one is gone
-            until(lambda: any(out.glob(".checkpoint.*.tmp")) or not process.is_alive())
-        else:
-            wait_for_checkpoints(out, count, process.is_alive)
-            until_time(delay, process.is_alive)
+        aim = self.moments.choice(["-9", "-9" + IN_CHECKPOINT, "-TERM"])
+        self.wait_for_moment(out, aim.endswith(IN_CHECKPOINT), self.moments.randint(0, 3), process.is_alive)
         if not process.is_alive() or process.pid is None:
             return ""
         os.kill(process.pid, signal.SIGTERM if aim == "-TERM" else signal.SIGKILL)
         process.join(PATIENCE)
         if aim != "-TERM":  # the aim may have missed, or hit without being taken
-            aim = "-9 in a checkpoint" if any(out.glob(".checkpoint.*.tmp")) else "-9"
+            aim = "-9" + IN_CHECKPOINT * writes_checkpoint(out)
         return aim if process.exitcode != 0 else ""
 
-    def _train(self, out: Path) -> None:
-        process = self.start(out) if self.processes == 1 else self.launch(out)
-        wait = process.join if isinstance(process, multiprocessing.process.BaseProcess) else process.wait
-        wait()
+    def _train(self, out: Path) -> int | None:
+        process = self.start(out)
+        process.join()
+        return process.exitcode
 
     # --- Several processes --------------------------------------------------------------------------------------------
 
     def launch(self, out: Path) -> subprocess.Popen[bytes]:
         """Training in several processes."""
         with (self.folder / "train.log").open("ab") as log:
-            command = [sys.executable, "-m", "ssm", *self.arguments(out)]
+            command = [sys.executable, "-m", "ssm", *self.arguments(out, TEAM)]
             return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
 
     def kill_ranks(self, kills: int) -> Round:
         """Kill one of several processes, or their launcher, so many times at most, and compare."""
-        whole, out, done = self.undisturbed("run", self._train), self.new_folder(), Round()
+        whole, out, done = self.undisturbed("team", self._train_together), self.new_folder(), Round()
         while True:
             launcher = self.launch(out)
             if len(done.kills) < kills:
-                what = self._kill_rank(psutil.Process(launcher.pid), out, done)
+                what = self._kill_rank(launcher, out, done)
                 done.kills += [what] if what else []
             code = launcher.wait(PATIENCE)
             if code == 0:
@@ -158,21 +174,24 @@ class World:
                 done.differences.append(f"exit code {code}: see {self.folder / 'train.log'}")
                 return done
 
-    def _kill_rank(self, launcher: psutil.Process, out: Path, done: Round) -> str:
-        which, number = self.moments.choice(["rank", "launcher"]), self.moments.choice([9, 15])
-        rank, delay = self.moments.randrange(self.processes), self.moments.uniform(0, 0.1)
-        wait_for_checkpoints(out, self.moments.randint(1, 3), launcher.is_running)
-        until_time(delay, launcher.is_running)
+    def _kill_rank(self, launcher: subprocess.Popen[bytes], out: Path, done: Round) -> str:
+        """Wait for a few checkpoints and kill; what was done, if the process was still there."""
+        which, number = self.moments.choice(["a rank", "the launcher"]), self.moments.choice([9, 15])
+        rank, aimed = self.moments.randrange(TEAM), self.moments.random() < 0.5
+        self.wait_for_moment(out, aimed, self.moments.randint(1, 3), lambda: launcher.poll() is None)
         try:
-            ranks = launcher.children()
-            victim = launcher if which == "launcher" else ranks[rank]
+            ranks = psutil.Process(launcher.pid).children()
+            victim = launcher if which == "the launcher" else ranks[rank]
             victim.send_signal(number)
         except (psutil.NoSuchProcess, IndexError):
             return ""
         _, alive = psutil.wait_procs(ranks, timeout=60)
         if alive:
-            done.differences.append(f"{len(alive)} processes outlived a killed {which} by a minute")
-        return f"-{number} of {'a rank' if which == 'rank' else 'the launcher'}"
+            done.differences.append(f"{len(alive)} processes outlived {which} that was killed by a minute")
+        return f"-{number} of {which}" + IN_CHECKPOINT * writes_checkpoint(out)
+
+    def _train_together(self, out: Path) -> int:
+        return self.launch(out).wait()
 
     # --- A workflow ---------------------------------------------------------------------------------------------------
 
@@ -202,9 +221,9 @@ class World:
             subprocess.run(unlock, cwd=place, env=environment, stdout=log, stderr=log, check=False)
             return subprocess.Popen(SNAKEMAKE, cwd=place, env=environment, stdout=log, stderr=log)
 
-    def _whole_workflow(self, place: Path) -> None:
+    def _whole_workflow(self, place: Path) -> int:
         self.workflow_in(place)
-        self.snakemake(place).wait()
+        return self.snakemake(place).wait()
 
     def kill_workflows(self, kills: int) -> Round:
         """Kill one workflow so many times, at most, and compare."""
@@ -242,21 +261,26 @@ class World:
             return ""
         return f"workflow: {aim.replace('job', f'ssm {verb}')}"
 
-    def undisturbed(self, what: str, make: Callable[[Path], None]) -> Path:
+    def undisturbed(self, what: str, make: Callable[[Path], int | None]) -> Path:
         """The result that nobody disturbed, made once."""
         if what not in self.whole:
-            make(self.folder / f"whole-{what}")
+            code = make(self.folder / f"whole-{what}")
+            if code != 0:
+                raise RuntimeError(f"the undisturbed {what} ended with {code}: see {self.folder}")
             self.whole[what] = self.folder / f"whole-{what}"
         return self.whole[what]
 
 
-def campaign(folder: Path, kills: int, seed: int, workflow: int = 0, processes: int = 1) -> tuple[int, int]:
-    """Kill until `kills` kills have hit, `workflow` of them a workflow. Returns (kills with equal ends, kills)."""
-    moments = random.Random(seed)
-    world = World(folder, moments, processes)
-    parts = [(world.kill_workflows, workflow), (world.kill_ranks if processes > 1 else world.kill_runs, kills)]
-    total, equal, kinds = 0, 0, Counter[str]()
-    for kill, until_total in parts:
+def campaign(folder: Path, kills: int, seed: int, workflow: int = 0, ranks: int = 0) -> tuple[int, int]:
+    """Kill until `kills` kills have hit, `workflow` of them a workflow and `ranks` a run of several processes.
+
+    Returns (kills with equal ends, kills).
+    """
+    world = World(folder, random.Random(seed))
+    parts = [(world.kill_workflows, workflow), (world.kill_ranks, ranks), (world.kill_runs, kills - workflow - ranks)]
+    total, until_total, equal, kinds = 0, 0, 0, Counter[str]()
+    for kill, share in parts:
+        until_total += share
         while total < until_total:
             done = kill(min(KILLS_A_ROUND, until_total - total))
             total += len(done.kills)
@@ -275,12 +299,13 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100, metavar="N", help="that hit (default: 100)")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="default: 1")
     parser.add_argument("--workflow", type=int, metavar="N", help="of these, of a workflow (default: a tenth)")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="of a training run (default: 1)")
+    parser.add_argument("--ranks", type=int, metavar="N", help="of these, of two processes (default: a quarter)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="make everything in this new folder, and keep it")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="kills-")) if args.keep is None else args.keep
     workflow = args.kills // 10 if args.workflow is None else args.workflow
-    equal, total = campaign(folder, args.kills, args.seed, workflow, args.processes)
+    ranks = args.kills // 4 if args.ranks is None else args.ranks
+    equal, total = campaign(folder, args.kills, args.seed, workflow, ranks)
     if args.keep is None and equal == total:
         shutil.rmtree(folder)
     else:

@@ -54,6 +54,11 @@ def written(out: Path) -> int:
         return 0
 
 
+def writes_checkpoint(out: Path) -> bool:
+    """Whether a checkpoint is being written, or was when its writer was killed."""
+    return any(out.glob(".checkpoint.*.tmp"))
+
+
 def until(ready: Callable[[], bool], poll: float = POLL) -> None:
     """Wait for something that comes, or give up."""
     deadline = time.monotonic() + PATIENCE

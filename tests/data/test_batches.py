@@ -78,6 +78,17 @@ def test_epochs_differ_in_order_and_offset() -> None:
     assert len(orders) == 4
 
 
+@pytest.mark.parametrize("block", [1, 3, 16])
+def test_the_order_does_not_tell_how_many_places_are_computed_at_once(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (WindowBatches(counting(997), 16, 5, 7) for _ in range(2))  # 61 windows an epoch
+    expected = [one.positions(step) for step in range(40)]
+    monkeypatch.setattr("ssm.data.batches.BLOCK", block)
+    for step in [*range(40), 3, 20, 4, 39]:
+        assert np.array_equal(other.positions(step), expected[step])
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 300), st.integers(1, 30), st.integers(1, 9), SEEDS, st.data())
 def test_streams_are_the_text_without_a_gap(n: int, context: int, size: int, seed: int, data: st.DataObject) -> None:

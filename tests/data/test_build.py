@@ -195,6 +195,25 @@ def test_both_splits_need_a_document(tmp_path: Path, rows: list[str]) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
+@pytest.mark.parametrize(("held_out", "name"), [(0.0, "train"), (1.0, "held_out")])
+@pytest.mark.parametrize("documents", [1, 30])
+def test_one_split_can_be_all_there_is(tmp_path: Path, held_out: float, name: str, documents: int) -> None:
+    rows = texts(documents)
+    build_store(data(corpus(tmp_path, rows), held_out=held_out), tmp_path / "store")
+    found = documents_of(TokenStore.open(tmp_path / "store"))
+    assert found.pop(name) == [row.encode() for row in rows]
+    assert list(found.values()) == [[]]
+
+
+def test_what_is_held_out_is_a_share(tmp_path: Path) -> None:
+    source = corpus(tmp_path, ["a"])
+    for held_out in (-0.1, 1.1):
+        with pytest.raises(ConfigError, match=r"held_out: input should be (less|greater) than or equal to [01], got"):
+            DataSpec.parse(data(source).content() | {"held_out": held_out}, "x")
+    with pytest.raises(ConfigError, match="held_out 1 leaves no document to train the bpe tokenizer on"):
+        DataSpec.parse(data(source, BpeTokenizer(vocab_size=300)).content() | {"held_out": 1.0}, "x")
+
+
 def test_a_finished_store_is_left_alone(tmp_path: Path) -> None:
     source = corpus(tmp_path, texts(50))
     assert build_store(data(source), tmp_path / "store")

@@ -53,6 +53,15 @@ def test_no_read_leaves_the_split(made: tuple[TokenSplit, np.ndarray, np.ndarray
             split.read(start, length)
 
 
+def test_an_empty_split() -> None:
+    split = TokenSplit("split", [], np.empty(0, np.int64), 256)
+    assert (split.n_tokens, split.n_documents) == (0, 0)
+    assert split.read(0, 0).shape == (0,)
+    assert split.document_starts(0, 0).shape == (0,)
+    with pytest.raises(IndexError, match="split: tokens 0 to 1 of 0"):
+        split.read(0, 1)
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpus")

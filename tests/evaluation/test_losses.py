@@ -8,7 +8,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
+from ssm.base.curves import mean_loss, paired_log_ratio, ratio_positions
 from ssm.base.tables import POSITION_LOSS
 from ssm.evaluation import stream
 from ssm.evaluation.bins import bin_edges, octaves
@@ -55,6 +57,57 @@ def test_restart_loss_is_the_definition(subject: Subject) -> None:
                 loss_of_context(subject, inputs[row["sequence"], start : p + 1], int(targets[row["sequence"], p]))
             )
         assert row["loss"] == pytest.approx(np.mean(naive), rel=1e-9)
+
+
+@pytest.mark.parametrize(("T", "length"), [(8, 32), (8, 37), (4, 21), (8, 12), (8, 7), (16, 9)])
+def test_restart_loss_everywhere_is_the_definition(T: int, length: int, subject: Subject) -> None:
+    """Every target from T/2 on, in the bins of the position_loss; also where no whole window ends the sequence."""
+    half = T // 2
+    table = restart_loss(RestartLoss(length=length, sequences=2, context=T, everywhere=True), subject)
+    full = position_loss(PositionLoss(length=length, sequences=2), subject).filter(pl.col("position_from") >= half)
+    assert table.drop("loss").equals(full.drop("loss"))
+    assert (table["position_from"].min(), table["position_to"].max()) == (half, length)
+    inputs, targets = subject.windows(2, length, 5).read(np.arange(2), 0, length)
+    for row in table.iter_rows(named=True):
+        one = row["sequence"]
+        naive = [
+            loss_of_context(subject, inputs[one, (p // half - 1) * half : p + 1], int(targets[one, p]))
+            for p in range(row["position_from"], row["position_to"])
+        ]
+        assert row["loss"] == pytest.approx(np.mean(naive), rel=1e-9)
+
+
+@pytest.mark.parametrize(("T", "length"), [(4, 64), (16, 64), (16, 100)])
+def test_the_last_quarters_are_means_of_the_bins_everywhere(T: int, length: int, subject: Subject) -> None:
+    quarters, bins = (
+        restart_loss(RestartLoss(length=length, sequences=3, context=T, everywhere=everywhere), subject)
+        for everywhere in (False, True)
+    )
+    full = position_loss(PositionLoss(length=length, sequences=3), subject)
+    ends = [k * T for k in octaves(T, length)]
+    assert ratio_positions(quarters) == ends
+    assert set(ends) <= set(ratio_positions(bins))
+    for end in ratio_positions(bins):
+        mean_loss(bins, 3 * end // 4, end)  # the bins tile it
+    for end in ends:
+        assert_frame_equal(paired_log_ratio(full, bins, end), paired_log_ratio(full, quarters, end), abs_tol=1e-12)
+
+
+def test_no_target_lies_half_a_context_deep_in_a_short_text(subject: Subject) -> None:
+    assert restart_loss(RestartLoss(length=8, sequences=2, context=16, everywhere=True), subject).is_empty()
+    assert restart_loss(RestartLoss(length=8, sequences=2, context=16), subject).is_empty()
+
+
+@pytest.mark.parametrize("forward_tokens", [1, 7, 64, 10_000])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_segments_do_not_change_the_restart_loss(
+    forward_tokens: int, everywhere: bool, subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = RestartLoss(length=70, sequences=3, context=16, everywhere=everywhere)
+    expected = restart_loss(spec, subject)["loss"].to_numpy()
+    monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", forward_tokens)
+    monkeypatch.setitem(stream.ROWS, "cpu", 2)
+    np.testing.assert_allclose(restart_loss(spec, subject)["loss"].to_numpy(), expected, rtol=1e-9)
 
 
 def test_within_the_first_context_restart_and_position_loss_agree(subject: Subject) -> None:

@@ -5,14 +5,31 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
+import torch
 from small import make_store, run_spec
 
 from ssm.base.files import write_json
+from ssm.evaluation import stream
+from ssm.evaluation.measure import ON_MODELS
+from ssm.evaluation.position_loss import position_loss
+from ssm.evaluation.subject import Subject
 from ssm.models.backbone import build_model
 from ssm.models.checkpoint import save_model
-from ssm.specs.measurement import MeasurementTask, PositionLoss
+from ssm.specs.measurement import (
+    EffectiveRemembrance,
+    MeasurementSpec,
+    MeasurementTask,
+    Passkey,
+    PositionLoss,
+    RestartLoss,
+    StateStatistics,
+)
+from ssm.specs.model import ModelSpec
 
 PEAK = """
 import resource, sys
@@ -43,3 +60,64 @@ def test_peak_memory_does_not_grow_with_length(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         peaks[length] = int(done.stdout.split()[-1])  # KiB
     assert peaks[1_000_000] <= 1.1 * peaks[20_000]
+
+
+@pytest.mark.parametrize("limit", ["tokens", "activations"])
+@pytest.mark.parametrize(
+    "measurement",
+    [
+        PositionLoss(length=200, sequences=40),
+        RestartLoss(length=300, sequences=5, context=128),
+        RestartLoss(length=300, sequences=5, context=128, everywhere=True),
+        EffectiveRemembrance(length=200, sequences=3),
+        StateStatistics(length=200, sequences=3),
+        Passkey(lengths=(260,), depths=(0.0, 1.0), trials=20),
+    ],
+    ids=lambda measurement: measurement.kind,
+)
+def test_a_forward_pass_has_so_many_tokens_and_activations(
+    limit: str, measurement: MeasurementSpec, subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the length; activations are many where a model's last hidden ones are its logits."""
+    made: list[int] = []
+    hidden = subject.model.hidden
+
+    def counted(tokens: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
+        made.append(tokens.numel())
+        return hidden(tokens, state)
+
+    monkeypatch.setattr(subject.model, "hidden", counted)
+    if limit == "tokens":
+        monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", 96)
+    else:
+        monkeypatch.setattr(stream, "LOGITS", 96 * subject.model.hidden_size)
+    ON_MODELS[measurement.kind](measurement, subject)
+    assert 90 <= max(made) <= 96
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "cache"])
+def test_so_many_sequences_are_read_side_by_side_as_their_states_fit(
+    kind: str, subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache of keys and values is large at the end of a long text, however small it is at first."""
+    if kind == "cache":
+        mixer = {"kind": "attention", "n_heads": 2}
+        spec = {"name": "tiny", "d_model": 16, "n_layers": 2, "mixer": mixer, "peak_lr": 1e-2}
+        subject = replace(subject, model=build_model(ModelSpec.parse(spec, "tests"), 256, seed=1).eval())
+    with torch.inference_mode():
+        _, state = subject.model.hidden(torch.zeros(1, 150, dtype=torch.int64))
+    monkeypatch.setitem(stream.STATES, "cpu", 7 * state.nbytes + 1)
+    rows: list[int] = []
+    hidden = subject.model.hidden
+
+    def counted(tokens: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
+        rows.append(len(tokens))
+        return hidden(tokens, state)
+
+    monkeypatch.setattr(subject.model, "hidden", counted)
+    position_loss(PositionLoss(length=150, sequences=20), subject)
+    assert max(rows) == 7
+    monkeypatch.setitem(stream.STATES, "cpu", 1)  # one has to be read in any case
+    rows.clear()
+    position_loss(PositionLoss(length=150, sequences=20), subject)
+    assert max(rows) == 1

@@ -18,6 +18,7 @@ from ssm.specs.measurement import (
     EffectiveRemembrance,
     MeasurementSpec,
     MeasurementTask,
+    Passkey,
     PositionLoss,
     RestartLoss,
     StateStatistics,
@@ -45,11 +46,13 @@ def share(team: Team, task: MeasurementTask, out: Path, run: Path, tokens: Path)
     [
         PositionLoss(length=64, sequences=5),
         RestartLoss(length=64, sequences=5, context=16),
+        RestartLoss(length=50, sequences=5, context=16, everywhere=True),
         EffectiveRemembrance(length=32, sequences=5),
         StateStatistics(length=32, sequences=5),
+        Passkey(lengths=(260, 280), depths=(0.0, 1.0), trials=2),
         StateStatistics(length=32, sequences=1),  # and one process with nothing to do
     ],
-    ids=lambda measurement: f"{measurement.kind}-{measurement.sequences}",
+    ids=lambda measurement: f"{measurement.kind}-{getattr(measurement, 'sequences', 4)}",
 )
 def test_two_processes_make_the_table_of_one(
     measurement: MeasurementSpec, folder: Path, store: TokenStore, tmp_path: Path

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
 import torch
+from evaluation.rigged import Carries, Rigged
 
+from ssm.base.errors import CheckpointError
 from ssm.evaluation.state_statistics import state_statistics
 from ssm.evaluation.subject import Subject
+from ssm.models.backbone import LanguageModel, build_model
 from ssm.specs.measurement import StateStatistics
+from ssm.specs.model import ModelSpec
 
 
 def test_statistics_are_those_of_the_states_at_their_positions(subject: Subject) -> None:
@@ -35,3 +42,67 @@ def test_statistics_are_those_of_the_states_at_their_positions(subject: Subject)
             assert head["std"] == pytest.approx(float(memory.std(correction=0)), rel=1e-9)
     heads = 16 * 2 // 8
     assert table.height == 2 * 6 * (2 * heads + 1)
+
+
+class Remembering(Rigged):
+    """Its memories are functions of the tokens that it read: of one layer flat, of the others with more axes."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.zeros_like)
+
+    def hidden(self, tokens: torch.Tensor, state: Carries | None = None) -> tuple[torch.Tensor, Carries]:
+        hidden, carried = super().hidden(tokens, state)
+        total = carried.tokens.float().cumsum(1)[:, -1:]  # (B, 1)
+        shapes = [(3,), (2, 4), (5, 2, 3)]
+        numbers = [torch.arange(float(np.prod(shape))).view(shape) for shape in shapes]
+        return hidden, Carries(carried.tokens, [x + total.view(-1, *[1] * x.dim()) for x in numbers])
+
+
+def test_any_shape_of_memory_will_do(subject: Subject) -> None:
+    model = Remembering()
+    table = state_statistics(StateStatistics(length=6, sequences=3), replace(subject, model=model))
+    inputs, _ = subject.windows(3, 6, 7).read(np.arange(3), 0, 6)
+    expected = []
+    for sequence in range(3):
+        for position in (1, 2, 4, 6):
+            _, carried = model.hidden(inputs[[sequence], :position])
+            memories = [memory[0].double().numpy() for memory in carried.memories()]
+            parts = [((-1, -1), np.concatenate([memory.ravel() for memory in memories]))]
+            parts += [((i, j), head) for i, memory in enumerate(memories) for j, head in enumerate(memory)]
+            expected += [(sequence, position, *place, np.sqrt((x**2).sum()), x.mean(), x.std()) for place, x in parts]
+    assert table.height == len(expected) == 3 * 4 * (1 + 3 + 2 + 5)
+    np.testing.assert_allclose(table.to_numpy(), np.array(expected, dtype=float), rtol=1e-9, atol=1e-9)
+
+
+def attention_model(**changes: Any) -> LanguageModel:
+    """Two layers of attention; `changes` to the first one's mixer, or another mixer in the second."""
+    mixer = {"kind": "attention", "n_heads": 2}
+    spec = {"name": "tiny", "d_model": 16, "n_layers": 2, "mixer": mixer, "peak_lr": 1e-2} | changes
+    return build_model(ModelSpec.parse(spec, "tests"), 256, seed=1).double().eval()
+
+
+def test_what_keeps_every_token_and_nothing_else_is_refused(subject: Subject) -> None:
+    for stateless in (attention_model(), Rigged(torch.zeros_like)):
+        with pytest.raises(CheckpointError, match=r"^the model has no recurrent state of fixed size: "):
+            state_statistics(StateStatistics(length=8, sequences=2), replace(subject, model=stateless))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mixer_at": {1: {"kind": "gla", "n_heads": 2}}},
+        {"mixer": {"kind": "attention", "n_heads": 2, "window": 4}},
+    ],
+    ids=["hybrid", "window"],
+)
+def test_beside_a_state_of_fixed_size_caches_are_measured_too(changes: dict[str, Any], subject: Subject) -> None:
+    model = attention_model(**changes)
+    table = state_statistics(StateStatistics(length=8, sequences=2), replace(subject, model=model))
+    inputs, _ = subject.windows(2, 8, 7).read(np.arange(2), 0, 8)
+    for row in table.filter(pl.col("layer") >= 0).iter_rows(named=True):
+        with torch.no_grad():
+            _, state = model(inputs[row["sequence"], : row["position"]][None])
+        memory = state.memories()[row["layer"]][0, row["head"]]
+        assert row["norm"] == pytest.approx(float(memory.norm()), rel=1e-9)
+        assert row["std"] == pytest.approx(float(memory.std(correction=0)), rel=1e-9)
+    assert table.height == 2 * 4 * (1 + 2 + 2)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import threading
 from importlib import import_module
 from inspect import signature
@@ -246,3 +248,16 @@ def test_a_compiled_call_of_an_unknown_backend_says_so() -> None:
     for name, match in (("torhc", "unknown backend 'torhc'.*did you mean 'torch'"), ("cuda", "has no backend 'cuda'")):
         with pytest.raises(BackendError, match=match):
             torch.compile(case.function(name), backend="eager")(*case.values)
+
+
+def test_the_compiler_is_imported_by_those_who_compile_alone() -> None:
+    """It takes longer than torch itself; what marks a function for it is no public name, and may become another."""
+    look = "import sys, ssm_kernels; sys.exit('torch._dynamo' in sys.modules)"
+    subprocess.run([sys.executable, "-c", look], check=True)
+
+    def marked() -> None: ...
+
+    def ours() -> None: ...
+
+    torch.compiler.assume_constant_result(marked)
+    assert vars(backends.constant_when_compiled(ours)) == vars(marked) != {}

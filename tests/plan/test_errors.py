@@ -58,6 +58,22 @@ INT = "input should be a valid integer, got "
         ),
         ("models", "d_model: 16", "d_model: 16.5", "tiny: d_model", INT + "16.5"),
         ("models", "tiny: {", "tiny: {name: x, ", "tiny", "expected a mapping without 'name'"),
+        (
+            "models",
+            "tiny: {",
+            "mine: {checkpoint: x, text: [a], step: 5}\ntiny: {",
+            "mine",
+            NO_SUCH.format("step", "steps"),
+        ),
+        (
+            "models",
+            "tiny: {",
+            "mine: {chekpoint: x, text: [a]}\ntiny: {",
+            "mine",
+            NO_SUCH.format("chekpoint", "checkpoint"),
+        ),
+        ("models", "tiny: {", "mine: {checkpoint: x}\ntiny: {", "mine: text: ", "is required and is missing"),
+        ("models", "tiny: {", "a/b: {checkpoint: x, text: [a]}\ntiny: {", "a/b: name: ", "of a folder and of targets"),
         ("data", "stdlib", "stdlb", "text: corpus", "unknown name 'stdlb'; did you mean 'stdlib'?"),
         ("training", "recipes:", "recipe:", "", NO_SUCH.format("recipe", "recipes")),
         (
@@ -163,6 +179,15 @@ def test_a_thing_without_a_value_for_the_scale_says_who_asks(folder: Path) -> No
     assert problem(folder) == (
         "config/models.yaml: large.d_model: no value for the scale 'smoke'; it has: paper "
         "(asked for by config/figures/lg_fig3.yaml: models)"
+    )
+
+
+def test_a_figure_cannot_train_a_checkpoint(folder: Path) -> None:
+    edit(folder, "models.yaml", "tiny: {", "mine: {checkpoint: models/mine, text: [a]}\ntiny: {")
+    figure(folder, "lg_fig3", models=["mine"])
+    assert problem(folder) == (
+        "config/models.yaml: 'mine' is a checkpoint (models/mine): figures train their models from scratch; its "
+        "targets are diagnose_mine and extend_mine (asked for by config/figures/lg_fig3.yaml: models)"
     )
 
 

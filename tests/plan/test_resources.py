@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ssm.plan.parameters import operations_per_token, parameter_count
 from ssm.plan.resources import Need, needs, training_tokens
 from ssm.specs.base import Spec
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
+from ssm.specs.measurement import MeasurementTask, Passkey, RestartLoss
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,6 +98,21 @@ def test_a_measurement_takes_the_tokens_that_it_reads(folder: Path) -> None:
         seconds = read[task.measurement.kind] * operations_per_token(task.run.model, 256, 1024) / 0.5e6
         assert found[name].seconds - resources.START_SECONDS == pytest.approx(seconds, rel=0.02)
         assert found[name].gpus == 1
+
+
+def test_measurements_that_no_figure_plans_take_what_they_read(folder: Path) -> None:
+    plan, workflow = planned(folder, hardware=SLOW)
+    run = next(iter(plan.runs.values()))
+    restarts = RestartLoss(length=1000, sequences=3, context=32, everywhere=True)
+    for measurement, read in (
+        (restarts, 3 * len(range(16, 1000, 16)) * 32),  # a window for every 16 targets, from the 16th on
+        (Passkey(lengths=(300, 500), depths=(0.0, 1.0), trials=4), 8 * 800),
+    ):
+        task = MeasurementTask(measurement=measurement, run=run)
+        found = needs(replace(plan, measurements={task.id: task}), workflow, gpu=True)[task.id]
+        seconds = read * operations_per_token(run.model, 256, 500) / 0.5e6
+        assert found.seconds - resources.START_SECONDS == pytest.approx(seconds, rel=0.02)
+        assert found.gpus == 1
 
 
 def test_passes_are_those_of_the_measurements() -> None:

@@ -44,9 +44,25 @@ def test_our_config_files_follow_them(name: str, path: Path) -> None:
         ("config", {"scale": "huge"}),
         ("models", {"m": {"d_modl": 3}}),
         ("models", {"m": {"d_model": {"smoke": 3, "large": 4}}}),
+        ("models", {"m": {"checkpoint": "mine"}}),
+        ("models", {"m": {"checkpoint": "mine", "text": []}}),
+        ("models", {"m": {"checkpoint": "mine", "text": ["a"], "d_model": 3}}),
         ("training", {"recipes": {"r": {"context": {"smoke": "32"}}}}),
         ("figure", {"paper": "lg", "target": 3}),
     ],
 )
 def test_they_refuse_what_the_specs_refuse(name: str, value: dict[str, Any]) -> None:
     assert list(Draft202012Validator(schemas()[name]).iter_errors(value))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"checkpoint": "mine", "text": ["a", "b"]},
+        {"checkpoint": {"smoke": "small", "paper": "owner/large"}, "text": ["a"], "steps": {"smoke": 5, "paper": 100}},
+        {"smoke": {"checkpoint": "mine", "text": ["a"], "control": True}},
+    ],
+)
+def test_a_checkpoint_stands_among_the_models(entry: dict[str, Any]) -> None:
+    models = read_yaml(ROOT / "config" / "models.yaml") | {"mine": entry}
+    assert not list(Draft202012Validator(schemas()["models"]).iter_errors(models))

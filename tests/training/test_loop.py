@@ -56,6 +56,24 @@ def test_training_learns_and_leaves_whole_results(store: TokenStore, tmp_path: P
     assert not (tmp_path / "good").exists()
 
 
+def test_no_line_tells_a_loss_before_there_is_one(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+    advance = loop.Progress.advance
+
+    def noting(self: Any, units: int, work: float, note: str) -> None:
+        notes.append(note)
+        advance(self, units, work, note)
+
+    monkeypatch.setattr(loop.Progress, "advance", noting)
+    train(run_spec(store.spec, budget={"steps": 4}), store, tmp_path, CPU)
+    first = read_table(tmp_path / "metrics.parquet", METRICS)["loss"][0]
+    assert notes[:2] == ["", f"loss {first:.3f}"]
+    assert len(notes) == 4
+    assert "nan" not in "".join(notes)
+
+
 def test_every_snapshot_is_kept_however_short_the_run(store: TokenStore, tmp_path: Path) -> None:
     run = run_spec(store.spec, budget={"steps": 4}, snapshots=[0.1, 0.2, 0.3, 0.8])
     train(run, store, tmp_path, CPU)

@@ -7,8 +7,10 @@ import os
 import resource
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from training.processes import PROCESSES
 import ssm.cli.plan
 import ssm.models.checkpoint as weights_on_disk
 from ssm.base.errors import DataError, OutputError, UserError
-from ssm.base.exit_codes import REQUEUE
+from ssm.base.exit_codes import REQUEUE, TIME_OVER
 from ssm.base.stopping import SIGNALS, Preempted
 from ssm.cli.main import main
 from ssm.data.store import TokenStore
@@ -99,6 +101,37 @@ def test_a_signal_in_the_last_steps_does_not_keep_a_run_from_its_end(
     at_step(monkeypatch, 58, lambda: os.kill(os.getpid(), signal.SIGTERM))
     train(run, store, tmp_path)
     assert (tmp_path / "run.json").exists()
+
+
+def test_a_run_leaves_ahead_of_its_time_limit_and_always_comes_further(
+    run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is behind it already: each job makes the steps up to its first look, and the last one ends the run."""
+    monkeypatch.setattr(loop, "SLOW", 1e9)  # looks at the first step of a job, and at every tenth
+    over = Interval(seconds=1e9, until=time.monotonic())
+    for step in (1, 2, 3):
+        with pytest.raises(Preempted, match=f"by its time limit at step {step} of 60; its checkpoint is") as stop:
+            train(run, store, tmp_path / "run", over)
+        assert stop.value.code == TIME_OVER
+        assert saved_step(tmp_path / "run") == step
+    ends_as_if_nothing_had_happened(run, store, tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_step_that_would_outlast_the_limit_is_not_begun(
+    run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of 100 seconds by a clock of their own: two of them fit into 250."""
+    now = [0.0]
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    make_step = loop._Job._step
+
+    def step(self: loop._Job, number: int) -> None:
+        now[0] += 100
+        make_step(self, number)
+
+    monkeypatch.setattr(loop._Job, "_step", step)
+    with pytest.raises(Preempted, match="by its time limit at step 2 of 60"):
+        train(run, store, tmp_path, Interval(seconds=1e9, until=250.0))
 
 
 def test_a_signal_to_any_verb_ends_it_with_the_code_for_another_try(

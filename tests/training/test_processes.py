@@ -19,7 +19,7 @@ from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
-from ssm.training import loop
+from ssm.training import loop, parallel
 from ssm.training.distributed import ALONE, Team
 from ssm.training.initial_state.fitted_noise import _moments, pooled
 from ssm.training.loop import Interval
@@ -50,10 +50,14 @@ def train(
     at: int = 0,
     rank: int = 0,
     number: int = 0,
+    one_piece: int = parallel.ONE_PIECE,
     **machine: Any,
 ) -> None:
-    """Train; the process of `rank` gets the signal `number` in step `at`. Checkpoints are written every 20 steps."""
-    step = loop._Job._step
+    """Train; the process of `rank` gets the signal `number` in step `at`. Checkpoints are written every 20 steps.
+
+    With `one_piece` 0 the model counts as large: autograd makes its gradients one by one, and DDP sums them.
+    """
+    step, usual = loop._Job._step, parallel.ONE_PIECE
 
     def interrupted(job: Any, now: int) -> None:
         step(job, now)
@@ -61,10 +65,12 @@ def train(
             os.kill(os.getpid(), number)
 
     loop._Job._step = interrupted  # type: ignore[method-assign]
+    parallel.ONE_PIECE = one_piece
     try:
         loop.train(run, TokenStore.open(tokens), folder, CPU, None, Interval(steps=20), Machine(team, **machine))
     finally:
         loop._Job._step = step  # type: ignore[method-assign]
+        parallel.ONE_PIECE = usual
 
 
 def together(size: int, run: RunSpec, store: TokenStore, folder: Path, *at: int, **machine: Any) -> set[int | None]:
@@ -104,17 +110,35 @@ def test_one_two_and_four_processes_train_the_same_run(
         assert column(tmp_path / "1", "state_norm")[1:].min() > 0
 
 
-@pytest.mark.parametrize("policy", POLICIES[1:3], ids=lambda policy: policy["policy"])
+def test_gradients_of_a_large_model_are_those_of_a_small_one(store: TokenStore, tmp_path: Path) -> None:
+    """In one process to the bit; DDP adds them up in another order."""
+    run = spec_of(store, {"policy": "state_passing", "p_zero": 0.2}, micro_batch_tokens=32)
+    train(ALONE, run, store.folder, tmp_path / "small")
+    train(ALONE, run, store.folder, tmp_path / "large", one_piece=0)
+    for name in ("model.safetensors", "checkpoint.safetensors"):
+        assert bits(tmp_path / "large" / name) == bits(tmp_path / "small" / name)
+    for size in (2, 4):
+        assert together(size, run, store, tmp_path / str(size), one_piece=0) == {0}
+        same_curves(tmp_path / "small", tmp_path / str(size))
+
+
+@pytest.mark.parametrize(
+    ("policy", "one_piece"),
+    [(POLICIES[1], parallel.ONE_PIECE), (POLICIES[2], 0)],
+    ids=["state_passing", "fitted_noise, ddp"],
+)
 def test_a_stopped_run_goes_on_in_as_many_processes_bitwise_and_in_any_other_number(
-    policy: dict[str, Any], store: TokenStore, tmp_path: Path
+    policy: dict[str, Any], one_piece: int, store: TokenStore, tmp_path: Path
 ) -> None:
-    """Four processes, for the order in which their sums are made depends on how these are cut (see `_settle`)."""
-    run = spec_of(store, policy)
-    assert together(4, run, store, tmp_path / "whole") == {0}
+    """Four processes, for the order in which DDP's sums are made depends on how these are cut (see `_settle`)."""
+    run, how = spec_of(store, policy), {"one_piece": one_piece}
+    assert together(4, run, store, tmp_path / "whole", **how) == {0}
     for name in ("again", "one"):
-        assert together(4, run, store, tmp_path / name, 27, 2, signal.SIGTERM) == {REQUEUE}  # one of them is told
+        assert together(4, run, store, tmp_path / name, 27, 2, signal.SIGTERM, **how) == {
+            REQUEUE
+        }  # one of them is told
         assert load_tensors(tmp_path / name / "checkpoint.safetensors")[1]["step"] == 30
-    assert together(4, run, store, tmp_path / "again") == {0}
+    assert together(4, run, store, tmp_path / "again", **how) == {0}
     train(ALONE, run, store.folder, tmp_path / "one")
     for name in ("model.safetensors", "checkpoint.safetensors"):
         assert bits(tmp_path / "again" / name) == bits(tmp_path / "whole" / name)
@@ -157,6 +181,19 @@ def test_an_error_of_one_process_ends_all_with_its_code(store: TokenStore, tmp_p
     (tmp_path / "file").write_text("")
     assert set(run_team(2, _train, run, store.folder, tmp_path / "file", (), {})) == {2}  # main cannot make its folder
     assert set(run_team(3, _train, run, store.folder, tmp_path / "x", (), {})) == {2}  # 8 sequences for 3 processes
+
+
+def add_up(team: Team) -> None:
+    mine = torch.randn(1000, generator=torch.Generator().manual_seed(team.rank))
+    values = mine.clone()
+    team.add_up(values)
+    assert torch.equal(team.stacked(values), values.expand(team.size, -1))  # the same bits in every process
+    torch.testing.assert_close(values, team.stacked(mine).sum(0))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_sums_are_the_same_in_every_process(size: int) -> None:
+    assert run_team(size, add_up) == [0] * size
 
 
 def test_pooled_moments_are_those_of_the_whole_batch() -> None:

@@ -22,10 +22,12 @@ from pathlib import Path
 
 import psutil
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 SYSTEM = os.pathsep.join((os.environ["PATH"], "/usr/sbin", "/sbin"))
 START_SECONDS = 30
-COLUMNS = ("jobid", "state", "partition", "nodelist", "timelimit", "minmemory", "tres-per-job", "comment")  # squeue's
+COLUMNS = (  # squeue's
+    *("jobid", "state", "partition", "nodelist", "timelimit", "minmemory", "tres-per-job", "restartcnt", "comment"),
+)
 
 CONFIG = """\
 ClusterName=lab
@@ -34,7 +36,7 @@ SlurmctldPort={ports[0]}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool.%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -74,6 +76,7 @@ class Job:
     time: str
     memory: str
     gpus: str
+    restarts: str
     comment: str
 
 

@@ -21,6 +21,18 @@ SECONDS = 220  # for everything: a snakemake that hangs is killed
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--workflow-profile", "workflow/profiles/slurm"]
 QUICKLY = ["--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "10"]
 
+# `ssm` whose first run takes longer than a job may: it leaves when it has made a step, until there is a checkpoint.
+HASTY = """#!{python}
+import sys
+from pathlib import Path
+from ssm.cli.main import main
+argv = sys.argv[1:]
+if argv[0] == "train" and "--parent" not in argv:
+    begun = Path(argv[argv.index("--out") + 1], "checkpoint.safetensors").exists()
+    argv += [] if begun else ["--stop-after", "0.001"]
+sys.exit(main(argv))
+"""
+
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.skipif(
@@ -48,6 +60,10 @@ def place(tmp_path: Path) -> Path:
     )
     edit(config, "figures/lg_fig5.yaml", "drawings:", "  - {kind: length_class}\ndrawings:")
     (tmp_path / "workflow").symlink_to(ROOT / "workflow")
+    ssm = tmp_path / "bin/ssm"
+    ssm.parent.mkdir()
+    ssm.write_text(HASTY.format(python=sys.executable))
+    ssm.chmod(0o755)
     return tmp_path
 
 
@@ -55,7 +71,7 @@ class Workflow:
     """A snakemake at work in `place`, with a log of its own."""
 
     def __init__(self, place: Path, slurm: Slurm, *arguments: str):
-        paths = os.pathsep.join((str(Path(sys.executable).parent), slurm.environment["PATH"]))
+        paths = os.pathsep.join((str(place / "bin"), str(Path(sys.executable).parent), slurm.environment["PATH"]))
         self.environment = os.environ | slurm.environment | {"PATH": paths, "OMP_NUM_THREADS": "1"}
         self.place, self.slurm, self.log, self.deadline = place, slurm, place / "log.txt", time.monotonic() + SECONDS
         command = ["timeout", "-k", "10", str(SECONDS), *SNAKEMAKE, *QUICKLY, *arguments]
@@ -110,13 +126,17 @@ def test_from_nothing_to_the_report_through_kills(place: Path, slurm: Slurm, cap
     assert unlock.returncode == 1
     assert "Another snakemake works in this folder" in unlock.stderr
 
-    # The first training job's process is killed outright; the second one's job is cancelled.
+    # The first training job's process is killed outright; the child's is told to end, as before a preemption, and when it
+    # has been started again its job is cancelled.
     workflow.until("a training process", lambda: training(slurm))
     (victim,) = training(slurm)
     victim.kill()
     workflow.until("the other training process", lambda: training(slurm, child=True))
-    running = [job for job in of_rule(slurm.jobs(), "rule_train") if job.state == "RUNNING"]
-    slurm.command("scancel", running[-1].id)
+    (told,) = [job for job in of_rule(slurm.jobs(), "rule_train") if job.state == "RUNNING"]
+    before = training(slurm, child=True)
+    slurm.command("scancel", "--signal=TERM", told.id)
+    workflow.until("that process anew", lambda: {*training(slurm, child=True)} - {*before})
+    slurm.command("scancel", told.id)
     log, jobs = workflow.wait(), slurm.jobs()
 
     with capsys.disabled():
@@ -135,6 +155,13 @@ def test_from_nothing_to_the_report_through_kills(place: Path, slurm: Slurm, cap
     assert [job.time for job in trained] == ["10:00", "20:00"] * 2
     for first, again in (trained[:2], trained[2:]):
         assert int(again.memory.removesuffix("M")) == 2 * int(first.memory.removesuffix("M"))
+    # The first run left ahead of its time limit, the second one when it was told to: the same jobs went on.
+    assert [job.restarts for job in trained] == ["0", "1", "1", "0"]
+    first, second = (
+        (results / "logs/runs" / f"{job.comment.partition('_wildcards_')[2]}.log").read_text() for job in trained[1:3]
+    )
+    assert re.search(r"stopped by its time limit at step 1 of 8;.*\n(.*\n)*.*: finished, 8 steps", first)
+    assert re.search(r"stopped by SIGTERM.*\n(.*\n)*.*: finished, 8 steps", second)
     # Runs and their tables were on the node with GPUs, with one each; a run's tables were one job.
     measured = of_rule(jobs, "rule_measure")
     assert len(measured) == 2

@@ -23,22 +23,33 @@ import pathlib, shlex, sys
 verb, *rest = sys.argv[1:]
 with open("calls.txt", "a") as calls:
     print(shlex.join(sys.argv[1:]), file=calls)
-assert verb == "report" or pathlib.Path(rest[0]).is_file(), "the spec is missing"
+assert verb in ("report", "diagnose", "extend") or pathlib.Path(rest[0]).is_file(), "the spec is missing"
 print(f"{{verb}} progress", file=sys.stderr)
 out = pathlib.Path(rest[rest.index("--out") + 1])
 spec = pathlib.Path(rest[0])
 assert verb != "tokenize" or not (out / "manifest.json").exists(), "a finished store would be taken as it is"
+assert verb != "diagnose" or not out.exists(), "a folder that is not new would be refused"
+if verb == "extend":  # like the real one it goes on in its folder, and leaves alone what is finished
+    out.mkdir(parents=True, exist_ok=True)
+    assert not (out / "result.json").exists(), "nothing would be made anew"
+    (out / "work").open("a").write("begun ")
+    if pathlib.Path("kill").exists():
+        sys.exit(75)
+if verb == "diagnose" and pathlib.Path("kill").exists():
+    sys.exit(75)
 if verb == "tokenize" and pathlib.Path("gate").exists():
     open("gate").read()  # until the test lets go of it
 files = {{
     "tokenize": ["manifest.json"],
     "train": ["run.json", "metrics.parquet", "model.safetensors"],
+    "diagnose": ["index.html", "diagnosis.json"],
+    "extend": ["index.html", "result.json"],
     "plot": [f"{{spec.stem}}.{{end}}" for end in ("svg", "png", "pdf")],
 }}.get(verb)
 for path in [out / name for name in files] if files else [out]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(verb)
-if pathlib.Path("fail").exists() and verb == "judge":
+if pathlib.Path("fail").exists() and verb in ("judge", "diagnose", "extend"):
     sys.exit(3)
 """
 
@@ -209,8 +220,105 @@ def test_results_that_another_folders_snakemake_works_on_are_left_alone(place: P
     assert run(other, *SNAKEMAKE, *shared).returncode == 0
 
 
+@pytest.fixture
+def own(place: Path) -> Path:
+    """The same, with a checkpoint and a text of the user's own."""
+    edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
+    (place / "my model").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (place / "my model" / name).write_text("{}")
+    entry = 'mine-1.3b: {checkpoint: my model, text: ["my text/*.txt"], context: {smoke: 64, paper: 2048}}\n'
+    with (place / "config" / "models.yaml").open("a") as models:
+        models.write(entry)
+    return place
+
+
+ANSWERS = "a b/smoke/checkpoints/mine-1.3b"
+BOTH = ["diagnose_mine-1.3b", "extend_mine-1.3b"]
+
+
+def answers(place: Path, *targets: str) -> list[list[str]]:
+    """The calls of `ssm` that asking for these targets made; every page is named."""
+    (place / "calls.txt").write_text("")
+    result = snakemake(place, "--cores", "2", *targets)
+    assert result.returncode == 0, result.stdout + result.stderr
+    whats = ["diagnosis" if target.startswith("diagnose") else "extension" for target in targets]
+    named = re.findall("^Report: (.*)$", result.stderr, re.MULTILINE)
+    assert sorted(named) == [f"{ANSWERS}/{what}/index.html" for what in sorted(whats)]
+    for what in whats:
+        assert (place / ANSWERS / what / "index.html").is_file()
+    return sorted(shlex.split(call) for call in (place / "calls.txt").read_text().splitlines())
+
+
+def test_a_checkpoint_is_diagnosed_and_extended_when_it_is_asked_for_and_not_twice(own: Path) -> None:
+    assert not {"diagnose", "extend"} & {call[0] for call in make(own, "all", report="all")}
+    diagnosed, extended = answers(own, *BOTH)
+    given = ["my model", "--text", "my text/*.txt", "--context", "64", "--budget", "10.0"]
+    assert diagnosed[:8] == ["diagnose", *given]
+    assert extended[:12] == ["extend", *given, "--policy", "state_passing", "--steps", "100"]
+    for call in (diagnosed, extended):
+        assert call[-4:] == ["--device", "auto", "--threads", "1"]
+    assert answers(own, *BOTH) == []
+    assert {path.name for path in (own / ANSWERS).iterdir()} == {"diagnosis", "extension"}
+    log = own / "a b/smoke/logs/checkpoints/mine-1.3b/extension.log"
+    assert log.read_text() == f"extend progress\nMoved to {ANSWERS}/extension\n"
+
+    # What the extension alone is asked; what both are; the text; the model. What figures train is left alone.
+    edit(own / "config", "models.yaml", "my model,", "my model, steps: 7,")
+    (call,) = answers(own, *BOTH)
+    assert (call[0], after("--steps", call)) == ("extend", "7")
+    edit(own / "config", "models.yaml", "smoke: 64", "smoke: 128")
+    assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
+    (own / "my text" / "b.txt").write_text("Another one.")
+    assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
+    (own / "my model" / "model.safetensors").write_text("{ }")
+    assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
+    (own / ANSWERS / "diagnosis").rename(own / "elsewhere")
+    assert verbs(answers(own, *BOTH)) == ["diagnose"]
+    assert answers(own, *BOTH) == []
+
+    # Model and text are gone: the finished answers stay what they are.
+    (own / "my model").rename(own / "moved")
+    done = snakemake(own, "--cores", "1", *BOTH)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (own / "calls.txt").read_text() == ""
+
+
+def test_an_answer_stays_until_there_is_a_new_one_and_an_extension_goes_on(own: Path) -> None:
+    answers(own, *BOTH)
+    (own / ANSWERS / "diagnosis" / "index.html").write_text("the old page")
+    edit(own / "config", "models.yaml", "smoke: 64", "smoke: 128")
+    (own / "kill").touch()
+    for _ in range(2):
+        assert snakemake(own, "--cores", "1", "--keep-going", *BOTH).returncode != 0
+        assert (own / ANSWERS / "diagnosis" / "index.html").read_text() == "the old page"
+        assert (own / ANSWERS / "extension" / "work").read_text() == "begun "
+    (own / "kill").unlink()
+    assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
+    assert (own / ANSWERS / "diagnosis" / "index.html").read_text() == "diagnose"
+    assert (own / ANSWERS / "extension" / "work").read_text() == "begun begun begun ", "it goes on in its folder"
+
+    # Begun on another text: not gone on with, and not left behind.
+    (own / "kill").touch()
+    edit(own / "config", "models.yaml", "smoke: 128", "smoke: 256")
+    assert snakemake(own, "--cores", "1", BOTH[1]).returncode != 0
+    (own / "my text" / "a.txt").write_text("Once upon another time.")
+    (own / "kill").unlink()
+    assert verbs(answers(own, BOTH[1])) == ["extend"]
+    assert (own / ANSWERS / "extension" / "work").read_text() == "begun "
+    assert not list((own / ANSWERS).glob("extension.????????"))
+
+    # Killed when all was made: it only has to take its place.
+    (own / "fail").touch()
+    edit(own / "config", "models.yaml", "smoke: 256", "smoke: 512")
+    assert snakemake(own, "--cores", "1", "--keep-going", *BOTH).returncode != 0
+    (own / "fail").unlink()
+    assert answers(own, *BOTH) == []
+    assert {path.name for path in (own / ANSWERS).iterdir()} == {"diagnosis", "extension"}
+
+
 def gpus_asked_for(place: Path, mode: str = "DEFAULT", **config: object) -> dict[str, set[int]]:
-    """Of the jobs that train and of those that measure: the GPUs that they ask for. Mode REMOTE: on a cluster."""
+    """Of the jobs that train, measure, answer: the GPUs that they ask for. Mode REMOTE: on a cluster."""
     code = (
         "import json, sys; from pathlib import Path; from snakemake.api import ConfigSettings, SnakemakeApi\n"
         "from snakemake.api import ResourceSettings, WorkflowSettings\n"
@@ -220,7 +328,8 @@ def gpus_asked_for(place: Path, mode: str = "DEFAULT", **config: object) -> dict
         "with SnakemakeApi() as api:\n"
         "    workflow = api.workflow(ResourceSettings(), **settings, snakefile=Path(sys.argv[1]))._workflow\n"
         "    rules = {rule.name: rule.resources['gpu'] for rule in workflow.rules if 'gpu' in rule.resources}\n"
-        "    jobs = {'train': workflow.globals['PLAN'].runs, 'evaluate': workflow.globals['PLAN'].measurements}\n"
+        "    jobs = {'train': workflow.globals['PLAN'].runs, 'evaluate': workflow.globals['PLAN'].measurements,\n"
+        "            'answer': workflow.globals['CHECKPOINTS']}\n"
         "    asked = {name: [gpu.evaluate(wildcards=[job]).value for job in jobs[name]]\n"
         "             for name, gpu in rules.items() if name in jobs}\n"
         "    print(json.dumps(asked))"
@@ -230,26 +339,29 @@ def gpus_asked_for(place: Path, mode: str = "DEFAULT", **config: object) -> dict
     return {name: set(gpus) for name, gpus in json.loads(result.stdout.splitlines()[-1]).items()}
 
 
-def test_the_gpu_is_one_job_at_a_time(place: Path) -> None:
+def test_the_gpu_is_one_job_at_a_time(own: Path) -> None:
     """`device: auto` on a machine with an NVIDIA driver: jobs that may use the GPU ask for it, and there is one."""
-    assert gpus_asked_for(place, device="cuda") == {"train": {1}, "evaluate": {1}}
-    assert gpus_asked_for(place, device="auto") == {"train": {0}, "evaluate": {0}}
-    assert gpus_asked_for(place, cluster={"gpu_partition": "gpu"}) == {"train": {1}, "evaluate": {1}}
-    executable(place / ".venv/bin/nvidia-smi", "#!/bin/sh\n")
-    assert gpus_asked_for(place, device="auto") == {"train": {1}, "evaluate": {1}}
-    assert gpus_asked_for(place, device="cpu") == {"train": {0}, "evaluate": {0}}
-    assert gpus_asked_for(place, "REMOTE", device="auto") == {"train": {0}, "evaluate": {0}}, "no matter which node"
+    all_do, none_does = ({rule: {gpu} for rule in ("train", "evaluate", "answer")} for gpu in (1, 0))
+    assert gpus_asked_for(own, device="cuda") == all_do
+    assert gpus_asked_for(own, device="auto") == none_does
+    assert gpus_asked_for(own, cluster={"gpu_partition": "gpu"}) == all_do
+    executable(own / ".venv/bin/nvidia-smi", "#!/bin/sh\n")
+    assert gpus_asked_for(own, device="auto") == all_do
+    assert gpus_asked_for(own, device="cpu") == none_does
+    assert gpus_asked_for(own, "REMOTE", device="auto") == none_does, "no matter which node"
     profile = yaml.safe_load((ROOT / "workflow/profiles/default/config.yaml").read_text())
     assert profile["resources"] == {"gpu": 1}
 
 
-def test_targets_explain_themselves_and_a_mistyped_one_is_told_the_nearest(place: Path) -> None:
-    listed = snakemake(place, "--list").stdout.splitlines()
+def test_targets_explain_themselves_and_a_mistyped_one_is_told_the_nearest(own: Path) -> None:
+    listed = snakemake(own, "--list").stdout.splitlines()
     assert "lg_fig4 (Norm of the state)" in listed
+    assert "diagnose_mine-1.3b (my model: up to where can it be trusted?)" in listed
     assert all("(" in line for line in listed), "a rule without a docstring"
-    result = snakemake(place, "-n", "lg_fig5x")
-    assert result.returncode != 0
-    assert result.stderr.endswith("Unknown target 'lg_fig5x'; did you mean 'lg_fig5'?\n")
+    for wrong, right in (("lg_fig5x", "lg_fig5"), ("extend_mine-1.2b", "extend_mine-1.3b")):
+        result = snakemake(own, "-n", wrong)
+        assert result.returncode != 0
+        assert result.stderr.endswith(f"Unknown target '{wrong}'; did you mean '{right}'?\n")
 
 
 def test_dry_runs_of_this_projects_own_config() -> None:

@@ -71,22 +71,27 @@ def name_reports():
     """Say where the reports are that this call made or found finished."""
     dag = getattr(workflow, "_dag", None)
     for job in () if dag is None or workflow.dryrun else dag.jobs:
-        if job.rule.name == "report" and (dag.finished(job) or not dag.needrun(job)):
-            print(f"Report: {job.output[0]}", file=sys.stderr)
+        if dag.finished(job) or not dag.needrun(job):
+            if job.rule.name == "report":
+                print(f"Report: {job.output[0]}", file=sys.stderr)
+            elif job.rule.name == "answer":
+                print(f"Report: {job.params.folder}/index.html", file=sys.stderr)
 
 
 def explain_unknown_targets():
     """Snakemake takes a mistyped name for a file that no rule makes; say which name is near."""
     for target in workflow.dag_settings.targets if workflow.dag_settings else ():
-        if re.fullmatch(r"\w+", target) and not workflow.is_rule(target):
-            names = ["headline", "all", *PAPERS, *PLAN.targets()]
+        known = workflow.is_rule(target) or Path(target).exists()
+        if re.fullmatch(r"[\w.-]+", target) and not known:
+            checkpoints = [job.target for job in CHECKPOINTS.values()]
+            names = ["headline", "all", *PAPERS, *PLAN.targets(), *checkpoints]
             print(
                 f"Unknown target '{target}'; {nearest(target, names)}", file=sys.stderr
             )
 
 
-# What jobs ask for, by the run, table or data set that they make: resources and threads of the rules. The arithmetic is in
-# ssm/plan/resources.py; a batch system takes it from there, a single machine minds the GPUs and threads alone.
+# What jobs ask for, by the run, table, data set or answer that they make: resources and threads of the rules. The
+# arithmetic is in ssm/plan; a batch system takes it from there, a single machine minds the GPUs and threads alone.
 
 
 def on_cluster():
@@ -103,8 +108,10 @@ def asks_for_gpus():
 
 @cache
 def expected():
-    """Run, table or data set -> what its job takes."""
-    return needs(PLAN, LIBRARY.workflow, asks_for_gpus())
+    """Run, table, data set or answer on a checkpoint -> what its job takes."""
+    gpu = asks_for_gpus()
+    answers = {id: job.need(LIBRARY.workflow, gpu) for id, job in CHECKPOINTS.items()}
+    return needs(PLAN, LIBRARY.workflow, gpu) | answers
 
 
 def cpus(wildcards):
@@ -121,6 +128,23 @@ def memory(wildcards, attempt):
 
 def minutes(wildcards, attempt):
     return expected()[wildcards[0]].minutes_to_ask_for(CLUSTER, attempt)
+
+
+def time_limit(wildcards, resources):
+    """Training leaves ahead of a cluster's time limit; here there is none."""
+    seconds = expected()[wildcards[0]].seconds_to_train(resources.runtime)
+    return f"--stop-after {seconds}" if on_cluster() else ""
+
+
+def start_again(wildcards, resources):
+    """Shell code behind training that left with a checkpoint: SLURM starts the same job again, and no retry is used up.
+
+    Not where SLURM itself ends the job, cancelled for instance: then it is no longer running.
+    """
+    left = f"[[ $code = {REQUEUE} || $code = {TIME_OVER} ]]"
+    runs = "[[ $(squeue -h -j $SLURM_JOB_ID -o %T) = RUNNING ]]"
+    again = f"if {left} && {runs}; then scontrol requeue $SLURM_JOB_ID; fi"
+    return again if on_cluster() else "true"
 
 
 def disk(wildcards):

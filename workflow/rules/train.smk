@@ -1,4 +1,5 @@
-# One training run. A killed job leaves its own checkpoints in the run's folder and goes on from there.
+# One training run. A killed job leaves its own checkpoints in the run's folder and goes on from there. On a cluster it may
+# take many jobs: training ends itself ahead of the time limit, or when it is told to, and SLURM starts the same job again.
 
 
 rule train:
@@ -36,8 +37,12 @@ rule train:
             else ""
         ),
         processes=lambda wildcards, resources: max(1, resources.gpu),  # a GPU each
+        time_limit=time_limit,
+        start_again=start_again,
     message:
         "Train {wildcards.run}"
     shell:
-        "ssm train {params.spec:q} --tokens {params.tokens:q} {params.parent} --out {params.folder:q}"
-        " --device {resources.device} --threads {threads} --processes {params.processes} 2>&1 | tee -i {log:q}"
+        "trap '' TERM; ssm train {params.spec:q} --tokens {params.tokens:q} {params.parent} --out {params.folder:q}"
+        " --device {resources.device} --threads {threads} --processes {params.processes} {params.time_limit}"
+        " 2>&1 | tee -ai {log:q}"
+        " || {{ code=$?; {params.start_again}; exit $code; }}"

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from ssm_kernels.gated_scan.inputs import Inputs, Options
 from ssm_kernels.native import load, why_not
-from ssm_kernels.native.call import check
+from ssm_kernels.native.call import address, check
 from ssm_kernels.operators import widened
 
 SOURCE = "gated_scan/gated_scan.cpp"
 CHUNK = 32  # tokens between the states that are kept for the backward pass; CHUNK of problem.h
 KINDS = {1: 1, 3: 2, 4: 3}  # axes of log_decay -> Decay of problem.h; 0 for none
+SIZES = ctypes.c_int64 * 8  # of the problem, as its functions read them
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
 
 
@@ -68,10 +69,8 @@ def _call(name: str, inputs: Inputs, tensors: Sequence[Tensor | None], simd: str
     """One C function; the caller holds all tensors until it returns."""
     (B, T, H, V), (G, K) = inputs.v.shape, inputs.k.shape[2:]
     kind = 0 if inputs.log_decay is None else KINDS[inputs.log_decay.dim()]
-    sizes = (ctypes.c_int64 * 8)(B, T, G, H, K, V, kind, torch.get_num_threads())
+    sizes = SIZES(B, T, G, H, K, V, kind, torch.get_num_threads())
     function = getattr(load(SOURCE, simd), f"gated_scan_{name}_{SUFFIXES[inputs.v.dtype]}")
-    check(function(*map(_pointer, inputs), sizes, *map(_pointer, tensors)), f"gated_scan_{name}")
-
-
-def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+    if function.argtypes is None:
+        function.argtypes = [ctypes.c_void_p] * (len(inputs) + 1 + len(tensors))
+    check(function(*map(address, inputs), sizes, *map(address, tensors)), f"gated_scan_{name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +28,9 @@ def call(source: str, function: str, dtype: torch.dtype, *arguments: Tensor | in
         MemoryError: see `check`.
     """
     compiled = getattr(load(source), f"{function}_{SUFFIXES[dtype]}")
-    check(compiled(*(_native(value) for value in arguments), ctypes.c_int64(torch.get_num_threads())), function)
+    if compiled.argtypes is None:
+        compiled.argtypes = [*map(_kind, arguments), ctypes.c_int64]
+    check(compiled(*map(address, arguments), torch.get_num_threads()), function)
 
 
 def check(code: int, function: str) -> None:
@@ -46,9 +49,13 @@ def with_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
-def _native(value: Tensor | int | float | None) -> ctypes.c_void_p | ctypes.c_int64 | ctypes.c_double:
-    if isinstance(value, Tensor):
-        return ctypes.c_void_p(value.data_ptr())
-    if value is None:
-        return ctypes.c_void_p(None)
-    return ctypes.c_double(value) if isinstance(value, float) else ctypes.c_int64(value)
+def address(value: Any) -> Any:
+    """A tensor's address for a c_void_p; None and numbers as they are."""
+    return value.data_ptr() if isinstance(value, Tensor) else value
+
+
+def _kind(value: Tensor | int | float | None) -> type:
+    """The C type of an argument."""
+    if value is None or isinstance(value, Tensor):
+        return ctypes.c_void_p
+    return ctypes.c_double if isinstance(value, float) else ctypes.c_int64

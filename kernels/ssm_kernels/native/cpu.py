@@ -28,10 +28,11 @@ def description() -> tuple[str, frozenset[str]]:
     return f"{platform.machine()} {name}", frozenset(fields.get("flags", "").split())
 
 
-def instruction_sets() -> list[str]:
+@cache
+def instruction_sets() -> tuple[str, ...]:
     """Those that this processor has, best first; "portable" is always the last."""
     present = description()[1]
-    return [name for name, needed in FEATURES.items() if present.issuperset(needed)]
+    return tuple(name for name, needed in FEATURES.items() if present.issuperset(needed))
 
 
 def flags(simd: str) -> list[str]:

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ssm.base.errors import CheckpointError
+from ssm.base.errors import CheckpointError, first_line
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # in this order, each before its own index of shards
@@ -173,7 +173,7 @@ def _opened(file: Path) -> Iterator[tuple[dict[str, Stored], Callable[[str], Ten
             tensors.__getitem__,
         )
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{file}: truncated or corrupted ({_first_line(error)})") from error
+        raise CheckpointError(f"{file}: truncated or corrupted ({first_line(error)})") from error
 
 
 def _unpickled(file: Path) -> dict[str, Tensor]:
@@ -187,7 +187,7 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
     except pickle.UnpicklingError as error:
         raise CheckpointError(f"{file}: holds pickled code, which is never run; {convert}") from error
     except (RuntimeError, ValueError, EOFError, KeyError) as error:
-        text = _first_line(error)
+        text = first_line(error)
         old = "mmap" in text and f"is of torch.save's old form, which cannot be read in pieces; {convert}"
         raise CheckpointError(f"{file}: {old or f'truncated or corrupted ({text})'}") from error
     if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
@@ -212,7 +212,7 @@ def _downloaded(name: str) -> Path:
         if not any(folder.glob("*.safetensors")):
             folder = fetched([*patterns, WEIGHTS[1], "pytorch_model-*.bin", WEIGHTS[1] + INDEX])
     except Exception as error:  # the package raises its own and its transports' kinds
-        raise CheckpointError(f"{name}: no such folder, and the hub does not give it ({_first_line(error)})") from error
+        raise CheckpointError(f"{name}: no such folder, and the hub does not give it ({first_line(error)})") from error
     return folder
 
 
@@ -231,7 +231,3 @@ def _json(path: Path, absent: str) -> dict[str, Any]:
 def _number(value: dict[str, Any]) -> Any:
     """transformers writes infinity as {"__float__": "Infinity"}."""
     return float(value["__float__"]) if set(value) == {"__float__"} else value
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -71,6 +71,8 @@ def export_checkpoint(
         for path in source.beside if source else ():
             shutil.copyfile(path, temporary / path.name)
         size = sum(_write(temporary / file, dict(_tensors(model, targets))) for file, targets in plan.items())
+        for file in plan:  # safetensors lets nobody but the owner read
+            shutil.copymode(temporary / CONFIG, temporary / file)
         if len(plan) > 1:
             _write_index(temporary, plan, size)
         card = _card(source, target, changes)

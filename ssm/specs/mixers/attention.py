@@ -46,6 +46,10 @@ class AttentionMixer(MixerSpecBase):
         return self.n_kv_heads or self.n_heads
 
     @property
+    def grows(self) -> bool:
+        return self.window is None
+
+    @property
     def output_bias(self) -> bool:
         """Whether the projection of the output has a bias."""
         return self.bias if self.out_bias is None else self.out_bias

@@ -46,6 +46,11 @@ class MixerSpecBase(Spec):
         """Heads of the memory: its second axis."""
         raise NotImplementedError
 
+    @property
+    def grows(self) -> bool:
+        """Whether the state becomes longer with every token, without an end."""
+        return False
+
     def h_heads(self, d_model: int) -> int:
         """How many of them, from the first, are the h_t of `taxonomy`: all, where nothing else is remembered."""
         return self.heads(d_model)

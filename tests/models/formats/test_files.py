@@ -102,6 +102,16 @@ def test_every_tensor_keeps_its_own_type(original: Path, tmp_path: Path) -> None
 # --- what travels along -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("container", ["safetensors", "bin"])
+def test_who_may_read_the_config_may_read_the_weights(original: Path, tmp_path: Path, container: str) -> None:
+    if container == "bin":
+        as_bin(original)
+    imported = import_checkpoint(original)
+    out = export_checkpoint(imported.model, imported, tmp_path / "out")
+    modes = {path.name: path.stat().st_mode for path in out.iterdir()}
+    assert len(set(modes.values())) == 1, modes
+
+
 def test_the_tokenizer_and_the_card_travel(original: Path, tmp_path: Path) -> None:
     files = {"tokenizer.json": b"{}", "tokenizer_config.json": b'{"a": 1}', "special_tokens_map.json": b"[]"}
     for name, data in (files | {"secrets.env": b"x", "modeling.py": b"raise SystemExit"}).items():

@@ -1,0 +1,82 @@
+"""ssm diagnose: up to where a model can be trusted, and why it breaks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ssm.cli import positive
+
+HELP = "up to where can a model be trusted, and why does it break: your own checkpoint, read on your own text"
+EPILOG = """\
+MODEL is a folder, a file of weights with its config.json beside it, a name of the hub (owner/model), or a run of ssm.
+Checkpoints of mamba_ssm, transformers (Mamba, Mamba-2, RWKV, GPT-NeoX, RecurrentGemma) and fla (GLA, RWKV-6, RetNet)
+are read by ssm's own code; any other causal model of transformers through its own forward.
+
+Windows of the text are read with the whole history and by the same model restarted within its context, until the
+verdict is decided or the budget is spent. Writes index.html, diagnosis.json and tables/ into a new folder.
+
+examples:
+  ssm diagnose state-spaces/mamba2-130m --tokenizer EleutherAI/gpt-neox-20b --text texts/*.txt --context 2048 -o report
+  ssm diagnose my-model --text books.jsonl --context 2048 --length 65536 --budget 30 -o report
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_and_text(parser)
+    add_diagnosis(parser)
+    parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="a new folder for page and tables")
+
+
+def add_model_and_text(parser: argparse.ArgumentParser) -> None:
+    """What `ssm extend` takes too: whose model, on which text."""
+    parser.add_argument("model", metavar="MODEL", help="a folder, a file, a name of the hub, or a run of ssm")
+    parser.add_argument(
+        "--text",
+        nargs="+",
+        required=True,
+        metavar="FILES",
+        help="text, JSONL or Parquet files (.zst and .gz too), folders or globs; the model must not have seen them",
+    )
+    parser.add_argument(
+        "--tokenizer",
+        metavar="T",
+        help="a tokenizer.json, its folder, a name of the hub, or bytes (default: the model's)",
+    )
+
+
+def add_diagnosis(parser: argparse.ArgumentParser) -> None:
+    """How a model is read, for `ssm extend` too."""
+    whole = positive(int)
+    parser.add_argument(
+        "--context", type=whole, metavar="T", help="tokens it was trained on (default: as its config says)"
+    )
+    parser.add_argument("--length", type=whole, metavar="N", help="tokens it is read up to (default: 16 x the context)")
+    parser.add_argument(
+        "--tolerance",
+        type=positive(float),
+        default=1.25,
+        metavar="R",
+        help="it breaks where its perplexity is R times that of the restarted model (default: 1.25)",
+    )
+    parser.add_argument(
+        "--budget", type=positive(float), default=10.0, metavar="MIN", help="minutes of a diagnosis (default: 10)"
+    )
+    parser.add_argument("--sequences", type=whole, default=256, metavar="N", help="windows at most (default: 256)")
+    parser.add_argument("--no-passkey", dest="passkey", action="store_false", help="leave the passkey task out")
+    parser.add_argument(
+        "--precision", choices=("float32", "bfloat16"), help="default: bfloat16 on a GPU, float32 on a CPU"
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="which windows come first (default: 1)")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: auto")
+    parser.add_argument("--threads", type=whole, metavar="N", help="CPU threads (default: all)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ssm.diagnosis import diagnose
+
+    found = diagnose(**{name: value for name, value in vars(args).items() if name != "processes"})
+    print(found.verdict.paragraph)
+    print(f"Report: {args.out / 'index.html'}", file=sys.stderr)
+    return 0

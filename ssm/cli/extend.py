@@ -1,0 +1,80 @@
+"""ssm extend: a short post-training that lets a model read on beyond its context."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ssm.cli import positive
+from ssm.cli.diagnose import add_diagnosis, add_model_and_text
+
+HELP = "post-train your own checkpoint so that it reads on beyond its context, and get it back in its own format"
+EPILOG = """\
+Diagnoses the model as `ssm diagnose` does. If it does not hold, trains it for some steps from states other than zero
+(lg: State Passing, TBTT, fitted or random noise), at a tenth of the peak learning rate of its size; chooses among the
+original, three snapshots and the end by held-out text that neither trains nor is shown; diagnoses again on the same
+windows. Writes into --out a page (index.html), result.json, the diagnoses, and, if something was gained, model/: the
+model in the format that it came in, with its tokenizer. The original is never changed. work/ may be deleted in the end.
+
+The same command after a kill goes on where it was. SIGTERM and SIGUSR1 end it with exit code 75: run it again.
+
+A tenth of the documents is held out to measure on, or all of --held-out. MODEL as for `ssm diagnose`, but that models
+of transformers which ssm has no converter for, and attention without a window, cannot be extended.
+
+examples:
+  ssm extend state-spaces/mamba2-370m --text texts/*.jsonl --context 2048 --length 32768 -o extended
+  ssm extend my-model --text train.txt --held-out books/ --context 1024 --steps 200 --lr 6e-5 --control -o extended
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    whole, number = positive(int), positive(float)
+    add_model_and_text(parser)
+    parser.add_argument(
+        "--held-out",
+        nargs="+",
+        default=(),
+        metavar="FILES",
+        help="measure on these (default: a tenth of the documents)",
+    )
+    parser.add_argument(
+        "--policy",
+        default="state_passing",
+        choices=("state_passing", "tbtt", "fitted_noise", "random_noise"),
+        help="what sequences start from (default: state_passing)",
+    )
+    parser.add_argument("--p-zero", type=float, metavar="P", help="share that starts from zero all the same")
+    parser.add_argument("--sigma", type=number, metavar="S", help="random_noise: its standard deviation")
+    parser.add_argument("--steps", type=whole, default=100, metavar="N", help="default: 100")
+    parser.add_argument("--lr", type=number, metavar="LR", help="peak learning rate (default: a tenth of its size's)")
+    parser.add_argument("--batch-tokens", type=whole, metavar="N", help="tokens a step (default: 32 x the context)")
+    parser.add_argument("--micro-batch-tokens", type=whole, metavar="N", help="tokens a forward pass (default: 8192)")
+    parser.add_argument("--activation-checkpointing", action="store_true", help="less memory, more time")
+    parser.add_argument("--control", action="store_true", help="train as many steps from zero states, to compare with")
+    parser.add_argument(
+        "--measure",
+        default="far_perplexity",
+        choices=("far_perplexity", "paired_ratio"),
+        help="what the checkpoint that is kept has least of (default: far_perplexity)",
+    )
+    parser.add_argument(
+        "--in-context-tolerance",
+        type=float,
+        default=0.02,
+        metavar="R",
+        help="its perplexity in context may rise by this share (default: 0.02)",
+    )
+    add_diagnosis(parser)
+    parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="the extension's folder")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ssm.extension import extend
+
+    result = extend(**vars(args))
+    print(f"{result['outcome']}: {result['reason']}")
+    print(f"Report: {args.out / 'index.html'}", file=sys.stderr)
+    if result["model"] is not None:
+        print(f"Model: {args.out / result['model']}", file=sys.stderr)
+    return 0

@@ -1,0 +1,173 @@
+"""Up to where can a recurrent language model be trusted, and why does it break?
+
+`diagnose` is the whole of `ssm diagnose`; `diagnose_opened`, `write_diagnosis` and `load_diagnosis` are its parts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ssm.base.errors import ConfigError
+from ssm.base.files import whole_folder, write_json, write_text
+from ssm.base.provenance import provenance
+from ssm.base.tables import SCHEMAS, read_table, write_table
+from ssm.data.own_text import own_text, tokenizer_of
+from ssm.data.store import TokenStore
+from ssm.diagnosis.page import build_page
+from ssm.diagnosis.readings import read
+from ssm.diagnosis.result import Diagnosis, Facts, Tables, as_json, from_json, read_json
+from ssm.diagnosis.sampling import sample
+from ssm.diagnosis.verdict import verdict_of
+from ssm.models.device import device_name, prepare_device
+from ssm.models.opening import Opened, open_model
+from ssm.models.readable import Readable
+from ssm.specs.diagnosis import DiagnosisSpec
+
+__all__ = ["diagnose", "diagnose_opened", "load_diagnosis", "settings_of", "write_diagnosis"]
+
+OCTAVES = 16  # times the context, where no length is given
+PAGE, RECORD, TABLES = "index.html", "diagnosis.json", "tables"
+
+
+def diagnose(
+    model: str | Path,
+    text: Sequence[str],
+    out: str | Path,
+    tokenizer: str | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    **settings: Any,
+) -> Diagnosis:
+    """Read a model on a text, and write page, JSON and tables into a new folder.
+
+    Args:
+        model: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.opening.open_model`).
+        text: files, folders or globs.
+        out: the new folder, there whole or not at all.
+        tokenizer: as of `ssm.data.own_text.tokenizer_named`; None: the model's own.
+        settings: as of `settings_of`.
+
+    Raises:
+        UserError: one line.
+    """
+    chosen = prepare_device(device, threads)
+    with whole_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
+        opened = open_model(model, chosen)
+        spec = settings_of(opened, chosen, **settings)
+        store = own_text(text, tokenizer_of(opened, tokenizer), Path(scratch) / "tokens", held_out=1.0)
+        found = diagnose_opened(opened, store, spec, chosen, text=", ".join(text))
+        write_diagnosis(found, folder)
+    return found
+
+
+def settings_of(
+    opened: Opened,
+    device: torch.device,
+    context: int | None = None,
+    length: int | None = None,
+    budget: float = 10.0,
+    precision: str | None = None,
+    **others: Any,
+) -> DiagnosisSpec:
+    """The settings of a diagnosis, with what the model itself says where nothing is given.
+
+    Args:
+        context: T; None: as the model's files say.
+        length: None: 16 T, or where the model's table of positions ends.
+        budget: minutes.
+        precision: None: bfloat16 on a GPU, float32 elsewhere.
+        others: fields of `DiagnosisSpec`.
+
+    Raises:
+        ConfigError: the model does not say its context and none is given, or a value is out of its range.
+    """
+    context = context or opened.context
+    if context is None:
+        raise ConfigError(f"{opened.name}: its config.json does not say what context it was trained on; give --context")
+    if opened.longest is not None and (length or 2 * context) > opened.longest:
+        raise ConfigError(
+            f"{opened.name}: its table of positions ends at {opened.longest}; give --length {opened.longest} and a "
+            "--context of at most half of it"
+        )
+    given = {
+        "context": context,
+        "length": length or min(OCTAVES * context, opened.longest or OCTAVES * context),
+        "budget_seconds": 60.0 * budget,
+        "precision": precision or ("bfloat16" if device.type == "cuda" else "float32"),
+        **others,
+    }
+    return DiagnosisSpec.parse(given, "diagnosis")
+
+
+def diagnose_opened(
+    opened: Opened, store: TokenStore, spec: DiagnosisSpec, device: torch.device, *, text: str
+) -> Diagnosis:
+    """Diagnose an opened model on the held-out part of a store.
+
+    Args:
+        text: what the store was made from, in words.
+    """
+    model = opened.model.to(device)
+    taken = sample(model, store, spec, device, f"diagnose {opened.title}")
+    facts = Facts(
+        title=opened.title,
+        name=opened.name,
+        kind=opened.kind,
+        parameters=model.parameters_count,
+        vocab_size=model.vocab_size,
+        context=spec.context,
+        length=spec.length,
+        sequences=taken.sequences,
+        tokens_read=taken.tokens,
+        seconds=taken.seconds,
+        tokens_per_second=taken.tokens_per_second,
+        state_bytes=_state_bytes(model, spec, device),
+        peak_bytes=taken.peak_bytes,
+        device=device_name(device),
+        precision=spec.precision,
+        text=text,
+        text_sha256=store.manifest["corpus"]["sha256"],
+        fingerprint=opened.fingerprint,
+        seed=spec.seed,
+        tolerance=spec.tolerance,
+        stopped_by=taken.stopped_by,
+        can_extend=opened.why_not_extend is None,
+        missing=taken.missing,
+        looks=taken.looks,
+    )
+    readings = read(taken.tables, facts)
+    return Diagnosis(facts, taken.tables, readings, verdict_of(readings, facts))
+
+
+def write_diagnosis(diagnosis: Diagnosis, folder: str | Path) -> None:
+    """Write index.html, diagnosis.json and tables/, each a whole file."""
+    folder = Path(folder)
+    origin = provenance(**diagnosis.facts.as_json())
+    for kind, frame in diagnosis.tables.present().items():
+        write_table(frame, SCHEMAS[kind], folder / TABLES / f"{kind}.parquet", origin)
+    write_text(folder / PAGE, build_page(diagnosis))
+    write_json(folder / RECORD, as_json(diagnosis))
+
+
+def load_diagnosis(folder: str | Path) -> Diagnosis:
+    """What `write_diagnosis` wrote.
+
+    Raises:
+        TableError, CheckpointError: a file is missing or broken.
+    """
+    folder = Path(folder)
+    paths = {path.stem: path for path in (folder / TABLES).glob("*.parquet")}
+    tables = Tables(**{kind: read_table(path, SCHEMAS[kind]) for kind, path in paths.items()})
+    return from_json(read_json(folder / RECORD), tables)
+
+
+@torch.inference_mode()
+def _state_bytes(model: Readable, spec: DiagnosisSpec, device: torch.device) -> int:
+    """Of what the model carries on behind one sequence of T tokens."""
+    _, state = model.hidden(torch.zeros(1, spec.context, dtype=torch.int64, device=device))
+    return int(state.nbytes)

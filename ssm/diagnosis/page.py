@@ -1,0 +1,263 @@
+"""The page of a diagnosis, or of an extension with the diagnoses before and after: one file that needs no other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+from ssm.base.provenance import environment
+from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, span
+from ssm.diagnosis.comparison import Change, compare
+from ssm.diagnosis.pictures import pictures
+from ssm.diagnosis.readings import ratio_spans
+from ssm.diagnosis.result import Diagnosis, Extension, Interval, Recall
+from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, about, class_words, found_of, outcome_of
+from ssm.report.build import style, template
+from ssm.report.facts import duration
+from ssm.report.gather import SYMBOLS
+from ssm.report.picture import inlined
+
+PAGE = "page.html.j2"
+TONES = {BREAKS: REFUTED, HOLDS: CONFIRMED, NOT_DECIDED: OPEN}  # the looks of the report's verdicts
+STOPPED = {
+    "decided": "the verdict was decided",
+    "budget": "the budget was spent",
+    "text": "the text was used up",
+}
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Word:
+    """A verdict in large letters."""
+
+    text: str
+    tone: str
+
+    @property
+    def symbol(self) -> str:
+        return SYMBOLS[self.tone]
+
+    @property
+    def style(self) -> str:
+        return self.tone.replace(" ", "-")
+
+
+@dataclass(frozen=True)
+class RatioRow:
+    """The paired ratio at one position, and what it decides by itself."""
+
+    targets: str
+    times: str
+    ratio: str
+    word: Word
+
+
+def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Extension | None = None) -> str:
+    """The page as text. Its links lead to diagnosis.json and tables/ beside it, or to those of `extra`.
+
+    Args:
+        before: the same model before it was extended: pictures and tables show both.
+        extra: what the extension has come to.
+    """
+    facts = diagnosis.facts
+    control = extra.control if extra is not None else None
+    drawn = {
+        picture.name: inlined(picture.svg, picture.name, picture.label, picture.name)
+        for picture in pictures(diagnosis, before, control)
+    }
+    return template("ssm.diagnosis", PAGE).render(
+        diagnosis=diagnosis,
+        facts=facts,
+        readings=diagnosis.readings,
+        before=before,
+        extra=extra,
+        word=_headline(diagnosis, extra),
+        verdicts=[(name, found, _word(found)) for name, found in _arms(diagnosis, before, control).items()],
+        pictures=drawn,
+        ratios=_ratio_rows(diagnosis),
+        changes=_changes(diagnosis, before, control) if before is not None else [],
+        class_words=class_words(diagnosis.readings),
+        worth_extending=extra is None and diagnosis.verdict.outcome == BREAKS and facts.can_extend,
+        missing=facts.why_missing(),
+        cost=_cost(diagnosis),
+        method=_method(diagnosis),
+        links=_links(diagnosis, extra),
+        breaks=diagnosis.verdict.outcome == BREAKS,
+        interval=interval,
+        compared=_compared(diagnosis, before, control),
+        dash=NONE,
+        number=number,
+        shortened=shortened,
+        style=style(),
+    )
+
+
+def interval(found: Interval | None) -> str:
+    """A number with its interval.
+
+    >>> interval(Interval(2.134, 1.911, 2.36))
+    '2.13 (1.91 to 2.36)'
+    """
+    if found is None or not isfinite(found.value):
+        return NONE if found is None else "not a number"
+    return number(found.value) + (f" ({span(found.low, found.high)})" if isfinite(found.high - found.low) else "")
+
+
+def factor(found: Interval | None) -> str:
+    """A change, with enough digits to tell it from none.
+
+    >>> factor(Interval(1.0012, 0.9991, 1.0034))
+    '1.001 (0.999 to 1.003)'
+    """
+    if found is None or not isfinite(found.high - found.low) or found.high >= 10:
+        return interval(found)
+    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+
+
+def size(count: float) -> str:
+    """Bytes as people say them.
+
+    >>> size(512), size(77_856_768), size(3.2 * 2**30)
+    ('512 bytes', '74.2 MiB', '3.2 GiB')
+    """
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.3g} {name}"
+    return f"{count:.0f} bytes"
+
+
+def shortened(text: str, most: int = 3) -> str:
+    """A long list of files as its first ones, and how many more there are.
+
+    >>> shortened("a.txt, b.txt, c.txt, d.txt, e.txt")
+    'a.txt, b.txt, c.txt and 2 more'
+    """
+    names = text.split(", ")
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _word(diagnosis: Diagnosis) -> Word:
+    outcome = diagnosis.verdict.outcome
+    return Word(outcome, TONES[outcome])
+
+
+def _headline(diagnosis: Diagnosis, extra: Extension | None) -> Word:
+    if extra is None:
+        return _word(diagnosis)
+    return Word(extra.outcome, CONFIRMED if extra.gained else OPEN)
+
+
+def _arms(diagnosis: Diagnosis, before: Diagnosis | None, control: Diagnosis | None) -> dict[str, Diagnosis]:
+    if before is None:
+        return {"": diagnosis}
+    others = {"Control": control} if control is not None else {}
+    return {"Before": before, "After": diagnosis, **others}
+
+
+def _ratio_rows(diagnosis: Diagnosis) -> list[RatioRow]:
+    facts, spans = diagnosis.facts, ratio_spans(diagnosis.tables.restart_loss, diagnosis.facts.context)
+    rows = []
+    for stop, ratio in diagnosis.readings.ratios.items():
+        outcome = outcome_of({stop: ratio}, facts.tolerance)
+        rows.append(
+            RatioRow(
+                f"{spans[stop]:,} to {stop:,}",
+                number(stop / facts.context),
+                interval(ratio),
+                Word(outcome, TONES[outcome]),
+            )
+        )
+    return rows
+
+
+def _changes(after: Diagnosis, before: Diagnosis, control: Diagnosis | None) -> list[tuple[str, list[str]]]:
+    """Rows of the table of before and after: a name, and a cell for each of its columns."""
+    sequences = _compared(after, before, control)
+    change = compare(before, after, sequences)
+    other = compare(before, control, sequences) if control is not None else None
+    context, length = before.facts.context, before.facts.length
+
+    def row(name: str, of: Change, others: Change | None) -> tuple[str, list[str]]:
+        cells = [interval(of.before), interval(of.after), factor(of.factor)]
+        return name, cells + ([factor(others.factor)] if others else [])
+
+    rows = [
+        row(
+            f"Perplexity inside the context, {context // 2:,} to {context:,}",
+            change.in_context,
+            other.in_context if other else None,
+        ),
+        row(f"Perplexity up to {length:,}", change.far, other.far if other else None),
+        *(
+            row(f"Paired ratio up to {stop:,}", found, other.ratios[stop] if other else None)
+            for stop, found in change.ratios.items()
+        ),
+    ]
+    both = [before.readings, after.readings]
+    plain = {
+        "Fails from": [_failure(found) for found in (before, after)],
+        "Heads that drift": [
+            NONE if found.drift is None else f"{found.drift.drifting:,} of {found.drift.heads:,}" for found in both
+        ],
+        f"Effective Remembrance, {context:,} tokens kept": [interval(found.remembrance) for found in both],
+        "Passkeys found inside the context": [_found(found.passkey, 0, context) for found in both],
+        "Passkeys found beyond it": [_found(found.passkey, context, length) for found in both],
+    }
+    empty = [NONE] * (1 if control is None else 2)
+    return rows + [(name, values + empty) for name, values in plain.items() if set(values) != {NONE}]
+
+
+def _compared(*arms: Diagnosis | None) -> int:
+    """Windows that all have read."""
+    return min(found.facts.sequences for found in arms if found is not None)
+
+
+def _failure(diagnosis: Diagnosis) -> str:
+    failure = diagnosis.readings.failure
+    if failure is not None and diagnosis.verdict.outcome == BREAKS:
+        return f"{about(failure.value)} tokens"
+    return "nowhere" if diagnosis.verdict.outcome == HOLDS else NONE
+
+
+def _found(cells: tuple[Recall, ...], longer_than: int, up_to: int) -> str:
+    share = found_of(cell for cell in cells if longer_than < cell.length <= up_to)
+    return NONE if share is None else f"{share:.0%}"
+
+
+def _cost(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    facts = diagnosis.facts
+    rows = [
+        ("Parameters", f"{facts.parameters:,}"),
+        ("Reading speed", f"{number(facts.tokens_per_second)} tokens/s on {facts.device}"),
+        ("Largest memory in use", size(facts.peak_bytes)),
+        ("This diagnosis", f"{duration(facts.seconds)}, {facts.tokens_read:,} tokens through the model"),
+    ]
+    if facts.state_bytes is not None:
+        rows.insert(1, (f"State after {facts.context:,} tokens", f"{size(facts.state_bytes)} a sequence"))
+    return rows
+
+
+def _method(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    facts, made = diagnosis.facts, environment()
+    versions = ", ".join(f"{name} {version}" for name, version in made["packages"].items())
+    return [
+        ("Model", f"{facts.name} ({facts.kind})"),
+        ("Fingerprint", f"{facts.fingerprint} (SHA-256 of config and weights)"),
+        ("Text", f"{shortened(facts.text, 10)} (SHA-256 {facts.text_sha256[:16]}…)"),
+        ("Context T", f"{facts.context:,} tokens"),
+        ("Read up to", f"{facts.length:,} tokens ({number(facts.length / facts.context)} T)"),
+        ("Sequences", f"{facts.sequences:,}, until {STOPPED.get(facts.stopped_by, facts.stopped_by)}"),
+        ("Tolerance", f"{number(facts.tolerance)} (ratio of perplexities)"),
+        ("Seed", str(facts.seed)),
+        ("Device", f"{facts.device}, {facts.precision}"),
+        ("Page made by", f"ssm {made['code']['ssm']} ({made['code']['commit']}); {versions}"),
+        *(("Not measured", text) for text in facts.missing),
+    ]
+
+
+def _links(diagnosis: Diagnosis, extra: Extension | None) -> list[tuple[str, str]]:
+    if extra is not None:
+        return list(extra.links)
+    tables = [(f"{name}.parquet", f"tables/{name}.parquet") for name in diagnosis.tables.present()]
+    return [("diagnosis.json", "diagnosis.json"), *tables]

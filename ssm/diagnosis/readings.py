@@ -1,0 +1,260 @@
+"""The numbers of a diagnosis, read off its tables. polars and NumPy only.
+
+T is the context that the model was trained on, L the length that it was read up to. The paired ratio compares its
+perplexity with that of the same model restarted T/2 to T tokens before the same targets.
+"""
+
+from __future__ import annotations
+
+from math import exp, inf, isfinite, nan, sqrt
+
+import numpy as np
+import polars as pl
+from scipy.special import ndtr, ndtri, stdtrit
+
+from ssm.base.curves import BIN, mean_loss, paired_log_ratio, seed_interval
+from ssm.base.errors import TableError
+from ssm.claims.estimate import LEVEL, resample
+from ssm.claims.panel import by_sequence
+from ssm.diagnosis.result import Drift, Facts, HeadGrowth, Interval, Readings, Recall, Tables
+
+DISTANCE = "total_variation"  # of Effective Remembrance (lg eq. 3)
+DRIFTS = 2.0  # a head drifts whose state's standard deviation grows by more than this factor (lg figure 9)
+SHOWN = 10  # heads that are named
+BEYOND = 1e3  # nats: what stands for a loss that is not a number
+OVERFLOW = 700.0  # the largest logarithm whose exponential is a number
+
+
+def read(tables: Tables, facts: Facts) -> Readings:
+    """Every number of a diagnosis.
+
+    Raises:
+        TableError: the tables are not those of a diagnosis of these facts.
+    """
+    context, losses = facts.context, tables.position_loss
+    kind = tables.length_class.row(0, named=True)
+    return Readings(
+        in_context=perplexity(losses, context // 2, context),
+        far=perplexity(losses, far_start(losses), facts.length),
+        ratios=ratios(losses, tables.restart_loss, context, facts.looks),
+        failure=failure_position(losses, tables.restart_loss, facts.tolerance),
+        not_finite_from=_not_finite_from(losses, tables.restart_loss),
+        length_class=kind["class"],
+        extends_from=kind["extends_from"],
+        generalizes=kind["generalizes"],
+        drift=None if tables.state_statistics is None else drift(tables.state_statistics, context),
+        remembrance=None
+        if tables.effective_remembrance is None
+        else remembrance_at(tables.effective_remembrance, context),
+        passkey=() if tables.passkey is None else passkey(tables.passkey),
+    )
+
+
+def perplexity(position_loss: pl.DataFrame, start: int, stop: int) -> Interval:
+    """Perplexity over the targets [start, stop): exp of the mean loss, Student t over sequences."""
+    return exponential(mean_loss(position_loss, start, stop)["loss"].to_numpy())
+
+
+def far_start(position_loss: pl.DataFrame) -> int:
+    """Where the last quarter of the length begins, or the first bin after that."""
+    length = int(position_loss["position_to"].max())  # type: ignore[arg-type]
+    return min(start for start in position_loss["position_from"].unique() if 4 * start >= 3 * length)
+
+
+def ratio_spans(restart_loss: pl.DataFrame, context: int) -> dict[int, int]:
+    """Where the paired ratio is read: by position kT, k = 2, 4, ..., and L, where its targets begin.
+
+    Args:
+        restart_loss: of all bins from T/2 on.
+    """
+    length = int(restart_loss["position_to"].max())  # type: ignore[arg-type]
+    spans, end = {}, 2 * context
+    while end <= length:
+        spans[end] = 3 * end // 4
+        end *= 2
+    return spans | {length: far_start(restart_loss)}
+
+
+def ratios(
+    position_loss: pl.DataFrame, restart_loss: pl.DataFrame, context: int, looks: int = 1
+) -> dict[int, Interval]:
+    """The paired ratio of perplexities over [3/4 kT, kT), by kT, and over the last quarter of L, by L.
+
+    The intervals are Student t over sequences. Together they hold with 95%: they share the level (Bonferroni).
+
+    Args:
+        restart_loss: of all bins from T/2 on.
+        looks: how often, at most, these intervals are looked at to decide whether to go on: they share the level too.
+
+    Raises:
+        TableError: the tables hold other sequences or bins.
+    """
+    spans = ratio_spans(restart_loss, context)
+    level = 1 - (1 - LEVEL) / (len(spans) * looks)
+    return {
+        end: exponential(paired_log_ratio(position_loss, restart_loss, end, start)["value"].to_numpy(), level)
+        for end, start in spans.items()
+    }
+
+
+def excess(position_loss: pl.DataFrame, restart_loss: pl.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Loss minus the restarted model's in every bin where both are known.
+
+    Returns:
+        the bins' starts and ends, (bins,) int64 each, and nats (sequences, bins); what is no number is NaN.
+
+    Raises:
+        TableError: the tables hold other sequences or bins.
+    """
+    both = restart_loss.join(position_loss, on=["sequence", *BIN], suffix="_full")
+    bins = both.select(BIN).unique().sort(BIN)
+    if both.height != restart_loss.height or both.height != bins.height * position_loss["sequence"].n_unique():
+        raise TableError("the full and the restarted loss were measured on different sequences or bins")
+    values = by_sequence(both.with_columns(value=pl.col("loss_full") - pl.col("loss")), BIN, "value")
+    values = np.where(np.isfinite(values), values, nan)
+    return bins[BIN[0]].to_numpy(), bins[BIN[1]].to_numpy(), values
+
+
+def failure_position(position_loss: pl.DataFrame, restart_loss: pl.DataFrame, threshold: float) -> Interval | None:
+    """From which position on the paired ratio exceeds `threshold`, up to where it is worst; None: nowhere.
+
+    Between the middles of bins the mean excess runs linearly in log2 of the position. The interval is a bootstrap over
+    sequences, its percentiles widened for few of them (Hesterberg 2015, "expanded percentile"). An end that is infinite
+    lies further than was measured. A loss that is not a number exceeds every threshold.
+    """
+    starts, stops, values = excess(position_loss, restart_loss)
+    lost = np.isnan(values).any(0)  # (bins,)
+    values = np.nan_to_num(values, nan=BEYOND)
+
+    def crossing(means: np.ndarray) -> np.ndarray:
+        return _crossing(means, starts, stops, lost, threshold)
+
+    found = float(crossing(values.mean(0, keepdims=True))[0])
+    if found == inf:
+        return None
+    sequences = len(values)
+    if sequences < 2:
+        return Interval(found, -inf, inf)
+    draws = np.sort(crossing(resample(values)[0]))  # (DRAWS,)
+    tail = float(ndtr(sqrt(sequences / (sequences - 1)) * stdtrit(sequences - 1, (1 - LEVEL) / 2)))
+    low, high = (float(draws[round(q * (len(draws) - 1))]) for q in (tail, 1 - tail))
+    return Interval(found, min(low, found), max(high, found))
+
+
+def drift(state_statistics: pl.DataFrame, context: int) -> Drift:
+    """Growth of the standard deviation of every head's state, from T to the last position measured.
+
+    The growth is that of the mean over sequences; its interval is Student t on the logarithm (delta method). A head
+    drifts if all of the interval lies above DRIFTS, or if its state is not a number at the end.
+    """
+    positions = sorted(state_statistics["position"].unique())
+    start = max((position for position in positions if position <= context), default=positions[0])
+    heads = state_statistics.filter(pl.col("layer") >= 0, pl.col("head") >= 0)
+    where = ["sequence", "layer", "head"]
+    early, late = (
+        heads.filter(pl.col("position") == position).select(*where, "std") for position in (start, positions[-1])
+    )
+    one, other = pl.col("std"), pl.col("std_late").fill_null(nan)
+    contribution = other / other.mean() - one / one.mean()  # of a sequence to the logarithm of the growth
+    found = (
+        early.join(late, on=where, suffix="_late")
+        .group_by("layer", "head")
+        .agg(
+            log=(other.mean() / one.mean()).log(),
+            error=contribution.std() / pl.len().sqrt(),
+            sequences=pl.len(),
+            lost=one.is_finite().all() & ~other.is_finite().all(),
+        )
+    )
+    sequences = found["sequences"].to_numpy()
+    half = np.where(sequences > 1, stdtrit(np.maximum(sequences - 1, 1), 0.5 + LEVEL / 2), inf)
+    error = np.where(sequences > 1, found["error"].fill_null(0.0).to_numpy(), 1.0)
+    found = found.with_columns(half=pl.Series(half * error)).with_columns(low=pl.col("log") - pl.col("half"))
+    drifting = pl.col("lost") | (pl.col("low").is_finite() & (pl.col("low") > np.log(DRIFTS)))
+    ranked = (
+        found.with_columns(drifting=drifting, known=pl.col("log").is_finite())
+        .sort("lost", "known", "log", "layer", "head", descending=[True, True, True, False, False])
+        .head(SHOWN)
+    )
+    top = [
+        HeadGrowth(row["layer"], row["head"], _interval(row["log"], row["low"], row["log"] + row["half"]))
+        for row in ranked.iter_rows(named=True)
+    ]
+    return Drift(found.height, int(found.select(drifting.sum()).item()), tuple(top))
+
+
+def remembrance_at(effective_remembrance: pl.DataFrame, context: int) -> Interval:
+    """Effective Remembrance at t = L - T (lg Def. 3.3, total variation): with only the last T tokens kept.
+
+    Linear between the t that were measured; Student t over sequences, cut to [0, 1].
+    """
+    rows = effective_remembrance.filter(pl.col("distance") == DISTANCE)
+    times = np.sort(rows["t"].unique().to_numpy())  # (t,)
+    wanted = int(effective_remembrance["length"].max()) - context  # type: ignore[arg-type]
+    values = by_sequence(rows, ["t"], "value")  # (sequences, t)
+    value, low, high = seed_interval(np.array([np.interp(wanted, times, row) for row in values]), LEVEL)
+    if not isfinite(value):
+        return Interval(nan, -inf, inf)
+    return Interval(value, max(0.0, low), min(1.0, high))
+
+
+def passkey(table: pl.DataFrame) -> tuple[Recall, ...]:
+    """Which part of the keys is found, by length and depth."""
+    cells = table.group_by("length", "depth").agg(found=pl.col("correct").sum(), trials=pl.len())
+    return tuple(
+        Recall(row["length"], row["depth"], row["trials"], wilson(row["found"], row["trials"]))
+        for row in cells.sort("length", "depth").iter_rows(named=True)
+    )
+
+
+def wilson(successes: int, trials: int) -> Interval:
+    """A fraction, and Wilson's score interval (1927) at 95%.
+
+    >>> round(wilson(8, 8).low, 4)
+    0.6756
+    """
+    z, p = float(ndtri(0.5 + LEVEL / 2)), successes / trials
+    middle = (p + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = z * sqrt(p * (1 - p) / trials + z * z / (4 * trials**2)) / (1 + z * z / trials)
+    return Interval(p, max(0.0, middle - half), min(1.0, middle + half))
+
+
+def _crossing(
+    curves: np.ndarray, starts: np.ndarray, stops: np.ndarray, lost: np.ndarray, threshold: float
+) -> np.ndarray:
+    """Where each mean excess last rises above log(threshold) before its largest value, in tokens; inf: it never does.
+
+    Args:
+        curves: (curves, bins), finite.
+        starts, stops: (bins,) tokens.
+        lost: (bins,) whether some loss is not a number: who rises in such a bin rises at its start.
+    """
+    level, places = np.log(threshold), np.log2((starts + stops) / 2)  # (bins,)
+    worst = curves.argmax(1)  # (curves,)
+    below = (curves <= level) & (np.arange(len(starts)) < worst[:, None])
+    before = np.where(below.any(1), len(starts) - 1 - below[:, ::-1].argmax(1), -1)  # (curves,) -1: never below
+    after = np.minimum(before + 1, len(starts) - 1)
+    rows, before = np.arange(len(curves)), np.maximum(before, 0)
+    rise = curves[rows, after] - curves[rows, before]
+    part = np.where(rise > 0, (level - curves[rows, before]) / np.where(rise > 0, rise, 1.0), 0.0)
+    part = np.where(below.any(1), np.clip(part, 0.0, 1.0), 0.0)
+    place = places[before] + part * (places[after] - places[before])
+    found = np.where(lost[after], starts[after], 2.0**place)
+    return np.where(curves[rows, worst] > level, found, inf)
+
+
+def _not_finite_from(*losses: pl.DataFrame) -> int | None:
+    lost = pl.concat(losses).filter(~pl.col("loss").fill_null(nan).is_finite())
+    return lost["position_from"].min()  # type: ignore[return-value]
+
+
+def exponential(logarithms: np.ndarray, level: float = LEVEL) -> Interval:
+    """exp of a mean over sequences, (sequences,), with its Student t interval."""
+    return _interval(*seed_interval(logarithms, level))
+
+
+def _interval(value: float, low: float, high: float) -> Interval:
+    """From logarithms."""
+    if not isfinite(value):
+        return Interval(nan, -inf, inf)
+    return Interval(*(exp(min(end, OVERFLOW)) for end in (value, low, high)))

@@ -1,0 +1,221 @@
+"""What a diagnosis is: the tables that were measured, the facts around them, the numbers read off them, the verdict.
+
+Plain data, and its JSON. The numbers are computed in `readings`, the verdict in `verdict`, the page in `page`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from math import inf, nan
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
+
+from ssm.base.errors import TableError
+
+# JSON has neither NaN nor infinity. A number that is none, and an end that an interval does not have, are null.
+Number = Annotated[float, BeforeValidator(lambda value: nan if value is None else value)]
+Low = Annotated[float, BeforeValidator(lambda value: -inf if value is None else value)]
+High = Annotated[float, BeforeValidator(lambda value: inf if value is None else value)]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number and its interval; (NaN, -inf, inf) where it is none."""
+
+    value: Number
+    low: Low
+    high: High
+
+
+@dataclass(frozen=True)
+class HeadGrowth:
+    """By what factor the standard deviation of one head's state grows past the context."""
+
+    layer: int
+    head: int
+    growth: Interval
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How many heads drift: whose state's standard deviation more than doubles past the context (lg figure 9)."""
+
+    heads: int
+    drifting: int
+    top: tuple[HeadGrowth, ...]  # those that grow most, whether or not they drift
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Passkeys found at one length and depth."""
+
+    length: int
+    depth: float
+    trials: int
+    accuracy: Interval  # Wilson's interval
+
+
+def _ascending(found: dict[int, Interval]) -> dict[int, Interval]:
+    """A JSON file is sorted by its keys, which are texts there."""
+    return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class Readings:
+    """The numbers of a diagnosis. Perplexities and ratios are plain numbers, not logarithms."""
+
+    in_context: Interval  # perplexity at [T/2, T)
+    far: Interval  # perplexity at the last quarter of the length
+    ratios: Annotated[
+        dict[int, Interval], AfterValidator(_ascending)
+    ]  # by position, in tokens; together they hold with 95%
+    failure: Interval | None  # position in tokens from which the paired ratio exceeds the tolerance; None: nowhere
+    not_finite_from: int | None  # a bin begins here in which some loss is not a number; None: none does
+    length_class: str  # strong, weak, none (ls Def. 2.1)
+    extends_from: int | None
+    generalizes: bool  # lg Def. 3.2
+    drift: Drift | None  # None: not measured
+    remembrance: Interval | None  # Effective Remembrance with the last T tokens kept, total variation
+    passkey: tuple[Recall, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of `verdict.OUTCOMES`, and what was found, in plain words."""
+
+    outcome: str
+    paragraph: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was diagnosed, on what, and what it took."""
+
+    title: str  # the model's short name
+    name: str  # what the user called it
+    kind: str  # in words
+    parameters: int
+    vocab_size: int
+    context: int  # T, tokens
+    length: int  # tokens
+    sequences: int
+    tokens_read: int
+    seconds: float
+    tokens_per_second: float
+    state_bytes: int | None  # that one sequence carries on
+    peak_bytes: int
+    device: str
+    precision: str
+    text: str  # in words
+    text_sha256: str
+    fingerprint: str  # of the weights and their config
+    seed: int
+    tolerance: float
+    stopped_by: str  # decided, budget or text
+    can_extend: bool
+    missing: tuple[str, ...]  # "what was not measured: why"
+    looks: int = 1  # how often it was looked at most whether the verdict is decided: they share the level
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return _plain(Facts, self)
+
+    def why_missing(self) -> dict[str, str]:
+        """What was not measured -> why."""
+        parts = [text.partition(": ") for text in self.missing]
+        return {what: why for what, _, why in parts}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables behind a diagnosis, in the schemas of `ssm.base.tables`; None: not measured."""
+
+    position_loss: pl.DataFrame
+    restart_loss: pl.DataFrame  # in every bin from T/2 on, the same sequences
+    length_class: pl.DataFrame
+    effective_remembrance: pl.DataFrame | None = None
+    state_statistics: pl.DataFrame | None = None
+    passkey: pl.DataFrame | None = None
+
+    def present(self) -> dict[str, pl.DataFrame]:
+        """Name of the schema -> table, of those that were measured."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: table for name, table in found.items() if table is not None}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Everything that its page shows."""
+
+    facts: Facts
+    tables: Tables
+    readings: Readings
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What an extension adds to the page of its last diagnosis."""
+
+    outcome: str  # a word or two: repaired
+    reason: str  # a sentence without its full stop
+    gained: bool
+    training: tuple[tuple[str, str], ...] = ()  # name, value
+    control: Diagnosis | None = None  # of the arm that was trained as long from zero states
+    model: str | None = None  # where the model lies that was exported
+    links: tuple[tuple[str, str], ...] = ()  # text, address relative to the page
+
+
+def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Facts, readings and verdict as plain data; the tables are files of their own."""
+    return {
+        "facts": diagnosis.facts.as_json(),
+        "readings": _plain(Readings, diagnosis.readings),
+        "verdict": _plain(Verdict, diagnosis.verdict),
+    }
+
+
+def from_json(record: dict[str, Any], tables: Tables) -> Diagnosis:
+    """The inverse of `as_json`.
+
+    Raises:
+        TableError: not the record of a diagnosis.
+    """
+    try:
+        return Diagnosis(
+            facts=TypeAdapter(Facts).validate_python(record["facts"]),
+            tables=tables,
+            readings=TypeAdapter(Readings).validate_python(record["readings"]),
+            verdict=TypeAdapter(Verdict).validate_python(record["verdict"]),
+        )
+    except KeyError as error:
+        raise TableError(f"not the record of a diagnosis: it has no {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise TableError(f"not the record of a diagnosis: {place}: {first['msg']}") from error
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """Read a record that `as_json` made.
+
+    Raises:
+        TableError: it is not there, or no JSON.
+    """
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TableError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise TableError(f"{path}: not the record of a diagnosis ({error})") from error
+    if not isinstance(record, dict):
+        raise TableError(f"{path}: not the record of a diagnosis")
+    return record
+
+
+def _plain(kind: Any, value: Any) -> dict[str, Any]:
+    return json.loads(TypeAdapter(kind).dump_json(value))

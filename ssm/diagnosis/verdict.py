@@ -1,0 +1,184 @@
+"""From numbers to a verdict: breaks, holds or not decided, and a paragraph that a stranger understands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isfinite, isnan, log10
+
+from ssm.claims.words import number, span
+from ssm.diagnosis.result import Facts, Interval, Readings, Recall, Verdict
+
+BREAKS, HOLDS, NOT_DECIDED = "breaks", "holds", "not decided"
+OUTCOMES = (BREAKS, HOLDS, NOT_DECIDED)
+RESTARTED = "that of the same model restarted within its context"
+STATE = "state statistics"  # what is missing where there is no drift
+
+
+def outcome_of(ratios: Mapping[int, Interval], tolerance: float) -> str:
+    """What the paired ratios decide.
+
+    A model breaks where a whole interval lies above the tolerance, or where its loss is not a number; it holds where
+    every interval lies within.
+    """
+    if any(isnan(ratio.value) or ratio.low > tolerance for ratio in ratios.values()):
+        return BREAKS
+    return HOLDS if all(ratio.high <= tolerance for ratio in ratios.values()) else NOT_DECIDED
+
+
+def verdict_of(readings: Readings, facts: Facts) -> Verdict:
+    """The outcome and its paragraph.
+
+    Of a model that predicts no better than chance inside its context nothing is decided, whatever its ratios.
+    """
+    if readings.in_context.value >= facts.vocab_size:
+        return Verdict(NOT_DECIDED, _chance(readings, facts))
+    outcome = outcome_of(readings.ratios, facts.tolerance)
+    if readings.not_finite_from is not None:
+        return Verdict(BREAKS, _joined(_not_a_number(readings, facts), _state(readings, facts)))
+    words = {BREAKS: _breaks, HOLDS: _holds, NOT_DECIDED: _not_decided}[outcome]
+    return Verdict(
+        outcome,
+        _joined(words(readings, facts), _state(readings, facts), _keys(readings, facts), _advice(outcome, facts)),
+    )
+
+
+def class_words(readings: Readings) -> str:
+    """The class of the loss curve by the definitions of two papers."""
+    extension = {"strong": "strong length extension", "weak": "weak length extension"}
+    found = extension.get(readings.length_class, "no length extension")
+    # Definition 3.2 compares positions of unlike text: that no rise is significant is not that there is none.
+    rises = "no significant failure" if readings.generalizes else "a failure"
+    return (
+        f"Its curve shows {found} (LongSSM, definition 2.1) and {rises} to length-generalize (Buitrago Ruiz & Gu, "
+        "definition 3.2)."
+    )
+
+
+def about(position: float) -> str:
+    """A position to two digits.
+
+    >>> about(3127.4), about(88.2), about(130_500)
+    ('3,100', '88', '130,000')
+    """
+    return f"{round(position, 1 - int(log10(max(position, 1)))):,.0f}"
+
+
+def worst_position(ratios: Mapping[int, Interval], tolerance: float, length: int) -> int:
+    """Whose ratio is told first: that of the end if the model breaks there, or else where it is surest to break."""
+    return length if ratios[length].low > tolerance else max(ratios, key=lambda end: ratios[end].low)
+
+
+def times(ratio: Interval) -> str:
+    """A ratio as a part of a sentence.
+
+    >>> times(Interval(2.134, 1.911, 2.36))
+    '2.13 times (1.91 to 2.36)'
+    """
+    return f"{number(ratio.value)} times ({_ends(ratio)})"
+
+
+def failure_words(failure: Interval, facts: Facts) -> str:
+    """Where a model begins to fail, with the interval."""
+    context = f"{failure.value / facts.context:.1f} times its context"
+    low = about(failure.low) if isfinite(failure.low) else "unknown"
+    high = about(failure.high) if isfinite(failure.high) else f"beyond {facts.length:,}"
+    return f"about {about(failure.value)} tokens ({context}; 95% interval {low} to {high})"
+
+
+def _breaks(readings: Readings, facts: Facts) -> str:
+    ratios = readings.ratios
+    where = worst_position(ratios, facts.tolerance, facts.length)
+    start = f"Breaks from {failure_words(readings.failure, facts)}" if readings.failure else "Breaks"
+    text = f"{start}: at {where:,} tokens its perplexity is {times(ratios[where])} {RESTARTED}"
+    if where != facts.length:
+        text += f", at {facts.length:,} tokens {times(ratios[facts.length])}"
+    return f"{text}."
+
+
+def _holds(readings: Readings, facts: Facts) -> str:
+    highest = max(readings.ratios.values(), key=lambda ratio: ratio.high)
+    return (
+        f"Holds up to {_length(facts)}: nowhere past its context is its perplexity more than {times(highest)} "
+        f"{RESTARTED}, within the tolerance of {number(facts.tolerance)}."
+    )
+
+
+def _not_decided(readings: Readings, facts: Facts) -> str:
+    end, ratio = max(readings.ratios.items(), key=lambda item: item[1].high)
+    more = {
+        "text": "the text holds no more, and more text would decide it",
+        "budget": "the budget ended there, and more time or more sequences would decide it",
+    }.get(facts.stopped_by, "more text and more time would decide it")
+    return (
+        f"Not decided up to {_length(facts)}: at {end:,} tokens its perplexity is {times(ratio)} {RESTARTED}, and the "
+        f"tolerance is {number(facts.tolerance)}. {facts.sequences:,} sequences were read: {more}."
+    )
+
+
+def _not_a_number(readings: Readings, facts: Facts) -> str:
+    where = f"Its loss is not a number from position {readings.not_finite_from:,} on"
+    assert readings.not_finite_from is not None
+    if readings.not_finite_from < facts.context:
+        return (
+            f"{where}, inside its context of {facts.context:,} tokens: are the weights whole, and the precision enough?"
+        )
+    failure = readings.failure
+    if failure is not None and failure.value < readings.not_finite_from:
+        return f"Breaks from {failure_words(failure, facts)}. {where}."
+    return f"Breaks: its loss is a number up to position {readings.not_finite_from:,} and not beyond."
+
+
+def _chance(readings: Readings, facts: Facts) -> str:
+    return (
+        "Not decided: it predicts no better than chance inside its context, where its perplexity is "
+        f"{number(readings.in_context.value)} with a vocabulary of {facts.vocab_size:,} tokens. Is this its tokenizer, "
+        "and a language that it knows?"
+    )
+
+
+def _state(readings: Readings, facts: Facts) -> str:
+    if readings.drift is None:
+        reason = facts.why_missing().get(STATE)
+        return f"Its state was not measured: {reason}." if reason else ""
+    heads, drifting = readings.drift.heads, readings.drift.drifting
+    return f"{'None' if drifting == 0 else f'{drifting:,}'} of {heads:,} heads {'drifts' if drifting < 2 else 'drift'}."
+
+
+def _keys(readings: Readings, facts: Facts) -> str:
+    """How much of what it can recall inside its context it recalls beyond."""
+    inside = found_of(cell for cell in readings.passkey if cell.length <= facts.context)
+    beyond = found_of(cell for cell in readings.passkey if cell.length > facts.context)
+    if inside is None or beyond is None:
+        return ""
+    if inside == 0 and beyond == 0:
+        return "It finds no passkey, inside its context or beyond: that says nothing about length."
+    return f"It finds {inside:.0%} of the passkeys inside its context and {beyond:.0%} beyond."
+
+
+def found_of(cells: Iterable[Recall]) -> float | None:
+    """Which part of the passkeys of these cells is found; None without a cell."""
+    known = list(cells)
+    trials = sum(cell.trials for cell in known)
+    return sum(cell.accuracy.value * cell.trials for cell in known) / trials if trials else None
+
+
+def _advice(outcome: str, facts: Facts) -> str:
+    if outcome == HOLDS:
+        return "There is nothing to repair."
+    if outcome == BREAKS:
+        if facts.can_extend:
+            return "State Passing for 100 steps is worth trying."
+        return "It is of a kind that cannot be extended here."
+    return ""
+
+
+def _length(facts: Facts) -> str:
+    return f"{facts.length:,} tokens ({number(facts.length / facts.context)} times its context)"
+
+
+def _ends(interval: Interval) -> str:
+    return span(interval.low, interval.high) if isfinite(interval.high) else f"from {number(interval.low)} up"
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(sentence for sentence in sentences if sentence)

@@ -1,0 +1,142 @@
+"""Post-training that lets a model read on beyond its context, and the model back in the format that it came in.
+
+`extend` is the whole of `ssm extend`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ssm.base.errors import ConfigError
+from ssm.base.files import only_one, remove_leftovers
+from ssm.data.own_text import tokenizer_of
+from ssm.diagnosis import settings_of
+from ssm.extension.folder import Folder
+from ssm.extension.imported import check_vocabulary, model_spec, own_folder, run_of
+from ssm.extension.recipe import training_of
+from ssm.extension.stages import Stages
+from ssm.extension.text import tokenized
+from ssm.models.device import prepare_device
+from ssm.models.opening import Opened, open_model
+from ssm.specs.extension import ExtensionSpec
+from ssm.training.loop import Interval
+
+__all__ = ["extend", "extension_of"]
+
+
+def extend(
+    model: str | Path,
+    text: Sequence[str],
+    out: str | Path,
+    held_out: Sequence[str] = (),
+    tokenizer: str | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    interval: Interval | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Post-train a model, keep the best of it, and write it as it came; goes on where it was stopped.
+
+    Args:
+        model: a folder, a file, a name of the hub, or the folder of a run of ssm (`ssm.models.opening.open_model`).
+        text: files, folders or globs to train on, and to measure on if nothing else is held out.
+        out: the extension's folder (`ssm.extension.folder`).
+        held_out: files, folders or globs to measure on.
+        tokenizer: as of `ssm.data.own_text.tokenizer_named`; None: the model's own.
+        interval: between two checkpoints of training.
+        settings: as of `extension_of`.
+
+    Returns:
+        What result.json says: above all "outcome", "reason" and "model".
+
+    Raises:
+        UserError: one line.
+        Preempted: a signal came; the same call goes on.
+    """
+    chosen = prepare_device(device, threads)
+    opened = open_model(model)
+    if opened.why_not_extend is not None:
+        raise ConfigError(f"{opened.name}: cannot be extended: {opened.why_not_extend}")
+    spec = extension_of(opened, chosen, **settings)
+    training_of(spec, model_spec(opened), opened.name)
+    known = tokenizer_of(opened, tokenizer)
+    check_vocabulary(opened, known)
+    folder = Folder(Path(out))
+    folder.begin(_original(opened))
+    with only_one(folder.path):
+        remove_leftovers(folder.path)
+        folder.insist_on(
+            {
+                "fingerprint": opened.fingerprint,
+                "text": _absolute(text),
+                "held_out": _absolute(held_out),
+                "tokenizer": known.content(),
+                "spec": spec.content(),
+            }
+        )
+        if folder.result.exists():
+            return json.loads(folder.result.read_text(encoding="utf-8"))
+        parts = tokenized(text, held_out, spec.held_out, known, spec.diagnosis.length, folder.tokens)
+        parent = run_of(opened, parts.train.spec, spec.diagnosis.context)
+        return Stages(opened, parent, parts, spec, folder, chosen, interval).work()
+
+
+def extension_of(
+    opened: Opened,
+    device: torch.device,
+    policy: str = "state_passing",
+    p_zero: float | None = None,
+    sigma: float | None = None,
+    steps: int = 100,
+    lr: float | None = None,
+    batch_tokens: int | None = None,
+    micro_batch_tokens: int | None = None,
+    activation_checkpointing: bool = False,
+    control: bool = False,
+    measure: str = "far_perplexity",
+    in_context_tolerance: float = 0.02,
+    **diagnosis: Any,
+) -> ExtensionSpec:
+    """The settings of an extension, with what the model itself says where nothing is given.
+
+    Args:
+        policy, p_zero, sigma: of an initial state (`ssm.specs.training`); None: its own default.
+        diagnosis: as of `ssm.diagnosis.settings_of`; context, precision and seed are those of training too.
+        others: as of `ExtensionSpec`.
+
+    Raises:
+        ConfigError: a value is missing or out of its range.
+    """
+    given = {"p_zero": p_zero, "sigma": sigma}
+    if policy == "random_noise" and sigma is None:
+        raise ConfigError("policy random_noise: give the standard deviation of its noise with --sigma")
+    state = {"policy": policy} | {key: value for key, value in given.items() if value is not None}
+    return ExtensionSpec.parse(
+        {
+            "diagnosis": settings_of(opened, device, **diagnosis),
+            "initial_state": state,
+            "steps": steps,
+            "lr": lr,
+            "batch_tokens": batch_tokens,
+            "micro_batch_tokens": micro_batch_tokens,
+            "activation_checkpointing": activation_checkpointing,
+            "control": control,
+            "measure": measure,
+            "in_context_tolerance": in_context_tolerance,
+        },
+        opened.name,
+    )
+
+
+def _original(opened: Opened) -> Path:
+    """The folder that the model lies in."""
+    return own_folder(opened) if opened.imported is None else opened.imported.source.folder
+
+
+def _absolute(paths: Sequence[str]) -> list[str]:
+    return [str(Path(path).expanduser().absolute()) for path in paths]

@@ -1,0 +1,51 @@
+"""Which weights are kept: the best by the chosen measure among those that are as good as ever in context. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite, log1p
+from typing import Any, Literal
+
+Measure = Literal["far_perplexity", "paired_ratio"]
+ORIGINAL, END = "original", "end"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Weights, and what they measure on the windows that choose."""
+
+    name: str  # ORIGINAL, END, or the snapshot's fraction of the steps
+    step: int
+    snapshot: float | None  # the fraction; None: no snapshot
+    in_context: float  # the rest as of `ssm.extension.losses`, nats per token
+    far_perplexity: float
+    paired_ratio: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data: losses that are no numbers become null."""
+        return {key: None if isinstance(v, float) and not isfinite(v) else v for key, v in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Candidate:
+        """The inverse."""
+        losses = ("in_context", "far_perplexity", "paired_ratio")
+        return cls(**value | {key: float("nan") for key in losses if value[key] is None})
+
+
+def choose(candidates: Sequence[Candidate], measure: Measure, tolerance: float) -> Candidate:
+    """The candidate with the least of the measure whose perplexity in context rose by no more than `tolerance`.
+
+    Args:
+        candidates: the original first; on a tie the earlier one is taken.
+        tolerance: 0.02: 2%.
+    """
+    original = candidates[0]
+
+    def admitted(candidate: Candidate) -> bool:
+        rise = candidate.in_context - original.in_context  # of the loss; not a number: not admitted
+        return rise <= log1p(tolerance) and isfinite(getattr(candidate, measure))
+
+    others = [candidate for candidate in candidates[1:] if admitted(candidate)]
+    known = [original, *others] if isfinite(getattr(original, measure)) else others
+    return min(known, key=lambda candidate: getattr(candidate, measure), default=original)

@@ -1,0 +1,68 @@
+"""The runs of an extension: from the parent with the intervention, and the control arm without it."""
+
+from __future__ import annotations
+
+from ssm.models.checkpoint import snapshot_step
+from ssm.specs.data import DataSpec
+from ssm.specs.extension import ExtensionSpec
+from ssm.specs.model import ModelSpec
+from ssm.specs.training import InitialStateSpec, RunSpec, TrainingSpec, ZeroState
+
+TENTH = 0.1  # of the peak learning rate that the model's size is pre-trained with (lg App. B.2)
+SNAPSHOTS = (0.25, 0.5, 0.75)  # of the steps
+
+
+def extended_run(spec: ExtensionSpec, parent: RunSpec, data: DataSpec, source: str) -> RunSpec:
+    """The run that continues `parent` with the intervention.
+
+    Args:
+        source: what the user called the model, for errors.
+
+    Raises:
+        ConfigError: the numbers do not fit together, or the model has no state that the intervention can set.
+    """
+    return _run(spec, parent, data, source, spec.initial_state)
+
+
+def control_run(spec: ExtensionSpec, parent: RunSpec, data: DataSpec, source: str) -> RunSpec:
+    """The same run without an intervention. Errors as `extended_run`."""
+    return _run(spec, parent, data, source, ZeroState())
+
+
+def training_of(spec: ExtensionSpec, model: ModelSpec, source: str) -> TrainingSpec:
+    """How the model is trained with the intervention.
+
+    Raises:
+        ConfigError: the numbers do not fit together.
+    """
+    return TrainingSpec.parse(
+        {
+            "context": spec.diagnosis.context,
+            "batch_tokens": spec.whole_batch_tokens,
+            "micro_batch_tokens": spec.forward_tokens,
+            "budget": {"steps": spec.steps},
+            "lr_scale": peak_lr(spec, model) / model.peak_lr,
+            "precision": spec.diagnosis.precision,
+            "activation_checkpointing": spec.activation_checkpointing,
+            "initial_state": spec.initial_state,
+            "snapshots": snapshots(spec.steps),
+        },
+        source,
+    )
+
+
+def peak_lr(spec: ExtensionSpec, model: ModelSpec) -> float:
+    """The peak learning rate of the extension."""
+    return spec.lr or TENTH * model.peak_lr
+
+
+def snapshots(steps: int) -> tuple[float, ...]:
+    """The fractions at which weights are kept, those that are steps of their own before the last one."""
+    by_step = {snapshot_step(at, steps): at for at in reversed(SNAPSHOTS)}
+    return tuple(sorted(at for step, at in by_step.items() if step < steps))
+
+
+def _run(spec: ExtensionSpec, parent: RunSpec, data: DataSpec, source: str, initial_state: InitialStateSpec) -> RunSpec:
+    training = training_of(spec, parent.model, source).model_copy(update={"initial_state": initial_state})
+    content = {"model": parent.model, "data": data, "training": training, "seed": spec.diagnosis.seed, "parent": parent}
+    return RunSpec.parse(content, source)

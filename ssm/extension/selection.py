@@ -1,0 +1,66 @@
+"""What the original and the trained weights measure on the windows that choose among them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+
+from ssm.data.own_text import disjoint_windows
+from ssm.data.store import TokenStore
+from ssm.diagnosis.sampling import Reader, computing_in
+from ssm.evaluation.position_loss import position_loss
+from ssm.evaluation.restart_loss import restart_loss
+from ssm.extension.choice import END, ORIGINAL, Candidate
+from ssm.extension.losses import losses_of
+from ssm.models.backbone import LanguageModel
+from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
+from ssm.models.opening import WEIGHTS
+from ssm.specs.diagnosis import LEAST, DiagnosisSpec
+from ssm.specs.measurement import PositionLoss, RestartLoss
+from ssm.specs.training import RunSpec
+
+
+def weights_of(candidate: Candidate, folder: Path, parent: Path) -> Path:
+    """Where a candidate's weights lie: in the extension's run folder, or in the parent's."""
+    if candidate.name == ORIGINAL:
+        return parent / WEIGHTS
+    return folder / WEIGHTS if candidate.snapshot is None else snapshot_path(folder, candidate.snapshot)
+
+
+def candidates(
+    run: RunSpec, folder: Path, parent: Path, store: TokenStore, spec: DiagnosisSpec, device: torch.device
+) -> list[Candidate]:
+    """The original, the snapshots and the end of a finished run, each measured.
+
+    Args:
+        store: its held-out part is what chooses.
+
+    Raises:
+        CheckpointError: weights are missing or corrupted.
+    """
+    steps = run.training.budget.steps
+    assert steps is not None
+    nan = float("nan")
+    unmeasured = [Candidate(ORIGINAL, 0, None, nan, nan, nan)]
+    unmeasured += [Candidate(f"{at:g}", snapshot_step(at, steps), at, nan, nan, nan) for at in run.training.snapshots]
+    unmeasured += [Candidate(END, steps, None, nan, nan, nan)]
+    found = []
+    for candidate in unmeasured:
+        model, _ = load_model(weights_of(candidate, folder, parent), device)
+        found.append(_measured(candidate, model, store, spec, device))
+    return found
+
+
+def _measured(
+    candidate: Candidate, model: LanguageModel, store: TokenStore, spec: DiagnosisSpec, device: torch.device
+) -> Candidate:
+    windows = disjoint_windows(store.held_out, spec.length, spec.seed, at_least=LEAST)
+    count, title = len(windows.positions), f"choose: {'original' if not candidate.step else f'step {candidate.step}'}"
+    reader = Reader(model.eval(), spec.seed, store, device, title, given=windows)
+    restart = RestartLoss(length=spec.length, sequences=count, context=spec.context, everywhere=True)
+    with computing_in(spec, device):
+        full = position_loss(PositionLoss(length=spec.length, sequences=count), reader)
+        restarted = restart_loss(restart, reader)
+    return replace(candidate, **asdict(losses_of(full, restarted, spec.context)))

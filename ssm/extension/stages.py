@@ -1,0 +1,212 @@
+"""The stages of an extension, each whole in its folder, so that the same command goes on where it was stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter
+
+from ssm.base.errors import CheckpointError
+from ssm.base.files import whole_folder, write_json, write_text
+from ssm.base.provenance import provenance
+from ssm.diagnosis import RECORD as DIAGNOSIS
+from ssm.diagnosis import diagnose_opened, load_diagnosis, write_diagnosis
+from ssm.diagnosis.comparison import Comparison, compare
+from ssm.diagnosis.page import build_page
+from ssm.diagnosis.result import Diagnosis, Extension
+from ssm.extension.choice import Candidate, choose
+from ssm.extension.export import take_home
+from ssm.extension.folder import Folder
+from ssm.extension.imported import parent_folder
+from ssm.extension.outcome import (
+    Outcome,
+    outcome_before_training,
+    outcome_of,
+    outcome_of_training,
+)
+from ssm.extension.recipe import control_run, extended_run, peak_lr
+from ssm.extension.selection import candidates, weights_of
+from ssm.extension.text import Text
+from ssm.models.checkpoint import load_model
+from ssm.models.opening import RECORD, Opened
+from ssm.specs.extension import ExtensionSpec
+from ssm.specs.training import RunSpec
+from ssm.training.loop import Interval, train
+from ssm.training.origin import read_record
+
+EXTENDED, CONTROL = "extended", "control"
+
+
+class Stages:
+    """One extension, from the model as it is to the model taken home."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        parent: RunSpec,
+        text: Text,
+        spec: ExtensionSpec,
+        folder: Folder,
+        device: torch.device,
+        interval: Interval | None,
+    ):
+        self.opened, self.parent, self.text, self.spec = opened, parent, text, spec
+        self.folder, self.device, self.interval = folder, device, interval
+        data = text.train.spec
+        self.runs = {
+            EXTENDED: extended_run(spec, parent, data, opened.name),
+            CONTROL: control_run(spec, parent, data, opened.name),
+        }
+        self.chosen: Candidate | None = None
+        self.measured: list[Candidate] = []
+        self.diagnoses: dict[str, Diagnosis] = {}
+
+    def work(self) -> dict[str, Any]:
+        """Everything that is not there yet; returns what result.json says."""
+        before = self._diagnosed("before", self.opened)
+        self.opened.model.to("cpu")
+        outcome = outcome_before_training(before) or self._trained_and_chosen()
+        change: Comparison | None = None
+        if outcome is None:
+            assert self.chosen is not None
+            after = self._diagnosed("after", self._with_weights(EXTENDED, self.chosen))
+            change = compare(before, after)
+            outcome = outcome_of(before.verdict.outcome, after.verdict.outcome, change, self.spec.in_context_tolerance)
+            if self.spec.control:
+                self._control(self.chosen)
+        if outcome.gained:
+            self._export(outcome)
+        return self._result(outcome, change)
+
+    def _trained_and_chosen(self) -> Outcome | None:
+        """Train, and choose among the weights; the outcome where that is all."""
+        spec, record = self.spec, self._trained(EXTENDED)
+        diverged = record["message"] if record["status"] == "diverged" else None
+        if diverged is None:
+            self.measured = self._candidates()
+            self.chosen = choose(self.measured, spec.measure, spec.in_context_tolerance)
+        return outcome_of_training(diverged, self.measured, spec.measure, spec.in_context_tolerance)
+
+    def _control(self, chosen: Candidate) -> None:
+        """The arm without an intervention, after as many steps as the chosen weights have."""
+        record = self._trained(CONTROL)
+        if record["status"] == "finished":
+            self._diagnosed(CONTROL, self._with_weights(CONTROL, chosen))
+
+    # --- Single stages ------------------------------------------------------------------------------------------------
+
+    def _diagnosed(self, name: str, opened: Opened) -> Diagnosis:
+        """A diagnosis on the page's windows, made unless it is there."""
+        folder = self.folder.diagnosis(name)
+        if not (folder / DIAGNOSIS).exists():
+            self._say(f"diagnosis, {name}")
+            found = diagnose_opened(opened, self.text.page, self.spec.diagnosis, self.device, text=self.text.words)
+            with whole_folder(folder) as temporary:
+                write_diagnosis(found, temporary)
+        self.diagnoses[name] = load_diagnosis(folder)
+        self._say(f"{name}: {self.diagnoses[name].verdict.paragraph}")
+        return self.diagnoses[name]
+
+    def _trained(self, arm: str) -> dict[str, Any]:
+        """The record of an arm's run, trained to its end unless it has been."""
+        run, folder = self.runs[arm], self.folder.run(arm)
+        if not (folder / RECORD).exists():
+            self._say(f"training, {arm}: {self.spec.steps} steps of {self.spec.whole_batch_tokens:,} tokens")
+            return train(run, self.text.train, folder, self.device, self._parent(), self.interval)
+        record = read_record(folder)
+        if record.get("spec") != run.content():
+            raise CheckpointError(f"{folder}: holds another run than this extension's; delete it, or give another -o")
+        return record
+
+    def _parent(self) -> Path:
+        return parent_folder(self.opened, self.parent, self.folder.run("imported"))
+
+    def _candidates(self) -> list[Candidate]:
+        path = self.folder.choice
+        if not path.exists():
+            self._say("choice among the original and the trained weights")
+            run, folder = self.runs[EXTENDED], self.folder.run(EXTENDED)
+            found = candidates(run, folder, self._parent(), self.text.choice, self.spec.diagnosis, self.device)
+            write_json(path, [candidate.as_json() for candidate in found])
+        return [Candidate.from_json(value) for value in json.loads(path.read_text(encoding="utf-8"))]
+
+    def _with_weights(self, arm: str, chosen: Candidate) -> Opened:
+        """The model with the weights of an arm at the chosen step."""
+        path = weights_of(chosen, self.folder.run(arm), self._parent())
+        model, _ = load_model(path)
+        with path.open("rb") as file:
+            fingerprint = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        return replace(self.opened, model=model.eval(), fingerprint=fingerprint)
+
+    def _export(self, outcome: Outcome) -> None:
+        assert self.chosen is not None
+        if self.folder.model.exists():
+            return
+        self._say(f"export to {self.folder.model}")
+        run = self.folder.run(EXTENDED)
+        weights = weights_of(self.chosen, run, self._parent())
+        take_home(self.opened, weights, run, self.chosen, self.folder.model, self._changes(outcome))
+
+    # --- What is said -------------------------------------------------------------------------------------------------
+
+    def _training(self) -> dict[str, str]:
+        """How it was trained, in words."""
+        run = self.runs[EXTENDED]
+        training, steps, text = run.training, self.spec.steps, self.text.train
+        taken = f"{self.chosen.step} of " if self.chosen is not None else ""
+        rounds = steps * training.batch_tokens / text.train.n_tokens
+        return {
+            "original": f"{self.opened.name} ({self.opened.fingerprint})",
+            "initial state": ", ".join(f"{key} {value}" for key, value in training.initial_state.content().items()),
+            "steps": f"{taken}{steps}, {training.batch_tokens:,} tokens each, context {training.context}",
+            "peak learning rate": f"{peak_lr(self.spec, run.model):.3g}",
+            "text": f"{text.train.n_tokens:,} tokens, read {rounds:.2g} times by the end",
+            "SHA-256 of the text": text.manifest["corpus"]["sha256"],
+        }
+
+    def _changes(self, outcome: Outcome) -> dict[str, object]:
+        """For the model's card."""
+        verdicts = {name: self.diagnoses[name].verdict.paragraph for name in ("before", "after")}
+        return {"outcome": outcome, **self._training(), **verdicts}
+
+    def _result(self, outcome: Outcome, change: Comparison | None) -> dict[str, Any]:
+        """Write page and result, last of all."""
+        model = str(self.folder.model.relative_to(self.folder.path)) if outcome.gained else None
+        result = {
+            "outcome": outcome.word,
+            "reason": outcome.reason,
+            "model": model,
+            "chosen": self.chosen and self.chosen.as_json(),
+            "candidates": [candidate.as_json() for candidate in self.measured],
+            "change": change and json.loads(TypeAdapter(Comparison).dump_json(change)),
+            "verdicts": {name: found.verdict.paragraph for name, found in self.diagnoses.items()},
+            "spec": self.spec.content(),
+            "original": {"name": self.opened.name, "fingerprint": self.opened.fingerprint},
+            "provenance": provenance(),
+        }
+        write_text(self.folder.page, self._page(outcome, model))
+        write_json(self.folder.result, result)
+        return result
+
+    def _page(self, outcome: Outcome, model: str | None) -> str:
+        """Before and after on one page; the first diagnosis alone where nothing came after it."""
+        before, after = self.diagnoses["before"], self.diagnoses.get("after")
+        extension = Extension(
+            outcome=outcome.word,
+            reason=outcome.reason,
+            gained=outcome.gained,
+            training=tuple(self._training().items()) if self.folder.run(EXTENDED).exists() else (),
+            control=self.diagnoses.get(CONTROL),
+            model=model,
+            links=tuple((name, f"{name}/index.html") for name in self.diagnoses),
+        )
+        return build_page(after or before, before if after else None, extension)
+
+    def _say(self, what: str) -> None:
+        print(f"extend {self.opened.title}: {what}", file=sys.stderr, flush=True)

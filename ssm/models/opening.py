@@ -1,0 +1,196 @@
+"""A user's model, whatever it is: a run of ours, a checkpoint of a known format, any other of transformers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from ssm.base.errors import CheckpointError
+from ssm.models.backbone import LanguageModel
+from ssm.models.checkpoint import load_model
+from ssm.models.foreign import ForeignModel, load_foreign
+from ssm.models.formats import FORMATS, Imported, import_checkpoint
+from ssm.models.formats.source import Source, find_source
+from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, TokenizerSpec
+from ssm.specs.mixers.attention import AttentionMixer
+from ssm.specs.model import ModelSpec
+from ssm.specs.training import RunSpec
+
+WEIGHTS, RECORD = "model.safetensors", "run.json"  # of our own runs
+TOKENIZER = "tokenizer.json"
+# What says that a checkpoint has a tokenizer, whether or not it can be read here.
+TOKENIZER_FILES = (
+    *(TOKENIZER, "tokenizer_config.json", "tokenizer.model", "spiece.model"),
+    *("vocab.json", "vocab.txt", "merges.txt"),
+)
+BYTES, MOST_ROWS_OF_BYTES = 256, 341  # three quarters of the rows are in use; `ssm.data.own_text` asks as much
+NO_STATE = "it has no recurrent state to start from: it keeps keys and values of its tokens"
+CONTEXT_KEYS = (
+    "max_position_embeddings",
+    "n_positions",
+    "context_length",
+    "n_ctx",
+    "max_sequence_length",
+    "max_seq_len",
+)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model to be measured, and what is known of it."""
+
+    name: str  # what the user called it
+    title: str  # a short name
+    model: LanguageModel | ForeignModel  # in evaluation mode and float32
+    kind: str  # in words
+    context: int | None  # tokens that its files say it was trained on
+    longest: int | None  # its table of positions ends here; None: it has none
+    imported: Imported | None  # of a known format: it can be exported
+    run: RunSpec | None  # a run of ours
+    tokenizer: TokenizerSpec | None  # its own; None: none was found
+    fingerprint: str  # 16 hex digits of a SHA-256 of config.json and the weights
+    why_not_extend: str | None  # in words; None: it can be extended
+    note: str | None = None  # on its tokenizer, in words
+
+
+def open_model(name: str | Path, device: torch.device | str = "cpu") -> Opened:
+    """Open a model.
+
+    Args:
+        name: a run of ours (its folder, or a file of its weights), a checkpoint of another library (a folder, a file of
+            weights with its config.json beside it), or a name of the hub ("owner/model", "owner/model@revision").
+        device: where the model is to be.
+
+    Raises:
+        CheckpointError: it cannot be found or read, is of no known kind, or cannot carry its state on: one line.
+        ConfigError: the sizes in its config.json do not fit together.
+    """
+    own = _own_weights(Path(name))
+    if own is not None:
+        return _open_run(str(name), own, device)
+    source = find_source(name)
+    form = next((form for form in FORMATS.values() if form.recognizes(source.config)), None)
+    if form is None and "model_type" in source.config:
+        return _open_foreign(source, device, f"ssm does not convert '{source.config['model_type']}'")
+    if form is not None and form.model_type is not None:
+        try:
+            form.spec(source.config, source.title, str(source.config_path))
+        except CheckpointError as error:  # a variant that ours is not
+            return _open_foreign(source, device, str(error))
+    return _open_imported(str(name), device)
+
+
+def _own_weights(path: Path) -> Path | None:
+    """The weights of a run of ours; None: it is something else."""
+    file = path / WEIGHTS if path.is_dir() else path
+    if file != path and (path / RECORD).is_file() and not (path / "config.json").exists():
+        return file  # also where the weights are broken or not there: load_model says so
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return file if "ssm" in (opened.metadata() or {}) else None
+    except (OSError, SafetensorError):
+        return None
+
+
+def _open_run(name: str, weights: Path, device: torch.device | str) -> Opened:
+    model, run = load_model(weights, device)
+    trained = isinstance(run.data.tokenizer, BpeTokenizer)
+    return Opened(
+        name=name,
+        title=run.model.name,
+        model=model.eval(),
+        kind="a run of ssm",
+        context=run.training.context,
+        longest=None,
+        imported=None,
+        run=run,
+        tokenizer=None if trained else run.data.tokenizer,
+        fingerprint=_fingerprint([weights]),
+        why_not_extend=_why_not(run.model),
+        note=f"its tokenizer.json lies in the token store of '{run.data.id}'" if trained else None,
+    )
+
+
+def _open_imported(name: str, device: torch.device | str) -> Opened:
+    imported = import_checkpoint(name)
+    tokenizer, note = _tokenizer(imported.source, imported.vocab_size)
+    return Opened(
+        name=name,
+        title=imported.source.title,
+        model=imported.model.float().to(device).eval(),
+        kind=imported.format.title,
+        context=_context(imported.source.config),
+        longest=None,
+        imported=imported,
+        run=None,
+        tokenizer=tokenizer,
+        fingerprint=_fingerprint(imported.files),
+        why_not_extend=_why_not(imported.spec),
+        note=note,
+    )
+
+
+def _open_foreign(source: Source, device: torch.device | str, why: str) -> Opened:
+    model = load_foreign(source, device)
+    tokenizer, note = _tokenizer(source, model.vocab_size)
+    context = _context(source.config)
+    return Opened(
+        name=source.name,
+        title=source.title,
+        model=model,
+        kind=f"{model.architecture}, through transformers' own forward pass",
+        context=context,
+        longest=model.longest(context),
+        imported=None,
+        run=None,
+        tokenizer=tokenizer,
+        fingerprint=_fingerprint((source.config_path, *source.files)),
+        why_not_extend=f"{why}, and trains its own models alone" if model.is_recurrent else NO_STATE,
+        note=note,
+    )
+
+
+def _why_not(spec: ModelSpec) -> str | None:
+    """Post-training from states other than zero needs a state of fixed size in every layer."""
+    endless = [i for i, mixer in enumerate(spec.mixers()) if isinstance(mixer, AttentionMixer) and mixer.window is None]
+    if len(endless) == spec.n_layers:
+        return NO_STATE
+    if endless:
+        layers = ", ".join(map(str, endless))
+        return (
+            f"attention without a window (layer {layers}) keeps keys and values of every token, no state to start from"
+        )
+    return None
+
+
+def _tokenizer(source: Source, vocab_size: int) -> tuple[TokenizerSpec | None, str | None]:
+    """The tokenizer beside the weights, and a word on it."""
+    if (source.folder / TOKENIZER).is_file():
+        path = (source.folder / TOKENIZER).absolute()
+        return FileTokenizer(path=str(path), vocab_size=vocab_size), None
+    others = [name for name in TOKENIZER_FILES if (source.folder / name).exists()]
+    if others:
+        return None, f"its tokenizer is {', '.join(sorted(others))}, and ssm reads a tokenizer.json alone"
+    if BYTES <= vocab_size <= MOST_ROWS_OF_BYTES:
+        return BytesTokenizer(), f"no tokenizer beside it and {vocab_size} rows in its embedding: its tokens are bytes"
+    return None, "no tokenizer.json lies beside it"
+
+
+def _context(config: Mapping[str, Any]) -> int | None:
+    found = (config.get(key) for key in CONTEXT_KEYS)
+    return next((value for value in found if isinstance(value, int) and value > 0), None)
+
+
+def _fingerprint(files: Sequence[Path]) -> str:
+    """Of the files' contents, one after the other."""
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,46 @@
+"""What measurements need of a model, whoever wrote its forward pass."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+
+class Carried(Protocol):
+    """What a model carries from one piece of a sequence to the next."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors."""
+
+    def memories(self) -> list[Tensor]:
+        """The recurrent state of every layer that has one, each (B, H, ...)."""
+
+
+class Readable(Protocol):
+    """A language model that reads a sequence in pieces. Splitting it anywhere and carrying the state changes nothing.
+
+    `LanguageModel` and `ForeignModel` are such.
+    """
+
+    @property
+    def vocab_size(self) -> int:
+        """V: every token is below it."""
+
+    @property
+    def parameters_count(self) -> int:
+        """Parameters, tied ones once."""
+
+    @property
+    def hidden_size(self) -> int:
+        """Numbers that `hidden` gives for each token."""
+
+    def hidden(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """tokens (B, T) int64 -> what `logits` makes logits of, (B, T, *), and the state after the last token.
+
+        A state (`Carried`; None at a sequence's start) is given back once, with the tokens that follow.
+        """
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., *) -> (..., V)."""

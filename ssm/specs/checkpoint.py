@@ -1,0 +1,119 @@
+"""A user's own checkpoint in config/models.yaml: what `ssm diagnose` and `ssm extend` are asked of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
+
+from ssm.specs.base import Spec
+from ssm.specs.data import Words
+from ssm.specs.diagnosis import DiagnosisSpec
+from ssm.specs.extension import ExtensionSpec
+
+ANY_CONTEXT = 2048  # stands for the model's own where an entry gives none and is checked
+DIAGNOSIS = ("tokenizer", "context", "length", "tolerance", "budget", "sequences", "passkey", "precision", "seed")
+EXTENSION = (
+    *("held_out", "policy", "p_zero", "sigma", "steps", "lr", "batch_tokens", "micro_batch_tokens"),
+    *("activation_checkpointing", "control", "measure", "in_context_tolerance"),
+)
+
+
+class CheckpointSpec(Spec):
+    """Weights that were trained elsewhere, and the text that they are read on.
+
+    The keys are the options of `ssm diagnose` and `ssm extend`; what is None is left to these. Relative paths start
+    where snakemake runs.
+    """
+
+    name: str
+    checkpoint: Annotated[str, Field(min_length=1)]  # a folder, a file of weights, a name of the hub, or a run of ssm
+    text: Words  # files, folders or globs that the model has not seen
+    tokenizer: str | None = None
+    context: PositiveInt | None = None  # T
+    length: PositiveInt | None = None  # the tokens up to which it is read
+    tolerance: float | None = None
+    budget: Annotated[float, Field(gt=0)] = 10.0  # minutes of a diagnosis
+    sequences: int | None = None
+    passkey: bool = True
+    precision: Literal["float32", "bfloat16"] | None = None
+    seed: int | None = None
+    held_out: Words | None = None  # the extension measures on these; None: on a tenth of the documents of `text`
+    policy: Literal["state_passing", "tbtt", "fitted_noise", "random_noise"] = "state_passing"
+    p_zero: float | None = None
+    sigma: float | None = None
+    steps: int = 100
+    lr: float | None = None
+    batch_tokens: int | None = None
+    micro_batch_tokens: int | None = None
+    activation_checkpointing: bool = False
+    control: bool = False
+    measure: Literal["far_perplexity", "paired_ratio"] | None = None
+    in_context_tolerance: float | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _a_folder_and_a_target(cls, name: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise ValueError("a checkpoint's name is that of a folder and of targets: letters, digits, '.', '_', '-'")
+        return name
+
+    @model_validator(mode="after")
+    def _as_asked_of_the_command_line(self) -> CheckpointSpec:
+        """What the command line would refuse is refused here, before a job starts."""
+        context = self.context or ANY_CONTEXT
+        length = self.length if self.length is not None and self.context is not None else 2 * context
+        diagnosis = {"context": context, "length": length, **self._given("tolerance", "sequences")}
+        alike = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "measure", "in_context_tolerance")
+        content = {"initial_state": self._given("policy", "p_zero", "sigma"), **self._given(*alike)}
+        try:
+            ExtensionSpec.model_validate({"diagnosis": DiagnosisSpec.model_validate(diagnosis), **content})
+        except ValidationError as error:
+            raise ValueError(self._in_own_words(error)) from None
+        return self
+
+    @property
+    def targets(self) -> tuple[str, str]:
+        """What the workflow calls its diagnosis and its extension."""
+        return f"diagnose_{self.name}", f"extend_{self.name}"
+
+    @property
+    def diagnose_words(self) -> tuple[str, ...]:
+        """The arguments of `ssm diagnose`, but for --out, --device and --threads."""
+        return ("diagnose", *self._words(DIAGNOSIS))
+
+    @property
+    def extend_words(self) -> tuple[str, ...]:
+        """The arguments of `ssm extend`, but for --out, --device and --threads."""
+        return ("extend", *self._words(DIAGNOSIS + EXTENSION))
+
+    def _words(self, options: tuple[str, ...]) -> tuple[str, ...]:
+        at_home = self.checkpoint.startswith("~")
+        words = [str(Path(self.checkpoint).expanduser()) if at_home else self.checkpoint, "--text", *self.text]
+        for name in options:
+            value, option = getattr(self, name), f"--{name.replace('_', '-')}"
+            if name == "passkey":
+                words += [] if value else ["--no-passkey"]
+            elif isinstance(value, tuple):
+                words += [option, *value]
+            elif value is True:
+                words.append(option)
+            elif value is not None and value is not False:
+                words += [option, str(value)]
+        return tuple(words)
+
+    def _given(self, *names: str) -> dict[str, object]:
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def _in_own_words(self, error: ValidationError) -> str:
+        """A problem of the specs that this one stands for, under this one's keys."""
+        problem = error.errors(include_url=False)[0]
+        text, key = problem["msg"].removeprefix("Value error, "), str(problem["loc"][-1] if problem["loc"] else "")
+        if problem["type"] == "missing":
+            return f"policy '{self.policy}' needs the key {key}"
+        if problem["type"] == "unknown_key":
+            return f"policy '{self.policy}' has no key '{problem['ctx']['key']}'"
+        known = key in type(self).model_fields
+        return f"{key}: {text[0].lower()}{text[1:]}, got {problem['input']!r}" if known else text

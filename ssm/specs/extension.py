@@ -1,0 +1,50 @@
+"""What `ssm extend` is asked: how a model is post-trained, and what may be kept of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from ssm.specs.base import Spec
+from ssm.specs.diagnosis import DiagnosisSpec
+from ssm.specs.training import InitialStateSpec, Probability, StatePassing
+
+SEQUENCES = 32  # an optimizer step, where nobody says otherwise
+FORWARD_TOKENS = 8192  # a forward pass, where nobody says otherwise: what fits a GPU beside the logits
+
+
+class ExtensionSpec(Spec):
+    """An extension, whatever the model and the text (lg App. B.2: State Passing for 100 steps, a tenth of the rate)."""
+
+    diagnosis: DiagnosisSpec  # before and after; context, precision and seed are those of training too
+    initial_state: InitialStateSpec = StatePassing()
+    steps: PositiveInt = 100
+    lr: PositiveFloat | None = None  # the peak; None: a tenth of what the model's size is pre-trained with
+    batch_tokens: PositiveInt | None = None  # an optimizer step; None: SEQUENCES of the context
+    micro_batch_tokens: PositiveInt | None = None  # a forward pass; None: FORWARD_TOKENS at most
+    activation_checkpointing: bool = False
+    control: bool = False  # train the same number of steps from zero states as well
+    measure: Literal["far_perplexity", "paired_ratio"] = "far_perplexity"  # what the best checkpoint has least of
+    in_context_tolerance: NonNegativeFloat = 0.02  # its perplexity in context may be so much above the original's
+    held_out: Annotated[Probability, Field(gt=0, lt=1)] = 0.1  # of the documents; where no other text is held out
+
+    @model_validator(mode="after")
+    def _sane(self) -> ExtensionSpec:
+        if self.initial_state.policy == "zero":
+            raise ValueError("initial_state: 'zero' is no intervention; it is the control arm")
+        return self
+
+    @property
+    def whole_batch_tokens(self) -> int:
+        """Tokens an optimizer step."""
+        return self.batch_tokens or SEQUENCES * self.diagnosis.context
+
+    @property
+    def forward_tokens(self) -> int:
+        """Tokens a forward pass: as many sequences of the batch as divide it and stay within FORWARD_TOKENS."""
+        if self.micro_batch_tokens is not None:
+            return self.micro_batch_tokens
+        context, sequences = self.diagnosis.context, self.whole_batch_tokens // self.diagnosis.context
+        within = range(2, FORWARD_TOKENS // context + 1)
+        return context * max((n for n in within if n <= sequences and sequences % n == 0), default=1)

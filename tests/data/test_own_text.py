@@ -1,0 +1,226 @@
+"""A user's text and tokenizer: held against the model, and one line where they do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssm.base.errors import DataError
+from ssm.data.batches import WindowBatches
+from ssm.data.own_text import check_vocabulary, disjoint_windows, own_text, tokenizer_named, tokenizer_of
+from ssm.data.store import TokenSplit
+from ssm.data.tokenizers import train_bpe
+from ssm.specs.data import BytesTokenizer, FileTokenizer, HubTokenizer
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> Path:
+    """A folder with a tokenizer.json of 300 tokens."""
+    words = b" ".join(f"w{i}x{i * i}".encode() for i in range(500))
+    made = train_bpe(iter([words] * 3), 300)
+    assert made.json is not None
+    assert len(made.inner.get_vocab()) == 300
+    (tmp_path / "tokenizer.json").write_text(made.json)
+    return tmp_path
+
+
+def refused(message: str, text: str, vocab_size: int) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        tokenizer_named(text, vocab_size)
+    assert "\n" not in str(caught.value)
+
+
+# --- tokenizers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_tokenizer_is_a_file_a_folder_or_bytes(tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tokenizer)
+    file = FileTokenizer(path=str(tokenizer / "tokenizer.json"), vocab_size=310)
+    assert tokenizer_named("tokenizer.json", 310) == tokenizer_named(".", 310) == file
+    assert tokenizer_named("bytes", 256) == BytesTokenizer()
+    monkeypatch.setenv("HOME", str(tokenizer))
+    assert tokenizer_named("~/tokenizer.json", 310) == file
+
+
+def test_a_tokenizer_of_the_hub(tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    asked: list[Any] = []
+
+    def download(name: str, file: str, revision: str | None) -> str:
+        asked.append((name, file, revision))
+        return str(tokenizer / file)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    assert tokenizer_named("some/model@v2", 300) == HubTokenizer(name="some/model", revision="v2", vocab_size=300)
+    assert tokenizer_named("some/model", 300) == HubTokenizer(name="some/model", vocab_size=300)
+    assert asked == [("some/model", "tokenizer.json", "v2"), ("some/model", "tokenizer.json", None)]
+    refused("^some/model: a tokenizer of another vocabulary", "some/model", 299)
+
+
+@pytest.mark.parametrize(("vocab_size", "fits"), [(299, False), (300, True), (400, True), (401, False)])
+def test_the_vocabulary_is_the_models(vocab_size: int, fits: bool, tokenizer: Path) -> None:
+    path = tokenizer / "tokenizer.json"
+    if fits:
+        assert isinstance(tokenizer_named(str(path), vocab_size), FileTokenizer)
+        return
+    what = "needs 300 rows" if vocab_size < 300 else "has 300 tokens"
+    message = (
+        rf"^{path}: a tokenizer of another vocabulary \(it {what}, the model's embedding has {vocab_size} rows\); "
+        "name the model's own with --tokenizer$"
+    )
+    refused(message, str(path), vocab_size)
+
+
+@pytest.mark.parametrize(("vocab_size", "fits"), [(255, False), (256, True), (341, True), (342, False)])
+def test_bytes_need_256_rows_and_most_of_all(vocab_size: int, fits: bool) -> None:
+    if fits:
+        assert tokenizer_named("bytes", vocab_size) == BytesTokenizer()
+    else:
+        refused("^bytes: a tokenizer of another vocabulary", "bytes", vocab_size)
+
+
+def test_holes_among_the_tokens_are_rows_that_are_needed() -> None:
+    check_vocabulary(rows=100, tokens=76, vocab_size=100, source="x")
+    with pytest.raises(DataError, match=r"it has 74 tokens, the model's embedding has 100 rows"):
+        check_vocabulary(rows=100, tokens=74, vocab_size=100, source="x")
+    with pytest.raises(DataError, match=r"it needs 50,280 rows, the model's embedding has 50,277 rows"):
+        check_vocabulary(rows=50280, tokens=50000, vocab_size=50277, source="x")
+
+
+def test_what_is_no_tokenizer(tmp_path: Path) -> None:
+    refused(r"^byte: no such tokenizer.json or folder, no name of the hub \(owner/model\), and not 'bytes'$", "byte", 9)
+    refused("tokenizer.json: no such tokenizer$", str(tmp_path), 256)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    refused(r"tokenizer.json: not a tokenizer.json \(", str(tmp_path), 256)
+
+
+def opened(tokenizer: FileTokenizer | None, vocab_size: int, note: str | None = None) -> Any:
+    return SimpleNamespace(
+        name="their-model", tokenizer=tokenizer, note=note, model=SimpleNamespace(vocab_size=vocab_size)
+    )
+
+
+def test_the_models_own_tokenizer_unless_another_is_given(tokenizer: Path) -> None:
+    own = FileTokenizer(path=str(tokenizer / "tokenizer.json"), vocab_size=300)
+    assert tokenizer_of(opened(own, 300)) == own
+    assert tokenizer_of(opened(own, 256), "bytes") == BytesTokenizer()
+    assert tokenizer_of(opened(None, 300), str(tokenizer)) == own
+    with pytest.raises(DataError, match=r"^their-model: no tokenizer.json lies beside it; name its .* --tokenizer \("):
+        tokenizer_of(opened(None, 300, "no tokenizer.json lies beside it"))
+    with pytest.raises(DataError, match=r"tokenizer.json: a tokenizer of another vocabulary \(it needs 300 rows"):
+        tokenizer_of(opened(own.model_copy(update={"vocab_size": 290}), 290))
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(40):
+        (folder / f"{number:02}.txt").write_bytes(bytes([65 + number]) * 100)
+    return folder
+
+
+@pytest.mark.parametrize(("held_out", "name"), [(0.0, "train"), (1.0, "held_out")])
+def test_all_of_the_text_on_one_side(held_out: float, name: str, texts: Path, tmp_path: Path) -> None:
+    store = own_text([str(texts)], BytesTokenizer(), tmp_path / "tokens", held_out)
+    full, empty = (store.train, store.held_out) if name == "train" else (store.held_out, store.train)
+    everything = b"".join(path.read_bytes() for path in sorted(texts.iterdir()))
+    assert bytes(full.read(0, 4000).tolist()) == everything
+    assert (full.n_tokens, full.n_documents) == (4000, 40)
+    assert (empty.n_tokens, empty.n_documents) == (0, 0)
+    assert empty.read(0, 0).shape == (0,)
+    with pytest.raises(IndexError):
+        empty.read(0, 1)
+    assert full.name == str(texts)
+    with pytest.raises(DataError, match="texts: 0 tokens, context 4 needs 5"):
+        WindowBatches(empty, 4, 2, 0)
+
+
+def test_a_share_is_held_out_and_the_store_is_made_once(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = own_text(["texts"], BytesTokenizer(), tmp_path / "tokens", 0.3)
+    assert store.train.n_tokens + store.held_out.n_tokens == 4000
+    assert 0 < store.held_out.n_documents < 25
+    assert (store.train.name, store.held_out.name) == ("texts (training part)", "texts (held-out part)")
+    made = (tmp_path / "tokens" / "manifest.json").stat().st_mtime_ns
+    monkeypatch.chdir(texts)
+    own_text(["../texts"], BytesTokenizer(), tmp_path / "tokens", 0.3)
+    assert (tmp_path / "tokens" / "manifest.json").stat().st_mtime_ns == made
+
+
+def test_text_that_is_not_there_or_too_little(texts: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nowhere: no such file or folder"):
+        own_text(["nowhere"], BytesTokenizer(), tmp_path / "tokens", 1.0)
+    with pytest.raises(DataError, match=r"00\.txt: all 1 documents fell to the split"):
+        own_text([str(texts / "00.txt")], BytesTokenizer(), tmp_path / "tokens", 0.1)
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def counting(n: int) -> TokenSplit:
+    """Every token is its own position."""
+    shards = [np.arange(n, dtype=np.uint32)] if n else []
+    return TokenSplit("my.txt", shards, np.array([0]), n)
+
+
+@given(st.integers(1, 400), st.integers(1, 60), st.integers(0, 2**31))
+def test_windows_share_no_token_and_leave_no_room_for_another(n: int, length: int, seed: int) -> None:
+    if n < 4 * (length + 1):
+        with pytest.raises(DataError):
+            disjoint_windows(counting(n), length, seed)
+        return
+    windows = disjoint_windows(counting(n), length, seed)
+    inputs, targets = windows.read(slice(None), 0, length)
+    tokens = np.concatenate([inputs.numpy(), targets.numpy()[:, -1:]], 1)  # (windows, length + 1)
+    assert len(np.unique(tokens)) == tokens.size
+    assert (np.diff(tokens, axis=1) == 1).all()
+    assert n - tokens.size < length + 1
+    assert windows.length == length
+
+
+def test_the_order_is_random_and_seeded() -> None:
+    orders = [disjoint_windows(counting(5000), 9, seed).positions.tolist() for seed in (1, 1, 2)]
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+    assert sorted(orders[0]) == sorted(orders[2]) == list(range(0, 5000, 10))
+    assert abs(np.corrcoef(orders[0], range(500))[0, 1]) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("tokens", "length", "needs", "shorter"),
+    [
+        (91_204, 32_768, "131,076", 16384),
+        (65_540, 32_768, "131,076", 16384),
+        (65_539, 32_768, "131,076", 8192),
+        (8, 64, "260", 1),
+        (7, 64, "260", None),
+        (0, 64, "260", None),
+    ],
+)
+def test_too_little_text_is_one_line(tokens: int, length: int, needs: str, shorter: int | None) -> None:
+    with pytest.raises(DataError) as caught:
+        disjoint_windows(counting(tokens), length, 0)
+    hint = "" if shorter is None else f", or --length {shorter}"
+    message = f"my.txt: {tokens:,} tokens; --length {length} needs at least {needs} (4 windows): give more text{hint}"
+    assert str(caught.value) == message
+    if shorter is not None:
+        disjoint_windows(counting(tokens), shorter, 0)
+        with pytest.raises(DataError):
+            disjoint_windows(counting(tokens), 2 * shorter, 0)
+
+
+def test_fewer_windows_can_be_enough() -> None:
+    assert len(disjoint_windows(counting(20), 9, 0, at_least=2).positions) == 2

@@ -1,0 +1,182 @@
+"""Tables and facts of models that were never there, with a failure at a known position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ssm.base.tables import EFFECTIVE_REMEMBRANCE, LENGTH_CLASS, PASSKEY, POSITION_LOSS, STATE_STATISTICS
+from ssm.diagnosis.readings import read
+from ssm.diagnosis.result import Diagnosis, Facts, Tables
+from ssm.diagnosis.verdict import verdict_of
+from ssm.evaluation.bins import bin_edges
+
+CONTEXT, LENGTH, TOLERANCE = 2048, 32768, 1.25
+Excess = Callable[[np.ndarray], np.ndarray]  # log2 of positions -> nats above the restarted model
+
+
+def fails_from(onset: float, slope: float = 0.25) -> Excess:
+    """An excess that rises by `slope` nats an octave and passes log(1.25) at `onset`."""
+    return lambda octave: np.maximum(0.0, np.log(TOLERANCE) + slope * (octave - np.log2(onset)))
+
+
+def holds(octave: np.ndarray) -> np.ndarray:
+    """A long past helps a little."""
+    return np.full_like(octave, -0.01)
+
+
+def losses(
+    seed: int, excess: Excess = holds, sequences: int = 32, context: int = CONTEXT, length: int = LENGTH, **noise: float
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """position_loss and restart_loss. The text's own wobble is shared; what is not shared is smaller.
+
+    Args:
+        noise: `apart`, nats in a bin of 256 tokens that the two do not share; `spread`, by how much the failure of one
+            sequence differs from another's, as a part of it.
+    """
+    generator = np.random.default_rng(seed)
+    edges = bin_edges(length)
+    inner = np.linspace(edges[:-1], edges[1:] - 1, 33)  # (33, bins) positions inside
+    true = np.where(inner >= context, excess(np.log2(np.maximum(inner, 1))), 0.0).mean(0)  # (bins,)
+    tokens = np.diff(edges)
+    wobble = generator.normal(0, 0.2, (sequences, 1)) + generator.normal(0, 3.0, (sequences, len(true))) / tokens**0.5
+    own = generator.normal(1, noise.get("spread", 0.3), (sequences, 1)) * true
+    apart = generator.normal(0, noise.get("apart", 0.04), (sequences, len(true))) * (256 / tokens) ** 0.5
+    apart[:, edges[1:] <= context] = 0.0
+    level = 2.5 + 1.5 / (1 + edges[1:]) ** 0.3
+    restarted = level + wobble
+    return (
+        _table(restarted + own + apart, edges),
+        _table(restarted, edges).filter(pl.col("position_from") >= context // 2),
+    )
+
+
+def remembrance(value: float, sequences: int = 8, context: int = CONTEXT, length: int = LENGTH) -> pl.DataFrame:
+    """`value` with T tokens kept, falling as more are kept."""
+    kept = bin_edges(length)[1:]
+    curve = np.clip(value * (context / kept) ** 0.35, 0, 1) * (kept < length)
+    spread = np.linspace(0.9, 1.1, sequences)
+    return pl.DataFrame(
+        {
+            "sequence": np.repeat(np.arange(sequences), len(kept)),
+            "t": np.tile(length - kept, sequences),
+            "length": length,
+            "distance": "total_variation",
+            "value": np.minimum(1.0, np.outer(spread, curve)).flatten(),
+        },
+        schema=EFFECTIVE_REMEMBRANCE.columns,
+    )
+
+
+def states(growth: np.ndarray, sequences: int = 8, context: int = CONTEXT, length: int = LENGTH) -> pl.DataFrame:
+    """Heads whose std grows past the context to `growth` (layers, heads) times what it was; sequences differ by 5%."""
+    generator = np.random.default_rng(3)
+    positions = 2 ** np.arange(length.bit_length())
+    octaves = np.log2(length / context)
+    power = np.clip(np.log2(positions / context) / octaves, 0, None)
+    rows = []
+    for (layer, head), factor in np.ndenumerate(growth):
+        with np.errstate(invalid="ignore"):
+            curve = np.minimum(1.0, positions / 256) * (0.5 + 0.1 * head) * np.asarray(factor, float) ** power
+        noise = generator.normal(1, 0.05, (sequences, 1))
+        rows.append((layer, head, noise * curve * generator.normal(1, 0.01, (sequences, len(positions)))))
+    rows.append((-1, -1, np.sqrt(sum(std**2 for _, _, std in rows))))
+    frames = [
+        pl.DataFrame(
+            {
+                "sequence": np.repeat(np.arange(sequences), len(positions)),
+                "position": np.tile(positions, sequences),
+                "layer": layer,
+                "head": head,
+                "norm": std.flatten(),
+                "mean": 0.0,
+                "std": std.flatten(),
+            },
+            schema=STATE_STATISTICS.columns,
+        )
+        for layer, head, std in rows
+    ]
+    return pl.concat(frames)
+
+
+def passkeys(found: Callable[[int, float], int], context: int = CONTEXT, length: int = LENGTH) -> pl.DataFrame:
+    """8 trials a cell, the first `found(length, depth)` of which are right."""
+    lengths = [context // 2 * 2**i for i in range(int(np.log2(length / context)) + 2)]
+    rows = [
+        {"length": n, "depth": depth, "trial": trial, "correct": trial < found(n, depth), "digits_right": 0}
+        for n in lengths
+        for depth in (0.0, 0.25, 0.5, 0.75, 1.0)
+        for trial in range(8)
+    ]
+    return pl.DataFrame(rows, schema=PASSKEY.columns)
+
+
+def length_class(kind: str, generalizes: bool) -> pl.DataFrame:
+    row = dict.fromkeys(LENGTH_CLASS.columns)
+    row |= {"class": kind, "extends_from": None if kind == "none" else CONTEXT, "generalizes": generalizes}
+    return pl.DataFrame([row], schema=LENGTH_CLASS.columns)
+
+
+def facts(**changes: Any) -> Facts:
+    given: dict[str, Any] = {
+        "title": "mamba2-130m",
+        "name": "state-spaces/mamba2-130m",
+        "kind": "Mamba-2 of mamba_ssm",
+        "parameters": 128_989_632,
+        "vocab_size": 50277,
+        "context": CONTEXT,
+        "length": LENGTH,
+        "sequences": 32,
+        "tokens_read": 6_291_456,
+        "seconds": 373.2,
+        "tokens_per_second": 21_400.0,
+        "state_bytes": 77_856_768,
+        "peak_bytes": 3_221_225_472,
+        "device": "cpu, 8 threads",
+        "precision": "float32",
+        "text": "books/*.txt",
+        "text_sha256": "ab" * 32,
+        "fingerprint": "0123456789abcdef",
+        "seed": 1,
+        "tolerance": TOLERANCE,
+        "stopped_by": "decided",
+        "can_extend": True,
+        "missing": (),
+    }
+    return Facts(**given | changes)
+
+
+def everything(seed: int = 0, excess: Excess = holds, factor: float = 4.0) -> Tables:
+    """All tables: seven of 576 heads grow by `factor`, keys are found up to the context."""
+    growth = np.where(np.arange(576).reshape(24, 24) % 83 == 0, factor, 1.1)
+    found = passkeys(lambda length, depth: 7 if length <= CONTEXT else 1)
+    return tables(seed, excess, state_statistics=states(growth), effective_remembrance=remembrance(0.3), passkey=found)
+
+
+def tables(seed: int = 0, excess: Excess = holds, **others: Any) -> Tables:
+    """Losses alone, and what else is given."""
+    full, restarted = losses(seed, excess, others.pop("sequences", 32))
+    kind = length_class("none", False) if excess is not holds else length_class("strong", True)
+    return Tables(full, restarted, kind, **others)
+
+
+def diagnosis(given: Tables, **changes: Any) -> Diagnosis:
+    known = facts(sequences=given.position_loss["sequence"].n_unique(), **changes)
+    readings = read(given, known)
+    return Diagnosis(known, given, readings, verdict_of(readings, known))
+
+
+def _table(values: np.ndarray, edges: np.ndarray) -> pl.DataFrame:
+    sequences, bins = values.shape
+    return pl.DataFrame(
+        {
+            "sequence": np.repeat(np.arange(sequences), bins),
+            "position_from": np.tile(edges[:-1], sequences),
+            "position_to": np.tile(edges[1:], sequences),
+            "loss": values.flatten(),
+        },
+        schema=POSITION_LOSS.columns,
+    )

@@ -1,0 +1,51 @@
+"""Before and after, paired by window."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from diagnosis.fabricated import CONTEXT, diagnosis, fails_from, losses, tables
+from scipy import stats
+
+from ssm.base.curves import mean_loss
+from ssm.diagnosis.comparison import compare
+
+
+def test_changes_are_paired_by_window() -> None:
+    before, after = diagnosis(tables(7, fails_from(3100))), diagnosis(tables(7))
+    found = compare(before, after)
+    late = [mean_loss(d.tables.position_loss, 24576, 32768)["loss"].to_numpy() for d in (before, after)]
+    change = late[1] - late[0]
+    low, high = stats.t.interval(0.95, 31, change.mean(), stats.sem(change))
+    assert found.sequences == 32
+    far = found.far.factor
+    assert (far.value, far.low, far.high) == pytest.approx(np.exp([change.mean(), low, high]))
+    assert found.in_context.factor.value == 1.0
+    assert list(found.ratios) == [4096, 8192, 16384, 32768]
+    # The same text, so that the restarted losses are equal and the changes too.
+    assert found.ratios[32768].factor.value == pytest.approx(far.value)
+    assert found.far.before == before.readings.far
+    assert found.far.after == after.readings.far
+    assert math.log(far.high / far.low) < math.log(found.far.before.high / found.far.before.low)
+
+
+def test_the_windows_that_both_have_read_are_compared() -> None:
+    before, after = diagnosis(tables(7, fails_from(3100))), diagnosis(tables(7, sequences=16))
+    found = compare(before, after)
+    assert found.sequences == 16
+    first = [mean_loss(d.tables.position_loss, 24576, 32768)["loss"].to_numpy()[:16] for d in (before, after)]
+    assert found.far.factor.value == pytest.approx(math.exp((first[1] - first[0]).mean()))
+    assert found.far.before.value == pytest.approx(math.exp(first[0].mean()))
+    assert compare(before, after, 4).sequences == 4
+
+
+def test_a_loss_that_is_no_number_has_no_change() -> None:
+    full, _ = losses(7)
+    before, after = diagnosis(tables(7)), diagnosis(tables(7))
+    lost = full.with_columns(loss=math.nan)
+    found = compare(before, diagnosis(type(after.tables)(lost, after.tables.restart_loss, after.tables.length_class)))
+    assert math.isnan(found.far.factor.value)
+    assert (found.far.factor.low, found.far.factor.high) == (-math.inf, math.inf)
+    assert CONTEXT not in found.ratios

@@ -1,0 +1,163 @@
+"""`ssm diagnose` as a user calls it: a small checkpoint of transformers and a few text files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from small import model_spec, text
+from training.processes import PROCESSES
+
+from ssm.base.tables import read_provenance
+from ssm.cli.main import main
+from ssm.diagnosis import diagnose, load_diagnosis
+from ssm.models.backbone import build_model
+from ssm.models.formats import export_checkpoint
+
+QUICK: dict[str, Any] = {"context": 16, "length": 64, "device": "cpu", "threads": 1, "passkey": False}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """theirs/, a checkpoint; texts/."""
+    folder = tmp_path_factory.mktemp("world")
+    export_checkpoint(build_model(model_spec(), 256, seed=1), "mamba2", folder / "theirs")
+    (folder / "texts").mkdir()
+    for number in range(8):
+        (folder / "texts" / f"{number}.txt").write_text(text(number))
+    return folder
+
+
+def words(world: Path, out: Path, model: Path | None = None) -> list[str]:
+    """Of the command line."""
+    given = ["--context", "16", "--length", "64", "--device", "cpu", "--threads", "1", "--no-passkey"]
+    return ["diagnose", str(model or world / "theirs"), "--text", f"{world}/texts", "-o", str(out), *given]
+
+
+def call(world: Path, out: Path, *options: str, model: Path | None = None) -> int:
+    """Its exit code."""
+    return main([*words(world, out, model), *options])
+
+
+def test_page_record_and_tables(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(world, tmp_path / "out") == 0
+    said = capsys.readouterr()
+    record = json.loads((tmp_path / "out" / "diagnosis.json").read_text(), parse_constant=pytest.fail)
+    assert said.out.strip() == record["verdict"]["paragraph"]
+    assert f"Report: {tmp_path}/out/index.html" in said.err
+    assert record["verdict"]["paragraph"] in (tmp_path / "out" / "index.html").read_text()
+    assert record["facts"]["parameters"] == build_model(model_spec(), 256, seed=1).parameters_count
+    names = {path.stem for path in (tmp_path / "out" / "tables").iterdir()}
+    assert names == {"position_loss", "restart_loss", "length_class", "state_statistics", "effective_remembrance"}
+    assert read_provenance(tmp_path / "out" / "tables" / "position_loss.parquet")["context"] == 16
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "diagnosis.json", "tables"}
+
+
+def test_a_diagnosis_can_be_read_again(world: Path, tmp_path: Path) -> None:
+    found = diagnose(world / "theirs", [str(world / "texts")], tmp_path / "out", **QUICK)
+    again = load_diagnosis(tmp_path / "out")
+    assert (again.facts, again.readings, again.verdict) == (found.facts, found.readings, found.verdict)
+    assert list(again.readings.ratios) == sorted(again.readings.ratios)
+    for name, table in found.tables.present().items():
+        assert table.equals(again.tables.present()[name]), name
+
+
+def test_the_same_call_finds_the_same(world: Path, tmp_path: Path) -> None:
+    """But for what it took."""
+    one, other = (diagnose(world / "theirs", [str(world / "texts")], tmp_path / name, **QUICK) for name in "ab")
+    assert (one.readings, one.verdict) == (other.readings, other.verdict)
+    assert one.tables.position_loss.equals(other.tables.position_loss)
+
+
+def test_bfloat16_reads_nearly_the_same(world: Path, tmp_path: Path) -> None:
+    losses = [
+        diagnose(
+            world / "theirs", [str(world / "texts")], tmp_path / name, precision=name, **QUICK
+        ).tables.position_loss
+        for name in ("float32", "bfloat16")
+    ]
+    assert not losses[0].equals(losses[1])
+    assert losses[0]["loss"].to_numpy() == pytest.approx(losses[1]["loss"].to_numpy(), abs=0.03)
+
+
+def test_one_file_is_text_enough(world: Path, tmp_path: Path) -> None:
+    found = diagnose(world / "theirs", [str(world / "texts" / "0.txt")], tmp_path / "out", **QUICK)
+    assert found.facts.sequences == 16
+
+
+def test_a_loss_that_is_no_number(world: Path, tmp_path: Path) -> None:
+    """Weights so large that a state overflows past the context."""
+    spoiled = Path(shutil.copytree(world / "theirs", tmp_path / "spoiled"))
+    weights = load_file(spoiled / "model.safetensors")
+    weights["backbone.layers.0.mixer.in_proj.weight"] *= 3e19
+    save_file(weights, spoiled / "model.safetensors", metadata={"format": "pt"})
+    found = diagnose(spoiled, [str(world / "texts")], tmp_path / "out", **QUICK)
+    assert found.verdict.outcome == "breaks"
+    assert "not a number" in found.verdict.paragraph
+    assert load_diagnosis(tmp_path / "out").verdict == found.verdict
+
+
+REFUSED = {
+    "--context 24": "context 24: expected a power of two from 4 on; the nearest are 16 and 32",
+    "--length 20": "length 20: expected at least twice the context, 32",
+    "--length 8192": "--length 8192 needs at least 32,772 (4 windows): give more text, or --length 2048",
+    "--tolerance 0.9": "tolerance",
+    "--text /nowhere": "/nowhere: no such file or folder",
+    "--tokenizer nothing": "nothing: no such tokenizer.json or folder, no name of the hub",
+    "--sequences 3": "sequences",
+}
+
+
+@pytest.mark.parametrize(("options", "said"), REFUSED.items())
+def test_bad_options(options: str, said: str, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(world, tmp_path / "out", *options.split()) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("ssm diagnose: ")
+    assert said in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_context_is_known(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["diagnose", f"{world}/theirs", "--text", f"{world}/texts", "-o", f"{tmp_path}/out", "--device", "cpu"]
+    assert main(arguments) == 2
+    assert "does not say what context it was trained on; give --context" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_there_is_left_alone(world: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    assert call(world, tmp_path) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_weights_that_are_no_numbers(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spoiled = Path(shutil.copytree(world / "theirs", tmp_path / "spoiled"))
+    weights = load_file(spoiled / "model.safetensors")
+    name = "backbone.layers.1.mixer.norm.weight"
+    weights[name][0] = torch.nan
+    save_file(weights, spoiled / "model.safetensors", metadata={"format": "pt"})
+    assert call(world, tmp_path / "out", model=spoiled) == 2
+    assert capsys.readouterr().err.strip() == f"ssm diagnose: {spoiled}: weights that are not finite: {name}"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk(world: Path, tmp_path: Path) -> None:
+    """A file that may not grow: one line, and nothing left behind."""
+    from test_full_disks import limited
+
+    process = PROCESSES.Process(target=limited, args=(words(world, tmp_path / "out"), tmp_path / "log", 20_000))
+    process.start()
+    process.join()
+    assert process.exitcode == 2
+    assert "cannot be written (File too large)" in (tmp_path / "log").read_text().splitlines()[-1]
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_positions_of_the_table_are_measured_in_order(world: Path, tmp_path: Path) -> None:
+    found = diagnose(world / "theirs", [str(world / "texts")], tmp_path / "out", **QUICK)
+    assert list(found.readings.ratios) == [32, 64]
+    assert found.tables.restart_loss["position_from"].min() == 8

@@ -1,0 +1,163 @@
+"""The page parses, stands alone, and says what the diagnosis says."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from diagnosis.fabricated import Tables, diagnosis, everything, fails_from, tables
+from html_page import Page, squeezed
+
+from ssm.diagnosis.page import build_page
+from ssm.diagnosis.result import Extension
+
+
+def read(text: str) -> tuple[Page, str]:
+    page = Page(text)
+    return page, squeezed(page.text)
+
+
+def test_it_stands_alone_and_links_to_what_lies_beside_it() -> None:
+    text = build_page(diagnosis(everything(0, fails_from(3100))))
+    page, _ = read(text)
+    assert len(page.ids) == len(set(page.ids))
+    assert not page.tags & {"script", "iframe", "link", "img", "object", "embed"}
+    assert all(href.startswith("#") for href in page.loads)
+    assert not re.search(r"@import|url\((?!#)", text)
+    inside = [href[1:] for href in page.links if href.startswith("#")]
+    assert set(inside) <= set(page.ids)
+    assert [href for href in page.links if not href.startswith("#")] == [
+        "diagnosis.json",
+        *(
+            f"tables/{name}.parquet"
+            for name in (
+                *("position_loss", "restart_loss", "length_class"),
+                *("effective_remembrance", "state_statistics", "passkey"),
+            )
+        ),
+    ]
+
+
+def test_verdict_numbers_and_facts_stand_on_it() -> None:
+    found = diagnosis(everything(0, fails_from(3100)))
+    _, text = read(build_page(found))
+    assert found.verdict.paragraph in text
+    assert text.index("✗ Breaks") < text.index(found.verdict.paragraph) < text.index("Up to where?")
+    order = ["Up to where?", "Why?", "Can it still recall?", "What does it cost?", "How this was measured"]
+    assert [text.index(name) for name in order] == sorted(text.index(name) for name in order)
+    for shown in (
+        "24,576 to 32,768",
+        "2.92 (2.57 to 3.33)",
+        "7 of 576 heads",
+        "0.3 (0.282 to 0.318)",
+        "74.2 MiB a sequence",
+        "6 min 13 s",
+        "0123456789abcdef",
+        "abababababababab…",
+        "until the verdict was decided",
+        "ssm extend state-spaces/mamba2-130m --text FILES --context 2048 --length 32768 --policy state_passing",
+    ):
+        assert shown in text, shown
+
+
+def test_one_that_holds_is_not_sent_to_extend() -> None:
+    _, text = read(build_page(diagnosis(everything(0, factor=1.0))))
+    assert "✓ Holds" in text
+    assert "ssm extend" not in text
+    assert "What happens inside?" in text
+
+
+def test_what_is_missing_is_said_with_its_reason() -> None:
+    missing = (
+        "state statistics: it keeps keys and values",
+        "Effective Remembrance: the budget was spent",
+        "passkey: no tokens for digits",
+    )
+    page, text = read(build_page(diagnosis(tables(0), missing=missing)))
+    assert "The state was not measured: it keeps keys and values." in text
+    assert "Effective Remembrance was not measured: the budget was spent." in text
+    assert "The passkey test was not made: no tokens for digits." in text
+    assert "tables/passkey.parquet" not in page.links
+
+
+def test_many_files_are_counted() -> None:
+    _, text = read(build_page(diagnosis(tables(0), text=", ".join(f"{number}.txt" for number in range(40)))))
+    assert "sequences of 0.txt, 1.txt, 2.txt and 37 more." in text
+    assert "9.txt and 30 more (SHA-256" in text
+
+
+def test_text_is_escaped() -> None:
+    page = build_page(diagnosis(tables(0), title="<b>me & co", text="<i>.txt"))
+    assert "<b>" not in page
+    assert "<i>" not in page
+    assert "<b>me & co" in Page(page).text
+
+
+@pytest.mark.parametrize("position", [0, 8192])
+def test_losses_that_are_no_numbers(position: int) -> None:
+    given = everything(0)
+    lost = pl.when(pl.col("position_from") >= position).then(math.nan).otherwise("loss").alias("loss")
+    found = diagnosis(Tables(given.position_loss.with_columns(lost), given.restart_loss, given.length_class))
+    _, text = read(build_page(found))
+    assert "not a number" in text
+    assert not re.search(r"\b(nan|inf)\b", text)
+
+
+def test_before_and_after() -> None:
+    before = diagnosis(everything(0, fails_from(3100)))
+    after = diagnosis(everything(0, factor=1.3))
+    extra = Extension(
+        "repaired",
+        "it broke and it holds now",
+        True,
+        (("Steps", "75 of 100"),),
+        control=before,
+        model="out/model",
+        links=(("result.json", "result.json"),),
+    )
+    page, text = read(build_page(after, before, extra))
+    assert len(page.ids) == len(set(page.ids))
+    assert text.index("✓ Repaired") < text.index("It broke and it holds now.") < text.index("Before: ✗ Breaks")
+    assert "After: ✓ Holds" in text
+    assert "Control: ✗ Breaks" in text
+    assert before.verdict.paragraph in text
+    assert after.verdict.paragraph in text
+    assert "out/model" in text
+    assert "Steps 75 of 100" in text
+    assert "7 of 576" in text
+    assert "0 of 576" in text
+    assert [href for href in page.links if not href.startswith("#")] == ["result.json"]
+    row = text[text.index("Perplexity up to 32,768") :]
+    assert re.match(
+        r"Perplexity up to 32,768 36\.8 \(.*?\) 12\.\d \(.*?\) 0\.3\d\d \(.*?\) 1\.000 \(1\.000 to 1\.000\)", row
+    )
+
+
+def test_before_and_after_are_of_the_same_windows() -> None:
+    before, after = diagnosis(tables(3, fails_from(3100), sequences=64)), diagnosis(tables(3, sequences=16))
+    _, text = read(build_page(after, before))
+    inside = re.search(r"context, 1,024 to 2,048 (\S+) \(.*?\) (\S+) \(.*?\) (\S+) \(", text)
+    assert inside is not None
+    earlier, later, factor = map(float, inside.groups())
+    assert later / earlier == pytest.approx(factor, abs=0.01)
+    assert "the 16 windows that all have read" in text
+    assert re.search(r"Fails from 3,\d00 tokens nowhere –", text)
+
+
+def test_nothing_was_gained() -> None:
+    before = diagnosis(everything(0, factor=1.0))
+    _, text = read(build_page(before, None, Extension("nothing was gained", "it holds as it is", False)))
+    assert "? Nothing was gained" in text
+    assert "It holds as it is." in text
+    assert before.verdict.paragraph in text
+    assert "Before and after" not in text
+
+
+def test_without_a_control_there_is_no_column_for_it() -> None:
+    before, after = diagnosis(everything(0, fails_from(3100))), diagnosis(everything(0))
+    extra = Extension("repaired", "it holds now", True)
+    assert "Control" not in build_page(after, before, extra)
+    assert "Control / before" in build_page(after, before, replace(extra, control=before))

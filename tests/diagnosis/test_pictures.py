@@ -1,0 +1,101 @@
+"""Pictures hold what the tables hold."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import polars as pl
+from diagnosis.fabricated import Tables, diagnosis, everything, fails_from, tables
+
+from ssm.diagnosis.comparison import first_windows
+from ssm.diagnosis.pictures import Picture, pictures
+
+
+def drawn(found: list[Picture]) -> dict[str, str]:
+    """Every text of each picture."""
+    return {p.name: " | ".join(re.findall(r"<text[^>]*>([^<]*)</text>", p.svg.decode())) for p in found}
+
+
+def test_every_table_has_its_picture() -> None:
+    texts = drawn(pictures(diagnosis(everything(0, fails_from(3100)))))
+    assert list(texts) == ["perplexity", "ratio", "states", "remembrance", "passkey"]
+    for name in ("perplexity", "ratio"):
+        assert "fails from 3,000" in texts[name]
+        assert "T = 2k" in texts[name]
+    assert "whole history" in texts["perplexity"]
+    assert "restarted" in texts["perplexity"]
+    assert "tolerance 1.25" in texts["ratio"]
+    assert "layer 3, head 11" in texts["states"]
+    assert texts["passkey"].count("88%") == 10
+    assert texts["passkey"].count("12%") == 20
+
+
+def test_what_was_not_measured_is_not_drawn() -> None:
+    texts = drawn(pictures(diagnosis(tables(0))))
+    assert list(texts) == ["perplexity", "ratio"]
+    assert "fails" not in texts["ratio"]
+
+
+def test_the_grid_has_a_border_where_the_context_ends() -> None:
+    both = everything(0).passkey
+    assert both is not None
+    beyond = both.filter(pl.col("length") > 2048)
+    for table, bordered in ((both, True), (beyond, False)):
+        text = drawn(pictures(diagnosis(tables(0, passkey=table))))["passkey"]
+        assert ("line: the context" in text) == bordered
+
+
+def test_a_failure_that_is_not_decided_is_not_marked() -> None:
+    found = diagnosis(tables(0, fails_from(28000), sequences=8))
+    assert found.readings.failure is not None
+    assert all("fails" not in text for text in drawn(pictures(found)).values())
+
+
+def test_before_and_after_stand_in_every_picture() -> None:
+    before, after = diagnosis(everything(0, fails_from(3100))), diagnosis(everything(0, factor=1.3))
+    texts = drawn(pictures(after, before, before))
+    for name in ("perplexity", "ratio", "remembrance"):
+        for label in ("before", "after", "control"):
+            assert label in texts[name].split(" | "), (name, label)
+    assert "fails from 3,000 (before)" in texts["ratio"]
+    assert "(control)" not in texts["ratio"]
+    assert "Dotted: before. Solid: after" in texts["states"]
+    assert {"Passkeys found, before", "Passkeys found, after"} <= set(texts["passkey"].split(" | "))
+
+
+def test_before_and_after_are_drawn_on_the_same_windows() -> None:
+    given = tables(0)
+    many, few = diagnosis(given), diagnosis(first_windows(given, 16))
+    ratio = pictures(few, many)[1]
+    assert ratio.name == "ratio"
+    assert ratio.svg == pictures(few, few)[1].svg != pictures(many, many)[1].svg
+
+
+def test_losses_that_are_no_numbers_break_off() -> None:
+    given = tables(0, fails_from(3100))
+    for start in (0, 8192):
+        lost = pl.when(pl.col("position_from") >= start).then(math.nan).otherwise("loss").alias("loss")
+        found = diagnosis(Tables(given.position_loss.with_columns(lost), given.restart_loss, given.length_class))
+        assert list(drawn(pictures(found))) == ["perplexity", "ratio"]
+
+
+def test_a_state_that_is_no_number_is_drawn_up_to_there() -> None:
+    given = everything(0)
+    assert given.state_statistics is not None
+    lost = pl.when(pl.col("position") > 4096).then(np.inf).otherwise("std").alias("std")
+    found = diagnosis(
+        Tables(
+            given.position_loss,
+            given.restart_loss,
+            given.length_class,
+            state_statistics=given.state_statistics.with_columns(lost),
+        )
+    )
+    assert "layer 0, head 0" in drawn(pictures(found))["states"]
+
+
+def test_the_same_diagnosis_gives_the_same_bytes() -> None:
+    found = diagnosis(everything(0, fails_from(3100)))
+    assert [picture.svg for picture in pictures(found)] == [picture.svg for picture in pictures(found)]

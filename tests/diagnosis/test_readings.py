@@ -1,0 +1,229 @@
+"""Numbers read off tables, against plain formulas and against what the tables were made from."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from diagnosis.fabricated import (
+    CONTEXT,
+    LENGTH,
+    TOLERANCE,
+    everything,
+    facts,
+    fails_from,
+    holds,
+    losses,
+    passkeys,
+    remembrance,
+    states,
+)
+from scipy import stats
+
+from ssm.base.errors import TableError
+from ssm.diagnosis.readings import drift, failure_position, passkey, perplexity, ratios, read, remembrance_at, wilson
+
+
+def excess_at(full: pl.DataFrame, restarted: pl.DataFrame, start: int, stop: int) -> np.ndarray:
+    """Mean excess of every sequence over [start, stop), token by token."""
+    found = []
+    for table in (full, restarted):
+        inside = table.filter(pl.col("position_from") >= start, pl.col("position_to") <= stop).sort(
+            "sequence", "position_from"
+        )
+        losses = inside["loss"].to_numpy().reshape(table["sequence"].n_unique(), -1)
+        tokens = (inside["position_to"] - inside["position_from"]).to_numpy()[: losses.shape[1]]
+        found.append(np.average(losses, axis=1, weights=tokens))
+    return found[0] - found[1]
+
+
+@pytest.mark.parametrize("looks", [1, 5])
+def test_ratios_are_students_intervals_at_a_shared_level(looks: int) -> None:
+    full, restarted = losses(4, fails_from(3100), sequences=12)
+    found = ratios(full, restarted, CONTEXT, looks)
+    assert list(found) == [4096, 8192, 16384, 32768]
+    for stop, ratio in found.items():
+        excess = excess_at(full, restarted, 3 * stop // 4, stop)
+        assert ratio.value == pytest.approx(math.exp(excess.mean()))
+        low, high = stats.t.interval(1 - 0.05 / 4 / looks, 11, excess.mean(), stats.sem(excess))
+        assert (ratio.low, ratio.high) == pytest.approx((math.exp(low), math.exp(high)))
+
+
+def test_a_length_between_octaves_has_a_ratio_of_its_own() -> None:
+    full, restarted = losses(4, fails_from(3100), length=24576)
+    found = ratios(full, restarted, CONTEXT)
+    assert list(found) == [4096, 8192, 16384, 24576]
+    excess = excess_at(full, restarted, 20480, 24576)  # the first border of bins behind three quarters, 18432
+    assert found[24576].value == pytest.approx(math.exp(excess.mean()))
+
+
+def test_one_sequence_decides_nothing() -> None:
+    full, restarted = losses(4, fails_from(3100), sequences=1)
+    assert all((ratio.low, ratio.high) == (0.0, math.exp(700)) for ratio in ratios(full, restarted, CONTEXT).values())
+    failure = failure_position(full, restarted, TOLERANCE)
+    assert failure is not None
+    assert (failure.low, failure.high) == (-math.inf, math.inf)
+
+
+def test_equal_losses_hold_exactly() -> None:
+    full, restarted = losses(4, lambda octave: np.zeros_like(octave), apart=0.0)
+    assert {(r.value, r.low, r.high) for r in ratios(full, restarted, CONTEXT).values()} == {(1.0, 1.0, 1.0)}
+
+
+def test_tables_of_other_sequences_are_refused() -> None:
+    full, restarted = losses(4, sequences=8)
+    other = restarted.filter(pl.col("sequence") < 7)
+    with pytest.raises(TableError, match="different sequences"):
+        ratios(full, other, CONTEXT)
+    with pytest.raises(TableError, match="different sequences"):
+        failure_position(full, other, TOLERANCE)
+
+
+@pytest.mark.parametrize(("onset", "sequences"), [(3100, 32), (9000, 32), (3100, 16)])
+def test_the_failure_is_found_inside_its_interval(onset: float, sequences: int) -> None:
+    inside, values = 0, []
+    for seed in range(100):
+        failure = failure_position(*losses(seed, fails_from(onset), sequences), TOLERANCE)
+        assert failure is not None
+        assert failure.low <= failure.value <= failure.high
+        inside += failure.low <= onset <= failure.high
+        values.append(failure.value)
+    assert inside >= 88
+    assert np.median(values) == pytest.approx(onset, rel=0.05)
+
+
+def test_the_interval_narrows_with_sequences() -> None:
+    widths = []
+    for sequences in (8, 128):
+        failure = failure_position(*losses(1, fails_from(3100), sequences), TOLERANCE)
+        assert failure is not None
+        widths.append(math.log2(failure.high / failure.low))
+    assert widths[0] > 2 * widths[1]
+
+
+def test_a_model_that_holds_has_no_failure() -> None:
+    assert failure_position(*losses(2), TOLERANCE) is None
+
+
+def test_one_that_recovers_fails_where_it_begins_to() -> None:
+    def bump(octave: np.ndarray) -> np.ndarray:  # above log(1.25) from 4,096 to 16,384
+        return np.maximum(0.0, np.log(TOLERANCE) + 0.5 * (1 - abs(octave - 13)))
+
+    full, restarted = losses(2, bump)
+    failure = failure_position(full, restarted, TOLERANCE)
+    assert failure is not None
+    assert failure.low <= 4096 <= failure.high < 6000
+    assert ratios(full, restarted, CONTEXT)[32768].high < TOLERANCE
+
+
+def test_an_interval_may_end_beyond_what_was_measured() -> None:
+    found = [failure_position(*losses(seed, fails_from(30000), sequences=8, apart=0.4), TOLERANCE) for seed in range(9)]
+    highs = [failure.high for failure in found if failure is not None]
+    assert math.inf in highs
+    assert all(high == math.inf or high < LENGTH for high in highs)
+
+
+def test_a_loss_that_is_no_number_fails_there() -> None:
+    full, restarted = losses(5)
+    broken = full.with_columns(loss=pl.when(pl.col("position_from") >= 8192).then(math.nan).otherwise("loss"))
+    failure = failure_position(broken, restarted, TOLERANCE)
+    assert failure is not None
+    assert (failure.value, failure.low, failure.high) == (8192, 8192, 8192)
+    found = ratios(broken, restarted, CONTEXT)
+    assert math.isfinite(found[8192].value)
+    assert math.isnan(found[16384].value)
+    given = everything(5)
+    readings = read(type(given)(broken, restarted, given.length_class), facts())
+    assert readings.not_finite_from == 8192
+    assert math.isnan(readings.far.value)
+
+
+def test_perplexity_is_that_of_the_mean_loss() -> None:
+    full, _ = losses(6, sequences=9)
+    zero = full.with_columns(loss=pl.lit(0.0))
+    excess = excess_at(full, zero, 1024, 2048)
+    found = perplexity(full, 1024, 2048)
+    low, high = stats.t.interval(0.95, 8, excess.mean(), stats.sem(excess))
+    assert (found.value, found.low, found.high) == pytest.approx(np.exp([excess.mean(), low, high]))
+
+
+def test_one_head_of_many_drifts() -> None:
+    growth = np.full((6, 8), 1.5)
+    growth[4, 3] = 3.0
+    found = drift(states(growth), CONTEXT)
+    assert (found.heads, found.drifting) == (48, 1)
+    assert (found.top[0].layer, found.top[0].head) == (4, 3)
+    assert found.top[0].growth.value == pytest.approx(3.0, rel=0.05)
+    assert len(found.top) == 10
+    assert [head.growth.value for head in found.top] == sorted((h.growth.value for h in found.top), reverse=True)
+
+
+def test_growth_has_the_interval_of_the_delta_method() -> None:
+    table = states(np.array([[2.5]]), sequences=8)
+    head = table.filter(pl.col("layer") == 0).sort("sequence")
+    early, late = (head.filter(pl.col("position") == position)["std"].to_numpy() for position in (CONTEXT, LENGTH))
+    parts = late / late.mean() - early / early.mean()
+    half = stats.t.ppf(0.975, 7) * stats.sem(parts)
+    value = math.log(late.mean() / early.mean())
+    growth = drift(table, CONTEXT).top[0].growth
+    assert (growth.low, growth.high) == pytest.approx((math.exp(value - half), math.exp(value + half)))
+
+
+def test_a_head_that_may_have_doubled_does_not_drift() -> None:
+    assert drift(states(np.array([[2.0, 1.0]])), CONTEXT).drifting == 0
+
+
+def test_heads_that_tie_come_in_their_order_and_dead_ones_last() -> None:
+    table = states(np.ones((2, 3)))
+    same = table.with_columns(std=pl.when(pl.col("layer") == 0).then(0.0).otherwise(1.0))
+    found = drift(same, CONTEXT)
+    assert [(head.layer, head.head) for head in found.top] == [(1, 0), (1, 1), (1, 2), (0, 0), (0, 1), (0, 2)]
+    assert found.drifting == 0
+    assert [head.growth.value for head in found.top[:3]] == [1.0, 1.0, 1.0]
+    assert math.isnan(found.top[3].growth.value)
+
+
+def test_a_state_that_is_no_number_any_more_drifts() -> None:
+    table = states(np.ones((1, 3)))
+    lost = (pl.col("head") == 1) & (pl.col("position") > 4096)
+    found = drift(table.with_columns(std=pl.when(lost).then(math.inf).otherwise("std")), CONTEXT)
+    assert found.drifting == 1
+    assert found.top[0].head == 1
+    assert math.isnan(found.top[0].growth.value)
+
+
+def test_remembrance_is_read_with_the_context_kept() -> None:
+    table = remembrance(0.4, sequences=5)
+    values = 0.4 * np.linspace(0.9, 1.1, 5)
+    low, high = stats.t.interval(0.95, 4, values.mean(), stats.sem(values))
+    found = remembrance_at(table, CONTEXT)
+    assert (found.value, found.low, found.high) == pytest.approx((0.4, low, high))
+    assert found.value > remembrance_at(table, 2 * CONTEXT).value
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 8), (3, 8), (8, 8), (40, 50)])
+def test_wilson(successes: int, trials: int) -> None:
+    found = wilson(successes, trials)
+    expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
+    assert found.value == successes / trials
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_passkeys_are_counted_by_length_and_depth() -> None:
+    cells = passkey(passkeys(lambda length, depth: 8 if depth == 1 else 2 if length == 4096 else 0))
+    assert len(cells) == 6 * 5
+    assert {cell.trials for cell in cells} == {8}
+    by_place = {(cell.length, cell.depth): cell.accuracy.value for cell in cells}
+    assert by_place[1024, 1.0] == by_place[32768, 1.0] == 1.0
+    assert by_place[4096, 0.25] == 0.25
+    assert by_place[8192, 0.0] == 0.0
+
+
+def test_what_was_not_measured_is_not_read() -> None:
+    given = everything(0, holds)
+    readings = read(type(given)(given.position_loss, given.restart_loss, given.length_class), facts())
+    assert (readings.drift, readings.remembrance, readings.passkey) == (None, None, ())
+    assert readings.not_finite_from is None
+    assert (readings.length_class, readings.generalizes) == ("strong", True)

@@ -1,0 +1,156 @@
+"""How long a model is read: models of known losses, on a text whose every next token is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ssm.base.errors import DataError
+from ssm.data.own_text import own_text
+from ssm.data.store import TokenStore
+from ssm.diagnosis import sampling
+from ssm.diagnosis.sampling import Sample, rounds, sample
+from ssm.specs.data import BytesTokenizer
+from ssm.specs.diagnosis import DiagnosisSpec
+
+CONTEXT, LENGTH, WINDOWS = 16, 128, 40
+CPU = torch.device("cpu")
+
+
+@dataclass
+class Count:
+    """How many tokens were read."""
+
+    tokens: int
+    nbytes: int = 8
+
+    def memories(self) -> list[Tensor]:
+        return []
+
+
+class Scripted:
+    """Gives the next byte, which is what follows, a loss of `nats` (positions since the state was zero, tokens)."""
+
+    parameters_count, hidden_size, vocab_size = 7, 2, 256
+
+    def __init__(self, nats: Callable[[Tensor, Tensor], Tensor]):
+        self.nats, self.read = nats, 0
+
+    def hidden(self, tokens: Tensor, state: Count | None = None) -> tuple[Tensor, Count]:
+        """(B, T, 2): the next token, and its logit above all others."""
+        start = 0 if state is None else state.tokens
+        self.read += tokens.numel()
+        nats = self.nats(torch.arange(start, start + tokens.shape[1]), tokens).double()  # (T,) or (B, T)
+        logit = (255 / nats.exp().sub(1)).log().expand(tokens.shape)
+        return torch.stack([(tokens + 1) % 256, logit], -1).double(), Count(start + tokens.shape[1])
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return F.one_hot(hidden[..., 0].long(), 256) * hidden[..., 1:]
+
+
+def holds(position: Tensor, tokens: Tensor) -> Tensor:
+    return torch.full(position.shape, 1.5)
+
+
+def breaks(position: Tensor, tokens: Tensor) -> Tensor:
+    """By 0.5 nats from 48 tokens on, and a little by the token, so that windows differ."""
+    return 1.5 + 0.5 * (position >= 48) + 1e-3 * (tokens % 7)
+
+
+def borderline(position: Tensor, tokens: Tensor) -> Tensor:
+    """By log(1.25) on average past the context; a byte settles for each sequence whether by far more or far less."""
+    side = 2.0 * (tokens[:, :1] % 2) - 1
+    return 1.5 + (position >= 2 * CONTEXT) * (0.2231 + 0.2 * side)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    folder = tmp_path_factory.mktemp("rising")
+    count = WINDOWS * (LENGTH + 1)
+    (folder / "text.txt").write_bytes(bytes(i % 256 for i in range(count)))
+    return own_text([str(folder)], BytesTokenizer(), folder / "tokens", held_out=1.0)
+
+
+def taken(store: TokenStore, rule: Any, **settings: Any) -> tuple[Sample, Scripted]:
+    model = Scripted(rule)
+    spec = DiagnosisSpec.parse({"context": CONTEXT, "length": LENGTH} | settings, "tests")
+    return sample(model, store, spec, CPU), model
+
+
+@pytest.mark.parametrize(("most", "expected"), [(4, [4]), (16, [16]), (40, [16, 32, 40]), (64, [16, 32, 64])])
+def test_rounds_double(most: int, expected: list[int]) -> None:
+    assert rounds(most) == expected
+
+
+def test_it_stops_when_it_is_decided(store: TokenStore) -> None:
+    found, _ = taken(store, breaks)
+    assert (found.stopped_by, found.sequences, found.looks) == ("decided", 16, 3)
+    assert (taken(store, holds)[0].stopped_by, taken(store, holds)[0].sequences) == ("decided", 16)
+
+
+def test_it_stops_at_the_end_of_the_text(store: TokenStore) -> None:
+    found, _ = taken(store, borderline)
+    assert (found.stopped_by, found.sequences) == ("text", WINDOWS)
+
+
+def test_it_stops_at_the_most_sequences(store: TokenStore) -> None:
+    found, _ = taken(store, borderline, sequences=20)
+    assert (found.stopped_by, found.sequences, found.looks) == ("budget", 20, 2)
+
+
+def test_it_stops_when_the_budget_is_spent(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by a second whenever somebody looks."""
+    times = iter(range(10**6))
+    monkeypatch.setattr(sampling, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
+    found, _ = taken(store, borderline, budget_seconds=1.0)
+    assert (found.stopped_by, found.sequences) == ("budget", 16)
+    assert found.tables.effective_remembrance is None
+    assert found.tables.passkey is None
+    spent = {text.partition(":")[0] for text in found.missing if text.endswith("the budget was spent")}
+    assert spent == {"state statistics", "Effective Remembrance"}
+
+
+def test_every_window_is_read_once_and_its_numbers_go_on(store: TokenStore) -> None:
+    found, _ = taken(store, borderline)
+    losses = found.tables.position_loss
+    assert losses["sequence"].unique().sort().to_list() == list(range(WINDOWS))
+    assert losses.height == WINDOWS * losses["position_from"].n_unique()
+    assert found.tables.restart_loss["sequence"].unique().sort().to_list() == list(range(WINDOWS))
+    late = losses.filter(pl.col("position_from") >= 64).group_by("sequence").agg(pl.col("loss").mean())
+    odd = float(
+        (late["loss"] > 1.5 + 0.2231).mean()
+    )  # all bytes are first in turn: a window of 129 starts at an odd one
+    assert odd == pytest.approx(0.5, abs=0.03)
+
+
+def test_losses_are_those_of_the_script(store: TokenStore) -> None:
+    found, _ = taken(store, breaks)
+    full, restarted = found.tables.position_loss, found.tables.restart_loss
+    assert full.filter(pl.col("position_to") <= 48)["loss"].to_numpy() == pytest.approx(1.503, abs=0.004)
+    assert full.filter(pl.col("position_from") >= 48)["loss"].to_numpy() == pytest.approx(2.003, abs=0.004)
+    assert restarted["loss"].to_numpy() == pytest.approx(1.503, abs=0.004)
+
+
+def test_tokens_are_counted(store: TokenStore) -> None:
+    """To within what the estimates of Effective Remembrance and of the streams' borders leave."""
+    found, model = taken(store, breaks)
+    assert found.tokens == pytest.approx(model.read, rel=0.15)
+
+
+def test_what_has_no_state_says_so(store: TokenStore) -> None:
+    found, _ = taken(store, breaks)
+    assert found.tables.state_statistics is None
+    assert any(text.startswith("state statistics: the model has no recurrent state") for text in found.missing)
+
+
+def test_a_text_of_too_few_windows(store: TokenStore) -> None:
+    with pytest.raises(DataError, match=r"needs at least .* \(4 windows\): give more text, or --length 1024"):
+        taken(store, holds, length=2048)

@@ -1,0 +1,157 @@
+"""Verdicts at their borders, and the paragraphs word by word."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from diagnosis.fabricated import TOLERANCE, diagnosis, everything, facts, fails_from, holds, passkeys, tables
+
+from ssm.diagnosis.result import Diagnosis, Interval, Tables
+from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, class_words, outcome_of, verdict_of
+
+NO_STATE = "the model has no recurrent state of fixed size: it keeps keys and values of every token"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (1.0, 1.2, HOLDS),
+        (1.0, 1.25, HOLDS),
+        (1.0, 1.2501, NOT_DECIDED),
+        (1.25, 1.4, NOT_DECIDED),
+        (1.2501, 1.4, BREAKS),
+        (-math.inf, math.inf, NOT_DECIDED),
+        (1.3, math.inf, BREAKS),
+    ],
+)
+def test_borders(low: float, high: float, expected: str) -> None:
+    fine = Interval(1.0, 0.9, 1.1)
+    assert (
+        outcome_of({4096: fine, 8192: Interval((low + high) / 2 if high < math.inf else 1.5, low, high)}, 1.25)
+        == expected
+    )
+
+
+def test_one_position_is_enough_to_break() -> None:
+    ratios = {4096: Interval(1.5, 1.4, 1.6), 8192: Interval(1.2, 1.0, 1.4), 16384: Interval(1.0, 0.9, 1.1)}
+    assert outcome_of(ratios, 1.25) == BREAKS
+
+
+def test_no_number_breaks() -> None:
+    assert outcome_of({4096: Interval(math.nan, -math.inf, math.inf)}, 1.25) == BREAKS
+
+
+def test_it_breaks() -> None:
+    found = diagnosis(everything(0, fails_from(3100)))
+    assert found.verdict.outcome == BREAKS
+    assert found.verdict.paragraph == (
+        "Breaks from about 3,000 tokens (1.5 times its context; 95% interval 2,900 to 3,200): at 32,768 tokens its "
+        "perplexity is 2.92 times (2.57 to 3.33) that of the same model restarted within its context. 7 of 576 heads "
+        "drift. It finds 88% of the passkeys inside its context and 12% beyond. State Passing for 100 steps is worth "
+        "trying."
+    )
+
+
+def test_it_holds() -> None:
+    found = diagnosis(everything(0, holds, factor=1.0))
+    assert found.verdict.outcome == HOLDS
+    assert found.verdict.paragraph == (
+        "Holds up to 32,768 tokens (16 times its context): nowhere past its context is its perplexity more than 0.987 "
+        "times (0.978 to 0.997) that of the same model restarted within its context, within the tolerance of 1.25. "
+        "None of 576 heads drifts. It finds 88% of the passkeys inside its context and 12% beyond. There is nothing to "
+        "repair."
+    )
+
+
+@pytest.mark.parametrize(
+    ("stopped_by", "more"),
+    [
+        ("text", "the text holds no more, and more text would decide it"),
+        ("budget", "the budget ended there, and more time or more sequences would decide it"),
+    ],
+)
+def test_it_is_not_decided(stopped_by: str, more: str) -> None:
+    found = diagnosis(tables(0, fails_from(28000), sequences=8), stopped_by=stopped_by)
+    assert found.verdict.outcome == NOT_DECIDED
+    assert found.verdict.paragraph == (
+        "Not decided up to 32,768 tokens (16 times its context): at 32,768 tokens its perplexity is 1.23 times (1.11 "
+        "to 1.36) that of the same model restarted within its context, and the tolerance is 1.25. 8 sequences were "
+        f"read: {more}."
+    )
+
+
+def test_attention_has_no_heads_to_watch_and_cannot_be_extended() -> None:
+    found = diagnosis(tables(0, fails_from(2600, 1.5)), can_extend=False, missing=(f"state statistics: {NO_STATE}",))
+    assert found.verdict.paragraph.endswith(
+        f"restarted within its context. Its state was not measured: {NO_STATE}. It is of a kind that cannot be "
+        "extended here."
+    )
+
+
+def test_one_that_recovers_is_told_where_it_is_worst_and_how_it_ends() -> None:
+    def bump(octave: np.ndarray) -> np.ndarray:
+        return np.maximum(0.0, np.log(TOLERANCE) + 0.5 * (1 - abs(octave - 13)))
+
+    paragraph = diagnosis(tables(2, bump)).verdict.paragraph
+    assert paragraph.startswith("Breaks from about 4,")
+    assert ": at 8,192 tokens its perplexity is 1.8" in paragraph
+    assert ", at 32,768 tokens 1" in paragraph
+
+
+def without_numbers_from(position: int, excess: object = holds) -> Diagnosis:
+    given = tables(5, excess)  # type: ignore[arg-type]
+    lost = pl.when(pl.col("position_from") >= position).then(math.nan).otherwise("loss").alias("loss")
+    return diagnosis(Tables(given.position_loss.with_columns(lost), given.restart_loss, given.length_class))
+
+
+def test_losses_that_are_no_numbers_are_told() -> None:
+    beyond = without_numbers_from(8192)
+    assert beyond.verdict.outcome == BREAKS
+    assert beyond.verdict.paragraph == "Breaks: its loss is a number up to position 8,192 and not beyond."
+    inside = without_numbers_from(512).verdict
+    assert inside.outcome == BREAKS
+    assert inside.paragraph == (
+        "Its loss is not a number from position 512 on, inside its context of 2,048 tokens: are the weights whole, and "
+        "the precision enough?"
+    )
+    late = without_numbers_from(16384, fails_from(3100)).verdict.paragraph
+    assert late.startswith("Breaks from about 3,")
+    assert late.endswith("Its loss is not a number from position 16,384 on.")
+
+
+def test_a_model_at_chance_is_not_said_to_hold() -> None:
+    given = tables(0)
+    assert diagnosis(given, vocab_size=20).verdict.outcome == HOLDS
+    verdict = diagnosis(given, vocab_size=12).verdict
+    assert verdict.outcome == NOT_DECIDED
+    assert verdict.paragraph == (
+        "Not decided: it predicts no better than chance inside its context, where its perplexity is 13.7 with a "
+        "vocabulary of 12 tokens. Is this its tokenizer, and a language that it knows?"
+    )
+
+
+def test_a_model_that_never_finds_a_key_says_nothing_about_length() -> None:
+    found = diagnosis(everything())
+    cells = tuple(replace(cell, accuracy=Interval(0.0, 0.0, 0.3)) for cell in found.readings.passkey)
+    paragraph = verdict_of(replace(found.readings, passkey=cells), facts()).paragraph
+    assert "It finds no passkey, inside its context or beyond: that says nothing about length." in paragraph
+
+
+def test_a_key_at_the_context_counts_as_inside() -> None:
+    found = tables(0, passkey=passkeys(lambda length, depth: {1024: 8, 2048: 4}.get(length, 0)))
+    assert "It finds 75% of the passkeys inside its context and 0% beyond." in diagnosis(found).verdict.paragraph
+
+
+def test_the_class_in_words() -> None:
+    readings = diagnosis(tables(0)).readings
+    assert class_words(readings) == (
+        "Its curve shows strong length extension (LongSSM, definition 2.1) and no significant failure to "
+        "length-generalize (Buitrago Ruiz & Gu, definition 3.2)."
+    )
+    other = class_words(replace(readings, length_class="none", generalizes=False))
+    assert "shows no length extension" in other
+    assert "and a failure to length-generalize" in other

@@ -1,0 +1,61 @@
+"""Models whose answer is known: what measurements need of a model (`Readable`), and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass
+class Carries:
+    """Whatever a rigged model carries."""
+
+    tokens: Tensor  # (B, T) read so far
+    remembered: list[Tensor] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        return self.tokens.nbytes
+
+    def memories(self) -> list[Tensor]:
+        return self.remembered
+
+
+class Rigged:
+    """Predicts what a rule says of the tokens read so far: `rule` (B, T) -> (B, T) int64, the token after each."""
+
+    parameters_count = 0
+    hidden_size = 1
+
+    def __init__(self, rule: Callable[[Tensor], Tensor], vocab_size: int = 256):
+        self.rule, self.vocab_size = rule, vocab_size
+
+    def hidden(self, tokens: Tensor, state: Carries | None = None) -> tuple[Tensor, Carries]:
+        """(B, T, 1): the token predicted after each."""
+        read = tokens if state is None else torch.cat([state.tokens, tokens], 1)
+        return self.rule(read)[:, read.shape[1] - tokens.shape[1] :, None].double(), Carries(read)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return F.one_hot(hidden[..., 0].long(), self.vocab_size).double()
+
+
+def copying(suffix: int, window: int = 10**9) -> Callable[[Tensor], Tensor]:
+    """What followed when the last `suffix` tokens last stood in the `window` tokens before; 0: they never did."""
+
+    def rule(read: Tensor) -> Tensor:
+        predicted = torch.zeros_like(read)
+        for row, tokens in enumerate(read.tolist()):
+            seen: dict[tuple[int, ...], int] = {}
+            for t in range(suffix - 1, len(tokens)):
+                last = tuple(tokens[t - suffix + 1 : t + 1])
+                then = seen.get(last)
+                if then is not None and t - then <= window:
+                    predicted[row, t] = tokens[then + 1]
+                seen[last] = t
+        return predicted
+
+    return rule

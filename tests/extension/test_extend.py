@@ -1,0 +1,253 @@
+"""The whole of an extension, on a model that breaks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from extension.world import CARD, CONTEXT, LENGTH, content, extended
+from models.formats import hf
+from safetensors.torch import load_file
+from small import text
+
+from ssm.base.tables import POSITION_LOSS, read_table
+from ssm.data.store import TokenStore
+from ssm.diagnosis import load_diagnosis
+from ssm.diagnosis.comparison import compare
+from ssm.diagnosis.verdict import BREAKS
+from ssm.extension.choice import Candidate, choose
+from ssm.models.checkpoint import load_model, read_header
+from ssm.models.opening import open_model
+from ssm.specs.training import RunSpec
+from ssm.training.origin import read_record, starting_weights
+from ssm.watch.runs import Watcher
+
+
+def result(out: Path) -> dict[str, Any]:
+    return json.loads((out / "result.json").read_text())
+
+
+@torch.no_grad()
+def losses_by_transformers(folder: Path, tokens: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of transformers' own forward, (B, T)."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    logits = model(tokens[:, :-1], use_cache=False).logits
+    return F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
+
+
+def test_a_model_that_breaks_is_mended_and_transformers_reads_it(world: Path, whole: Path) -> None:
+    found = result(whole)
+    assert found["outcome"] in ("repaired", "improved")
+    assert load_diagnosis(whole / "before").verdict.outcome == BREAKS
+    assert found["change"]["ratios"]["256"]["high"] < 0.5
+    assert (whole / "index.html").stat().st_size > 1000
+    hf.load(whole / "model")  # every name and shape
+
+    split = TokenStore.open(whole / "work/tokens/text").held_out
+    tokens = torch.stack([torch.from_numpy(split.read(start, LENGTH + 1)) for start in range(0, 8 * LENGTH, LENGTH)])
+    before, after = (losses_by_transformers(folder, tokens) for folder in (world / "theirs", whole / "model"))
+    assert before[:, 3 * LENGTH // 4 :].mean() > 4 * after[:, 3 * LENGTH // 4 :].mean()
+    rise = (after[:, CONTEXT // 2 : CONTEXT].mean() - before[:, CONTEXT // 2 : CONTEXT].mean()).exp()
+    assert rise < 2  # the tolerance of 1
+
+
+def test_the_weights_that_went_home_are_the_chosen_ones(whole: Path) -> None:
+    chosen = result(whole)["chosen"]
+    assert chosen["step"] > 0
+    run = whole / "work/runs/extended"
+    snapshot = chosen["snapshot"]
+    weights = run / (f"snapshots/at{snapshot:g}.safetensors" if snapshot else "model.safetensors")
+    ours, _ = load_model(weights)
+    theirs = open_model(whole / "model").model
+    for name, tensor in ours.state_dict().items():
+        assert torch.equal(tensor, theirs.state_dict()[name]), name
+
+
+def test_the_original_is_left_as_it_is_and_its_files_travel(world: Path, whole: Path) -> None:
+    original, home = world / "theirs", whole / "model"
+    assert (original / "README.md").read_text() == CARD
+    assert (home / "config.json").read_bytes() == (original / "config.json").read_bytes()
+    before, after = load_file(original / "model.safetensors"), load_file(home / "model.safetensors")
+    assert {name: t.dtype for name, t in before.items()} == {name: t.dtype for name, t in after.items()}
+    card = (home / "README.md").read_text()
+    assert card.startswith(CARD)
+    found = result(whole)
+    for said in (
+        f"- steps: {found['chosen']['step']} of 40, 512 tokens each, context 16",
+        "- initial state: policy state_passing, p_zero 0.1",
+        "- peak learning rate: 0.003",
+        f"- original: {world / 'theirs'} ({open_model(original).fingerprint})",
+        f"- before: {found['verdicts']['before']}",
+        f"- after: {found['verdicts']['after']}",
+    ):
+        assert said in card, said
+
+
+def test_a_half_precision_checkpoint_stays_one(world: Path, tmp_path: Path) -> None:
+    """It is trained in float32 all the same."""
+    hf.load(world / "theirs").bfloat16().save_pretrained(tmp_path / "half")
+    found = extended(world, tmp_path / "out", str(tmp_path / "half"))
+    assert found["model"] == "model"
+    ours, _ = load_model(tmp_path / "out/work/runs/extended/model.safetensors")
+    assert {tensor.dtype for tensor in ours.state_dict().values()} == {torch.float32}
+    before, after = (load_file(folder / "model.safetensors") for folder in (tmp_path / "half", tmp_path / "out/model"))
+    assert {name: tensor.dtype for name, tensor in after.items()} == dict.fromkeys(before, torch.bfloat16)
+    assert any(not torch.equal(tensor, after[name]) for name, tensor in before.items())
+
+
+def test_the_choice_is_the_least_far_loss_of_five(whole: Path) -> None:
+    found = result(whole)
+    measured = [Candidate.from_json(value) for value in found["candidates"]]
+    assert [candidate.step for candidate in measured] == [0, 10, 20, 30, 40]
+    assert choose(measured, "far_perplexity", 1.0).as_json() == found["chosen"]
+    assert len({candidate.far_perplexity for candidate in measured}) == 5
+
+
+def test_before_and_after_read_the_same_windows(whole: Path) -> None:
+    """The loss of the first token depends on nothing but the window and the weights' bias to its first bytes."""
+    before, after, control = (load_diagnosis(whole / name) for name in ("before", "after", "control"))
+    assert before.facts.text_sha256 == after.facts.text_sha256 == control.facts.text_sha256
+    assert before.facts.seed == after.facts.seed
+    assert len({d.facts.fingerprint for d in (before, after, control)}) == 3
+    both = min(before.facts.sequences, after.facts.sequences)
+    first = [
+        read_table(whole / name / "tables/position_loss.parquet", POSITION_LOSS)
+        .filter(position_from=0)
+        .sort("sequence")["loss"]
+        .to_numpy()[:both]
+        for name in ("before", "after")
+    ]
+    rank = [values.argsort().argsort() for values in first]
+    assert torch.corrcoef(torch.tensor([rank[0].tolist(), rank[1].tolist()]).double())[0, 1] > 0.8
+    change = compare(before, after)
+    assert result(whole)["change"]["ratios"]["256"]["value"] == change.ratios[256].value
+    assert result(whole)["change"]["restarted"]["low"] == change.restarted.low
+
+
+def test_the_imported_checkpoint_is_a_run_of_zero_steps(world: Path, whole: Path) -> None:
+    folder = whole / "work/runs/imported"
+    model, run = load_model(folder / "model.safetensors")
+    opened = open_model(world / "theirs")
+    assert run.checkpoint is not None
+    assert (run.checkpoint.name, run.checkpoint.fingerprint) == ("theirs", opened.fingerprint)
+    for name, tensor in opened.model.state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name])
+    record = read_record(folder)
+    assert (record["status"], record["steps"], record["diverged"]) == ("finished", 0, None)
+    assert record["origin"] == read_header(folder / "model.safetensors")["origin"] == opened.fingerprint
+    assert RunSpec.parse(record["spec"], "test") == run
+    with pytest.raises(Exception, match="cannot be trained"):
+        starting_weights(run, None)
+
+
+def test_the_control_arm_differs_by_its_initial_state_alone(whole: Path) -> None:
+    extended_run, control = (read_record(whole / "work/runs" / arm)["spec"] for arm in ("extended", "control"))
+    assert control["training"].pop("initial_state") == {"policy": "zero"}
+    assert extended_run["training"].pop("initial_state")["policy"] == "state_passing"
+    assert control == extended_run
+    assert set(result(whole)["verdicts"]) == {"before", "after", "control"}
+
+
+def test_ssm_watch_shows_its_runs(whole: Path) -> None:
+    runs = {run.id: (run.state, run.done) for run in Watcher(whole / "work", stale=60).look().runs}
+    assert runs == {"imported": ("finished", 0), "extended": ("finished", 40), "control": ("finished", 40)}
+
+
+def test_the_same_call_again_does_nothing(world: Path, whole: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*") if path.name != ".lock"}
+    assert extended(world, whole, control=True) == result(whole)
+    assert {path: path.stat().st_mtime_ns for path in whole.rglob("*") if path.name != ".lock"} == before
+
+
+def test_a_model_that_holds_is_not_trained(world: Path, tmp_path: Path) -> None:
+    found = extended(world, tmp_path / "out", tolerance=1000.0)
+    assert (found["outcome"], found["model"], found["chosen"]) == ("nothing was gained", None, None)
+    assert found["reason"] == "it holds as it is, and was not trained"
+    assert not (tmp_path / "out/work/runs").exists()
+    assert not (tmp_path / "out/model").exists()
+    assert (tmp_path / "out/index.html").exists()
+
+
+def test_nothing_is_gained_at_a_price_above_the_tolerance_and_who_pays_more_trains_no_second_time(
+    world: Path, whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    found = extended(world, out, in_context_tolerance=0.02)
+    assert (found["outcome"], found["model"], found["chosen"]["name"]) == ("nothing was gained", None, "original")
+    assert "perplexity in context, where 2% are allowed" in found["reason"]
+    assert not (out / "model").exists()
+    trained = (out / "work/runs/extended/run.json").stat().st_mtime_ns
+    assert extended(world, out)["chosen"] == result(whole)["chosen"]
+    assert (out / "work/runs/extended/run.json").stat().st_mtime_ns == trained
+    assert content(out / "model")["model.safetensors"] == content(whole / "model")["model.safetensors"]
+
+
+def test_training_that_diverges_gains_nothing(world: Path, tmp_path: Path) -> None:
+    found = extended(world, tmp_path / "out", lr=1e5)
+    assert found["outcome"] == "nothing was gained"
+    assert found["reason"].startswith("training diverged: ")
+    assert (found["model"], found["candidates"]) == (None, [])
+    assert not (tmp_path / "out/model").exists()
+
+
+def test_the_other_measure_chooses_by_the_paired_ratio(world: Path, tmp_path: Path) -> None:
+    found = extended(world, tmp_path / "out", measure="paired_ratio")
+    measured = [Candidate.from_json(value) for value in found["candidates"]]
+    assert found["chosen"]["paired_ratio"] == min(candidate.paired_ratio for candidate in measured)
+
+
+@pytest.mark.parametrize(
+    ("settings", "state"),
+    [
+        ({"policy": "tbtt"}, {"policy": "tbtt", "p_zero": 0.0, "reset_at_documents": True}),
+        ({"policy": "fitted_noise", "p_zero": 0.2}, {"policy": "fitted_noise", "beta": 0.1, "p_zero": 0.2}),
+        ({"policy": "random_noise", "sigma": 0.5}, {"policy": "random_noise", "sigma": 0.5, "p_zero": 0.0}),
+        ({"precision": "bfloat16", "activation_checkpointing": True}, {"policy": "state_passing", "p_zero": 0.1}),
+    ],
+)
+def test_every_policy_and_precision_trains(
+    settings: dict[str, Any], state: dict[str, Any], world: Path, tmp_path: Path
+) -> None:
+    found = extended(world, tmp_path / "out", steps=4, **settings)
+    training = read_record(tmp_path / "out/work/runs/extended")["spec"]["training"]
+    assert training["initial_state"] == state
+    assert training["precision"] == settings.get("precision", "float32")
+    assert training["activation_checkpointing"] == settings.get("activation_checkpointing", False)
+    assert found["outcome"] in ("repaired", "improved", "nothing was gained")
+
+
+def test_a_run_of_ours_stays_a_run(world: Path, tmp_path: Path) -> None:
+    before = content(world / "run")
+    found = extended(world, tmp_path / "out", "run")
+    assert found["outcome"] in ("repaired", "improved")
+    assert not (tmp_path / "out/work/runs/imported").exists()
+    home = tmp_path / "out/model"
+    assert sorted(content(home)) == ["model.safetensors", "run.json"]
+    model, run = load_model(home / "model.safetensors")
+    assert run.parent == load_model(world / "run/model.safetensors")[1]
+    record, step = read_record(home), found["chosen"]["step"]
+    assert (record["steps"], record["tokens"]) == (step, 512 * step)
+    assert open_model(home).run == run
+    assert model.vocab_size == 256
+    after = content(world / "run")
+    after.pop(".lock", None)
+    before.pop(".lock", None)
+    assert after == before
+
+
+def test_other_text_is_held_out(world: Path, tmp_path: Path) -> None:
+    others = tmp_path / "others"
+    others.mkdir()
+    for number in range(100, 120):
+        (others / f"{number}.txt").write_text(text(number))
+    found = extended(world, tmp_path / "out", held_out=[str(others)], steps=2, lr=1e-4)
+    record = read_record(tmp_path / "out/work/runs/extended")
+    assert record["spec"]["data"]["held_out"] == 0.0
+    sha = TokenStore.open(tmp_path / "out/work/tokens/held_out").manifest["corpus"]["sha256"]
+    assert load_diagnosis(tmp_path / "out/before").facts.text_sha256 == sha
+    assert found["outcome"] is not None

@@ -1,0 +1,158 @@
+"""An extension that is stopped anywhere ends as the one that nothing disturbed, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from extension.world import content, extended
+from training.processes import PROCESSES
+
+from ssm.base.exit_codes import REQUEUE
+from ssm.base.tables import read_table
+from ssm.cli import main as command_line
+from ssm.extension.stages import Stages
+from ssm.models.checkpoint import load_tensors
+from ssm.training import loop
+
+
+class KilledError(Exception):
+    """Where a kill would be."""
+
+
+def assert_same(whole: Path, stopped: Path) -> None:
+    """Weights bit for bit, tables row for row, what is taken home byte for byte."""
+    files = [content(out) for out in (whole, stopped)]
+    for found in files:
+        for name in [name for name in found if name.endswith((".lock", "progress.json"))]:
+            del found[name]
+    assert sorted(files[0]) == sorted(files[1])
+    for name, there in files[0].items():
+        here = files[1][name]
+        if name.startswith("model/") or name == "work/choice.json" or name.endswith(".tokens"):
+            assert here == there, name
+        elif name.endswith(".parquet"):
+            assert read_table(whole / name).equals(read_table(stopped / name)), name
+        elif name.endswith(".safetensors"):
+            (one, header), (other, its_header) = load_tensors(whole / name), load_tensors(stopped / name)
+            assert {**header, "seconds": 0} == {**its_header, "seconds": 0}
+            assert {key: tensor.numpy().tobytes() for key, tensor in one.items()} == {
+                key: tensor.numpy().tobytes() for key, tensor in other.items()
+            }, name
+    results = [json.loads(found["result.json"]) for found in files]
+    for result in results:
+        del result["provenance"]
+    assert results[0] == results[1]
+
+
+def test_stopped_between_any_two_stages(
+    world: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, said, begun = tmp_path / "out", Stages._say, []
+
+    def stopping(self: Stages, what: str) -> None:
+        stage = what.partition(":")[0]
+        if stage not in begun and stage not in ("before", "after", "control"):
+            begun.append(stage)
+            raise KilledError
+        said(self, what)
+
+    monkeypatch.setattr(Stages, "_say", stopping)
+    while True:
+        try:
+            extended(world, out, control=True)
+            break
+        except KilledError:
+            continue
+    assert [stage.partition(" to ")[0] for stage in begun] == [
+        "diagnosis, before",
+        "training, extended",
+        "choice among the original and the trained weights",
+        "diagnosis, after",
+        "training, control",
+        "diagnosis, control",
+        "export",
+    ]
+    assert_same(whole, out)
+
+
+def job(world: Path, out: Path, log: Path, begun: Connection) -> None:
+    """The same extension in a process that may be killed; it tells that all is imported."""
+    begun.send(True)
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(descriptor, 2)
+    extended(world, out, control=True)
+
+
+def test_killed_at_random_moments(world: Path, whole: Path, tmp_path: Path) -> None:
+    moments, kills = random.Random(1), 0
+    while True:
+        told, tells = PROCESSES.Pipe(duplex=False)
+        process = PROCESSES.Process(target=job, args=(world, tmp_path / "out", tmp_path / "log", tells))
+        process.start()
+        told.recv()
+        timer = threading.Timer(moments.uniform(0.1, 0.6), process.kill)  # where it is by then, nobody knows
+        if kills < 4:
+            timer.start()
+        process.join()
+        timer.cancel()
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL, (tmp_path / "log").read_text()
+        kills += 1
+    assert kills
+    assert not list((tmp_path / "out").rglob(".*.tmp"))
+    assert_same(whole, tmp_path / "out")
+
+
+@pytest.mark.parametrize("during", ["diagnosis", "training", "choice", "export"])
+def test_a_signal_is_one_line_and_code_75(
+    during: str,
+    world: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said, loss_of = Stages._say, loop.loss_of
+    steps = 0
+
+    def signalled(self: Stages, what: str) -> None:
+        said(self, what)
+        if what.startswith(during) and during != "training":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def signalled_at_15(*arguments: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps == 15 and during == "training":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return loss_of(*arguments)
+
+    monkeypatch.setattr(Stages, "_say", signalled)
+    monkeypatch.setattr(loop, "loss_of", signalled_at_15)
+    arguments = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "-o", str(tmp_path / "out")]
+    arguments += [
+        "--context",
+        "16",
+        "--length",
+        "256",
+        "--sequences",
+        "16",
+        "--no-passkey",
+        "--in-context-tolerance",
+        "1",
+    ]
+    arguments += ["--steps", "40", "--lr", "3e-3", "--device", "cpu", "--threads", "1"]
+    assert command_line.main(arguments) == REQUEUE
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ssm extend: ")]
+    assert len(lines) == 1
+    assert "stopped by SIGTERM" in lines[0]
+    assert "the same command" in lines[0]
+    assert not list((tmp_path / "out").rglob(".*.tmp"))

@@ -1,0 +1,176 @@
+"""What an extension has come to: the borders between its words, and the intervals behind them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import exp, inf, log, nan
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from ssm.base.tables import POSITION_LOSS
+from ssm.diagnosis.comparison import Comparison, compare
+from ssm.diagnosis.result import Interval
+from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED
+from ssm.evaluation.bins import bin_edges
+from ssm.extension.choice import ORIGINAL, Candidate
+from ssm.extension.losses import losses_of
+from ssm.extension.outcome import (
+    IMPROVED,
+    NOTHING,
+    REPAIRED,
+    outcome_before_training,
+    outcome_of,
+    outcome_of_training,
+)
+
+SAME, BETTER, WORSE = Interval(1.0, 0.9, 1.1), Interval(0.5, 0.4, 0.6), Interval(1.5, 1.4, 1.6)
+
+
+def change(paired_ratio: Interval = BETTER, in_context: Interval = SAME) -> Comparison:
+    ratios = {32: WORSE, 64: paired_ratio}  # the last one counts
+    return Comparison(16, in_context=WORSE, restarted=in_context, far=WORSE, ratios=ratios)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed", "word"),
+    [
+        (BREAKS, HOLDS, change(), REPAIRED),
+        (BREAKS, HOLDS, change(SAME), REPAIRED),  # two intervals on both sides of the tolerance
+        (BREAKS, BREAKS, change(), IMPROVED),
+        (BREAKS, NOT_DECIDED, change(), IMPROVED),
+        (NOT_DECIDED, HOLDS, change(), IMPROVED),
+        (BREAKS, BREAKS, change(Interval(0.9, 0.8, 0.999)), IMPROVED),
+        (BREAKS, BREAKS, change(Interval(0.9, 0.8, 1.0)), NOTHING),  # its interval reaches 1
+        (BREAKS, NOT_DECIDED, change(SAME), NOTHING),
+        (NOT_DECIDED, HOLDS, change(SAME), NOTHING),
+        (BREAKS, BREAKS, change(WORSE), NOTHING),
+        (BREAKS, BREAKS, change(Interval(nan, -inf, inf)), NOTHING),
+        (BREAKS, HOLDS, change(in_context=Interval(1.03, 1.019, 1.04)), REPAIRED),  # perhaps within 2%
+        (BREAKS, HOLDS, change(in_context=Interval(1.03, 1.021, 1.04)), NOTHING),  # surely beyond
+    ],
+)
+def test_the_word(before: str, after: str, changed: Comparison, word: str) -> None:
+    found = outcome_of(before, after, changed, tolerance=0.02)
+    assert found.word == word
+    assert found.gained == (word != NOTHING)
+
+
+def test_the_reason_has_the_numbers() -> None:
+    found = outcome_of(BREAKS, HOLDS, change(in_context=Interval(1.004, 0.999, 1.009)), 0.02)
+    assert str(found) == (
+        "Repaired: it broke and it holds now; its paired ratio is 0.5 times (0.4 to 0.6) what it was, its perplexity "
+        "in context +0.4% (-0.1% to +0.9%)"
+    )
+    assert outcome_of(BREAKS, BREAKS, change(), 0.02).reason.endswith("; it still breaks")
+    assert "more than 2%" in outcome_of(BREAKS, HOLDS, change(in_context=WORSE), 0.02).reason
+
+
+def test_a_model_that_holds_needs_no_training() -> None:
+    def before(outcome: str, in_context: float) -> Any:
+        return SimpleNamespace(
+            readings=SimpleNamespace(in_context=Interval(in_context, 0.0, inf)),
+            verdict=SimpleNamespace(outcome=outcome),
+            facts=SimpleNamespace(vocab_size=256),
+        )
+
+    found = outcome_before_training(before(HOLDS, 4.0))
+    assert found is not None
+    assert str(found) == "Nothing was gained: it holds as it is, and was not trained"
+    assert outcome_before_training(before(BREAKS, 255.0)) is None
+    assert outcome_before_training(before(NOT_DECIDED, 4.0)) is None
+    lost = outcome_before_training(before(NOT_DECIDED, 256.0))
+    assert lost is not None
+    assert "no better than chance" in lost.reason
+
+
+def candidates(*others: tuple[float, float]) -> list[Candidate]:
+    found = [Candidate(ORIGINAL, 0, None, 2.0, 3.0, 1.0)]
+    return found + [Candidate(f"{i}", i, None, a, b, b) for i, (a, b) in enumerate(others, 1)]
+
+
+def test_a_training_without_better_weights() -> None:
+    diverged = outcome_of_training("diverged: loss is nan at step 3", [], "far_perplexity", 0.02)
+    assert diverged is not None
+    assert str(diverged) == "Nothing was gained: training diverged: loss is nan at step 3"
+    assert outcome_of_training(None, candidates((2.0, 2.0)), "far_perplexity", 0.02) is None
+    worse = outcome_of_training(None, candidates((2.0, 3.0 + log(2)), (2.0, 9.0)), "far_perplexity", 0.02)
+    assert worse is not None
+    assert worse.reason == "the best of the trained weights, those of step 1, have 2 times its far perplexity"
+    dear = outcome_of_training(None, candidates((9.0, 9.0), (2.0 + log(1.5), 3.0 - log(4))), "far_perplexity", 0.02)
+    assert dear is not None
+    assert dear.reason.startswith(
+        "the best of the trained weights, those of step 2, have 0.25 times its far perplexity, but +50.0% perplexity "
+        "in context, where 2% are allowed"
+    )
+
+
+EDGES = bin_edges(64)
+BINS = len(EDGES) - 1
+
+
+def table(values: np.ndarray, first: int = 0) -> pl.DataFrame:
+    """(sequences, bins) losses as a table of the bins from position `first` on."""
+    rows = [
+        {"sequence": s, "position_from": a, "position_to": b, "loss": row[i]}
+        for s, row in enumerate(values)
+        for i, (a, b) in enumerate(pairwise(EDGES))
+        if a >= first
+    ]
+    return pl.DataFrame(rows, schema=POSITION_LOSS.columns)
+
+
+def diagnosis(losses: np.ndarray, restarted: np.ndarray) -> Any:
+    """As far as a comparison looks at it: T 16, L 64."""
+    tables = SimpleNamespace(position_loss=table(losses), restart_loss=table(restarted, 8))
+    return SimpleNamespace(facts=SimpleNamespace(context=16, length=64, sequences=len(losses)), tables=tables)
+
+
+def mean(values: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """(sequences,) means over positions, by hand."""
+    inside = (EDGES[:-1] >= start) & (EDGES[1:] <= stop)
+    return np.average(values[:, inside], axis=1, weights=np.diff(EDGES)[inside])
+
+
+def test_the_change_is_paired_by_sequence_over_what_both_have_read() -> None:
+    random, common = np.random.default_rng(1), 5
+    old, old_restarted = random.normal(3, 1, (8, BINS)), random.normal(2, 1, (8, BINS))
+    new, new_restarted = old[:common] - 0.5 + random.normal(0, 0.1, (common, BINS)), old_restarted[:common] + 0.1
+    found = compare(diagnosis(old, old_restarted), diagnosis(new, new_restarted))
+    assert found.sequences == common
+    old, old_restarted = old[:common], old_restarted[:common]
+
+    def expected(differences: np.ndarray) -> tuple[float, float, float]:
+        low, high = stats.t.interval(0.95, common - 1, differences.mean(), stats.sem(differences))
+        return exp(differences.mean()), exp(low), exp(high)
+
+    assert found.restarted.value == pytest.approx(exp(0.1))
+    excess = mean(new, 48, 64) - mean(new_restarted, 48, 64) - mean(old, 48, 64) + mean(old_restarted, 48, 64)
+    wanted = {
+        "in_context": (found.in_context, mean(new, 8, 16) - mean(old, 8, 16)),
+        "restarted": (found.restarted, mean(new_restarted, 8, 64) - mean(old_restarted, 8, 64)),
+        "far": (found.far, mean(new, 48, 64) - mean(old, 48, 64)),
+    }
+    for name, (interval, differences) in wanted.items():
+        assert (interval.value, interval.low, interval.high) == pytest.approx(expected(differences)), name
+    assert found.ratios[64].value == pytest.approx(exp(excess.mean()))
+
+
+def test_the_losses_that_choose_are_means_over_the_windows() -> None:
+    random = np.random.default_rng(2)
+    full, restarted = random.normal(3, 1, (4, BINS)), random.normal(2, 1, (4, BINS))
+    found = losses_of(table(full), table(restarted, 8), context=16)
+    assert found.in_context == pytest.approx(mean(restarted, 8, 64).mean())
+    assert found.far_perplexity == pytest.approx(mean(full, 48, 64).mean())
+    assert found.paired_ratio == pytest.approx((mean(full, 48, 64) - mean(restarted, 48, 64)).mean())
+
+
+def test_a_loss_that_is_no_number_is_none_of_theirs() -> None:
+    full = np.full((4, BINS), 2.0)
+    full[2, -1] = nan
+    found = losses_of(table(full), table(np.full((4, BINS), 2.0), 8), context=16)
+    assert (str(found.far_perplexity), str(found.paired_ratio), found.in_context) == ("nan", "nan", 2.0)

@@ -1,0 +1,130 @@
+"""The runs of an extension, and a checkpoint as a run of zero steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from small import model_spec
+
+from ssm.base.errors import ConfigError
+from ssm.extension.recipe import control_run, extended_run, snapshots
+from ssm.models.checkpoint import snapshot_step
+from ssm.specs.data import DataSpec, FilesCorpus
+from ssm.specs.extension import ExtensionSpec
+from ssm.specs.training import CheckpointRef, RunSpec
+
+DATA = DataSpec(name="text", corpus=FilesCorpus(paths=("/texts",)))
+TRAINED = {"context": 16, "batch_tokens": 64, "budget": {"steps": 3}}
+NOT_TRAINED = {"context": 16, "batch_tokens": 16, "budget": {"steps": 0}}
+REFERENCE = CheckpointRef(name="theirs", fingerprint="0123456789abcdef")
+
+
+def run(**changes: Any) -> RunSpec:
+    content = {"model": model_spec(), "data": DATA, "training": TRAINED, "seed": 1} | changes
+    return RunSpec.parse(content, "test")
+
+
+def imported() -> RunSpec:
+    return run(training=NOT_TRAINED, checkpoint=REFERENCE)
+
+
+def spec(diagnosis: dict[str, Any] | None = None, **settings: Any) -> ExtensionSpec:
+    return ExtensionSpec.parse({"diagnosis": {"context": 16, "length": 64} | (diagnosis or {}), **settings}, "test")
+
+
+def test_a_run_that_was_trained_here_keeps_the_id_that_it_had_before_there_were_checkpoints() -> None:
+    trained = run()
+    assert "checkpoint" not in trained.content()
+    assert sorted(trained.content()) == ["data", "model", "parent", "seed", "training"]
+    assert RunSpec.parse(trained.content(), "test") == trained
+
+
+def test_a_checkpoint_is_a_run_of_zero_steps_and_says_so() -> None:
+    theirs = imported()
+    assert theirs.id.startswith("tiny_T16_imported_s1-")
+    assert RunSpec.parse(theirs.content(), "test") == theirs
+    other = run(training=NOT_TRAINED, checkpoint=CheckpointRef(name="theirs", fingerprint="another"))
+    assert other.id != theirs.id
+    child = run(parent=theirs)
+    assert child.content()["parent"]["checkpoint"] == {"name": "theirs", "fingerprint": "0123456789abcdef"}
+    assert RunSpec.parse(child.content(), "test") == child
+    assert child.stage == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"training": NOT_TRAINED}, "steps 0 is for weights that were not trained here"),
+        ({"checkpoint": REFERENCE}, "steps 0 is for weights that were not trained here"),
+        ({"training": NOT_TRAINED, "checkpoint": REFERENCE, "parent": run()}, "have no parent"),
+    ],
+)
+def test_zero_steps_and_a_checkpoint_go_together(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        run(**changes)
+
+
+def test_the_papers_recipe() -> None:
+    parent = imported()
+    extended = extended_run(spec(), parent, DATA, "theirs")
+    training = extended.training
+    assert extended.parent == parent
+    assert training.initial_state.content() == {"policy": "state_passing", "p_zero": 0.1}
+    assert training.lr_scale == pytest.approx(0.1)
+    assert training.budget.steps == 100
+    assert (training.batch_tokens, training.context, training.precision) == (32 * 16, 16, "float32")
+    assert training.snapshots == (0.25, 0.5, 0.75)
+    control = control_run(spec(), parent, DATA, "theirs")
+    assert control.training.initial_state.policy == "zero"
+    as_control = training.model_copy(update={"initial_state": control.training.initial_state})
+    assert control == extended.model_copy(update={"training": as_control})
+
+
+def test_what_is_asked_for_is_what_is_trained() -> None:
+    asked = spec(
+        {"precision": "bfloat16", "seed": 7},
+        initial_state={"policy": "tbtt", "p_zero": 0.3},
+        steps=8,
+        lr=5e-4,
+        batch_tokens=128,
+        micro_batch_tokens=32,
+        activation_checkpointing=True,
+    )
+    extended = extended_run(asked, imported(), DATA, "theirs")
+    training = extended.training
+    assert extended.seed == 7
+    assert training.lr_scale * extended.model.peak_lr == pytest.approx(5e-4)
+    assert (training.batch_tokens, training.micro_batch_tokens, training.budget.steps) == (128, 32, 8)
+    assert (training.precision, training.activation_checkpointing) == ("bfloat16", True)
+    assert training.initial_state.content()["p_zero"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("context", "batch", "forward"),
+    [(2048, None, 8192), (16, None, 512), (8192, None, 8192), (16384, None, 16384), (2048, 2048 * 6, 2048 * 3)],
+)
+def test_a_forward_pass_divides_the_batch_and_stays_small(context: int, batch: int | None, forward: int) -> None:
+    asked = spec({"context": context, "length": 2 * context}, batch_tokens=batch)
+    assert asked.forward_tokens == forward
+    training = extended_run(asked, imported(), DATA, "theirs").training
+    assert training.micro_batch_tokens == forward
+
+
+def test_numbers_that_do_not_fit_together_are_one_line() -> None:
+    with pytest.raises(ConfigError, match="theirs: batch_tokens 100 must be a multiple of context 16"):
+        extended_run(spec(batch_tokens=100), imported(), DATA, "theirs")
+    with pytest.raises(ConfigError, match="it is the control arm"):
+        spec(initial_state={"policy": "zero"})
+
+
+def test_attention_without_a_window_has_no_state_to_pass() -> None:
+    attention = model_spec().content() | {"mixer": {"kind": "attention", "n_heads": 2}}
+    parent = run(model=attention, training=NOT_TRAINED, checkpoint=REFERENCE)
+    with pytest.raises(ConfigError, match="attention without a window"):
+        extended_run(spec(), parent, DATA, "theirs")
+
+
+@pytest.mark.parametrize(("steps", "kept"), [(100, [25, 50, 75]), (8, [2, 4, 6]), (3, [1, 2]), (2, [1]), (1, [])])
+def test_snapshots_are_steps_of_their_own_before_the_last(steps: int, kept: list[int]) -> None:
+    assert [snapshot_step(at, steps) for at in snapshots(steps)] == kept

@@ -1,0 +1,238 @@
+"""What cannot be extended: one line, before any work, and the original is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from campaign.tools import job
+from extension.world import content, extended
+from models.formats import hf
+from safetensors.torch import load_file, save_file
+from training.processes import PROCESSES
+
+from ssm.base.errors import ConfigError, UserError
+from ssm.cli.main import main
+from ssm.models.opening import open_model
+
+
+def refused(world: Path, out: Path, model: str | Path = "theirs", **settings: Any) -> str:
+    """The one line; nothing was trained."""
+    with pytest.raises(UserError) as caught:
+        extended(world, out, str(model), **settings)
+    assert not (out / "work" / "runs").exists()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def stranger(world: Path, tmp_path: Path) -> Path:
+    """A copy of the checkpoint, to be spoiled."""
+    return Path(shutil.copytree(world / "theirs", tmp_path / "stranger"))
+
+
+@pytest.mark.parametrize("kind", ["GPTNeoX", "Llama"])
+def test_attention_that_keeps_every_token(kind: str, world: Path, tmp_path: Path) -> None:
+    """One has a converter here, the other has none."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    hf.made(kind, **sizes).save_pretrained(tmp_path / "theirs")
+    said = refused(world, tmp_path / "out", tmp_path / "theirs")
+    assert said == f"{tmp_path / 'theirs'}: cannot be extended: {open_model(tmp_path / 'theirs').why_not_extend}"
+    assert "keys and values" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("inside", ["", "out", "deep/out"])
+def test_the_originals_own_folder(inside: str, world: Path, stranger: Path) -> None:
+    before = content(stranger)
+    said = refused(world, stranger / inside, stranger)
+    assert "is inside the original's folder, which is left alone" in said
+    assert content(stranger) == before
+    assert not (stranger / "deep").exists()
+
+
+def test_a_runs_own_folder(world: Path) -> None:
+    assert "is inside the original's folder" in refused(world, world / "run" / "out", "run")
+
+
+def test_a_folder_that_holds_something_else(world: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    assert "holds something else than an extension; give a new folder" in refused(world, tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_the_folder_of_another_extension(world: Path, whole: Path, stranger: Path, tmp_path: Path) -> None:
+    before = content(whole)
+
+    def said(model: str | Path = "theirs", **settings: Any) -> str:
+        with pytest.raises(UserError) as caught:
+            extended(world, whole, str(model), **({"control": True} | settings))
+        return str(caught.value)
+
+    assert said(steps=41) == f"{whole}: holds another extension (spec.steps was 40, is 41); give another -o"
+    assert "spec.initial_state.policy was 'state_passing', is 'tbtt'" in said(policy="tbtt", p_zero=0.1)
+    assert "(held_out was [], is " in said(held_out=[str(world / "texts")])
+    assert "spec.in_context_tolerance was 1.0, is 0.5" in said(in_context_tolerance=0.5)  # its model has gone home
+    weights = load_file(stranger / "model.safetensors")
+    weights["backbone.norm_f.weight"][0] += 1
+    save_file(weights, stranger / "model.safetensors", metadata={"format": "pt"})
+    assert "(fingerprint was " in said(stranger)
+    after = content(whole)
+    assert after == before
+
+
+def test_text_that_is_too_short(world: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    said = refused(world, out, length=4096)
+    assert "--length 4096 needs at least 32,776 (4 windows to measure and 4 to choose a checkpoint)" in said
+    assert extended(world, out, steps=1)["outcome"]  # who asks for less may go on in the same folder
+
+
+def test_text_of_one_document(world: Path, tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("it was a dark and stormy night; " * 999)
+    said = refused(world, tmp_path / "out", text=[str(book)])
+    assert said.startswith(f"{book}: 1 document, too few to hold 0.1 of them out whole")
+    assert said.endswith("another text with --held-out")
+
+
+def test_text_that_is_not_there(world: Path, tmp_path: Path) -> None:
+    assert str(tmp_path / "nothing") in refused(world, tmp_path / "out", text=[str(tmp_path / "nothing")])
+
+
+def test_a_tokenizer_of_another_vocabulary(world: Path, tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models
+
+    path = tmp_path / "tokenizer.json"
+    Tokenizer(models.WordLevel({f"w{i}": i for i in range(300)}, unk_token="w0")).save(str(path))
+    said = refused(world, tmp_path / "out", tokenizer=str(path))
+    assert said.startswith(f"{path}: a tokenizer of another vocabulary")
+
+
+def test_bytes_for_an_embedding_with_rows_to_spare(world: Path, tmp_path: Path) -> None:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}
+    import transformers
+
+    torch.manual_seed(0)
+    transformers.MambaForCausalLM(transformers.MambaConfig(vocab_size=260, **sizes)).save_pretrained(tmp_path / "m")
+    said = refused(world, tmp_path / "out", tmp_path / "m")
+    assert "its vocabulary has 260 tokens and the text's 256; to be extended it needs as many" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"batch_tokens": 100}, "batch_tokens 100 must be a multiple of context 16"),
+        (
+            {"micro_batch_tokens": 48},
+            "micro_batch_tokens 48 must be a multiple of context 16 and divide",
+        ),
+        ({"policy": "random_noise"}, "policy random_noise: give the standard deviation of its noise with --sigma"),
+        ({"policy": "zero"}, "it is the control arm"),
+        ({"sigma": 1.0}, "unknown key 'sigma'"),
+        ({"p_zero": 2.0}, "p_zero"),
+        ({"in_context_tolerance": -1.0}, "in_context_tolerance"),
+        ({"context": 24}, "context 24: expected a power of two"),
+        ({"length": 16}, "length 16: expected at least twice the context"),
+    ],
+)
+def test_numbers_that_make_no_sense(settings: dict[str, Any], said: str, world: Path, tmp_path: Path) -> None:
+    assert said in refused(world, tmp_path / "out", **settings)
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_are_not_finite(world: Path, stranger: Path, tmp_path: Path) -> None:
+    weights = load_file(stranger / "model.safetensors")
+    weights["backbone.norm_f.weight"][0] = float("nan")
+    save_file(weights, stranger / "model.safetensors", metadata={"format": "pt"})
+    assert "weights that are not finite: backbone.norm_f.weight" in refused(world, tmp_path / "out", stranger)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_has_not_finished(world: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(world / "run", tmp_path / "run"))
+    (run / "run.json").unlink()
+    assert "the run has not finished" in refused(world, tmp_path / "out", run)
+
+
+def test_a_file_of_a_run_that_is_not_its_end(world: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copy(world / "run" / "model.safetensors", tmp_path / "weights.safetensors"))
+    assert "give the folder of the run" in refused(world, tmp_path / "out", copy)
+
+
+def test_another_run_where_the_extensions_lies(world: Path, tmp_path: Path) -> None:
+    """The record is believed only where it is that of the run that was asked for."""
+    out = tmp_path / "out"
+    extended(world, out, steps=1)
+    record = json.loads((out / "work/runs/extended/run.json").read_text())
+    record["spec"]["seed"] = 99
+    (out / "work/runs/extended/run.json").write_text(json.dumps(record))
+    (out / "result.json").unlink()
+    with pytest.raises(UserError, match="holds another run than this extension's"):
+        extended(world, out, steps=1)
+
+
+def test_the_verb_says_it_in_one_line(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "--context", "16", "-o", str(tmp_path)]
+    (tmp_path / "thesis.txt").write_text("years of work")
+    assert main(said) == 2
+    err = capsys.readouterr().err
+    assert err == f"ssm extend: {tmp_path}: holds something else than an extension; give a new folder with -o\n"
+
+
+def limited(command: list[str], log: Path, limit: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    job(command, log)
+
+
+@pytest.mark.parametrize("limit", [3_000, 20_000, 60_000])
+def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(limit: int, world: Path, tmp_path: Path) -> None:
+    """A file that may not grow stands for the disk: what is too large for it differs, tokens, tables or weights."""
+    before = content(world / "theirs")
+    out, log = tmp_path / "out", tmp_path / "log"
+    command = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "-o", str(out), "--context", "16"]
+    command += ["--length", "256", "--sequences", "16", "--no-passkey", "--in-context-tolerance", "1", "--steps", "40"]
+    command += ["--lr", "3e-3", "--device", "cpu", "--threads", "1"]
+    process = PROCESSES.Process(target=limited, args=(command, log, limit))
+    process.start()
+    process.join()
+    said = log.read_text()
+    assert process.exitcode == 2, said
+    lines = [line for line in said.splitlines() if line.startswith("ssm extend: ")]
+    assert len(lines) == 1, said
+    assert "File too large" in lines[0]
+    assert lines[0].startswith(f"ssm extend: {out}")
+    assert "Traceback" not in said
+    assert content(world / "theirs") == before
+    assert not (out / "model").exists()
+    os.truncate(log, 0)
+    process = PROCESSES.Process(target=job, args=(command, log))
+    process.start()
+    process.join()
+    assert process.exitcode == 0, log.read_text()
+    assert (out / "model" / "config.json").exists()
+    assert not list(out.rglob(".*.tmp"))
+
+
+def test_an_original_that_changes_while_it_is_extended(world: Path, stranger: Path, tmp_path: Path) -> None:
+    """Nobody goes on with other weights under the same name."""
+    out = tmp_path / "out"
+    extended(world, out, str(stranger), steps=1, in_context_tolerance=0.0)
+    weights = load_file(stranger / "model.safetensors")
+    weights["backbone.norm_f.weight"][0] += 1
+    save_file(weights, stranger / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match="fingerprint was"):
+        extended(world, out, str(stranger), steps=1, in_context_tolerance=0.0)
+
+
+def test_a_spec_names_what_it_does_not_know() -> None:
+    from ssm.specs.extension import ExtensionSpec
+
+    with pytest.raises(ConfigError, match=r"unknown key 'step'; did you mean 'steps'\?"):
+        ExtensionSpec.parse({"diagnosis": {"context": 16, "length": 64}, "step": 3}, "test")

@@ -1,0 +1,52 @@
+"""A stranger's checkpoint that breaks beyond its context, and the text that it was trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from small import make_store, model_spec, run_spec
+
+from ssm.extension import extend
+from ssm.models.checkpoint import load_model
+from ssm.models.formats import export_checkpoint
+from ssm.training.loop import Interval, train
+
+CARD = "# A model\n\nOf a stranger.\n"
+CONTEXT, LENGTH = 16, 256
+QUICK: dict[str, Any] = {
+    "context": CONTEXT,
+    "length": LENGTH,
+    "sequences": 16,
+    "passkey": False,
+    "steps": 40,
+    "lr": 3e-3,
+    "in_context_tolerance": 1.0,  # so small a model pays for it
+    "interval": Interval(steps=5),
+    "device": "cpu",
+    "threads": 1,
+}
+
+
+def make_world(folder: Path) -> None:
+    """In `folder`: texts/, run/ (a small Mamba-2 whose state forgets slowly), theirs/ (the same for transformers)."""
+    store = make_store(folder, documents=60, words=200)
+    slow = {"d_state": 16, "a_range": [0.05, 0.05], "dt_range": [0.1, 0.1]}
+    run = run_spec(store.spec, budget={"steps": 300}, batch_tokens=512)
+    run = run.model_copy(update={"model": model_spec(mixer=slow, d_model=32)})
+    train(run, store, folder / "run", torch.device("cpu"))
+    model, _ = load_model(folder / "run" / "model.safetensors")
+    export_checkpoint(model, "mamba2", folder / "theirs")
+    (folder / "theirs" / "README.md").write_text(CARD)
+
+
+def extended(world: Path, out: Path, model: str = "theirs", **settings: Any) -> dict[str, Any]:
+    """What `extend` says of a model of the world."""
+    given = {"text": [str(world / "texts")]} | QUICK | settings
+    return extend(world / model, out=out, **given)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

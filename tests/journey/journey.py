@@ -1,0 +1,152 @@
+"""A stranger's checkpoint, from breaking to repaired, and its twin that does not break.
+
+    python tests/journey/journey.py
+
+Two small models are trained as lg_fig5's at scale smoke: Mamba-2 with the stress initialization, which breaks far past
+its context, and with the standard one, which does not. Each is written as a checkpoint of transformers; from then on
+nothing but that folder and text files is known. `ssm diagnose`, `ssm extend` and `ssm diagnose` of what it exports
+follow, on three sets of files that share none. In the end transformers' own Mamba2ForCausalLM reads both folders and
+says the same with its own numbers. Exit code: 0 as expected, 1 not. About six minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from transformers import Mamba2ForCausalLM
+
+from ssm.data.build import is_held_out
+from ssm.data.corpora import documents
+from ssm.models.checkpoint import load_model
+from ssm.models.formats import export_checkpoint
+from ssm.plan import load_config, make_plan
+from ssm.specs.training import RunSpec
+
+ROOT = Path(__file__).parents[2]
+CONTEXT, LENGTH = 32, 2048
+RECIPE = ["--policy", "state_passing", "--steps", "200", "--lr", "8e-4", "--batch-tokens", "512"]  # the smoke scale's
+WINDOWS = 128  # that transformers reads
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Files that no training of the base has seen, in three sets."""
+
+    first: Path  # diagnosed on
+    extend: Path  # trained on, and the choice
+    last: Path  # diagnosed on after that
+
+
+def ssm(*arguments: object) -> None:
+    """One verb of the command line, in a process of its own, as a user calls it."""
+    words = [str(argument) for argument in arguments]
+    print(f"\n$ ssm {' '.join(words)}", flush=True)
+    subprocess.run([sys.executable, "-m", "ssm.cli.main", *words], cwd=ROOT, check=True)
+
+
+def base_runs(seed: int) -> dict[str, RunSpec]:
+    """The runs of the two models, as lg_fig5 trains them at scale smoke."""
+    library = load_config(ROOT / "config", "smoke", ["lg_fig5"])
+    runs = make_plan(library).runs.values()
+    found = {run.model.name: run for run in runs if run.parent is None and run.seed == seed}
+    return {"breaks": found["mamba2-slow"], "holds": found["mamba2-standard"]}
+
+
+def write_texts(run: RunSpec, folder: Path) -> Texts:
+    """The held-out documents of the run's corpus, as files, shared out among three folders."""
+    texts = Texts(*(folder / name for name in ("first", "extend", "last")))
+    for place in (texts.first, texts.extend, texts.last):
+        place.mkdir(parents=True)
+    corpus = enumerate(documents(run.data.corpus))
+    held_out = [document.text for i, document in corpus if is_held_out(run.data, i)]
+    for number, text in enumerate(held_out):
+        place = (texts.first, texts.extend, texts.last)[number % 3]
+        (place / f"{number:04}.txt").write_bytes(text)
+    return texts
+
+
+def ratio_of_transformers(folder: Path, text: Path) -> tuple[float, float, float]:
+    """The paired ratio at [3/4 L, L) by transformers' own forward, with its 95% interval over windows."""
+    model = Mamba2ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    content = b"".join(path.read_bytes() for path in sorted(text.iterdir()))
+    tokens = torch.frombuffer(bytearray(content), dtype=torch.uint8).long()
+    windows = tokens[: len(tokens) // (LENGTH + 1) * (LENGTH + 1)].view(-1, LENGTH + 1)[:WINDOWS]  # (W, L + 1)
+    half, first = CONTEXT // 2, LENGTH * 3 // 4
+    excess = []
+    with torch.inference_mode():
+        for part in windows.split(16):
+            full = losses(model, part)[:, first:].mean(1)  # (w,)
+            restarted = part[:, first - half :].unfold(1, CONTEXT + 1, half)  # (w, n, T + 1)
+            alone = losses(model, restarted.flatten(0, 1))[:, half:].reshape(len(part), -1).mean(1)
+            excess.append(full - alone)
+    values = torch.cat(excess).double().numpy()
+    error = 1.96 * values.std(ddof=1) / np.sqrt(len(values))
+    return tuple(float(np.exp(values.mean() + by)) for by in (0.0, -error, error))  # type: ignore[return-value]
+
+
+def losses(model: Mamba2ForCausalLM, tokens: torch.Tensor) -> torch.Tensor:
+    """tokens (B, T + 1) -> the loss of every target, (B, T)."""
+    logits = model(tokens[:, :-1], use_cache=False).logits  # (B, T, V)
+    return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none").view(len(tokens), -1)
+
+
+def record(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=21, metavar="S", help="one of lg_fig5's (default: 21)")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="make everything in this folder, and keep it")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="journey-") as scratch:
+        return int(not travel(args.keep or Path(scratch), args.seed))
+
+
+def travel(folder: Path, seed: int) -> bool:
+    """Both journeys; whether all came as expected."""
+    runs = base_runs(seed)
+    texts = write_texts(runs["breaks"], folder / "texts")
+    specs = folder / "specs"
+    ssm("plan", "--scale", "smoke", "--figures", "lg_fig5", "--write", specs)
+    ssm("tokenize", specs / "data" / f"{runs['breaks'].data.id}.json", "--out", folder / "tokens")
+    arrived = [journey(folder, specs, texts, name, run) for name, run in runs.items()]
+    return all(arrived)
+
+
+def journey(folder: Path, specs: Path, texts: Texts, name: str, run: RunSpec) -> bool:
+    """Train, export, diagnose, extend, diagnose; whether the verdicts are those of `name` and transformers agrees."""
+    trained, checkpoint, place = folder / "runs" / run.id, folder / f"{name}-checkpoint", folder / name
+    ssm("train", specs / "runs" / f"{run.id}.json", "--tokens", folder / "tokens", "--out", trained, "--threads", 1)
+    model, _ = load_model(trained / "model.safetensors")
+    export_checkpoint(model, "mamba2", checkpoint)
+    reading = ["--context", CONTEXT, "--length", LENGTH]
+    ssm("diagnose", checkpoint, "--text", texts.first, *reading, "-o", place / "before")
+    ssm("extend", checkpoint, "--text", texts.extend, *reading, *RECIPE, "-o", place / "extended")
+    outcomes = [record(place / "before" / "diagnosis.json")["verdict"]["outcome"]]
+    ratios = {"before": ratio_of_transformers(checkpoint, texts.first)}
+    exported = place / "extended" / "model"
+    if exported.exists():
+        ssm("diagnose", exported, "--text", texts.last, *reading, "-o", place / "after")
+        outcomes.append(record(place / "after" / "diagnosis.json")["verdict"]["outcome"])
+        ratios["after"] = ratio_of_transformers(exported, texts.last)
+    print(f"\n{name}: verdicts {', '.join(outcomes)}")
+    for when, (value, low, high) in ratios.items():
+        print(f"  transformers' own forward, {when}: paired ratio {value:.3f} ({low:.3f}-{high:.3f})")
+    if name == "breaks":  # the thresholds of lg_fig5's claims: above 1.5 broken, below 1.25 repaired
+        return outcomes == ["breaks", "holds"] and ratios["before"][0] > 1.5 and ratios["after"][0] < 1.25
+    return outcomes == ["holds"] and ratios["before"][0] < 1.25
+
+
+if __name__ == "__main__":
+    sys.exit(main())

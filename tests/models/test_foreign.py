@@ -1,0 +1,262 @@
+"""Models of transformers through their own forward pass: read in pieces as whole, whatever their cache does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from models.formats.round_trip import moved
+from torch import Tensor, nn
+
+from ssm.base.errors import CheckpointError
+from ssm.models.foreign import ForeignModel, Reading, load_foreign
+from ssm.models.formats.source import find_source
+
+VOCABULARY = 67
+ATTENTION = {
+    "num_hidden_layers": 3, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 48,
+}  # fmt: skip
+MAMBA2 = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 8}
+HYBRID = ["linear_attention", "full_attention", "linear_attention"]
+# Name: its config, how it is read in pieces, the shapes of its states for two sequences. What transformers' caches do
+# is its affair; a release that mends one changes the second column.
+MODELS: dict[str, tuple[dict[str, Any], Reading, list[tuple[int, ...]]]] = {
+    "Llama": (ATTENTION, Reading(False, True), []),
+    "Mistral": (ATTENTION | {"sliding_window": 8}, Reading(False, True), []),
+    "GPT2LMHead": ({"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}, Reading(False, True), []),
+    "OPT": (
+        {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 48,
+         "word_embed_proj_dim": 32, "max_position_embeddings": 64},
+        Reading(False, True),
+        [],
+    ),
+    "Bloom": ({"hidden_size": 32, "n_layer": 2, "n_head": 4}, Reading(False, False), []),
+    "FalconMamba": ({"hidden_size": 32, "num_hidden_layers": 2}, Reading(True, False), [(2, 64, 16)] * 2),
+    "Jamba": (
+        ATTENTION | {"num_experts": 2, "mamba_d_state": 8, "mamba_dt_rank": 4, "use_mamba_kernels": False,
+                     "attn_layer_period": 3, "attn_layer_offset": 1},
+        Reading(True, True),
+        [(2, 64, 8)] * 2,
+    ),
+    "Bamba": (ATTENTION | MAMBA2 | {"attn_layer_indices": [1]}, Reading(False, True), [(2, 4, 16, 8)] * 2),
+    "FalconH1": (ATTENTION | MAMBA2 | {"mamba_d_ssm": 64}, Reading(False, True), [(2, 4, 16, 8)] * 3),
+    "Zamba2": (
+        ATTENTION | {"num_hidden_layers": 4, "num_key_value_heads": 4, "n_mamba_heads": 4, "mamba_headdim": 16,
+                     "mamba_d_state": 8, "mamba_ngroups": 1, "chunk_size": 8, "num_mem_blocks": 1, "adapter_rank": 4,
+                     "layers_block_type": ["linear_attention", "hybrid"] * 2, "use_mem_rope": True},
+        Reading(False, True),
+        [(2, 4, 16, 8)] * 4,
+    ),
+    "MiniMax": (
+        ATTENTION | {"layer_types": HYBRID, "num_local_experts": 2, "block_size": 8, "head_dim": 8},
+        Reading(True, True),
+        [(2, 4, 8, 8)] * 2,
+    ),
+    "xLSTM": (
+        {"hidden_size": 128, "num_hidden_layers": 2, "num_heads": 2, "qk_dim_factor": 1.0, "chunk_size": 8,
+         "chunkwise_kernel": "chunkwise--native_autograd", "sequence_kernel": "native_sequence__native",
+         "step_kernel": "native", "weight_mode": "single"},
+        Reading(False, False),
+        [(2, 2, 64, 64)] * 2,
+    ),
+}  # fmt: skip
+
+
+def made(name: str, **changes: Any) -> Any:
+    """A model of transformers with random weights."""
+    torch.manual_seed(0)
+    model_class = getattr(transformers, f"{name}Model" if name.endswith("LMHead") else f"{name}ForCausalLM")
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    sizes = MODELS[name][0] if name in MODELS else {}
+    return moved(model_class(model_class.config_class(vocab_size=VOCABULARY, **(tokens | sizes | changes))))
+
+
+def tokens(length: int = 45) -> Tensor:
+    """(B, T)"""
+    return torch.randint(3, VOCABULARY, (2, length), generator=torch.Generator().manual_seed(1))
+
+
+@torch.inference_mode()
+def in_pieces(model: ForeignModel, inputs: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Any]:
+    """Logits (B, T, V), and the state behind them."""
+    logits, state = [], None
+    for piece in inputs.split(sizes, dim=1):
+        hidden, state = model.hidden(piece, state)
+        logits.append(model.logits(hidden))
+    return torch.cat(logits, 1), state
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_pieces_give_what_the_unsplit_forward_pass_gives(name: str, tmp_path: Path) -> None:
+    _, reading, shapes = MODELS[name]
+    peer = made(name)
+    peer.save_pretrained(tmp_path)
+    model = load_foreign(find_source(tmp_path))
+    assert model.readings == {"cpu": reading}
+    with torch.inference_mode():
+        wanted = peer(tokens(), use_cache=False).logits
+    assert wanted.std() > 0.3
+    for sizes in ((45,), (17, 1, 4, 23)):
+        logits, state = in_pieces(model, tokens(), sizes)
+        assert (logits - wanted).abs().max() < 1e-3 * wanted.std()
+        assert state.seen == 45
+        assert [tuple(memory.shape) for memory in state.memories()] == shapes
+    assert model.is_recurrent == bool(shapes)
+    assert model.hidden_size == model.vocab_size == wanted.shape[-1] == VOCABULARY
+    assert model.parameters_count == sum(p.numel() for p in peer.parameters())
+
+
+def test_states_are_the_recurrences_own() -> None:
+    """FalconMamba's first layer, a token at a time, against the formula h = exp(dt A) h + dt B x."""
+    model = ForeignModel(made("FalconMamba"), "x")
+    _, state = in_pieces(model, tokens(5), (3, 2))
+    mixer: Any = model.inner.backbone.layers[0].mixer  # type: ignore[union-attr]
+    seen = []
+    mixer.x_proj.register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
+    with torch.inference_mode():
+        model.inner(tokens(5), use_cache=False)
+        x, projected = seen[0]  # (B, T, D)
+        rank, n = mixer.time_step_rank, mixer.ssm_state_size
+        norm = lambda part: part * (part.square().mean(-1, keepdim=True) + mixer.rms_eps).rsqrt()  # noqa: E731
+        low, b = norm(projected[..., :rank]), norm(projected[..., rank : rank + n])
+        dt = nn.functional.softplus(low @ mixer.dt_proj.weight.T + mixer.dt_proj.bias)  # (B, T, D)
+        h = torch.zeros(2, x.shape[-1], n)
+        for t in range(5):
+            decay = torch.exp(-dt[:, t, :, None] * mixer.A_log.exp())
+            h = decay * h + (dt[:, t] * x[:, t])[..., None] * b[:, t, None]
+    assert h.std() > 1e-2
+    assert (state.memories()[0] - h).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "constant", "a_token"),
+    [
+        ("Llama", 0, 2 * 3 * 2 * 2 * 8),  # keys and values, layers, sequences, heads, numbers
+        ("FalconMamba", 2 * 2 * 64 * (16 + 4), 0),  # layers, sequences, channels, state and convolution
+        ("xLSTM", 2 * 2 * 2 * (64 * 64 + 64 + 1) + 2, 0),  # the matrix, its normalizer and maximum; a counter (int64)
+        ("MiniMax", 2 * 2 * 4 * 8 * 8, 2 * 2 * 2 * 8),
+    ],
+)
+def test_bytes_of_a_state(name: str, constant: int, a_token: int) -> None:
+    model = ForeignModel(made(name), "x")
+    for length in (10, 30):
+        _, state = in_pieces(model, tokens(length), (length - 3, 3))
+        assert state.nbytes == 4 * (constant + length * a_token)
+
+
+def test_a_table_of_positions_ends() -> None:
+    assert ForeignModel(made("GPT2LMHead"), "x").longest(64) == 64
+    assert ForeignModel(made("OPT"), "x").longest(64) == 64  # its table has two rows more
+    gptj = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4}
+    model = ForeignModel(made("GPTJ", **gptj), "x")
+    assert model.longest(64) == 64
+    assert ForeignModel(made("Llama", max_position_embeddings=64), "x").longest(64) is None
+    assert ForeignModel(made("Llama", max_position_embeddings=VOCABULARY), "x").longest(VOCABULARY) is None
+    assert ForeignModel(made("Bloom"), "x").longest(None) is None
+    in_pieces(model, tokens(64), (40, 24))
+    with pytest.raises(
+        CheckpointError, match=r"^x: the forward pass of GPTJForCausalLM fails on the cpu \(index 64 is"
+    ):
+        in_pieces(model, tokens(65), (40, 25))
+
+
+# --- the self-check, on caches that do what they should not -----------------------------------------------------------
+
+
+class Toy(nn.Module):
+    """h = 0.9 h + e(x), read out with a gain: a recurrence whose cache is spoilt in a way of choice.
+
+    Args:
+        spoilt: "" for a sound one; "several": a carried state is left out when several tokens follow; "always": it is
+            left out always; "positions": unless it is told its positions, a sequence starts anew at 0; "none": no cache
+            comes back; "broken": it raises.
+        gain: of the state on the logits; the token itself has 1.
+    """
+
+    class Config:
+        def __init__(self, vocab_size: int):
+            self.vocab_size = vocab_size
+
+        def get_text_config(self) -> Toy.Config:
+            return self
+
+    def __init__(self, spoilt: str = "", gain: float = 1.0, decay: float = 0.9, vocab_size: int = 19):
+        super().__init__()
+        torch.manual_seed(0)
+        self.spoilt, self.gain, self.decay, self.config = spoilt, gain, decay, Toy.Config(vocab_size)
+        self.embedding = nn.Embedding(19, 8)
+        self.head = nn.Linear(8, 19)
+
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor | None = None, past_key_values: Any = None, use_cache: bool = True
+    ) -> Any:
+        if self.spoilt == "broken":
+            raise RuntimeError("no\nsuch kernel")
+        x = self.embedding(input_ids)  # (B, T, D)
+        h = torch.zeros(len(x), 8) if past_key_values is None else past_key_values.linear_cache[0].clone()
+        if self.spoilt == "always" or (self.spoilt == "several" and x.shape[1] > 1):
+            h.zero_()
+        if self.spoilt == "positions":
+            start = torch.zeros(1, 1) if position_ids is None else position_ids[:, :1]
+            x = x + torch.sin(start + torch.arange(x.shape[1])).unsqueeze(-1)
+        states = []
+        for t in range(x.shape[1]):
+            h = self.decay * h + x[:, t]
+            states.append(h)
+        logits = self.head(x + self.gain * torch.stack(states, 1))
+        cache = SimpleNamespace(linear_cache=[h])
+        return SimpleNamespace(logits=logits, past_key_values=None if self.spoilt == "none" else cache)
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "reading"),
+    [("", Reading(False, True)), ("several", Reading(True, True)), ("positions", Reading(False, True))],
+)
+@pytest.mark.parametrize("gain", [1.0, 1e-5])  # also where the logits hardly show the state: the states themselves do
+@pytest.mark.parametrize("decay", [0.9, 0.3])
+def test_a_cache_is_read_in_the_way_that_is_right(spoilt: str, reading: Reading, gain: float, decay: float) -> None:
+    toy = Toy(spoilt, gain, decay)
+    model = ForeignModel(toy, "toy")
+    assert model.readings == {"cpu": reading}
+    inputs = tokens(20) % 19
+    wanted = toy(inputs, position_ids=torch.arange(20).expand(2, -1)).logits
+    assert torch.allclose(in_pieces(model, inputs, (7, 13))[0], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("gain", [1.0, 1e-5])
+def test_a_cache_that_is_never_carried_on_is_refused(gain: float) -> None:
+    with pytest.raises(CheckpointError, match=r"^toy: the cache of Toy cannot be carried on: in pieces, and token by"):
+        ForeignModel(Toy("always", gain), "toy")
+
+
+def test_a_type_of_device_is_checked_before_it_is_used() -> None:
+    toy = Toy()
+    model = ForeignModel(toy, "toy")
+    model.readings.clear()
+    toy.spoilt = "several"
+    model.hidden(tokens(5) % 19)
+    assert model.readings == {"cpu": Reading(True, True)}
+
+
+def test_no_cache_and_no_forward_pass() -> None:
+    class Plain(nn.Linear):
+        pass
+
+    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Plain takes no cache that ssm knows$"):
+        ForeignModel(Plain(2, 2), "x")
+    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Toy gives no cache back$"):
+        ForeignModel(Toy("none"), "x")
+    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Toy fails on the cpu \(no\)$"):
+        ForeignModel(Toy("broken"), "x")
+    with pytest.raises(CheckpointError, match=r"^x: gives 19 logits, and its vocab_size is 18$"):
+        ForeignModel(Toy(vocab_size=18), "x")
+    bert = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    torch.manual_seed(0)
+    inner = transformers.BertLMHeadModel(transformers.BertConfig(vocab_size=VOCABULARY, **bert)).eval()
+    with pytest.raises(CheckpointError, match=r"^x: the forward pass of BertLMHeadModel gives no cache back$"):
+        ForeignModel(inner, "x")

@@ -1,0 +1,105 @@
+"""Models of transformers as they are loaded: what is refused, what is never run, what is not said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from models.formats.folders import as_bin, reconfigure, rewrite
+from models.test_foreign import in_pieces, made, tokens
+
+from ssm.base.errors import CheckpointError
+from ssm.models.foreign import ForeignModel, load_foreign
+from ssm.models.formats.source import find_source
+
+
+def loaded(folder: Path) -> ForeignModel:
+    return load_foreign(find_source(folder))
+
+
+def saved(name: str, folder: Path) -> Path:
+    made(name).save_pretrained(folder)
+    return folder
+
+
+def refused(folder: Path, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message) as caught:
+        loaded(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_half_precision_is_measured_in_float32(tmp_path: Path) -> None:
+    peer = made("GPT2LMHead").bfloat16()
+    peer.save_pretrained(tmp_path)
+    as_bin(tmp_path)  # tensors alone are read from it
+    model = loaded(tmp_path)
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    with torch.inference_mode():
+        wanted = peer.float()(tokens(), use_cache=False).logits
+    assert (in_pieces(model, tokens(), (20, 25))[0] - wanted).abs().max() < 1e-4
+
+
+def test_weights_that_are_missing_or_not_finite(tmp_path: Path) -> None:
+    folder = saved("Llama", tmp_path)
+    rewrite(folder, lambda tensors: tensors["model.norm.weight"].fill_(float("nan")))
+    refused(folder, "is no LlamaForCausalLM: model.norm.weight is not finite$")
+    rewrite(folder, lambda tensors: tensors.pop("model.norm.weight"))
+    refused(folder, "is no LlamaForCausalLM: missing model.norm.weight$")
+
+
+def test_weights_of_other_shapes(tmp_path: Path) -> None:
+    reconfigure(saved("Llama", tmp_path), intermediate_size=40)
+    refused(tmp_path, rf"^{tmp_path}: transformers cannot read it \(")
+
+
+def test_an_architecture_that_nobody_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = saved("Llama", tmp_path)
+    reconfigure(folder, model_type="lama")
+    refused(folder, r"config.json: unknown architecture 'lama', also to transformers \d.*; did you mean 'llama'\?$")
+    (folder / "theirs.py").write_text("raise SystemExit('ran')")
+    reconfigure(folder, auto_map={"AutoConfig": "theirs.Config", "AutoModelForCausalLM": "theirs.Model"})
+    refused(folder, r"unknown architecture 'lama', also to transformers \S* \(code of its own is never run\); ")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    refused(folder, "unknown architecture 'lama'; models of transformers need `pip install transformers`$")
+
+
+def test_a_known_architecture_never_runs_code_of_its_own(tmp_path: Path) -> None:
+    folder = saved("Llama", tmp_path)
+    (folder / "theirs.py").write_text("raise SystemExit('ran')")
+    reconfigure(folder, auto_map={"AutoConfig": "theirs.Config", "AutoModelForCausalLM": "theirs.Model"})
+    assert loaded(folder).architecture == "LlamaForCausalLM"
+
+
+def test_a_file_is_not_taken_for_another(tmp_path: Path) -> None:
+    folder = saved("Llama", tmp_path)
+    assert load_foreign(find_source(folder / "model.safetensors")).architecture == "LlamaForCausalLM"
+    other = folder / "other.safetensors"
+    other.write_bytes((folder / "model.safetensors").read_bytes())
+    with pytest.raises(CheckpointError, match=r"other\.safetensors: transformers reads whole folders; give "):
+        load_foreign(find_source(other))
+
+
+QUIET = """
+import sys
+from ssm.models.foreign import load_foreign
+from ssm.models.formats.source import find_source
+load_foreign(find_source(sys.argv[1]))
+import transformers, os
+assert os.environ["USE_HUB_KERNELS"] == "NO"
+assert transformers.utils.logging.is_progress_bar_enabled()
+"""
+
+
+def test_transformers_says_nothing_while_it_loads(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": f"{root}:{root / 'kernels'}", "OMP_NUM_THREADS": "1"}
+    rewrite(
+        saved("FalconMamba", tmp_path), lambda tensors: tensors.update(extra=torch.zeros(2))
+    )  # it would report this, and the kernels it misses
+    command = [sys.executable, "-c", QUIET, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == done.stderr == ""

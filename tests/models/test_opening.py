@@ -1,0 +1,242 @@
+"""Whatever a user calls a model: what it is, what is known of it, and one line where it cannot be opened."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from models.formats import hf, round_trip
+from models.formats.folders import content, reconfigure, rewrite
+from small import model_spec, run_spec
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError
+from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.checkpoint import save_model
+from ssm.models.foreign import ForeignModel
+from ssm.models.formats import export_checkpoint
+from ssm.models.opening import Opened, open_model
+from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, FileTokenizer, StdlibCorpus, TokenizerSpec
+from ssm.specs.training import RunSpec
+
+MAMBA2 = {"hidden_size": 32, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 2}
+NEOX = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+
+
+def refused(name: str | Path, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message) as caught:
+        open_model(name)
+    assert "\n" not in str(caught.value)
+
+
+@torch.inference_mode()
+def logits(opened: Opened, inputs: Tensor) -> Tensor:
+    """(B, T, V), in two pieces."""
+    first, state = opened.model.hidden(inputs[:, :9])
+    second, _ = opened.model.hidden(inputs[:, 9:], state)  # type: ignore[arg-type]
+    return opened.model.logits(torch.cat([first, second], 1))
+
+
+# --- runs of ours -----------------------------------------------------------------------------------------------------
+
+
+def own_run(folder: Path, tokenizer: TokenizerSpec | None = None, **model: Any) -> RunSpec:
+    data = DataSpec(name="x", corpus=StdlibCorpus(), tokenizer=tokenizer or BytesTokenizer())
+    run = run_spec(data).model_copy(update={"model": model_spec(**model)})
+    save_model(folder / "model.safetensors", build_model(run.model, data.vocab_size, 0), run, 30, "origin")
+    (folder / "run.json").write_text("{}")
+    return run
+
+
+def test_a_run_of_ours(tmp_path: Path) -> None:
+    run = own_run(tmp_path / "run")
+    shutil.copyfile(tmp_path / "run" / "model.safetensors", tmp_path / "alone.safetensors")
+    opened = open_model(tmp_path / "run")
+    assert (opened.name, opened.title, opened.kind) == (str(tmp_path / "run"), "tiny", "a run of ssm")
+    assert (opened.run, opened.imported, opened.context, opened.longest) == (run, None, 16, None)
+    assert (opened.tokenizer, opened.note, opened.why_not_extend) == (BytesTokenizer(), None, None)
+    assert isinstance(opened.model, LanguageModel)
+    assert not opened.model.training
+    alone = open_model(tmp_path / "alone.safetensors")
+    assert alone.run == run
+    assert alone.fingerprint == opened.fingerprint
+    assert len(opened.fingerprint) == 16
+
+
+def test_a_tokenizer_that_was_trained_lies_with_its_tokens(tmp_path: Path) -> None:
+    run = own_run(tmp_path / "bpe", BpeTokenizer(vocab_size=300))
+    opened = open_model(tmp_path / "bpe")
+    assert opened.tokenizer is None
+    assert opened.note == f"its tokenizer.json lies in the token store of '{run.data.id}'"
+    file = FileTokenizer(path="tokenizer.json", vocab_size=300)
+    own_run(tmp_path / "file", file)
+    assert open_model(tmp_path / "file").tokenizer == file
+
+
+def test_a_run_of_ours_that_is_broken_or_not_there(tmp_path: Path) -> None:
+    own_run(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8])
+    refused(tmp_path, rf"^{weights}: truncated or corrupted \(")
+    weights.unlink()
+    refused(tmp_path, rf"^{weights}: no such checkpoint$")
+
+
+ATTENTION = {"kind": "attention", "n_heads": 2, "head_dim": 8}
+
+
+def test_attention_without_a_window_has_no_state_to_start_from(tmp_path: Path) -> None:
+    spec = model_spec().model_dump(mode="json")
+    for name, changes in {
+        "all": {"mixer": ATTENTION},
+        "some": {"mixer_at": {"1": ATTENTION}},
+        "window": {"mixer_at": {"1": ATTENTION | {"window": 4}}},
+    }.items():
+        data = DataSpec(name="x", corpus=StdlibCorpus())
+        content = run_spec(data).content() | {"model": spec | changes}
+        run = RunSpec.parse(content, "test")
+        save_model(tmp_path / name, build_model(run.model, 256, 0), run, 30, "origin")
+        shutil.move(tmp_path / name, tmp_path / f"{name}.safetensors")
+    why = {name: open_model(tmp_path / f"{name}.safetensors").why_not_extend for name in ("all", "some", "window")}
+    assert why == {
+        "all": "it has no recurrent state to start from: it keeps keys and values of its tokens",
+        "some": "attention without a window (layer 1) keeps keys and values of every token, no state to start from",
+        "window": None,
+    }
+
+
+# --- known formats ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mamba2(tmp_path: Path) -> Path:
+    hf.made("Mamba2", **MAMBA2, chunk_size=8).bfloat16().save_pretrained(tmp_path / "theirs")
+    return tmp_path / "theirs"
+
+
+def test_a_known_format_is_measured_in_float32_and_written_as_it_was(mamba2: Path, tmp_path: Path) -> None:
+    before = content(mamba2)
+    opened = open_model(mamba2)
+    assert (opened.title, opened.kind) == ("theirs", "transformers' Mamba-2")
+    assert (opened.run, opened.longest, opened.why_not_extend) == (None, None, None)
+    assert {p.dtype for p in opened.model.parameters()} == {torch.float32}
+    wanted = hf.run(hf.load(mamba2).float(), round_trip.tokens())
+    assert (logits(opened, round_trip.tokens()) - wanted).abs().max() < 1e-4
+    assert opened.imported is not None
+    assert opened.model is opened.imported.model
+    out = export_checkpoint(opened.imported.model, opened.imported, tmp_path / "out")
+    round_trip.assert_bitwise(round_trip.weights(out), round_trip.weights(mamba2))
+    assert content(mamba2) == before
+
+
+def test_the_context_is_what_config_json_says(mamba2: Path, tmp_path: Path) -> None:
+    assert open_model(mamba2).context is None
+    reconfigure(mamba2, context_length=512)
+    assert open_model(mamba2).context == 512
+    hf.made("GPTNeoX", **NEOX, max_position_embeddings=40).save_pretrained(tmp_path / "neox")
+    opened = open_model(tmp_path / "neox")
+    assert (opened.context, opened.longest) == (40, None)
+    assert opened.why_not_extend == "it has no recurrent state to start from: it keeps keys and values of its tokens"
+
+
+def test_the_fingerprint_is_of_the_contents(mamba2: Path, tmp_path: Path) -> None:
+    first = open_model(mamba2).fingerprint
+    shutil.copytree(mamba2, tmp_path / "copy")
+    (tmp_path / "copy" / "README.md").write_text("words")
+    assert open_model(tmp_path / "copy").fingerprint == first
+    reconfigure(tmp_path / "copy", context_length=512)
+    second = open_model(tmp_path / "copy").fingerprint
+    rewrite(tmp_path / "copy", lambda tensors: tensors["backbone.norm_f.weight"].mul_(2))
+    assert len({first, second, open_model(tmp_path / "copy").fingerprint}) == 3
+
+
+def test_a_tokenizer_is_found_beside_the_weights(mamba2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open_model(mamba2)
+    assert (opened.tokenizer, opened.note) == (None, "no tokenizer.json lies beside it")
+    (mamba2 / "tokenizer.model").touch()
+    (mamba2 / "tokenizer_config.json").write_text("{}")
+    opened = open_model(mamba2)
+    assert opened.tokenizer is None
+    assert (
+        opened.note == "its tokenizer is tokenizer.model, tokenizer_config.json, and ssm reads a tokenizer.json alone"
+    )
+    (mamba2 / "tokenizer.json").write_text("{}")
+    monkeypatch.chdir(mamba2.parent)
+    opened = open_model("theirs")
+    assert opened.tokenizer == FileTokenizer(path=str(mamba2 / "tokenizer.json"), vocab_size=round_trip.VOCABULARY)
+
+
+@pytest.mark.parametrize(("rows", "are_bytes"), [(255, False), (256, True), (341, True), (342, False)])
+def test_a_small_vocabulary_without_a_tokenizer_is_bytes(rows: int, are_bytes: bool, tmp_path: Path) -> None:
+    run = own_run(tmp_path / "run")
+    model = build_model(run.model, rows, 0)
+    folder = export_checkpoint(model, "mamba_ssm", tmp_path / "out")
+    opened = open_model(folder)
+    assert opened.tokenizer == (BytesTokenizer() if are_bytes else None)
+    assert opened.note is not None
+    assert ("its tokens are bytes" in opened.note) == are_bytes
+    (folder / "tokenizer_config.json").write_text("{}")
+    assert open_model(folder).tokenizer is None
+
+
+def test_known_formats_that_are_broken(mamba2: Path, tmp_path: Path) -> None:
+    rewrite(mamba2, lambda tensors: tensors["backbone.norm_f.weight"].fill_(float("nan")))
+    refused(mamba2, rf"^{mamba2}: weights that are not finite: backbone.norm_f.weight$")
+    hf.load(mamba2).save_pretrained(mamba2, max_shard_size="5KB")
+    (mamba2 / "model.safetensors").unlink()
+    sorted(mamba2.glob("*-of-*"))[0].unlink()
+    refused(mamba2, r"model.safetensors.index.json: 1 of \d+ shards missing: model-00001-of")
+    refused(tmp_path / "nothing", "nothing: no such folder or file, and no name of the hub")
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", "empty: holds no weights")
+    hf.made("Mamba2", **MAMBA2).save_pretrained(tmp_path / "other")
+    (tmp_path / "other" / "config.json").write_text(json.dumps({"d_model": 3}))
+    refused(tmp_path / "other", "config.json: has no model_type")
+
+
+# --- any other model of transformers ----------------------------------------------------------------------------------
+
+
+def test_a_variant_that_ours_is_not_is_read_through_its_own_forward_pass(tmp_path: Path) -> None:
+    scaled = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
+    peer = hf.made("GPTNeoX", **NEOX, rope_parameters=scaled)
+    peer.save_pretrained(tmp_path / "neox")
+    opened = open_model(tmp_path / "neox")
+    assert isinstance(opened.model, ForeignModel)
+    assert opened.imported is None
+    assert opened.kind == "GPTNeoXForCausalLM, through transformers' own forward pass"
+    assert (logits(opened, round_trip.tokens()) - hf.run(peer, round_trip.tokens())).abs().max() < 1e-4
+    hf.made("Mamba2", **MAMBA2, use_bias=True).save_pretrained(tmp_path / "bias")
+    opened = open_model(tmp_path / "bias")
+    assert opened.why_not_extend is not None
+    assert opened.why_not_extend.endswith("and trains its own models alone")
+    assert "use_bias is True" in opened.why_not_extend
+
+
+def test_another_architecture(tmp_path: Path) -> None:
+    hf.made("FalconMamba", hidden_size=32, num_hidden_layers=2).save_pretrained(tmp_path / "falcon")
+    opened = open_model(str(tmp_path / "falcon"))
+    assert (opened.title, opened.kind) == ("falcon", "FalconMambaForCausalLM, through transformers' own forward pass")
+    assert (opened.run, opened.imported, opened.context, opened.longest) == (None, None, None, None)
+    assert opened.why_not_extend == "ssm does not convert 'falcon_mamba', and trains its own models alone"
+    assert opened.model.vocab_size == round_trip.VOCABULARY
+    assert not opened.model.training
+
+    (tmp_path / "falcon" / "tokenizer.json").write_text("{}")
+    assert open_model(tmp_path / "falcon").tokenizer is not None
+    torch.manual_seed(0)
+    gpt2 = hf.transformers.GPT2LMHeadModel(hf.transformers.GPT2Config(n_embd=8, n_layer=1, n_head=1, n_positions=64))
+    gpt2.save_pretrained(tmp_path / "gpt2")
+    opened = open_model(tmp_path / "gpt2")
+    assert (opened.context, opened.longest) == (64, 64)
+    assert opened.why_not_extend == "it has no recurrent state to start from: it keeps keys and values of its tokens"
+
+
+def test_a_foreign_model_with_a_broken_weight(tmp_path: Path) -> None:
+    hf.made("FalconMamba", hidden_size=32, num_hidden_layers=2).save_pretrained(tmp_path)
+    rewrite(tmp_path, lambda tensors: tensors["backbone.norm_f.weight"].fill_(float("inf")))
+    refused(tmp_path, rf"^{tmp_path}: is no FalconMambaForCausalLM: backbone.norm_f.weight is not finite$")

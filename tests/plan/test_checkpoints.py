@@ -1,0 +1,252 @@
+"""Checkpoints in models.yaml: what the command line is asked, what is read, what it is expected to take."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plan.mini import edit, write_config
+
+from ssm.base.errors import ConfigError
+from ssm.cli import diagnose, extend
+from ssm.plan import Library, load_config, make_plan
+from ssm.plan.checkpoints import CheckpointJob, checkpoint_jobs
+from ssm.plan.resources import MEMORY_MB, START_SECONDS
+from ssm.plan.summary import summary
+from ssm.specs.checkpoint import CheckpointSpec
+from ssm.specs.config import WorkflowConfig
+
+FULL = {
+    "tokenizer": "bytes",
+    "context": 64,
+    "length": 512,
+    "tolerance": 1.5,
+    "budget": 2.5,
+    "sequences": 8,
+    "passkey": False,
+    "precision": "bfloat16",
+    "seed": 3,
+    "held_out": ["my book", "*.txt"],
+    "policy": "random_noise",
+    "p_zero": 0.2,
+    "sigma": 0.03,
+    "steps": 7,
+    "lr": 6e-5,
+    "batch_tokens": 512,
+    "micro_batch_tokens": 128,
+    "activation_checkpointing": True,
+    "control": True,
+    "measure": "paired_ratio",
+    "in_context_tolerance": 0.1,
+}
+
+
+def checkpoint(**keys: Any) -> CheckpointSpec:
+    return CheckpointSpec.parse({"name": "mine", "checkpoint": "models/mine", "text": ["a b", "c"]} | keys, "test")
+
+
+def understood(words: tuple[str, ...]) -> dict[str, Any]:
+    """What the verb's own parser makes of the words."""
+    verb, *arguments = words
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    {"diagnose": diagnose, "extend": extend}[verb].add_arguments(parser)
+    found = vars(parser.parse_args([*arguments, "--out", "o"]))
+    return {name: value for name, value in found.items() if name not in ("out", "device", "threads")}
+
+
+def test_every_key_is_an_option_and_every_option_a_key() -> None:
+    spec = checkpoint(**FULL)
+    asked = {"model": "models/mine", "text": ["a b", "c"]} | FULL
+    assert understood(spec.extend_words) == asked
+    shared = understood(spec.diagnose_words)
+    assert shared == {name: asked[name] for name in shared}
+    assert "seed" in shared
+    assert "steps" not in shared
+    assert set(FULL) | {"name", "checkpoint", "text"} == set(CheckpointSpec.model_fields)
+
+
+def test_what_an_entry_leaves_out_is_left_to_the_command_line() -> None:
+    bare = understood(("extend", "models/mine", "--text", "a b", "c"))
+    assert understood(checkpoint().extend_words) == bare
+    assert bare["budget"] == checkpoint().budget
+    assert bare["policy"] == checkpoint().policy
+    assert bare["steps"] == checkpoint().steps
+
+
+def test_a_checkpoint_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert checkpoint(checkpoint="~/mine").diagnose_words[1] == "/somewhere/mine"
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"context": 48}, "context 48: expected a power of two from 4 on; the nearest are 32 and 64"),
+        ({"context": 64, "length": 100}, "length 100: expected at least twice the context, 128"),
+        ({"length": -1}, "length: input should be greater than 0, got -1"),
+        ({"tolerance": 0.5}, "tolerance: input should be greater than 1, got 0.5"),
+        ({"sequences": 2}, "sequences: input should be greater than or equal to 4, got 2"),
+        ({"policy": "random_noise"}, "policy 'random_noise' needs the key sigma"),
+        ({"policy": "tbtt", "sigma": 0.1}, "policy 'tbtt' has no key 'sigma'"),
+        ({"policy": "zero"}, "policy: unknown name 'zero'; valid names: fitted_noise, "),
+        ({"p_zero": 2}, "p_zero: input should be less than or equal to 1, got 2.0"),
+        ({"steps": 0}, "steps: input should be greater than 0, got 0"),
+        ({"budget": 0}, "budget: input should be greater than 0, got 0"),
+        ({"text": "a"}, "text: input should be a valid tuple, got 'a'"),
+        ({"name": ".."}, "name: a checkpoint's name is that of a folder and of targets: letters, digits, "),
+    ],
+)
+def test_what_the_command_line_would_refuse_is_refused_first(keys: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        checkpoint(**keys)
+    assert str(error.value).startswith(f"test: {says}")
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A config folder with the checkpoint `mine`, its files and its text."""
+    monkeypatch.chdir(tmp_path)
+    names = (
+        "m/config.json",
+        "m/model.safetensors",
+        "m/optimizer.bin",
+        "m/README.md",
+        "a.txt",
+        "held/b.txt",
+        "t/tokenizer.json",
+    )
+    for name in names:
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("{}")
+    write_config(Path("config"))
+    mine = "mine: {checkpoint: m, text: [a.txt], held_out: [held], tokenizer: t, steps: {smoke: 9, paper: 200}}"
+    edit(Path("config"), "models.yaml", "tiny: {", f"{mine}\ntiny: {{")
+    return Path("config")
+
+
+def jobs(folder: Path, **overrides: Any) -> tuple[CheckpointJob, CheckpointJob]:
+    found = checkpoint_jobs(load_config(folder, overrides=overrides))
+    assert list(found) == ["mine/diagnosis", "mine/extension"]
+    return found["mine/diagnosis"], found["mine/extension"]
+
+
+def names(job: CheckpointJob) -> set[str] | None:
+    return None if job.files is None else {path.relative_to(Path.cwd()).as_posix() for path in job.files}
+
+
+READ = {"m/config.json", "m/model.safetensors", "a.txt", "t/tokenizer.json"}
+
+
+def test_the_files_that_an_answer_is_made_from(folder: Path) -> None:
+    diagnosed, extended = jobs(folder)
+    assert names(diagnosed) == READ
+    assert names(extended) == READ | {"held/b.txt"}
+    assert (diagnosed.target, extended.target) == ("diagnose_mine", "extend_mine")
+    Path("held/b.txt").unlink()
+    diagnosed, extended = jobs(folder)
+    assert names(diagnosed) == READ, "what is held out is no matter of the diagnosis"
+    assert extended.files is None, "ssm extend says what is missing"
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("m/model.safetensors", READ),
+        ("owner/model", {"a.txt", "t/tokenizer.json"}),
+        ("owner/model@v1", {"a.txt", "t/tokenizer.json"}),
+        ("models/of/mine", None),
+        ("t", None),  # holds no weights
+    ],
+)
+def test_a_file_a_name_of_the_hub_or_nothing(folder: Path, value: str, found: set[str] | None) -> None:
+    edit(folder, "models.yaml", "checkpoint: m", f"checkpoint: {value}")
+    assert names(jobs(folder)[0]) == found
+
+
+@pytest.mark.parametrize(("value", "found"), [("bytes", True), ("owner/model", True), ("m", False), ("x.json", False)])
+def test_a_tokenizer_that_is_named_otherwise(folder: Path, value: str, found: bool) -> None:
+    edit(folder, "models.yaml", "tokenizer: t", f"tokenizer: {value}")
+    assert names(jobs(folder)[0]) == (READ - {"t/tokenizer.json"} if found else None)
+
+
+def test_a_sharded_checkpoint_is_all_of_its_shards(folder: Path) -> None:
+    Path("m/model.safetensors").unlink()
+    Path("m/optimizer.bin").unlink()
+    shards = {f"m/pytorch_model-0000{number}-of-00002.bin" for number in (1, 2)}
+    for name in (*shards, "m/pytorch_model.bin.index.json"):
+        Path(name).write_text("{}")
+    for value in ("m", "m/pytorch_model.bin.index.json"):
+        edit(folder, "models.yaml", "checkpoint: m", f"checkpoint: {value}")
+        found = names(jobs(folder)[0])
+        assert found is not None
+        assert shards | {"m/pytorch_model.bin.index.json"} <= found
+        edit(folder, "models.yaml", f"checkpoint: {value}", "checkpoint: m")
+
+
+def test_the_version_is_that_of_words_and_files(folder: Path) -> None:
+    before = [job.version for job in jobs(folder)]
+    assert [job.version for job in jobs(folder)] == before
+    assert before[0] != before[1]
+    edit(folder, "models.yaml", "smoke: 9", "smoke: 10")
+    diagnosed, extended = (job.version for job in jobs(folder))
+    assert diagnosed == before[0]
+    assert extended != before[1]
+    os.utime("a.txt", ns=(1, 1))
+    assert jobs(folder)[0].version != diagnosed
+
+
+def test_a_checkpoint_at_each_scale(folder: Path) -> None:
+    assert [load_config(folder, scale).checkpoints["mine"].steps for scale in ("smoke", "paper")] == [9, 200]
+    library = load_config(folder, "gpu")
+    assert not library.checkpoints
+    assert not checkpoint_jobs(library)
+    with pytest.raises(ConfigError, match=r"mine\.steps: no value for the scale 'gpu'; it has: smoke, paper"):
+        library.models.get("mine", "x")
+
+
+def test_a_rehearsal_caps_an_extension(folder: Path) -> None:
+    _, extended = jobs(folder, rehearsal={"max_steps": 3, "max_sequences": 2})
+    assert (extended.spec.steps, extended.spec.sequences) == (3, 4)
+
+
+def workflow(**hardware: Any) -> WorkflowConfig:
+    return WorkflowConfig.parse({"threads": 2, "hardware": hardware}, "test")
+
+
+def test_what_the_answers_are_expected_to_take() -> None:
+    """A thousand parameters of two bytes; 5 steps of 2048 tokens, six operations a parameter and token."""
+    spec = checkpoint(context=64, budget=3, steps=5, control=True)
+    rate = 0.5 * 2 * 1e9
+    slow = workflow(cpu_gflops=1, utilization=0.5)
+    diagnosis = CheckpointJob(spec, False, (), 2_000_000_000).need(slow, gpu=False)
+    extension = CheckpointJob(spec, True, (), 2_000_000_000).need(slow, gpu=False)
+    assert diagnosis.seconds == START_SECONDS + 180
+    assert extension.seconds == pytest.approx(START_SECONDS + 3 * 180 + 2 * 6 * 1e9 * 5 * 2048 / rate)
+    assert diagnosis.memory_mb == MEMORY_MB[False] + 8000
+    assert extension.memory_mb == MEMORY_MB[False] + 28_000
+    assert {need.gpus for need in (diagnosis, extension)} == {0}
+    assert {need.cpus for need in (diagnosis, extension)} == {2}
+    assert CheckpointJob(spec, True, (), 2_000_000_000).need(slow, gpu=True).memory_mb == MEMORY_MB[True] + 24_000
+    assert CheckpointJob(spec, False, (), 0).need(slow, gpu=True).gpus == 1
+    unseen = CheckpointJob(spec, False, (), 0).need(slow, gpu=False)
+    assert unseen.memory_mb > diagnosis.memory_mb
+
+
+def text_of(library: Library) -> str:
+    return summary(make_plan(library), library.workflow, 1, library.checkpoints)
+
+
+def test_the_summary_has_a_line_a_target(folder: Path) -> None:
+    lines = text_of(load_config(folder)).splitlines()
+    start = lines.index("Checkpoints (models.yaml), each made when it is asked for by name:")
+    assert lines[start + 1 : start + 4] == [
+        "diagnose_mine  m: 10 minutes at most",
+        "extend_mine    m: 9 steps of state_passing, and diagnoses",
+        "",
+    ]
+    edit(folder, "models.yaml", "smoke: 9, ", "")
+    assert "Checkpoints" not in text_of(load_config(folder))
