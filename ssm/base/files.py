@@ -60,6 +60,8 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
             _sync(inside)
         temporary.replace(path)
         _sync(path.parent)
+    except OutputError as error:  # of a file in it
+        raise OutputError(str(error).replace(str(temporary), str(path))) from error
     except OSError as error:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
     finally:

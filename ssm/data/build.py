@@ -31,7 +31,7 @@ from ssm.data.tokenizers import make_tokenizer
 from ssm.specs.data import BpeTokenizer, DataSpec
 
 
-class TooFewDocuments(DataError):
+class TooFewDocumentsError(DataError):
     """Documents are held out whole, and no split may stay empty."""
 
     def __init__(self, documents: int, message: str):
@@ -157,7 +157,7 @@ def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:
     wanted = {"train": spec.held_out < 1, "held_out": spec.held_out > 0}
     for name, other in (("train", "held_out"), ("held_out", "train")):
         if wanted[name] and not n_documents[name]:
-            raise TooFewDocuments(
+            raise TooFewDocumentsError(
                 n_documents[other],
                 f"{describe(spec.corpus)}: all {n_documents[other]} documents fell to the split '{other}' and each is "
                 f"held out whole; give more documents, or change held_out (now {spec.held_out}) or held_out_seed",

@@ -21,7 +21,7 @@ from ssm.data.store import TokenStore
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.readings import read
 from ssm.diagnosis.result import Diagnosis, Facts, Tables, as_json, from_json, read_json
-from ssm.diagnosis.sampling import sample
+from ssm.diagnosis.sampling import computing_in, sample
 from ssm.diagnosis.verdict import verdict_of
 from ssm.models.device import device_name, prepare_device
 from ssm.models.opening import Opened, open_model
@@ -31,6 +31,7 @@ from ssm.specs.diagnosis import DiagnosisSpec
 __all__ = ["diagnose", "diagnose_opened", "load_diagnosis", "settings_of", "write_diagnosis"]
 
 OCTAVES = 16  # times the context, where no length is given
+PIECE = 2**24  # numbers that `hidden` gives at once: logits, where a model gives these
 PAGE, RECORD, TABLES = "index.html", "diagnosis.json", "tables"
 
 
@@ -169,5 +170,9 @@ def load_diagnosis(folder: str | Path) -> Diagnosis:
 @torch.inference_mode()
 def _state_bytes(model: Readable, spec: DiagnosisSpec, device: torch.device) -> int:
     """Of what the model carries on behind one sequence of T tokens."""
-    _, state = model.hidden(torch.zeros(1, spec.context, dtype=torch.int64, device=device))
+    tokens, state = torch.zeros(1, spec.context, dtype=torch.int64, device=device), None
+    with computing_in(spec, device):
+        for piece in tokens.split(max(1, PIECE // model.hidden_size), dim=1):
+            _, state = model.hidden(piece, state)
+    assert state is not None
     return int(state.nbytes)

@@ -23,6 +23,7 @@ STOPPED = {
     "decided": "the verdict was decided",
     "budget": "the budget was spent",
     "text": "the text was used up",
+    "sequences": "as many were read as were asked for",
 }
 NONE = "–"
 

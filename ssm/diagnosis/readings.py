@@ -118,7 +118,8 @@ def excess(position_loss: pl.DataFrame, restart_loss: pl.DataFrame) -> tuple[np.
 def failure_position(position_loss: pl.DataFrame, restart_loss: pl.DataFrame, threshold: float) -> Interval | None:
     """From which position on the paired ratio exceeds `threshold`, up to where it is worst; None: nowhere.
 
-    Between the middles of bins the mean excess runs linearly in log2 of the position. The interval is a bootstrap over
+    Between the middles of bins the mean excess runs linearly in log2 of the position, and up to T it is zero: nothing
+    is read for longer than the restarted model. The interval is a bootstrap over
     sequences, its percentiles widened for few of them (Hesterberg 2015, "expanded percentile"). An end that is infinite
     lies further than was measured. A loss that is not a number exceeds every threshold.
     """
@@ -226,7 +227,7 @@ def _crossing(
 
     Args:
         curves: (curves, bins), finite.
-        starts, stops: (bins,) tokens.
+        starts, stops: (bins,) tokens, from T/2 on.
         lost: (bins,) whether some loss is not a number: who rises in such a bin rises at its start.
     """
     level, places = np.log(threshold), np.log2((starts + stops) / 2)  # (bins,)
@@ -239,7 +240,7 @@ def _crossing(
     part = np.where(rise > 0, (level - curves[rows, before]) / np.where(rise > 0, rise, 1.0), 0.0)
     part = np.where(below.any(1), np.clip(part, 0.0, 1.0), 0.0)
     place = places[before] + part * (places[after] - places[before])
-    found = np.where(lost[after], starts[after], 2.0**place)
+    found = np.where(lost[after], starts[after], np.maximum(2.0**place, 2 * starts[0]))
     return np.where(curves[rows, worst] > level, found, inf)
 
 

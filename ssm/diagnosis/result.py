@@ -115,7 +115,7 @@ class Facts:
     fingerprint: str  # of the weights and their config
     seed: int
     tolerance: float
-    stopped_by: str  # decided, budget or text
+    stopped_by: str  # decided, budget, text or sequences
     can_extend: bool
     missing: tuple[str, ...]  # "what was not measured: why"
     looks: int = 1  # how often it was looked at most whether the verdict is decided: they share the level

@@ -14,15 +14,19 @@ RESTARTED = "that of the same model restarted within its context"
 STATE = "state statistics"  # what is missing where there is no drift
 
 
-def outcome_of(ratios: Mapping[int, Interval], tolerance: float) -> str:
+def outcome_of(ratios: Mapping[int, Interval], tolerance: float, failure: Interval | None = None) -> str:
     """What the paired ratios decide.
 
     A model breaks where a whole interval lies above the tolerance, or where its loss is not a number; it holds where
-    every interval lies within.
+    every interval lies within, unless it surely fails somewhere between their positions.
+
+    Args:
+        failure: from which position on the ratio exceeds the tolerance; None: nowhere.
     """
     if any(isnan(ratio.value) or ratio.low > tolerance for ratio in ratios.values()):
         return BREAKS
-    return HOLDS if all(ratio.high <= tolerance for ratio in ratios.values()) else NOT_DECIDED
+    between = failure is not None and isfinite(failure.high)
+    return HOLDS if all(ratio.high <= tolerance for ratio in ratios.values()) and not between else NOT_DECIDED
 
 
 def verdict_of(readings: Readings, facts: Facts) -> Verdict:
@@ -32,7 +36,7 @@ def verdict_of(readings: Readings, facts: Facts) -> Verdict:
     """
     if readings.in_context.value >= facts.vocab_size:
         return Verdict(NOT_DECIDED, _chance(readings, facts))
-    outcome = outcome_of(readings.ratios, facts.tolerance)
+    outcome = outcome_of(readings.ratios, facts.tolerance, readings.failure)
     if readings.not_finite_from is not None:
         return Verdict(BREAKS, _joined(_not_a_number(readings, facts), _state(readings, facts)))
     words = {BREAKS: _breaks, HOLDS: _holds, NOT_DECIDED: _not_decided}[outcome]
@@ -97,18 +101,26 @@ def _breaks(readings: Readings, facts: Facts) -> str:
 
 def _holds(readings: Readings, facts: Facts) -> str:
     highest = max(readings.ratios.values(), key=lambda ratio: ratio.high)
+    *ends, last = (f"{end:,}" for end in readings.ratios)
+    where = f"{', '.join(ends)} and {last}" if ends else last
     return (
-        f"Holds up to {_length(facts)}: nowhere past its context is its perplexity more than {times(highest)} "
-        f"{RESTARTED}, within the tolerance of {number(facts.tolerance)}."
+        f"Holds up to {_length(facts)}: at {where} tokens its perplexity is at most {times(highest)} {RESTARTED}, "
+        f"within the tolerance of {number(facts.tolerance)}."
     )
 
 
 def _not_decided(readings: Readings, facts: Facts) -> str:
     end, ratio = max(readings.ratios.items(), key=lambda item: item[1].high)
     more = {
-        "text": "the text holds no more, and more text would decide it",
-        "budget": "the budget ended there, and more time or more sequences would decide it",
-    }.get(facts.stopped_by, "more text and more time would decide it")
+        "text": "the text holds no more, and more text may decide it",
+        "budget": "the budget ended there, and more time may decide it",
+        "sequences": "no more were asked for, and more sequences may decide it",
+    }.get(facts.stopped_by, "more text and more time may decide it")
+    if readings.failure is not None and ratio.high <= facts.tolerance:
+        return (
+            f"Not decided up to {_length(facts)}: from {failure_words(readings.failure, facts)} its perplexity exceeds "
+            f"{number(facts.tolerance)} times {RESTARTED} for a while, though not at the positions that decide."
+        )
     return (
         f"Not decided up to {_length(facts)}: at {end:,} tokens its perplexity is {times(ratio)} {RESTARTED}, and the "
         f"tolerance is {number(facts.tolerance)}. {facts.sequences:,} sequences were read: {more}."

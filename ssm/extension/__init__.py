@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,8 +24,8 @@ from ssm.extension.stages import Stages
 from ssm.extension.text import tokenized
 from ssm.models.device import prepare_device
 from ssm.models.opening import Opened, open_model
+from ssm.plan.sources import text_files
 from ssm.specs.extension import ExtensionSpec
-from ssm.training.loop import Interval
 
 __all__ = ["extend", "extension_of"]
 
@@ -37,7 +38,6 @@ def extend(
     tokenizer: str | None = None,
     device: str = "auto",
     threads: int | None = None,
-    interval: Interval | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Post-train a model, keep the best of it, and write it as it came; goes on where it was stopped.
@@ -48,7 +48,6 @@ def extend(
         out: the extension's folder (`ssm.extension.folder`).
         held_out: files, folders or globs to measure on.
         tokenizer: as of `ssm.data.own_text.tokenizer_named`; None: the model's own.
-        interval: between two checkpoints of training.
         settings: as of `extension_of`.
 
     Returns:
@@ -59,7 +58,7 @@ def extend(
         Preempted: a signal came; the same call goes on.
     """
     chosen = prepare_device(device, threads)
-    opened = open_model(model)
+    opened = open_model(model, chosen)
     if opened.why_not_extend is not None:
         raise ConfigError(f"{opened.name}: cannot be extended: {opened.why_not_extend}")
     spec = extension_of(opened, chosen, **settings)
@@ -75,6 +74,7 @@ def extend(
                 "fingerprint": opened.fingerprint,
                 "text": _absolute(text),
                 "held_out": _absolute(held_out),
+                "text_files": _state_of([*text, *held_out]),
                 "tokenizer": known.content(),
                 "spec": spec.content(),
             }
@@ -83,7 +83,7 @@ def extend(
             return json.loads(folder.result.read_text(encoding="utf-8"))
         parts = tokenized(text, held_out, spec.held_out, known, spec.diagnosis.length, folder.tokens)
         parent = run_of(opened, parts.train.spec, spec.diagnosis.context)
-        return Stages(opened, parent, parts, spec, folder, chosen, interval).work()
+        return Stages(opened, parent, parts, spec, folder, chosen).work()
 
 
 def extension_of(
@@ -140,3 +140,12 @@ def _original(opened: Opened) -> Path:
 
 def _absolute(paths: Sequence[str]) -> list[str]:
     return [str(Path(path).expanduser().absolute()) for path in paths]
+
+
+def _state_of(paths: Sequence[str]) -> str:
+    """Changes when a file of a text does, or comes or goes."""
+    files = text_files(tuple(_absolute(paths)))
+    if files is None:
+        return "gone"
+    states = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files]
+    return hashlib.sha256("\n".join(states).encode()).hexdigest()[:16]

@@ -1,13 +1,18 @@
-"""The three numbers that checkpoints are chosen by, read off the tables of a model. Pure."""
+"""The numbers that checkpoints are chosen and judged by, read off the tables of models. Pure."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
+from pydantic import TypeAdapter
 
 from ssm.base.curves import mean_loss, paired_log_ratio
-from ssm.diagnosis.readings import far_start
+from ssm.diagnosis.comparison import compare, first_windows
+from ssm.diagnosis.readings import exponential, far_start
+from ssm.diagnosis.result import Diagnosis, Interval
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,40 @@ def losses_of(position_loss: pl.DataFrame, restart_loss: pl.DataFrame, context: 
         in_context=_mean(mean_loss(restart_loss, context // 2, length)["loss"]),
         far_perplexity=_mean(mean_loss(position_loss, far, length)["loss"]),
         paired_ratio=_mean(paired_log_ratio(position_loss, restart_loss, length, far)["value"]),
+    )
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Numbers after, divided by the same before: by sequence, on the windows that both diagnoses have read."""
+
+    sequences: int
+    in_context: Interval  # perplexity, as of `Losses.in_context`
+    far_perplexity: Interval  # at the last quarter of the length
+    paired_ratio: Interval  # at the length
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data; what is no number, and an end that an interval does not have, are null."""
+        return json.loads(TypeAdapter(Factors).dump_json(self))
+
+
+def factors_between(before: Diagnosis, after: Diagnosis) -> Factors:
+    """How the second diagnosis of a text differs from the first.
+
+    Raises:
+        TableError: they are of other positions.
+    """
+    context, length = before.facts.context, before.facts.length
+    change = compare(before, after)
+    old, new = (
+        mean_loss(first_windows(found.tables, change.sequences).restart_loss, context // 2, length)["loss"].to_numpy()
+        for found in (before, after)
+    )
+    return Factors(
+        change.sequences,
+        in_context=exponential(new - old),
+        far_perplexity=change.far.factor,
+        paired_ratio=change.ratios[length].factor,
     )
 
 

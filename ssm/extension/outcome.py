@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, isfinite
 
-from ssm.diagnosis.comparison import Comparison
 from ssm.diagnosis.result import Diagnosis
 from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, times
 from ssm.extension.choice import Candidate, Measure, choose
+from ssm.extension.losses import Factors
 
 _WORDS = {"far_perplexity": "far perplexity", "paired_ratio": "paired ratio"}
 ENDLESS = 700.0  # nats: a loss beyond it is the same
@@ -71,7 +71,7 @@ def outcome_of_training(
     )
 
 
-def outcome_of(before: str, after: str, change: Comparison, tolerance: float) -> Outcome:
+def outcome_of(before: str, after: str, change: Factors, tolerance: float) -> Outcome:
     """Of trained weights.
 
     Args:
@@ -79,9 +79,10 @@ def outcome_of(before: str, after: str, change: Comparison, tolerance: float) ->
         change: from before to after.
         tolerance: by which the perplexity in context may rise.
     """
-    rise, ratio = change.restarted, change.ratios[max(change.ratios)]
-    percent = f"{rise.value - 1:+.1%} ({rise.low - 1:+.1%} to {rise.high - 1:+.1%})"
-    if rise.low > 1 + tolerance:
+    in_context, ratio = change.in_context, change.paired_ratio
+    percent = " to ".join(f"{end - 1:+.1%}" for end in (in_context.low, in_context.high))
+    percent = f"{in_context.value - 1:+.1%} ({percent})"
+    if in_context.low > 1 + tolerance:
         return Outcome(NOTHING, f"its perplexity in context rose by {percent}, more than {100 * tolerance:g}%")
     how = f"its paired ratio is {times(ratio)} what it was, its perplexity in context {percent}"
     if before == BREAKS and after == HOLDS:

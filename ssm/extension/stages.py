@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter
 
 from ssm.base.errors import CheckpointError
 from ssm.base.files import whole_folder, write_json, write_text
 from ssm.base.provenance import provenance
 from ssm.diagnosis import RECORD as DIAGNOSIS
 from ssm.diagnosis import diagnose_opened, load_diagnosis, write_diagnosis
-from ssm.diagnosis.comparison import Comparison, compare
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import Diagnosis, Extension
 from ssm.extension.choice import Candidate, choose
 from ssm.extension.export import take_home
 from ssm.extension.folder import Folder
 from ssm.extension.imported import parent_folder
+from ssm.extension.losses import Factors, factors_between
 from ssm.extension.outcome import (
     Outcome,
     outcome_before_training,
@@ -37,7 +36,7 @@ from ssm.models.checkpoint import load_model
 from ssm.models.opening import RECORD, Opened
 from ssm.specs.extension import ExtensionSpec
 from ssm.specs.training import RunSpec
-from ssm.training.loop import Interval, train
+from ssm.training.loop import train
 from ssm.training.origin import read_record
 
 EXTENDED, CONTROL = "extended", "control"
@@ -54,10 +53,9 @@ class Stages:
         spec: ExtensionSpec,
         folder: Folder,
         device: torch.device,
-        interval: Interval | None,
     ):
         self.opened, self.parent, self.text, self.spec = opened, parent, text, spec
-        self.folder, self.device, self.interval = folder, device, interval
+        self.folder, self.device = folder, device
         data = text.train.spec
         self.runs = {
             EXTENDED: extended_run(spec, parent, data, opened.name),
@@ -72,11 +70,11 @@ class Stages:
         before = self._diagnosed("before", self.opened)
         self.opened.model.to("cpu")
         outcome = outcome_before_training(before) or self._trained_and_chosen()
-        change: Comparison | None = None
+        change: Factors | None = None
         if outcome is None:
             assert self.chosen is not None
             after = self._diagnosed("after", self._with_weights(EXTENDED, self.chosen))
-            change = compare(before, after)
+            change = factors_between(before, after)
             outcome = outcome_of(before.verdict.outcome, after.verdict.outcome, change, self.spec.in_context_tolerance)
             if self.spec.control:
                 self._control(self.chosen)
@@ -118,7 +116,7 @@ class Stages:
         run, folder = self.runs[arm], self.folder.run(arm)
         if not (folder / RECORD).exists():
             self._say(f"training, {arm}: {self.spec.steps} steps of {self.spec.whole_batch_tokens:,} tokens")
-            return train(run, self.text.train, folder, self.device, self._parent(), self.interval)
+            return train(run, self.text.train, folder, self.device, self._parent())
         record = read_record(folder)
         if record.get("spec") != run.content():
             raise CheckpointError(f"{folder}: holds another run than this extension's; delete it, or give another -o")
@@ -175,7 +173,7 @@ class Stages:
         verdicts = {name: self.diagnoses[name].verdict.paragraph for name in ("before", "after")}
         return {"outcome": outcome, **self._training(), **verdicts}
 
-    def _result(self, outcome: Outcome, change: Comparison | None) -> dict[str, Any]:
+    def _result(self, outcome: Outcome, change: Factors | None) -> dict[str, Any]:
         """Write page and result, last of all."""
         model = str(self.folder.model.relative_to(self.folder.path)) if outcome.gained else None
         result = {
@@ -184,7 +182,7 @@ class Stages:
             "model": model,
             "chosen": self.chosen and self.chosen.as_json(),
             "candidates": [candidate.as_json() for candidate in self.measured],
-            "change": change and json.loads(TypeAdapter(Comparison).dump_json(change)),
+            "change": change and change.as_json(),
             "verdicts": {name: found.verdict.paragraph for name, found in self.diagnoses.items()},
             "spec": self.spec.content(),
             "original": {"name": self.opened.name, "fingerprint": self.opened.fingerprint},

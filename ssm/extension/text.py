@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ssm.base.errors import DataError
-from ssm.data.build import TooFewDocuments
+from ssm.data.build import TooFewDocumentsError
 from ssm.data.own_text import own_text
 from ssm.data.store import TokenSplit, TokenStore
 from ssm.specs.data import TokenizerSpec
@@ -63,7 +63,7 @@ def tokenized(
     else:
         try:
             train = measured = own_text(text, tokenizer, folder / "text", share)
-        except TooFewDocuments as error:
+        except TooFewDocumentsError as error:
             few = (
                 f"{error.documents} document{'s' * (error.documents > 1)}, too few to hold {share:g} of them out whole"
             )

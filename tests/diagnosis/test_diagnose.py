@@ -15,9 +15,10 @@ from training.processes import PROCESSES
 
 from ssm.base.tables import read_provenance
 from ssm.cli.main import main
-from ssm.diagnosis import diagnose, load_diagnosis
+from ssm.diagnosis import _state_bytes, diagnose, load_diagnosis
 from ssm.models.backbone import build_model
 from ssm.models.formats import export_checkpoint
+from ssm.specs.diagnosis import DiagnosisSpec
 
 QUICK: dict[str, Any] = {"context": 16, "length": 64, "device": "cpu", "threads": 1, "passkey": False}
 
@@ -87,7 +88,7 @@ def test_bfloat16_reads_nearly_the_same(world: Path, tmp_path: Path) -> None:
 
 def test_one_file_is_text_enough(world: Path, tmp_path: Path) -> None:
     found = diagnose(world / "theirs", [str(world / "texts" / "0.txt")], tmp_path / "out", **QUICK)
-    assert found.facts.sequences == 16
+    assert found.facts.sequences == len((world / "texts" / "0.txt").read_bytes()) // 65
 
 
 def test_a_loss_that_is_no_number(world: Path, tmp_path: Path) -> None:
@@ -155,6 +156,23 @@ def test_a_full_disk(world: Path, tmp_path: Path) -> None:
     assert process.exitcode == 2
     assert "cannot be written (File too large)" in (tmp_path / "log").read_text().splitlines()[-1]
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_the_state_is_measured_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where `hidden` gives logits, a whole context of them may not fit: its size does not depend on the pieces."""
+    model, sizes = build_model(model_spec(), 256, seed=1).eval(), []
+    original = model.hidden
+
+    def hidden(tokens: torch.Tensor, state: Any = None) -> Any:
+        sizes.append(tokens.shape[1])
+        return original(tokens, state)
+
+    monkeypatch.setattr(model, "hidden", hidden)
+    monkeypatch.setattr("ssm.diagnosis.PIECE", 6 * model.hidden_size)
+    found = _state_bytes(model, DiagnosisSpec(context=16, length=64), torch.device("cpu"))
+    assert sizes == [6, 6, 4]
+    with torch.inference_mode():
+        assert found == original(torch.zeros(1, 16, dtype=torch.int64))[1].nbytes
 
 
 def test_positions_of_the_table_are_measured_in_order(world: Path, tmp_path: Path) -> None:

@@ -118,6 +118,13 @@ def test_one_that_recovers_fails_where_it_begins_to() -> None:
     assert ratios(full, restarted, CONTEXT)[32768].high < TOLERANCE
 
 
+def test_one_that_fails_at_once_fails_at_its_context() -> None:
+    """Up to there the restarted model is the same model, whatever a line between two bins says."""
+    failure = failure_position(*losses(0, lambda octave: np.full_like(octave, 3.0)), TOLERANCE)
+    assert failure is not None
+    assert (failure.low, failure.value, failure.high) == (CONTEXT, CONTEXT, CONTEXT)
+
+
 def test_an_interval_may_end_beyond_what_was_measured() -> None:
     found = [failure_position(*losses(seed, fails_from(30000), sequences=8, apart=0.4), TOLERANCE) for seed in range(9)]
     highs = [failure.high for failure in found if failure is not None]

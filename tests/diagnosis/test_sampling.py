@@ -19,9 +19,9 @@ from ssm.data.store import TokenStore
 from ssm.diagnosis import sampling
 from ssm.diagnosis.sampling import Sample, rounds, sample
 from ssm.specs.data import BytesTokenizer
-from ssm.specs.diagnosis import DiagnosisSpec
+from ssm.specs.diagnosis import LEAST, DiagnosisSpec
 
-CONTEXT, LENGTH, WINDOWS = 16, 128, 40
+CONTEXT, LENGTH, WINDOWS = 16, 128, 160
 CPU = torch.device("cpu")
 
 
@@ -85,15 +85,15 @@ def taken(store: TokenStore, rule: Any, **settings: Any) -> tuple[Sample, Script
     return sample(model, store, spec, CPU), model
 
 
-@pytest.mark.parametrize(("most", "expected"), [(4, [4]), (16, [16]), (40, [16, 32, 40]), (64, [16, 32, 64])])
+@pytest.mark.parametrize(("most", "expected"), [(4, [4]), (64, [64]), (160, [64, 128, 160]), (256, [64, 128, 256])])
 def test_rounds_double(most: int, expected: list[int]) -> None:
     assert rounds(most) == expected
 
 
 def test_it_stops_when_it_is_decided(store: TokenStore) -> None:
     found, _ = taken(store, breaks)
-    assert (found.stopped_by, found.sequences, found.looks) == ("decided", 16, 3)
-    assert (taken(store, holds)[0].stopped_by, taken(store, holds)[0].sequences) == ("decided", 16)
+    assert (found.stopped_by, found.sequences, found.looks) == ("decided", 64, 3)
+    assert (taken(store, holds)[0].stopped_by, taken(store, holds)[0].sequences) == ("decided", 64)
 
 
 def test_it_stops_at_the_end_of_the_text(store: TokenStore) -> None:
@@ -102,8 +102,8 @@ def test_it_stops_at_the_end_of_the_text(store: TokenStore) -> None:
 
 
 def test_it_stops_at_the_most_sequences(store: TokenStore) -> None:
-    found, _ = taken(store, borderline, sequences=20)
-    assert (found.stopped_by, found.sequences, found.looks) == ("budget", 20, 2)
+    found, _ = taken(store, borderline, sequences=80)
+    assert (found.stopped_by, found.sequences, found.looks) == ("sequences", 80, 2)
 
 
 def test_it_stops_when_the_budget_is_spent(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,11 +111,22 @@ def test_it_stops_when_the_budget_is_spent(store: TokenStore, monkeypatch: pytes
     times = iter(range(10**6))
     monkeypatch.setattr(sampling, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
     found, _ = taken(store, borderline, budget_seconds=1.0)
-    assert (found.stopped_by, found.sequences) == ("budget", 16)
+    assert (found.stopped_by, found.sequences) == ("budget", LEAST)
     assert found.tables.effective_remembrance is None
     assert found.tables.passkey is None
     spent = {text.partition(":")[0] for text in found.missing if text.endswith("the budget was spent")}
     assert spent == {"state statistics", "Effective Remembrance"}
+
+
+@pytest.mark.parametrize(("seconds", "sequences"), [(5.0, LEAST), (8.0, 16), (40.0, 64), (100.0, WINDOWS)])
+def test_the_budget_is_kept(store: TokenStore, monkeypatch: pytest.MonkeyPatch, seconds: float, sequences: int) -> None:
+    """A slow model: on the clock, a thousand tokens take a second; 16 windows and their restarts take 6."""
+    model = Scripted(borderline)
+    monkeypatch.setattr(sampling, "time", SimpleNamespace(monotonic=lambda: model.read / 1000))
+    spec = DiagnosisSpec(context=CONTEXT, length=LENGTH, budget_seconds=seconds, passkey=False)
+    found = sample(model, store, spec, CPU)
+    assert (found.stopped_by, found.sequences) == ("budget" if sequences < WINDOWS else "text", sequences)
+    assert model.read / 1000 <= seconds
 
 
 def test_every_window_is_read_once_and_its_numbers_go_on(store: TokenStore) -> None:
@@ -125,9 +136,7 @@ def test_every_window_is_read_once_and_its_numbers_go_on(store: TokenStore) -> N
     assert losses.height == WINDOWS * losses["position_from"].n_unique()
     assert found.tables.restart_loss["sequence"].unique().sort().to_list() == list(range(WINDOWS))
     late = losses.filter(pl.col("position_from") >= 64).group_by("sequence").agg(pl.col("loss").mean())
-    odd = float(
-        (late["loss"] > 1.5 + 0.2231).mean()
-    )  # all bytes are first in turn: a window of 129 starts at an odd one
+    odd = float((late["loss"] > 1.5 + 0.2231).mean())  # windows of 129 bytes begin with even and odd ones in turn
     assert odd == pytest.approx(0.5, abs=0.03)
 
 
@@ -152,5 +161,5 @@ def test_what_has_no_state_says_so(store: TokenStore) -> None:
 
 
 def test_a_text_of_too_few_windows(store: TokenStore) -> None:
-    with pytest.raises(DataError, match=r"needs at least .* \(4 windows\): give more text, or --length 1024"):
-        taken(store, holds, length=2048)
+    with pytest.raises(DataError, match=r"needs at least .* \(4 windows\): give more text, or --length 4096"):
+        taken(store, holds, length=8192)

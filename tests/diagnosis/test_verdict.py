@@ -41,6 +41,16 @@ def test_one_position_is_enough_to_break() -> None:
     assert outcome_of(ratios, 1.25) == BREAKS
 
 
+def test_a_failure_between_the_positions_that_decide() -> None:
+    ratios = {4096: Interval(1.02, 1.0, 1.04), 8192: Interval(1.01, 1.0, 1.02)}
+    assert outcome_of(ratios, 1.25, Interval(2500.0, 2400.0, 2600.0)) == NOT_DECIDED
+    assert outcome_of(ratios, 1.25, Interval(2500.0, 2400.0, math.inf)) == HOLDS  # perhaps nowhere
+    found = diagnosis(tables(0, lambda octave: 1.0 * ((octave > 11.05) & (octave < 11.4))))
+    assert found.verdict.outcome == NOT_DECIDED
+    assert "its perplexity exceeds 1.25 times that of the same model restarted" in found.verdict.paragraph
+    assert "though not at the positions that decide" in found.verdict.paragraph
+
+
 def test_no_number_breaks() -> None:
     assert outcome_of({4096: Interval(math.nan, -math.inf, math.inf)}, 1.25) == BREAKS
 
@@ -60,18 +70,19 @@ def test_it_holds() -> None:
     found = diagnosis(everything(0, holds, factor=1.0))
     assert found.verdict.outcome == HOLDS
     assert found.verdict.paragraph == (
-        "Holds up to 32,768 tokens (16 times its context): nowhere past its context is its perplexity more than 0.987 "
-        "times (0.978 to 0.997) that of the same model restarted within its context, within the tolerance of 1.25. "
-        "None of 576 heads drifts. It finds 88% of the passkeys inside its context and 12% beyond. There is nothing to "
-        "repair."
+        "Holds up to 32,768 tokens (16 times its context): at 4,096, 8,192, 16,384 and 32,768 tokens its perplexity "
+        "is at most 0.987 times (0.978 to 0.997) that of the same model restarted within its context, within the "
+        "tolerance of 1.25. None of 576 heads drifts. It finds 88% of the passkeys inside its context and 12% beyond. "
+        "There is nothing to repair."
     )
 
 
 @pytest.mark.parametrize(
     ("stopped_by", "more"),
     [
-        ("text", "the text holds no more, and more text would decide it"),
-        ("budget", "the budget ended there, and more time or more sequences would decide it"),
+        ("text", "the text holds no more, and more text may decide it"),
+        ("budget", "the budget ended there, and more time may decide it"),
+        ("sequences", "no more were asked for, and more sequences may decide it"),
     ],
 )
 def test_it_is_not_decided(stopped_by: str, more: str) -> None:

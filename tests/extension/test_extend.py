@@ -18,9 +18,9 @@ from small import text
 from ssm.base.tables import POSITION_LOSS, read_table
 from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
-from ssm.diagnosis.comparison import compare
 from ssm.diagnosis.verdict import BREAKS
 from ssm.extension.choice import Candidate, choose
+from ssm.extension.losses import factors_between
 from ssm.models.checkpoint import load_model, read_header
 from ssm.models.opening import open_model
 from ssm.specs.training import RunSpec
@@ -44,7 +44,7 @@ def test_a_model_that_breaks_is_mended_and_transformers_reads_it(world: Path, wh
     found = result(whole)
     assert found["outcome"] in ("repaired", "improved")
     assert load_diagnosis(whole / "before").verdict.outcome == BREAKS
-    assert found["change"]["ratios"]["256"]["high"] < 0.5
+    assert found["change"]["paired_ratio"]["high"] < 0.5
     assert (whole / "index.html").stat().st_size > 1000
     hf.load(whole / "model")  # every name and shape
 
@@ -124,9 +124,7 @@ def test_before_and_after_read_the_same_windows(whole: Path) -> None:
     ]
     rank = [values.argsort().argsort() for values in first]
     assert torch.corrcoef(torch.tensor([rank[0].tolist(), rank[1].tolist()]).double())[0, 1] > 0.8
-    change = compare(before, after)
-    assert result(whole)["change"]["ratios"]["256"]["value"] == change.ratios[256].value
-    assert result(whole)["change"]["restarted"]["low"] == change.restarted.low
+    assert result(whole)["change"] == factors_between(before, after).as_json()
 
 
 def test_the_imported_checkpoint_is_a_run_of_zero_steps(world: Path, whole: Path) -> None:

@@ -70,7 +70,7 @@ def test_stopped_between_any_two_stages(
             extended(world, out, control=True)
             break
         except KilledError:
-            continue
+            (out / f".{len(begun)}.tmp").write_text("as a killed process leaves it")
     assert [stage.partition(" to ")[0] for stage in begun] == [
         "diagnosis, before",
         "training, extended",
@@ -116,6 +116,7 @@ def test_killed_at_random_moments(world: Path, whole: Path, tmp_path: Path) -> N
 def test_a_signal_is_one_line_and_code_75(
     during: str,
     world: Path,
+    whole: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -156,3 +157,10 @@ def test_a_signal_is_one_line_and_code_75(
     assert "stopped by SIGTERM" in lines[0]
     assert "the same command" in lines[0]
     assert not list((tmp_path / "out").rglob(".*.tmp"))
+    if during == "training":
+        assert (
+            load_tensors(tmp_path / "out/work/runs/extended/checkpoint.safetensors")[1]["step"] == 20
+        )  # it looks every ten
+    monkeypatch.undo()
+    assert command_line.main(arguments) == 0
+    assert content(tmp_path / "out/model")["model.safetensors"] == content(whole / "model")["model.safetensors"]

@@ -13,12 +13,11 @@ import pytest
 from scipy import stats
 
 from ssm.base.tables import POSITION_LOSS
-from ssm.diagnosis.comparison import Comparison, compare
-from ssm.diagnosis.result import Interval
+from ssm.diagnosis.result import Interval, Tables
 from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED
 from ssm.evaluation.bins import bin_edges
 from ssm.extension.choice import ORIGINAL, Candidate
-from ssm.extension.losses import losses_of
+from ssm.extension.losses import Factors, factors_between, losses_of
 from ssm.extension.outcome import (
     IMPROVED,
     NOTHING,
@@ -31,9 +30,8 @@ from ssm.extension.outcome import (
 SAME, BETTER, WORSE = Interval(1.0, 0.9, 1.1), Interval(0.5, 0.4, 0.6), Interval(1.5, 1.4, 1.6)
 
 
-def change(paired_ratio: Interval = BETTER, in_context: Interval = SAME) -> Comparison:
-    ratios = {32: WORSE, 64: paired_ratio}  # the last one counts
-    return Comparison(16, in_context=WORSE, restarted=in_context, far=WORSE, ratios=ratios)
+def change(paired_ratio: Interval = BETTER, in_context: Interval = SAME) -> Factors:
+    return Factors(16, in_context=in_context, far_perplexity=WORSE, paired_ratio=paired_ratio)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +52,7 @@ def change(paired_ratio: Interval = BETTER, in_context: Interval = SAME) -> Comp
         (BREAKS, HOLDS, change(in_context=Interval(1.03, 1.021, 1.04)), NOTHING),  # surely beyond
     ],
 )
-def test_the_word(before: str, after: str, changed: Comparison, word: str) -> None:
+def test_the_word(before: str, after: str, changed: Factors, word: str) -> None:
     found = outcome_of(before, after, changed, tolerance=0.02)
     assert found.word == word
     assert found.gained == (word != NOTHING)
@@ -126,7 +124,7 @@ def table(values: np.ndarray, first: int = 0) -> pl.DataFrame:
 
 def diagnosis(losses: np.ndarray, restarted: np.ndarray) -> Any:
     """As far as a comparison looks at it: T 16, L 64."""
-    tables = SimpleNamespace(position_loss=table(losses), restart_loss=table(restarted, 8))
+    tables = Tables(table(losses), table(restarted, 8), pl.DataFrame())
     return SimpleNamespace(facts=SimpleNamespace(context=16, length=64, sequences=len(losses)), tables=tables)
 
 
@@ -140,7 +138,7 @@ def test_the_change_is_paired_by_sequence_over_what_both_have_read() -> None:
     random, common = np.random.default_rng(1), 5
     old, old_restarted = random.normal(3, 1, (8, BINS)), random.normal(2, 1, (8, BINS))
     new, new_restarted = old[:common] - 0.5 + random.normal(0, 0.1, (common, BINS)), old_restarted[:common] + 0.1
-    found = compare(diagnosis(old, old_restarted), diagnosis(new, new_restarted))
+    found = factors_between(diagnosis(old, old_restarted), diagnosis(new, new_restarted))
     assert found.sequences == common
     old, old_restarted = old[:common], old_restarted[:common]
 
@@ -148,16 +146,22 @@ def test_the_change_is_paired_by_sequence_over_what_both_have_read() -> None:
         low, high = stats.t.interval(0.95, common - 1, differences.mean(), stats.sem(differences))
         return exp(differences.mean()), exp(low), exp(high)
 
-    assert found.restarted.value == pytest.approx(exp(0.1))
-    excess = mean(new, 48, 64) - mean(new_restarted, 48, 64) - mean(old, 48, 64) + mean(old_restarted, 48, 64)
-    wanted = {
-        "in_context": (found.in_context, mean(new, 8, 16) - mean(old, 8, 16)),
-        "restarted": (found.restarted, mean(new_restarted, 8, 64) - mean(old_restarted, 8, 64)),
-        "far": (found.far, mean(new, 48, 64) - mean(old, 48, 64)),
-    }
-    for name, (interval, differences) in wanted.items():
-        assert (interval.value, interval.low, interval.high) == pytest.approx(expected(differences)), name
-    assert found.ratios[64].value == pytest.approx(exp(excess.mean()))
+    in_context = mean(new_restarted, 8, 64) - mean(old_restarted, 8, 64)
+    far = mean(new, 48, 64) - mean(old, 48, 64)
+    ratio = far - mean(new_restarted, 48, 64) + mean(old_restarted, 48, 64)
+    for interval, differences in (
+        (found.in_context, in_context),
+        (found.far_perplexity, far),
+        (found.paired_ratio, ratio),
+    ):
+        assert (interval.value, interval.low, interval.high) == pytest.approx(expected(differences))
+    assert found.in_context.value == pytest.approx(exp(0.1))
+
+
+def test_factors_as_json() -> None:
+    open_end = Factors(4, Interval(nan, -inf, inf), BETTER, WORSE).as_json()
+    assert open_end["in_context"] == {"value": None, "low": None, "high": None}
+    assert open_end["far_perplexity"] == {"value": 0.5, "low": 0.4, "high": 0.6}
 
 
 def test_the_losses_that_choose_are_means_over_the_windows() -> None:

@@ -17,7 +17,7 @@ from models.formats import hf
 from safetensors.torch import load_file, save_file
 from training.processes import PROCESSES
 
-from ssm.base.errors import ConfigError, UserError
+from ssm.base.errors import ConfigError, OutputError, UserError
 from ssm.cli.main import main
 from ssm.models.opening import open_model
 
@@ -65,6 +65,16 @@ def test_a_folder_that_holds_something_else(world: Path, tmp_path: Path) -> None
     (tmp_path / "thesis.txt").write_text("years of work")
     assert "holds something else than an extension; give a new folder" in refused(world, tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_another_text_under_the_same_name(world: Path, tmp_path: Path) -> None:
+    texts = Path(shutil.copytree(world / "texts", tmp_path / "texts"))
+    out = tmp_path / "out"
+    first = extended(world, out, steps=1, in_context_tolerance=0.0, text=[str(texts)])
+    assert extended(world, out, steps=1, in_context_tolerance=0.0, text=[str(texts)]) == first
+    (texts / "more.txt").write_text("and more")
+    with pytest.raises(OutputError, match=r"holds another extension \(text_files was "):
+        extended(world, out, steps=1, in_context_tolerance=0.0, text=[str(texts)])
 
 
 def test_the_folder_of_another_extension(world: Path, whole: Path, stranger: Path, tmp_path: Path) -> None:
@@ -191,9 +201,18 @@ def limited(command: list[str], log: Path, limit: int) -> None:
     job(command, log)
 
 
-@pytest.mark.parametrize("limit", [3_000, 20_000, 60_000])
-def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(limit: int, world: Path, tmp_path: Path) -> None:
-    """A file that may not grow stands for the disk: what is too large for it differs, tokens, tables or weights."""
+@pytest.mark.parametrize(
+    ("limit", "where"),
+    [
+        (3_000, "work/tokens/text"),
+        (100_000, "before/index.html"),
+        (120_000, "work/runs/extended/checkpoint.safetensors"),
+    ],
+)
+def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(
+    limit: int, where: str, world: Path, tmp_path: Path
+) -> None:
+    """A file that may not grow stands for the disk: what is too large for it differs."""
     before = content(world / "theirs")
     out, log = tmp_path / "out", tmp_path / "log"
     command = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "-o", str(out), "--context", "16"]
@@ -206,8 +225,8 @@ def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(limit: int, wo
     assert process.exitcode == 2, said
     lines = [line for line in said.splitlines() if line.startswith("ssm extend: ")]
     assert len(lines) == 1, said
+    assert lines[0].startswith(f"ssm extend: {out}/{where}: cannot be written (")
     assert "File too large" in lines[0]
-    assert lines[0].startswith(f"ssm extend: {out}")
     assert "Traceback" not in said
     assert content(world / "theirs") == before
     assert not (out / "model").exists()

@@ -11,7 +11,7 @@ from small import make_store, model_spec, run_spec
 from ssm.extension import extend
 from ssm.models.checkpoint import load_model
 from ssm.models.formats import export_checkpoint
-from ssm.training.loop import Interval, train
+from ssm.training.loop import train
 
 CARD = "# A model\n\nOf a stranger.\n"
 CONTEXT, LENGTH = 16, 256
@@ -23,7 +23,6 @@ QUICK: dict[str, Any] = {
     "steps": 40,
     "lr": 3e-3,
     "in_context_tolerance": 1.0,  # so small a model pays for it
-    "interval": Interval(steps=5),
     "device": "cpu",
     "threads": 1,
 }

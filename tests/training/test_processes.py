@@ -111,15 +111,17 @@ def test_one_two_and_four_processes_train_the_same_run(
 
 
 def test_gradients_of_a_large_model_are_those_of_a_small_one(store: TokenStore, tmp_path: Path) -> None:
-    """In one process to the bit; DDP adds them up in another order."""
-    run = spec_of(store, {"policy": "state_passing", "p_zero": 0.2}, micro_batch_tokens=32)
-    train(ALONE, run, store.folder, tmp_path / "small")
-    train(ALONE, run, store.folder, tmp_path / "large", one_piece=0)
-    for name in ("model.safetensors", "checkpoint.safetensors"):
-        assert bits(tmp_path / "large" / name) == bits(tmp_path / "small" / name)
+    """In one process to the bit, whether they are clipped or not; DDP adds them up in another order."""
+    policy = {"policy": "state_passing", "p_zero": 0.2}
+    for clip_norm in (100.0, 0.05):
+        run = spec_of(store, policy, micro_batch_tokens=32, clip_norm=clip_norm)
+        train(ALONE, run, store.folder, tmp_path / f"small{clip_norm}")
+        train(ALONE, run, store.folder, tmp_path / f"large{clip_norm}", one_piece=0)
+        for name in ("model.safetensors", "checkpoint.safetensors"):
+            assert bits(tmp_path / f"large{clip_norm}" / name) == bits(tmp_path / f"small{clip_norm}" / name)
     for size in (2, 4):
         assert together(size, run, store, tmp_path / str(size), one_piece=0) == {0}
-        same_curves(tmp_path / "small", tmp_path / str(size))
+        same_curves(tmp_path / f"small{clip_norm}", tmp_path / str(size))
 
 
 @pytest.mark.parametrize(
