@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -11,9 +12,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ssm.base.errors import OutputError
+
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 @contextmanager
@@ -99,16 +102,34 @@ def only_one(folder: Path) -> Iterator[None]:
         OutputError: the folder cannot be written.
     """
     try:
-        lock = (folder / ".lock").open("w")
+        file = (folder / ".lock").open("a+")
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with file:
+        if not lock(file, alone=True):
             print(f"{folder}: another process works here; waiting for it", file=sys.stderr, flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock(file, alone=True, wait=True)
         yield
+
+
+def lock(file: IO[str], alone: bool, wait: bool = False) -> bool:
+    """Hold an open file, alone or with others, until it is closed. A kill releases it.
+
+    Args:
+        file: open for reading and writing: on NFS one kind of lock needs the one, the other the other.
+        wait: until nobody is in the way.
+
+    Returns:
+        Whether nobody was in the way. Always so where the disk knows no locks (Lustre mounted without `flock`).
+    """
+    try:
+        fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    return True
 
 
 def remove_leftovers(folder: Path) -> None:

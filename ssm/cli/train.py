@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive(float),
         default=60.0,
         metavar="S",
-        help="time between checkpoints (default: 60)",
+        help="time between checkpoints, or more where writing one takes over 2%% of it (default: 60)",
     )
     parser.add_argument(
         "--stop-after",

@@ -66,7 +66,7 @@ def extend(
     known = tokenizer_of(opened, tokenizer)
     check_vocabulary(opened, known)
     folder = Folder(Path(out))
-    folder.begin(_original(opened))
+    folder.begin(_original(opened), [*text, *held_out])
     with only_one(folder.path):
         remove_leftovers(folder.path)
         folder.insist_on(

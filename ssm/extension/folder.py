@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,20 +59,26 @@ class Folder:
         """Of before, after or control."""
         return self.path / of
 
-    def begin(self, originals: Path) -> None:
+    def begin(self, originals: Path, texts: Sequence[str]) -> None:
         """Make the folder, unless an extension has begun in it.
 
         Args:
             originals: the folder of the model to be extended, which is left alone.
+            texts: files, folders or globs that are read; a folder's files are all text.
 
         Raises:
-            OutputError: it is inside the original's folder, holds something else, or cannot be written.
+            OutputError: it is inside the original's folder or a text's, holds something else, or cannot be written.
         """
         new, original = self.path.resolve(), originals.resolve()
         if new == original or original in new.parents:
             raise OutputError(f"{self.path}: is inside the original's folder, which is left alone; give another -o")
+        for text in texts:
+            read = Path(text).expanduser().resolve()
+            if new == read or read in new.parents:
+                raise OutputError(f"{self.path}: is inside {text}, which is read as text; give another -o")
         make_folder(self.path)
-        found = {path.name for path in self.path.iterdir()} - {LOCK}
+        begun = {path.name for path in self.path.glob(f".{SETTINGS}.*.tmp")}  # a kill's, while it was written
+        found = {path.name for path in self.path.iterdir()} - {LOCK} - begun
         if found and SETTINGS not in found:
             raise OutputError(f"{self.path}: holds something else than an extension; give a new folder with -o")
 

@@ -79,11 +79,15 @@ def outcome_of(before: str, after: str, change: Factors, tolerance: float) -> Ou
         change: from before to after.
         tolerance: by which the perplexity in context may rise.
     """
-    in_context, ratio = change.in_context, change.paired_ratio
+    in_context, far, ratio = change.in_context, change.far_perplexity, change.paired_ratio
     percent = " to ".join(f"{end - 1:+.1%}" for end in (in_context.low, in_context.high))
     percent = f"{in_context.value - 1:+.1%} ({percent})"
     if in_context.low > 1 + tolerance:
         return Outcome(NOTHING, f"its perplexity in context rose by {percent}, more than {100 * tolerance:g}%")
+    if far.low > 1:  # a ratio also falls when what it divides by rises
+        return Outcome(
+            NOTHING, f"its far perplexity is {times(far)} what it was, although its paired ratio is {times(ratio)}"
+        )
     how = f"its paired ratio is {times(ratio)} what it was, its perplexity in context {percent}"
     if before == BREAKS and after == HOLDS:
         return Outcome(REPAIRED, f"it broke and it holds now; {how}")

@@ -16,7 +16,8 @@ from ssm.extension.choice import END, ORIGINAL, Candidate
 from ssm.extension.losses import losses_of
 from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
-from ssm.models.opening import WEIGHTS
+from ssm.models.formats import round_as_read
+from ssm.models.opening import WEIGHTS, Opened
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
 from ssm.specs.measurement import PositionLoss, RestartLoss
 from ssm.specs.training import RunSpec
@@ -29,8 +30,22 @@ def weights_of(candidate: Candidate, folder: Path, parent: Path) -> Path:
     return folder / WEIGHTS if candidate.snapshot is None else snapshot_path(folder, candidate.snapshot)
 
 
+def as_taken_home(opened: Opened, weights: Path, device: torch.device | str = "cpu") -> LanguageModel:
+    """A candidate's model, rounded to the types that its checkpoint has: what is measured is what is written."""
+    model, _ = load_model(weights)
+    if opened.imported is not None:
+        round_as_read(model, opened.imported)
+    return model.to(device)
+
+
 def candidates(
-    run: RunSpec, folder: Path, parent: Path, store: TokenStore, spec: DiagnosisSpec, device: torch.device
+    opened: Opened,
+    run: RunSpec,
+    folder: Path,
+    parent: Path,
+    store: TokenStore,
+    spec: DiagnosisSpec,
+    device: torch.device,
 ) -> list[Candidate]:
     """The original, the snapshots and the end of a finished run, each measured.
 
@@ -48,7 +63,7 @@ def candidates(
     unmeasured += [Candidate(END, steps, None, nan, nan, nan)]
     found = []
     for candidate in unmeasured:
-        model, _ = load_model(weights_of(candidate, folder, parent), device)
+        model = as_taken_home(opened, weights_of(candidate, folder, parent), device)
         found.append(_measured(candidate, model, store, spec, device))
     return found
 

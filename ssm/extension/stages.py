@@ -30,9 +30,8 @@ from ssm.extension.outcome import (
     outcome_of_training,
 )
 from ssm.extension.recipe import control_run, extended_run, peak_lr
-from ssm.extension.selection import candidates, weights_of
+from ssm.extension.selection import as_taken_home, candidates, weights_of
 from ssm.extension.text import Text
-from ssm.models.checkpoint import load_model
 from ssm.models.opening import RECORD, Opened
 from ssm.specs.extension import ExtensionSpec
 from ssm.specs.training import RunSpec
@@ -130,14 +129,15 @@ class Stages:
         if not path.exists():
             self._say("choice among the original and the trained weights")
             run, folder = self.runs[EXTENDED], self.folder.run(EXTENDED)
-            found = candidates(run, folder, self._parent(), self.text.choice, self.spec.diagnosis, self.device)
+            text, diagnosis = self.text.choice, self.spec.diagnosis
+            found = candidates(self.opened, run, folder, self._parent(), text, diagnosis, self.device)
             write_json(path, [candidate.as_json() for candidate in found])
         return [Candidate.from_json(value) for value in json.loads(path.read_text(encoding="utf-8"))]
 
     def _with_weights(self, arm: str, chosen: Candidate) -> Opened:
         """The model with the weights of an arm at the chosen step."""
         path = weights_of(chosen, self.folder.run(arm), self._parent())
-        model, _ = load_model(path)
+        model = as_taken_home(self.opened, path)
         with path.open("rb") as file:
             fingerprint = hashlib.file_digest(file, "sha256").hexdigest()[:16]
         return replace(self.opened, model=model.eval(), fingerprint=fingerprint)

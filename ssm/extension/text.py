@@ -12,6 +12,7 @@ from ssm.base.errors import DataError
 from ssm.data.build import TooFewDocumentsError
 from ssm.data.own_text import own_text
 from ssm.data.store import TokenSplit, TokenStore
+from ssm.plan.sources import text_files
 from ssm.specs.data import TokenizerSpec
 from ssm.specs.diagnosis import LEAST
 
@@ -54,10 +55,14 @@ def tokenized(
         length: of a measured window.
 
     Raises:
-        DataError: a file is missing or unreadable, there are too few documents, or too few tokens.
+        DataError: a file is missing, unreadable, or both trains and is held out; there are too few documents, or too
+            few tokens.
         OutputError: `folder` cannot be written.
     """
     if held_out:
+        both = set(text_files(_absolute(text)) or ()) & set(text_files(_absolute(held_out)) or ())
+        if both:
+            raise DataError(f"{min(both)}: is in --text and in --held-out; what is measured may not be trained on")
         train = own_text(text, tokenizer, folder / "training", 0.0)
         measured, words = own_text(held_out, tokenizer, folder / "held_out", 1.0), ", ".join(held_out)
     else:
@@ -72,6 +77,10 @@ def tokenized(
         words = f"{', '.join(text)} ({share:g} of the documents, held out)"
     page, choice = parts(measured.held_out, length)
     return Text(train, replace(measured, held_out=page), replace(measured, held_out=choice), words)
+
+
+def _absolute(paths: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(Path(path).expanduser().absolute()) for path in paths)
 
 
 def parts(split: TokenSplit, length: int) -> tuple[TokenSplit, TokenSplit]:

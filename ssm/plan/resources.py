@@ -5,8 +5,11 @@ a forward pass has the operations of ssm/plan/parameters.py. Seconds are these o
 hardware (config.yaml), and no less than what Python and kernel launches take: `layer_ms` a layer and training batch.
 Training runs at its precision's peak, measurements at float32's.
 
-Bytes a parameter: 4 for weights, 4 for gradients, 8 for AdamW's moments; a checkpoint holds 12. On a GPU the host keeps
-two copies of a checkpoint on its way to the disk. A token of a store takes 2 bytes, or 4 from 65,536 tokens on.
+Memory: training's peak (ssm/plan/memory.py), on a CPU with what an allocator holds back unused. A run takes 2, 4, 8 ...
+GPUs while its peak does not fit into one or it takes too long, and is allowed more (config.yaml: gpus_per_run): then
+every process trains its share of a batch. A checkpoint holds 12 bytes a parameter: weights and AdamW's moments. With
+GPUs the host keeps a copy for every process, which reads it, and one on its way to the disk. A token of a store takes 2
+bytes, or 4 from 65,536 tokens on.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, log2
 
+from ssm.plan.memory import peak_memory
 from ssm.plan.parameters import operations_per_token, parameter_count
 from ssm.plan.plan import Plan
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
@@ -34,7 +38,8 @@ START_SECONDS = 30.0  # Python, torch, the GPU, the model's weights
 LEAST_SECONDS = 600.0  # that a job asks for: a shared disk may be slow, and short jobs are let in anyway
 AROUND_SECONDS = 180.0  # of a time limit that are no training: a job's start, and its last checkpoint
 MEMORY_MB = {True: 6000, False: 2000}  # of any job: with a GPU (its libraries), without
-ACTIVATIONS = 40  # numbers a layer, channel and token that the backward pass keeps
+HELD_BACK = 1.5  # times the peak that is in use: what the C library keeps of freed memory, at most
+CHECKPOINT_BYTES = 12  # a parameter
 PASS_TOKENS = {True: 131_072, False: 2048}  # a measurement's forward pass, with and without a GPU
 BIN_ENDS = 6.5  # bins of positions end four times an octave: their ends together are 6.5 times the length
 TOKENIZE_CPUS = 16  # or as many as there are
@@ -46,13 +51,19 @@ TABLE_MB = 1  # any other table
 
 @dataclass(frozen=True)
 class Need:
-    """What a job is expected to take."""
+    """What a job is expected to take.
+
+    Attributes:
+        memory_mb: of the host.
+        gpu_memory_mb: of each GPU, when training; its libraries take 1 GB more.
+    """
 
     gpus: int
     cpus: int
     memory_mb: int
     seconds: float
     disk_mb: int
+    gpu_memory_mb: int = 0
 
     @property
     def gpu_hours(self) -> float:
@@ -119,19 +130,20 @@ class _Reckoner:
         operations = passes * operations_per_token(model, vocabulary, training.context) * training_tokens(run)
         batches = steps * (training.batch_size // training.micro_batch_size)
         seconds = self._seconds(operations, training.precision, batches * model.n_layers * passes / 3)
-        gpus = self._gpus(seconds, training.batch_size)
-        if self.gpu:
-            memory = 2 * 12 * parameters / MB
-        else:
-            kept = (1 if training.activation_checkpointing else model.n_layers) * model.d_model * ACTIVATIONS
-            tokens = training.micro_batch_size * training.context
-            memory = (
-                (16 + 12) * parameters + 4 * tokens * (kept + model.n_layers * model.d_model + 3 * vocabulary)
-            ) / MB
+        gpus = self._gpus(run, seconds)
+        processes = max(1, gpus)  # a GPU each
+        peak, checkpoint = peak_memory(run, processes).total / MB, CHECKPOINT_BYTES * parameters / MB
+        memory = (processes + 1) * checkpoint if gpus else HELD_BACK * peak
         weights = 1 + len(training.snapshots)  # model.safetensors and its snapshots, beside the last checkpoint
-        disk = ((4 * weights + 12) * parameters + METRICS_BYTES * steps) / MB
-        cpus = self.threads * max(1, gpus)
-        return Need(gpus, cpus, MEMORY_MB[self.gpu] + ceil(memory), START_SECONDS + seconds / max(1, gpus), ceil(disk))
+        disk = 4 * weights * parameters / MB + checkpoint + METRICS_BYTES * steps / MB
+        return Need(
+            gpus=gpus,
+            cpus=self.threads * processes,
+            memory_mb=MEMORY_MB[self.gpu] * processes + ceil(memory),
+            seconds=START_SECONDS + seconds / processes,
+            disk_mb=ceil(disk),
+            gpu_memory_mb=ceil(peak) if gpus else 0,
+        )
 
     def measuring(self, task: MeasurementTask) -> Need:
         measurement, seconds, memory, disk = task.measurement, 0.0, 0.0, float(TABLE_MB)
@@ -166,14 +178,15 @@ class _Reckoner:
             peak = getattr(self.hardware.gpu_tflops, precision) * 1e12
         return max(operations / (peak * self.hardware.utilization), layers * self.hardware.layer_ms / 1e3)
 
-    def _gpus(self, seconds: float, batch_size: int) -> int:
-        """1, 2, 4 ... GPUs: twice as many while the run takes too long and every one of them has a sequence."""
+    def _gpus(self, run: RunSpec, seconds: float) -> int:
+        """1, 2, 4 ... GPUs: see the top. Each has as many sequences of a batch as the others."""
         if not self.gpu:
             return 0
-        gpus = 1
-        while seconds / gpus > self.hardware.hours_per_run * 3600 and 2 * gpus <= min(
-            self.hardware.gpus_per_run, batch_size
-        ):
+        hardware, batch_size, gpus = self.hardware, run.training.batch_size, 1
+        while 2 * gpus <= hardware.gpus_per_run and batch_size % (2 * gpus) == 0:
+            fits = peak_memory(run, gpus).total <= hardware.gpu_memory_gb * 1e9
+            if fits and seconds / gpus <= hardware.hours_per_run * 3600:
+                break
             gpus *= 2
         return gpus
 

@@ -13,6 +13,7 @@ from ssm.specs.config import WorkflowConfig
 
 TOKENS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 DISK = ((1e6, "TB"), (1e3, "GB"), (0.0, "MB"))  # from MB
+LONG = 2  # times `hours_per_run`: a run of which a word is said
 
 
 def summary(
@@ -21,25 +22,28 @@ def summary(
     """A table with a line per figure, the targets of checkpoints, and what the table's numbers are reckoned with.
 
     Runs and tables that several figures share are `new` in the first one alone, and so are their tokens, hours and
-    disk: these add up. The wall time is that of the figure by itself, with all that it needs, on `gpus` GPUs.
+    disk: these add up. GPUs and memory are the most that one of its runs takes, memory of each GPU, or of a job without
+    one. The wall time is that of the figure by itself, with all that it needs, on `gpus` GPUs.
     """
     gpu = workflow.device != "cpu"
     found = needs(plan, workflow, gpu)
-    head = ("figure", "runs", "new", "tables", "new", "claims", "training tokens", _unit(gpu), "disk", "wall time")
-    lines: list[tuple[str, ...]] = [head]
+    counts_head = ("runs", "new", "tables", "new", "claims")
+    costs_head = ("training tokens", _unit(gpu), "disk", "GPUs a run", "memory", "wall time")
+    lines: list[tuple[str, ...]] = [("figure", *counts_head, *costs_head)]
     seen: set[str] = set()
     for target, task in plan.figures.items():
         runs, tables = plan.runs_of(target), plan.tables_of(target)
         jobs = jobs_for(plan, tables)
         new = jobs - seen
         counts = (len(runs), len(new & set(runs)), len(tables), len(new & set(tables)), len(task.figure.claims))
-        cost = _cost(plan, new, found, gpu)
-        lines.append((target, *map(str, counts), *cost, _time(wall_seconds(plan, jobs, found, gpus))))
+        cost, time = _cost(plan, new, found, gpu), _time(wall_seconds(plan, jobs, found, gpus))
+        lines.append((target, *map(str, counts), *cost, *_most(plan, jobs, found), time))
         seen |= jobs
     claims = sum(len(task.figure.claims) for task in plan.figures.values())
     total = ("all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(claims))
-    lines.append((*total, *_cost(plan, seen, found, gpu), _time(wall_seconds(plan, seen, found, gpus))))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    cost, time = _cost(plan, seen, found, gpu), _time(wall_seconds(plan, seen, found, gpus))
+    lines.append((*total, *cost, *_most(plan, seen, found), time))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = [
         "  ".join(_padded(cell, width, column) for column, (cell, width) in enumerate(zip(line, widths, strict=True)))
         for line in lines
@@ -52,7 +56,8 @@ def summary(
     }
     title = f"Plan at the scale '{plan.scale}': " + ", ".join(f"{what} {len(one)}" for what, one in counted.items())
     table = [title, "", *(row.rstrip() for row in rows), ""]
-    return "\n".join([*table, *_checkpoint_lines(checkpoints or {}), *_basis(workflow, gpu, gpus)])
+    large = _too_large(plan, workflow, found) if gpu else []
+    return "\n".join([*table, *_checkpoint_lines(checkpoints or {}), *large, *_basis(workflow, gpu, gpus)])
 
 
 def _checkpoint_lines(checkpoints: Mapping[str, CheckpointSpec]) -> list[str]:
@@ -80,6 +85,34 @@ def _cost(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool)
     return _short(tokens, TOKENS), _hours(hours), _short(sum(found[job].disk_mb for job in jobs), DISK)
 
 
+def _most(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need]) -> tuple[str, str]:
+    """The GPUs and the memory of the runs that take most of either; nothing without runs."""
+    runs = [found[job] for job in jobs if job in plan.runs]
+    if not runs:
+        return "", ""
+    memory = max(need.gpu_memory_mb if need.gpus else need.memory_mb for need in runs)
+    return str(max(need.gpus for need in runs)), _short(memory, DISK)
+
+
+def _too_large(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need]) -> list[str]:
+    """What GPUs of another number would have to bear: runs that do not fit, or take very long."""
+    hardware, runs = workflow.hardware, [found[run] for run in plan.runs]
+    lines = []
+    large = [need.gpu_memory_mb for need in runs if need.gpu_memory_mb > 1e3 * hardware.gpu_memory_gb]
+    if large:
+        lines.append(
+            f"{len(large)} of {len(runs)} runs do not fit into a GPU's {hardware.gpu_memory_gb:g} GB (the largest "
+            f"takes {_short(max(large), DISK)}): see gpus_per_run and gpu_memory_gb in config.yaml."
+        )
+    longest = max(runs, key=lambda need: need.seconds, default=None)
+    if longest and longest.seconds > LONG * hardware.hours_per_run * 3600:
+        lines.append(
+            f"The longest run takes {_time(longest.seconds)} on {longest.gpus} GPU{'s' * (longest.gpus > 1)}: see "
+            "gpus_per_run in config.yaml."
+        )
+    return [*lines, ""] if lines else []
+
+
 def _basis(workflow: WorkflowConfig, gpu: bool, gpus: int) -> list[str]:
     """What the numbers rest on, in words."""
     hardware = workflow.hardware
@@ -90,6 +123,7 @@ def _basis(workflow: WorkflowConfig, gpu: bool, gpus: int) -> list[str]:
     side = f"on {gpus} GPU{'s' if gpus > 1 else ''}" if gpu else f"with {gpus} jobs side by side"
     return [
         "A run or table that figures share is new in the first one; tokens, hours and disk are those of what is new.",
+        f"GPUs a run and memory: the most that a run takes, memory {'of each GPU' if gpu else 'of its job'}.",
         f"Wall time: the figure by itself, with all that it needs, {side}; nothing waits in a queue.",
         f"Expected, not measured: {hardware.utilization:.0%} of {speed} (config.yaml: hardware).",
     ]

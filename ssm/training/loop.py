@@ -37,12 +37,15 @@ from ssm.training.schedule import learning_rate, weight_decay
 from ssm.training.step import joined, loss_of, rows_of
 
 FLUSH_EVERY = 10  # steps between two looks at the loss, at the clock and for a signal
+SAVING = 0.02  # of the time, which checkpoints may take that are due by the clock
 SLOW = 0.5  # seconds: steps that take as long are looked at one by one
 
 
 @dataclass(frozen=True)
 class Interval:
     """When a checkpoint is due: after so many seconds, or (for tests and demonstrations) so many steps.
+
+    Seconds are more where a checkpoint takes long to write: see SAVING.
 
     With `until`, a time of `time.monotonic`, training ends itself with a checkpoint before a step that would end later.
     """
@@ -128,6 +131,7 @@ class _Job:
         self.batches = batches(store.train, self.training.context, self.training.batch_size, order)
         self.snapshots = [(snapshot_step(at, self.steps), at) for at in self.training.snapshots]
         self.slow = True  # the first step is looked at
+        self.saving = 0.0  # seconds that the last checkpoint took
 
     def work(self) -> dict[str, Any]:
         diverged = None
@@ -165,8 +169,10 @@ class _Job:
                 if snapshots or self.good.due(step):
                     self._keep_weights(step, snapshots)
                 if due or by_clock or stopped or over:
+                    begun = time.monotonic()
                     self._save(step)
                     saved = time.monotonic()
+                    self.saving = saved - begun
                 if (stopped or over) and step < self.steps:
                     self._leave(step, stop.signal or "a signal" if stopped else None)
         return self._finish(diverged)
@@ -218,7 +224,8 @@ class _Job:
         return self.interval.steps is not None and step % self.interval.steps == 0
 
     def _due_by_clock(self, saved: float) -> bool:
-        return self.interval.steps is None and time.monotonic() - saved >= self.interval.seconds
+        seconds = max(self.interval.seconds, self.saving / SAVING)
+        return self.interval.steps is None and time.monotonic() - saved >= seconds
 
     def _over_by(self, then: float) -> bool:
         return self.interval.until is not None and then >= self.interval.until

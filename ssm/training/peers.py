@@ -160,7 +160,7 @@ def _exit(code: int) -> NoReturn:
 
 
 def _line(connection: socket.socket) -> dict[str, Any]:
-    """One line of JSON, byte for byte so that nothing behind it is lost; empty if the other side is gone."""
+    """A line of JSON, byte by byte so that nothing behind it is lost; empty: the other side is gone, or no peer."""
     line = b""
     while not line.endswith(b"\n"):
         try:
@@ -170,7 +170,11 @@ def _line(connection: socket.socket) -> dict[str, Any]:
         if not byte:
             return {}
         line += byte
-    return json.loads(line)
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _probe(connection: socket.socket) -> None:

@@ -30,8 +30,8 @@ from ssm.extension.outcome import (
 SAME, BETTER, WORSE = Interval(1.0, 0.9, 1.1), Interval(0.5, 0.4, 0.6), Interval(1.5, 1.4, 1.6)
 
 
-def change(paired_ratio: Interval = BETTER, in_context: Interval = SAME) -> Factors:
-    return Factors(16, in_context=in_context, far_perplexity=WORSE, paired_ratio=paired_ratio)
+def change(paired_ratio: Interval = BETTER, in_context: Interval = SAME, far_perplexity: Interval = BETTER) -> Factors:
+    return Factors(16, in_context=in_context, far_perplexity=far_perplexity, paired_ratio=paired_ratio)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,9 @@ def change(paired_ratio: Interval = BETTER, in_context: Interval = SAME) -> Fact
         (BREAKS, BREAKS, change(Interval(nan, -inf, inf)), NOTHING),
         (BREAKS, HOLDS, change(in_context=Interval(1.03, 1.019, 1.04)), REPAIRED),  # perhaps within 2%
         (BREAKS, HOLDS, change(in_context=Interval(1.03, 1.021, 1.04)), NOTHING),  # surely beyond
+        (BREAKS, HOLDS, change(far_perplexity=WORSE), NOTHING),  # the ratio fell because what it divides by rose
+        (BREAKS, BREAKS, change(far_perplexity=WORSE), NOTHING),
+        (BREAKS, BREAKS, change(far_perplexity=SAME), IMPROVED),
     ],
 )
 def test_the_word(before: str, after: str, changed: Factors, word: str) -> None:
@@ -66,6 +69,8 @@ def test_the_reason_has_the_numbers() -> None:
     )
     assert outcome_of(BREAKS, BREAKS, change(), 0.02).reason.endswith("; it still breaks")
     assert "more than 2%" in outcome_of(BREAKS, HOLDS, change(in_context=WORSE), 0.02).reason
+    far = outcome_of(BREAKS, HOLDS, change(far_perplexity=WORSE), 0.02).reason
+    assert far.startswith("its far perplexity is 1.5 times (1.4 to 1.6) what it was, although its paired ratio is 0.5")
 
 
 def test_a_model_that_holds_needs_no_training() -> None:

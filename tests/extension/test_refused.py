@@ -255,3 +255,19 @@ def test_a_spec_names_what_it_does_not_know() -> None:
 
     with pytest.raises(ConfigError, match=r"unknown key 'step'; did you mean 'steps'\?"):
         ExtensionSpec.parse({"diagnosis": {"context": 16, "length": 64}, "step": 3}, "test")
+
+
+def test_a_folder_inside_the_texts(world: Path, tmp_path: Path) -> None:
+    """It would be read as text when the command goes on."""
+    texts = Path(shutil.copytree(world / "texts", tmp_path / "texts"))
+    for out in (texts, texts / "deep" / "out"):
+        said = refused(world, out, text=[str(texts)])
+        assert said == f"{out}: is inside {texts}, which is read as text; give another -o"
+    assert not (texts / "deep").exists()
+
+
+def test_killed_while_its_settings_were_written(world: Path, tmp_path: Path) -> None:
+    """What a kill leaves of extension.json is no foreign file: the next line is about the text."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".extension.json.123-0123abcd.tmp").write_text("{")
+    assert "no such file" in refused(world, tmp_path / "out", text=[str(tmp_path / "none.txt")]).lower()

@@ -92,3 +92,10 @@ def test_one_document_cannot_be_trained_on_and_held_out(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=said):
         tokenized([texts], (), 0.1, BytesTokenizer(), LENGTH, tmp_path / "tokens")
     assert not (tmp_path / "tokens" / "text").exists()
+
+
+def test_what_is_measured_may_not_be_trained_on(tmp_path: Path) -> None:
+    whole, part = write(tmp_path / "texts", 9), str(tmp_path / "texts" / "7.txt")
+    with pytest.raises(DataError, match=r"7\.txt: is in --text and in --held-out"):
+        tokenized([whole], [part], 0.1, BytesTokenizer(), LENGTH, tmp_path / "tokens")
+    assert not (tmp_path / "tokens").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -218,11 +219,11 @@ def test_the_summary_counts_shared_work_once(folder: Path) -> None:
     lines = summary(plan, library.workflow, gpus=1).splitlines()
     cells = [line.split("  ") for line in lines[2:6]]
     head, *rows = ([cell.strip() for cell in line if cell] for line in cells)
-    assert head[6:] == ["training tokens", "GPU hours", "disk", "wall time"]
+    assert head[6:] == ["training tokens", "GPU hours", "disk", "GPUs a run", "memory", "wall time"]
     assert rows == [
-        ["lg_fig4", "1", "1", "1", "1", "0", "12.8 k", "1", "4 MB", "1 h 2 min"],
-        ["lg_fig5", "2", "1", "2", "2", "1", "2.56 k", "0.23", "3 MB", "1 h 15 min"],
-        ["all", "2", "3", "1", "15.4 k", "1.2", "7 MB", "1 h 15 min"],
+        ["lg_fig4", "1", "1", "1", "1", "0", "12.8 k", "1", "4 MB", "1", "1 MB", "1 h 2 min"],
+        ["lg_fig5", "2", "1", "2", "2", "1", "2.56 k", "0.23", "3 MB", "1", "1 MB", "1 h 15 min"],
+        ["all", "2", "3", "1", "15.4 k", "1.2", "7 MB", "1", "1 MB", "1 h 15 min"],
     ]
     assert lines[-1] == (
         "Expected, not measured: 20% of 989 TFLOP/s a GPU in bfloat16 and 67 in float32 (config.yaml: hardware)."
@@ -230,6 +231,30 @@ def test_the_summary_counts_shared_work_once(folder: Path) -> None:
     assert "1 h 14 min" in summary(plan, library.workflow, gpus=2), "two tables side by side"
     on_cpu = load_config(folder, overrides={"device": "cpu"})
     assert "CPU hours" in summary(make_plan(on_cpu), on_cpu.workflow, gpus=1)
+
+
+def test_the_summary_tells_of_runs_that_a_gpu_cannot_bear(folder: Path) -> None:
+    """The base run takes an hour, and half a MB; two GPUs share the states, the activations, and the time."""
+
+    def told(**hardware: float) -> list[str]:
+        library = load_config(folder, overrides={"hardware": {"layer_ms": 36_000.0} | hardware})
+        plan = make_plan(library)
+        lines = summary(plan, library.workflow, gpus=8).splitlines()
+        assert all(run.training.batch_size == 4 for run in plan.runs.values())
+        return [line for line in lines if "gpus_per_run" in line]
+
+    assert told() == told(hours_per_run=0.51) == []
+    assert told(hours_per_run=0.5) == ["The longest run takes 1 h 0 min on 1 GPU: see gpus_per_run in config.yaml."]
+    assert told(hours_per_run=0.2, gpus_per_run=2) == [
+        "The longest run takes 30 min on 2 GPUs: see gpus_per_run in config.yaml."
+    ]
+    assert told(hours_per_run=0.2, gpus_per_run=4) == []
+    (too_large,) = told(gpu_memory_gb=1e-4)
+    assert re.fullmatch(
+        r"2 of 2 runs do not fit into a GPU's 0\.0001 GB \(the largest takes 1 MB\): see gpus_per_run and "
+        r"gpu_memory_gb in config\.yaml\.",
+        too_large,
+    )
 
 
 def test_planning_never_imports_torch() -> None:

@@ -14,6 +14,7 @@ from plan.mini import edit, figure, write_config
 from ssm.evaluation import stream
 from ssm.evaluation.bins import bin_edges, octaves
 from ssm.plan import Plan, load_config, make_plan, resources
+from ssm.plan.memory import peak_memory
 from ssm.plan.parameters import operations_per_token, parameter_count
 from ssm.plan.resources import Need, needs, training_tokens
 from ssm.specs.base import Spec
@@ -69,7 +70,7 @@ def test_threads_make_a_cpu_faster_and_no_job_asks_for_a_gpu(folder: Path) -> No
 
 
 def test_a_long_run_takes_more_gpus_up_to_its_sequences(folder: Path) -> None:
-    """128 tokens of context 32 are four sequences; a power of two, and no more than are allowed."""
+    """128 tokens of context 32 are four sequences; a power of two, no more than are allowed, and as many for each."""
     for allowed, hours, expected in ((1, 1e-9, 1), (8, 1e-9, 4), (3, 1e-9, 2), (8, 1e9, 1)):
         hardware = SLOW | {"gpus_per_run": allowed, "hours_per_run": hours}
         plan, workflow = planned(folder, hardware=hardware)
@@ -79,6 +80,21 @@ def test_a_long_run_takes_more_gpus_up_to_its_sequences(folder: Path) -> None:
             assert (found.gpus, found.cpus) == (expected, expected)
             start = resources.START_SECONDS
             assert found.seconds - start == pytest.approx((alone[name].seconds - start) / expected)
+    edit(folder, "training.yaml", "smoke: 128", "smoke: 192")
+    plan, workflow = planned(folder, hardware=SLOW | {"gpus_per_run": 8, "hours_per_run": 1e-9})
+    (six,) = (name for name, run in plan.runs.items() if run.training.batch_size == 6)
+    assert needs(plan, workflow, gpu=True)[six].gpus == 2
+
+
+def test_a_run_that_does_not_fit_takes_more_gpus(folder: Path) -> None:
+    plan, _ = planned(folder)
+    (base,) = (name for name, run in plan.runs.items() if run.parent is None)
+    peaks = {gpus: peak_memory(plan.runs[base], gpus).total for gpus in (1, 2, 4)}
+    assert peaks[1] > peaks[2] > peaks[4]
+    for memory, expected in ((peaks[1], 1), (peaks[1] - 1, 2), (peaks[2] - 1, 4), (1.0, 4)):
+        hardware = {"gpus_per_run": 8, "gpu_memory_gb": memory / 1e9}
+        found = needs(*planned(folder, hardware=hardware), gpu=True)[base]
+        assert (found.gpus, found.gpu_memory_mb) == (expected, math.ceil(peaks[expected] / 1e6))
 
 
 def test_a_measurement_takes_the_tokens_that_it_reads(folder: Path) -> None:
@@ -137,9 +153,19 @@ def test_memory_and_disk_hold_the_weights_and_their_moments(folder: Path) -> Non
         parameters = parameter_count(run.model, 256)
         assert found[name].memory_mb == resources.MEMORY_MB[True] + math.ceil(24 * parameters / 1e6)
         assert found[name].disk_mb == math.ceil((16 * parameters + 64 * run.training.budget.steps) / 1e6)
+        assert found[name].gpu_memory_mb == math.ceil(peak_memory(run).total / 1e6)
     host = needs(plan, workflow, gpu=False)
     for name, run in plan.runs.items():
-        assert host[name].memory_mb > resources.MEMORY_MB[False] + 28 * parameter_count(run.model, 256) / 1e6
+        peak = peak_memory(run).total
+        assert peak > 16 * parameter_count(run.model, 256)
+        assert host[name].memory_mb == resources.MEMORY_MB[False] + math.ceil(1.5 * peak / 1e6)
+        assert host[name].gpu_memory_mb == 0
+    two = {"gpus_per_run": 2, "hours_per_run": 1e-9}
+    shared = needs(*planned(folder, figures=["lg_fig5"], hardware=two), gpu=True)
+    for name, run in plan.runs.items():
+        assert shared[name].gpus == 2
+        copies = math.ceil(36 * parameter_count(run.model, 256) / 1e6)
+        assert shared[name].memory_mb == 2 * resources.MEMORY_MB[True] + copies, "each reads a checkpoint"
     (data,) = plan.data
     assert found[data].disk_mb == math.ceil(2 * max(map(training_tokens, plan.runs.values())) / 1e6)
 
@@ -157,6 +183,7 @@ def test_what_jobs_ask_for_grows_with_the_attempt_and_stays_below_the_limit() ->
     cluster = Cluster(max_hours=5, time_margin=2)
     assert [need.minutes_to_ask_for(cluster, attempt) for attempt in (1, 2, 3)] == [120, 240, 300]
     assert [need.memory_to_ask_for(attempt) for attempt in (1, 2)] == [3000, 6000]
+    assert [need.seconds_to_train(minutes) for minutes in (10, 120, 5)] == [420, 7020, 150]
     short = Need(gpus=0, cpus=1, memory_mb=1, seconds=1, disk_mb=1)
     assert [short.minutes_to_ask_for(cluster, attempt) for attempt in (1, 2)] == [10, 20]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import fcntl
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +285,23 @@ def test_two_processes_do_not_train_in_one_folder(store: TokenStore, tmp_path: P
     with only_one(lock.parent), lock.open("w") as second, pytest.raises(BlockingIOError):
         fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
     train(run_spec(store.spec, budget={"steps": 1}), store, tmp_path / "run", CPU)  # released
+
+
+def test_a_disk_without_locks_keeps_nobody_from_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shared disk may know none; any other error is one."""
+
+    def refusing(number: int) -> Callable[..., None]:
+        def flock(*_: Any) -> None:
+            raise OSError(number, "refused")
+
+        return flock
+
+    monkeypatch.setattr(fcntl, "flock", refusing(errno.ENOSYS))
+    with only_one(tmp_path):
+        pass
+    monkeypatch.setattr(fcntl, "flock", refusing(errno.EIO))
+    with pytest.raises(OSError, match="refused"), only_one(tmp_path):
+        pass
 
 
 def test_activation_checkpointing_changes_no_bit(store: TokenStore, tmp_path: Path) -> None:

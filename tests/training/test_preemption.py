@@ -134,6 +134,32 @@ def test_a_step_that_would_outlast_the_limit_is_not_begun(
         train(run, store, tmp_path, Interval(seconds=1e9, until=250.0))
 
 
+def test_checkpoints_that_take_long_to_write_are_due_less_often(
+    run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of 8 seconds, looked at one by one: 2% of 64 seconds are 1.28."""
+    now, saved, takes = [0.0], [], [0.0]
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    make_step, save = loop._Job._step, loop._Job._save
+
+    def step(self: loop._Job, number: int) -> None:
+        now[0] += 8.0
+        make_step(self, number)
+
+    def slow_save(self: loop._Job, number: int) -> None:
+        now[0] += takes[0]
+        saved.append(number)
+        save(self, number)
+
+    monkeypatch.setattr(loop._Job, "_step", step)
+    monkeypatch.setattr(loop._Job, "_save", slow_save)
+    for seconds, expected in ((1.25, [8, 16, 24, 32, 40, 48, 56, 60]), (2.5, [8, 24, 40, 56, 60])):
+        saved.clear()
+        takes[0] = seconds
+        train(run, store, tmp_path / str(seconds), Interval(seconds=64.0))
+        assert saved == expected
+
+
 def test_a_signal_to_any_verb_ends_it_with_the_code_for_another_try(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -197,7 +223,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     opened = Path.open
 
     def read_only(path: Path, mode: str = "r", *more: Any) -> Any:
-        if "w" in mode:
+        if {*mode} & {*"wax+"}:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         return opened(path, mode, *more)
 

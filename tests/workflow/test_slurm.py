@@ -1,10 +1,11 @@
-"""The slurm profile on a real SLURM: submitted, killed, submitted again, reported. Two minutes: `make test-slurm`."""
+"""The slurm profile on a real SLURM: submitted, killed, submitted again, reported. Three minutes: `make test-slurm`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -56,6 +57,7 @@ def place(tmp_path: Path) -> Path:
     config = write_config(tmp_path / "config")
     (config / "config.yaml").write_text(
         "cluster: {partition: cpu, gpu_partition: gpu}\n"
+        "hardware: {gpus_per_run: 2, hours_per_run: 1.0e-9}\n"
         "rehearsal: {max_steps: 8, max_documents: 40, max_sequences: 4}\n"
     )
     edit(config, "figures/lg_fig5.yaml", "drawings:", "  - {kind: length_class}\ndrawings:")
@@ -98,12 +100,14 @@ class Workflow:
 
 
 def training(slurm: Slurm, child: bool = False) -> list[psutil.Process]:
-    """The running `ssm train`, without the shells around it: of the first run, or of its child."""
+    """The running `ssm train` that heeds signals, without the shells around it: of the first run, or of its child."""
     found = []
     for process in slurm.processes():
-        with contextlib.suppress(psutil.Error):
-            words = process.cmdline()
-            if "train" in words and any(word.endswith("/ssm") for word in words[:2]) and child == ("--parent" in words):
+        with contextlib.suppress(psutil.Error, OSError):
+            words, status = process.cmdline(), Path(f"/proc/{process.pid}/status").read_text()
+            heeds = int(status.partition("SigCgt:")[2].split()[0], 16) >> signal.SIGTERM - 1 & 1
+            is_ours = "train" in words and any(word.endswith("/ssm") for word in words[:2])
+            if heeds and is_ours and child == ("--parent" in words):
                 found.append(process)
     return found
 
@@ -126,8 +130,8 @@ def test_from_nothing_to_the_report_through_kills(place: Path, slurm: Slurm, cap
     assert unlock.returncode == 1
     assert "Another snakemake works in this folder" in unlock.stderr
 
-    # The first training job's process is killed outright; the child's is told to end, as before a preemption, and when it
-    # has been started again its job is cancelled.
+    # The first training job's process is killed outright; the child's is told to end, as before a preemption, and when
+    # it has been started again its job is cancelled.
     workflow.until("a training process", lambda: training(slurm))
     (victim,) = training(slurm)
     victim.kill()
@@ -157,15 +161,15 @@ def test_from_nothing_to_the_report_through_kills(place: Path, slurm: Slurm, cap
         assert int(again.memory.removesuffix("M")) == 2 * int(first.memory.removesuffix("M"))
     # The first run left ahead of its time limit, the second one when it was told to: the same jobs went on.
     assert [job.restarts for job in trained] == ["0", "1", "1", "0"]
-    first, second = (
-        (results / "logs/runs" / f"{job.comment.partition('_wildcards_')[2]}.log").read_text() for job in trained[1:3]
-    )
-    assert re.search(r"stopped by its time limit at step 1 of 8;.*\n(.*\n)*.*: finished, 8 steps", first)
-    assert re.search(r"stopped by SIGTERM.*\n(.*\n)*.*: finished, 8 steps", second)
-    # Runs and their tables were on the node with GPUs, with one each; a run's tables were one job.
+    logs = {path.stem: path.read_text() for path in (place / ".snakemake/slurm_logs/rule_train").rglob("*.log")}
+    assert re.search(r"stopped by its time limit at step 1 of 8;(.*\n)*.*: finished, 8 steps", logs[trained[1].id])
+    assert "stopped by SIGTERM" in logs[trained[2].id]
+    # Runs and their tables were on the node with GPUs, runs in two processes with two; a run's tables were one job.
     measured = of_rule(jobs, "rule_measure")
     assert len(measured) == 2
-    assert {(job.partition, job.node, job.gpus[-5:]) for job in trained + measured} == {("gpu", "n2", "gpu:1")}
+    assert {(job.partition, job.node, job.gpus[-5:]) for job in trained} == {("gpu", "n2", "gpu:2")}
+    assert {(job.partition, job.node, job.gpus[-5:]) for job in measured} == {("gpu", "n2", "gpu:1")}
+    assert "--processes 2" in log
     (tokenized,) = of_rule(jobs, "rule_tokenize")
     assert (tokenized.partition, tokenized.node) == ("cpu", "n1")
     assert len(jobs) == 7, "what draws and judges is done where snakemake is"

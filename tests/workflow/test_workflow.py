@@ -187,7 +187,14 @@ def test_make_goes_on_after_a_killed_snakemake_and_keeps_away_from_a_living_one(
     with (place / "gate").open("w"):  # opens when the first job is at work
         result = run(place, *figures)
         assert result.returncode != 0
-        assert re.match(r"Another snakemake works in this folder.* stop them \(scancel\)\.\nmake:", result.stderr)
+        told = r"Another snakemake works in this folder.* stop them \(scancel\)\.\n"
+        assert re.match(f"{told}make:", result.stderr)
+        locks = {path.read_text() for path in (place / ".snakemake/locks").iterdir()}
+        for arguments in (["--cores", "2", "lg_fig4"], ["--unlock"]):
+            result = snakemake(place, *arguments)
+            assert result.returncode != 0
+            assert re.search(f"^{told}", result.stderr, re.MULTILINE)
+        assert {path.read_text() for path in (place / ".snakemake/locks").iterdir()} == locks != set()
         living.send_signal(signal.SIGKILL)
         living.wait()
         (place / "gate").unlink()
@@ -353,6 +360,22 @@ def test_the_gpu_is_one_job_at_a_time(own: Path) -> None:
     assert profile["resources"] == {"gpu": 1}
 
 
+def test_a_run_on_several_gpus_is_as_many_processes_that_share_the_threads(place: Path) -> None:
+    with (place / "config" / "config.yaml").open("a") as config:
+        config.write("device: cuda\nthreads: 3\nhardware: {gpus_per_run: 2, hours_per_run: 1.0e-9}\n")
+    dry = ["-n", "--printshellcmds", "lg_fig4"]
+    for profile, asked in (
+        (["--workflow-profile", "workflow/profiles/slurm"], " --processes 2 "),
+        (["--cores", "6", "--resources", "gpu=2"], " --threads 3 --processes 2 "),
+        (["--cores", "4", "--resources", "gpu=2"], " --threads 2 --processes 2 "),
+        (["--cores", "6"], " --threads 3 --processes 1 "),  # the default profile knows one GPU
+    ):
+        result = snakemake(place, *profile, *dry)
+        assert result.returncode == 0, result.stderr
+        (command,) = re.findall(r"ssm train .*", result.stdout + result.stderr)
+        assert asked in command
+
+
 def test_targets_explain_themselves_and_a_mistyped_one_is_told_the_nearest(own: Path) -> None:
     listed = snakemake(own, "--list").stdout.splitlines()
     assert "lg_fig4 (Norm of the state)" in listed
@@ -413,8 +436,9 @@ def test_the_profiles_and_catalog_are_readable() -> None:
         yaml.safe_load((ROOT / f"workflow/profiles/{name}/config.yaml").read_text()) for name in ("default", "slurm")
     )
     assert "code" not in default["rerun-triggers"], "an edited message must not retrain models"
-    assert {key: slurm[key] for key in default if key != "default-resources"} == {
-        key: value for key, value in default.items() if key != "default-resources"
+    own = ("resources", "default-resources")
+    assert {key: slurm[key] for key in default if key not in own} == {
+        key: value for key, value in default.items() if key not in own
     }, "a cluster's profile stands in place of the default one"
     assert slurm["executor"] == "slurm"
     assert "usage" in yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())

@@ -52,18 +52,16 @@ def hold_results():
     holders.mkdir(parents=True, exist_ok=True)
     here = str(Path.cwd())
     mine = open(holders / hashlib.sha256(here.encode()).hexdigest()[:8], "a+")
-    fcntl.flock(mine, fcntl.LOCK_SH)
+    lock(mine, alone=False, wait=True)
     mine.truncate(0)
     print(here, file=mine, flush=True)
-    for path in holders.iterdir():
-        with open(path) as other:
-            try:
-                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if path.name != Path(mine.name).name:
-                    raise WorkflowError(
-                        f"A snakemake in {other.read().strip()} works on {S}: wait until it ends, or stop it"
-                    ) from None
+    for path in {*holders.iterdir()} - {Path(mine.name)}:
+        with open(path, "a+") as other:
+            if not lock(other, alone=True):
+                other.seek(0)
+                raise WorkflowError(
+                    f"A snakemake in {other.read().strip()} works on {S}: wait until it ends, or stop it"
+                )
     atexit.register(mine.close)  # held until snakemake ends
 
 
@@ -76,6 +74,21 @@ def name_reports():
                 print(f"Report: {job.output[0]}", file=sys.stderr)
             elif job.rule.name == "answer":
                 print(f"Report: {job.params.folder}/index.html", file=sys.stderr)
+
+
+def explain_locks():
+    """Snakemake says that the folder is locked, and that one may unlock it; say whether a living one works here."""
+    planned = getattr(workflow, "_dag", None) and not workflow.dryrun
+    if not (
+        planned and ALIVE and workflow.is_main_process and workflow.persistence.locked
+    ):
+        return
+    try:
+        insist(ALIVE)
+        problem = "The last snakemake here was killed: `make figures` unlocks the folder and goes on"
+    except UserError as alive:
+        problem = alive
+    print(problem, file=sys.stderr)
 
 
 def explain_unknown_targets():
@@ -122,6 +135,11 @@ def gpus(wildcards):
     return expected()[wildcards[0]].gpus
 
 
+def threads_each(wildcards, resources, threads):
+    """CPU threads of each of a job's processes, where it may be given fewer threads, or GPUs, than it asked for."""
+    return max(1, min(LIBRARY.workflow.threads, threads // max(1, resources.gpu)))
+
+
 def memory(wildcards, attempt):
     return expected()[wildcards[0]].memory_to_ask_for(attempt)
 
@@ -144,7 +162,7 @@ def start_again(wildcards, resources):
     left = f"[[ $code = {REQUEUE} || $code = {TIME_OVER} ]]"
     runs = "[[ $(squeue -h -j $SLURM_JOB_ID -o %T) = RUNNING ]]"
     again = f"if {left} && {runs}; then scontrol requeue $SLURM_JOB_ID; fi"
-    return again if on_cluster() else "true"
+    return f"|| {{ code=$?; {again}; exit $code; }}" if on_cluster() else ""
 
 
 def disk(wildcards):

@@ -15,6 +15,7 @@ rule evaluate:
         "../envs/ssm.yaml"
     threads: cpus
     resources:
+        one_table=1,
         gpu=gpus,
         mem_mb=memory,
         runtime=minutes,

@@ -19,6 +19,7 @@ rule train:
         "../envs/ssm.yaml"
     threads: cpus
     resources:
+        nodes=1,  # all of a job's GPUs on one
         gpu=gpus,
         mem_mb=memory,
         runtime=minutes,
@@ -37,12 +38,12 @@ rule train:
             else ""
         ),
         processes=lambda wildcards, resources: max(1, resources.gpu),  # a GPU each
+        threads=threads_each,
         time_limit=time_limit,
         start_again=start_again,
     message:
         "Train {wildcards.run}"
     shell:
         "trap '' TERM; ssm train {params.spec:q} --tokens {params.tokens:q} {params.parent} --out {params.folder:q}"
-        " --device {resources.device} --threads {threads} --processes {params.processes} {params.time_limit}"
-        " 2>&1 | tee -ai {log:q}"
-        " || {{ code=$?; {params.start_again}; exit $code; }}"
+        " --device {resources.device} --threads {params.threads} --processes {params.processes} {params.time_limit}"
+        " 2>&1 | tee -i {log:q} {params.start_again}"

@@ -81,6 +81,17 @@ def export_checkpoint(
     return folder
 
 
+@torch.no_grad()
+def round_as_read(model: LanguageModel, form: Imported) -> None:
+    """Round every weight, in place, to what is left of it in the types that it is exported in."""
+    weights = model.state_dict()
+    pieces = form.format.pieces(model.spec, {name: tuple(tensor.shape) for name, tensor in weights.items()})
+    for target in (target for targets in _as_read(pieces, form.format, form.source).values() for target in targets):
+        ours = weights[target.piece.ours]
+        if target.dtype not in (None, ours.dtype):
+            target.piece.put(ours, target.piece.take(ours).to(target.dtype).to(ours.dtype))
+
+
 def _format(name: str) -> Format:
     if name not in FORMATS:
         raise CheckpointError(f"unknown format '{name}'; {nearest(name, FORMATS)}")
