@@ -228,7 +228,10 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
         raise CheckpointError(f"{source.name}: transformers reads whole folders; give {source.folder} instead")
     try:
         with _quiet(transformers):
-            loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            # Of transformers' own classes, whatever another package has registered for its name.
+            named = (source.config.get("architectures") or [""])[0]
+            kind: Any = getattr(transformers, str(named), transformers.AutoModelForCausalLM)
+            loaded: Any = kind.from_pretrained(
                 source.folder,
                 dtype=torch.float32,
                 local_files_only=True,
