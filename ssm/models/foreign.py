@@ -230,8 +230,8 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
         with _quiet(transformers):
             # Of transformers' own classes, whatever another package has registered for its name.
             named = (source.config.get("architectures") or [""])[0]
-            kind: Any = getattr(transformers, str(named), transformers.AutoModelForCausalLM)
-            loaded: Any = kind.from_pretrained(
+            architecture: Any = getattr(transformers, str(named), transformers.AutoModelForCausalLM)
+            loaded: Any = architecture.from_pretrained(
                 source.folder,
                 dtype=torch.float32,
                 local_files_only=True,
