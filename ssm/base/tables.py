@@ -177,7 +177,7 @@ PROCESS_SPEED = Schema(
         "model": TEXT,
         "processes": I64,
         "batch_tokens": I64,  # tokens of a training step
-        "way": TEXT,  # one: by one process; apart: each trains its part of the batch by itself; together: as a team
+        "way": TEXT,  # one; part: one, a part of the batch; apart: each its part, at once; together: as a team
         "repeat": I64,  # 1, 2, ...
         "milliseconds": F64,  # a step of the slowest process
     },

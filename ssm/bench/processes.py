@@ -1,11 +1,13 @@
 """Speed of training by several processes against one: the runs of `ssm train` themselves, short, way by way in turn.
 
     one       one process trains the whole batch, the others wait
+    part      one process trains its part of the batch, the others wait
     apart     every process trains its part of the batch by itself, all at once: what the machine's cores give
     together  they train it as a team
 
 A step costs calls, which are as many for a part of a batch, and arithmetic, which is less. So `apart` is the limit of
-`together`, and more processes pay where a process's part of a batch is large.
+`together`, and a batch of a given size gains more from a second process the larger it is. Where instead every process
+keeps the batch that one process had (`together` against `part`), only the waiting for each other costs.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ CONTEXT, BATCH_TOKENS, LARGE = 32, 512, 4096  # the smoke scale's, and a batch t
 TOKENS = 100_000  # of one short run; at least STEPS steps
 STEPS = 20
 TOLERANCE = 1e-4  # of the last loss, relative
-WAYS = ("one", "apart", "together")
+WAYS = ("one", "part", "apart", "together")
 
 
 def process_speed(team: Team, repeats: int, seconds: float) -> Iterator[pl.DataFrame]:
@@ -77,8 +79,8 @@ def _short_run(way: str, tokens: int, team: Team) -> tuple[float, float]:
     """Milliseconds a step of the slowest process, and the last loss of process 0."""
     team.wait()
     mine = (0.0, 0.0)
-    if way != "one" or team.main:
-        part = tokens // team.size if way == "apart" else tokens
+    if way not in ("one", "part") or team.main:
+        part = tokens // team.size if way in ("part", "apart") else tokens
         mine = _train(part, _steps(tokens), team if way == "together" else ALONE)
     everybody = team.stacked(torch.tensor(mine, dtype=torch.float64))  # (processes, 2)
     return float(everybody[:, 0].max()), float(everybody[0, 1])
@@ -116,16 +118,19 @@ def medians(frame: pl.DataFrame) -> dict[str, float]:
 def heading() -> str:
     """The first two lines of the table."""
     return (
-        f"{'tokens':>8}{'tokens a':>10}{'milliseconds a step':>33}{'tokens/s':>22}{'times one process':>22}\n"
-        f"{'a step':>8}{'process':>10}{'one':>11}{'apart':>11}{'together':>11}{'one':>11}{'together':>11}"
-        f"{'apart':>11}{'together':>11}"
+        f"{'tokens':>8}{'tokens a':>10}{'milliseconds a step':>40}{'times one process':>22}{'times one process':>20}\n"
+        f"{'a step':>8}{'process':>10}{'one':>10}{'part':>10}{'apart':>10}{'together':>10}"
+        f"{'apart':>11}{'together':>11}{'with its part':>20}"
     )
 
 
 def line(frame: pl.DataFrame) -> str:
-    """A line of the table: medians, and how many times faster several processes are."""
+    """A line of the table: medians, and how many times more tokens a second several processes train on than one.
+
+    One that trains the whole batch (`one`), and one that trains its part alone (`part`).
+    """
     tokens, processes = frame["batch_tokens"][0], frame["processes"][0]
     ms = medians(frame)
-    speeds = "".join(f"{1000 * tokens / ms[way]:>11,.0f}" for way in ("one", "together"))
     ratios = "".join(f"{ms['one'] / ms[way]:>10.2f}x" for way in ("apart", "together"))
-    return f"{tokens:>8}{tokens // processes:>10}" + "".join(f"{ms[way]:>11.2f}" for way in WAYS) + speeds + ratios
+    kept = f"{processes * ms['part'] / ms['together']:>19.2f}x"
+    return f"{tokens:>8}{tokens // processes:>10}" + "".join(f"{ms[way]:>10.2f}" for way in WAYS) + ratios + kept

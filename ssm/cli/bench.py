@@ -14,8 +14,9 @@ scans     every backend that runs here and every peer that is installed, at each
           outputs and gradients are held against the float64 oracle, and who is wrong is not timed. The machine's own
           limits are measured in the same run: limit/t is how close an implementation comes to them
 training  training steps of small Mamba and Mamba-2 models with the same weights, batches and optimizer as transformers'
-processes short runs of `ssm train` on the CPU with the smoke scale's model, at three sizes of a batch: by one process,
-          by several as a team, and by as many that do not wait for each other: the limit of this machine's cores
+processes short runs of `ssm train` on the CPU with the smoke scale's model, at three sizes of a batch: by one process
+          (the whole batch, and its part of it alone), by several as a team, and by as many that do not wait for each
+          other: the limit of this machine's cores
 
 Contestants take turns; times are medians. The peers: pip install 'ssm-length[bench]'
 
