@@ -85,6 +85,18 @@ class State:
         return cls(tuple(layers[i] for i in sorted(layers)))
 
 
+def joined(parts: list[State]) -> State:
+    """The states of a batch's parts, in order, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return State(
+        tuple(
+            {name: torch.cat([part.layers[i][name] for part in parts]) for name in layer}
+            for i, layer in enumerate(parts[0].layers)
+        )
+    )
+
+
 def _over(rows: Tensor, tensor: Tensor) -> Tensor:
     """(B,) shaped to broadcast over a tensor (B, ...)."""
     return rows.view(-1, *[1] * (tensor.dim() - 1))

@@ -23,9 +23,12 @@ from torch import Tensor
 
 from ssm.base.errors import ConfigError, UserError
 from ssm.training.one_host import SharedMemory
-from ssm.training.peers import Watch
+from ssm.training.peers import HELLO, Watch
 
-TIMEOUT = timedelta(minutes=10)  # a sum that waits longer has failed; a process that is gone is noticed at once
+MEETING = timedelta(seconds=HELLO)  # in which all processes find the store
+# Of a sum: longer than a job. A process may wait for hours for one that is well and busy (it has the longer texts, or
+# waits for its folder); one that is gone is noticed at once (`ssm.training.peers`).
+TIMEOUT = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -130,18 +133,25 @@ def team_up(device: torch.device, verb: str) -> Iterator[Team]:
         os.environ["MASTER_PORT"]
     except (KeyError, ValueError) as error:
         raise ConfigError(f"WORLD_SIZE is set, but {error} is missing; use torchrun, or --processes N") from error
+    cannot = f"process {team.rank} of {team.size}: cannot meet the others"
     try:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
+        store, _, _ = next(dist.rendezvous("env://", timeout=MEETING))
     except (RuntimeError, ValueError) as error:
-        raise UserError(f"process {team.rank} of {team.size}: cannot meet the others ({_first(error)})") from error
+        raise UserError(f"{cannot} ({_first(error)})") from error
     try:
-        with Watch(team.rank, team.size, address, dist.distributed_c10d._get_default_store(), verb):
+        with Watch(team.rank, team.size, address, store, verb):
+            backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+            try:
+                dist.init_process_group(backend, store=store, rank=team.rank, world_size=team.size, timeout=TIMEOUT)
+            except (RuntimeError, ValueError) as error:
+                raise UserError(f"{cannot} ({_first(error)})") from error
             team = replace(team, shared=SharedMemory.of_the_team(team.rank, team.size))
             yield team
             team.wait()  # whoever ends first would look lost to a sum under way
     finally:
         gc.collect()  # what still holds the group would end it later, and wait forever for a thread that waits for us
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def _first(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from ssm.base.files import make_folder, only_one, remove_leftovers, write_json
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
-from ssm.base.stopping import Preempted, stop_requests
+from ssm.base.stopping import Preempted, StopRequest, stop_requests
 from ssm.data.batches import Batch, StreamBatches, WindowBatches
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel
@@ -34,7 +34,7 @@ from ssm.training.optimizer import build_optimizer, set_rates
 from ssm.training.origin import origin_of, read_record, starting_weights
 from ssm.training.parallel import spread, whole_tensors
 from ssm.training.schedule import learning_rate, weight_decay
-from ssm.training.step import joined, loss_of, rows_of
+from ssm.training.step import loss_of, rows_of
 
 FLUSH_EVERY = 10  # steps between two looks at the loss, at the clock and for a signal
 SAVING = 0.02  # of the time, which checkpoints may take that are due by the clock
@@ -146,7 +146,12 @@ class _Job:
             progress.resume_at(self.first)
             saved = clock = time.monotonic()
             for step in range(self.first + 1, self.steps + 1):
-                self._step(step)
+                if not self._step(step, stop):
+                    diverged = self.metrics.flush()
+                    if diverged:
+                        break
+                    self._save(step - 1)
+                    self._leave(step - 1, stop.signal or "a signal")
                 now = time.monotonic()
                 seconds, clock = now - clock, now
                 self.seconds += seconds
@@ -187,27 +192,30 @@ class _Job:
             tokens = torch.zeros(self.micro_batch_size, self.training.context, dtype=torch.int64)
             loss_of(self.forward, Batch(tokens, tokens), None, self.training, self.device).loss.backward()
 
-    def _step(self, step: int) -> None:
-        """One optimizer step over the batch, in micro-batches."""
+    def _step(self, step: int, stop: StopRequest) -> bool:
+        """One optimizer step over the batch, in micro-batches. False: told to end between two of them, nothing is done.
+
+        Only steps that take long are left in the middle: to ask all processes costs time.
+        """
         training = self.training
         lr = learning_rate(training, self.peak, step, self.steps)
         decay = weight_decay(training, lr, self.peak)
         set_rates(self.optimizer, lr, decay)
         batch = self.batches.batch(step - 1, self.mine)
         start = self.policy.start(step, training.batch_size, self.device)
-        loss, ended = torch.zeros((), device=self.device), []
+        loss = torch.zeros((), device=self.device)
         self.gradients.clear()
         mine = torch.arange(len(batch.inputs))
         for rows in mine.split(self.micro_batch_size):
+            if self.slow and len(mine) > len(rows) and self.team.any_of(stop.signal is not None)[0]:
+                return False
             self.gradients.share(bool(rows[-1] == mine[-1]))
             part = loss_of(self.forward, rows_of(batch, rows), start and start.select(rows), training, self.device)
             share = len(rows) / len(mine)
             (part.loss * share).backward()
             loss += part.loss.detach() * share
-            if self.policy.learns:
-                ended.append(part.ended)
-        if self.policy.learns:
-            self.policy.learn(joined(ended))
+            self.policy.see(part.ended)
+        self.policy.learn()
         norm = self.gradients.clip(training.clip_norm)
         self.optimizer.step()
         self.metrics.add(
@@ -219,6 +227,7 @@ class _Job:
             weight_decay=decay,
             state_norm=0.0 if start is None else start.norm().mean(),
         )
+        return True
 
     def _due_by_steps(self, step: int) -> bool:
         return self.interval.steps is not None and step % self.interval.steps == 0

@@ -24,8 +24,8 @@ from ssm.base.errors import UserError
 from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.stopping import Preempted
 
-HELLO = 60.0  # seconds in which the processes have to find each other
-NOTICE = 10.0  # seconds in which the cause of a failed sum is found out
+HELLO = 600.0  # seconds until all processes are there: hundreds may read their Python from one slow disk
+NOTICE = 10.0  # seconds in which a message comes that must be on its way: the cause of a failed sum for instance
 CODES = {UserError: 2, KeyboardInterrupt: 130, Preempted: REQUEUE}  # as `ssm` itself ends
 PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # a silent host is gone after 25 s
 
@@ -96,7 +96,7 @@ class Watch:
             store.set("ssm/watch", json.dumps([server.getsockname()[1], token]))
             while len(self.who) < self.size - 1:
                 connection, _ = server.accept()
-                connection.settimeout(HELLO)
+                connection.settimeout(NOTICE)
                 hello = _line(connection)
                 if hello.get("token") == token:  # whoever else may knock
                     self.who[connection] = f"process {hello['rank']} of {self.size} ({hello['where']})"

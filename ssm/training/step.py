@@ -41,15 +41,3 @@ def rows_of(batch: Batch, rows: Tensor) -> Batch:
         return batch
     starts = None if batch.starts is None else batch.starts[rows]
     return Batch(batch.inputs[rows], batch.targets[rows], starts)
-
-
-def joined(states: list[State]) -> State:
-    """The states of micro-batches as one batch."""
-    if len(states) == 1:
-        return states[0]
-    return State(
-        tuple(
-            {name: torch.cat([state.layers[i][name] for state in states]) for name in layer}
-            for i, layer in enumerate(states[0].layers)
-        )
-    )

@@ -13,6 +13,7 @@ from torch import Tensor
 from ssm.models.state import State
 from ssm.specs.training import FittedNoise, InitialStateSpec, RandomNoise, StatePassing, Tbtt, ZeroState
 from ssm.training.initial_state import build_policy
+from ssm.training.initial_state.fitted_noise import moments_of, pooled
 from ssm.training.initial_state.policy import Policy
 
 CPU = torch.device("cpu")
@@ -35,8 +36,15 @@ def policy_after(spec: InitialStateSpec, *states: State, seed: int = 1) -> Polic
     """A policy that has learned from these states."""
     policy = build_policy(spec, seed)
     for state in states:
-        policy.learn(state.detach())
+        learn(policy, state)
     return policy
+
+
+def learn(policy: Policy, *parts: State) -> None:
+    """A batch that ended in these, micro-batch by micro-batch."""
+    for part in parts:
+        policy.see(part.detach())
+    policy.learn()
 
 
 def start(policy: Policy, step: int = 2, batch: int = 6) -> State:
@@ -103,13 +111,25 @@ def test_fitted_noise_keeps_moments_by_layer_and_head_with_beta_on_the_old() -> 
     policy = policy_after(FittedNoise(beta=0.1), two_heads([1.0, 3.0, 0.0, 4.0], [5.0, 7.0, 2.0, 2.0]))
     # head 0: 1, 3, 5, 7 has mean 4 and variance (9 + 1 + 1 + 9) / 4 = 5; head 1: 0, 4, 2, 2 has 2 and 2
     assert fitted(policy) == [[[4.0, 2.0], [5.0, 2.0]], [[8.0, 4.0], [20.0, 8.0]]]
-    policy.learn(two_heads([10.0, 10.0, -1.0, 1.0], [10.0, 30.0, -1.0, 1.0]))
+    learn(policy, two_heads([10.0, 10.0, -1.0, 1.0], [10.0, 30.0, -1.0, 1.0]))
     # head 0: 10, 10, 10, 30 has mean 15 and variance (3 * 25 + 225) / 4 = 75; head 1: 0 and 1
     means, variances = [0.9 * 15 + 0.1 * 4, 0.9 * 0 + 0.1 * 2], [0.9 * 75 + 0.1 * 5, 0.9 * 1 + 0.1 * 2]
     for layer, factor in ((0, 1), (1, 2)):
         got_means, got_variances = fitted(policy)[layer]
         assert got_means == pytest.approx([factor * mean for mean in means])
         assert got_variances == pytest.approx([factor**2 * variance for variance in variances])
+
+
+def test_pooled_moments_are_those_of_the_whole_batch() -> None:
+    """Parts of several sizes, far from each other in the mean and from zero: no digit is lost."""
+    batch = ended(batch=6, heads=3).map(
+        lambda tensor: tensor + 1000 + torch.arange(6.0).view(-1, *[1] * (tensor.dim() - 1))
+    )
+    parts = [batch.select(rows) for rows in torch.arange(6).split([1, 3, 2])]
+    mean, variance = pooled(torch.stack([moments_of(part) for part in parts]), torch.tensor([1, 3, 2]))
+    heads = torch.cat([memory.double().transpose(0, 1).flatten(1) for memory in batch.memories()])
+    torch.testing.assert_close(mean.double(), heads.mean(1), rtol=1e-6, atol=0)
+    torch.testing.assert_close(variance.double(), heads.var(1, correction=0), rtol=1e-3, atol=0)
 
 
 def test_fitted_noise_draws_from_its_moments() -> None:
@@ -151,7 +171,7 @@ def test_the_gradient_stops_at_the_border() -> None:
     model = tiny.model()
     policy = build_policy(StatePassing(p_zero=0.0), 1)
     _, final = model(tiny.tokens(0, 2, 5))
-    policy.learn(final.detach())
+    learn(policy, final)
     passed = start(policy, batch=2)
     assert not any(tensor.requires_grad for tensor in tiny.flat(passed))
     assert same(passed, final)
@@ -213,7 +233,7 @@ def test_global_randomness_is_left_alone(spec: InitialStateSpec) -> None:
     expected = torch.rand(3)
     torch.manual_seed(4)
     start(policy)
-    policy.learn(ended(1))
+    learn(policy, ended(1))
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -227,8 +247,8 @@ def test_a_resumed_policy_goes_on_identically(spec: InitialStateSpec, learned: i
     for step in (3, 4):
         one, other = policy.start(step, 6, CPU), resumed.start(step, 6, CPU)
         assert one is other is None or same(one, other)  # type: ignore[arg-type]
-        policy.learn(ended(step))
-        resumed.learn(ended(step))
+        learn(policy, ended(step))
+        learn(resumed, ended(step))
 
 
 @pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
@@ -236,7 +256,30 @@ def test_a_resumed_policy_goes_on_at_another_device(spec: InitialStateSpec) -> N
     """A checkpoint is read onto the CPU, whatever device trains; "meta" stands for it here."""
     resumed = build_policy(spec, 1)
     resumed.load(policy_after(spec, ended()).tensors())
-    resumed.learn(ended(1).map(lambda tensor: tensor.to("meta")))
+    learn(resumed, ended(1).map(lambda tensor: tensor.to("meta")))
+
+
+@pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
+@pytest.mark.parametrize("sizes", [[3, 3], [1, 3, 2], [1] * 6], ids=str)
+def test_micro_batches_teach_what_their_batch_teaches(spec: InitialStateSpec, sizes: list[int]) -> None:
+    """Of any sizes, the last one shorter than the others for instance."""
+    whole, parts = policy_after(spec, ended(0), ended(1)), policy_after(spec)
+    for seed in (0, 1):
+        learn(parts, *(ended(seed).select(rows) for rows in torch.arange(6).split(sizes)))
+    assert whole.tensors().keys() == parts.tensors().keys()
+    for name, tensor in whole.tensors().items():
+        torch.testing.assert_close(parts.tensors()[name], tensor, rtol=1e-5, atol=1e-6)
+    assert spec.policy == "fitted_noise" or same(start(whole), start(parts))
+
+
+@pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
+@pytest.mark.parametrize("learned", [0, 1])
+def test_nothing_is_known_of_a_batch_before_its_end(spec: InitialStateSpec, learned: int) -> None:
+    """A run may be told to end between two micro-batches: its checkpoint is that of the step before."""
+    policy, before = (policy_after(spec, *(ended(seed) for seed in range(learned))) for _ in range(2))
+    policy.see(ended(9).select(torch.arange(2)))
+    assert policy.tensors().keys() == before.tensors().keys()
+    assert all(torch.equal(policy.tensors()[name], tensor) for name, tensor in before.tensors().items())
 
 
 def test_every_policy_of_the_specs_is_there() -> None:

@@ -47,10 +47,11 @@ def at_step(patch: pytest.MonkeyPatch, number: int, action: Callable[[], object]
     """Do something behind a step of the runs to come."""
     step = loop._Job._step
 
-    def eventful(job: Any, now: int) -> None:
-        step(job, now)
+    def eventful(job: Any, now: int, *rest: Any) -> bool:
+        done = step(job, now, *rest)
         if now == number:
             action()
+        return done
 
     patch.setattr(loop._Job, "_step", eventful)
 
@@ -95,6 +96,33 @@ def test_slow_steps_are_looked_at_one_by_one(
     assert saved_step(tmp_path) == 33
 
 
+@pytest.mark.parametrize("step", [1, 33, 60])
+@pytest.mark.parametrize("policy", ["zero", "random_noise", "fitted_noise", "state_passing", "tbtt"])
+def test_a_long_step_is_left_between_its_micro_batches(
+    policy: str, step: int, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first of them have done is forgotten: the checkpoint is that of the step before."""
+    sigma = {"sigma": 0.3} if policy == "random_noise" else {}
+    recipe = {"budget": {"steps": 60}, "batch_tokens": 128, "micro_batch_tokens": 32}
+    run = run_spec(store.spec, initial_state={"policy": policy} | sigma, **recipe)
+    parts, loss_of = [0], loop.loss_of
+
+    def eventful(*arguments: Any) -> Any:
+        parts[0] += 1
+        if parts[0] == 4 * (step - 1) + 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return loss_of(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "SLOW", 0.0)
+        patch.setattr(loop, "loss_of", eventful)
+        with pytest.raises(Preempted, match=f"stopped by SIGTERM at step {step - 1} of 60; its checkpoint is written"):
+            train(run, store, tmp_path / "run", Interval(seconds=1e9))
+    assert parts[0] == 4 * (step - 1) + 2
+    assert saved_step(tmp_path / "run") == step - 1
+    ends_as_if_nothing_had_happened(run, store, tmp_path / "run", tmp_path / "whole")
+
+
 def test_a_signal_in_the_last_steps_does_not_keep_a_run_from_its_end(
     run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,9 +153,9 @@ def test_a_step_that_would_outlast_the_limit_is_not_begun(
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
     make_step = loop._Job._step
 
-    def step(self: loop._Job, number: int) -> None:
+    def step(*arguments: Any) -> bool:
         now[0] += 100
-        make_step(self, number)
+        return make_step(*arguments)
 
     monkeypatch.setattr(loop._Job, "_step", step)
     with pytest.raises(Preempted, match="by its time limit at step 2 of 60"):
@@ -142,9 +170,9 @@ def test_checkpoints_that_take_long_to_write_are_due_less_often(
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
     make_step, save = loop._Job._step, loop._Job._save
 
-    def step(self: loop._Job, number: int) -> None:
+    def step(*arguments: Any) -> bool:
         now[0] += 8.0
-        make_step(self, number)
+        return make_step(*arguments)
 
     def slow_save(self: loop._Job, number: int) -> None:
         now[0] += takes[0]

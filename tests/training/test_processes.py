@@ -11,17 +11,16 @@ import numpy as np
 import pytest
 import torch
 from small import run_spec
-from torch import Tensor
 from training.processes import run_team
 
 from ssm.base.exit_codes import LOST, REQUEUE
+from ssm.base.stopping import StopRequest
 from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
 from ssm.training import loop, parallel
 from ssm.training.distributed import ALONE, Team
-from ssm.training.initial_state.fitted_noise import _moments, pooled
 from ssm.training.loop import Interval
 from ssm.training.machine import Machine
 
@@ -59,10 +58,11 @@ def train(
     """
     step, usual = loop._Job._step, parallel.ONE_PIECE
 
-    def interrupted(job: Any, now: int) -> None:
-        step(job, now)
+    def interrupted(job: Any, now: int, stop: StopRequest) -> bool:
+        done = step(job, now, stop)
         if now == at and team.rank == rank:
             os.kill(os.getpid(), number)
+        return done
 
     loop._Job._step = interrupted  # type: ignore[method-assign]
     parallel.ONE_PIECE = one_piece
@@ -148,15 +148,58 @@ def test_a_stopped_run_goes_on_in_as_many_processes_bitwise_and_in_any_other_num
     same_curves(tmp_path / "whole", tmp_path / "one")
 
 
-def test_kill_9_of_one_ends_all_and_the_resumed_run_is_bitwise_the_same(store: TokenStore, tmp_path: Path) -> None:
-    run = spec_of(store, {"policy": "state_passing", "p_zero": 0.2})
-    assert together(2, run, store, tmp_path / "whole") == {0}
+@pytest.mark.parametrize(
+    ("policy", "machine"),
+    [
+        (POLICIES[1], {}),
+        (POLICIES[4], {"one_piece": 0}),
+        (POLICIES[2], {"shard": True, "micro_batch_tokens": 32}),
+    ],
+    ids=["one piece", "ddp", "fsdp"],
+)
+def test_kill_9_of_one_ends_all_and_the_resumed_run_is_bitwise_the_same(
+    policy: dict[str, Any], machine: dict[str, Any], store: TokenStore, tmp_path: Path
+) -> None:
+    run = spec_of(store, policy)
+    assert together(2, run, store, tmp_path / "whole", **machine) == {0}
     for rank in (0, 1):
         folder = tmp_path / f"killed{rank}"
-        assert together(2, run, store, folder, 33, rank, signal.SIGKILL) == {-signal.SIGKILL, LOST}
+        assert together(2, run, store, folder, 33, rank, signal.SIGKILL, **machine) == {-signal.SIGKILL, LOST}
         assert load_tensors(folder / "checkpoint.safetensors")[1]["step"] == 20
-        assert together(2, run, store, folder) == {0}
+        assert together(2, run, store, folder, **machine) == {0}
         assert bits(folder / "model.safetensors") == bits(tmp_path / "whole" / "model.safetensors")
+
+
+def leave_in_the_middle(team: Team, run: RunSpec, tokens: Path, folder: Path, machine: dict[str, Any]) -> None:
+    """The last process is told to end in the first micro-batch of step 7, while steps count as long."""
+    step, loss_of, slow = loop._Job._step, loop.loss_of, loop.SLOW
+    now = [0]
+
+    def noted(job: Any, number: int, stop: StopRequest) -> bool:
+        now[0] = number
+        return step(job, number, stop)
+
+    def told(*arguments: Any) -> Any:
+        if now[0] == 7 and team.rank == team.size - 1:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return loss_of(*arguments)
+
+    loop._Job._step, loop.loss_of, loop.SLOW = noted, told, 0.0  # type: ignore[method-assign]
+    try:
+        train(team, run, tokens, folder, **machine)
+    finally:
+        loop._Job._step, loop.loss_of, loop.SLOW = step, loss_of, slow  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("machine", [{}, {"one_piece": 0}, {"shard": True}], ids=["one piece", "ddp", "fsdp"])
+def test_all_leave_a_long_step_together(machine: dict[str, Any], store: TokenStore, tmp_path: Path) -> None:
+    machine = {"micro_batch_tokens": 32} | machine
+    run = spec_of(store, {"policy": "fitted_noise", "p_zero": 0.2})
+    assert run_team(2, leave_in_the_middle, run, store.folder, tmp_path / "left", machine) == [REQUEUE] * 2
+    assert load_tensors(tmp_path / "left" / "checkpoint.safetensors")[1]["step"] == 6
+    for folder in ("left", "whole"):
+        assert together(2, run, store, tmp_path / folder, **machine) == {0}
+    assert bits(tmp_path / "left" / "model.safetensors") == bits(tmp_path / "whole" / "model.safetensors")
 
 
 def test_a_sharded_model_is_the_same_run_and_its_checkpoint_any_other(store: TokenStore, tmp_path: Path) -> None:
@@ -196,20 +239,3 @@ def add_up(team: Team) -> None:
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_sums_are_the_same_in_every_process(size: int) -> None:
     assert run_team(size, add_up) == [0] * size
-
-
-def test_pooled_moments_are_those_of_the_whole_batch() -> None:
-    """Parts far from each other in the mean and from zero: no digit is lost."""
-    batch = (
-        1000 + torch.randn(6, 3, 4, 5, generator=torch.Generator().manual_seed(1)) + torch.arange(6).view(6, 1, 1, 1)
-    )
-    parts = [_moments(part) for part in batch.split(2)]
-
-    class Three(Team):
-        def stacked(self, values: Tensor) -> Tensor:
-            return torch.stack([torch.stack(part) for part in parts])
-
-    [(mean, variance)] = pooled([parts[0]], Three(0, 3))
-    exact_mean, exact_variance = _moments(batch.double())
-    torch.testing.assert_close(mean, exact_mean, rtol=1e-6, atol=0)
-    torch.testing.assert_close(variance, exact_variance, rtol=1e-3, atol=0)

@@ -11,72 +11,75 @@ from ssm.training.initial_state.policy import Policy
 
 
 class FittedNoisePolicy(Policy):
-    """mean and variance: one (H,) pair per layer, a moving average over batches; the first batch starts from zero."""
+    """Mean and variance by head of every layer: a moving average over batches; the first batch starts from zero."""
 
     template: State | None = None  # one row of zeros
+    moments: Tensor | None = None  # (2, H of all layers)
 
     def __init__(self, spec: object, seed: int, team: Team = ALONE):
         super().__init__(spec, seed, team)
-        self.moments: list[tuple[Tensor, Tensor]] = []
+        self.parts: list[tuple[int, Tensor]] = []  # sequences, and their moments, of the micro-batches seen so far
 
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
-        if self.template is None:
+        if self.template is None or self.moments is None:
             return None
         generator, rows = self.generator(step, device), self.team.rows(batch_size)
         zeros = self.template.to(device).zeros(rows.stop - rows.start)
+        means, deviations = self.moments[0], self.moments[1].sqrt()
         noise = []
-        for memory, (mean, variance) in zip(zeros.memories(), self.moments, strict=True):
+        for memory, mean, deviation in zip(zeros.memories(), *map(self._by_layer, (means, deviations)), strict=True):
             over = (1, -1) + (1,) * (memory.dim() - 2)
             draw = self.normal(memory, batch_size, generator)  # (B, H, ...)
-            noise.append(mean.to(device).view(over) + variance.to(device).sqrt().view(over) * draw)
+            noise.append(mean.to(device).view(over) + deviation.to(device).view(over) * draw)
         return self.with_zeroed_rows(zeros.with_memories(noise), batch_size, generator)
 
-    def learn(self, ended: State) -> None:
-        batch = pooled([_moments(memory) for memory in ended.memories()], self.team)
+    def see(self, ended: State) -> None:
         if self.template is None:
-            self.template, self.moments = ended.zeros(1), batch
-            return
-        beta = self.spec.beta
-        self.moments = [
-            (
-                (1 - beta) * mean + beta * old_mean.to(mean.device),
-                (1 - beta) * variance + beta * old_variance.to(mean.device),
-            )
-            for (mean, variance), (old_mean, old_variance) in zip(batch, self.moments, strict=True)
-        ]
+            self.template = ended.zeros(1)
+        self.parts.append((ended.batch_size, moments_of(ended)))
+
+    def learn(self) -> None:
+        sequences, parts = zip(*self.parts, strict=True)
+        self.parts = []
+        mine = pooled(torch.stack(parts), torch.tensor(sequences))
+        batch = pooled(self.team.stacked(mine), torch.ones(self.team.size))  # every process has as many sequences
+        if self.moments is not None:
+            batch = (1 - self.spec.beta) * batch + self.spec.beta * self.moments.to(batch.device)
+        self.moments = batch
 
     def tensors(self) -> dict[str, Tensor]:
-        if self.template is None:
+        if self.template is None or self.moments is None:
             return {}
-        pairs = {f"moments.{i}": torch.stack(pair) for i, pair in enumerate(self.moments)}  # (2, H)
+        pairs = {f"moments.{i}": layer.contiguous() for i, layer in enumerate(self._by_layer(self.moments))}  # (2, H)
         return self.template.tensors("template.") | pairs
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         if not tensors:
             return
         self.template = State.from_tensors(tensors, "template.")
-        pairs = [tensors[f"moments.{i}"] for i in range(len(self.template.layers))]
-        self.moments = [(pair[0], pair[1]) for pair in pairs]
+        self.moments = torch.cat([tensors[f"moments.{i}"] for i in range(len(self.template.layers))], 1)
+
+    def _by_layer(self, values: Tensor) -> tuple[Tensor, ...]:
+        """(..., H of all layers) layer by layer."""
+        assert self.template is not None
+        return values.split([memory.shape[1] for memory in self.template.memories()], -1)
 
 
-def _moments(memory: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance by head, over the batch and all elements of the head: (H,) each."""
-    flat = memory.float().transpose(0, 1).flatten(1)  # (H, B * elements)
-    return flat.mean(1), flat.var(1, correction=0)
+def moments_of(state: State) -> Tensor:
+    """Mean and variance by head, over the batch and all elements of the head: (2, H of all layers)."""
+    heads = [memory.float().transpose(0, 1).flatten(1) for memory in state.memories()]  # (H, B * elements) each
+    return torch.stack(
+        [torch.cat([head.mean(1) for head in heads]), torch.cat([head.var(1, correction=0) for head in heads])]
+    )
 
 
-def pooled(moments: list[tuple[Tensor, Tensor]], team: Team) -> list[tuple[Tensor, Tensor]]:
-    """The moments of the global batch from those of the team's equal parts of it, all layers in one exchange.
+def pooled(parts: Tensor, sizes: Tensor) -> Tensor:
+    """The moments of a batch (2, H) from those of its parts (n, 2, H), of so many sequences each (n,).
 
     The variance is the mean variance inside the parts and the variance between their means (Chan et al. 1979): no
     difference of large numbers.
     """
-    if team.size == 1:
-        return moments
-    parts = team.stacked(
-        torch.stack([torch.cat([mean for mean, _ in moments]), torch.cat([var for _, var in moments])])
-    )
-    means, variances = parts.unbind(1)  # (ranks, all heads of all layers) each
-    mean, variance = means.mean(0), variances.mean(0) + means.var(0, correction=0)
-    heads = [len(layer) for layer, _ in moments]
-    return list(zip(mean.split(heads), variance.split(heads), strict=True))
+    share = (sizes / sizes.sum()).to(parts)[:, None]  # (n, 1)
+    means, variances = parts.unbind(1)  # (n, H) each
+    mean = (share * means).sum(0)
+    return torch.stack([mean, (share * (variances + (means - mean).square())).sum(0)])

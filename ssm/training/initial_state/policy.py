@@ -20,8 +20,6 @@ class Policy(ABC):
     has a policy of its own, for its rows of the global batch; what is learned over a batch is learned over all of it.
     """
 
-    learns = True  # False: `learn` is never called, and a batch's final states need not be gathered
-
     def __init__(self, spec: Any, seed: int, team: Team = ALONE):
         self.spec, self.seed, self.team = spec, seed, team
 
@@ -33,8 +31,11 @@ class Policy(ABC):
             batch_size: sequences in the global batch.
         """
 
-    def learn(self, ended: State) -> None:  # noqa: B027 (a policy may have nothing to learn)
-        """Take note of the state (detached) that my rows of a batch ended in."""
+    def see(self, ended: State) -> None:  # noqa: B027 (a policy may have nothing to learn)
+        """Look at the state (detached) that a micro-batch ended in: the next of my rows of the batch."""
+
+    def learn(self) -> None:  # noqa: B027
+        """Behind the last micro-batch: what `start` is to know from then on."""
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint must hold so that a resumed run is the same run, for whatever number of processes.
@@ -65,8 +66,6 @@ class Policy(ABC):
 
 class ZeroPolicy(Policy):
     """Every sequence starts without a past."""
-
-    learns = False
 
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         return None

@@ -12,6 +12,7 @@ class RandomNoisePolicy(Policy):
     """Knows the state's shapes from the first batch, which itself starts from zero."""
 
     template: State | None = None  # one row of zeros
+    seen: State | None = None  # the same, within the first batch
 
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         if self.template is None:
@@ -21,12 +22,15 @@ class RandomNoisePolicy(Policy):
         noise = [self.spec.sigma * self.normal(memory, batch_size, generator) for memory in zeros.memories()]
         return self.with_zeroed_rows(zeros.with_memories(noise), batch_size, generator)
 
-    def learn(self, ended: State) -> None:
-        if self.template is None:
-            self.template = ended.zeros(1)
+    def see(self, ended: State) -> None:
+        if self.seen is None:
+            self.seen = ended.zeros(1)
+
+    def learn(self) -> None:
+        self.template = self.seen
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return {} if self.template is None else self.template.tensors("template.")
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.template = State.from_tensors(tensors, "template.") if tensors else None
+        self.template = self.seen = State.from_tensors(tensors, "template.") if tensors else None

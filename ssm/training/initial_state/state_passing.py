@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ssm.models.state import State
+from ssm.models.state import State, joined
+from ssm.training.distributed import ALONE, Team
 from ssm.training.initial_state.policy import Policy
 
 
@@ -19,13 +20,21 @@ class PassedStatePolicy(Policy):
 
     last: State | None = None
 
+    def __init__(self, spec: object, seed: int, team: Team = ALONE):
+        super().__init__(spec, seed, team)
+        self.parts: list[State] = []  # where the micro-batches seen so far have ended
+
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         if self.last is None:
             return None
         return self.with_zeroed_rows(self.last.to(device), batch_size, self.generator(step, device))
 
-    def learn(self, ended: State) -> None:
-        self.last = ended
+    def see(self, ended: State) -> None:
+        self.parts.append(ended)
+
+    def learn(self) -> None:
+        self.last = None  # a state of the whole batch may be large: no more of them at a time than must be
+        self.last, self.parts = joined(self.parts), []
 
     def tensors(self) -> dict[str, Tensor]:
         return {} if self.last is None else self.last.map(self.team.gathered).tensors("last.")
