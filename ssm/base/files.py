@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -80,6 +80,11 @@ def write_text(path: str | Path, text: str) -> None:
 def write_json(path: str | Path, value: Any) -> None:
     """Write `value` as an indented, key-sorted JSON file, whole."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def absolute(paths: Sequence[str]) -> tuple[str, ...]:
+    """Paths (or globs) as they are named from anywhere: ~ is the home folder, "a/../b" is b, links stay links."""
+    return tuple(os.path.abspath(Path(path).expanduser()) for path in paths)  # noqa: PTH100 (resolve follows links)
 
 
 def make_folder(path: str | Path) -> None:

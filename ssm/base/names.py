@@ -1,8 +1,10 @@
-"""Names as people sort them."""
+"""Names as people sort them, and as the hub spells them."""
 
 from __future__ import annotations
 
 import re
+
+HUB = r"[\w.-]+/[\w.-]+(@[\w./-]+)?"  # owner/model, or owner/model@revision
 
 
 def natural(name: str) -> list[tuple[int, str]]:

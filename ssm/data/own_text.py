@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssm.base.errors import DataError
+from ssm.base.files import absolute
+from ssm.base.names import HUB
 from ssm.base.seeds import numpy_generator
 from ssm.data.batches import HeldOutWindows
 from ssm.data.build import build_store
@@ -38,8 +39,8 @@ def own_text(
         DataError: a file is missing, unreadable or empty, or there are too few documents for two splits.
         OutputError: `folder` holds something else, or cannot be written.
     """
-    absolute = tuple(os.path.abspath(Path(path).expanduser()) for path in paths)  # noqa: PTH100 (links stay links)
-    build_store(DataSpec(name=name, corpus=FilesCorpus(paths=absolute), tokenizer=tokenizer, held_out=held_out), folder)
+    corpus = FilesCorpus(paths=absolute(paths))
+    build_store(DataSpec(name=name, corpus=corpus, tokenizer=tokenizer, held_out=held_out), folder)
     store = TokenStore.open(folder)
     for split, what in ((store.train, "training part"), (store.held_out, "held-out part")):
         split.name = ", ".join(paths) + (f" ({what})" if 0 < held_out < 1 else "")  # errors name the text
@@ -83,7 +84,7 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     elif path.exists():
         file = path / "tokenizer.json" if path.is_dir() else path
         spec = FileTokenizer(path=str(file.absolute()), vocab_size=vocab_size)
-    elif re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", text):
+    elif re.fullmatch(HUB, text):
         name, _, revision = text.partition("@")
         spec = HubTokenizer(name=name, revision=revision or None, vocab_size=vocab_size)
     else:
@@ -112,22 +113,38 @@ def check_vocabulary(rows: int, tokens: int, vocab_size: int, source: str) -> No
         )
 
 
-def disjoint_windows(split: TokenSplit, length: int, seed: int, at_least: int = 4) -> HeldOutWindows:
+def windows_of(split: TokenSplit, length: int, at_least: int, use: str = "", shortest: int = 1) -> int:
+    """How many windows of `length` inputs (and a last target) a split has, end to end.
+
+    Args:
+        at_least: so many are needed.
+        use: what for, for errors; by default their number.
+        shortest: a length that may be advised.
+
+    Raises:
+        DataError: there are fewer.
+    """
+    count = split.n_tokens // (length + 1)
+    if count < at_least:
+        fitting = split.n_tokens // at_least - 1
+        power = 2 ** (fitting.bit_length() - 1) if fitting > 0 else 0
+        shorter = f", or --length {power}" if power >= shortest else ""
+        raise DataError(
+            f"{split.name}: {split.n_tokens:,} tokens; --length {length} needs at least {at_least * (length + 1):,} "
+            f"({use or f'{at_least} windows'}): give more text{shorter}"
+        )
+    return count
+
+
+def disjoint_windows(split: TokenSplit, length: int, seed: int, at_least: int = 4, shortest: int = 1) -> HeldOutWindows:
     """All windows of `length` inputs (and a last target) that lie end to end in a split, in seeded random order.
 
     No two share a token, so that what is measured on them is independent where documents are short.
 
     Raises:
-        DataError: there are fewer than `at_least`.
+        DataError: there are fewer than `at_least`; no length below `shortest` is advised.
     """
-    count = split.n_tokens // (length + 1)
-    if count < at_least:
-        fitting = split.n_tokens // at_least - 1
-        shorter = f", or --length {2 ** (fitting.bit_length() - 1)}" if fitting > 0 else ""
-        raise DataError(
-            f"{split.name}: {split.n_tokens:,} tokens; --length {length} needs at least {at_least * (length + 1):,} "
-            f"({at_least} windows): give more text{shorter}"
-        )
+    count = windows_of(split, length, at_least, shortest=shortest)
     order = numpy_generator(seed, "disjoint_windows").permutation(count)
     return HeldOutWindows(split, (length + 1) * order.astype(np.int64), length)
 

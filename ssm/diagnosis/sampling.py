@@ -91,7 +91,7 @@ def sample(
     Raises:
         DataError: the text is too short.
     """
-    windows = disjoint_windows(store.held_out, spec.length, spec.seed, at_least=LEAST)
+    windows = disjoint_windows(store.held_out, spec.length, spec.seed, at_least=LEAST, shortest=2 * spec.context)
     reader = Reader(model, spec.seed, store, device, title, given=windows)
     with computing_in(spec, device):
         return _Sampler(reader, spec, min(spec.sequences, len(windows.positions))).run()

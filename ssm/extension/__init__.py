@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ssm.base.errors import ConfigError
-from ssm.base.files import only_one, remove_leftovers
+from ssm.base.files import absolute, only_one, remove_leftovers
 from ssm.data.own_text import tokenizer_of
 from ssm.diagnosis import settings_of
 from ssm.extension.folder import Folder
@@ -72,8 +72,8 @@ def extend(
         folder.insist_on(
             {
                 "fingerprint": opened.fingerprint,
-                "text": _absolute(text),
-                "held_out": _absolute(held_out),
+                "text": [*absolute(text)],
+                "held_out": [*absolute(held_out)],
                 "text_files": _state_of([*text, *held_out]),
                 "tokenizer": known.content(),
                 "spec": spec.content(),
@@ -81,7 +81,9 @@ def extend(
         )
         if folder.result.exists():
             return json.loads(folder.result.read_text(encoding="utf-8"))
-        parts = tokenized(text, held_out, spec.held_out, known, spec.diagnosis.length, folder.tokens)
+        parts = tokenized(
+            text, held_out, spec.held_out, known, spec.diagnosis.length, folder.tokens, 2 * spec.diagnosis.context
+        )
         parent = run_of(opened, parts.train.spec, spec.diagnosis.context)
         return Stages(opened, parent, parts, spec, folder, chosen).work()
 
@@ -138,13 +140,9 @@ def _original(opened: Opened) -> Path:
     return own_folder(opened) if opened.imported is None else opened.imported.source.folder
 
 
-def _absolute(paths: Sequence[str]) -> list[str]:
-    return [str(Path(path).expanduser().absolute()) for path in paths]
-
-
 def _state_of(paths: Sequence[str]) -> str:
     """Changes when a file of a text does, or comes or goes."""
-    files = text_files(tuple(_absolute(paths)))
+    files = text_files(absolute(paths))
     if files is None:
         return "gone"
     states = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files]

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from ssm.base.errors import DataError
+from ssm.base.files import absolute
 from ssm.data.build import TooFewDocumentsError
-from ssm.data.own_text import own_text
+from ssm.data.own_text import own_text, windows_of
 from ssm.data.store import TokenSplit, TokenStore
 from ssm.plan.sources import text_files
 from ssm.specs.data import TokenizerSpec
@@ -45,7 +46,13 @@ class Stretch(TokenSplit):
 
 
 def tokenized(
-    text: Sequence[str], held_out: Sequence[str], share: float, tokenizer: TokenizerSpec, length: int, folder: Path
+    text: Sequence[str],
+    held_out: Sequence[str],
+    share: float,
+    tokenizer: TokenizerSpec,
+    length: int,
+    folder: Path,
+    shortest: int = 1,
 ) -> Text:
     """The token stores, built below `folder` unless they are there.
 
@@ -53,6 +60,7 @@ def tokenized(
         text: files; all of them train where others are held out, and otherwise all but a share of the documents.
         held_out: other files, or none.
         length: of a measured window.
+        shortest: a length that an error may advise.
 
     Raises:
         DataError: a file is missing, unreadable, or both trains and is held out; there are too few documents, or too
@@ -60,7 +68,7 @@ def tokenized(
         OutputError: `folder` cannot be written.
     """
     if held_out:
-        both = set(text_files(_absolute(text)) or ()) & set(text_files(_absolute(held_out)) or ())
+        both = set(text_files(absolute(text)) or ()) & set(text_files(absolute(held_out)) or ())
         if both:
             raise DataError(f"{min(both)}: is in --text and in --held-out; what is measured may not be trained on")
         train = own_text(text, tokenizer, folder / "training", 0.0)
@@ -75,30 +83,20 @@ def tokenized(
             more = "give more documents, or another text with --held-out"
             raise DataError(f"{', '.join(text)}: {few}: {more}") from error
         words = f"{', '.join(text)} ({share:g} of the documents, held out)"
-    page, choice = parts(measured.held_out, length)
+    page, choice = parts(measured.held_out, length, shortest)
     return Text(train, replace(measured, held_out=page), replace(measured, held_out=choice), words)
 
 
-def _absolute(paths: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(Path(path).expanduser().absolute()) for path in paths)
-
-
-def parts(split: TokenSplit, length: int) -> tuple[TokenSplit, TokenSplit]:
+def parts(split: TokenSplit, length: int, shortest: int = 1) -> tuple[TokenSplit, TokenSplit]:
     """What the pages measure, and what chooses.
 
     The best of several checkpoints on some windows is partly the luckiest on them: the lowest of several noisy numbers
     lies below what it estimates. What chose may therefore not be what reports.
 
     Raises:
-        DataError: they have fewer than LEAST windows of `length` each.
+        DataError: they have fewer than LEAST windows of `length` each; no length below `shortest` is advised.
     """
-    windows, least = split.n_tokens // (length + 1), 2 * LEAST
-    if windows < least:
-        fitting = split.n_tokens // least - 1
-        shorter = f", or --length {2 ** (fitting.bit_length() - 1)}" if fitting > 0 else ""
-        raise DataError(
-            f"{split.name}: {split.n_tokens:,} tokens; --length {length} needs at least {least * (length + 1):,} "
-            f"({LEAST} windows to measure and {LEAST} to choose a checkpoint): give more text{shorter}"
-        )
+    use = f"{LEAST} windows to measure and {LEAST} to choose a checkpoint"
+    windows = windows_of(split, length, 2 * LEAST, use, shortest)
     cut = split.n_tokens - min(MOST, max(LEAST, windows // 4)) * (length + 1)
     return Stretch(split, 0, cut), Stretch(split, cut, split.n_tokens)

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from ssm.base.errors import DataError
+from ssm.base.names import HUB
 from ssm.specs.data import BytesTokenizer, DataSpec, FilesCorpus, FileTokenizer
 
 WEIGHTS = ("*.safetensors", "*.bin")  # beside a config.json or a run.json
-HUB = r"[\w.-]+/[\w.-]+(@[\w./-]+)?"  # owner/model, or owner/model@revision
 
 
 def source_files(data: DataSpec) -> tuple[Path, ...] | None:

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, first_line
+from ssm.base.names import HUB
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # in this order, each before its own index of shards
@@ -104,7 +105,7 @@ def find_source(name: str | Path) -> Source:
         folder, weights = path, _weights_of(path)
     elif path.is_file():
         folder, weights = path.parent, path
-    elif re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", str(name)):
+    elif re.fullmatch(HUB, str(name)):
         folder = _downloaded(str(name))
         weights = _weights_of(folder)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -104,4 +105,13 @@ def check_half(original: Path, load: Load, run: Run, out: Path) -> Imported:
     imported.model.float()
     assert (imported.model(tokens())[0] - run(load(original).float(), tokens())).abs().max() < 1e-4
     assert_bitwise(weights(export_checkpoint(imported.model, imported, out / "trained")), weights(original))
+    return imported
+
+
+def check_saved(peer: Any, folder: Path, load: Load, run: Run) -> Imported:
+    """A model that saves itself, in float32 and then in bfloat16."""
+    peer.save_pretrained(folder / "original")
+    imported = check(peer, folder / "original", load, run, folder)
+    peer.bfloat16().save_pretrained(folder / "original_half")
+    check_half(folder / "original_half", load, run, folder)
     return imported
