@@ -63,6 +63,7 @@ class Stages:
         self.chosen: Candidate | None = None
         self.measured: list[Candidate] = []
         self.diagnoses: dict[str, Diagnosis] = {}
+        self.lost: dict[str, str] = {}  # arm -> why it has no diagnosis
 
     def work(self) -> dict[str, Any]:
         """Everything that is not there yet; returns what result.json says."""
@@ -93,7 +94,9 @@ class Stages:
     def _control(self, chosen: Candidate) -> None:
         """The arm without an intervention, after as many steps as the chosen weights have."""
         record = self._trained(CONTROL)
-        if record["status"] == "finished":
+        if record["status"] == "diverged":
+            self.lost[CONTROL] = f"Training {record['message']}."
+        else:
             self._diagnosed(CONTROL, self._with_weights(CONTROL, chosen))
 
     # --- Single stages ------------------------------------------------------------------------------------------------
@@ -166,7 +169,7 @@ class Stages:
             "peak learning rate": f"{peak_lr(self.spec, run.model):.3g}",
             "text": f"{text.train.n_tokens:,} tokens, read {rounds:.2g} times by the end",
             "SHA-256 of the text": text.manifest["corpus"]["sha256"],
-        }
+        } | {f"{arm} arm": why for arm, why in self.lost.items()}
 
     def _changes(self, outcome: Outcome) -> dict[str, object]:
         """For the model's card."""
@@ -183,7 +186,7 @@ class Stages:
             "chosen": self.chosen and self.chosen.as_json(),
             "candidates": [candidate.as_json() for candidate in self.measured],
             "change": change and change.as_json(),
-            "verdicts": {name: found.verdict.paragraph for name, found in self.diagnoses.items()},
+            "verdicts": {name: found.verdict.paragraph for name, found in self.diagnoses.items()} | self.lost,
             "spec": self.spec.content(),
             "original": {"name": self.opened.name, "fingerprint": self.opened.fingerprint},
             "provenance": provenance(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,25 @@ def test_training_that_diverges_gains_nothing(world: Path, tmp_path: Path) -> No
     assert found["reason"].startswith("training diverged: ")
     assert (found["model"], found["candidates"]) == (None, [])
     assert not (tmp_path / "out/model").exists()
+
+
+def test_a_control_arm_that_diverges_is_told_of(world: Path, whole: Path, tmp_path: Path) -> None:
+    """As its run's record says it; the rest of the extension is what it was."""
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    record = out / "work/runs/control/run.json"
+    written = json.loads(record.read_text()) | {"status": "diverged", "message": "diverged: loss is nan at step 3"}
+    record.write_text(json.dumps(written))
+    shutil.rmtree(out / "control")
+    for name in ("index.html", "result.json"):
+        (out / name).unlink()
+    found = extended(world, out, control=True)
+    assert found["verdicts"].pop("control") == "Training diverged: loss is nan at step 3."
+    expected = result(whole)
+    del expected["verdicts"]["control"]
+    assert found | {"provenance": None} == expected | {"provenance": None}
+    assert "Training diverged: loss is nan at step 3." in (out / "index.html").read_text()
+    assert not (out / "control").exists()
 
 
 def test_the_other_measure_chooses_by_the_paired_ratio(world: Path, tmp_path: Path) -> None:
