@@ -1,7 +1,7 @@
 # make figures    the headline report: makes what is missing, and nothing else; goes on after a kill
 # make verdicts   one line per claim of what is finished
 # make test       the tests
-# make test-slurm the workflow on a SLURM of two nodes on this machine, killed and gone on with (three minutes)
+# make test-slurm the workflow on a SLURM of two nodes on this machine, killed and gone on with (under four minutes)
 # make campaign   a hundred kills at random moments, of runs of one process and of two and of a workflow, and whether all
 #                 ends as it would have without them (minutes)
 # make journey    a checkpoint diagnosed, extended and taken home, and one that needs no repair (six minutes)

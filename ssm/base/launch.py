@@ -36,11 +36,12 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
     }
     fallback = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)), "GLOO_SOCKET_IFNAME": "lo"}
     children: list[subprocess.Popen[bytes]] = []
+    told: list[int] = []  # signals, which whoever is started later is told as well
 
     def forward(number: int) -> None:
+        told.append(number)
         for child in children:
-            if child.poll() is None:
-                child.send_signal(number)
+            _tell(child, number)
 
     with on_signals(forward):
         for rank in range(processes):
@@ -52,11 +53,18 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
                     preexec_fn=_die_with_parent,
                 )
             )
+            for number in told:
+                _tell(children[-1], number)
         try:
             _wait(children)
         except KeyboardInterrupt:  # a terminal has told the children too
             _wait(children)
-    return _code(arguments[0], [child.wait() for child in children])
+    return _code(arguments[0], [child.wait() for child in children], told)
+
+
+def _tell(child: subprocess.Popen[bytes], number: int) -> None:
+    if child.poll() is None:
+        child.send_signal(number)
 
 
 def _wait(children: list[subprocess.Popen[bytes]]) -> None:
@@ -71,8 +79,15 @@ def _wait(children: list[subprocess.Popen[bytes]]) -> None:
         time.sleep(POLL)
 
 
-def _code(verb: str, codes: list[int]) -> int:
-    """One exit code for all. Of a process that was killed one of the others has told, if one could."""
+def _code(verb: str, codes: list[int], told: Sequence[int] = ()) -> int:
+    """One exit code for all. Of a process that was killed one of the others has told, if one could.
+
+    Args:
+        told: the signals that we were sent ourselves. Who ended by one of these, in its first moments when it had no
+            handler yet, was told to leave like all of them: it is not lost, whatever the others take it for.
+    """
+    if any(-code in told for code in codes):
+        return REQUEUE
     for code in (LOST, REQUEUE, TIME_OVER):
         if code in codes:
             return code

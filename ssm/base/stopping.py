@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -30,7 +32,13 @@ class Preempted(BaseException):
 
 
 def preempt(number: int) -> NoReturn:
-    """The answer to a signal while there is nothing to save."""
+    """The answer to a signal while there is nothing to save.
+
+    There is no answer to a second one: schedulers send it to a whole tree of processes, whose parents pass it on as
+    well, and what this one does on its way out is not to be interrupted.
+    """
+    for every in SIGNALS:
+        signal.signal(every, signal.SIG_IGN)
     raise Preempted(f"stopped by {signal.Signals(number).name}; the same command starts it again")
 
 
@@ -68,3 +76,29 @@ def stop_requests() -> Iterator[StopRequest]:
     request = StopRequest()
     with on_signals(request.note):
         yield request
+
+
+def pass_on_signals(below: Callable[[], Iterable[int]]) -> None:
+    """From now on send SIGTERM and SIGUSR1 on to the processes below this one, and live on.
+
+    Whatever handler comes later for them is called as well: what is looked at is the pipe into which Python writes the
+    number of any signal that it handles. Some of the processes below may have got the signal themselves.
+
+    Args:
+        below: the ids of these processes.
+    """
+    heard, written = socket.socketpair()
+    written.setblocking(False)
+    for number in SIGNALS:
+        signal.signal(number, lambda number, frame: None)
+    signal.set_wakeup_fd(written.detach(), warn_on_full_buffer=False)
+    threading.Thread(target=_pass_on, args=(heard, below), name="signals", daemon=True).start()
+
+
+def _pass_on(heard: socket.socket, below: Callable[[], Iterable[int]]) -> None:
+    while True:
+        numbers = [number for number in heard.recv(16) if number in SIGNALS]
+        for process in below() if numbers else ():
+            for number in numbers:
+                with suppress(ProcessLookupError):  # it has ended
+                    os.kill(process, number)

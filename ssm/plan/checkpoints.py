@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ssm.plan.library import Library
 from ssm.plan.rehearsal import capped_checkpoint
-from ssm.plan.resources import MB, MEMORY_MB, START_SECONDS, TABLE_MB, Need
+from ssm.plan.resources import CHECKPOINT_BYTES, GOOD, MB, MEMORY_MB, START_SECONDS, TABLE_MB, Need
 from ssm.plan.sources import settings_files, text_files, tokenizer_files, weight_files
 from ssm.specs.checkpoint import ANY_CONTEXT, CheckpointSpec
 from ssm.specs.config import WorkflowConfig
@@ -83,8 +83,9 @@ class CheckpointJob:
             peak = hardware.gpu_tflops.bfloat16 * 1e12 if gpu else hardware.cpu_gflops * 1e9 * workflow.threads
             seconds += 6 * parameters * tokens / (peak * hardware.utilization)
             memory = (2 * 12 if gpu else 16 + 12) * parameters / MB
-            # The original, three snapshots and the end; the last checkpoint; the model that is taken home.
-            disk += (4 * (1 + 4 * arms) + 12 + 4) * parameters / MB
+            # The original, three snapshots and the end; a checkpoint, the one that it replaces, and what a run that
+            # diverges goes back to; the model that is taken home. States passed on are not known before the model is.
+            disk += (4 * (1 + 4 * arms) + 2 * CHECKPOINT_BYTES + 4 * GOOD + 4) * parameters / MB
         return Need(int(gpu), workflow.threads, MEMORY_MB[gpu] + ceil(memory), seconds, ceil(disk))
 
 

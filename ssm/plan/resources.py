@@ -7,17 +7,25 @@ Training runs at its precision's peak, measurements at float32's.
 
 Memory: training's peak (ssm/plan/memory.py), on a CPU with what an allocator holds back unused. A run takes 2, 4, 8 ...
 GPUs while its peak does not fit into one or it takes too long, and is allowed more (config.yaml: gpus_per_run): then
-every process trains its share of a batch. A checkpoint holds 12 bytes a parameter: weights and AdamW's moments. With
-GPUs the host keeps a copy for every process, which reads it, and one on its way to the disk. A token of a store takes 2
+every process trains its share of a batch.
+
+A checkpoint holds 12 bytes a parameter, weights and AdamW's moments, and what the initial-state policy has to remember:
+with State Passing and TBTT the states of the whole batch, which can be more. With GPUs the host keeps a copy for every
+process, which reads it, and one on its way to the disk; of several processes the first has the others' states once more
+when it joins them.
+
+Disk: a run keeps its last checkpoint, its weights and its snapshots. While it trains, a checkpoint is written beside
+the one that it replaces, and two sets of weights are kept for the case that it diverges. A token of a store takes 2
 bytes, or 4 from 65,536 tokens on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, log2
+from math import ceil, floor, log2
 
-from ssm.plan.memory import peak_memory
+from ssm.base.errors import ConfigError
+from ssm.plan.memory import peak_memory, policy_bytes
 from ssm.plan.parameters import operations_per_token, parameter_count
 from ssm.plan.plan import Plan
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
@@ -36,10 +44,14 @@ from ssm.specs.training import RunSpec
 MB = 1e6
 START_SECONDS = 30.0  # Python, torch, the GPU, the model's weights
 LEAST_SECONDS = 600.0  # that a job asks for: a shared disk may be slow, and short jobs are let in anyway
-AROUND_SECONDS = 180.0  # of a time limit that are no training: a job's start, and its last checkpoint
+AROUND_SECONDS = 180.0  # of a time limit that are no training, checkpoints not counted: a job's start, its last step
+DISK_RATE = 200.0  # MB/s that one job reads and writes at: assumed, of a shared disk with others on it
+CHECKPOINTS_A_JOB = 3  # read at its start, written at its end, and perhaps right before that because it was due
+ATTEMPTS = 4  # of a job: one, and the slurm profile's retries
 MEMORY_MB = {True: 6000, False: 2000}  # of any job: with a GPU (its libraries), without
 HELD_BACK = 1.5  # times the peak that is in use: what the C library keeps of freed memory, at most
 CHECKPOINT_BYTES = 12  # a parameter
+GOOD = 2  # sets of weights that a run keeps while it trains: what it goes back to where it diverges
 PASS_TOKENS = {True: 131_072, False: 2048}  # a measurement's forward pass, with and without a GPU
 BIN_ENDS = 6.5  # bins of positions end four times an octave: their ends together are 6.5 times the length
 TOKENIZE_CPUS = 16  # or as many as there are
@@ -55,7 +67,10 @@ class Need:
 
     Attributes:
         memory_mb: of the host.
+        disk_mb: at the job's peak.
         gpu_memory_mb: of each GPU, when training; its libraries take 1 GB more.
+        passing_mb: of disk_mb, what is gone when the job has ended.
+        checkpoint_mb: of training.
     """
 
     gpus: int
@@ -64,23 +79,62 @@ class Need:
     seconds: float
     disk_mb: int
     gpu_memory_mb: int = 0
+    passing_mb: int = 0
+    checkpoint_mb: float = 0.0
+
+    @property
+    def kept_mb(self) -> int:
+        """Of the disk, what stays."""
+        return self.disk_mb - self.passing_mb
 
     @property
     def gpu_hours(self) -> float:
         return self.gpus * self.seconds / 3600
 
-    def minutes_to_ask_for(self, cluster: Cluster, attempt: int = 1) -> int:
-        """Minutes of a batch system: the expected time with its margin, times the attempt, and at most the limit."""
-        seconds = attempt * max(LEAST_SECONDS, cluster.time_margin * self.seconds)
-        return ceil(min(seconds / 60, cluster.max_hours * 60))
+    @property
+    def disk_seconds(self) -> float:
+        """That a job may be busy with checkpoints, those not counted that are written while there is time."""
+        return CHECKPOINTS_A_JOB * self.checkpoint_mb / DISK_RATE
+
+    def minutes_to_ask_for(self, cluster: Cluster, attempt: int = 1, share: float = 1.0) -> int:
+        """Minutes of a batch system: the expected time with its margin, times the attempt, and at most the limit.
+
+        Args:
+            share: of the limit, where several are one job and their minutes are added up (ssm/plan/groups.py).
+        """
+        seconds = max(LEAST_SECONDS, cluster.time_margin * (self.seconds + self.disk_seconds))
+        most = floor(60 * cluster.max_hours * share + 1e-6)  # shares of integers make integers but for rounding
+        return max(1, min(attempt * ceil(seconds / 60), most))
 
     def seconds_to_train(self, minutes: int) -> int:
-        """Of a job's time limit, what is left when its start and a last checkpoint are taken off: half at least."""
-        return round(max(60 * minutes - AROUND_SECONDS, 30 * minutes))
+        """Of a job's time limit, what is left for steps, with time to write the last checkpoint: half at least."""
+        return round(max(60 * minutes - AROUND_SECONDS - self.disk_seconds, 30 * minutes))
 
     def memory_to_ask_for(self, attempt: int = 1) -> int:
         """MB: a second attempt gets twice as much, and so on."""
         return self.memory_mb * attempt
+
+
+def takes_gpus(workflow: WorkflowConfig, cluster: bool = False, here: bool = False) -> bool:
+    """Whether training and measuring take a GPU each.
+
+    Args:
+        cluster: jobs run on one, of which this machine's own GPU says nothing.
+        here: whether this machine has a GPU.
+
+    Raises:
+        ConfigError: a cluster of which nobody has said whether it has GPUs: a job that asks for none is given none.
+    """
+    if workflow.device != "auto":
+        return workflow.device == "cuda"
+    if workflow.cluster.gpu_partition is not None:
+        return True
+    if cluster:
+        raise ConfigError(
+            "config.yaml: device: 'auto' cannot tell whether a cluster has GPUs; give device=cuda or device=cpu, or "
+            "name cluster.gpu_partition"
+        )
+    return here
 
 
 def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
@@ -132,17 +186,21 @@ class _Reckoner:
         seconds = self._seconds(operations, training.precision, batches * model.n_layers * passes / 3)
         gpus = self._gpus(run, seconds)
         processes = max(1, gpus)  # a GPU each
-        peak, checkpoint = peak_memory(run, processes).total / MB, CHECKPOINT_BYTES * parameters / MB
-        memory = (processes + 1) * checkpoint if gpus else HELD_BACK * peak
-        weights = 1 + len(training.snapshots)  # model.safetensors and its snapshots, beside the last checkpoint
-        disk = 4 * weights * parameters / MB + checkpoint + METRICS_BYTES * steps / MB
+        peak, states = peak_memory(run, processes).total / MB, policy_bytes(run) / MB
+        weights, checkpoint = 4 * parameters / MB, CHECKPOINT_BYTES * parameters / MB + states
+        joining = states if processes > 1 else 0.0
+        memory = (processes + 1) * checkpoint + joining if gpus else HELD_BACK * peak
+        always = len(training.snapshots) * weights + checkpoint + METRICS_BYTES * steps / MB
+        kept, disk = ceil(always + weights), ceil(always + GOOD * weights + checkpoint)
         return Need(
             gpus=gpus,
             cpus=self.threads * processes,
             memory_mb=MEMORY_MB[self.gpu] * processes + ceil(memory),
             seconds=START_SECONDS + seconds / processes,
-            disk_mb=ceil(disk),
+            disk_mb=disk,
             gpu_memory_mb=ceil(peak) if gpus else 0,
+            passing_mb=disk - kept,
+            checkpoint_mb=checkpoint,
         )
 
     def measuring(self, task: MeasurementTask) -> Need:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ssm.plan.plan import Plan
-from ssm.plan.resources import Need, needs, training_tokens
+from ssm.plan.resources import Need, needs, takes_gpus, training_tokens
 from ssm.plan.walltime import jobs_for, wall_seconds
 from ssm.specs.base import Spec
 from ssm.specs.checkpoint import CheckpointSpec
@@ -22,10 +22,10 @@ def summary(
     """A table with a line per figure, the targets of checkpoints, and what the table's numbers are reckoned with.
 
     Runs and tables that several figures share are `new` in the first one alone, and so are their tokens, hours and
-    disk: these add up. GPUs and memory are the most that one of its runs takes, memory of each GPU, or of a job without
-    one. The wall time is that of the figure by itself, with all that it needs, on `gpus` GPUs.
+    disk, what stays of them: these add up. GPUs and memory are the most that one of its runs takes, memory of each GPU,
+    or of a job without one. The wall time is that of the figure by itself, with all that it needs, on `gpus` GPUs.
     """
-    gpu = workflow.device != "cpu"
+    gpu = takes_gpus(workflow, here=True)
     found = needs(plan, workflow, gpu)
     counts_head = ("runs", "new", "tables", "new", "claims")
     costs_head = ("training tokens", _unit(gpu), "disk", "GPUs a run", "memory", "wall time")
@@ -57,7 +57,7 @@ def summary(
     title = f"Plan at the scale '{plan.scale}': " + ", ".join(f"{what} {len(one)}" for what, one in counted.items())
     table = [title, "", *(row.rstrip() for row in rows), ""]
     large = _too_large(plan, workflow, found) if gpu else []
-    return "\n".join([*table, *_checkpoint_lines(checkpoints or {}), *large, *_basis(workflow, gpu, gpus)])
+    return "\n".join([*table, *_checkpoint_lines(checkpoints or {}), *large, *_basis(plan, workflow, found, gpu, gpus)])
 
 
 def _checkpoint_lines(checkpoints: Mapping[str, CheckpointSpec]) -> list[str]:
@@ -82,7 +82,7 @@ def _cost(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool)
     jobs = list(jobs)
     tokens = sum(training_tokens(plan.runs[job]) for job in jobs if job in plan.runs)
     hours = sum(found[job].gpu_hours if gpu else found[job].cpus * found[job].seconds / 3600 for job in jobs)
-    return _short(tokens, TOKENS), _hours(hours), _short(sum(found[job].disk_mb for job in jobs), DISK)
+    return _short(tokens, TOKENS), _hours(hours), _short(sum(found[job].kept_mb for job in jobs), DISK)
 
 
 def _most(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need]) -> tuple[str, str]:
@@ -113,20 +113,31 @@ def _too_large(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need]) 
     return [*lines, ""] if lines else []
 
 
-def _basis(workflow: WorkflowConfig, gpu: bool, gpus: int) -> list[str]:
+def _passing(plan: Plan, found: Mapping[str, Need], gpus: int) -> int:
+    """MB of the disk that the runs beside each other on `gpus` GPUs need for a time: of those that need most."""
+    most, free = 0, gpus
+    for need in sorted((found[run] for run in plan.runs), key=lambda need: -need.passing_mb):
+        slots = min(max(1, need.gpus), gpus)
+        most, free = (most + need.passing_mb, free - slots) if slots <= free else (most, free)
+    return most
+
+
+def _basis(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu: bool, gpus: int) -> list[str]:
     """What the numbers rest on, in words."""
-    hardware = workflow.hardware
+    hardware, passing = workflow.hardware, _passing(plan, found, gpus)
     speed = f"{hardware.cpu_gflops:g} GFLOP/s a thread"
     if gpu:
         peaks = hardware.gpu_tflops
         speed = f"{peaks.bfloat16:g} TFLOP/s a GPU in bfloat16 and {peaks.float32:g} in float32"
     side = f"on {gpus} GPU{'s' if gpus > 1 else ''}" if gpu else f"with {gpus} jobs side by side"
-    return [
+    lines = [
         "A run or table that figures share is new in the first one; tokens, hours and disk are those of what is new.",
+        f"Disk: what stays; runs under way {side} take {_short(passing, DISK)} more at most." if passing else "",
         f"GPUs a run and memory: the most that a run takes, memory {'of each GPU' if gpu else 'of its job'}.",
         f"Wall time: the figure by itself, with all that it needs, {side}; nothing waits in a queue.",
         f"Expected, not measured: {hardware.utilization:.0%} of {speed} (config.yaml: hardware).",
     ]
+    return [line for line in lines if line]
 
 
 def _padded(cell: str, width: int, column: int) -> str:

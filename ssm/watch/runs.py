@@ -109,7 +109,7 @@ class Watcher:
             return RunView(name, "waiting")
         limit = max(self.stale, SLOW_STEPS * float(beat.get("unit_seconds", 0)))
         state = "stale" if time.time() - changed > limit else "running"
-        if state == "running" and beat.get("state") == "stopped":
+        if beat.get("state") == "stopped":  # it has said so: no silence is too long for it
             state = "stopped"
         alive = beat if state == "running" else {}
         done, total, note = beat.get("done"), beat.get("total"), str(beat.get("note", ""))

@@ -121,17 +121,21 @@ class World:
         whole, out, done = self.undisturbed("run", self._train), self.new_folder(), Round()
         while True:
             process = self.start(out)
-            if len(done.kills) < kills:
-                what = self._kill_run(process, out)
-                done.kills += [what] if what else []
+            what = self._kill_run(process, out) if len(done.kills) < kills else ""
+            done.kills += [what] if what else []
             process.join(PATIENCE)
             if process.exitcode == 0:
                 done.differences += differences(whole, out)
                 return done
-            if process.exitcode not in AFTER_KILL:
+            if not what or process.exitcode not in AFTER_KILL:  # left alone, it has to come to its end
                 process.kill()
-                done.differences.append(f"exit code {process.exitcode}: see {self.folder / 'train.log'}")
+                done.differences.append(self._wrong_end(process.exitcode, what))
                 return done
+
+    def _wrong_end(self, code: int | None, what: str) -> str:
+        """None: it did not end at all."""
+        after = f"after {what}" if what else "of a run that nobody killed"
+        return f"exit code {code} {after}: see {self.folder / 'train.log'}"
 
     def _kill_run(self, process: multiprocessing.process.BaseProcess, out: Path) -> str:
         """Wait for a few checkpoints, or none, and kill; what was done, if the process was still there."""
@@ -163,15 +167,14 @@ class World:
         whole, out, done = self.undisturbed("team", self._train_together), self.new_folder(), Round()
         while True:
             launcher = self.launch(out)
-            if len(done.kills) < kills:
-                what = self._kill_rank(launcher, out, done)
-                done.kills += [what] if what else []
+            what = self._kill_rank(launcher, out, done) if len(done.kills) < kills else ""
+            done.kills += [what] if what else []
             code = launcher.wait(PATIENCE)
             if code == 0:
                 done.differences += differences(whole, out)
                 return done
-            if code not in AFTER_KILL:
-                done.differences.append(f"exit code {code}: see {self.folder / 'train.log'}")
+            if not what or code not in AFTER_KILL:
+                done.differences.append(self._wrong_end(code, what))
                 return done
 
     def _kill_rank(self, launcher: subprocess.Popen[bytes], out: Path, done: Round) -> str:

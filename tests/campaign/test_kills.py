@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 import torch
-from campaign.kills import campaign
+from campaign.kills import World, campaign
 from campaign.tools import differences
 
+from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.tables import METRICS, read_table, write_table
 from ssm.models.checkpoint import load_tensors, save_tensors
 
@@ -20,6 +23,53 @@ def test_killed_runs_end_as_if_nobody_had_killed_them(tmp_path: Path, capsys: py
     said = capsys.readouterr().out
     assert said.endswith("6 of 6 kills: equal weights and tables (seed 1)\n")
     assert " of a rank" in said or " of the launcher" in said
+
+
+@pytest.mark.parametrize("ranks", [0, 1])
+@pytest.mark.parametrize("code", [LOST, REQUEUE])
+def test_a_run_that_cannot_be_gone_on_with_fails_the_campaign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int, code: int
+) -> None:
+    """With its kill used up, a run that always ends as if it had been killed would be started again and again."""
+    starts = []
+
+    def broken(world: World, out: Path) -> Any:
+        starts.append(out)
+        assert len(starts) < 5, "started again and again"
+        return Broken(code)
+
+    def hit(world: World, process: Any, *given: Any) -> str:
+        process.wait()
+        return "-9"
+
+    monkeypatch.setattr(World, "undisturbed", lambda world, what, make: tmp_path)
+    for name in ("start", "launch"):
+        monkeypatch.setattr(World, name, broken)
+    for name in ("_kill_run", "_kill_rank"):
+        monkeypatch.setattr(World, name, hit)
+    world = World(tmp_path, random.Random(1))
+    done = world.kill_ranks(1) if ranks else world.kill_runs(1)
+    assert done.kills == ["-9"]
+    assert done.differences == [f"exit code {code} of a run that nobody killed: see {tmp_path / 'train.log'}"]
+    assert len(starts) == 2
+
+
+class Broken:
+    """A process that ends with `code`."""
+
+    pid = 0
+
+    def __init__(self, code: int):
+        self.exitcode = code
+
+    def wait(self, seconds: float = 0) -> int:
+        return self.exitcode
+
+    def join(self, seconds: float = 0) -> None:
+        pass
+
+    def kill(self) -> None:
+        pass
 
 
 def test_any_difference_is_seen(tmp_path: Path) -> None:

@@ -12,15 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from training.processes import run_team
 
 from ssm.data.store import TokenSplit, TokenStore
+from ssm.models.backbone import build_model
 from ssm.models.ffn import FFNS
-from ssm.plan.memory import KEPT, peak_memory
+from ssm.plan.memory import KEPT, peak_memory, policy_bytes, state_bytes
+from ssm.plan.parameters import parameter_count
 from ssm.specs.data import DataSpec
 from ssm.specs.mixers import SPECS
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec, TrainingSpec
+from ssm.training.distributed import ALONE, Team
 from ssm.training.loop import train
+from ssm.training.machine import Machine
 
 SIZES: dict[str, dict[str, Any]] = {
     "small": {"model": {"d_model": 64, "n_layers": 2}, "vocabulary": 256, "context": 256, "batch_tokens": 2048},
@@ -49,14 +54,15 @@ def random_store(run: RunSpec) -> TokenStore:
     return TokenStore(Path(), {"spec": run.data.content(), "corpus": {"sha256": ""}}, split, split)
 
 
-def measured(run: RunSpec, folder: Path) -> int:
+def measured(run: RunSpec, folder: Path, team: Team = ALONE) -> int:
     """Bytes that torch's allocator had given out at the peak of training, those inside kernels too."""
     store = random_store(run)
     gc.collect()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        train(run, store, folder / "run", torch.device("cpu"))
-    profile.export_chrome_trace(str(folder / "trace.json"))
-    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+        train(run, store, folder / "run", torch.device("cpu"), machine=Machine(team))
+    trace = folder / f"trace{team.rank}.json"
+    profile.export_chrome_trace(str(trace))
+    events = json.loads(trace.read_text())["traceEvents"]
     memory = sorted((event for event in events if event.get("name") == "[memory]"), key=lambda event: event["ts"])
     first = memory[0]["args"]
     return max(event["args"]["Total Allocated"] for event in memory) - (first["Total Allocated"] - first["Bytes"])
@@ -72,19 +78,59 @@ def test_the_peak_is_reckoned_within_a_fifth(mixer: str, size: str, recompute: b
     assert peak_memory(run).total == pytest.approx(measured(run, tmp_path), rel=0.2)
 
 
+POLICIES: list[dict[str, Any]] = [
+    {"policy": "zero"},
+    {"policy": "random_noise", "sigma": 1.0},
+    {"policy": "fitted_noise"},
+    {"policy": "state_passing"},
+    {"policy": "state_passing", "p_zero": 0.0},
+    {"policy": "tbtt"},
+]
+SHORT = {"context": 16, "batch_tokens": 2048}  # a state of a layer is 14 times what its tokens are
+
+
+@pytest.mark.parametrize("micro", [None, 1024, 64], ids=str)
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_states_are_reckoned_within_a_fifth(policy: dict[str, Any], micro: int | None, tmp_path: Path) -> None:
+    run = run_of({"d_model": 64, "n_layers": 4}, 256, **SHORT, initial_state=policy, micro_batch_tokens=micro)
+    assert peak_memory(run).total == pytest.approx(measured(run, tmp_path), rel=0.2)
+
+
+def measure_in_a_team(team: Team, run: RunSpec, folder: Path) -> None:
+    (folder / str(team.rank)).write_text(str(measured(run, folder, team)))
+
+
+@pytest.mark.parametrize("micro", [None, 64], ids=str)
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_states_of_two_processes_are_reckoned_too(policy: dict[str, Any], micro: int | None, tmp_path: Path) -> None:
+    run = run_of({"d_model": 64, "n_layers": 4}, 256, **SHORT, initial_state=policy, micro_batch_tokens=micro)
+    assert run_team(2, measure_in_a_team, run, tmp_path) == [0, 0]
+    for rank in "01":
+        assert peak_memory(run, 2).total == pytest.approx(int((tmp_path / rank).read_text()), rel=0.2)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_a_checkpoint_holds_what_is_reckoned_for_its_policy(policy: dict[str, Any], tmp_path: Path) -> None:
+    """Twelve bytes a parameter, what the policy remembers of the whole batch, and a header."""
+    model = {"d_model": 64, "n_layers": 2}
+    run = run_of(model, 256, context=16, batch_tokens=512, initial_state=policy)
+    train(run, random_store(run), tmp_path, torch.device("cpu"))
+    found = (tmp_path / "checkpoint.safetensors").stat().st_size
+    reckoned = 12 * parameter_count(run.model, 256) + policy_bytes(run)
+    assert reckoned == pytest.approx(found, rel=0.02)
+    if policy["policy"] in ("state_passing", "tbtt"):
+        assert policy_bytes(run) > 0.5 * found, "most of it"
+
+
 @pytest.mark.parametrize(
     "changes",
     [
-        {"initial_state": {"policy": "state_passing"}},
-        {"initial_state": {"policy": "state_passing"}, "micro_batch_tokens": 512},
-        {"initial_state": {"policy": "fitted_noise"}},
-        {"initial_state": {"policy": "random_noise", "sigma": 1.0}},
         {"micro_batch_tokens": 512},
         {"precision": "bfloat16"},
     ],
     ids=str,
 )
-def test_states_micro_batches_and_precision_are_heeded(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_micro_batches_and_precision_are_heeded(changes: dict[str, Any], tmp_path: Path) -> None:
     run = run_of({"d_model": 64, "n_layers": 4}, 256, context=32, batch_tokens=2048, **changes)
     assert peak_memory(run).total == pytest.approx(measured(run, tmp_path), rel=0.2)
 
@@ -104,11 +150,23 @@ OTHERS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("model", [*OTHERS, *({"mixer": mixer} for mixer in MIXERS.values())], ids=str)
+def test_the_state_of_every_system_is_reckoned_to_the_byte(model: dict[str, Any]) -> None:
+    """But for an attention's note of which of its tokens exist: a byte each."""
+    run = run_of({"d_model": 64, "n_layers": 3} | model, 256, context=32, batch_tokens=64)
+    _, state = build_model(run.model, 256, seed=0)(torch.zeros(2, 32, dtype=torch.int64))
+    notes = 3 * 32 * (run.model.mixers()[0].kind == "attention")
+    assert state.nbytes == 2 * (state_bytes(run.model, 32) + notes)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
-@pytest.mark.parametrize("model", OTHERS, ids=lambda model: model["mixer"]["kind"])
-def test_every_system_is_reckoned_within_a_fifth(model: dict[str, Any], recompute: bool, tmp_path: Path) -> None:
-    sizes = {"d_model": 64, "n_layers": 3}
-    run = run_of(sizes | model, 256, context=128, batch_tokens=1024, activation_checkpointing=recompute)
+@pytest.mark.parametrize("model", [*OTHERS, {"mixer": MIXERS["mamba1"]}], ids=lambda model: model["mixer"]["kind"])
+def test_every_system_is_reckoned_within_a_fifth(
+    model: dict[str, Any], recompute: bool, precision: str, tmp_path: Path
+) -> None:
+    how = {"activation_checkpointing": recompute, "precision": precision}
+    run = run_of({"d_model": 64, "n_layers": 3} | model, 256, context=128, batch_tokens=1024, **how)
     assert peak_memory(run).total == pytest.approx(measured(run, tmp_path), rel=0.2)
 
 

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from plan.mini import edit, figure, write_config
+from plan.test_memory import random_store, run_of
 
+from ssm.base.errors import ConfigError
 from ssm.evaluation import stream
 from ssm.evaluation.bins import bin_edges, octaves
 from ssm.plan import Plan, load_config, make_plan, resources
+from ssm.plan.groups import job_names, seats
 from ssm.plan.memory import peak_memory
 from ssm.plan.parameters import operations_per_token, parameter_count
-from ssm.plan.resources import Need, needs, training_tokens
+from ssm.plan.resources import ATTEMPTS, Need, needs, takes_gpus, training_tokens
+from ssm.plan.summary import summary
 from ssm.specs.base import Spec
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
 from ssm.specs.measurement import MeasurementTask, Passkey, RestartLoss
+from ssm.specs.training import Budget
+from ssm.training.loop import Interval, train
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,16 +154,29 @@ def test_tables_of_tables_and_of_specs_need_no_gpu(folder: Path) -> None:
     assert gpus == {"position_loss": 1, "length_class": 0, "model_size": 0}
 
 
-def test_memory_and_disk_hold_the_weights_and_their_moments(folder: Path) -> None:
+def test_memory_and_disk_hold_weights_moments_and_states(folder: Path) -> None:
+    """State Passing has to remember a state of every sequence of a batch: the 12 layers' memory and last inputs."""
     figure(folder, "lg_fig5", models=["large"])
     edit(folder, "models.yaml", "d_model: {paper: 512}", "d_model: 512")
     plan, workflow = planned(folder, figures=["lg_fig5"])
     found = needs(plan, workflow, gpu=True)
+    parameters = parameter_count(next(iter(plan.runs.values())).model, 256)
+    states = 4 * 12 * (2 * 512 * 128 + 3 * (2 * 512 + 2 * 128)) * 4
+    expected = {name: states if run.parent is not None else 0 for name, run in plan.runs.items()}
+    assert sorted(expected.values()) == [0, states]
     for name, run in plan.runs.items():
-        parameters = parameter_count(run.model, 256)
-        assert found[name].memory_mb == resources.MEMORY_MB[True] + math.ceil(24 * parameters / 1e6)
-        assert found[name].disk_mb == math.ceil((16 * parameters + 64 * run.training.budget.steps) / 1e6)
+        checkpoint = 12 * parameters + expected[name]
+        assert found[name].checkpoint_mb == checkpoint / 1e6
+        assert found[name].memory_mb == resources.MEMORY_MB[True] + math.ceil(2 * checkpoint / 1e6)
+        metrics = 64 * (run.training.budget.steps or 0)
+        assert found[name].kept_mb == math.ceil((4 * parameters + checkpoint + metrics) / 1e6)
+        assert found[name].disk_mb == math.ceil((8 * parameters + 2 * checkpoint + metrics) / 1e6)
         assert found[name].gpu_memory_mb == math.ceil(peak_memory(run).total / 1e6)
+    more = sorted((16 * parameters + states_of) / 1e6 for states_of in expected.values())
+    for gpus, in_flight in ((1, more[1]), (2, sum(more))):
+        said = re.search(r"Disk: what stays; .* take (\d+) MB more", summary(plan, workflow, gpus))
+        assert said
+        assert float(said[1]) == pytest.approx(in_flight, abs=4)
     host = needs(plan, workflow, gpu=False)
     for name, run in plan.runs.items():
         peak = peak_memory(run).total
@@ -162,12 +185,38 @@ def test_memory_and_disk_hold_the_weights_and_their_moments(folder: Path) -> Non
         assert host[name].gpu_memory_mb == 0
     two = {"gpus_per_run": 2, "hours_per_run": 1e-9}
     shared = needs(*planned(folder, figures=["lg_fig5"], hardware=two), gpu=True)
-    for name, run in plan.runs.items():
+    for name in plan.runs:
         assert shared[name].gpus == 2
-        copies = math.ceil(36 * parameter_count(run.model, 256) / 1e6)
-        assert shared[name].memory_mb == 2 * resources.MEMORY_MB[True] + copies, "each reads a checkpoint"
+        copies = math.ceil((36 * parameters + 4 * expected[name]) / 1e6)
+        why = "each reads a checkpoint, and one joins the states of both"
+        assert shared[name].memory_mb == 2 * resources.MEMORY_MB[True] + copies, why
     (data,) = plan.data
     assert found[data].disk_mb == math.ceil(2 * max(map(training_tokens, plan.runs.values())) / 1e6)
+
+
+@pytest.mark.parametrize("policy", ["zero", "state_passing"])
+def test_the_disk_of_a_run_is_its_peak_and_what_stays(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is looked at whenever a whole file is about to take another one's place."""
+    run = run_of({"d_model": 64, "n_layers": 2}, 256, context=16, batch_tokens=512, initial_state={"policy": policy})
+    changes = {"budget": Budget(steps=60), "snapshots": (0.5,)}
+    run = run.model_copy(update={"training": run.training.model_copy(update=changes)})
+    sizes, replace_by = [], Path.replace
+
+    def size() -> int:
+        return sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+
+    def watched(self: Path, target: Path) -> Path:
+        sizes.append(size())
+        return replace_by(self, target)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    monkeypatch.setattr(resources, "MB", 1.0)  # bytes
+    train(run, random_store(run), tmp_path, torch.device("cpu"), interval=Interval(steps=7))
+    need = needs(Plan("smoke", runs={run.id: run}), WorkflowConfig(), gpu=True)[run.id]
+    assert need.disk_mb == pytest.approx(max(sizes), rel=0.05)
+    assert need.kept_mb == pytest.approx(size(), rel=0.05)
 
 
 def test_budgets_in_chinchillas_count_the_parameters(folder: Path) -> None:
@@ -183,9 +232,76 @@ def test_what_jobs_ask_for_grows_with_the_attempt_and_stays_below_the_limit() ->
     cluster = Cluster(max_hours=5, time_margin=2)
     assert [need.minutes_to_ask_for(cluster, attempt) for attempt in (1, 2, 3)] == [120, 240, 300]
     assert [need.memory_to_ask_for(attempt) for attempt in (1, 2)] == [3000, 6000]
+    assert [need.minutes_to_ask_for(cluster, attempt, share=0.5) for attempt in (1, 2, 3)] == [120, 150, 150]
     assert [need.seconds_to_train(minutes) for minutes in (10, 120, 5)] == [420, 7020, 150]
     short = Need(gpus=0, cpus=1, memory_mb=1, seconds=1, disk_mb=1)
     assert [short.minutes_to_ask_for(cluster, attempt) for attempt in (1, 2)] == [10, 20]
+
+
+def test_a_large_checkpoint_is_written_within_the_time_limit() -> None:
+    """At 200 MB/s, 40 GB take 200 s: to read, to write because it was due, and to write when the time is over."""
+    need = Need(gpus=1, cpus=1, memory_mb=1, seconds=3600, disk_mb=1, checkpoint_mb=40_000)
+    assert need.seconds_to_train(120) == 7200 - 180 - 600
+    assert need.minutes_to_ask_for(Cluster(time_margin=2)) == 2 * (60 + 10)
+
+
+def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
+    """Tables of one run are one job whose minutes are added up: at the paper's scale, at every attempt."""
+    library = load_config(ROOT / "config", "paper")
+    plan = make_plan(library)
+    found = needs(plan, library.workflow, gpu=True)
+    measured = [table for table in plan.measurements if plan.inputs_of(table).run]
+    largest = [table for table in measured if str(plan.inputs_of(table).run).startswith("mamba2-1.3b_T2048_s11")]
+    alone = [sum(found[table].minutes_to_ask_for(Cluster(), attempt) for table in largest) / 60 for attempt in (1, 4)]
+    assert alone[0] < 24 < alone[1], "one job for all of them would be refused at last"
+    names = {}
+    for hours in (24.0, 7.0, 1.0):
+        cluster = Cluster(max_hours=hours)
+        places = seats(plan, found, cluster)
+        assert set(places) == set(measured)
+        names[hours] = {place.job for place in places.values()}
+        assert names[hours] <= job_names(plan)
+        for attempt in (1, 2, 3, 4, 5, 9):
+            asked: dict[str, int] = {}
+            for table, place in places.items():
+                minutes = found[table].minutes_to_ask_for(cluster, attempt, place.share)
+                asked[place.job] = asked.get(place.job, 0) + minutes
+                assert minutes > 0
+            assert max(asked.values()) <= 60 * hours
+        # At an attempt that is to be expected no table gets less because of the others in its job.
+        together = Counter(place.job for place in places.values())
+        for table, place in places.items():
+            if together[place.job] > 1:
+                whole = found[table].minutes_to_ask_for(Cluster(max_hours=1e9), ATTEMPTS)
+                assert found[table].minutes_to_ask_for(cluster, ATTEMPTS, place.share) == whole
+        order = list(plan.measurements)
+        for table in measured:
+            curve = plan.inputs_of(table).table  # stands before it, in the same job or an earlier one
+            assert curve is None or order.index(curve) < order.index(table)
+        for one, other in pairwise([table for table in order if table in places]):
+            if plan.inputs_of(one).run == plan.inputs_of(other).run:
+                assert int(places[one].job.rpartition("_")[2]) <= int(places[other].job.rpartition("_")[2])
+    runs = {plan.inputs_of(table).run for table in measured}
+    assert len({places.job for table, places in seats(plan, found, Cluster()).items() if table in largest}) == 2
+    assert len(runs) < len(names[24.0]) < len(names[7.0]) < len(names[1.0]) == len(measured)
+
+
+def test_attempts_are_those_of_the_profile() -> None:
+    profile = yaml.safe_load((ROOT / "workflow/profiles/slurm/config.yaml").read_text())
+    assert profile["retries"] + 1 == ATTEMPTS
+
+
+def test_who_takes_a_gpu_is_one_rule_for_the_plan_and_the_jobs() -> None:
+    """Of a cluster this machine's GPU says nothing, and neither does `auto`."""
+    auto, partition = WorkflowConfig(), WorkflowConfig(cluster=Cluster(gpu_partition="gpu"))
+    for cluster in (False, True):
+        for here in (False, True):
+            assert takes_gpus(WorkflowConfig(device="cuda"), cluster, here)
+            assert takes_gpus(partition, cluster, here)
+            assert not takes_gpus(WorkflowConfig(device="cpu", cluster=partition.cluster), cluster, here)
+        with pytest.raises(ConfigError, match=r"device=cuda or device=cpu, or name cluster\.gpu_partition"):
+            takes_gpus(auto, True, here=cluster)
+    assert [takes_gpus(auto, False, here) for here in (False, True)] == [False, True]
 
 
 def test_the_config_file_shows_all_that_can_be_set() -> None:

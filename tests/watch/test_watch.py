@@ -150,6 +150,12 @@ def test_sparklines_span_their_own_range() -> None:
     assert sparkline((1.0, float("nan"), 2.0)) == BLOCKS[0] + "×" + BLOCKS[7]
 
 
+def test_a_run_that_was_stopped_stays_so_however_long_ago(results: Path) -> None:
+    aged(results / "runs/told", 7 * 24 * 3600)
+    states = {run.id: run.state for run in Watcher(results, stale=180).look().runs}
+    assert (states["told"], states["gone"]) == ("stopped", "stale")
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"done": 3'])
 def test_files_that_are_being_replaced_count_as_not_there(results: Path, content: bytes) -> None:
     folder = results / "runs" / LONG

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -219,12 +220,42 @@ def test_results_that_another_folders_snakemake_works_on_are_left_alone(place: P
     with (place / "gate").open("w"):
         result = run(other, *SNAKEMAKE, *shared)
         assert result.returncode != 0
-        assert f"A snakemake in {place} works on {tmp_path / 'shared'}/smoke" in result.stdout + result.stderr
+        told = f"A snakemake in {place} on {socket.gethostname()} works on {tmp_path / 'shared'}/smoke"
+        assert told in result.stdout + result.stderr
         assert not (other / "calls.txt").exists()
         assert run(other, *SNAKEMAKE, "-n", *shared).returncode == 0, "a dry run works on nothing"
         (place / "gate").unlink()
     assert living.wait(timeout=100) == 0
     assert run(other, *SNAKEMAKE, *shared).returncode == 0
+
+
+def test_results_that_another_hosts_snakemake_works_on_are_left_alone(place: Path) -> None:
+    """Two clones may lie at the same path of two hosts. On one host the folder's own locks do, unless they are off."""
+    (place / "elsewhere").mkdir()
+    other = "import os, socket\nif name := os.environ.get('OTHER_HOST'):\n    socket.gethostname = lambda: name\n"
+    (place / "elsewhere/sitecustomize.py").write_text(other)
+    around = environment(place) | {"PYTHONPATH": f"{place / 'elsewhere'}{os.pathsep}{ROOT}"}
+    command = [*SNAKEMAKE, "--cores", "2", "lg_fig4"]
+    os.mkfifo(place / "gate")
+    hosts = around | {"OTHER_HOST": "first"}
+    living = subprocess.Popen(command, cwd=place, env=hosts, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with (place / "gate").open("w"):
+        before = (place / "calls.txt").read_text()
+        again = [*command, "--nolock", "--forcerun", "tokenize"]
+        result = subprocess.run(
+            again, cwd=place, env=around | {"OTHER_HOST": "second"}, capture_output=True, text=True, timeout=100
+        )
+        assert result.returncode != 0
+        assert f"A snakemake in {place} on first works on results/smoke" in result.stdout + result.stderr
+        assert (place / "calls.txt").read_text() == before
+        # A job of it on another host is a snakemake as well, without hooks, and goes on.
+        spec = next((place / "results/smoke/specs/data").iterdir())
+        made = f"results/smoke/tokens/{spec.stem}/manifest.json"
+        remote = ["--nolock", "--no-hooks", "--mode", "remote", "--cores", "1", "--force", "--config", "device=cpu"]
+        job = subprocess.Popen([*SNAKEMAKE, made, *remote], cwd=place, env=around | {"OTHER_HOST": "node"})
+        (place / "gate").unlink()
+    assert job.wait(timeout=100) == 0
+    assert living.wait(timeout=100) == 0
 
 
 @pytest.fixture
@@ -355,9 +386,23 @@ def test_the_gpu_is_one_job_at_a_time(own: Path) -> None:
     executable(own / ".venv/bin/nvidia-smi", "#!/bin/sh\n")
     assert gpus_asked_for(own, device="auto") == all_do
     assert gpus_asked_for(own, device="cpu") == none_does
-    assert gpus_asked_for(own, "REMOTE", device="auto") == none_does, "no matter which node"
+    # A job's node says nothing.
+    assert gpus_asked_for(own, "REMOTE", cluster={"gpu_partition": "gpu"}) == all_do
+    assert gpus_asked_for(own, "REMOTE", device="cpu") == none_does
     profile = yaml.safe_load((ROOT / "workflow/profiles/default/config.yaml").read_text())
     assert profile["resources"] == {"gpu": 1}
+
+
+def test_a_cluster_of_which_nobody_says_whether_it_has_gpus_is_sent_nothing(place: Path) -> None:
+    """No job would ask for a GPU: a paper's run would train on one CPU thread."""
+    profile = [*SNAKEMAKE, "--workflow-profile", "workflow/profiles/slurm", "lg_fig4"]
+    result = run(place, *profile)
+    assert result.returncode != 0
+    told = "config.yaml: device: 'auto' cannot tell whether a cluster has GPUs; give device=cuda or device=cpu, or name"
+    assert told in result.stdout + result.stderr
+    assert not (place / "results").exists()
+    for example in re.findall("--config (.*)$", (ROOT / "workflow/profiles/slurm/config.yaml").read_text(), re.M):
+        assert "device=cuda" in example, "the profile's own examples"
 
 
 def test_a_run_on_several_gpus_is_as_many_processes_that_share_the_threads(place: Path) -> None:
@@ -391,7 +436,7 @@ def test_dry_runs_of_this_projects_own_config() -> None:
     """The default target, a figure, `all`, other scales and the rehearsal all resolve to a graph of jobs."""
     rehearsal = ["--configfile", "config/config.yaml", "config/rehearsal.yaml"]
     paper = ["--config", "scale=paper", "figures=[lg_fig5]"]
-    slurm = ["--workflow-profile", "workflow/profiles/slurm", *paper]
+    slurm = ["--workflow-profile", "workflow/profiles/slurm", *paper, "device=cuda"]
     for arguments in (["lg_fig5", "lg", "all"], rehearsal, paper, slurm):
         command = [*SNAKEMAKE, "-n", "--forceall", *arguments]
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

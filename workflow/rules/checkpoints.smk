@@ -31,12 +31,15 @@ rule answer:
         words=lambda wildcards: shlex.join(CHECKPOINTS[wildcards.job].words),
         folder=f"{S}/checkpoints/{{job}}",
         last=lambda wildcards: CHECKPOINTS[wildcards.job].last_file,
+        heed=heed,
+        start_again=start_again,
     message:
         "ssm {params.words}"
     shell:
         "new={params.folder:q}.{resources.version}; for begun in {params.folder:q}.????????; do"
-        ' test "$begun" = "$new" || rm -rf "$begun"; done; test -e "$new/{params.last}" ||'
-        ' ssm {params.words} --out "$new" --device {resources.device} --threads {threads} 2>&1 | tee -i {log:q};'
+        ' test "$begun" = "$new" || rm -rf "$begun"; done; if ! test -e "$new/{params.last}"; then {params.heed}'
+        ' ssm {params.words} --out "$new" --device {resources.device} --threads {threads} 2>&1 | tee -i {log:q}'
+        " {params.start_again}; fi;"
         ' touch "$new/.made"; rm -rf {params.folder:q}; mv "$new" {params.folder:q};'
         " echo Moved to {params.folder:q} | tee -a {log:q}"
 

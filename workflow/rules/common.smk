@@ -1,6 +1,5 @@
 # What the rules ask of the plan: ids to paths and arguments.
 
-
 def files_of_run(run):
     """What another job reads of a finished run; nothing for None."""
     return (
@@ -47,10 +46,14 @@ def tables_of_figure(wildcards):
 
 
 def hold_results():
-    """Refuse results that a snakemake in another folder works on: Snakemake's own locks know this folder alone."""
+    """Refuse results that a snakemake in another folder works on: Snakemake's own locks know this folder alone.
+
+    Called by onstart, which a snakemake that makes one job of another's does not run, on whichever host.
+    """
     holders = Path(S, ".workflows")
     holders.mkdir(parents=True, exist_ok=True)
-    here = str(Path.cwd())
+    # Two clones may lie at the same path, on two hosts that share the results' disk.
+    here = f"{Path.cwd()} on {socket.gethostname()}"
     mine = open(holders / hashlib.sha256(here.encode()).hexdigest()[:8], "a+")
     lock(mine, alone=False, wait=True)
     mine.truncate(0)
@@ -114,9 +117,12 @@ def on_cluster():
 
 @cache
 def asks_for_gpus():
-    """Whether training and measuring do. Of a cluster, this machine's own GPU says nothing: config.yaml does."""
-    there = CLUSTER.gpu_partition or (not on_cluster() and shutil.which("nvidia-smi"))
-    return DEVICE == "cuda" or (DEVICE == "auto" and bool(there))
+    """Whether training and measuring do. Where a cluster does not say it, nothing is submitted."""
+    try:
+        here = bool(shutil.which("nvidia-smi"))
+        return takes_gpus(LIBRARY.workflow, on_cluster(), here)
+    except UserError as problem:
+        raise WorkflowError(str(problem)) from None
 
 
 @cache
@@ -144,8 +150,16 @@ def memory(wildcards, attempt):
     return expected()[wildcards[0]].memory_to_ask_for(attempt)
 
 
+@cache
+def table_jobs():
+    """Table -> its place in a cluster's job."""
+    return seats(PLAN, expected(), CLUSTER)
+
+
 def minutes(wildcards, attempt):
-    return expected()[wildcards[0]].minutes_to_ask_for(CLUSTER, attempt)
+    seat = table_jobs().get(wildcards[0])
+    need = expected()[wildcards[0]]
+    return need.minutes_to_ask_for(CLUSTER, attempt, seat.share if seat else 1.0)
 
 
 def time_limit(wildcards, resources):
@@ -154,15 +168,35 @@ def time_limit(wildcards, resources):
     return f"--stop-after {seconds}" if on_cluster() else ""
 
 
-def start_again(wildcards, resources):
-    """Shell code behind training that left with a checkpoint: SLURM starts the same job again, and no retry is used up.
+def heed(wildcards, resources):
+    """Shell code before `ssm`: of the shell, `tee` and `ssm` a scheduler's signals end none but the last.
 
-    Not where SLURM itself ends the job, cancelled for instance: then it is no longer running.
+    So the shell is there to see its exit code. Not on a single machine, where nothing is started again.
     """
-    left = f"[[ $code = {REQUEUE} || $code = {TIME_OVER} ]]"
+    back = 'heed() { trap - TERM USR1; exec "$@"; }'  # of a pipeline, each part has a shell of its own
+    return f"trap '' TERM USR1; {back}; heed" if on_cluster() else ""
+
+
+def start_again(wildcards, resources):
+    """Shell code behind `ssm` that left because it was told to: SLURM starts the same job again, and no retry is used up.
+
+    It leaves by itself with a code that says so; in its first moments, before it has handlers, the signal ends it. Not
+    where SLURM itself ends the job, cancelled for instance: then it is no longer running. Tables of one run share a job,
+    which starts again as a whole. SLURM counts how often, but sets no limit: who sends the signals has to stop.
+    """
+    codes = [REQUEUE, TIME_OVER, *(128 + number for number in SIGNALS)]
+    left = " || ".join(f"$code = {code}" for code in codes)
     runs = "[[ $(squeue -h -j $SLURM_JOB_ID -o %T) = RUNNING ]]"
-    again = f"if {left} && {runs}; then scontrol requeue $SLURM_JOB_ID; fi"
+    again = f"if [[ {left} ]] && {runs}; then scontrol requeue $SLURM_JOB_ID; fi"
     return f"|| {{ code=$?; {again}; exit $code; }}" if on_cluster() else ""
+
+
+# On a compute node snakemake is what SLURM starts, and with proctrack/cgroup, the usual way, it is all that SLURM sends a
+# signal to. It would die of SIGUSR1, and wait for its job on SIGTERM without telling it.
+if workflow.remote_exec:
+    pass_on_signals(
+        lambda: [child.pid for child in psutil.Process().children(recursive=True)]
+    )
 
 
 def disk(wildcards):
@@ -178,10 +212,10 @@ def partition(wildcards):
 
 
 def tables_together(wildcards):
-    """On a cluster the tables of one run are one job: they are short, and wait for the same weights."""
-    run = PLAN.inputs_of(wildcards.table).run
-    return f"measure_{run}" if run and on_cluster() else None
+    """On a cluster the tables of one run are one job, or a few: they are short, and wait for the same weights."""
+    seat = table_jobs().get(wildcards.table) if on_cluster() else None
+    return seat and seat.job
 
 
-for run in PLAN.runs:  # what the profile calls them all: group-components: measure=...
-    workflow.parent_groupids[f"measure_{run}"] = "measure"
+# What the profile calls them all: group-components: measure=...
+workflow.parent_groupids.update(dict.fromkeys(job_names(PLAN), "measure"))

@@ -1,0 +1,143 @@
+"""A scheduler's signals: whoever gets one and whenever it comes, the end is the same."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ssm.base import launch as module
+from ssm.base.exit_codes import LOST, REQUEUE, TIME_OVER
+from ssm.base.stopping import SIGNALS, Preempted, on_signals, preempt
+
+SECONDS = 60.0
+ENDS = "import sys; from ssm.cli.main import main; sys.exit(main(['--version']))"
+
+
+def python(code: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_handlers_are_there_though_the_signals_were_ignored() -> None:
+    """As by the shell of a training job, whose `trap ''` its children inherit."""
+    code = "import signal; from ssm.base.stopping import SIGNALS; [signal.signal(n, signal.SIG_IGN) for n in SIGNALS]; "
+    code += "import ssm.cli.main as module; module._dispatch = lambda *given: signal.raise_signal(signal.SIGTERM); "
+    heeding = python(code + ENDS)
+    assert heeding.wait(SECONDS) == REQUEUE, heeding.communicate()
+
+
+def test_a_second_signal_does_not_interrupt_the_way_out() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    done = []
+
+    def work() -> None:
+        with on_signals(preempt):
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                for number in SIGNALS:
+                    signal.raise_signal(number)
+                done.append("tidied up")
+
+    with pytest.raises(Preempted, match="stopped by SIGTERM"):
+        work()
+    assert done
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+# Works long before it has handlers, and writes down that it is there.
+SLOW = """
+import pathlib, sys, time
+pathlib.Path({folder!r}, sys.argv[1]).touch()
+time.sleep(1.0)
+from ssm.base.stopping import Preempted, on_signals, preempt
+try:
+    with on_signals(preempt):
+        time.sleep(60)
+except Preempted as stop:
+    sys.exit(stop.code)
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("begun", [1, 2])
+def test_processes_that_are_only_starting_leave_like_any_others(tmp_path: Path, begun: int, number: int) -> None:
+    """The launcher is told when the first of two is there, or both; none has handlers then."""
+    (tmp_path / "slow.py").write_text(SLOW.format(folder=str(tmp_path)))
+    (tmp_path / "launch.py").write_text(
+        "import os, subprocess, sys, time\nfrom ssm.base import launch as module\nreal = subprocess.Popen\n"
+        "def started(command, **given):\n"
+        f"    child = real([sys.executable, {str(tmp_path / 'slow.py')!r}, given['env']['RANK']], **given)\n"
+        f"    time.sleep(0.5 * ({begun} == 1))\n"
+        "    return child\n"
+        "module.subprocess.Popen = started\n"
+        "sys.exit(module.launch(2, ['train']))\n"
+    )
+    launcher = subprocess.Popen([sys.executable, str(tmp_path / "launch.py")], stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + SECONDS
+    while not (tmp_path / str(begun - 1)).exists():
+        assert launcher.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    launcher.send_signal(number)
+    sent = time.monotonic()
+    _, said = launcher.communicate(timeout=SECONDS)
+    assert (launcher.returncode, said) == (REQUEUE, "")
+    assert time.monotonic() - sent < module.GRACE / 2, "the second one was told too, not killed when it did not end"
+
+
+TERM, KILL = -signal.SIGTERM, -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("codes", "told", "code"),
+    [
+        ([0, 0], [], 0),
+        ([2, 0], [], 2),
+        ([REQUEUE, REQUEUE], [signal.SIGTERM], REQUEUE),
+        ([TIME_OVER, TIME_OVER], [], TIME_OVER),
+        ([TERM, REQUEUE], [signal.SIGTERM], REQUEUE),
+        ([TERM, LOST], [signal.SIGTERM], REQUEUE),  # it takes the first for lost
+        ([TERM, LOST], [], LOST),  # nobody told us: it was that one's own end
+        ([TERM, LOST], [signal.SIGUSR1], LOST),
+        ([KILL, LOST], [signal.SIGTERM], LOST),
+        ([KILL, 0], [], LOST),
+    ],
+)
+def test_one_exit_code_for_all(codes: list[int], told: list[int], code: int) -> None:
+    assert module._code("train", codes, told) == code
+
+
+# Passes signals on and has a handler of its own, like the snakemake of a compute node, whose scheduler handles SIGTERM.
+ABOVE = r"""
+import signal, subprocess, sys
+import psutil
+from ssm.base.stopping import pass_on_signals
+pass_on_signals(lambda: [child.pid for child in psutil.Process().children(recursive=True)])
+signal.signal(signal.SIGTERM, lambda *about: print("its own", flush=True))
+sys.exit(subprocess.call(["bash", "-c", "trap : TERM USR1; bash -c \"$0\"; exit $?", sys.argv[1]]))
+"""
+BELOW = "trap 'echo USR1' USR1; trap 'echo TERM; exit 75' TERM; echo up; for i in {1..600}; do sleep 0.1; done"
+
+
+def test_signals_reach_every_process_below_and_other_handlers_too() -> None:
+    above = subprocess.Popen(
+        [sys.executable, "-c", ABOVE, BELOW], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert above.stdout is not None
+    try:
+        assert above.stdout.readline() == "up\n"
+        above.send_signal(signal.SIGUSR1)
+        assert above.stdout.readline() == "USR1\n"
+        above.send_signal(signal.SIGTERM)
+        assert sorted(above.stdout.readlines()) == ["TERM\n", "its own\n"]
+        assert above.wait(SECONDS) == 75
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(above.pid, signal.SIGKILL)

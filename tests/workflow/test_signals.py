@@ -1,0 +1,159 @@
+"""A scheduler's signals to a job, with the rules' own shell text: what is started again, over stand-ins for SLURM."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from plan.mini import edit, write_config
+
+from ssm.base.exit_codes import LOST, REQUEUE, TIME_OVER
+
+ROOT = Path(__file__).parents[2]
+SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile")]
+ON_A_NODE = [*SNAKEMAKE, "--mode", "remote", "--cores", "1", "--printshellcmds"]
+VERBS = ("tokenize", "train", "evaluate", "diagnose", "extend")
+SECONDS = 60.0
+
+# Makes what is asked for, but waits for a signal in the verb that the file `wait` names and leaves as `ssm` does.
+SSM = f"""#!{sys.executable} -S
+import os, pathlib, signal, sys, time
+verb, *rest = sys.argv[1:]
+out = pathlib.Path(rest[rest.index("--out") + 1])
+if verb == pathlib.Path("wait").read_text():
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda *about: sys.exit({REQUEUE}))
+    pathlib.Path("waits").touch()
+    time.sleep({SECONDS})
+    sys.exit("nobody told me")
+files = {{
+    "tokenize": ["manifest.json"],
+    "train": ["run.json", "metrics.parquet", "model.safetensors"],
+    "diagnose": ["index.html", "diagnosis.json"],
+    "extend": ["index.html", "result.json"],
+}}.get(verb)
+for path in [out / name for name in files] if files else [out]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(verb)
+"""
+SCONTROL = """#!/bin/sh
+test "$1" = show || echo "$@" >> {}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a small config, a checkpoint, and stand-ins for `ssm` and SLURM's commands."""
+    write_config(tmp_path / "config")
+    edit(tmp_path / "config", "config.yaml", "scale: smoke", "scale: smoke\ndevice: cpu")
+    edit(tmp_path / "config", "data.yaml", "{kind: stdlib}", '{kind: files, paths: ["text"]}')
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text/a.txt").write_text("Once upon a time.")
+    (tmp_path / "model").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "model" / name).write_text("{}")
+    with (tmp_path / "config/models.yaml").open("a") as models:
+        models.write('mine: {checkpoint: model, text: ["text/*.txt"], context: {smoke: 64, paper: 2048}}\n')
+    (tmp_path / "workflow").symlink_to(ROOT / "workflow")
+    (tmp_path / "state").write_text("RUNNING\n")
+    executable(tmp_path / "bin/ssm", SSM)
+    executable(tmp_path / "bin/squeue", f"#!/bin/sh\ncat {shlex.quote(str(tmp_path / 'state'))}\n")
+    executable(tmp_path / "bin/scontrol", SCONTROL.format(shlex.quote(str(tmp_path / "scontrol"))))
+    return tmp_path
+
+
+def executable(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def environment(place: Path) -> dict[str, str]:
+    path = f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(place), "SLURM_JOB_ID": "7"}
+
+
+def asked_of_slurm(place: Path) -> str:
+    """What `scontrol` was called for since the last look, besides what Snakemake itself wants to know."""
+    calls = place / "scontrol"
+    said = calls.read_text() if calls.exists() else ""
+    calls.unlink(missing_ok=True)
+    return said
+
+
+def told(place: Path, verb: str, number: int, everybody: bool) -> int:
+    """The exit code of a compute node's snakemake whose job is told to leave while `ssm` does `verb`.
+
+    Args:
+        everybody: the signal goes to all processes (proctrack/pgid and linuxproc); else to snakemake alone (cgroup).
+    """
+    (place / "wait").write_text(verb)
+    (place / "waits").unlink(missing_ok=True)
+    targets = [f"{verb}_mine"] if verb in ("diagnose", "extend") else ["lg_fig5"]
+    with (place / f"{verb}.log").open("w") as log:
+        snakemake = subprocess.Popen(
+            [*ON_A_NODE, *targets], cwd=place, env=environment(place), stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        end = time.monotonic() + SECONDS
+        while not (place / "waits").exists():
+            assert snakemake.poll() is None, (place / f"{verb}.log").read_text()
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        (os.killpg if everybody else os.kill)(snakemake.pid, number)
+        return snakemake.wait(SECONDS)
+    finally:
+        if snakemake.poll() is None:
+            os.killpg(snakemake.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("everybody", [True, False])
+def test_a_job_that_is_told_to_leave_starts_again_whoever_gets_the_signal(place: Path, everybody: bool) -> None:
+    numbers = [signal.SIGUSR1, signal.SIGTERM]
+    for verb in ("tokenize", "train", "evaluate", "extend"):
+        assert told(place, verb, numbers[0], everybody) == 1, (place / f"{verb}.log").read_text()
+        said = (place / f"{verb}.log").read_text()
+        assert asked_of_slurm(place) == "requeue 7\n", (verb, numbers[0], said)
+        numbers.reverse()
+
+
+def shells(place: Path, *mode: str) -> dict[str, str]:
+    """By verb, the shell text of a job: of a dry run."""
+    command = [*SNAKEMAKE, *mode, "--dry-run", "--printshellcmds", "lg_fig5", "diagnose_mine", "extend_mine"]
+    planned = subprocess.run(command, cwd=place, env=environment(place), capture_output=True, text=True, check=True)
+    lines = [line.partition("Shell command: ")[2] for line in planned.stdout.splitlines() if "| tee" in line]
+    return {verb: next(line for line in lines if f" ssm {verb} " in line) for verb in VERBS}
+
+
+def test_no_other_end_is_started_again(place: Path) -> None:
+    """By the exit code of `ssm`, the signal that it ended by, and what SLURM says of the job."""
+    ends = {f"exit {code}": code in (REQUEUE, TIME_OVER) for code in (1, 2, LOST, 130, REQUEUE, TIME_OVER)}
+    ends |= {f"kill -{name} $$": name in ("TERM", "USR1") for name in ("TERM", "USR1", "KILL")}
+
+    def run(shell: str) -> int:
+        text = f"set -euo pipefail; {shell}"
+        return subprocess.run(["bash", "-c", text], cwd=place, env=environment(place), check=False).returncode
+
+    for folder in ("logs/tokens", "logs/runs", "logs/tables", "logs/checkpoints/mine", "checkpoints/mine"):
+        (place / "results/smoke" / folder).mkdir(parents=True)
+    for verb, shell in shells(place, "--mode", "remote").items():
+        for end, again in ends.items():
+            executable(place / "bin/ssm", f"#!/bin/sh\n{end}\n")
+            code = run(shell)
+            assert code == int(end.split()[1]) if end.startswith("exit") else code > 128, (verb, end)
+            assert asked_of_slurm(place) == "requeue 7\n" * again, (verb, end)
+        (place / "state").write_text("COMPLETING\n")  # it is being cancelled, or its time is over
+        executable(place / "bin/ssm", f"#!/bin/sh\nexit {REQUEUE}\n")
+        assert run(shell) == REQUEUE
+        assert asked_of_slurm(place) == "", verb
+        (place / "state").write_text("RUNNING\n")
+    for verb, shell in shells(place).items():
+        assert not {"scontrol", "USR1"} & {*shlex.split(shell)}, "on one machine nobody starts a job again"
+        assert run(shell) == REQUEUE, verb
+        assert asked_of_slurm(place) == "", verb
