@@ -1,5 +1,6 @@
 # What the rules ask of the plan: ids to paths and arguments.
 
+
 def files_of_run(run):
     """What another job reads of a finished run; nothing for None."""
     return (
