@@ -173,7 +173,8 @@ def test_noise_is_fitted_to_averages_and_weights_by_themselves() -> None:
     mixer, u = layer(), inputs(8, 6, 20)
     ended = systems.whole([mixer(u)[1]]).detach()
     policy = build_policy(FittedNoise(p_zero=0.0), 0)
-    policy.learn(ended)
+    policy.see(ended)
+    policy.learn()
     start = policy.start(1, 4000, torch.device("cpu"))
     assert start is not None
     for drawn, true in zip(halves(start.memories()[0]), halves(ended.memories()[0]), strict=True):
