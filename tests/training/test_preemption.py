@@ -96,8 +96,8 @@ def test_slow_steps_are_looked_at_one_by_one(
     assert saved_step(tmp_path) == 33
 
 
-@pytest.mark.parametrize("step", [1, 33, 60])
-@pytest.mark.parametrize("policy", ["zero", "random_noise", "fitted_noise", "state_passing", "tbtt"])
+@pytest.mark.parametrize("step", [1, 33])
+@pytest.mark.parametrize("policy", ["random_noise", "fitted_noise", "state_passing"])
 def test_a_long_step_is_left_between_its_micro_batches(
     policy: str, step: int, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
