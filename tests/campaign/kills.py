@@ -55,7 +55,7 @@ from ssm.base.exit_codes import LOST, REQUEUE  # noqa: E402
 from ssm.base.files import write_json  # noqa: E402
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["ssm.training.loop", "ssm.cli.train"])
+PROCESSES.set_forkserver_preload(["ssm.training.loop", "ssm.cli.train", "torch._dynamo"])
 KILLS_A_ROUND = 5
 STEPS, CHECKPOINT_STEPS = 300, 10
 TEAM = 2  # processes of a run of several

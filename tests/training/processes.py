@@ -12,7 +12,8 @@ from torch.distributed import TCPStore
 from ssm.training.distributed import Team
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["ssm.training.loop", "ssm.evaluation.measure"])
+# An optimizer imports dynamo at its first step, which takes longer than many a test.
+PROCESSES.set_forkserver_preload(["ssm.training.loop", "ssm.evaluation.measure", "torch._dynamo"])
 
 
 def run_team(size: int, work: Callable[..., object], *arguments: Any) -> list[int | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import threading
 from multiprocessing.connection import Connection
@@ -11,14 +10,12 @@ from typing import Any
 
 import pytest
 from small import run_spec
+from training.processes import PROCESSES
 
 from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["ssm.training.loop"])
 
 
 def job(run: RunSpec, tokens: Path, folder: Path, saved: Connection) -> None:
