@@ -17,8 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ssm.models.backbone import LanguageModel
 from ssm.training.distributed import Team
+from ssm.training.one_host import CAPACITY
 
-ONE_PIECE = 2**20  # bytes: the first bucket of DDP
+ONE_PIECE = CAPACITY  # bytes: what one exchange on a host holds; also the first bucket of DDP
 
 
 def in_one_piece(model: LanguageModel) -> bool:
