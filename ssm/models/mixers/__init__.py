@@ -17,7 +17,8 @@ from ssm.models.mixers.rwkv4 import Rwkv4
 from ssm.models.mixers.rwkv6 import Rwkv6
 from ssm.models.mixers.s4d import S4d
 from ssm.models.mixers.s5 import S5
-from ssm.specs.mixers import MixerSpec
+from ssm.specs.mixers import SPECS, MixerSpec
+from ssm.specs.registry import check_modules
 
 MIXERS: dict[str, type[Mixer]] = {
     "mamba2": Mamba2,
@@ -35,6 +36,7 @@ MIXERS: dict[str, type[Mixer]] = {
     "rwkv4": Rwkv4,
     "gru": Gru,
 }
+check_modules(__name__, MIXERS, SPECS)
 
 
 def build_mixer(spec: MixerSpec, d_model: int, n_layers: int) -> Mixer:

@@ -21,6 +21,7 @@ from ssm.specs.mixers.rwkv4 import Rwkv4Mixer
 from ssm.specs.mixers.rwkv6 import Rwkv6Mixer
 from ssm.specs.mixers.s4d import S4dMixer
 from ssm.specs.mixers.s5 import S5Mixer
+from ssm.specs.registry import check_specs
 
 SPECS: tuple[type[MixerSpecBase], ...] = (
     Mamba2Mixer,
@@ -38,6 +39,7 @@ SPECS: tuple[type[MixerSpecBase], ...] = (
     Rwkv4Mixer,
     GruMixer,
 )
+check_specs(__name__, SPECS, modules="ssm.models.mixers")
 
 if TYPE_CHECKING:
     MixerSpec = MixerSpecBase

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+from ssm.specs.part import Kept, linear
 
 
 class AttentionMixer(MixerSpecBase):
@@ -60,3 +61,22 @@ class AttentionMixer(MixerSpecBase):
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         return (self.heads(d_model), 1, 2, self.head_dim or d_model // self.n_heads)
+
+    def parameters(self, d_model: int) -> int:
+        D, (G, _, _, K) = d_model, self.state_shape(d_model)
+        queries, keys = self.n_heads * K, G * K
+        in_proj = linear(D, queries + 2 * keys, self.bias)  # q, k, v
+        return in_proj + linear(queries, D, self.output_bias)
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model) * (self.window or context)
+
+    def state_operations(self, d_model: int, context: int) -> float:
+        """Four a head's dimension and token seen: (context + 1) / 2 of them on average, the window at most."""
+        seen = min((context + 1) / 2, self.window or context)
+        return 4 * self.n_heads * self.state_shape(d_model)[-1] * seen
+
+    def kept(self, d_model: int) -> Kept:
+        G, _, _, K = self.state_shape(d_model)
+        queries, keys = 3 * self.n_heads * K, 3 * G * K  # q, q rotated and the output; k, k rotated and v
+        return Kept(queries + keys, workspace=0.5, bfloat16=0.5)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ssm.specs.base import Spec
+from ssm.specs.part import Kept, PartSpec
 
 Range = Annotated[tuple[float, float], Field(strict=False)]
 Decay = Literal[
     "none", "constant", "scalar per head", "by channel", "by state", "by channel and state", "by key", "gate", "cache"
 ]
+RECURRENCE = 6  # operations a number of the memory and token
+SEGMENT_TABLES = 5  # tables of a convolution-like scan: numbers of the memory times tokens of a segment
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,10 @@ class Taxonomy:
     recurrence: str  # its update and readout in bn's letters: A_t, b_t, c_t
 
 
-class MixerSpecBase(Spec):
+class MixerSpecBase(PartSpec):
     """The description of one system."""
 
     taxonomy: ClassVar[Taxonomy]
-    kind: str
 
     def check(self, d_model: int) -> None:
         """Whether it fits a model of this width.
@@ -42,9 +44,9 @@ class MixerSpecBase(Spec):
             ValueError: which field does not, and what was expected.
         """
 
+    @abstractmethod
     def heads(self, d_model: int) -> int:
         """Heads of the memory: its second axis."""
-        raise NotImplementedError
 
     @property
     def grows(self) -> bool:
@@ -55,9 +57,20 @@ class MixerSpecBase(Spec):
         """How many of them, from the first, are the h_t of `taxonomy`: all, where nothing else is remembered."""
         return self.heads(d_model)
 
+    @abstractmethod
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         """The memory of one sequence, (heads, ...); a complex one ends in 2, an attention's cache counts one token."""
-        raise NotImplementedError
+
+    def memory_numbers(self, d_model: int) -> int:
+        """Numbers of the memory."""
+        return math.prod(self.state_shape(d_model))
+
+    def state_operations(self, d_model: int, context: int) -> float:
+        """Floating-point operations a token, on average over `context` tokens, beside the two of every parameter.
+
+        A recurrence has six a number of the memory: decay, addition of the product, product with the readout.
+        """
+        return RECURRENCE * self.memory_numbers(d_model)
 
 
 def check_range(name: str, pair: tuple[float, float], below: float = math.inf) -> None:
@@ -70,3 +83,15 @@ def check_range(name: str, pair: tuple[float, float], below: float = math.inf) -
     if not 0 < low <= high < below:
         limit = "" if below == math.inf else f" < {below:g}"
         raise ValueError(f"{name} must be 0 < low <= high{limit}, got ({low}, {high})")
+
+
+def kept_by_segments(a_token: float, states: int, segment: int, workspace: float) -> Kept:
+    """What a scan keeps that works through segments as convolutions (S4D, DSS, H3), with what is around it.
+
+    Args:
+        a_token: numbers kept of every token outside the scan.
+        states: numbers of the memory.
+        segment: tokens from one kept state to the next.
+        workspace: as in `Kept`.
+    """
+    return Kept(a_token, SEGMENT_TABLES * states * segment, 3 * states, segment, workspace, bfloat16=1.0)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+from ssm.specs.part import Kept, linear
 
 
 class GlaMixer(MixerSpecBase):
@@ -42,3 +43,16 @@ class GlaMixer(MixerSpecBase):
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         per_head = d_model // self.n_heads
         return (self.n_heads, self.key_dim or per_head // 2, self.value_dim or per_head)
+
+    def parameters(self, d_model: int) -> int:
+        D, R, (H, K, V) = d_model, self.gate_rank, self.state_shape(d_model)
+        in_proj = linear(D, 2 * H * K + 2 * H * V + R)  # q, k, v, gate, W_1
+        return in_proj + linear(R, H * K, bias=True) + V + linear(H * V, D)  # W_2 and b, norm, output
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model)
+
+    def kept(self, d_model: int) -> Kept:
+        H, K, V = self.state_shape(d_model)
+        keys, values = 4 * H * K, 7 * H * V  # q, k, the decay and its logarithm; v and the gate, y and its norm
+        return Kept(keys + values + self.gate_rank, border=self.memory_numbers(d_model), chunk=self.chunk)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+from ssm.specs.part import Kept, linear
 
 
 class GruMixer(MixerSpecBase):
@@ -26,3 +27,12 @@ class GruMixer(MixerSpecBase):
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         return (1, d_model)
+
+    def parameters(self, d_model: int) -> int:
+        return 2 * linear(d_model, 3 * d_model, bias=True)  # r, z, n from x_t, and from h_{t-1}
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model)
+
+    def kept(self, d_model: int) -> Kept:
+        return Kept(7 * d_model)  # torch's own: five by step, x and y

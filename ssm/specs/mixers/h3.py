@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
 
-from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range, kept_by_segments
+from ssm.specs.part import Kept, last_inputs, linear
 
 
 class H3Mixer(MixerSpecBase):
@@ -45,3 +46,15 @@ class H3Mixer(MixerSpecBase):
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         return (self.heads(d_model), self.head_dim, self.head_dim, self.d_state // 2, 2)
+
+    def parameters(self, d_model: int) -> int:
+        D, H, N = d_model, self.heads(d_model), self.d_state
+        shift = D * (self.d_shift + 1)  # C and D of the shift SSM
+        system = H * (3 * N + 2)  # A, B and C, each N / 2 complex numbers; dt and D
+        return 4 * linear(D, D, bias=True) + shift + system  # q, k, v, output
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model) + last_inputs(d_model, self.d_shift)
+
+    def kept(self, d_model: int) -> Kept:
+        return kept_by_segments(9 * d_model, self.memory_numbers(d_model), self.segment, 0.2)

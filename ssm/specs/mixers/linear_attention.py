@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+from ssm.specs.part import Kept, linear
 
 FeatureMap = Literal["elu_plus_one", "identity", "relu", "favor", "hedgehog"]
 
@@ -62,3 +63,18 @@ class LinearAttentionMixer(MixerSpecBase):
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         return (self.n_heads, self.features(d_model), self.value_dim or d_model // self.n_heads)
+
+    def parameters(self, d_model: int) -> int:
+        D, H, V = d_model, self.n_heads, self.state_shape(d_model)[-1]
+        key_dim = self.key_dim or D // H
+        learned_map = H * key_dim * key_dim if self.feature_map == "hedgehog" else 0
+        return linear(D, 2 * H * key_dim + H * V) + linear(H * V, D) + learned_map  # q, k, v; output
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        H, K, _ = self.state_shape(d_model)
+        return self.memory_numbers(d_model) + H * K  # and z_t, the sum of phi(k)
+
+    def kept(self, d_model: int) -> Kept:
+        H, K, V = self.state_shape(d_model)
+        a_token = 4 * H * K + 3 * H * V  # q and k, and behind the feature map; v, y, and y before it is divided
+        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk)

@@ -8,6 +8,9 @@ from pydantic import Field, PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
 from ssm.specs.mixers.mimetic import Mimetic
+from ssm.specs.part import Kept, last_inputs, linear, short_convolution
+
+SCAN_CHUNK = 16  # tokens from one state that the selective scan keeps to the next
 
 
 class Mamba1Mixer(MixerSpecBase):
@@ -66,3 +69,18 @@ class Mamba1Mixer(MixerSpecBase):
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         return (self.heads(d_model), self.states)
+
+    def parameters(self, d_model: int) -> int:
+        D, E, N, R = d_model, self.heads(d_model), self.states, self.rank(d_model)
+        in_proj, out_proj = linear(D, 2 * E), linear(E, D)  # x, z
+        x_proj, dt_proj = linear(E, R + 2 * N), linear(R, E, bias=True)  # dt, B, C
+        system = E * (self.learned_states + 1)  # A_log and D
+        return in_proj + short_convolution(E, self.d_conv) + x_proj + dt_proj + system + out_proj
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model) + last_inputs(self.heads(d_model), self.d_conv)
+
+    def kept(self, d_model: int) -> Kept:
+        E = self.heads(d_model)
+        a_token = 5 * E + self.rank(d_model) + 2 * self.states  # x, z, x convolved, dt, y; what x_proj gives
+        return Kept(a_token, border=self.memory_numbers(d_model), chunk=SCAN_CHUNK, workspace=0.7)

@@ -9,6 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
 from ssm.specs.mixers.mimetic import Mimetic
+from ssm.specs.part import Kept, last_inputs, linear, short_convolution
 
 
 class Mamba2Mixer(MixerSpecBase):
@@ -55,3 +56,21 @@ class Mamba2Mixer(MixerSpecBase):
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         return (self.heads(d_model), self.d_state, self.head_dim)
+
+    def convolved(self, d_model: int) -> int:
+        """Channels of the convolution: E D + 2 G N, those of x, B and C."""
+        return self.expand * d_model + 2 * self.n_groups * self.d_state
+
+    def parameters(self, d_model: int) -> int:
+        D, H, E, xBC = d_model, self.heads(d_model), self.expand * d_model, self.convolved(d_model)
+        in_proj, out_proj = linear(D, E + xBC + H), linear(E, D)  # z, x, B, C, dt
+        by_head = 3 * H  # A_log, D and the bias of dt
+        return in_proj + short_convolution(xBC, self.d_conv) + by_head + E + out_proj  # E: the norm
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model) + last_inputs(self.convolved(d_model), self.d_conv)
+
+    def kept(self, d_model: int) -> Kept:
+        H, E, xBC = self.heads(d_model), self.expand * d_model, self.convolved(d_model)
+        a_token = 2 * xBC + 4 * E + 4 * H  # before and behind the convolution; z, dt x, y and its norm; dt and decays
+        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, workspace=0.4)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+from ssm.specs.part import Kept, linear
 
 
 class RetNetMixer(MixerSpecBase):
@@ -48,3 +49,16 @@ class RetNetMixer(MixerSpecBase):
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         per_head = d_model // self.n_heads
         return (self.n_heads, self.key_dim or per_head, self.value_dim or 2 * per_head)
+
+    def parameters(self, d_model: int) -> int:
+        D, (H, K, V) = d_model, self.state_shape(d_model)
+        norm = V if self.norm == "rms" else 0
+        return linear(D, 2 * H * K + 2 * H * V) + linear(H * V, D) + norm  # q, k, v, gate; output
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model)
+
+    def kept(self, d_model: int) -> Kept:
+        H, K, V = self.state_shape(d_model)
+        a_token = 4 * H * K + 6 * H * V  # q and k, and both rotated; v and the gate, y and its norm
+        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, bfloat16=0.9)

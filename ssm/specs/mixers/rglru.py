@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
+from ssm.specs.part import Kept, last_inputs, linear, short_convolution
 
 
 class RglruMixer(MixerSpecBase):
@@ -47,3 +48,15 @@ class RglruMixer(MixerSpecBase):
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         return (self.blocks, self.channels(d_model) // self.blocks)
+
+    def parameters(self, d_model: int) -> int:
+        D, W = d_model, self.channels(d_model)
+        in_proj, out_proj = 2 * linear(D, W, bias=True), linear(W, D, bias=True)  # x and the gate
+        gates = 2 * self.blocks * linear(W // self.blocks, W // self.blocks, bias=True)  # W_a and W_x, block-diagonal
+        return in_proj + short_convolution(W, self.d_conv) + gates + W + out_proj  # W: Lambda
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model) + last_inputs(self.channels(d_model), self.d_conv)
+
+    def kept(self, d_model: int) -> Kept:
+        return Kept(15 * self.channels(d_model), bfloat16=0.9)  # x, both gates, the decay and what they go through

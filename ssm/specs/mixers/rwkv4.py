@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+from ssm.specs.part import Kept, linear
 
 
 class Rwkv4Mixer(MixerSpecBase):
@@ -30,3 +31,13 @@ class Rwkv4Mixer(MixerSpecBase):
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         return (self.heads(d_model), 1)
+
+    def parameters(self, d_model: int) -> int:
+        D = d_model
+        return 4 * linear(D, D) + 5 * D  # r, k, v, output; the mixes of r, k, v, w and u
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model) + d_model  # and the last token's input
+
+    def kept(self, d_model: int) -> Kept:
+        return Kept(19 * d_model)  # r, k, v and what they are mixed of; both scans; the average and its parts

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+from ssm.specs.part import Kept, linear, low_rank
 
 
 class Rwkv6Mixer(MixerSpecBase):
@@ -37,3 +38,17 @@ class Rwkv6Mixer(MixerSpecBase):
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         return (self.heads(d_model), self.head_dim, self.head_dim)
+
+    def parameters(self, d_model: int) -> int:
+        D, mixed = d_model, 5  # w, k, v, r, g
+        shift = D + mixed * (D + low_rank(D, self.shift_rank, D))  # mu_x; lambda, A and B of each
+        decay = D + low_rank(D, self.decay_rank, D)  # lambda_w, A_w and B_w
+        return shift + decay + 3 * D + 5 * linear(D, D)  # u and the norm; r, k, v, g, output
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model) + d_model  # and the last token's input
+
+    def kept(self, d_model: int) -> Kept:
+        mixed = 10 * d_model + 5 * self.shift_rank  # how much of the last token, and the mixed inputs; low ranks
+        a_token = mixed + 12 * d_model + self.decay_rank  # r, k, v, w, g, the output and its norm
+        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk)

@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
 
-from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range, kept_by_segments
+from ssm.specs.part import Kept, linear
 
 
 class S4dMixer(MixerSpecBase):
@@ -40,3 +41,14 @@ class S4dMixer(MixerSpecBase):
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         return (d_model, self.d_state // 2, 2)
+
+    def parameters(self, d_model: int) -> int:
+        D, N = d_model, self.d_state
+        system = D * (3 * N + 2)  # A, B and C, each N / 2 complex numbers; dt and D
+        return system + linear(D, 2 * D, bias=True)  # output and its gate
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model)
+
+    def kept(self, d_model: int) -> Kept:
+        return kept_by_segments(6 * d_model, self.memory_numbers(d_model), self.segment, 0.05)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
+from ssm.specs.part import Kept, linear
 
 
 class S5Mixer(MixerSpecBase):
@@ -39,3 +40,15 @@ class S5Mixer(MixerSpecBase):
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         return (1, self.d_state // 2, 2)
+
+    def parameters(self, d_model: int) -> int:
+        D, P = d_model, self.d_state
+        system = 3 * P // 2 + 2 * P * D + D  # A and dt; B and C, each P / 2 complex numbers by channel; D
+        return system + linear(D, D, bias=True)  # the gate
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model)
+
+    def kept(self, d_model: int) -> Kept:
+        # The inputs of the scan and its states, complex, and the states as they are read out; y, GELU and its gate.
+        return Kept(3 * d_model + 4 * self.d_state, bfloat16=1.0)

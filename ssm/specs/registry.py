@@ -1,0 +1,103 @@
+"""Registries: what can be added has a file of its name on every floor, and a line in the registry of each floor.
+
+Whoever forgets a place is told so when the registry is imported: one line that names the file. Registries of specs
+are looked at by every verb, so that nothing is missed before the plan is made; those of modules when a model is built.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ssm.base.errors import UserError
+from ssm.specs.base import Spec
+
+
+class RegistryError(UserError):
+    """A place that belongs to a new thing was forgotten."""
+
+
+def kind_of(spec: type[Spec]) -> str:
+    """The name of a spec's class in config files, and of all of its files."""
+    field = spec.model_fields.get("kind")
+    return str(field.default) if field is not None else ""
+
+
+def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str) -> None:
+    """Whether the specs of a registry are complete, and all that are there are in it.
+
+    Args:
+        registry: the package that holds specs, a file each, and lists them.
+        specs: those that it lists.
+        modules: the package that holds a module for each of them. It is not imported: modules need torch.
+
+    Raises:
+        RegistryError: what is missing, and the file where it belongs.
+    """
+    _check_classes(registry, {_name(spec): spec for spec in specs})
+    for spec in specs:
+        name = _name(spec)
+        if kind_of(spec) != name:
+            line = f"kind: Literal['{name}'] = '{name}'"
+            raise RegistryError(f"{_file(registry, name)}: {spec.__name__} needs the name of its file: {line}")
+        missing = sorted(variable for variable in spec.__class_vars__ if not hasattr(spec, variable))
+        if missing:
+            raise RegistryError(f"{_file(registry, name)}: {spec.__name__} lacks {', '.join(missing)}")
+        if not (_root(registry) / _file(modules, name)).is_file():
+            place = f"add {_file(modules, name)}, and its line in {_file(modules)}"
+            raise RegistryError(f"{_file(registry, name)}: the spec '{name}' has no module: {place}")
+
+
+def check_modules(registry: str, modules: Mapping[str, type], specs: Sequence[type[Spec]]) -> None:
+    """Whether a registry of modules has a complete one for every spec and no other, and all that are there.
+
+    Args:
+        registry: the package that holds modules, a file each, and lists them.
+        modules: those that it lists, by kind.
+        specs: those of their specs' registry.
+
+    Raises:
+        RegistryError: what is missing, and the file where it belongs.
+    """
+    _check_classes(registry, modules)
+    described, kinds = specs[0].__module__.rpartition(".")[0], [kind_of(spec) for spec in specs]
+    for kind in kinds:
+        if kind not in modules:
+            raise RegistryError(f"{_file(registry)}: no line for '{kind}' of {_file(described, kind)}")
+    for name in modules:
+        if name not in kinds:
+            place = f"add {_file(described, name)}, and its line in {_file(described)}"
+            raise RegistryError(f"{_file(registry, name)}: the module '{name}' has no spec: {place}")
+
+
+def _check_classes(registry: str, classes: Mapping[str, type]) -> None:
+    """Whether each of them is complete and bears its file's name, and all files of the folder are in use.
+
+    A file that nobody has imported when all that is listed has been is in no registry, and helps none that is.
+    """
+    for name, listed in classes.items():
+        if _name(listed) != name:
+            raise RegistryError(f"{_file(registry)}: '{name}' is in {_name(listed)}.py: it belongs into {name}.py")
+        missing = sorted(getattr(listed, "__abstractmethods__", ()))
+        if missing:
+            raise RegistryError(f"{_file(registry, name)}: {listed.__name__} lacks {', '.join(missing)}")
+    for path in sorted((_root(registry) / _file(registry)).parent.glob("*.py")):
+        if path.stem.isidentifier() and path.stem != "__init__" and f"{registry}.{path.stem}" not in sys.modules:
+            raise RegistryError(f"{_file(registry, path.stem)} is in no registry: add its line in {_file(registry)}")
+
+
+def _name(listed: type) -> str:
+    """The file's that it is in."""
+    return listed.__module__.rpartition(".")[2]
+
+
+def _file(package: str, name: str = "__init__") -> str:
+    return f"{package.replace('.', '/')}/{name}.py"
+
+
+def _root(package: str) -> Path:
+    """The folder that the outermost package is in."""
+    file = sys.modules[package].__file__
+    assert file is not None
+    return Path(file).resolve().parents[package.count(".") + 1]
