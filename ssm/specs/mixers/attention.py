@@ -69,6 +69,7 @@ class AttentionMixer(MixerSpecBase):
         return in_proj + linear(queries, D, self.output_bias)
 
     def state_numbers(self, d_model: int, context: int) -> int:
+        """Keys and values: of all tokens, or of a window with the token that reads it, which is one more than stays."""
         return self.memory_numbers(d_model) * (self.window or context)
 
     def state_operations(self, d_model: int, context: int) -> float:

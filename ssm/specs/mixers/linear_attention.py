@@ -72,7 +72,7 @@ class LinearAttentionMixer(MixerSpecBase):
 
     def state_numbers(self, d_model: int, context: int) -> int:
         H, K, _ = self.state_shape(d_model)
-        return self.memory_numbers(d_model) + H * K  # and z_t, the sum of phi(k)
+        return self.memory_numbers(d_model) + self.normalizer * H * K  # and z_t, the sum of phi(k)
 
     def kept(self, d_model: int) -> Kept:
         H, K, V = self.state_shape(d_model)

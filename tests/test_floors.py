@@ -1,0 +1,147 @@
+"""What stands on what: a file imports only from floors below its own, and what must not need torch does not."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# The packages of ssm from the ground up, a line for each floor of the README. Each imports only from those before it.
+FLOORS = (
+    ("base", "specs"),
+    ("models", "data"),
+    ("training", "evaluation"),
+    ("claims", "figures", "report", "watch"),
+    ("plan",),
+    ("bench", "diagnosis", "extension", "cli"),
+)
+ORDER = [package for floor in FLOORS for package in floor]
+WITHOUT_TORCH = ("specs", "claims", "figures", "report", "watch", "plan")
+KERNELS = ("torch", "triton", "ssm_kernels")  # and Python's own: all that the kernels need
+
+
+def modules(package: str, folder: Path) -> dict[str, Path]:
+    """Name -> file of every module of a package."""
+    found = {}
+    for path in sorted((folder / package).rglob("*.py")):
+        parts = path.relative_to(folder).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+SSM = modules("ssm", ROOT)
+
+
+def imports(tree: ast.AST, known: dict[str, Path], types: bool = True, late: bool = True) -> Iterator[str]:
+    """The modules that the code imports, wherever in it it does so.
+
+    Args:
+        known: modules that `from package import module` may mean.
+        types: also what only the type checker is shown.
+        late: also what a function imports when it is called.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if not types and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if not late and isinstance(node, ast.FunctionDef):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in known else str(node.module)
+        yield from imports(node, known, types, late)
+
+
+def floor_of(module: str) -> str:
+    """The package below ssm that a module belongs to: those of ssm itself stand on top."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] != "__main__" else "cli"
+
+
+def climbing(module: str, code: str) -> list[str]:
+    """What a module imports that does not stand below it."""
+    own, wrong = floor_of(module), []
+    for name in imports(ast.parse(code), SSM):
+        if name.startswith("ssm.") and floor_of(name) != own and ORDER.index(floor_of(name)) >= ORDER.index(own):
+            wrong.append(name)
+    return wrong
+
+
+@cache
+def needs(module: str, late: bool = True) -> frozenset[str]:
+    """All modules that are imported with this one, packages too; `late`: or when functions are called."""
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        parents = [name.rsplit(".", count)[0] for count in range(name.count(".") + 1)]
+        for part in (part for part in parents if part not in found):
+            found.add(part)
+            if part in SSM:
+                waiting += imports(ast.parse(SSM[part].read_text()), SSM, types=False, late=late)
+    return frozenset(found)
+
+
+def test_every_package_stands_on_a_floor() -> None:
+    assert sorted(ORDER) == sorted({floor_of(name) for name in SSM} | {"cli"}), "name it here and in README.md"
+
+
+def test_nothing_climbs() -> None:
+    wrong = {name: climbing(name, path.read_text()) for name, path in SSM.items()}
+    assert not {name: found for name, found in wrong.items() if found}
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "found"),
+    [
+        ("ssm.specs.mixers.gru", "from ssm.models.mixers import gru", ["ssm.models.mixers.gru"]),
+        ("ssm.plan.plan", "def f():\n    import ssm.cli.main", ["ssm.cli.main"]),
+        ("ssm.models.state", "if TYPE_CHECKING:\n    from ssm.data import store", ["ssm.data.store"]),
+        ("ssm.plan.plan", "import torch\nfrom ssm.plan import read\nfrom ssm.specs import data\nimport ssm", []),
+    ],
+)
+def test_what_climbs_is_seen(module: str, code: str, found: list[str]) -> None:
+    assert climbing(module, code) == found
+
+
+@pytest.mark.parametrize("package", WITHOUT_TORCH)
+def test_these_never_need_torch(package: str) -> None:
+    """Not by themselves, not through another module of ssm, not when a function is called that imports."""
+    own = [name for name in SSM if floor_of(name) == package]
+    assert own
+    assert not [name for name in own if needs(name) & {"torch", "ssm_kernels"}]
+
+
+def test_the_ground_needs_torch_for_several_processes_alone() -> None:
+    assert not [name for name in SSM if floor_of(name) == "base" and "torch" in needs(name, late=False)]
+    assert [name for name in SSM if floor_of(name) == "base" and "torch" in needs(name)] == ["ssm.base.launch"]
+
+
+def test_what_needs_torch_is_seen() -> None:
+    assert "torch" in needs("ssm.evaluation.measure")
+    assert "ssm.models.mixers" in needs("ssm.models.mixers.base"), "a package is imported with its modules"
+
+
+def test_the_kernels_depend_on_torch_alone() -> None:
+    """Adapters (to mamba_ssm and fla) look for these by name when they are asked for."""
+    kernels = modules("ssm_kernels", ROOT / "kernels")
+    found = {name.split(".")[0] for path in kernels.values() for name in imports(ast.parse(path.read_text()), kernels)}
+    assert "torch" in found
+    assert not found - set(KERNELS) - set(sys.stdlib_module_names)
+
+
+def test_the_readme_shows_these_floors() -> None:
+    text = (ROOT / "README.md").read_text()
+    drawing = text[text.index("## How it is built") :].split("```")[1]
+    for number, floor in enumerate(FLOORS):
+        (line,) = (line for line in drawing.splitlines() if line.startswith(f"{number}  "))
+        assert set(floor) <= set(re.findall(r"\w+", line))
