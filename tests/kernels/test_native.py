@@ -15,11 +15,21 @@ from pathlib import Path
 
 import pytest
 import torch
-from ssm_kernels import native
-from ssm_kernels.native import NativeUnavailable, build, cache_folder, find_compiler, instruction_sets, load
+from kernels.builds import Build
+from ssm_kernels import backends, gated_rms_norm, native
+from ssm_kernels.native import (
+    InstructionsError,
+    NativeUnavailable,
+    build,
+    cache_folder,
+    cpu,
+    find_compiler,
+    instruction_sets,
+    load,
+)
+from ssm_kernels.native.cpu import VARIABLE
 from torch import Tensor
 
-SIMD = ("avx512", "avx2", "portable")
 FLAGS = ["-std=c++17", "-shared", "-fPIC"]
 SOURCE = '#include "answer.h"\nextern "C" int answer() { return ANSWER; }\n'
 
@@ -198,7 +208,8 @@ def test_without_openmp_it_runs_in_one_thread_and_says_so_once(
     refuses = 'for x; do [ "$x" = -fopenmp ] && { echo "error: no OpenMP" >&2; exit 1; }; done'
     monkeypatch.setenv("CXX", script(tmp_path / "simple", f'{refuses}\nexec {real} "$@"')[0])
     assert load(str(source)).answer() == 42
-    assert load(str(source), "portable").answer() == 42
+    monkeypatch.setenv(VARIABLE, "plain")
+    assert load(str(source)).answer() == 42
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("C++ runs in one thread, without OpenMP: ")
     assert "no OpenMP" in line
@@ -210,12 +221,50 @@ def test_what_does_not_load_is_said(tmp_path: Path) -> None:
         native.open_library(tmp_path / "broken.so")
 
 
-def test_an_instruction_set_that_is_not_there(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    with pytest.raises(NativeUnavailable, match="unknown instruction set 'avx1024'"):
-        load("selective_scan/selective_scan.cpp", "avx1024")
-    monkeypatch.setattr(native, "instruction_sets", lambda: ["portable"])
-    with pytest.raises(NativeUnavailable, match="this processor has no avx2"):
-        load("selective_scan/selective_scan.cpp", "avx2")
+def test_the_environment_chooses_the_instruction_set(
+    cache: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default the best that the processor has; each has a library of its own, and a choice holds at once."""
+    source.write_text('#include "simd.h"\nextern "C" int answer() { return simd::bytes; }\n')
+    monkeypatch.delenv(VARIABLE, raising=False)
+    bytes_of = {"avx512": 64, "avx2": 32, "plain": 16}
+    assert load(str(source)).answer() == bytes_of[instruction_sets()[0]]
+    for name in (*instruction_sets(), *instruction_sets()):
+        monkeypatch.setenv(VARIABLE, name)
+        assert load(str(source)).answer() == bytes_of[name]
+    assert len(list(cache.glob("answer-*.so"))) == len(instruction_sets())
+
+
+def test_the_environment_chooses_the_compiler(
+    cache: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load(str(source)).answer() == 42
+    real = " ".join(find_compiler())
+    monkeypatch.setenv("CXX", script(tmp_path / "other", f'exec {real} -DOTHER "$@"')[0])
+    (tmp_path / "answer.h").write_text("#ifdef OTHER\n#define ANSWER 43\n#else\n#define ANSWER 42\n#endif\n")
+    assert load(str(source)).answer() == 43
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("avx1024", "unknown instruction set 'avx1024', expected avx512, avx2, plain; did you mean 'avx512'?"),
+        ("AVX-2", "unknown instruction set 'AVX-2', expected avx512, avx2, plain; did you mean 'avx2'?"),
+        ("neon\n" + 90 * "x", "unknown instruction set 'neon\\n" + 35 * "x" + "', expected avx512, avx2, plain"),
+        ("avx2", "this processor has no avx2; the best that it has is plain"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["auto", "cpp"])
+def test_an_instruction_set_that_is_not_there_is_said(
+    name: str, problem: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line, and nothing else serves in its place."""
+    monkeypatch.setattr(cpu, "instruction_sets", lambda: ("plain",))
+    monkeypatch.setattr(backends, "_chosen", {})
+    monkeypatch.setenv(VARIABLE, name)
+    with pytest.raises(InstructionsError) as caught:
+        gated_rms_norm(torch.ones(3), torch.ones(3), backend=backend)
+    assert str(caught.value) == f"SSM_KERNELS_INSTRUCTIONS: {problem}"
 
 
 # ---- simd.h ----
@@ -247,14 +296,17 @@ extern "C" int width_f64() { return simd::Vec<double>::width; }
 """
 
 
-@pytest.fixture(scope="module", params=SIMD)
-def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """simd.h's functions over arrays, for one instruction set."""
-    if request.param not in instruction_sets():
-        pytest.skip(f"this processor has no {request.param}")
+@pytest.fixture(scope="module")
+def functions_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """simd.h's functions over arrays."""
     file = tmp_path_factory.mktemp("simd") / "functions.cpp"
     file.write_text('#include "simd.h"\n' + "".join(WRAPPER.replace("NAME", name) for name in FUNCTIONS) + SUMS)
-    return load(str(file), request.param)
+    return file
+
+
+@pytest.fixture
+def functions(functions_source: Path, build: Build) -> ctypes.CDLL:
+    return load(str(functions_source))
 
 
 def applied(functions: ctypes.CDLL, name: str, x: Tensor, count: int) -> Tensor:
@@ -268,7 +320,7 @@ def applied(functions: ctypes.CDLL, name: str, x: Tensor, count: int) -> Tensor:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_functions_are_precise(functions: ctypes.CDLL, name: str, dtype: torch.dtype) -> None:
+def test_functions_are_precise(functions: ctypes.CDLL, build: Build, name: str, dtype: torch.dtype) -> None:
     low, high, definition = FUNCTIONS[name]
     near_zero = [value for value in (-1e-3, 1e-3, -1e-6, 1e-6) if low <= value <= high]
     x = torch.cat([torch.linspace(low, high, 20011, dtype=torch.float64), torch.tensor(near_zero)]).to(dtype)
@@ -278,7 +330,7 @@ def test_functions_are_precise(functions: ctypes.CDLL, name: str, dtype: torch.d
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_functions_at_the_ends(functions: ctypes.CDLL, dtype: torch.dtype) -> None:
+def test_functions_at_the_ends(functions: ctypes.CDLL, build: Build, dtype: torch.dtype) -> None:
     inf, nan = math.inf, math.nan
     cases: dict[str, list[tuple[float, float]]] = {
         "exp": [(0, 1), (-inf, 0), (inf, inf), (nan, nan), (1e30, inf), (-1e30, 0)],
@@ -295,7 +347,7 @@ def test_functions_at_the_ends(functions: ctypes.CDLL, dtype: torch.dtype) -> No
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("count", [1, 7, 16, 37])
-def test_sums_over_lanes(functions: ctypes.CDLL, dtype: torch.dtype, count: int) -> None:
+def test_sums_over_lanes(functions: ctypes.CDLL, build: Build, dtype: torch.dtype, count: int) -> None:
     width = int(functions.width_f32() if dtype == torch.float32 else functions.width_f64())
     x = torch.randint(-1000, 1000, (count, width), generator=torch.Generator().manual_seed(0)).to(dtype)  # exact sums
     assert torch.equal(applied(functions, "sums", x, count), x.sum(1))
