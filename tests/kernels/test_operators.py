@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
 
 import pytest
 import torch
 from kernels.builds import Build
 from kernels.cases import NORM, OPERATIONS, make, pairs, variants
 from kernels.numerics import with_gradients, worst
+from kernels.recording import Recording
 from ssm_kernels import backends
 from ssm_kernels.operators import Parts
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.utils._python_dispatch import TorchDispatchMode
 
 PAIRS = pairs((*OPERATIONS, NORM))
 each = pytest.mark.parametrize(
@@ -44,22 +43,6 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
-
-
-class Recording(TorchDispatchMode):
-    """What is asked of our operators, and what they answer: of the forward also what it saves for the backward."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple[Any, tuple[Any, ...]]] = []
-        self.outputs: list[Tensor] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func.namespace == "ssm_kernels":
-            self.calls.append((func, args))
-            self.outputs += result
-        return result
 
 
 @every

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -19,10 +19,19 @@ from torch import Tensor
 
 SHARED = {80: 163 * 1024, 90: 227 * 1024}  # bytes that a block can have
 SPILLED = {80: 640, 90: 256}  # bytes by thread; tiles are chosen for the H100
-Size = tuple[int, int]  # B, T
-USUAL: Size = (1, 4096)
-HUGE: Size = (4096, 2**20)  # 2^32 tokens: every tensor of them is beyond what 32 bits can count
 WIDE_SPILLED = 384  # with states of 64 numbers a channel, which no published model has
+
+
+class Size(NamedTuple):
+    """Of a call; channels are those of the scans that have no heads."""
+
+    batch: int = 1
+    length: int = 4096
+    channels: int = 2048
+
+
+USUAL = Size()
+HUGE = Size(65535, 131072, 65536)  # as many as a grid may have, and every tensor beyond what 32 bits can count
 
 
 def meta(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -43,7 +52,7 @@ def launches(operation: str, options: tuple[Any, ...], keep_output: bool = False
 
 def gated(dtype: torch.dtype, decay: str, bonus: bool = False, size: Size = USUAL) -> list[Launch]:
     """Mamba-2's shape (K 128, V 64), or GLA's and RWKV-6's where every key has a decay."""
-    B, T = size
+    B, T, _ = size
     H, G, K, V = (24, 1, 128, 64) if decay == "head" else (16, 16, 128, 128)
     tensors = {
         "q": meta(B, T, G, K, dtype=dtype),
@@ -56,7 +65,7 @@ def gated(dtype: torch.dtype, decay: str, bonus: bool = False, size: Size = USUA
 
 
 def selective(dtype: torch.dtype, state: int, size: Size = USUAL) -> list[Launch]:
-    (B, T), D = size, 2048
+    B, T, D = size
     sequence, projection = ({"dtype": dtype, "shape": (B, T, n)} for n in (D, state))
     tensors = {n: meta(*sequence["shape"], dtype=dtype) for n in ("u", "dt", "z")}
     tensors |= {n: meta(*projection["shape"], dtype=dtype) for n in ("B", "C")}
@@ -65,7 +74,7 @@ def selective(dtype: torch.dtype, state: int, size: Size = USUAL) -> list[Launch
 
 
 def diagonal(dtype: torch.dtype, constant: bool, size: Size = USUAL) -> list[Launch]:
-    (B, T), D = size, 1024
+    B, T, D = size
     a = meta(D, dtype=dtype) if constant else meta(B, T, D, dtype=dtype)
     return launches(
         "diagonal_scan", (), keep_output=True, a=a, b=meta(B, T, D, dtype=dtype), h0=meta(B, D, dtype=dtype)
@@ -111,7 +120,7 @@ def test_what_does_not_fit_is_seen() -> None:
 
 @pytest.mark.parametrize("which", FORMS)
 def test_no_address_overflows(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 2^32 tokens, in thousands of segments: no offset of a pointer comes from 32 bits that it may not fit into."""
+    """Of 2^33 tokens, in many segments: no offset of a pointer comes from 32 bits that it may not fit into."""
     monkeypatch.setattr(triton_launch, "PROGRAMS", 2**31)
     recorded = FORMS[which](HUGE)
     assert {x.kernel.__name__ for x in recorded} == {x.kernel.__name__ for x in FORMS[which](USUAL)}
