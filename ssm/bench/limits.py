@@ -27,7 +27,7 @@ import torch
 from ssm.bench.cases import Case
 
 CHUNK = 32  # C
-LANES = {"avx512": 16, "avx2": 8, "portable": 4}  # float32 numbers in a vector
+LANES = {"avx512": 16, "avx2": 8, "plain": 4}  # float32 numbers in a vector
 FAR = 2**30  # bytes that a GPU copies to tell its memory's speed
 
 
@@ -40,12 +40,13 @@ class Limits:
     gemm: float | None  # float32 operations a second (two a multiply-add) of a large product of matrices; None on a GPU
     vector: float | None  # numbers that vector operations make a second; None on a GPU
     copy: float  # bytes read and written a second through memory
+    instructions: str | None = None  # what the C++ is compiled for; None on a GPU
 
     def text(self) -> str:
         """One line for reading."""
         gemm = f"GEMM {self.gemm / 1e9:,.0f} GF/s, " if self.gemm else ""
         vector = f"{self.vector / 1e9:.0f} G vector operations/s by lane, " if self.vector else ""
-        where = f"{self.threads} thread(s)" if self.device == "cpu" else self.device
+        where = f"{self.threads} thread(s), {self.instructions}" if self.device == "cpu" else self.device
         copy = f"copy {self.copy / 1e9:,.0f} GB/s through memory"
         return f"limits of {where}: {gemm}{vector}{copy}"
 
@@ -71,13 +72,14 @@ def measure_limits(device: torch.device) -> Limits:
     """
     if device.type == "cuda":
         return _gpu_limits(device)
-    from ssm_kernels.native import instruction_sets
+    from ssm_kernels.native import instructions
     from ssm_kernels.native.limits import machine_limits
 
     threads = torch.get_num_threads()
     found = machine_limits(threads)
-    vector = threads * LANES[instruction_sets()[0]] / (1e-9 * found.fma_ns)
-    return Limits("cpu", threads, found.gemm, vector, found.copy_memory)
+    chosen = instructions()
+    vector = threads * LANES[chosen] / (1e-9 * found.fma_ns)
+    return Limits("cpu", threads, found.gemm, vector, found.copy_memory, chosen)
 
 
 def limit_ms(case: Case, limits: Limits) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ Contestants take turns; times are medians. The peers: pip install 'ssm-length[be
 examples:
   ssm bench scans --threads 1
   ssm bench scans --only gated_scan --repeats 5
+  ssm bench scans --instructions avx2
   ssm bench training --model mamba1
   ssm bench processes --repeats 5
   make bench                                  all, with tables in results/bench
@@ -52,6 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", default="auto", choices=("auto", "cpu", "cuda"), help="scans: where (default: auto)"
     )
+    parser.add_argument(
+        "--instructions",
+        metavar="NAME",
+        help="scans: compile the C++ for avx512, avx2 or plain (default: the best here)",
+    )
     parser.add_argument("--out", type=Path, metavar="FILE.parquet", help="write every timed call as a table")
 
 
@@ -78,6 +85,8 @@ def _scans(args: argparse.Namespace) -> int:
     from ssm.bench.table import block
     from ssm.models.device import prepare_device
 
+    if args.instructions is not None:
+        _compile_for(args.instructions)
     device = prepare_device(args.device)  # denormals are flushed before there are threads, which inherit it
     cases = [case for case in (gpu_cases() if device.type == "cuda" else cpu_cases()) if args.only in case.name]
     if not cases:
@@ -93,6 +102,18 @@ def _scans(args: argparse.Namespace) -> int:
     if args.out is not None:
         write_table(pl.concat(frames), SCAN_SPEED, args.out, made)
     return 0
+
+
+def _compile_for(instructions: str) -> None:
+    """Let this process compile and run the C++ for one instruction set."""
+    from ssm_kernels.native import cpu
+
+    from ssm.base.errors import UserError
+
+    try:
+        os.environ[cpu.VARIABLE] = cpu.checked(instructions, "--instructions")
+    except cpu.InstructionsError as error:
+        raise UserError(str(error)) from None
 
 
 def _training(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from ssm_kernels.native import InstructionsError, instructions
 
 from ssm.base.errors import UserError
 
@@ -22,8 +23,12 @@ def prepare_device(name: str, threads: int | None = None) -> torch.device:
     Decays make denormal numbers, on which CPUs are slow; they are flushed to zero.
 
     Raises:
-        UserError: "cuda" is asked for and is not there.
+        UserError: "cuda" is asked for and is not there, or SSM_KERNELS_INSTRUCTIONS names what this processor lacks.
     """
+    try:
+        instructions()
+    except InstructionsError as error:
+        raise UserError(str(error)) from None
     if threads is not None:
         torch.set_num_threads(threads)
     torch.set_flush_denormal(True)

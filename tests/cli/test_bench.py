@@ -30,7 +30,7 @@ from ssm.training.distributed import Team
 CPU = torch.device("cpu")
 TINY = ("training", "--model", "mamba2", "--repeats", 2, "--context", 6, "--batch", 2)
 SMALL = Case("gated_scan", "Mamba-2", (2, 9, 2, 4, 4), state=True)
-LIMITS = Limits("cpu", 1, gemm=1e9, vector=1e9, copy=1e9)
+LIMITS = Limits("cpu", 1, gemm=1e9, vector=1e9, copy=1e9, instructions="avx2")
 
 
 def run(*words: object) -> int:
@@ -172,7 +172,7 @@ def test_scans_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixtur
     monkeypatch.setattr("ssm.bench.limits.measure_limits", lambda device: LIMITS)
     assert run("scans", "--repeats", 1, "--device", "cpu", "--out", tmp_path / "scans.parquet") == 0
     said = capsys.readouterr().out
-    assert said.startswith("limits of 1 thread(s): GEMM 1 GF/s")
+    assert said.startswith("limits of 1 thread(s), avx2: GEMM 1 GF/s")
     assert "gated_scan, Mamba-2, 2x9x2x4x4 float32, with a state in and out, forward+backward" in said
     assert read_table(tmp_path / "scans.parquet", SCAN_SPEED).height > 3
     made = read_provenance(tmp_path / "scans.parquet")
@@ -180,6 +180,26 @@ def test_scans_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "transformers" in made["peers"]
     with pytest.raises(UserError, match="--only retnt: no operation or system of that name is measured on cpu"):
         run("scans", "--only", "retnt", "--device", "cpu")
+
+
+def test_the_scans_of_a_chosen_instruction_set_are_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Limits and kernels alike: a multiply-add of one vector is one of so many numbers."""
+    monkeypatch.setenv("SSM_KERNELS_INSTRUCTIONS", "what the option replaces")
+    monkeypatch.setattr("ssm.bench.cases.cpu_cases", lambda: [SMALL])
+    monkeypatch.setattr("ssm_kernels.native.limits.SECONDS", 0.0)
+    monkeypatch.setattr("ssm_kernels.native.limits.FAR", 2**22)
+    out = tmp_path / "scans.parquet"
+    assert run("scans", "--repeats", 1, "--device", "cpu", "--instructions", "plain", "--out", out) == 0
+    assert capsys.readouterr().out.startswith("limits of 1 thread(s), plain: GEMM ")
+    assert float(read_table(out, SCAN_SPEED).filter(contestant="cpp")["error"].max()) < 1e-5  # type: ignore[arg-type]
+    assert read_provenance(out)["limits"]["instructions"] == "plain"
+    with pytest.raises(
+        UserError,
+        match=r"^--instructions: unknown instruction set 'avx3', expected avx512, avx2, plain; did you mean 'avx2'\?$",
+    ):
+        run("scans", "--device", "cpu", "--instructions", "avx3")
 
 
 # Training steps

@@ -1,9 +1,46 @@
+"""The C++ is tested in every build that this machine can make of it (see builds.py).
+
+A test that names the fixture `build` runs in each of them. A test that takes a `backend` runs in the native build, and
+for the backend "cpp" in each other one too where "exhaustive" tests are asked for. All else runs in the native build.
+"""
+
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 
 import pytest
 import torch
+from kernels.builds import NATIVE, OTHERS, Build
+from ssm_kernels.native.cpu import VARIABLE
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    arguments = inspect.signature(metafunc.function).parameters
+    if "build" in arguments:
+        metafunc.parametrize("build", [NATIVE, *OTHERS], indirect=True, ids=str)
+    elif "backend" in arguments:
+        others = [pytest.param(build, marks=pytest.mark.exhaustive) for build in OTHERS]
+        metafunc.parametrize("build", [NATIVE, *others], indirect=True, ids=str)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is not written in C++ is the same in every build."""
+    items[:] = [item for item in items if not _has_no_build(getattr(getattr(item, "callspec", None), "params", {}))]
+
+
+def _has_no_build(parameters: dict[str, object]) -> bool:
+    return parameters.get("build", NATIVE) != NATIVE and parameters.get("backend", "cpp") != "cpp"
+
+
+@pytest.fixture(autouse=True)
+def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """How the C++ is built in this test."""
+    chosen: Build = getattr(request, "param", NATIVE)
+    for variable, value in (("CXX", chosen.compiler), (VARIABLE, chosen.instructions)):
+        if value:
+            monkeypatch.setenv(variable, value)
+    return chosen
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The element-wise operations in C++: every instruction set, tails of vectors, segments, threads, and large results."""
+"""The element-wise operations in C++: every build, tails of vectors, segments, threads, and large results."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from kernels.builds import Build
 from kernels.numerics import error, normal, with_gradients, worst
 from ssm_kernels import causal_conv1d, diagonal_scan, gated_rms_norm
-from ssm_kernels.native import call as native_call
-from ssm_kernels.native import instruction_sets, load
 from torch import Tensor
 
 Outputs = tuple[Tensor, ...]
-SIMD = ("avx512", "avx2", "portable")
 
 
 @pytest.fixture(autouse=True)
@@ -22,15 +20,6 @@ def nan_in_new_memory() -> Iterator[None]:
     torch.use_deterministic_algorithms(True)
     yield
     torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture(params=SIMD)
-def simd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    name: str = request.param
-    if name not in instruction_sets():
-        pytest.skip(f"this processor has no {name}")
-    monkeypatch.setattr(native_call, "load", lambda source: load(source, name))
-    return name
 
 
 def some_resets(batch: int, length: int) -> Tensor:
@@ -86,7 +75,7 @@ def numbers(operation: str, seed: int, batch: int, length: int, channels: int) -
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("channels", [1, 3, 16, 67])
-def test_every_instruction_set_gives_the_same(simd: str, operation: str, channels: int) -> None:
+def test_every_build_gives_the_same(build: Build, operation: str, channels: int) -> None:
     """Channels that fill no vector, just one, and one chunk and a bit; steps that fill no tile, and two segments."""
     make, _ = OPERATIONS[operation]
     for length in (1, 5, 131):

@@ -1,4 +1,4 @@
-"""The C++ of the gated scan where it is special: instruction sets, sizes that fill no vector, numbers of threads."""
+"""The C++ of the gated scan where it is special: builds, sizes that fill no vector, numbers of threads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from kernels.builds import Build
 from kernels.numerics import error, normal
 from ssm_kernels import gated_scan
 from ssm_kernels.gated_scan import cpp, reference
 from ssm_kernels.gated_scan.inputs import Inputs, Options
-from ssm_kernels.native import NativeUnavailable, instruction_sets, load
+from ssm_kernels.native import load
 from torch import Tensor
 
 CPU = torch.device("cpu")
@@ -68,11 +69,11 @@ def adjoints(inputs: Inputs) -> list[Tensor]:
     return [x.to(inputs.v.dtype) for x in normal(10, (B, T, H, V), (B, H, K, V))]
 
 
-def compiled(inputs: Inputs, simd: str | None = None) -> dict[str, Tensor]:
+def compiled(inputs: Inputs) -> dict[str, Tensor]:
     """Outputs and gradients of the C++."""
     dy, dstate = adjoints(inputs)
-    y, state, saved = cpp.forward(inputs, OPTIONS, True, simd)
-    gradients = cpp.backward(dy, dstate, saved, None, inputs, OPTIONS, simd)[:6]
+    y, state, saved = cpp.forward(inputs, OPTIONS, True)
+    gradients = cpp.backward(dy, dstate, saved, None, inputs, OPTIONS)[:6]
     values = zip(NAMES, (y, state, *gradients), strict=True)
     return {name: value for name, value in values if value is not None}
 
@@ -89,8 +90,8 @@ def expected(inputs: Inputs) -> dict[str, Tensor]:
     return {"y": y.detach(), "hT": state.detach()} | dict(zip(names, gradients, strict=True))
 
 
-def check(inputs: Inputs, tolerance: float, simd: str | None = None) -> None:
-    got, right = compiled(inputs, simd), expected(inputs)
+def check(inputs: Inputs, tolerance: float) -> None:
+    got, right = compiled(inputs), expected(inputs)
     assert got.keys() == right.keys()
     errors = {name: error(got[name], right[name]) for name in right}
     assert all(value < tolerance for value in errors.values()), errors  # a NaN is not smaller
@@ -115,18 +116,16 @@ def one_thread() -> Iterator[None]:
 
 @pytest.mark.parametrize("bonus", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("simd", instruction_sets())
-def test_every_instruction_set_at_odd_sizes(simd: str, kind: str, bonus: bool) -> None:
+def test_every_build_at_odd_sizes(build: Build, kind: str, bonus: bool) -> None:
     for sizes in SIZES:
         inputs = make(sizes, kind, bonus)
-        check(inputs, 1e-13, simd)
-        check(to(inputs, torch.float32), 2e-6, simd)
+        check(inputs, 1e-13)
+        check(to(inputs, torch.float32), 2e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("simd", instruction_sets())
-def test_no_state_in_and_no_resets(simd: str, kind: str) -> None:
-    check(make(Sizes(), kind, False, resets=False, h0=False), 1e-13, simd)
+def test_no_state_in_and_no_resets(build: Build, kind: str) -> None:
+    check(make(Sizes(), kind, False, resets=False, h0=False), 1e-13)
 
 
 @pytest.mark.parametrize("length", [15, 16, 17, 31, 32, 33, 48, 63, 64, 65])
@@ -136,13 +135,12 @@ def test_borders_of_blocks_and_chunks(kind: str, length: int) -> None:
         check(make(Sizes(length=length), kind, bonus), 1e-13)
 
 
-@pytest.mark.parametrize("simd", instruction_sets())
 @pytest.mark.parametrize("kind", ["constant", "scalar", "vector"])
-def test_strong_decays_keep_their_gradients(kind: str, simd: str) -> None:
+def test_strong_decays_keep_their_gradients(kind: str, build: Build) -> None:
     """Those of the log decays are tiny there: any difference of large sums would drown them."""
     for bonus in (False, True):
         inputs = make(Sizes(length=80, key=16, value=16), kind, bonus, scale=30.0, resets=False)
-        check(to(inputs, torch.float32), 1e-5, simd)
+        check(to(inputs, torch.float32), 1e-5)
 
 
 @pytest.mark.parametrize("kind", ["constant", "scalar", "vector"])
@@ -154,17 +152,16 @@ def test_slow_decays_over_a_long_sequence(kind: str) -> None:
     check(to(inputs._replace(log_decay=slow, q=inputs.q.abs(), k=inputs.k.abs()), torch.float32), 2e-6)
 
 
-@pytest.mark.parametrize("simd", instruction_sets())
 @pytest.mark.parametrize("kind", ["constant", "scalar", "vector"])
 @pytest.mark.parametrize("value", [-math.inf, -1e38, -1e4, -1e-45, 0.0])
-def test_decays_at_the_ends(value: float, kind: str, simd: str) -> None:
+def test_decays_at_the_ends(value: float, kind: str, build: Build) -> None:
     """Exactly 0 and exactly 1 where they should be, for single steps and for whole sequences."""
     for bonus in (False, True):
         inputs = make(Sizes(), kind, bonus)
         assert inputs.log_decay is not None
         for chosen in (torch.ones_like(inputs.log_decay, dtype=torch.bool), normal(11, inputs.log_decay.shape)[0] > 0):
             log_decay = torch.where(chosen, value, inputs.log_decay)
-            check(to(inputs._replace(log_decay=log_decay), torch.float32), 2e-6, simd)
+            check(to(inputs._replace(log_decay=log_decay), torch.float32), 2e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -234,5 +231,3 @@ def test_both_sides_agree_on_the_chunk() -> None:
 def test_what_cannot_run_is_said() -> None:
     assert cpp.unavailable(CPU) is None
     assert cpp.unavailable(torch.device("cuda")) == "it runs on the CPU, not on cuda"
-    with pytest.raises(NativeUnavailable, match="unknown instruction set 'mmx'"):
-        cpp.forward(make(Sizes(), "none", False), OPTIONS, False, "mmx")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 import select
 import stat
@@ -12,14 +11,26 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from ssm_kernels import native
-from ssm_kernels.native import NativeUnavailable, build, cache_folder, find_compiler, instruction_sets, load
+from kernels.builds import Build
+from kernels.simd_functions import check_ends, check_precision, check_sums, write_functions
+from ssm_kernels import backends, gated_rms_norm, native
+from ssm_kernels.native import (
+    InstructionsError,
+    NativeUnavailable,
+    build,
+    cache_folder,
+    cpu,
+    find_compiler,
+    instruction_sets,
+    load,
+)
+from ssm_kernels.native.cpu import VARIABLE
 from torch import Tensor
 
-SIMD = ("avx512", "avx2", "portable")
 FLAGS = ["-std=c++17", "-shared", "-fPIC"]
 SOURCE = '#include "answer.h"\nextern "C" int answer() { return ANSWER; }\n'
 
@@ -198,7 +209,8 @@ def test_without_openmp_it_runs_in_one_thread_and_says_so_once(
     refuses = 'for x; do [ "$x" = -fopenmp ] && { echo "error: no OpenMP" >&2; exit 1; }; done'
     monkeypatch.setenv("CXX", script(tmp_path / "simple", f'{refuses}\nexec {real} "$@"')[0])
     assert load(str(source)).answer() == 42
-    assert load(str(source), "portable").answer() == 42
+    monkeypatch.setenv(VARIABLE, "plain")
+    assert load(str(source)).answer() == 42
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("C++ runs in one thread, without OpenMP: ")
     assert "no OpenMP" in line
@@ -210,92 +222,83 @@ def test_what_does_not_load_is_said(tmp_path: Path) -> None:
         native.open_library(tmp_path / "broken.so")
 
 
-def test_an_instruction_set_that_is_not_there(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    with pytest.raises(NativeUnavailable, match="unknown instruction set 'avx1024'"):
-        load("selective_scan/selective_scan.cpp", "avx1024")
-    monkeypatch.setattr(native, "instruction_sets", lambda: ["portable"])
-    with pytest.raises(NativeUnavailable, match="this processor has no avx2"):
-        load("selective_scan/selective_scan.cpp", "avx2")
+def test_the_environment_chooses_the_instruction_set(
+    cache: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default the best that the processor has; each has a library of its own, and a choice holds at once."""
+    source.write_text('#include "simd.h"\nextern "C" int answer() { return simd::bytes; }\n')
+    monkeypatch.delenv(VARIABLE, raising=False)
+    bytes_of = {"avx512": 64, "avx2": 32, "plain": 16}
+    assert load(str(source)).answer() == bytes_of[instruction_sets()[0]]
+    for name in (*instruction_sets(), *instruction_sets()):
+        monkeypatch.setenv(VARIABLE, name)
+        assert load(str(source)).answer() == bytes_of[name]
+    assert len(list(cache.glob("answer-*.so"))) == len(instruction_sets())
 
 
-# ---- simd.h ----
-
-FUNCTIONS: dict[str, tuple[float, float, Callable[[Tensor], Tensor]]] = {  # range and definition
-    "exp": (-87.0, 88.0, torch.exp),
-    "exp2": (-125.0, 127.0, torch.exp2),
-    "exp2_decay": (-125.0, 0.0, torch.exp2),
-    "log1p": (0.0, 1.0, torch.log1p),
-    "softplus": (-80.0, 80.0, lambda x: torch.log1p(torch.exp(-x.abs())) + x.clamp(min=0)),
-    "sigmoid": (-80.0, 80.0, torch.sigmoid),
-}
-WRAPPER = """
-template <typename T> void apply_NAME(const T* x, T* y, int64_t n) {
-    constexpr int64_t W = simd::Vec<T>::width;
-    for (int64_t i = 0; i < n; i += W) {
-        const int64_t lanes = n - i < W ? n - i : W;
-        simd::NAME(simd::Vec<T>::load_n(x + i, lanes)).store_n(y + i, lanes);
-    }
-}
-extern "C" void NAME_f32(const float* x, float* y, int64_t n) { apply_NAME(x, y, n); }
-extern "C" void NAME_f64(const double* x, double* y, int64_t n) { apply_NAME(x, y, n); }
-"""
-SUMS = """
-extern "C" void sums_f32(const float* x, float* y, int64_t n) { simd::sums(x, n, y); }
-extern "C" void sums_f64(const double* x, double* y, int64_t n) { simd::sums(x, n, y); }
-extern "C" int width_f32() { return simd::Vec<float>::width; }
-extern "C" int width_f64() { return simd::Vec<double>::width; }
-"""
+def test_the_environment_chooses_the_compiler(
+    cache: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load(str(source)).answer() == 42
+    real = " ".join(find_compiler())
+    monkeypatch.setenv("CXX", script(tmp_path / "other", f'exec {real} -DOTHER "$@"')[0])
+    (tmp_path / "answer.h").write_text("#ifdef OTHER\n#define ANSWER 43\n#else\n#define ANSWER 42\n#endif\n")
+    assert load(str(source)).answer() == 43
 
 
-@pytest.fixture(scope="module", params=SIMD)
-def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """simd.h's functions over arrays, for one instruction set."""
-    if request.param not in instruction_sets():
-        pytest.skip(f"this processor has no {request.param}")
-    file = tmp_path_factory.mktemp("simd") / "functions.cpp"
-    file.write_text('#include "simd.h"\n' + "".join(WRAPPER.replace("NAME", name) for name in FUNCTIONS) + SUMS)
-    return load(str(file), request.param)
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("avx1024", "unknown instruction set 'avx1024', expected avx512, avx2, plain; did you mean 'avx512'?"),
+        ("AVX-2", "unknown instruction set 'AVX-2', expected avx512, avx2, plain; did you mean 'avx2'?"),
+        ("neon\n" + 90 * "x", "unknown instruction set 'neon\\n" + 35 * "x" + "', expected avx512, avx2, plain"),
+        ("avx2", "this processor has no avx2; the best that it has is plain"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["auto", "cpp"])
+def test_an_instruction_set_that_is_not_there_is_said(
+    name: str, problem: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line, and nothing else serves in its place."""
+    monkeypatch.setattr(cpu, "instruction_sets", lambda: ("plain",))
+    monkeypatch.setattr(backends, "_chosen", {})
+    monkeypatch.setenv(VARIABLE, name)
+    with pytest.raises(InstructionsError) as caught:
+        gated_rms_norm(torch.ones(3), torch.ones(3), backend=backend)
+    assert str(caught.value) == f"SSM_KERNELS_INSTRUCTIONS: {problem}"
 
 
-def applied(functions: ctypes.CDLL, name: str, x: Tensor, count: int) -> Tensor:
-    """The first `count` results; memory after them has to stay as it was."""
-    y = torch.full((count + 1,), torch.nan, dtype=x.dtype)
-    function = getattr(functions, f"{name}_{'f32' if x.dtype == torch.float32 else 'f64'}")
-    function(ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(y.data_ptr()), ctypes.c_int64(count))
-    assert y[count].isnan()
-    return y[:count]
+class Functions:
+    """A library whose functions take tensors and integers."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        function = getattr(self._library, name)
+        return lambda *arguments: function(*(_in_c(x) for x in arguments))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+def _in_c(x: Tensor | int) -> Any:
+    return ctypes.c_void_p(x.data_ptr()) if isinstance(x, Tensor) else ctypes.c_int64(x)
+
+
+@pytest.fixture(scope="module")
+def functions_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_functions(tmp_path_factory.mktemp("simd"))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_functions_are_precise(functions: ctypes.CDLL, name: str, dtype: torch.dtype) -> None:
-    low, high, definition = FUNCTIONS[name]
-    near_zero = [value for value in (-1e-3, 1e-3, -1e-6, 1e-6) if low <= value <= high]
-    x = torch.cat([torch.linspace(low, high, 20011, dtype=torch.float64), torch.tensor(near_zero)]).to(dtype)
-    expected = definition(x.double())
-    relative = ((applied(functions, name, x, len(x)).double() - expected) / expected.clamp(min=1e-300)).abs()
-    assert float(relative[expected > 0].max()) < (2.5e-7 if dtype == torch.float32 else 1e-15)
+def test_functions_of_vectors_are_precise(functions_source: Path, build: Build, dtype: torch.dtype) -> None:
+    check_precision(Functions(load(str(functions_source))), dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_functions_at_the_ends(functions: ctypes.CDLL, dtype: torch.dtype) -> None:
-    inf, nan = math.inf, math.nan
-    cases: dict[str, list[tuple[float, float]]] = {
-        "exp": [(0, 1), (-inf, 0), (inf, inf), (nan, nan), (1e30, inf), (-1e30, 0)],
-        "exp2": [(0, 1), (-1, 0.5), (10, 1024), (-inf, 0), (inf, inf), (nan, nan)],
-        "exp2_decay": [(0, 1), (-0.0, 1), (-1, 0.5), (-inf, 0), (-1e30, 0), (nan, nan)],
-        "log1p": [(0, 0), (nan, nan)],
-        "softplus": [(-inf, 0), (inf, inf), (1e30, 1e30), (nan, nan)],
-        "sigmoid": [(0, 0.5), (-inf, 0), (inf, 1), (nan, nan)],
-    }
-    for name, pairs in cases.items():
-        x, expected = torch.tensor(pairs, dtype=dtype).T.contiguous()
-        assert torch.equal(applied(functions, name, x, len(x)).nan_to_num(7.0), expected.nan_to_num(7.0)), name
+def test_functions_of_vectors_at_the_ends(functions_source: Path, build: Build, dtype: torch.dtype) -> None:
+    check_ends(Functions(load(str(functions_source))), dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("count", [1, 7, 16, 37])
-def test_sums_over_lanes(functions: ctypes.CDLL, dtype: torch.dtype, count: int) -> None:
-    width = int(functions.width_f32() if dtype == torch.float32 else functions.width_f64())
-    x = torch.randint(-1000, 1000, (count, width), generator=torch.Generator().manual_seed(0)).to(dtype)  # exact sums
-    assert torch.equal(applied(functions, "sums", x, count), x.sum(1))
+def test_sums_over_lanes(functions_source: Path, build: Build, dtype: torch.dtype, count: int) -> None:
+    check_sums(Functions(load(str(functions_source))), dtype, count)

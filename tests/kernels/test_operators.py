@@ -7,8 +7,10 @@ from importlib import import_module
 
 import pytest
 import torch
+from kernels.builds import Build
 from kernels.cases import NORM, OPERATIONS, make, pairs, variants
 from kernels.numerics import with_gradients, worst
+from kernels.recording import Recording
 from ssm_kernels import backends
 from ssm_kernels.operators import Parts
 from torch import Tensor
@@ -45,10 +47,18 @@ def two_threads() -> Iterator[None]:
 
 @every
 @pytest.mark.parametrize("length", [1, 33, 70])
-def test_all_memory_is_written(operation: str, backend: str, variant: int, length: int, memory_of_nans: None) -> None:
+@pytest.mark.parametrize("width", [6, 19])
+def test_all_memory_is_written(
+    operation: str, backend: str, variant: int, length: int, width: int, memory_of_nans: None, build: Build
+) -> None:
+    """Outputs and gradients, and all that is saved; of channels that end within a vector and before the last one."""
     assert torch.empty(3).isnan().all()
-    case = make(operation, 1, length=length, variant=variant, resets=0.1).to(torch.float32)
-    assert not any(x.isnan().any() for x in with_gradients(case.function(backend), case.values, 0))
+    case = make(operation, 1, length=length, width=width, variant=variant, resets=0.1).to(torch.float32)
+    with Recording() as recording:
+        results = with_gradients(case.function(backend), case.values, 0)
+    composite = hasattr(backends.module(operation, backend), "run")
+    assert len(recording.calls) == (0 if composite else 2)
+    assert not any(x.isnan().any() for x in (*results, *recording.outputs))
 
 
 @every
@@ -274,29 +284,29 @@ def test_a_traced_call_is_an_eager_one(operation: str, backend: str, variant: in
     assert same_bits(list(traced(*case.values)), list(function(*case.values)))
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
 @every
-def test_the_custom_operators_keep_their_promises(operation: str, backend: str, variant: int, dynamic: bool) -> None:
-    """Schema, fake tensors, autograd registration and tracing, by PyTorch's own check."""
+def test_the_custom_operators_keep_their_promises(operation: str, backend: str, variant: int, build: Build) -> None:
+    """Schema, fake tensors and autograd registration, by PyTorch's own check."""
+    check_promises(operation, backend, variant, ("test_schema", "test_autograd_registration", "test_faketensor"))
+
+
+@every
+def test_the_custom_operators_can_be_traced_with_any_sizes(operation: str, backend: str, variant: int) -> None:
+    check_promises(operation, backend, variant, ("test_aot_dispatch_dynamic",))
+
+
+def check_promises(operation: str, backend: str, variant: int, checks: tuple[str, ...]) -> None:
     case = make(operation, 11, length=13, batch=2, variant=variant, resets=0.2).to(torch.float32)
-    calls = []
     forward, gradient = (getattr(torch.ops.ssm_kernels, operation + end) for end in ("", "_backward"))
 
-    class Recording(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            if func.namespace == "ssm_kernels":
-                calls.append((func, args))
-            return func(*args, **(kwargs or {}))
-
-    with Recording():
+    with Recording() as recording:
         y, state = case.function(backend)(*(x.requires_grad_() for x in case.values))
         (y.abs().sum() + state.abs().sum()).backward()
     composite = hasattr(backends.module(operation, backend), "run")
-    assert [func for func, _ in calls] == ([] if composite else [forward.default, gradient.default])
-    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    for func, args in calls:
+    assert [func for func, _ in recording.calls] == ([] if composite else [forward.default, gradient.default])
+    for func, args in recording.calls:
         again = func is forward.default  # the backward pass has no derivative of its own
         detached = tuple(
             x.detach().requires_grad_(again and x.requires_grad) if isinstance(x, Tensor) else x for x in args
         )
-        torch.library.opcheck(func, detached, test_utils=(*checks, "test_aot_dispatch_dynamic") if dynamic else checks)
+        torch.library.opcheck(func, detached, test_utils=checks)

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 pytest.importorskip("triton", reason="the triton package is not installed (Linux only)")
 
-from ssm_kernels.native.triton_compile import Resources, compile_ahead
+from kernels.triton_addresses import wrong_addresses
+from ssm_kernels.native import triton_launch
+from ssm_kernels.native.triton_compile import Resources, compile_ahead, intermediate_code
 from ssm_kernels.native.triton_launch import Launch, recording
 from torch import Tensor
 
 SHARED = {80: 163 * 1024, 90: 227 * 1024}  # bytes that a block can have
 SPILLED = {80: 640, 90: 256}  # bytes by thread; tiles are chosen for the H100
 WIDE_SPILLED = 384  # with states of 64 numbers a channel, which no published model has
+
+
+class Size(NamedTuple):
+    """Of a call; channels are those of the scans that have no heads."""
+
+    batch: int = 1
+    length: int = 4096
+    channels: int = 2048
+
+
+USUAL = Size()
+HUGE = Size(65535, 131072, 65536)  # as many as a grid may have, and every tensor beyond what 32 bits can count
 
 
 def meta(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -35,9 +50,10 @@ def launches(operation: str, options: tuple[Any, ...], keep_output: bool = False
     return recorded
 
 
-def gated(dtype: torch.dtype, decay: str, bonus: bool = False) -> list[Launch]:
+def gated(dtype: torch.dtype, decay: str, bonus: bool = False, size: Size = USUAL) -> list[Launch]:
     """Mamba-2's shape (K 128, V 64), or GLA's and RWKV-6's where every key has a decay."""
-    B, T, H, G, K, V = (1, 4096, 24, 1, 128, 64) if decay == "head" else (1, 4096, 16, 16, 128, 128)
+    B, T, _ = size
+    H, G, K, V = (24, 1, 128, 64) if decay == "head" else (16, 16, 128, 128)
     tensors = {
         "q": meta(B, T, G, K, dtype=dtype),
         "k": meta(B, T, G, K, dtype=dtype),
@@ -48,8 +64,8 @@ def gated(dtype: torch.dtype, decay: str, bonus: bool = False) -> list[Launch]:
     return launches("gated_scan", (32,), **tensors, h0=meta(B, H, K, V), resets=meta(B, T, dtype=torch.bool))
 
 
-def selective(dtype: torch.dtype, state: int) -> list[Launch]:
-    B, T, D = 1, 4096, 2048
+def selective(dtype: torch.dtype, state: int, size: Size = USUAL) -> list[Launch]:
+    B, T, D = size
     sequence, projection = ({"dtype": dtype, "shape": (B, T, n)} for n in (D, state))
     tensors = {n: meta(*sequence["shape"], dtype=dtype) for n in ("u", "dt", "z")}
     tensors |= {n: meta(*projection["shape"], dtype=dtype) for n in ("B", "C")}
@@ -57,31 +73,36 @@ def selective(dtype: torch.dtype, state: int) -> list[Launch]:
     return launches("selective_scan", (True,), **tensors)
 
 
-def diagonal(dtype: torch.dtype, constant: bool) -> list[Launch]:
-    B, T, D = 1, 4096, 1024
+def diagonal(dtype: torch.dtype, constant: bool, size: Size = USUAL) -> list[Launch]:
+    B, T, D = size
     a = meta(D, dtype=dtype) if constant else meta(B, T, D, dtype=dtype)
     return launches(
         "diagonal_scan", (), keep_output=True, a=a, b=meta(B, T, D, dtype=dtype), h0=meta(B, D, dtype=dtype)
     )
 
 
-SETS = {
-    "gated, by head, bfloat16": lambda: gated(torch.bfloat16, "head"),
-    "gated, by head, float32": lambda: gated(torch.float32, "head"),
-    "gated, by key, bfloat16": lambda: gated(torch.bfloat16, "key"),
-    "gated, by key and bonus, bfloat16": lambda: gated(torch.bfloat16, "key", bonus=True),
-    "gated, by key, float32": lambda: gated(torch.float32, "key"),
-    "selective, N 16": lambda: selective(torch.bfloat16, 16),
-    "selective, N 64": lambda: selective(torch.float32, 64),
-    "diagonal": lambda: diagonal(torch.float32, False),
-    "diagonal, complex and constant": lambda: diagonal(torch.complex64, True),
+SETS: dict[str, Callable[[Size], list[Launch]]] = {
+    "gated, by head, bfloat16": lambda size: gated(torch.bfloat16, "head", size=size),
+    "gated, by head, float32": lambda size: gated(torch.float32, "head", size=size),
+    "gated, by key, bfloat16": lambda size: gated(torch.bfloat16, "key", size=size),
+    "gated, by key and bonus, bfloat16": lambda size: gated(torch.bfloat16, "key", bonus=True, size=size),
+    "gated, by key, float32": lambda size: gated(torch.float32, "key", size=size),
+    "selective, N 16": lambda size: selective(torch.bfloat16, 16, size),
+    "selective, N 64": lambda size: selective(torch.float32, 64, size),
+    "diagonal": lambda size: diagonal(torch.float32, False, size),
+    "diagonal, complex and constant": lambda size: diagonal(torch.complex64, True, size),
+}
+# What else the kernels can be compiled for, as far as addresses go.
+FORMS = SETS | {
+    "gated, by head and bonus, float32": lambda size: gated(torch.float32, "head", bonus=True, size=size),
+    "diagonal, complex": lambda size: diagonal(torch.complex64, False, size),
 }
 
 
 @pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize("which", SETS)
 def test_it_compiles_and_fits(which: str, capability: int) -> None:
-    recorded = SETS[which]()
+    recorded = SETS[which](USUAL)
     assert len(recorded) >= 4  # a long sequence in few programs: segments and their carry too
     for launch in recorded:
         used = compile_ahead(launch, capability)
@@ -95,3 +116,13 @@ def test_what_does_not_fit_is_seen() -> None:
     launch = next(x for x in selective(torch.bfloat16, 16) if x.kernel.__name__ == "selective_backward_kernel")
     used: Resources = compile_ahead(launch._replace(constants={**launch.constants, "BD": 128}), 90)
     assert used.spilled > SPILLED[90]
+
+
+@pytest.mark.parametrize("which", FORMS)
+def test_no_address_overflows(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 2^33 tokens, in many segments: no offset of a pointer comes from 32 bits that it may not fit into."""
+    monkeypatch.setattr(triton_launch, "PROGRAMS", 2**31)
+    recorded = FORMS[which](HUGE)
+    assert {x.kernel.__name__ for x in recorded} == {x.kernel.__name__ for x in FORMS[which](USUAL)}
+    for launch in recorded:
+        assert wrong_addresses(launch, intermediate_code(launch)) == [], launch.kernel.__name__

@@ -31,24 +31,18 @@ def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
     return B, H, -(-T // CHUNK), inputs.k.shape[3], V
 
 
-def forward(inputs: Inputs, options: Options, save: bool, simd: str | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """y, the final state, and the chunks' first states; `simd` as in `native.load`."""
+def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """y, the final state, and the chunks' first states."""
     (B, T, H, V), K = inputs.v.shape, inputs.k.shape[3]
     ready = _prepared(inputs)
     y, state = ready.v.new_empty(B, T, H, V), ready.v.new_empty(B, H, K, V)
     saved = ready.v.new_empty(saved_shape(inputs, options) if save else 0)
-    _call("forward", ready, [y, state, saved if save else None], simd)
+    _call("forward", ready, [y, state, saved if save else None])
     return y.to(inputs.v.dtype), state, saved
 
 
 def backward(
-    dy: Tensor,
-    dstate: Tensor,
-    saved: Tensor,
-    y: Tensor | None,
-    inputs: Inputs,
-    options: Options,
-    simd: str | None = None,
+    dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> Sequence[Tensor | None]:
     """Gradients of q, k, v, log_decay, h0 and bonus, in the compute dtype."""
     ready = _prepared(inputs)
@@ -56,7 +50,7 @@ def backward(
     gradients = [None if x is None else torch.empty_like(x) for x in ready[:6]]
     dq, dk, dv, dlog_decay, dh0, dbonus = gradients
     given = [saved.contiguous(), dy.to(dtype).contiguous(), dstate.to(dtype).contiguous()]
-    _call("backward", ready, [*given, dq, dk, dv, dlog_decay, dh0, dbonus], simd)
+    _call("backward", ready, [*given, dq, dk, dv, dlog_decay, dh0, dbonus])
     return *gradients, None
 
 
@@ -65,12 +59,12 @@ def _prepared(inputs: Inputs) -> Inputs:
     return Inputs._make(None if x is None else x.detach().contiguous() for x in widened(inputs))
 
 
-def _call(name: str, inputs: Inputs, tensors: Sequence[Tensor | None], simd: str | None) -> None:
+def _call(name: str, inputs: Inputs, tensors: Sequence[Tensor | None]) -> None:
     """One C function; the caller holds all tensors until it returns."""
     (B, T, H, V), (G, K) = inputs.v.shape, inputs.k.shape[2:]
     kind = 0 if inputs.log_decay is None else KINDS[inputs.log_decay.dim()]
     sizes = SIZES(B, T, G, H, K, V, kind, torch.get_num_threads())
-    function = getattr(load(SOURCE, simd), f"gated_scan_{name}_{SUFFIXES[inputs.v.dtype]}")
+    function = getattr(load(SOURCE), f"gated_scan_{name}_{SUFFIXES[inputs.v.dtype]}")
     if function.argtypes is None:
         function.argtypes = [ctypes.c_void_p] * (len(inputs) + 1 + len(tensors))
     check(function(*map(address, inputs), sizes, *map(address, tensors)), f"gated_scan_{name}")

@@ -3,13 +3,15 @@
     library = load("selective_scan/selective_scan.cpp")      a ctypes library of extern "C" functions
     why_not("selective_scan/selective_scan.cpp")             None, or one line that says what is missing
 
-Sources are named from the folder ssm_kernels and include "simd.h" for vectors and "FlushDenormals".
+Sources are named from the folder ssm_kernels and include "simd.h" for vectors and "FlushDenormals". The compiler and
+the instruction set may be chosen in the environment, by CXX and SSM_KERNELS_INSTRUCTIONS.
 """
 
 from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import threading
 from functools import cache
 from pathlib import Path
@@ -20,11 +22,13 @@ from ssm_kernels.native import cpu
 from ssm_kernels.native.compiler import HEADERS, ROOT, NativeUnavailable, build, cache_folder, find_compiler
 
 __all__ = [
+    "InstructionsError",
     "NativeUnavailable",
     "build",
     "cache_folder",
     "find_compiler",
     "instruction_sets",
+    "instructions",
     "load",
     "open_library",
     "why_not",
@@ -35,29 +39,32 @@ FLAGS = ["-std=c++17", "-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapp
 log = logging.getLogger("ssm_kernels")
 _lock = threading.Lock()
 
-instruction_sets = cpu.instruction_sets
+InstructionsError, instruction_sets, instructions = cpu.InstructionsError, cpu.instruction_sets, cpu.instructions
 
 
-def load(source: str, simd: str | None = None) -> ctypes.CDLL:
+def load(source: str) -> ctypes.CDLL:
     """The library of one source file, compiled at its first use.
 
     Args:
         source: a C++ file, from the folder ssm_kernels, such as "selective_scan/selective_scan.cpp".
-        simd: "avx512", "avx2" or "portable"; None is the best that this processor has.
 
     Raises:
-        NativeUnavailable: no compiler, no safe cache folder, an instruction set that this processor lacks, or code
-            that does not compile or load.
+        NativeUnavailable: no compiler, no safe cache folder, or code that does not compile or load.
+        InstructionsError: the environment names an instruction set that does not exist, or that this processor lacks.
     """
     with _lock:
-        library = _load(source, simd or instruction_sets()[0])
+        library = _load(source, instructions(), os.environ.get("CXX", ""))
     if isinstance(library, NativeUnavailable):
         raise library
     return library
 
 
 def why_not(source: str) -> str | None:
-    """Why `load(source)` would fail, None if it does not; compiles the source at the first call."""
+    """Why `load(source)` finds nothing, None if it does; compiles the source at the first call.
+
+    Raises:
+        InstructionsError: as `load` does; who asks for an instruction set is not to get another one silently.
+    """
     try:
         load(source)
     except NativeUnavailable as error:
@@ -66,15 +73,11 @@ def why_not(source: str) -> str | None:
 
 
 @cache
-def _load(source: str, simd: str) -> ctypes.CDLL | NativeUnavailable:
+def _load(source: str, instructions: str, cxx: str) -> ctypes.CDLL | NativeUnavailable:
     """What to return or raise: a failure is remembered too, for a compiler that fails is slow to ask again."""
-    if simd not in cpu.FEATURES:
-        return NativeUnavailable(f"unknown instruction set '{simd}', expected {', '.join(cpu.FEATURES)}")
-    if simd not in instruction_sets():
-        return NativeUnavailable(f"this processor has no {simd}")
     try:
-        compiler = find_compiler()
-        flags = [*FLAGS, *cpu.flags(simd)]
+        compiler = find_compiler()  # what $CXX names, if it names one
+        flags = [*FLAGS, *cpu.flags(instructions)]
         return open_library(_build(ROOT / source, compiler, [*flags, *_openmp_flags(tuple(compiler))]))
     except NativeUnavailable as error:
         return error.with_traceback(None)

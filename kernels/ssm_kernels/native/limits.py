@@ -35,7 +35,7 @@ class MachineLimits:
     gemm_small: float  # the same at 64 x 64
     copy_cached: float  # bytes read and written a second, copying within the second cache
     copy_memory: float  # the same through memory
-    fma_ns: float  # time of one multiply-add of a whole vector of this processor's best instruction set
+    fma_ns: float  # time of one multiply-add of a whole vector of the instruction set that the C++ is compiled for
 
 
 def machine_limits(threads: int = 1) -> MachineLimits:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import torch
 import triton
 from torch import Tensor
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, make_backend
 
 from ssm_kernels.native.triton_launch import Launch
 
@@ -41,6 +42,24 @@ def compile_ahead(launch: Launch, capability: int) -> Resources:
     Raises:
         Exception: Triton's or ptxas' own, where the kernel does not compile.
     """
+    compiled = triton.compile(_source(launch), target=GPUTarget("cuda", capability, 32), options=_options(launch))
+    registers, spilled = _registers(compiled.asm["cubin"])
+    return Resources(launch.kernel.__name__, compiled.metadata.shared, registers, spilled)
+
+
+def intermediate_code(launch: Launch, capability: int = 90) -> str:
+    """A recorded launch as Triton's own intermediate code (TTIR): one function, before any layout is chosen."""
+    target = GPUTarget("cuda", capability, 32)
+    backend, source, context = make_backend(target), _source(launch), ir.context()
+    options = backend.parse_options(_options(launch))
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    functions, modules = backend.get_codegen_implementation(options), backend.get_module_map()
+    made = source.make_ir(target, options, functions, modules, context)
+    return str(backend.make_ttir(made, {}, options, capability))
+
+
+def _source(launch: Launch) -> ASTSource:
     names = launch.kernel.arg_names
     signature: dict[str, str] = {}
     constants: dict[str, Any] = dict(launch.constants)
@@ -56,11 +75,11 @@ def compile_ahead(launch: Launch, capability: int) -> Resources:
             if value % 16 == 0:
                 attributes[(index,)] = [["tt.divisibility", 16]]
     signature |= dict.fromkeys(constants, "constexpr")
-    source = ASTSource(launch.kernel, {name: signature[name] for name in names}, constants, attributes)
-    options = {"num_warps": launch.num_warps, "num_stages": launch.num_stages, "enable_fp_fusion": True}
-    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-    registers, spilled = _registers(compiled.asm["cubin"])
-    return Resources(launch.kernel.__name__, compiled.metadata.shared, registers, spilled)
+    return ASTSource(launch.kernel, {name: signature[name] for name in names}, constants, attributes)
+
+
+def _options(launch: Launch) -> dict[str, Any]:
+    return {"num_warps": launch.num_warps, "num_stages": launch.num_stages, "enable_fp_fusion": True}
 
 
 def _registers(cubin: bytes) -> tuple[int, int]:

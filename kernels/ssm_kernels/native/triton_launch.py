@@ -27,6 +27,7 @@ class Launch(NamedTuple):
     """A kernel with the arguments it was called with."""
 
     kernel: Any
+    grid: tuple[int, ...]
     arguments: tuple[Any, ...]
     constants: dict[str, Any]
     num_warps: int
@@ -55,7 +56,7 @@ def launch(
 ) -> None:
     """Start a kernel on the device of its first tensor."""
     if _recorded is not None:
-        _recorded.append(Launch(kernel, arguments, constants, num_warps, num_stages))
+        _recorded.append(Launch(kernel, grid, arguments, constants, num_warps, num_stages))
         return
     options = {"num_warps": num_warps, "num_stages": num_stages, "enable_fp_fusion": True}
     first = next(x for x in arguments if isinstance(x, Tensor))

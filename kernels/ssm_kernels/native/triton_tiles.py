@@ -84,7 +84,7 @@ def carry_kernel(
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = i < size
     width = 2 if COMPLEX else 1
-    step = (-width if REVERSE else width) * size
+    step = tl.cast(size, tl.int64) * (-width if REVERSE else width)
     total_step = step // inner
     at = width * i  # in one segment's state, then in that of segment after segment
     total_at = width * (i // inner)

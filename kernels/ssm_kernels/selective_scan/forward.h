@@ -75,7 +75,7 @@ void forward_chunk(const Problem<T>& p, int64_t b, int64_t block, int64_t t0, co
 }
 
 // y (B, T, D), hT (B, D, N); saved is null or room for the states at chunk starts, (B, chunks, padded, N), which come
-// as blocks of (N, width).
+// as blocks of (N, width). What is left of the padding by narrow vectors, whole blocks of it, is zero.
 template <typename T> void forward(const Problem<T>& p, T* y, T* hT, T* saved, int64_t threads) {
     constexpr int64_t W = Vec<T>::width;
     const int64_t N = p.states, NW = N * W, chunks = p.chunks(), groups = p.groups();
@@ -97,6 +97,9 @@ template <typename T> void forward(const Problem<T>& p, T* y, T* hT, T* saved, i
         for (int64_t chunk = 0; chunk < chunks; chunk++)
             for (int64_t d = first; d < last; d++)
                 forward_chunk(p, b, d, chunk * CHUNK, &A[d * NW], start(chunk, d), start(chunk + 1, d), y);
+        if (saved && last == p.blocks())
+            for (int64_t chunk = 0; chunk < chunks; chunk++)
+                std::fill_n(start(chunk, last), (p.padded() - last * W) * N, T(0));
         for (int64_t d = first; d < last; d++)
             from_vectors(start(chunks, d), hT + (b * p.channels + d * W) * N, N, p.lanes(d));
     });

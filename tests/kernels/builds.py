@@ -1,0 +1,35 @@
+"""The ways that this machine can build and run the C++: its compilers and its processor's instruction sets."""
+
+from __future__ import annotations
+
+import shutil
+from typing import NamedTuple
+
+from ssm_kernels.native import NativeUnavailable, find_compiler, instruction_sets, instructions
+
+
+class Build(NamedTuple):
+    """A compiler and an instruction set; where empty, those that a user gets."""
+
+    compiler: str = ""
+    instructions: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, self)) or "native"
+
+
+NATIVE = Build()
+
+
+def _others() -> list[Build]:
+    try:
+        usual = find_compiler()
+    except NativeUnavailable:
+        return []
+    found = [Build("", name) for name in instruction_sets() if name != instructions()]
+    if usual != ["clang++"] and shutil.which("clang++"):
+        found += [Build("clang++", name) for name in instruction_sets()]
+    return found
+
+
+OTHERS = _others()
