@@ -15,7 +15,8 @@ Checkpoints of mamba_ssm, transformers (Mamba, Mamba-2, RWKV, GPT-NeoX, Recurren
 are read by ssm's own code; any other causal model of transformers through its own forward.
 
 Windows of the text are read with the whole history and by the same model restarted within its context, until the
-verdict is decided or the budget is spent. Writes index.html, diagnosis.json and tables/ into a new folder.
+verdict is decided or the budget is spent; that it holds is said of 64 windows or more. Writes index.html,
+diagnosis.json and tables/ into a new folder.
 
 examples:
   ssm diagnose state-spaces/mamba2-130m --tokenizer EleutherAI/gpt-neox-20b --text texts/*.txt --context 2048 -o report
@@ -56,9 +57,8 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tolerance",
         type=positive(float),
-        default=1.25,
         metavar="R",
-        help="it breaks where its perplexity is R times that of the restarted model (default: 1.25)",
+        help="it breaks where its perplexity is R times that of the restarted model (default: 1.1)",
     )
     parser.add_argument(
         "--budget", type=positive(float), default=10.0, metavar="MIN", help="minutes of a diagnosis (default: 10)"

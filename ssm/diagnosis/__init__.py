@@ -26,7 +26,7 @@ from ssm.diagnosis.verdict import verdict_of
 from ssm.models.device import device_name, prepare_device
 from ssm.models.opening import Opened, open_model
 from ssm.models.readable import Readable
-from ssm.specs.diagnosis import DiagnosisSpec
+from ssm.specs.diagnosis import TOLERANCE, DiagnosisSpec
 
 __all__ = ["diagnose", "diagnose_opened", "load_diagnosis", "settings_of", "write_diagnosis"]
 
@@ -73,6 +73,7 @@ def settings_of(
     length: int | None = None,
     budget: float = 10.0,
     precision: str | None = None,
+    tolerance: float | None = None,
     **others: Any,
 ) -> DiagnosisSpec:
     """The settings of a diagnosis, with what the model itself says where nothing is given.
@@ -82,6 +83,7 @@ def settings_of(
         length: None: 16 T, or where the model's table of positions ends.
         budget: minutes.
         precision: None: bfloat16 on a GPU, float32 elsewhere.
+        tolerance: None: TOLERANCE.
         others: fields of `DiagnosisSpec`.
 
     Raises:
@@ -100,6 +102,7 @@ def settings_of(
         "length": length or min(OCTAVES * context, opened.longest or OCTAVES * context),
         "budget_seconds": 60.0 * budget,
         "precision": precision or ("bfloat16" if device.type == "cuda" else "float32"),
+        "tolerance": tolerance if tolerance is not None else TOLERANCE,
         **others,
     }
     return DiagnosisSpec.parse(given, "diagnosis")
