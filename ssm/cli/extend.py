@@ -17,6 +17,12 @@ original, three snapshots and the end by held-out text that neither trains nor i
 windows. Writes into --out a page (index.html), result.json, the diagnoses, and, if something was gained, model/: the
 model in the format that it came in, with its tokenizer. The original is never changed. work/ may be deleted in the end.
 
+Gained means proven, on 64 windows or more: a lower far perplexity, no more than --in-context-tolerance in context, and
+a model that holds where it broke (repaired) or has a lower paired ratio (improved). What is open is "undecided".
+
+The defaults are the recipe of lg Appendix B.2 but for its batch: a step of theirs reads half a million tokens, here 32
+times the context (--batch-tokens). Nor do they choose among checkpoints. The page says what differs.
+
 The same command after a kill goes on where it was. SIGTERM and SIGUSR1 end it with exit code 75: run it again.
 
 A tenth of the documents is held out to measure on, or all of --held-out. MODEL as for `ssm diagnose`, but that models
@@ -48,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sigma", type=number, metavar="S", help="random_noise: its standard deviation")
     parser.add_argument("--steps", type=whole, default=100, metavar="N", help="default: 100")
     parser.add_argument("--lr", type=number, metavar="LR", help="peak learning rate (default: a tenth of its size's)")
-    parser.add_argument("--batch-tokens", type=whole, metavar="N", help="tokens a step (default: 32 x the context)")
+    parser.add_argument(
+        "--batch-tokens", type=whole, metavar="N", help="tokens a step (default: 32 x the context; the paper: 500000)"
+    )
     parser.add_argument("--micro-batch-tokens", type=whole, metavar="N", help="tokens a forward pass (default: 8192)")
     parser.add_argument("--activation-checkpointing", action="store_true", help="less memory, more time")
     parser.add_argument("--control", action="store_true", help="train as many steps from zero states, to compare with")

@@ -100,7 +100,8 @@ def outcome_of(before: str, after: str, change: Factors, tolerance: float) -> Ou
     if not repaired and ratio.low >= 1:
         return Outcome(NOTHING, f"{how}: it has learned the text, and not to read on")
     unknown = {
-        f"{change.sequences} windows are too few to tell, {ENOUGH} are needed": change.sequences < ENOUGH,
+        f"{change.sequences} windows are too few to tell, {ENOUGH} are needed: measure on more text": change.sequences
+        < ENOUGH,
         "whether its far perplexity fell is open, and more --steps may tell": not (far.high < 1 or mended),
         "whether its paired ratio fell is open, and more --steps may tell": not (ratio.high < 1 or repaired),
         f"whether its perplexity in context rose by no more than {percent} is open, and a larger "

@@ -90,7 +90,7 @@ def test_the_reason_has_the_numbers() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        (change(sequences=8), "; 8 windows are too few to tell, 64 are needed"),
+        (change(sequences=8), "; 8 windows are too few to tell, 64 are needed: measure on more text"),
         (change(far_perplexity=SAME), "; whether its far perplexity fell is open, and more --steps may tell"),
         (change(OPEN), "; whether its paired ratio fell is open, and more --steps may tell"),
         (
