@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from ssm.cli import positive
+from ssm.cli import given, path, positive
 
 HELP = "up to where can a model be trusted, and why does it break: your own checkpoint, read on your own text"
 EPILOG = """\
@@ -27,21 +26,25 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_and_text(parser)
     add_diagnosis(parser)
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="a new folder for page and tables")
+    parser.add_argument("-o", "--out", type=path, required=True, metavar="DIR", help="a new folder for page and tables")
 
 
 def add_model_and_text(parser: argparse.ArgumentParser) -> None:
     """What `ssm extend` takes too: whose model, on which text."""
-    parser.add_argument("model", metavar="MODEL", help="a folder, a file, a name of the hub, or a run of ssm")
+    parser.add_argument(
+        "model", type=given, metavar="MODEL", help="a folder, a file, a name of the hub, or a run of ssm"
+    )
     parser.add_argument(
         "--text",
         nargs="+",
+        type=given,
         required=True,
         metavar="FILES",
         help="text, JSONL or Parquet files (.zst and .gz too), folders or globs; the model must not have seen them",
     )
     parser.add_argument(
         "--tokenizer",
+        type=given,
         metavar="T",
         help="a tokenizer.json, its folder, a name of the hub, or bytes (default: the model's)",
     )

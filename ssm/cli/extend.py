@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from ssm.cli import positive
+from ssm.cli import given, path, positive
 from ssm.cli.diagnose import add_diagnosis, add_model_and_text
 
 HELP = "post-train your own checkpoint so that it reads on beyond its context, and get it back in its own format"
@@ -40,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--held-out",
         nargs="+",
+        type=given,
         default=(),
         metavar="FILES",
         help="measure on these (default: a tenth of the documents)",
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="its perplexity in context may rise by this share (default: 0.02)",
     )
     add_diagnosis(parser)
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="the extension's folder")
+    parser.add_argument("-o", "--out", type=path, required=True, metavar="DIR", help="the extension's folder")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ssm.base.errors import ConfigError
-from ssm.base.files import whole_folder, write_json, write_text
+from ssm.base.files import claimed, whole_folder, write_json, write_text
 from ssm.base.provenance import provenance
 from ssm.base.tables import SCHEMAS, read_table, write_table
 from ssm.data.own_text import own_text, tokenizer_of
@@ -49,7 +49,7 @@ def diagnose(
     Args:
         model: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.opening.open_model`).
         text: files, folders or globs.
-        out: the new folder, there whole or not at all.
+        out: the new folder, there whole or not at all; held from the start against another call.
         tokenizer: as of `ssm.data.own_text.tokenizer_named`; None: the model's own.
         settings: as of `settings_of`.
 
@@ -57,7 +57,7 @@ def diagnose(
         UserError: one line.
     """
     chosen = prepare_device(device, threads)
-    with whole_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with claimed(out), whole_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
         opened = open_model(model, chosen)
         spec = settings_of(opened, chosen, **settings)
         store = own_text(text, tokenizer_of(opened, tokenizer), Path(scratch) / "tokens", held_out=1.0)
