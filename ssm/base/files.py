@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import sys
 import uuid
@@ -14,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ssm.base.errors import OutputError
+from ssm.base.errors import ConfigError, OutputError
 
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
@@ -26,10 +27,10 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     An exception leaves what was at `path` before untouched and removes the temporary file.
 
     Raises:
-        OutputError: the folder cannot be made or written.
+        OutputError: the folder cannot be made or written, or `path` ends in no name.
     """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    path = _named(path, "file")
+    temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
@@ -50,10 +51,10 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     An exception removes the temporary folder.
 
     Raises:
-        OutputError: `path` is there already (an empty folder may be), or it cannot be written.
+        OutputError: `path` is there already (an empty folder may be), ends in no name, or cannot be written.
     """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    path = _named(path, "folder")
+    temporary = _temporary(path)
     try:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise OutputError(f"{path}: is there already; give the name of a new folder")
@@ -83,7 +84,13 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def absolute(paths: Sequence[str]) -> tuple[str, ...]:
-    """Paths (or globs) as they are named from anywhere: ~ is the home folder, "a/../b" is b, links stay links."""
+    """Paths (or globs) as they are named from anywhere: ~ is the home folder, "a/../b" is b, links stay links.
+
+    Raises:
+        ConfigError: one is empty: it would be the current folder.
+    """
+    if not all(paths):
+        raise ConfigError("a path is '': expected the name of a file or a folder")
     return tuple(os.path.abspath(Path(path).expanduser()) for path in paths)  # noqa: PTH100 (resolve follows links)
 
 
@@ -117,6 +124,34 @@ def only_one(folder: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def claimed(path: str | Path) -> Iterator[None]:
+    """Hold the name of a folder that is to come against other processes on this machine. A kill releases it.
+
+    What killed writers of that name left beside it (`whole_folder`) is removed, unless the disk knows no locks: who
+    they are cannot be told from the living there.
+
+    Raises:
+        OutputError: another process is about to write it, or nothing can be written there.
+    """
+    path = _named(path, "folder")
+    file = path.with_name(f".{path.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a+") as held, file.open("a+") as other:
+            if not lock(held, alone=True) or not _is_open_at(held, file):
+                raise OutputError(f"{path}: another process is writing it")
+            if not lock(other, alone=True):  # the disk knows locks: ours keeps even us out
+                for leftover in [found for found in path.parent.iterdir() if _is_temporary(found, path)]:
+                    shutil.rmtree(leftover, ignore_errors=True)
+            try:
+                yield
+            finally:
+                file.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
 def lock(file: IO[str], alone: bool, wait: bool = False) -> bool:
     """Hold an open file, alone or with others, until it is closed. A kill releases it.
 
@@ -144,6 +179,32 @@ def remove_leftovers(folder: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
         with suppress(OSError):
             leftover.unlink()
+
+
+def _named(path: str | Path, what: str) -> Path:
+    """A path whose last part is the name of something that can be made."""
+    path = Path(path)
+    if path.name in ("", ".."):
+        raise OutputError(f"'{path}': expected the name of a new {what}, got the folder itself")
+    return path
+
+
+def _is_open_at(file: IO[str], path: Path) -> bool:
+    """Whether an open file is still the one at `path`: who held it before may have deleted it."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _temporary(path: Path) -> Path:
+    """A name beside `path` that no other process takes."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+
+
+def _is_temporary(found: Path, path: Path) -> bool:
+    """Whether `found` is a name that `_temporary` gives for `path`."""
+    return re.fullmatch(rf"\.{re.escape(path.name)}\.\d+-[0-9a-f]{{8}}\.tmp", found.name) is not None
 
 
 def _sync(path: Path) -> None:

@@ -233,7 +233,7 @@ def write_table(frame: pl.DataFrame, schema: Schema, path: str | Path, provenanc
     metadata = {b"ssm.schema": schema.name.encode(), b"ssm.provenance": json.dumps(provenance, sort_keys=True).encode()}
     table = table.replace_schema_metadata(metadata)
     with whole_file(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary.absolute(), compression="zstd")
 
 
 def read_table(path: str | Path, schema: Schema | None = None) -> pl.DataFrame:
@@ -281,7 +281,7 @@ def read_provenance(path: str | Path) -> dict[str, Any]:
 
 def _open(path: str | Path) -> pa.Table:
     try:
-        return pq.read_table(path)
+        return pq.read_table(Path(path).absolute())
     except FileNotFoundError as error:
         raise TableError(f"{path}: no such table") from error
     except (OSError, pa.ArrowInvalid) as error:

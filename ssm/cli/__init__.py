@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 
 from ssm.base.errors import UserError
 
@@ -21,6 +22,18 @@ def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
         return value
 
     return parse
+
+
+def given(text: str) -> str:
+    """An argparse type: a name or a path, which the value of an unset variable is not."""
+    if not text.strip():
+        raise UserError(f"expected a name or a path, got '{text}' (is a variable unset?)")
+    return text
+
+
+def path(text: str) -> Path:
+    """An argparse type: a path."""
+    return Path(given(text))
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:

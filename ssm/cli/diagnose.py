@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from ssm.cli import positive
+from ssm.cli import given, path, positive
 
 HELP = "up to where can a model be trusted, and why does it break: your own checkpoint, read on your own text"
 EPILOG = """\
@@ -15,7 +14,8 @@ Checkpoints of mamba_ssm, transformers (Mamba, Mamba-2, RWKV, GPT-NeoX, Recurren
 are read by ssm's own code; any other causal model of transformers through its own forward.
 
 Windows of the text are read with the whole history and by the same model restarted within its context, until the
-verdict is decided or the budget is spent. Writes index.html, diagnosis.json and tables/ into a new folder.
+verdict is decided or the budget is spent; that it holds is said of 64 windows or more. Writes index.html,
+diagnosis.json and tables/ into a new folder.
 
 examples:
   ssm diagnose state-spaces/mamba2-130m --tokenizer EleutherAI/gpt-neox-20b --text texts/*.txt --context 2048 -o report
@@ -26,21 +26,25 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_and_text(parser)
     add_diagnosis(parser)
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="a new folder for page and tables")
+    parser.add_argument("-o", "--out", type=path, required=True, metavar="DIR", help="a new folder for page and tables")
 
 
 def add_model_and_text(parser: argparse.ArgumentParser) -> None:
     """What `ssm extend` takes too: whose model, on which text."""
-    parser.add_argument("model", metavar="MODEL", help="a folder, a file, a name of the hub, or a run of ssm")
+    parser.add_argument(
+        "model", type=given, metavar="MODEL", help="a folder, a file, a name of the hub, or a run of ssm"
+    )
     parser.add_argument(
         "--text",
         nargs="+",
+        type=given,
         required=True,
         metavar="FILES",
         help="text, JSONL or Parquet files (.zst and .gz too), folders or globs; the model must not have seen them",
     )
     parser.add_argument(
         "--tokenizer",
+        type=given,
         metavar="T",
         help="a tokenizer.json, its folder, a name of the hub, or bytes (default: the model's)",
     )
@@ -56,9 +60,8 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tolerance",
         type=positive(float),
-        default=1.25,
         metavar="R",
-        help="it breaks where its perplexity is R times that of the restarted model (default: 1.25)",
+        help="it breaks where its perplexity is R times that of the restarted model (default: 1.1)",
     )
     parser.add_argument(
         "--budget", type=positive(float), default=10.0, metavar="MIN", help="minutes of a diagnosis (default: 10)"

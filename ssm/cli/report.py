@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
+
+from ssm.cli import path
 
 HELP = "build the HTML report of a results folder"
 EPILOG = """\
@@ -17,8 +18,8 @@ example:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=Path, metavar="RESULTS", help="a scale's results, such as results/smoke")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.html", help="the page")
+    parser.add_argument("results", type=path, metavar="RESULTS", help="a scale's results, such as results/smoke")
+    parser.add_argument("--out", type=path, required=True, metavar="FILE.html", help="the page")
     parser.add_argument("--figures", nargs="+", metavar="TARGET", help="only these (default: all finished ones)")
 
 

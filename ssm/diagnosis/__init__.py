@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ssm.base.errors import ConfigError
-from ssm.base.files import whole_folder, write_json, write_text
+from ssm.base.files import claimed, whole_folder, write_json, write_text
 from ssm.base.provenance import provenance
 from ssm.base.tables import SCHEMAS, read_table, write_table
 from ssm.data.own_text import own_text, tokenizer_of
@@ -26,7 +26,7 @@ from ssm.diagnosis.verdict import verdict_of
 from ssm.models.device import device_name, prepare_device
 from ssm.models.opening import Opened, open_model
 from ssm.models.readable import Readable
-from ssm.specs.diagnosis import DiagnosisSpec
+from ssm.specs.diagnosis import TOLERANCE, DiagnosisSpec
 
 __all__ = ["diagnose", "diagnose_opened", "load_diagnosis", "settings_of", "write_diagnosis"]
 
@@ -49,7 +49,7 @@ def diagnose(
     Args:
         model: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.opening.open_model`).
         text: files, folders or globs.
-        out: the new folder, there whole or not at all.
+        out: the new folder, there whole or not at all; held from the start against another call.
         tokenizer: as of `ssm.data.own_text.tokenizer_named`; None: the model's own.
         settings: as of `settings_of`.
 
@@ -57,7 +57,7 @@ def diagnose(
         UserError: one line.
     """
     chosen = prepare_device(device, threads)
-    with whole_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with claimed(out), whole_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
         opened = open_model(model, chosen)
         spec = settings_of(opened, chosen, **settings)
         store = own_text(text, tokenizer_of(opened, tokenizer), Path(scratch) / "tokens", held_out=1.0)
@@ -73,6 +73,7 @@ def settings_of(
     length: int | None = None,
     budget: float = 10.0,
     precision: str | None = None,
+    tolerance: float | None = None,
     **others: Any,
 ) -> DiagnosisSpec:
     """The settings of a diagnosis, with what the model itself says where nothing is given.
@@ -82,6 +83,7 @@ def settings_of(
         length: None: 16 T, or where the model's table of positions ends.
         budget: minutes.
         precision: None: bfloat16 on a GPU, float32 elsewhere.
+        tolerance: None: TOLERANCE.
         others: fields of `DiagnosisSpec`.
 
     Raises:
@@ -100,6 +102,7 @@ def settings_of(
         "length": length or min(OCTAVES * context, opened.longest or OCTAVES * context),
         "budget_seconds": 60.0 * budget,
         "precision": precision or ("bfloat16" if device.type == "cuda" else "float32"),
+        "tolerance": tolerance if tolerance is not None else TOLERANCE,
         **others,
     }
     return DiagnosisSpec.parse(given, "diagnosis")

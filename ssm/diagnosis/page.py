@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import exp, isfinite
 
 from ssm.base.provenance import environment
 from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, span
 from ssm.diagnosis.comparison import Change, compare
 from ssm.diagnosis.pictures import pictures
-from ssm.diagnosis.readings import ratio_spans
+from ssm.diagnosis.readings import OVERFLOW, ratio_spans
 from ssm.diagnosis.result import Diagnosis, Extension, Interval, Recall
-from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, about, class_words, found_of, outcome_of
+from ssm.diagnosis.verdict import (
+    BREAKS,
+    HOLDS,
+    NOT_DECIDED,
+    about,
+    extension_words,
+    found_of,
+    generalization_words,
+    outcome_of,
+)
 from ssm.report.build import style, template
 from ssm.report.facts import duration
 from ssm.report.gather import SYMBOLS
 from ssm.report.picture import inlined
+from ssm.specs.diagnosis import ENOUGH, WHY_TOLERANCE
 
 PAGE = "page.html.j2"
 TONES = {BREAKS: REFUTED, HOLDS: CONFIRMED, NOT_DECIDED: OPEN}  # the looks of the report's verdicts
@@ -78,13 +88,15 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
         pictures=drawn,
         ratios=_ratio_rows(diagnosis),
         changes=_changes(diagnosis, before, control) if before is not None else [],
-        class_words=class_words(diagnosis.readings),
+        definitions=_definitions(diagnosis),
         worth_extending=extra is None and diagnosis.verdict.outcome == BREAKS and facts.can_extend,
         missing=facts.why_missing(),
         cost=_cost(diagnosis),
         method=_method(diagnosis),
         links=_links(diagnosis, extra),
         breaks=diagnosis.verdict.outcome == BREAKS,
+        enough=ENOUGH,
+        why_tolerance=WHY_TOLERANCE,
         interval=interval,
         compared=_compared(diagnosis, before, control),
         dash=NONE,
@@ -160,7 +172,7 @@ def _ratio_rows(diagnosis: Diagnosis) -> list[RatioRow]:
     facts, spans = diagnosis.facts, ratio_spans(diagnosis.tables.restart_loss, diagnosis.facts.context)
     rows = []
     for stop, ratio in diagnosis.readings.ratios.items():
-        outcome = outcome_of({stop: ratio}, facts.tolerance)
+        outcome = outcome_of({stop: ratio}, facts.tolerance, facts.sequences)
         rows.append(
             RatioRow(
                 f"{spans[stop]:,} to {stop:,}",
@@ -170,6 +182,19 @@ def _ratio_rows(diagnosis: Diagnosis) -> list[RatioRow]:
             )
         )
     return rows
+
+
+def _definitions(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """What the papers' own definitions say, which is not what the verdict says."""
+    found, row = diagnosis.readings, diagnosis.tables.length_class.row(0, named=True)
+    rise = f"{generalization_words(found)}."
+    if row["excess"] is not None and isfinite(row["excess"]):
+        far = f"{number(exp(min(row['excess'], OVERFLOW)))} times the least perplexity inside the context"
+        rise += f" Where it is surest to exceed it, it has {far} (standard error {100 * row['excess_error']:.2g}%)."
+    return [
+        ("lg Definition 3.2: perplexity never exceeds the least one inside the context", rise[0].upper() + rise[1:]),
+        ("ls Definition 2.1: perplexity falls as more tokens are read", f"{extension_words(found).capitalize()}."),
+    ]
 
 
 def _changes(after: Diagnosis, before: Diagnosis, control: Diagnosis | None) -> list[tuple[str, list[str]]]:

@@ -29,7 +29,7 @@ from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.state_statistics import state_statistics
 from ssm.evaluation.subject import Subject
 from ssm.models.readable import Readable
-from ssm.specs.diagnosis import LEAST, DiagnosisSpec
+from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
 from ssm.specs.measurement import (
     EffectiveRemembrance,
     LengthClass,
@@ -39,9 +39,6 @@ from ssm.specs.measurement import (
     StateStatistics,
 )
 
-# Windows from which a verdict may end the reading. Few windows may hold what a model fails on most: on a text with rare
-# tables of codes the intervals of 16 windows were measured to hold in 69 of 100 cases, those of 64 in 96.
-ENOUGH = 64
 FIRST = (LEAST, 16)  # windows after which only the time is looked at
 PRECISE = 1.4  # the ends of the interval of where it begins to fail lie within this factor
 FEW = 8  # windows for the state, and for Effective Remembrance
@@ -171,7 +168,8 @@ class _Sampler:
         """Whether more windows would change little. Whoever looks more than once shares the level among the looks."""
         tolerance, context = self.spec.tolerance, self.spec.context
         failure = failure_position(losses, restarts, tolerance)
-        outcome = outcome_of(ratios(losses, restarts, context, looks), tolerance, failure)
+        windows = losses["sequence"].n_unique()
+        outcome = outcome_of(ratios(losses, restarts, context, looks), tolerance, windows, failure)
         return outcome == HOLDS or (outcome == BREAKS and _precise(failure))
 
     def _states(self, sequences: int) -> pl.DataFrame | None:

@@ -7,6 +7,7 @@ from math import isfinite, isnan, log10
 
 from ssm.claims.words import number, span
 from ssm.diagnosis.result import Facts, Interval, Readings, Recall, Verdict
+from ssm.specs.diagnosis import ENOUGH
 
 BREAKS, HOLDS, NOT_DECIDED = "breaks", "holds", "not decided"
 OUTCOMES = (BREAKS, HOLDS, NOT_DECIDED)
@@ -14,19 +15,21 @@ RESTARTED = "that of the same model restarted within its context"
 STATE = "state statistics"  # what is missing where there is no drift
 
 
-def outcome_of(ratios: Mapping[int, Interval], tolerance: float, failure: Interval | None = None) -> str:
+def outcome_of(ratios: Mapping[int, Interval], tolerance: float, windows: int, failure: Interval | None = None) -> str:
     """What the paired ratios decide.
 
     A model breaks where a whole interval lies above the tolerance, or where its loss is not a number; it holds where
-    every interval lies within, unless it surely fails somewhere between their positions.
+    every interval of ENOUGH windows lies within, unless it surely fails somewhere between their positions.
 
     Args:
+        windows: that the intervals are of.
         failure: from which position on the ratio exceeds the tolerance; None: nowhere.
     """
     if any(isnan(ratio.value) or ratio.low > tolerance for ratio in ratios.values()):
         return BREAKS
     between = failure is not None and isfinite(failure.high)
-    return HOLDS if all(ratio.high <= tolerance for ratio in ratios.values()) and not between else NOT_DECIDED
+    within = all(ratio.high <= tolerance for ratio in ratios.values())
+    return HOLDS if within and windows >= ENOUGH and not between else NOT_DECIDED
 
 
 def verdict_of(readings: Readings, facts: Facts) -> Verdict:
@@ -36,26 +39,24 @@ def verdict_of(readings: Readings, facts: Facts) -> Verdict:
     """
     if readings.in_context.value >= facts.vocab_size:
         return Verdict(NOT_DECIDED, _chance(readings, facts))
-    outcome = outcome_of(readings.ratios, facts.tolerance, readings.failure)
+    outcome = outcome_of(readings.ratios, facts.tolerance, facts.sequences, readings.failure)
     if readings.not_finite_from is not None:
         return Verdict(BREAKS, _joined(_not_a_number(readings, facts), _state(readings, facts)))
     words = {BREAKS: _breaks, HOLDS: _holds, NOT_DECIDED: _not_decided}[outcome]
-    return Verdict(
-        outcome,
-        _joined(words(readings, facts), _state(readings, facts), _keys(readings, facts), _advice(outcome, facts)),
-    )
+    definition = f"By lg Definition 3.2: {generalization_words(readings)}."
+    said = words(readings, facts), definition, _state(readings, facts), _keys(readings, facts), _advice(outcome, facts)
+    return Verdict(outcome, _joined(*said))
 
 
-def class_words(readings: Readings) -> str:
-    """The class of the loss curve by the definitions of two papers."""
-    extension = {"strong": "strong length extension", "weak": "weak length extension"}
-    found = extension.get(readings.length_class, "no length extension")
-    # Definition 3.2 compares positions of unlike text: that no rise is significant is not that there is none.
-    rises = "no significant failure" if readings.generalizes else "a failure"
-    return (
-        f"Its curve shows {found} (LongSSM, definition 2.1) and {rises} to length-generalize (Buitrago Ruiz & Gu, "
-        "definition 3.2)."
-    )
+def generalization_words(readings: Readings) -> str:
+    """What lg Definition 3.2 says of the loss curve: that no rise is significant is not that there is none."""
+    return "no significant failure" if readings.generalizes else "a failure to length-generalize"
+
+
+def extension_words(readings: Readings) -> str:
+    """What ls Definition 2.1 says of the loss curve."""
+    kind = readings.length_class
+    return "not decided" if kind == NOT_DECIDED else f"{'no' if kind == 'none' else kind} length extension"
 
 
 def about(position: float) -> str:
@@ -96,16 +97,21 @@ def _breaks(readings: Readings, facts: Facts) -> str:
     text = f"{start}: at {where:,} tokens its perplexity is {times(ratios[where])} {RESTARTED}"
     if where != facts.length:
         text += f", at {facts.length:,} tokens {times(ratios[facts.length])}"
-    return f"{text}."
+    few = "; so few may miss what is rare in it" if facts.sequences < ENOUGH else ""
+    return f"{text}, in {facts.sequences:,} windows of the text{few}."
 
 
 def _holds(readings: Readings, facts: Facts) -> str:
+    return f"Holds up to {_length(facts)}: {_within(readings, facts)}, in {facts.sequences:,} windows of the text."
+
+
+def _within(readings: Readings, facts: Facts) -> str:
     highest = max(readings.ratios.values(), key=lambda ratio: ratio.high)
     *ends, last = (f"{end:,}" for end in readings.ratios)
     where = f"{', '.join(ends)} and {last}" if ends else last
     return (
-        f"Holds up to {_length(facts)}: at {where} tokens its perplexity is at most {times(highest)} {RESTARTED}, "
-        f"within the tolerance of {number(facts.tolerance)}."
+        f"at {where} tokens its perplexity is at most {times(highest)} {RESTARTED}, "
+        f"within the tolerance of {number(facts.tolerance)}"
     )
 
 
@@ -114,17 +120,21 @@ def _not_decided(readings: Readings, facts: Facts) -> str:
     more = {
         "text": "the text holds no more, and more text may decide it",
         "budget": "the budget ended there, and more time may decide it",
-        "sequences": "no more were asked for, and more sequences may decide it",
+        "sequences": "no more were asked for, and more (--sequences) may decide it",
     }.get(facts.stopped_by, "more text and more time may decide it")
-    if readings.failure is not None and ratio.high <= facts.tolerance:
+    read = f"{facts.sequences:,} windows of the text were read: {more}."
+    start = f"Not decided up to {_length(facts)}"
+    if ratio.high > facts.tolerance:
+        found = f"at {end:,} tokens its perplexity is {times(ratio)} {RESTARTED}"
+        return f"{start}: {found}, and the tolerance is {number(facts.tolerance)}. {read}"
+    failure = readings.failure
+    if failure is not None and isfinite(failure.high):
         return (
-            f"Not decided up to {_length(facts)}: from {failure_words(readings.failure, facts)} its perplexity exceeds "
-            f"{number(facts.tolerance)} times {RESTARTED} for a while, though not at the positions that decide."
+            f"{start}: from {failure_words(failure, facts)} its perplexity exceeds {number(facts.tolerance)} times "
+            f"{RESTARTED} for a while, though not at the positions that decide, in {facts.sequences:,} windows of the "
+            "text."
         )
-    return (
-        f"Not decided up to {_length(facts)}: at {end:,} tokens its perplexity is {times(ratio)} {RESTARTED}, and the "
-        f"tolerance is {number(facts.tolerance)}. {facts.sequences:,} sequences were read: {more}."
-    )
+    return f"{start}: {_within(readings, facts)}, but {ENOUGH} windows are needed to say that it holds. {read}"
 
 
 def _not_a_number(readings: Readings, facts: Facts) -> str:

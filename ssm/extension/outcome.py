@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, isfinite
+from math import exp, isfinite, isnan
 
-from ssm.diagnosis.result import Diagnosis
+from ssm.diagnosis.result import Diagnosis, Interval
 from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, times
 from ssm.extension.choice import Candidate, Measure, choose
 from ssm.extension.losses import Factors
+from ssm.specs.diagnosis import ENOUGH
 
 _WORDS = {"far_perplexity": "far perplexity", "paired_ratio": "paired ratio"}
 ENDLESS = 700.0  # nats: a loss beyond it is the same
@@ -18,20 +19,20 @@ _NOW = {
     HOLDS: "it holds now; whether it broke was not decided",
     NOT_DECIDED: "whether it holds now is not decided",
 }
-REPAIRED, IMPROVED, NOTHING = "repaired", "improved", "nothing was gained"
+REPAIRED, IMPROVED, UNDECIDED, NOTHING = "repaired", "improved", "undecided", "nothing was gained"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One of REPAIRED, IMPROVED and NOTHING, and why."""
+    """One of REPAIRED, IMPROVED, UNDECIDED and NOTHING, and why."""
 
     word: str
     reason: str
 
     @property
     def gained(self) -> bool:
-        """Whether there is a model to take home."""
-        return self.word != NOTHING
+        """Whether there is a model to take home: what is not surely better is not handed out."""
+        return self.word in (REPAIRED, IMPROVED)
 
     def __str__(self) -> str:
         return f"{self.word[:1].upper()}{self.word[1:]}: {self.reason}"
@@ -72,7 +73,10 @@ def outcome_of_training(
 
 
 def outcome_of(before: str, after: str, change: Factors, tolerance: float) -> Outcome:
-    """Of trained weights.
+    """Of trained weights: what is said to be gained is proven, on ENOUGH windows.
+
+    They must surely have a lower perplexity far out and one within `tolerance` in context; and hold where the original
+    broke, or surely have a lower paired ratio. What surely misses one of these gained nothing; all else is undecided.
 
     Args:
         before, after: the verdicts' outcomes.
@@ -80,20 +84,43 @@ def outcome_of(before: str, after: str, change: Factors, tolerance: float) -> Ou
         tolerance: by which the perplexity in context may rise.
     """
     in_context, far, ratio = change.in_context, change.far_perplexity, change.paired_ratio
-    percent = " to ".join(f"{end - 1:+.1%}" for end in (in_context.low, in_context.high))
-    percent = f"{in_context.value - 1:+.1%} ({percent})"
-    if in_context.low > 1 + tolerance:
-        return Outcome(NOTHING, f"its perplexity in context rose by {percent}, more than {100 * tolerance:g}%")
-    if far.low > 1:  # a ratio also falls when what it divides by rises
-        return Outcome(
-            NOTHING, f"its far perplexity is {times(far)} what it was, although its paired ratio is {times(ratio)}"
-        )
-    how = f"its paired ratio is {times(ratio)} what it was, its perplexity in context {percent}"
-    if before == BREAKS and after == HOLDS:
+    repaired, limit, percent = before == BREAKS and after == HOLDS, 1 + tolerance, f"{100 * tolerance:g}%"
+    # Of a model that holds every loss is a number: a change far out that is none says that the original's was not.
+    mended = repaired and isnan(far.value)
+    lost = isnan(in_context.value) or (isnan(far.value) and not repaired)
+    if lost:
+        return Outcome(NOTHING, "its loss, or the original's, is not a number in context or far out")
+    if in_context.low > limit:
+        return Outcome(NOTHING, f"its perplexity in context rose by {_percent(in_context)}, more than {percent}")
+    if far.low >= 1:  # a ratio also falls when what it divides by rises
+        said = f"its far perplexity is {times(far)} what it was, although its paired ratio is {times(ratio)}"
+        return Outcome(NOTHING, said)
+    changed = "a number now" if mended else f"{times(far)} what it was, its paired ratio {times(ratio)}"
+    how = f"its far perplexity is {changed}, its perplexity in context {_percent(in_context)}"
+    if not repaired and ratio.low >= 1:
+        return Outcome(NOTHING, f"{how}: it has learned the text, and not to read on")
+    unknown = {
+        f"{change.sequences} windows are too few to tell, {ENOUGH} are needed: measure on more text": change.sequences
+        < ENOUGH,
+        "whether its far perplexity fell is open, and more --steps may tell": not (far.high < 1 or mended),
+        "whether its paired ratio fell is open, and more --steps may tell": not (ratio.high < 1 or repaired),
+        f"whether its perplexity in context rose by no more than {percent} is open, and a larger "
+        "--in-context-tolerance trains nothing again": in_context.high > limit,
+    }
+    if any(unknown.values()):
+        return Outcome(UNDECIDED, f"{how}; {next(said for said, is_open in unknown.items() if is_open)}")
+    if repaired:
         return Outcome(REPAIRED, f"it broke and it holds now; {how}")
-    if ratio.high < 1:
-        return Outcome(IMPROVED, f"{how}; {_NOW[after]}")
-    return Outcome(NOTHING, f"{how}: no sure difference")
+    return Outcome(IMPROVED, f"{how}; {_NOW[after]}")
+
+
+def _percent(factor: Interval) -> str:
+    """A factor as a rise.
+
+    >>> _percent(Interval(1.004, 0.999, 1.009))
+    '+0.4% (-0.1% to +0.9%)'
+    """
+    return f"{factor.value - 1:+.1%} ({factor.low - 1:+.1%} to {factor.high - 1:+.1%})"
 
 
 def _or_endless(loss: float) -> float:

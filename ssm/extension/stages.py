@@ -29,7 +29,7 @@ from ssm.extension.outcome import (
     outcome_of,
     outcome_of_training,
 )
-from ssm.extension.recipe import control_run, extended_run, peak_lr
+from ssm.extension.recipe import control_run, extended_run, peak_lr, unlike_the_paper
 from ssm.extension.selection import as_taken_home, candidates, weights_of
 from ssm.extension.text import Text
 from ssm.models.opening import RECORD, Opened
@@ -169,7 +169,15 @@ class Stages:
             "peak learning rate": f"{peak_lr(self.spec, run.model):.3g}",
             "text": f"{text.train.n_tokens:,} tokens, read {rounds:.2g} times by the end",
             "SHA-256 of the text": text.manifest["corpus"]["sha256"],
+            "unlike the paper": "; ".join(self._unlike_the_paper()),
         } | {f"{arm} arm": why for arm, why in self.lost.items()}
+
+    def _left_out(self) -> list[str]:
+        """Files of the original that led out of its folder."""
+        return [] if self.opened.imported is None else list(self.opened.imported.source.outside)
+
+    def _unlike_the_paper(self) -> tuple[str, ...]:
+        return unlike_the_paper(self.spec, self.parent.model)
 
     def _changes(self, outcome: Outcome) -> dict[str, object]:
         """For the model's card."""
@@ -187,6 +195,8 @@ class Stages:
             "candidates": [candidate.as_json() for candidate in self.measured],
             "change": change and change.as_json(),
             "verdicts": {name: found.verdict.paragraph for name, found in self.diagnoses.items()} | self.lost,
+            "left_out": self._left_out() if outcome.gained else [],
+            "unlike_the_paper": list(self._unlike_the_paper()),
             "spec": self.spec.content(),
             "original": {"name": self.opened.name, "fingerprint": self.opened.fingerprint},
             "provenance": provenance(),

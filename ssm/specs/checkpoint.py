@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 
 from ssm.specs.base import Spec
-from ssm.specs.data import Words
 from ssm.specs.diagnosis import DiagnosisSpec
 from ssm.specs.extension import ExtensionSpec
 
 ANY_CONTEXT = 2048  # stands for the model's own where an entry gives none and is checked
+Paths = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False, min_length=1)]
 DIAGNOSIS = ("tokenizer", "context", "length", "tolerance", "budget", "sequences", "passkey", "precision", "seed")
 EXTENSION = (
     *("held_out", "policy", "p_zero", "sigma", "steps", "lr", "batch_tokens", "micro_batch_tokens"),
@@ -30,8 +30,8 @@ class CheckpointSpec(Spec):
 
     name: str
     checkpoint: Annotated[str, Field(min_length=1)]  # a folder, a file of weights, a name of the hub, or a run of ssm
-    text: Words  # files, folders or globs that the model has not seen
-    tokenizer: str | None = None
+    text: Paths  # files, folders or globs that the model has not seen
+    tokenizer: Annotated[str, Field(min_length=1)] | None = None
     context: PositiveInt | None = None  # T
     length: PositiveInt | None = None  # the tokens up to which it is read
     tolerance: float | None = None
@@ -40,7 +40,7 @@ class CheckpointSpec(Spec):
     passkey: bool = True
     precision: Literal["float32", "bfloat16"] | None = None
     seed: int | None = None
-    held_out: Words | None = None  # the extension measures on these; None: on a tenth of the documents of `text`
+    held_out: Paths | None = None  # the extension measures on these; None: on a tenth of the documents of `text`
     policy: Literal["state_passing", "tbtt", "fitted_noise", "random_noise"] = "state_passing"
     p_zero: float | None = None
     sigma: float | None = None

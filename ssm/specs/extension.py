@@ -10,12 +10,16 @@ from ssm.specs.base import Spec
 from ssm.specs.diagnosis import DiagnosisSpec
 from ssm.specs.training import InitialStateSpec, Probability, StatePassing
 
-SEQUENCES = 32  # an optimizer step, where nobody says otherwise
+# An optimizer step, where nobody says otherwise; the paper's reads half a million tokens (`recipe.unlike_the_paper`).
+SEQUENCES = 32
 FORWARD_TOKENS = 8192  # a forward pass, where nobody says otherwise: what fits a GPU beside the logits
 
 
 class ExtensionSpec(Spec):
-    """An extension, whatever the model and the text (lg App. B.2: State Passing for 100 steps, a tenth of the rate)."""
+    """An extension, whatever the model and the text.
+
+    As lg App. B.2 (State Passing for 100 steps, a tenth of the rate), but for smaller steps and the choice in the end.
+    """
 
     diagnosis: DiagnosisSpec  # before and after; context, precision and seed are those of training too
     initial_state: InitialStateSpec = StatePassing()

@@ -13,13 +13,14 @@ from ssm.diagnosis.readings import read
 from ssm.diagnosis.result import Diagnosis, Facts, Tables
 from ssm.diagnosis.verdict import verdict_of
 from ssm.evaluation.bins import bin_edges
+from ssm.specs.diagnosis import ENOUGH, TOLERANCE
 
-CONTEXT, LENGTH, TOLERANCE = 2048, 32768, 1.25
+CONTEXT, LENGTH = 2048, 32768
 Excess = Callable[[np.ndarray], np.ndarray]  # log2 of positions -> nats above the restarted model
 
 
 def fails_from(onset: float, slope: float = 0.25) -> Excess:
-    """An excess that rises by `slope` nats an octave and passes log(1.25) at `onset`."""
+    """An excess that rises by `slope` nats an octave and passes log(TOLERANCE) at `onset`."""
     return lambda octave: np.maximum(0.0, np.log(TOLERANCE) + slope * (octave - np.log2(onset)))
 
 
@@ -129,7 +130,7 @@ def facts(**changes: Any) -> Facts:
         "vocab_size": 50277,
         "context": CONTEXT,
         "length": LENGTH,
-        "sequences": 32,
+        "sequences": ENOUGH,
         "tokens_read": 6_291_456,
         "seconds": 373.2,
         "tokens_per_second": 21_400.0,
@@ -158,7 +159,7 @@ def everything(seed: int = 0, excess: Excess = holds, factor: float = 4.0) -> Ta
 
 def tables(seed: int = 0, excess: Excess = holds, **others: Any) -> Tables:
     """Losses alone, and what else is given."""
-    full, restarted = losses(seed, excess, others.pop("sequences", 32))
+    full, restarted = losses(seed, excess, others.pop("sequences", ENOUGH))
     kind = length_class("none", False) if excess is not holds else length_class("strong", True)
     return Tables(full, restarted, kind, **others)
 

@@ -11,6 +11,7 @@ from scipy import stats
 
 from ssm.base.curves import mean_loss
 from ssm.diagnosis.comparison import compare
+from ssm.specs.diagnosis import ENOUGH
 
 
 def test_changes_are_paired_by_window() -> None:
@@ -18,8 +19,8 @@ def test_changes_are_paired_by_window() -> None:
     found = compare(before, after)
     late = [mean_loss(d.tables.position_loss, 24576, 32768)["loss"].to_numpy() for d in (before, after)]
     change = late[1] - late[0]
-    low, high = stats.t.interval(0.95, 31, change.mean(), stats.sem(change))
-    assert found.sequences == 32
+    low, high = stats.t.interval(0.95, 63, change.mean(), stats.sem(change))
+    assert found.sequences == 64
     far = found.far.factor
     assert (far.value, far.low, far.high) == pytest.approx(np.exp([change.mean(), low, high]))
     assert found.in_context.factor.value == 1.0
@@ -42,7 +43,7 @@ def test_the_windows_that_both_have_read_are_compared() -> None:
 
 
 def test_a_loss_that_is_no_number_has_no_change() -> None:
-    full, _ = losses(7)
+    full, _ = losses(7, sequences=ENOUGH)
     before, after = diagnosis(tables(7)), diagnosis(tables(7))
     lost = full.with_columns(loss=math.nan)
     found = compare(before, diagnosis(type(after.tables)(lost, after.tables.restart_loss, after.tables.length_class)))

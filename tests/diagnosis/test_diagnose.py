@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from small import model_spec, text
 from training.processes import PROCESSES
 
+from ssm.base.files import claimed
 from ssm.base.tables import read_provenance
 from ssm.cli.main import main
 from ssm.diagnosis import _state_bytes, diagnose, load_diagnosis
@@ -111,6 +112,10 @@ REFUSED = {
     "--text /nowhere": "/nowhere: no such file or folder",
     "--tokenizer nothing": "nothing: no such tokenizer.json or folder, no name of the hub",
     "--sequences 3": "sequences",
+    "-o .": "'.': expected the name of a new folder",
+    "-o=": "expected a name or a path, got '' (is a variable unset?)",
+    "--text=": "expected a name or a path, got ''",
+    "--tokenizer=": "expected a name or a path, got ''",
 }
 
 
@@ -121,6 +126,32 @@ def test_bad_options(options: str, said: str, world: Path, tmp_path: Path, capsy
     assert error.startswith("ssm diagnose: ")
     assert said in error
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("out", ["a:b/report", "file:report"])
+def test_a_colon_is_a_letter_of_a_name(out: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no end of a protocol: of the output, the text, the model, and what is read again."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(world / "texts", "t:ext")
+    shutil.copytree(world / "theirs", "mo:del")
+    given = ["--context", "16", "--length", "64", "--device", "cpu", "--threads", "1", "--no-passkey"]
+    assert main(["diagnose", "mo:del", "--text", "t:ext", "-o", out, *given]) == 0
+    assert load_diagnosis(out).facts.text == "t:ext"
+
+
+def test_two_of_one_name_the_second_is_refused_at_once(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ssm.diagnosis.open_model", lambda *_: pytest.fail("it has begun"))
+    with claimed(tmp_path / "out"):
+        assert call(world, tmp_path / "out") == 2
+    assert capsys.readouterr().err == f"ssm diagnose: {tmp_path}/out: another process is writing it\n"
+
+
+def test_what_a_killed_one_left_is_gone_after_the_next(world: Path, tmp_path: Path) -> None:
+    (tmp_path / ".out.12-0123abcd.tmp" / "tokens").mkdir(parents=True)
+    assert call(world, tmp_path / "out") == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_no_context_is_known(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

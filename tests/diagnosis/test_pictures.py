@@ -22,11 +22,11 @@ def test_every_table_has_its_picture() -> None:
     texts = drawn(pictures(diagnosis(everything(0, fails_from(3100)))))
     assert list(texts) == ["perplexity", "ratio", "states", "remembrance", "passkey"]
     for name in ("perplexity", "ratio"):
-        assert "fails from 3,000" in texts[name]
+        assert "fails from 3,200" in texts[name]
         assert "T = 2k" in texts[name]
     assert "whole history" in texts["perplexity"]
     assert "restarted" in texts["perplexity"]
-    assert "tolerance 1.25" in texts["ratio"]
+    assert "tolerance 1.1" in texts["ratio"]
     assert "layer 3, head 11" in texts["states"]
     assert texts["passkey"].count("88%") == 10
     assert texts["passkey"].count("12%") == 20
@@ -59,7 +59,7 @@ def test_before_and_after_stand_in_every_picture() -> None:
     for name in ("perplexity", "ratio", "remembrance"):
         for label in ("before", "after", "control"):
             assert label in texts[name].split(" | "), (name, label)
-    assert "fails from 3,000 (before)" in texts["ratio"]
+    assert "fails from 3,200 (before)" in texts["ratio"]
     assert "(control)" not in texts["ratio"]
     assert "Dotted: before. Solid: after" in texts["states"]
     assert {"Passkeys found, before", "Passkeys found, after"} <= set(texts["passkey"].split(" | "))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import log
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,9 +20,10 @@ from ssm.data.store import TokenStore
 from ssm.diagnosis import sampling
 from ssm.diagnosis.sampling import Sample, rounds, sample
 from ssm.specs.data import BytesTokenizer
-from ssm.specs.diagnosis import LEAST, DiagnosisSpec
+from ssm.specs.diagnosis import LEAST, TOLERANCE, DiagnosisSpec
 
 CONTEXT, LENGTH, WINDOWS = 16, 128, 160
+BORDER = log(TOLERANCE)
 CPU = torch.device("cpu")
 
 
@@ -66,9 +68,9 @@ def breaks(position: Tensor, tokens: Tensor) -> Tensor:
 
 
 def borderline(position: Tensor, tokens: Tensor) -> Tensor:
-    """By log(1.25) on average past the context; a byte settles for each sequence whether by far more or far less."""
+    """By log(1.1) on average past the context; a byte settles for each sequence whether by far more or far less."""
     side = 2.0 * (tokens[:, :1] % 2) - 1
-    return 1.5 + (position >= 2 * CONTEXT) * (0.2231 + 0.2 * side)
+    return 1.5 + (position >= 2 * CONTEXT) * (BORDER + 0.2 * side)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +96,12 @@ def test_it_stops_when_it_is_decided(store: TokenStore) -> None:
     found, _ = taken(store, breaks)
     assert (found.stopped_by, found.sequences, found.looks) == ("decided", 64, 3)
     assert (taken(store, holds)[0].stopped_by, taken(store, holds)[0].sequences) == ("decided", 64)
+
+
+def test_windows_that_are_too_few_to_hold_are_no_decision(store: TokenStore) -> None:
+    found, _ = taken(store, holds, sequences=63)
+    assert (found.stopped_by, found.sequences) == ("sequences", 63)
+    assert taken(store, breaks, sequences=16)[0].stopped_by == "decided"
 
 
 def test_it_stops_at_the_end_of_the_text(store: TokenStore) -> None:
@@ -136,7 +144,7 @@ def test_every_window_is_read_once_and_its_numbers_go_on(store: TokenStore) -> N
     assert losses.height == WINDOWS * losses["position_from"].n_unique()
     assert found.tables.restart_loss["sequence"].unique().sort().to_list() == list(range(WINDOWS))
     late = losses.filter(pl.col("position_from") >= 64).group_by("sequence").agg(pl.col("loss").mean())
-    odd = float((late["loss"] > 1.5 + 0.2231).mean())  # windows of 129 bytes begin with even and odd ones in turn
+    odd = float((late["loss"] > 1.5 + BORDER).mean())  # windows of 129 bytes begin with even and odd ones in turn
     assert odd == pytest.approx(0.5, abs=0.03)
 
 

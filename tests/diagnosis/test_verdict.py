@@ -11,7 +11,15 @@ import pytest
 from diagnosis.fabricated import TOLERANCE, diagnosis, everything, facts, fails_from, holds, passkeys, tables
 
 from ssm.diagnosis.result import Diagnosis, Interval, Tables
-from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, class_words, outcome_of, verdict_of
+from ssm.diagnosis.verdict import (
+    BREAKS,
+    HOLDS,
+    NOT_DECIDED,
+    extension_words,
+    generalization_words,
+    outcome_of,
+    verdict_of,
+)
 
 NO_STATE = "the model has no recurrent state of fixed size: it keeps keys and values of every token"
 
@@ -31,38 +39,38 @@ NO_STATE = "the model has no recurrent state of fixed size: it keeps keys and va
 def test_borders(low: float, high: float, expected: str) -> None:
     fine = Interval(1.0, 0.9, 1.1)
     assert (
-        outcome_of({4096: fine, 8192: Interval((low + high) / 2 if high < math.inf else 1.5, low, high)}, 1.25)
+        outcome_of({4096: fine, 8192: Interval((low + high) / 2 if high < math.inf else 1.5, low, high)}, 1.25, 64)
         == expected
     )
 
 
 def test_one_position_is_enough_to_break() -> None:
     ratios = {4096: Interval(1.5, 1.4, 1.6), 8192: Interval(1.2, 1.0, 1.4), 16384: Interval(1.0, 0.9, 1.1)}
-    assert outcome_of(ratios, 1.25) == BREAKS
+    assert outcome_of(ratios, 1.25, 4) == BREAKS
 
 
 def test_a_failure_between_the_positions_that_decide() -> None:
     ratios = {4096: Interval(1.02, 1.0, 1.04), 8192: Interval(1.01, 1.0, 1.02)}
-    assert outcome_of(ratios, 1.25, Interval(2500.0, 2400.0, 2600.0)) == NOT_DECIDED
-    assert outcome_of(ratios, 1.25, Interval(2500.0, 2400.0, math.inf)) == HOLDS  # perhaps nowhere
+    assert outcome_of(ratios, 1.25, 64, Interval(2500.0, 2400.0, 2600.0)) == NOT_DECIDED
+    assert outcome_of(ratios, 1.25, 64, Interval(2500.0, 2400.0, math.inf)) == HOLDS  # perhaps nowhere
     found = diagnosis(tables(0, lambda octave: 1.0 * ((octave > 11.05) & (octave < 11.4))))
     assert found.verdict.outcome == NOT_DECIDED
-    assert "its perplexity exceeds 1.25 times that of the same model restarted" in found.verdict.paragraph
+    assert "its perplexity exceeds 1.1 times that of the same model restarted" in found.verdict.paragraph
     assert "though not at the positions that decide" in found.verdict.paragraph
 
 
 def test_no_number_breaks() -> None:
-    assert outcome_of({4096: Interval(math.nan, -math.inf, math.inf)}, 1.25) == BREAKS
+    assert outcome_of({4096: Interval(math.nan, -math.inf, math.inf)}, 1.25, 4) == BREAKS
 
 
 def test_it_breaks() -> None:
     found = diagnosis(everything(0, fails_from(3100)))
     assert found.verdict.outcome == BREAKS
     assert found.verdict.paragraph == (
-        "Breaks from about 3,000 tokens (1.5 times its context; 95% interval 2,900 to 3,200): at 32,768 tokens its "
-        "perplexity is 2.92 times (2.57 to 3.33) that of the same model restarted within its context. 7 of 576 heads "
-        "drift. It finds 88% of the passkeys inside its context and 12% beyond. State Passing for 100 steps is worth "
-        "trying."
+        "Breaks from about 3,200 tokens (1.5 times its context; 95% interval 3,100 to 3,300): at 32,768 tokens its "
+        "perplexity is 2.33 times (2.17 to 2.5) that of the same model restarted within its context, in 64 windows of "
+        "the text. By lg Definition 3.2: a failure to length-generalize. 7 of 576 heads drift. It finds 88% of the "
+        "passkeys inside its context and 12% beyond. State Passing for 100 steps is worth trying."
     )
 
 
@@ -71,9 +79,9 @@ def test_it_holds() -> None:
     assert found.verdict.outcome == HOLDS
     assert found.verdict.paragraph == (
         "Holds up to 32,768 tokens (16 times its context): at 4,096, 8,192, 16,384 and 32,768 tokens its perplexity "
-        "is at most 0.987 times (0.978 to 0.997) that of the same model restarted within its context, within the "
-        "tolerance of 1.25. None of 576 heads drifts. It finds 88% of the passkeys inside its context and 12% beyond. "
-        "There is nothing to repair."
+        "is at most 0.99 times (0.982 to 0.997) that of the same model restarted within its context, within the "
+        "tolerance of 1.1, in 64 windows of the text. By lg Definition 3.2: no significant failure. None of 576 heads "
+        "drifts. It finds 88% of the passkeys inside its context and 12% beyond. There is nothing to repair."
     )
 
 
@@ -82,24 +90,24 @@ def test_it_holds() -> None:
     [
         ("text", "the text holds no more, and more text may decide it"),
         ("budget", "the budget ended there, and more time may decide it"),
-        ("sequences", "no more were asked for, and more sequences may decide it"),
+        ("sequences", "no more were asked for, and more (--sequences) may decide it"),
     ],
 )
 def test_it_is_not_decided(stopped_by: str, more: str) -> None:
     found = diagnosis(tables(0, fails_from(28000), sequences=8), stopped_by=stopped_by)
     assert found.verdict.outcome == NOT_DECIDED
     assert found.verdict.paragraph == (
-        "Not decided up to 32,768 tokens (16 times its context): at 32,768 tokens its perplexity is 1.23 times (1.11 "
-        "to 1.36) that of the same model restarted within its context, and the tolerance is 1.25. 8 sequences were "
-        f"read: {more}."
+        "Not decided up to 32,768 tokens (16 times its context): at 32,768 tokens its perplexity is 1.1 times (1.05 "
+        "to 1.15) that of the same model restarted within its context, and the tolerance is 1.1. 8 windows of the text "
+        f"were read: {more}. By lg Definition 3.2: a failure to length-generalize."
     )
 
 
 def test_attention_has_no_heads_to_watch_and_cannot_be_extended() -> None:
     found = diagnosis(tables(0, fails_from(2600, 1.5)), can_extend=False, missing=(f"state statistics: {NO_STATE}",))
     assert found.verdict.paragraph.endswith(
-        f"restarted within its context. Its state was not measured: {NO_STATE}. It is of a kind that cannot be "
-        "extended here."
+        f"in 64 windows of the text. By lg Definition 3.2: a failure to length-generalize. Its state was not "
+        f"measured: {NO_STATE}. It is of a kind that cannot be extended here."
     )
 
 
@@ -109,7 +117,7 @@ def test_one_that_recovers_is_told_where_it_is_worst_and_how_it_ends() -> None:
 
     paragraph = diagnosis(tables(2, bump)).verdict.paragraph
     assert paragraph.startswith("Breaks from about 4,")
-    assert ": at 8,192 tokens its perplexity is 1.8" in paragraph
+    assert ": at 8,192 tokens its perplexity is 1.67" in paragraph
     assert ", at 32,768 tokens 1" in paragraph
 
 
@@ -140,7 +148,7 @@ def test_a_model_at_chance_is_not_said_to_hold() -> None:
     verdict = diagnosis(given, vocab_size=12).verdict
     assert verdict.outcome == NOT_DECIDED
     assert verdict.paragraph == (
-        "Not decided: it predicts no better than chance inside its context, where its perplexity is 13.7 with a "
+        "Not decided: it predicts no better than chance inside its context, where its perplexity is 14.7 with a "
         "vocabulary of 12 tokens. Is this its tokenizer, and a language that it knows?"
     )
 
@@ -157,12 +165,29 @@ def test_a_key_at_the_context_counts_as_inside() -> None:
     assert "It finds 75% of the passkeys inside its context and 0% beyond." in diagnosis(found).verdict.paragraph
 
 
-def test_the_class_in_words() -> None:
+def test_the_definitions_in_words() -> None:
     readings = diagnosis(tables(0)).readings
-    assert class_words(readings) == (
-        "Its curve shows strong length extension (LongSSM, definition 2.1) and no significant failure to "
-        "length-generalize (Buitrago Ruiz & Gu, definition 3.2)."
-    )
-    other = class_words(replace(readings, length_class="none", generalizes=False))
-    assert "shows no length extension" in other
-    assert "and a failure to length-generalize" in other
+    kinds = {"strong": "strong length extension", "weak": "weak length extension", "none": "no length extension"}
+    for kind, expected in (kinds | {"not decided": "not decided"}).items():
+        assert extension_words(replace(readings, length_class=kind)) == expected
+    assert generalization_words(readings) == "no significant failure"
+    assert generalization_words(replace(readings, generalizes=False)) == "a failure to length-generalize"
+
+
+@pytest.mark.parametrize("windows", [4, 16, 63])
+def test_few_windows_never_hold(windows: int) -> None:
+    ratios = {4096: Interval(1.0, 0.99, 1.01), 8192: Interval(1.0, 0.99, 1.01)}
+    assert outcome_of(ratios, 1.1, windows) == NOT_DECIDED
+    assert outcome_of(ratios, 1.1, 64) == HOLDS
+    found = diagnosis(tables(0, sequences=windows), stopped_by="text")
+    assert found.verdict.outcome == NOT_DECIDED
+    assert "within the tolerance of 1.1, but 64 windows are needed to say that it holds." in found.verdict.paragraph
+    assert f"{windows} windows of the text were read: the text holds no more" in found.verdict.paragraph
+    assert "nothing to repair" not in found.verdict.paragraph
+
+
+def test_few_windows_may_break_and_say_that_they_are_few() -> None:
+    found = diagnosis(tables(0, fails_from(3100), sequences=32))
+    assert found.verdict.outcome == BREAKS
+    assert ", in 32 windows of the text; so few may miss what is rare in it." in found.verdict.paragraph
+    assert "so few" not in diagnosis(tables(0, fails_from(3100), sequences=64)).verdict.paragraph

@@ -47,13 +47,17 @@ def test_a_model_that_breaks_is_mended_and_transformers_reads_it(world: Path, wh
     assert found["outcome"] in ("repaired", "improved")
     assert load_diagnosis(whole / "before").verdict.outcome == BREAKS
     assert found["change"]["paired_ratio"]["high"] < 0.5
-    assert (whole / "index.html").stat().st_size > 1000
+    page = (whole / "index.html").read_text()
+    differs = ["a step reads 512 tokens, the paper&#39;s about 500,000 (Table 2)", "40 steps, the paper&#39;s 100"]
+    for said in differs:
+        assert said in page
+        assert said.replace("&#39;", "'") in found["unlike_the_paper"]
     hf.load(whole / "model")  # every name and shape
 
     split = TokenStore.open(whole / "work/tokens/text").held_out
     tokens = torch.stack([torch.from_numpy(split.read(start, LENGTH + 1)) for start in range(0, 8 * LENGTH, LENGTH)])
     before, after = (losses_by_transformers(folder, tokens) for folder in (world / "theirs", whole / "model"))
-    assert before[:, 3 * LENGTH // 4 :].mean() > 4 * after[:, 3 * LENGTH // 4 :].mean()
+    assert before[:, 3 * LENGTH // 4 :].mean() > 3 * after[:, 3 * LENGTH // 4 :].mean()
     rise = (after[:, CONTEXT // 2 : CONTEXT].mean() - before[:, CONTEXT // 2 : CONTEXT].mean()).exp()
     assert rise < 2  # the tolerance of 1
 

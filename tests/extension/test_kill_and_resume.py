@@ -139,17 +139,8 @@ def test_a_signal_is_one_line_and_code_75(
     monkeypatch.setattr(Stages, "_say", signalled)
     monkeypatch.setattr(loop, "loss_of", signalled_at_15)
     arguments = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "-o", str(tmp_path / "out")]
-    arguments += [
-        "--context",
-        "16",
-        "--length",
-        "256",
-        "--sequences",
-        "16",
-        "--no-passkey",
-        "--in-context-tolerance",
-        "1",
-    ]
+    arguments += ["--context", "16", "--length", "128", "--sequences", "64", "--no-passkey"]
+    arguments += ["--in-context-tolerance", "1"]
     arguments += ["--steps", "40", "--lr", "3e-3", "--device", "cpu", "--threads", "1"]
     assert command_line.main(arguments) == REQUEUE
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ssm extend: ")]

@@ -22,55 +22,88 @@ from ssm.extension.outcome import (
     IMPROVED,
     NOTHING,
     REPAIRED,
+    UNDECIDED,
     outcome_before_training,
     outcome_of,
     outcome_of_training,
 )
 
-SAME, BETTER, WORSE = Interval(1.0, 0.9, 1.1), Interval(0.5, 0.4, 0.6), Interval(1.5, 1.4, 1.6)
+BETTER, WORSE = Interval(0.5, 0.4, 0.6), Interval(1.5, 1.4, 1.6)
+SAME, OPEN = Interval(1.0, 0.99, 1.01), Interval(0.9, 0.7, 1.1)
+NO_NUMBER = Interval(nan, -inf, inf)
 
 
-def change(paired_ratio: Interval = BETTER, in_context: Interval = SAME, far_perplexity: Interval = BETTER) -> Factors:
-    return Factors(16, in_context=in_context, far_perplexity=far_perplexity, paired_ratio=paired_ratio)
+def change(
+    paired_ratio: Interval = BETTER, in_context: Interval = SAME, far_perplexity: Interval = BETTER, sequences: int = 64
+) -> Factors:
+    return Factors(sequences, in_context=in_context, far_perplexity=far_perplexity, paired_ratio=paired_ratio)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "changed", "word"),
     [
         (BREAKS, HOLDS, change(), REPAIRED),
-        (BREAKS, HOLDS, change(SAME), REPAIRED),  # two intervals on both sides of the tolerance
+        (BREAKS, HOLDS, change(OPEN), REPAIRED),  # two intervals on both sides of the tolerance
         (BREAKS, BREAKS, change(), IMPROVED),
         (BREAKS, NOT_DECIDED, change(), IMPROVED),
         (NOT_DECIDED, HOLDS, change(), IMPROVED),
         (BREAKS, BREAKS, change(Interval(0.9, 0.8, 0.999)), IMPROVED),
-        (BREAKS, BREAKS, change(Interval(0.9, 0.8, 1.0)), NOTHING),  # its interval reaches 1
-        (BREAKS, NOT_DECIDED, change(SAME), NOTHING),
-        (NOT_DECIDED, HOLDS, change(SAME), NOTHING),
+        (BREAKS, BREAKS, change(Interval(0.9, 0.8, 1.0)), UNDECIDED),  # its interval reaches 1
+        (BREAKS, NOT_DECIDED, change(OPEN), UNDECIDED),
+        (NOT_DECIDED, HOLDS, change(OPEN), UNDECIDED),
         (BREAKS, BREAKS, change(WORSE), NOTHING),
-        (BREAKS, BREAKS, change(Interval(nan, -inf, inf)), NOTHING),
-        (BREAKS, HOLDS, change(in_context=Interval(1.03, 1.019, 1.04)), REPAIRED),  # perhaps within 2%
+        (BREAKS, BREAKS, change(NO_NUMBER, far_perplexity=NO_NUMBER), NOTHING),
+        (BREAKS, HOLDS, change(NO_NUMBER, far_perplexity=NO_NUMBER), REPAIRED),  # the original's was no number
+        (BREAKS, HOLDS, change(in_context=NO_NUMBER), NOTHING),
+        (BREAKS, HOLDS, change(in_context=Interval(1.01, 1.0, 1.02)), REPAIRED),  # surely within 2%
+        (BREAKS, HOLDS, change(in_context=Interval(1.01, 1.0, 1.021)), UNDECIDED),  # perhaps
+        (BREAKS, HOLDS, change(in_context=Interval(1.1, 1.015, 1.19)), UNDECIDED),
         (BREAKS, HOLDS, change(in_context=Interval(1.03, 1.021, 1.04)), NOTHING),  # surely beyond
         (BREAKS, HOLDS, change(far_perplexity=WORSE), NOTHING),  # the ratio fell because what it divides by rose
         (BREAKS, BREAKS, change(far_perplexity=WORSE), NOTHING),
-        (BREAKS, BREAKS, change(far_perplexity=SAME), IMPROVED),
+        (BREAKS, BREAKS, change(far_perplexity=SAME), UNDECIDED),  # so did it, perhaps
+        (BREAKS, HOLDS, change(far_perplexity=SAME), UNDECIDED),
+        (BREAKS, HOLDS, change(sequences=63), UNDECIDED),
+        (BREAKS, BREAKS, change(sequences=63), UNDECIDED),
+        (BREAKS, HOLDS, change(in_context=WORSE, sequences=8), NOTHING),
     ],
 )
 def test_the_word(before: str, after: str, changed: Factors, word: str) -> None:
     found = outcome_of(before, after, changed, tolerance=0.02)
     assert found.word == word
-    assert found.gained == (word != NOTHING)
+    assert found.gained == (word in (REPAIRED, IMPROVED))
+    assert "nan" not in found.reason
 
 
 def test_the_reason_has_the_numbers() -> None:
     found = outcome_of(BREAKS, HOLDS, change(in_context=Interval(1.004, 0.999, 1.009)), 0.02)
     assert str(found) == (
-        "Repaired: it broke and it holds now; its paired ratio is 0.5 times (0.4 to 0.6) what it was, its perplexity "
-        "in context +0.4% (-0.1% to +0.9%)"
+        "Repaired: it broke and it holds now; its far perplexity is 0.5 times (0.4 to 0.6) what it was, its paired "
+        "ratio 0.5 times (0.4 to 0.6), its perplexity in context +0.4% (-0.1% to +0.9%)"
     )
     assert outcome_of(BREAKS, BREAKS, change(), 0.02).reason.endswith("; it still breaks")
     assert "more than 2%" in outcome_of(BREAKS, HOLDS, change(in_context=WORSE), 0.02).reason
     far = outcome_of(BREAKS, HOLDS, change(far_perplexity=WORSE), 0.02).reason
     assert far.startswith("its far perplexity is 1.5 times (1.4 to 1.6) what it was, although its paired ratio is 0.5")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (change(sequences=8), "; 8 windows are too few to tell, 64 are needed: measure on more text"),
+        (change(far_perplexity=SAME), "; whether its far perplexity fell is open, and more --steps may tell"),
+        (change(OPEN), "; whether its paired ratio fell is open, and more --steps may tell"),
+        (
+            change(in_context=Interval(1.01, 1.0, 1.03)),
+            "; whether its perplexity in context rose by no more than 2% is open, and a larger --in-context-tolerance "
+            "trains nothing again",
+        ),
+    ],
+)
+def test_what_is_undecided_says_what_is_open(changed: Factors, said: str) -> None:
+    found = outcome_of(BREAKS, BREAKS, changed, 0.02)
+    assert found.reason.endswith(said)
+    assert str(found).startswith("Undecided: its far perplexity is ")
 
 
 def test_a_model_that_holds_needs_no_training() -> None:

@@ -8,7 +8,7 @@ import pytest
 from small import model_spec
 
 from ssm.base.errors import ConfigError
-from ssm.extension.recipe import control_run, extended_run, snapshots
+from ssm.extension.recipe import control_run, extended_run, snapshots, unlike_the_paper
 from ssm.models.checkpoint import snapshot_step
 from ssm.specs.data import DataSpec, FilesCorpus
 from ssm.specs.extension import ExtensionSpec
@@ -31,6 +31,31 @@ def imported() -> RunSpec:
 
 def spec(diagnosis: dict[str, Any] | None = None, **settings: Any) -> ExtensionSpec:
     return ExtensionSpec.parse({"diagnosis": {"context": 16, "length": 64} | (diagnosis or {}), **settings}, "test")
+
+
+def test_what_differs_from_the_papers_recipe_is_said() -> None:
+    text = "it reads your text, the paper's models read the Pile"
+    choice = "of 4 sets of weights the best by held-out text is kept, the paper keeps the last"
+    model = model_spec()
+    at_home = spec({"context": 2048, "length": 32768}, batch_tokens=2048 * 256, micro_batch_tokens=2048)
+    assert unlike_the_paper(at_home, model) == (text, choice)
+    default = spec({"context": 2048, "length": 32768})
+    assert unlike_the_paper(default, model) == (
+        text,
+        "a step reads 65,536 tokens, the paper's about 500,000 (Table 2)",
+        choice,
+    )
+    other = spec(steps=2, lr=0.5, initial_state={"policy": "state_passing", "p_zero": 0.05})
+    said = unlike_the_paper(other, model)
+    assert "2 steps, the paper's 100" in said
+    assert "a peak learning rate of 0.5, the paper's a tenth: 0.001" in said
+    assert "0.05 of the sequences start from zero, the paper's 0.1" in said
+    assert said[-1].startswith("of 2 sets")
+    noise = unlike_the_paper(spec(initial_state={"policy": "random_noise", "sigma": 0.1}), model)
+    assert "the paper does not say how much noise it adds" in noise
+    for reset in (True, False):
+        tbtt = unlike_the_paper(spec(initial_state={"policy": "tbtt", "reset_at_documents": reset}), model)
+        assert ("the state is reset where a document starts, the paper's is not" in tbtt) == reset
 
 
 def test_a_run_that_was_trained_here_keeps_the_id_that_it_had_before_there_were_checkpoints() -> None:

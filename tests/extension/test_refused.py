@@ -216,7 +216,7 @@ def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(
     before = content(world / "theirs")
     out, log = tmp_path / "out", tmp_path / "log"
     command = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "-o", str(out), "--context", "16"]
-    command += ["--length", "256", "--sequences", "16", "--no-passkey", "--in-context-tolerance", "1", "--steps", "40"]
+    command += ["--length", "128", "--sequences", "64", "--no-passkey", "--in-context-tolerance", "1", "--steps", "40"]
     command += ["--lr", "3e-3", "--device", "cpu", "--threads", "1"]
     process = PROCESSES.Process(target=limited, args=(command, log, limit))
     process.start()

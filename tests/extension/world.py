@@ -14,11 +14,11 @@ from ssm.models.formats import export_checkpoint
 from ssm.training.loop import train
 
 CARD = "# A model\n\nOf a stranger.\n"
-CONTEXT, LENGTH = 16, 256
+CONTEXT, LENGTH = 16, 128
 QUICK: dict[str, Any] = {
     "context": CONTEXT,
     "length": LENGTH,
-    "sequences": 16,
+    "sequences": 64,
     "passkey": False,
     "steps": 40,
     "lr": 3e-3,
@@ -30,7 +30,7 @@ QUICK: dict[str, Any] = {
 
 def make_world(folder: Path) -> None:
     """In `folder`: texts/, run/ (a small Mamba-2 whose state forgets slowly), theirs/ (the same for transformers)."""
-    store = make_store(folder, documents=60, words=200)
+    store = make_store(folder, documents=60, words=900)
     slow = {"d_state": 16, "a_range": [0.05, 0.05], "dt_range": [0.1, 0.1]}
     run = run_spec(store.spec, budget={"steps": 300}, batch_tokens=512)
     run = run.model_copy(update={"model": model_spec(mixer=slow, d_model=32)})

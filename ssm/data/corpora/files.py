@@ -47,6 +47,8 @@ def source_files(spec: FilesCorpus) -> list[tuple[str, Path]]:
     """
     found: dict[Path, str] = {}
     for text in spec.paths:
+        if not text:  # it would be the current folder
+            raise DataError("a path is '': expected the name of a file or a folder")
         given = Path(text).expanduser()
         if given.exists():
             root, matches = (given if given.is_dir() else given.parent), [given]

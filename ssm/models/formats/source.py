@@ -69,8 +69,27 @@ class Source:
 
     @property
     def beside(self) -> tuple[Path, ...]:
-        """The tokenizer's files, the generation config and the licence."""
-        return tuple(path for name in BESIDE if (path := self.folder / name).is_file())
+        """The tokenizer's files, the generation config and the licence; none that leads out of the folder."""
+        return tuple(self.folder / name for name in BESIDE if self._is_inside(name))
+
+    @property
+    def card(self) -> Path | None:
+        """The model's card; None: it has none, or one that leads out of the folder."""
+        return self.folder / CARD if self._is_inside(CARD) else None
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Names of files beside the weights that lead out of the folder: whatever they show is not the model's."""
+        names = (name for name in (*BESIDE, CARD) if (self.folder / name).is_file())
+        return tuple(name for name in names if not self._is_inside(name))
+
+    def _is_inside(self, name: str) -> bool:
+        """Whether this is a file of the folder, or a link of the hub's cache: snapshots/<revision>/x to blobs/y."""
+        path, folder = self.folder / name, self.folder.resolve()
+        if not path.is_file():
+            return False
+        homes = [folder, *([folder.parents[1] / "blobs"] if folder.parent.name == "snapshots" else [])]
+        return any(home in path.resolve().parents for home in homes)
 
     def tensors(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
         """Each of these tensors in turn, the largest of a file first; the caller copies what is to stay.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,8 @@ def export_checkpoint(
     Args:
         model: the weights, which may have any floating-point type and be on any device.
         form: what the model was imported from: names, types, files, config.json, tokenizer and model card are taken
-            from there. Or the name of a format: a config.json is made from the model's spec.
+            from there, but for files that lead out of the original's folder, which are named on stderr and left out.
+            Or the name of a format: a config.json is made from the model's spec.
         folder: a new folder, which is there whole or not at all.
         changes: what was done to the model, for a section of its card: lines of a name and a value.
 
@@ -66,6 +68,8 @@ def export_checkpoint(
     broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
     if broken:
         raise CheckpointError(f"{folder}: not written, weights are not finite: {', '.join(broken)}")
+    if source and source.outside:
+        print(f"{folder}: without {', '.join(source.outside)}: they lead out of {source.folder}", file=sys.stderr)
     with whole_folder(folder) as temporary:
         (temporary / CONFIG).write_bytes(config)
         for path in source.beside if source else ():
@@ -186,8 +190,8 @@ def _write_index(folder: Path, plan: dict[str, list[Target]], size: int) -> None
 def _card(source: Source | None, form: Format, changes: Mapping[str, object] | None) -> str:
     """The original's model card, and a section about what was done."""
     original = ""
-    if source is not None and (source.folder / CARD).is_file():
-        original = (source.folder / CARD).read_text(encoding="utf-8", errors="replace").rstrip() + "\n"
+    if source is not None and source.card is not None:
+        original = source.card.read_text(encoding="utf-8", errors="replace").rstrip() + "\n"
     if not changes:
         return original
     lines = [f"- {name}: {value}" for name, value in changes.items()]

@@ -112,6 +112,52 @@ def test_who_may_read_the_config_may_read_the_weights(original: Path, tmp_path: 
     assert len(set(modes.values())) == 1, modes
 
 
+def test_what_leads_out_of_the_folder_does_not_travel_and_is_named(
+    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A link in somebody's checkpoint may show a file of this machine, which its user would publish."""
+    secret, inside = tmp_path / "private" / "key.pem", original / "licences" / "MIT"
+    for path in (secret, inside):
+        path.parent.mkdir()
+        path.write_text(f"{path.name}: a secret")
+    (original / "LICENSE").symlink_to(inside)
+    (original / "vocab.txt").symlink_to(secret)
+    (original / "merges.txt").symlink_to("../private/key.pem")
+    (original / "README.md").symlink_to(secret)
+    (original / "vocab.json").symlink_to("nowhere")
+    imported = import_checkpoint(original)
+    capsys.readouterr()
+    export_checkpoint(imported.model, imported, tmp_path / "out", {"outcome": "none"})
+    out = content(tmp_path / "out")
+    assert set(out) == {"config.json", "generation_config.json", "model.safetensors", "LICENSE", "README.md"}
+    assert out["LICENSE"] == b"MIT: a secret"
+    assert out["README.md"].startswith(b"## Changes")
+    assert not any(b"key.pem: a secret" in value for value in out.values())
+    said = capsys.readouterr().err
+    assert said == f"{tmp_path}/out: without vocab.txt, merges.txt, README.md: they lead out of {original}\n"
+
+
+@pytest.mark.parametrize("blobs", ["blobs", "others"])
+def test_the_hubs_own_links_do_travel(original: Path, tmp_path: Path, blobs: str) -> None:
+    """snapshots/<revision>/x is a link to ../../blobs/y; to anywhere else it leads out, blobs that are a link too."""
+    cached = tmp_path / "cache" / "models--someone--theirs"
+    snapshot = cached / "snapshots" / ("a" * 40)
+    snapshot.mkdir(parents=True)
+    (tmp_path / "others").mkdir()
+    if blobs == "blobs":
+        (cached / "blobs").mkdir()
+    else:
+        (cached / "blobs").symlink_to(tmp_path / "others")
+    (original / "LICENSE").write_text("MIT")
+    for number, path in enumerate(sorted(original.iterdir())):
+        path.rename(cached / "blobs" / f"{number}")
+        (snapshot / path.name).symlink_to(f"../../blobs/{number}")
+    imported = import_checkpoint(snapshot)
+    export_checkpoint(imported.model, imported, tmp_path / "out")
+    assert ("LICENSE" in content(tmp_path / "out")) == (blobs == "blobs")
+    assert imported.source.outside == (() if blobs == "blobs" else ("generation_config.json", "LICENSE"))
+
+
 def test_the_tokenizer_and_the_card_travel(original: Path, tmp_path: Path) -> None:
     files = {"tokenizer.json": b"{}", "tokenizer_config.json": b'{"a": 1}', "special_tokens_map.json": b"[]"}
     for name, data in (files | {"secrets.env": b"x", "modeling.py": b"raise SystemExit"}).items():
