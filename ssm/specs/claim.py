@@ -172,6 +172,12 @@ class ClaimSpec(Spec):
     models: Annotated[tuple[str, ...], Field(strict=False)] | None = None  # of the panels those it is about; None: all
     ours: bool = False  # True: a check that this project adds (a control), not a statement of the paper
 
+    @model_validator(mode="after")
+    def _models_of_arms(self) -> ClaimSpec:
+        if self.models is not None and not self.arms():
+            raise ValueError("'models' chooses panels of an arm, and this quantity reads none")
+        return self
+
     def arms(self) -> tuple[str, ...]:
         """The arms that the claim reads."""
         names = (getattr(self.quantity, field, None) for field in ("arm", "against", "restarted"))

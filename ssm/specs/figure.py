@@ -160,11 +160,10 @@ class FigureSpec(Spec):
                 for other in claim.arms():
                     if other not in self.arms:
                         raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {nearest(other, arms)}")
-        for claim in self.claims:
-            for model in claim.models or ():
-                self._is_a_panel(model, f"claims.{claim.id}.models")
-            if (model := getattr(claim.quantity, "against_model", None)) is not None:
-                self._is_a_panel(model, f"claims.{claim.id}.quantity.against_model")
+                for model in claim.models or ():
+                    self._is_a_panel(model, f"claims.{claim.id}.models")
+                if (other_model := getattr(claim.quantity, "against_model", None)) is not None:
+                    self._is_a_panel(other_model, f"claims.{claim.id}.quantity.against_model")
         for entry in self.measurements:
             for other in entry.arms or ():
                 if other not in self.arms:

@@ -398,7 +398,7 @@ def test_the_order_of_text_belongs_to_the_policy(store: TokenStore) -> None:
     child = run_spec(store.spec, parent=shuffled, initial_state={"policy": "zero", "order": "stream"})
     assert "_control-stream_" in child.id
     for state in ({"policy": "tbtt", "order": "shuffled"}, {"policy": "state_passing", "order": "stream"}):
-        with pytest.raises(ConfigError, match="initial_state.order: unknown name"):
+        with pytest.raises(ConfigError, match=r"initial_state\.order: unknown name"):
             run_spec(store.spec, initial_state=state)
 
 
