@@ -144,6 +144,7 @@ TAXONOMY = Schema(
         "length": I64,
         "selective": pl.Boolean(),  # measured: what remains of an initial state depends on the input; null: it grows
         "linear": pl.Boolean(),  # measured: what remains is proportional to the initial state; null: it grows
+        "identity": pl.Boolean(),  # measured: what remains is the initial state, whole (A_t = I); null: it grows
     },
 )
 COST = Schema(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import polars as pl
 
@@ -24,6 +22,7 @@ COSTS = {
 PROPERTIES = {
     "selective": "what remains of an initial state depends on the input",
     "linear": "what remains of an initial state is proportional to it",
+    "identity": "an initial state remains as it is, whatever comes in (A_t = I)",
     "constant": "the state is as large after many tokens as after one",
 }
 
@@ -47,7 +46,7 @@ def words_on_model(quantity: ModelQuantity) -> str:
         return f"parameters of {quantity.model} counted here / parameters that the paper states"
     if isinstance(quantity, SystemProperty):
         return f"1 if {PROPERTIES[quantity.property]}, else 0; measured on {quantity.model}"
-    return f"p of {COSTS[quantity.cost]} ~ T^p between the two largest T, {quantity.model}"
+    return f"p of {COSTS[quantity.cost]} ~ T^p, the slope over all T on logarithmic scales, {quantity.model}"
 
 
 def _parameter_ratio(panel: Panel, quantity: ParameterRatio) -> Estimate:
@@ -68,10 +67,9 @@ def _property(panel: Panel, quantity: SystemProperty) -> Estimate:
 
 def _cost_exponent(panel: Panel, quantity: CostExponent) -> Estimate:
     """Bytes give one exponent, exactly; seconds one a round, whose median has a bootstrap interval over the rounds."""
-    rows = _rows(panel, COST, quantity).filter(pl.col("cost") == quantity.cost)
-    shorter, longer = rows["length"].unique().sort()[-2:]
-    at = [rows.filter(pl.col("length") == length).sort("repeat")["value"].to_numpy() for length in (shorter, longer)]
-    exponents = np.log(at[1] / at[0]) / math.log(longer / shorter)  # (rounds,): paired, as the machine was then
+    rows = _rows(panel, COST, quantity).filter(pl.col("cost") == quantity.cost).sort("length", "repeat")
+    logs = np.log(rows["value"].to_numpy().reshape(rows["length"].n_unique(), -1))  # (lengths, rounds)
+    exponents = np.polyfit(np.log(rows["length"].unique().sort()), logs, 1)[0]  # (rounds,): as the machine was then
     value = float(np.median(exponents))
     if len(exponents) < 2:
         return _exact(value, quantity)

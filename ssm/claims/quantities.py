@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy.stats import rankdata
 
 from ssm.base import curves
 from ssm.claims.estimate import (
@@ -29,7 +28,6 @@ from ssm.claims.estimate import (
 from ssm.claims.on_models import ModelQuantity, estimate_on_model, words_on_model
 from ssm.claims.panel import Panel, by_sequence, insist_on, tokens
 from ssm.specs.claim import (
-    DistanceAgreement,
     DriftingHeads,
     LengthExcess,
     PerplexityAt,
@@ -37,6 +35,7 @@ from ssm.specs.claim import (
     QuantitySpec,
     Remembrance,
     RestartRatio,
+    ShapeDifference,
     StateNormGrowth,
 )
 from ssm.specs.figure import FigureTask, Series
@@ -78,7 +77,8 @@ def estimate(task: FigureTask, panel: str, quantity: QuantitySpec, folder: Path)
     logarithmic = kind.logarithmic or read is kind.read_against
     readings = {seed: read(here, series, quantity) for seed, series in here.series(quantity.arm).items()}
     if against:
-        others = {seed: read(here, series, quantity) for seed, series in here.series(against).items()}
+        there = Panel(task, getattr(quantity, "against_model", None) or panel, folder)
+        others = {seed: read(there, series, quantity) for seed, series in there.series(against).items()}
         shared = sorted(readings.keys() & others.keys())
         if not shared:
             raise UndecidableError(f"the arms '{quantity.arm}' and '{against}' share no seed")
@@ -98,7 +98,8 @@ def words(panel: Panel, quantity: QuantitySpec) -> str:
     if not against:
         return text
     compared = "ratio to" if kind.logarithmic or kind.read_against else "difference from"
-    return f"{text}; {compared} the same of {panel.label(against)}"
+    other_model = getattr(quantity, "against_model", None)
+    return f"{text}; {compared} the same of {panel.label(against)}" + (f" of {other_model}" if other_model else "")
 
 
 def _position_loss(panel: Panel, series: Series, stop: int) -> pl.DataFrame:
@@ -186,21 +187,23 @@ def _log_remembrance(panel: Panel, series: Series, quantity: Remembrance) -> Rea
     return log_mean_reading(_remembrance_at(panel, series, quantity))
 
 
-def _distance_agreement(panel: Panel, series: Series, quantity: DistanceAgreement) -> Reading:
+def _shape_difference(panel: Panel, series: Series, quantity: ShapeDifference) -> Reading:
     table = panel.table(series, "effective_remembrance")
     names = (quantity.distance, quantity.with_distance)
     means = [curves.remembrance_curve(table, name)["value"].to_numpy()[None] for name in names]
     curve_of = [by_sequence(table.filter(pl.col("distance") == name), ["t"], "value") for name in names]
-    value = float(_spearman(*means)[0])
-    return Reading(value, draws=_spearman(*resample(*curve_of)), sequences=len(curve_of[0]))
+    value = float(_largest_difference(*means)[0])
+    return Reading(value, draws=_largest_difference(*resample(*curve_of)), sequences=len(curve_of[0]))
 
 
-def _spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Spearman's correlation of each row. (R, K), (R, K) -> (R,); NaN where a row is constant."""
-    ranks = [rankdata(x, axis=1) for x in (first, second)]
-    a, b = (x - x.mean(axis=1, keepdims=True) for x in ranks)
+def _largest_difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Between the rows of two sets of curves, each taken from its range to [0, 1].
+
+    (R, K), (R, K) -> (R,); NaN where a curve is constant.
+    """
     with np.errstate(invalid="ignore"):
-        return (a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
+        shapes = [(x - x.min(axis=1, keepdims=True)) / np.ptp(x, axis=1, keepdims=True) for x in (first, second)]
+    return np.abs(shapes[0] - shapes[1]).max(axis=1)
 
 
 def _length_excess(panel: Panel, series: Series, quantity: LengthExcess) -> Reading:
@@ -246,13 +249,13 @@ KINDS: dict[str, Kind] = {
         limits=(0.0, 1.0),
         read_against=_log_remembrance,
     ),
-    "distance_agreement": Kind(
-        _distance_agreement,
+    "shape_difference": Kind(
+        _shape_difference,
         lambda q: (
-            f"Spearman's correlation over t of {{arm}}'s mean remembrance, {q.distance.replace('_', ' ')} "
-            f"with {q.with_distance.replace('_', ' ')}"
+            f"largest difference over t between {{arm}}'s mean remembrance under {q.distance.replace('_', ' ')} "
+            f"and {q.with_distance.replace('_', ' ')}, each taken from its range to 0 to 1"
         ),
-        limits=(-1.0, 1.0),
+        limits=(0.0, 1.0),
     ),
     "length_excess": Kind(_length_excess, lambda q: "largest loss of {arm} past t* minus its loss at t*, nats"),
 }

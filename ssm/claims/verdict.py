@@ -68,7 +68,11 @@ def claim_of(task: FigureTask, name: str) -> ClaimSpec | None:
 def _panels(task: FigureTask, claim: ClaimSpec) -> list[str]:
     """The panels (named models) that a claim is judged on: those that have its first arm, or one that lacks it."""
     arms = claim.arms()
-    having = dict.fromkeys(series.panel for series in task.series if arms and series.arm == arms[0])
+    having = dict.fromkeys(
+        series.panel
+        for series in task.series
+        if arms and series.arm == arms[0] and (claim.models is None or series.panel in claim.models)
+    )
     return list(having) or [next((series.panel for series in task.series), "")]
 
 
@@ -76,6 +80,8 @@ def _row(task: FigureTask, claim: ClaimSpec, name: str, panel: str, tables: Path
     numbers: dict[str, Any] = {"estimate": None, "low": None, "high": None, "interval": "none"}
     verdict, reason = OPEN, REHEARSAL
     try:
+        if claim.models is not None and panel not in claim.models:
+            raise UndecidableError(f"it is about models that the scale {task.scale} does not have")
         found: Estimate = estimate(task, panel, claim.quantity, tables)
         if not task.rehearsal:
             verdict, reason = decide(found.low, found.high, claim.expected)

@@ -2,8 +2,8 @@
 
 What is measured treats the mixer as a black box: two random initial states under the same inputs end in states that
 differ by what remains of their difference. Where that is the same for other inputs, the decay does not depend on the
-input; where it doubles with the difference, the recurrence is linear in its state. The state is what the system's paper
-calls h_t: RWKV-4's average, whose weight stays as it is.
+input; where it doubles with the difference, the recurrence is linear in its state; where it is the difference itself,
+A_t is the identity. The state is what the system's paper calls h_t: RWKV-4's average, whose weight stays as it is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _row(model: ModelSpec, spec: Taxonomy) -> dict[str, object]:
             parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64), alpha=MOVED)
         u, other = torch.randn(2, 1, spec.length, model.d_model, generator=generator, dtype=torch.float64).unbind(0)
         sizes = [_numbers(mixer(u[:, :length])[1]) for length in (1, spec.length)]
-        selective, linear = _behaviour(mixer, u[:, :STEPS], other[:, :STEPS], generator)
+        selective, linear, identity = _behaviour(mixer, u[:, :STEPS], other[:, :STEPS], generator)
     return {
         "model": model.name,
         "mixer": main.kind,
@@ -58,6 +58,7 @@ def _row(model: ModelSpec, spec: Taxonomy) -> dict[str, object]:
         "length": spec.length,
         "selective": selective,
         "linear": linear,
+        "identity": identity,
     }
 
 
@@ -65,11 +66,13 @@ def _numbers(state: dict[str, Tensor]) -> int:
     return sum(tensor.numel() for tensor in state.values())
 
 
-def _behaviour(mixer: Mixer, u: Tensor, other: Tensor, generator: torch.Generator) -> tuple[bool | None, bool | None]:
-    """(selective, linear); None for a memory that grows, which keeps what it was given."""
+def _behaviour(
+    mixer: Mixer, u: Tensor, other: Tensor, generator: torch.Generator
+) -> tuple[bool, bool, bool] | tuple[None, None, None]:
+    """(selective, linear, identity); None for a memory that grows, which keeps what it was given."""
     started = mixer(u)[1]
     if mixer(u[:, :1])[1][MEMORY].shape != started[MEMORY].shape:
-        return None, None
+        return None, None, None
     difference = torch.randn(started[MEMORY].shape, generator=generator, dtype=torch.float64)
     difference[:, mixer.spec.h_heads(mixer.d_model) :] = 0.0
 
@@ -81,7 +84,7 @@ def _behaviour(mixer: Mixer, u: Tensor, other: Tensor, generator: torch.Generato
         return (ended[0] - ended[1]) / scale
 
     once, twice, elsewhere = remains(u, 1.0), remains(u, 2.0), remains(other, 1.0)
-    return not _equal(once, elsewhere), _equal(once, twice)
+    return not _equal(once, elsewhere), _equal(once, twice), _equal(difference, once)
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

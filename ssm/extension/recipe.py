@@ -29,8 +29,8 @@ def extended_run(spec: ExtensionSpec, parent: RunSpec, data: DataSpec, source: s
 
 
 def control_run(spec: ExtensionSpec, parent: RunSpec, data: DataSpec, source: str) -> RunSpec:
-    """The same run without an intervention. Errors as `extended_run`."""
-    return _run(spec, parent, data, source, ZeroState())
+    """The same run without an intervention, its text in the same order. Errors as `extended_run`."""
+    return _run(spec, parent, data, source, ZeroState(order=spec.initial_state.order))
 
 
 def training_of(spec: ExtensionSpec, model: ModelSpec, source: str) -> TrainingSpec:

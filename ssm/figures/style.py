@@ -76,6 +76,7 @@ DOTS = (0.0, (1.0, 1.2))
 ARMS = {
     "base": ArmStyle(INK, "-", "o"),
     "control": ArmStyle(SKY, (0.0, (5.0, 1.5)), "s"),
+    "control_stream": ArmStyle(SKY, DOTS, "s", hollow=True),
     "random_noise": ArmStyle(VERMILION, (0.0, (3.5, 1.2)), "^"),
     "fitted_noise": ArmStyle(ORANGE, (0.0, (6.0, 1.2, 1.2, 1.2)), "D"),
     "state_passing": ArmStyle(BLUE, "-", "v"),

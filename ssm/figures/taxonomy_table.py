@@ -40,6 +40,8 @@ def _block(row: dict[str, Any]) -> list[list[str]]:
     measured = ["state grows"] if grows else ["selective" if row["selective"] else "not selective"]
     if row["linear"] is False:
         measured.append("not linear")
+    if row["identity"]:
+        measured.append("A_t = I")
     cells = [
         [row["system"]],
         row["recurrence"].split(",  "),  # update, readout, and what else there is

@@ -25,7 +25,7 @@ class ArmResolver:
 
     library: Library
     figure: FigureSpec
-    _trainings: dict[str, TrainingSpec] = field(default_factory=dict)  # by arm: the same for all panels and seeds
+    _trainings: dict[tuple[str, str], TrainingSpec] = field(default_factory=dict)  # (arm, panel): of all seeds
     _resolved: dict[tuple[str, str, int], Resolved] = field(default_factory=dict)
 
     def resolve(self, arm: str, panel: str, seed: int) -> Resolved:
@@ -62,7 +62,7 @@ class ArmResolver:
                 self.library.data.get(str(self.figure.data), f"{self.library.figure_file(self.figure.target)}: data"),
                 self.library.workflow.rehearsal,
             ),
-            "training": self._training(arm),
+            "training": self._training(arm, panel),
             "seed": seed,
             "parent": parent,
         }
@@ -76,14 +76,14 @@ class ArmResolver:
     def _where(self, arm: str) -> str:
         return f"{self.library.figure_file(self.figure.target)}: arms.{arm}"
 
-    def _training(self, arm: str) -> TrainingSpec:
+    def _training(self, arm: str, panel: str) -> TrainingSpec:
         """The arm's recipe with its overrides, its initial state, and the snapshots that the figure takes of it."""
-        if arm in self._trainings:
-            return self._trainings[arm]
+        if (arm, panel) in self._trainings:
+            return self._trainings[arm, panel]
         entry, where = self._entry(arm), self._where(arm)
         recipe = self.library.recipes.get(str(entry.training), f"{where}.training")
         state = self.library.initial_states.get(entry.initial_state, f"{where}.initial_state").model_dump()
-        override = dict(entry.override)
+        override = entry.override | entry.override_at.get(panel, {})
         for key in override:
             if key not in TrainingSpec.model_fields:
                 hint = nearest(key, TrainingSpec.model_fields)
@@ -96,5 +96,5 @@ class ArmResolver:
         taken = {other.at for other in self.figure.arms.values() if other and other.snapshot_of == arm}
         content["snapshots"] = sorted({*training.snapshots, *taken})
         training = TrainingSpec.parse(content, where)
-        self._trainings[arm] = capped_training(training, self.library.workflow.rehearsal)
-        return self._trainings[arm]
+        self._trainings[arm, panel] = capped_training(training, self.library.workflow.rehearsal)
+        return self._trainings[arm, panel]

@@ -113,8 +113,9 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
     series = []
     for panel in figure.models if figure.arms else ():
         for arm, entry in figure.arms.items():
-            for seed in figure.seeds if entry is not None else ():
-                assert entry is not None
+            if entry is None:
+                continue
+            for seed in figure.seeds[: entry.seeds]:
                 resolved = resolver.resolve(arm, panel, seed)
                 tasks = series_tasks(library, figure, arm, resolved)
                 series.append(

@@ -75,6 +75,11 @@ class Spec(BaseModel):
         return cls.parse(value, str(path))
 
 
+def without(content: dict[str, Any], **defaults: object) -> dict[str, Any]:
+    """Content that leaves fields out at these defaults: ids that are older than a field stay what they were."""
+    return {name: value for name, value in content.items() if name not in defaults or value != defaults[name]}
+
+
 def slug(*parts: object) -> str:
     """Readable file-name pieces joined by '_': letters, digits, '.', '-' only.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
@@ -12,10 +12,20 @@ Distance = Literal["total_variation", "jensen_shannon", "one_minus_cosine"]
 
 
 class ArmQuantity(Spec):
-    """A number per seed of one arm; with `against`, its ratio (or difference) to the same number of another arm."""
+    """A number per seed of one arm; with `against`, its ratio (or difference) to the same number of another arm.
+
+    Both are of the panel that is judged, or `against` of the panel of another named model.
+    """
 
     arm: str
     against: str | None = None
+    against_model: str | None = None
+
+    @model_validator(mode="after")
+    def _a_model_of_an_arm(self) -> Self:
+        if self.against_model is not None and self.against is None:
+            raise ValueError("'against_model' needs 'against', the arm of that model")
+        return self
 
 
 class RestartRatio(ArmQuantity):
@@ -66,10 +76,14 @@ class Remembrance(ArmQuantity):
     kept_contexts: PositiveFloat = 1.0
 
 
-class DistanceAgreement(Spec):
-    """Spearman's correlation over t between the mean remembrance curves of one arm under two distances."""
+class ShapeDifference(Spec):
+    """How far the remembrance curves of one arm under two distances lie apart, each taken from its range to [0, 1].
 
-    kind: Literal["distance_agreement"] = "distance_agreement"
+    The largest absolute difference over all t between the means over sequences, each less its minimum and over its
+    range: 0 for curves that differ in level and scale alone.
+    """
+
+    kind: Literal["shape_difference"] = "shape_difference"
     arm: str
     distance: Distance
     with_distance: Distance = "total_variation"
@@ -92,16 +106,16 @@ class SystemProperty(Spec):
     """A property of one named model's recurrence as measured on its module: 1 if it has it, 0 if not.
 
     selective: what remains of an initial state depends on the input. linear: it is proportional to that state.
-    constant: the state is as large after many tokens as after one.
+    identity: it is that state, whole (A_t = I). constant: the state is as large after many tokens as after one.
     """
 
     kind: Literal["system_property"] = "system_property"
     model: str
-    property: Literal["selective", "linear", "constant"]
+    property: Literal["selective", "linear", "identity", "constant"]
 
 
 class CostExponent(Spec):
-    """p of cost ~ T^p between the two largest lengths, for one named model (ls Table 1)."""
+    """p of cost ~ T^p, the slope over all measured lengths on logarithmic scales, for one named model (ls Table 1)."""
 
     kind: Literal["cost_exponent"] = "cost_exponent"
     model: str
@@ -115,7 +129,7 @@ QuantitySpec = Annotated[
     | StateNormGrowth
     | DriftingHeads
     | Remembrance
-    | DistanceAgreement
+    | ShapeDifference
     | LengthExcess
     | ParameterRatio
     | SystemProperty
@@ -155,7 +169,14 @@ class ClaimSpec(Spec):
     paper: str  # what the paper reports: a number where it has one
     quantity: QuantitySpec
     expected: Expected
+    models: Annotated[tuple[str, ...], Field(strict=False)] | None = None  # of the panels those it is about; None: all
     ours: bool = False  # True: a check that this project adds (a control), not a statement of the paper
+
+    @model_validator(mode="after")
+    def _models_of_arms(self) -> ClaimSpec:
+        if self.models is not None and not self.arms():
+            raise ValueError("'models' chooses panels of an arm, and this quantity reads none")
+        return self
 
     def arms(self) -> tuple[str, ...]:
         """The arms that the claim reads."""

@@ -22,6 +22,8 @@ class ArmEntry(Spec):
     parent: str | None = Field(default=None, alias="from")
     initial_state: str = "zero"  # a named initial state of config/training.yaml
     override: dict[str, Any] = {}  # training keys that differ from the recipe
+    override_at: dict[str, dict[str, Any]] = {}  # and in the panels of these models, over `override`
+    seeds: PositiveInt | None = None  # of the figure's seeds the first so many; None: all
     model: str | None = None  # a named model instead of the panel's
     snapshot_of: str | None = None  # this arm is not trained: it is a snapshot of that arm ...
     at: float | None = None  # ... at this fraction of its steps
@@ -151,11 +153,17 @@ class FigureSpec(Spec):
             for field, other in (("from", arm.parent), ("snapshot_of", arm.snapshot_of)):
                 if other is not None and (other not in arms or other == name):
                     raise ValueError(f"arms.{name}.{field}: unknown arm '{other}'; {nearest(other, arms)}")
+            for model in arm.override_at:
+                self._is_a_panel(model, f"arms.{name}.override_at")
         if not self.collect:
             for claim in self.claims:
                 for other in claim.arms():
                     if other not in self.arms:
                         raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {nearest(other, arms)}")
+                for model in claim.models or ():
+                    self._is_a_panel(model, f"claims.{claim.id}.models")
+                if (other_model := getattr(claim.quantity, "against_model", None)) is not None:
+                    self._is_a_panel(other_model, f"claims.{claim.id}.quantity.against_model")
         for entry in self.measurements:
             for other in entry.arms or ():
                 if other not in self.arms:
@@ -166,6 +174,10 @@ class FigureSpec(Spec):
         if self.arms and not (self.models and self.data and self.seeds):
             raise ValueError("a figure with arms needs models, data and seeds")
         return self
+
+    def _is_a_panel(self, model: str, where: str) -> None:
+        if model not in self.models:
+            raise ValueError(f"{where}: '{model}' is no panel of this figure; {nearest(model, self.models)}")
 
 
 class Series(Spec):

@@ -127,7 +127,7 @@ class _Job:
         self.metrics.resume(folder / SIDECAR, self.first)
         # Post-training reads in another order than pre-training did; all arms of one stage read in the same.
         order = derived_seed(run.seed, "order", run.stage)
-        batches = StreamBatches if self.training.initial_state.policy == "tbtt" else WindowBatches
+        batches = StreamBatches if self.training.initial_state.order == "stream" else WindowBatches
         self.batches = batches(store.train, self.training.context, self.training.batch_size, order)
         self.snapshots = [(snapshot_step(at, self.steps), at) for at in self.training.snapshots]
         self.slow = True  # the first step is looked at

@@ -25,5 +25,11 @@ def learning_rate(training: TrainingSpec, peak: float, step: int, steps: int) ->
 
 
 def weight_decay(training: TrainingSpec, lr: float, peak: float) -> float:
-    """The decay that goes with `lr`: scheduled along with it, or constant."""
+    """The coefficient of AdamW's decay that goes with `lr`: scheduled along with it, or constant.
+
+    AdamW takes lr * decay of a weight in a step, so that "with_lr" makes what is taken proportional to lr squared. That
+    is how "weight decay scheduling with a peak of 0.01" (lg App. B.1) is read here: a peak needs a schedule of the
+    coefficient itself, and the rate's is the only one that the paper describes. Under the other reading, AdamW as it
+    is, there would be nothing to schedule: "constant".
+    """
     return training.weight_decay * (lr / peak if training.weight_decay_schedule == "with_lr" else 1.0)

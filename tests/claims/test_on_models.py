@@ -20,7 +20,7 @@ Rows = Sequence[Any]
 TAXON = {
     "model": "s5", "mixer": "s5", "system": "S5", "paper": "x", "scan": "diagonal_scan", "decay": "by channel",
     "complex": True, "recurrence": "h", "state_shape": "1 x 4 x 2", "state_numbers": 8, "state_numbers_late": 8,
-    "length": 64, "selective": False, "linear": True,
+    "length": 64, "selective": False, "linear": True, "identity": False,
 }  # fmt: skip
 
 
@@ -42,6 +42,8 @@ def measured(folder: Path, quantity: dict[str, Any], taxa: Rows = (TAXON,), cost
         ("selective", {}, 0.0),
         ("selective", {"selective": True}, 1.0),
         ("linear", {}, 1.0),
+        ("identity", {}, 0.0),
+        ("identity", {"identity": True}, 1.0),
         ("constant", {}, 1.0),
         ("constant", {"state_numbers_late": 9}, 0.0),
     ],
@@ -66,10 +68,15 @@ def test_what_was_not_measured_decides_nothing(tmp_path: Path) -> None:
         measured(tmp_path, quantity | {"model": "gla"})
 
 
-def test_an_exponent_is_between_the_two_largest_lengths(tmp_path: Path) -> None:
-    costs = [("s5", "s5", length, "state", 1, value) for length, value in ((8, 1.0), (16, 3.0), (32, 12.0))]
-    found = measured(tmp_path, {"kind": "cost_exponent", "model": "s5", "cost": "state"}, costs=costs)
-    assert (found.value, found.low, found.high) == (2.0, 2.0, 2.0)
+def test_an_exponent_is_the_slope_over_all_lengths(tmp_path: Path) -> None:
+    """Least squares on logarithmic scales: 1, 4, 2 at 1, 2, 4 rises by half a power of two a doubling."""
+    quantity = {"kind": "cost_exponent", "model": "s5", "cost": "state"}
+    for values, exponent in (([1.0, 4.0, 2.0], 0.5), ([3.0, 12.0, 48.0], 2.0), ([7.0, 7.0, 7.0], 0.0)):
+        costs = [("s5", "s5", length, "state", 1, value) for length, value in zip((32, 8, 16), values, strict=True)]
+        costs = [(*row[:2], length, *row[3:]) for row, length in zip(costs, (8, 16, 32), strict=True)]
+        found = measured(tmp_path, quantity, costs=costs[::-1])
+        assert (found.value, found.low, found.high) == pytest.approx((exponent,) * 3, abs=1e-12)
+        assert found.interval == "exact"
 
 
 def test_a_timed_exponent_is_paired_by_round(tmp_path: Path) -> None:

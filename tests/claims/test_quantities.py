@@ -15,7 +15,7 @@ from ssm.base.errors import TableError
 from ssm.base.tables import POSITION_LOSS, read_table, write_table
 from ssm.claims.estimate import Estimate, UndecidableError, log_mean_reading
 from ssm.claims.on_models import ModelQuantity
-from ssm.claims.quantities import KINDS, _spearman, estimate
+from ssm.claims.quantities import KINDS, estimate
 from ssm.specs.claim import QuantitySpec
 
 SHIFTS = (0.2, 0.5, 0.3)  # log ratios of the three seeds
@@ -138,17 +138,52 @@ def test_remembrance_reads_t_one_context_before_the_end(tmp_path: Path) -> None:
     assert "ratio to" in found.words
 
 
-def test_distance_agreement_is_spearmans_correlation(tmp_path: Path) -> None:
-    quantity = {"kind": "distance_agreement", "arm": "base", "distance": "one_minus_cosine"}
-    same(measure(tmp_path, quantity, {}, (1,)), (1.0, 1.0, 1.0))
+SHAPE = {"kind": "shape_difference", "arm": "base", "distance": "one_minus_cosine"}
+# Remembrance is t / 24 / 2 at t of 0, 8, 16, 24, 28, 31; a list is the factor of 1 - cosine at each of them.
+RANGE = 31 / 48
+
+
+def test_curves_of_one_shape_differ_by_nothing_whatever_their_scale(tmp_path: Path) -> None:
+    """And though they rise together, which a rank correlation takes for the same, those of two shapes do differ."""
+    for factor in (1.0, 0.3):
+        found = measure(tmp_path, SHAPE, {("base", 1): {"cosine": factor}}, (1,))
+        assert (found.value, found.low, found.high) == pytest.approx((0.0, 0.0, 0.0), abs=1e-12)
+    late = {("base", 1): {"cosine": [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]}}  # nothing before the last t
+    same(measure(tmp_path, SHAPE, late, (1,)), [28 / 48 / RANGE] * 3)
     falling = {("base", 1): {"cosine": -1.0}}
-    same(measure(tmp_path, quantity, falling, (1,)), (-1.0, -1.0, -1.0))
+    same(measure(tmp_path, SHAPE, falling, (1,)), (1.0, 1.0, 1.0))
 
 
-def test_spearman_is_scipys(tmp_path: Path) -> None:
-    a, b = np.random.default_rng(0).integers(0, 6, (2, 5, 12)).astype(float)  # with ties
-    expected = [stats.spearmanr(x, y).statistic for x, y in zip(a, b, strict=True)]
-    assert _spearman(a, b) == pytest.approx(expected)
+def test_shapes_are_compared_by_seed(tmp_path: Path) -> None:
+    readings: Readings = {}
+    for seed, factor in ((1, 0.5), (2, 0.25), (3, 0.75)):
+        readings["base", seed] = {"cosine": [1.0, 1.0, 1.0, factor, 1.0, 1.0]}  # less at t = 24 alone
+    mean, low, high = student([0.5 * 24 / 31, 0.75 * 24 / 31, 0.25 * 24 / 31])
+    same(measure(tmp_path, SHAPE, readings), (mean, max(low, 0.0), min(high, 1.0)))
+
+
+def test_a_flat_curve_has_no_shape(tmp_path: Path) -> None:
+    with pytest.raises(UndecidableError, match="not a finite number"):
+        measure(tmp_path, SHAPE, {("base", 1): {"cosine": 0.0}}, (1,))
+
+
+def test_against_the_same_arm_of_another_model(tmp_path: Path) -> None:
+    """Paired by seed; without the other's panel there is nothing to compare with."""
+    quantity = {"kind": "perplexity_at", "arm": "base", "against": "base", "times_context": 4.0}
+    task = figure_task([claim(quantity | {"against_model": "tiny"}, above=1.0)], panels=("large", "tiny"))
+    shifts = dict(enumerate(SHIFTS, 1))
+    write_tables(tmp_path, task, {("base", seed): {"late": 2.0} for seed in shifts})
+    for series in task.series:
+        if series.panel == "large" and series.arm == "base":
+            path = tmp_path / f"{series.tables['position_loss']}.parquet"
+            frame = read_table(path, POSITION_LOSS).with_columns(loss=2.0 + shifts[series.seed])
+            write_table(frame, POSITION_LOSS, path, {})
+    found = estimate(task, "large", task.figure.claims[0].quantity, tmp_path)
+    same(found, np.exp(student(SHIFTS)))
+    assert "ratio to the same of base <b>& of tiny" in found.words
+    alone = task.model_copy(update={"series": tuple(s for s in task.series if s.panel == "large")})
+    with pytest.raises(UndecidableError, match="'base' does not exist"):
+        estimate(alone, "large", task.figure.claims[0].quantity, tmp_path)
 
 
 def test_length_excess_of_one_seed_uses_its_standard_error(tmp_path: Path) -> None:

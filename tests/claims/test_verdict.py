@@ -64,7 +64,7 @@ def thrice(key: str, *values: Any) -> list[dict[str, Any]]:
     return [{key: value} for value in values]
 
 
-SWAPPED = [1.0, 1.0, 1.0, 1.0, 1.0, 0.85]  # the last two t change places
+LATE, LESS = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0, 0.1, 1.0]  # curves that rise at the end alone
 # kind -> the quantity, a bound for "> bound", what the tables of the three seeds say above it, and below it
 FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[str, Any]]]] = {
     "restart_ratio": ({"times_context": 4.0}, 1.5, thrice("late", 3.0, 3.1, 3.2), thrice("late", 2.0, 2.1, 2.2)),
@@ -78,11 +78,11 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
         thrice("drifting", 0.0, 0.25, 0.0),
     ),
     "remembrance": ({}, 0.4, thrice("remembrance", 0.6, 0.61, 0.62), thrice("remembrance", 0.1, 0.11, 0.12)),
-    "distance_agreement": (
+    "shape_difference": (
         {"distance": "one_minus_cosine"},
-        0.5,
-        thrice("cosine", [1.0] * 6, SWAPPED, [1.0] * 6),
-        thrice("cosine", [-1.0] * 6, [-x for x in SWAPPED], [-1.0] * 6),
+        0.2,
+        thrice("cosine", LATE, LESS, LATE),
+        thrice("cosine", [1.0] * 6, [0.6] * 6, [1.0, 1.0, 1.0, 0.95, 1.0, 1.0]),
     ),
     "length_excess": ({}, 0.2, thrice("excess", 0.5, 0.51, 0.52), thrice("excess", -0.1, -0.11, -0.12)),
 }
@@ -121,6 +121,21 @@ def test_several_panels_are_judged_apart(tmp_path: Path) -> None:
     assert frame["claim"].to_list() == ["it/tiny", "it/small"]
     assert claim_of(task, "it/small") == task.figure.claims[0]
     assert claim_of(task, "other") is None
+
+
+def test_a_claim_about_some_models_is_judged_on_them_alone(tmp_path: Path) -> None:
+    """On none of the scale's: not decided, and why."""
+    quantity = {"kind": "perplexity_at", "arm": "base", "times_context": 4.0}
+    claims = [
+        claim(quantity, "small_ones", above=1.0) | {"models": ["small", "middle"]},
+        claim(quantity, "large_ones", above=1.0) | {"models": []},
+    ]
+    task = figure_task(claims, panels=("tiny", "small", "middle"), seeds=(1,))
+    write_tables(tmp_path, task, {("base", 1): {"late": [2.0, 2.1, 2.2, 2.3]}})
+    frame = judge(task, tmp_path)
+    assert frame["claim"].to_list() == ["small_ones/small", "small_ones/middle", "large_ones"]
+    assert frame["verdict"].to_list() == [CONFIRMED, CONFIRMED, OPEN]
+    assert frame["reason"][2] == "it is about models that the scale smoke does not have"
 
 
 def test_an_undecidable_claim_is_a_row_with_its_reason_that_a_table_can_hold(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ def row(kind: str) -> dict[str, Any]:
 def test_modules_do_what_their_papers_say(kind: str) -> None:
     found = row(kind)
     assert (found["selective"], found["linear"]) == PAPERS[kind]
+    assert found["identity"] == (kind == "linear_attention")  # A_t = I
     assert found["state_numbers"] == found["state_numbers_late"]
 
 
@@ -73,6 +74,7 @@ def test_a_cache_grows_and_keeps_everything() -> None:
     assert found["state_numbers_late"] == 12 * found["state_numbers"]
     assert found["selective"] is None
     assert found["linear"] is None
+    assert found["identity"] is None
 
 
 def test_the_module_is_measured_not_the_declaration(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,3 +92,23 @@ def test_the_module_is_measured_not_the_declaration(monkeypatch: pytest.MonkeyPa
     assert taxonomy(Taxonomy(models=(model_spec(),))).row(0, named=True)["selective"]
     monkeypatch.setattr(module, "build_mixer", constant)
     assert not taxonomy(Taxonomy(models=(model_spec(),))).row(0, named=True)["selective"]
+
+
+def test_identity_is_read_off_the_state_not_off_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linear attention that forgets a little does not depend on its input, and A_t is not I."""
+    right = module.build_mixer
+
+    def forgetting(*args: Any) -> torch.nn.Module:
+        mixer = right(*args)
+        forward = mixer.forward
+
+        def forgets(u: torch.Tensor, state: Any = None) -> Any:
+            before = None if state is None else {**state, "memory": state["memory"] * (1 - 1e-5)}
+            return forward(u, before)
+
+        monkeypatch.setattr(mixer, "forward", forgets)
+        return mixer
+
+    monkeypatch.setattr(module, "build_mixer", forgetting)
+    found = row("linear_attention")
+    assert (found["selective"], found["linear"], found["identity"]) == (False, True, False)

@@ -227,7 +227,7 @@ def test_the_other_measure_chooses_by_the_paired_ratio(world: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("settings", "state"),
     [
-        ({"policy": "tbtt"}, {"policy": "tbtt", "p_zero": 0.0, "reset_at_documents": True}),
+        ({"policy": "tbtt"}, {"policy": "tbtt", "p_zero": 0.0, "reset_at_documents": False}),
         ({"policy": "fitted_noise", "p_zero": 0.2}, {"policy": "fitted_noise", "beta": 0.1, "p_zero": 0.2}),
         ({"policy": "random_noise", "sigma": 0.5}, {"policy": "random_noise", "sigma": 0.5, "p_zero": 0.0}),
         ({"precision": "bfloat16", "activation_checkpointing": True}, {"policy": "state_passing", "p_zero": 0.1}),

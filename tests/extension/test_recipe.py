@@ -123,6 +123,8 @@ def test_what_is_asked_for_is_what_is_trained() -> None:
     assert (training.batch_tokens, training.micro_batch_tokens, training.budget.steps) == (128, 32, 8)
     assert (training.precision, training.activation_checkpointing) == ("bfloat16", True)
     assert training.initial_state.content()["p_zero"] == 0.3
+    control = control_run(asked, imported(), DATA, "theirs")
+    assert control.training.initial_state.content() == {"policy": "zero", "order": "stream"}
 
 
 @pytest.mark.parametrize(

@@ -228,13 +228,16 @@ def test_configurations_are_printed(tmp_path: Path) -> None:
 
 
 def test_systems_are_printed(tmp_path: Path) -> None:
-    grows = {"model": "attention", "system": "Attention", "state_numbers_late": 640, "selective": None, "linear": None}
+    nothing = dict.fromkeys(("selective", "linear", "identity"))
+    grows = {"model": "attention", "system": "Attention", "state_numbers_late": 640, **nothing}
+    linear = {"model": "la", "system": "Linear attention", "identity": True}
     gru = {"model": "gru", "system": "GRU", "selective": True, "linear": False}
-    synthetic.taxonomy(tmp_path / "taxonomy-1.parquet", [{}, grows, gru])
+    synthetic.taxonomy(tmp_path / "taxonomy-1.parquet", [{}, grows, gru, linear])
     synthetic.model_size(tmp_path / "model-size-1.parquet", [{}])  # of another kind: not this drawing's
     drawn = synthetic.task([{"kind": "taxonomy_table"}], [], target="bn_appB", tables=["taxonomy-1", "model-size-1"])
     printed = texts(picture(drawn, tmp_path))
-    assert printed.count("not selective") == 1
+    assert printed.count("not selective") == 2
+    assert printed.count("A_t = I") == 1
     assert {"S5", "Attention", "GRU", "state grows", "selective", "not linear", "complex"} <= set(printed)
     assert "x_t = exp(L dt) x_{t-1} + B u_t" in printed
     assert "1 × 32 × 2" in printed

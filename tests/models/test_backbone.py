@@ -180,11 +180,8 @@ def test_a_model_is_a_function_of_its_seed() -> None:
     assert torch.equal(torch.rand(1), expected_next[1])
 
 
-def test_initialization_is_that_of_transformers() -> None:
-    """-A uniform in its range, dt log-uniform, D one, output projections scaled by 1 / sqrt(L); biases zero.
-
-    All but the last is the authors' too: their convolution's bias is uniform.
-    """
+def test_initialization_is_the_authors() -> None:
+    """-A uniform in its range, dt log-uniform, D one, output projections over sqrt(L), convolutions as torch's."""
     spec = tiny.spec(d_model=256, expand=4, head_dim=2, a_range=(2.0, 5.0), dt_range=(1e-3, 1e-1))
     mixer = build_model(spec, tiny.VOCABULARY, 0).layers[0].mixer.requires_grad_(False)
     a, dt = mixer.A_log.exp(), torch.nn.functional.softplus(mixer.dt_bias)  # (512,)
@@ -195,9 +192,52 @@ def test_initialization_is_that_of_transformers() -> None:
     assert float(dt.max()) == pytest.approx(1e-1, rel=0.1)
     assert float(dt.log10().mean()) == pytest.approx(-2, abs=0.1)  # log-uniform: the middle is the geometric mean
     assert torch.equal(mixer.D, torch.ones(512))
-    assert torch.equal(mixer.conv_bias, torch.zeros_like(mixer.conv_bias))
+    for convolution in (mixer.conv_weight, mixer.conv_bias):  # torch.nn.Conv1d's of 4 taps a channel
+        assert 0.49 < float(convolution.max()) <= 0.5
+        assert -0.5 <= float(convolution.min()) < -0.49
+        assert abs(float(convolution.mean())) < 0.03
     bound = (1 / 1024) ** 0.5 / 3**0.5  # a linear map from 1024 inputs, over sqrt of 3 layers
     assert float(mixer.out_proj.weight.abs().max()) == pytest.approx(bound, rel=0.01)
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.5, 256), (0.25, 128), (1e-3, 1), (1.0, 512)])
+def test_some_heads_are_slow_among_others(share: float, count: int) -> None:
+    """The first so many of every layer; the others, and all that is no head's, are what they are without them."""
+    slow = {"share": share, "a_range": (7.0, 8.0), "dt_range": (1e-4, 1e-3)}
+    plain, mixed = (
+        build_model(
+            tiny.spec(d_model=256, expand=4, head_dim=2, a_range=(2.0, 5.0), dt_range=(1e-2, 1e-1), slow_heads=heads),
+            tiny.VOCABULARY,
+            0,
+        )
+        .layers[0]
+        .mixer.requires_grad_(False)
+        for heads in (None, slow)
+    )
+    a, dt = mixed.A_log.exp(), torch.nn.functional.softplus(mixed.dt_bias)  # (512,)
+    assert ((a > 6.9) & (dt < 1.01e-3)).tolist() == [head < count for head in range(512)]
+    assert float(dt[:count].min()) >= 0.99e-4
+    for name in ("A_log", "dt_bias"):
+        assert torch.equal(getattr(mixed, name)[count:], getattr(plain, name)[count:])
+    assert torch.equal(mixed.conv_weight, plain.conv_weight)
+
+
+def test_a_convolutions_bias_can_be_zero() -> None:
+    """As transformers has it; its weight stays as it is."""
+    uniform, zero = (
+        build_model(tiny.spec(conv_bias=name), tiny.VOCABULARY, 0).layers[0].mixer.requires_grad_(False)
+        for name in ("uniform", "zero")
+    )
+    assert float(zero.conv_bias.abs().max()) == 0 < float(uniform.conv_bias.abs().max())
+    assert torch.equal(zero.conv_weight, uniform.conv_weight)
+
+
+def test_what_goes_without_saying_leaves_no_trace_in_the_content() -> None:
+    """So that the ids of models stay what they were before there were these fields."""
+    assert not {"slow_heads", "conv_bias"} & tiny.spec().content()["mixer"].keys()
+    content = tiny.spec(slow_heads={"share": 0.5}, conv_bias="zero").content()["mixer"]
+    assert content["slow_heads"] == {"share": 0.5, "a_range": [1.0, 1.0], "dt_range": [1e-4, 1e-3]}
+    assert content["conv_bias"] == "zero"
 
 
 def test_tied_and_untied_heads() -> None:

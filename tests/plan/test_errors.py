@@ -152,6 +152,31 @@ def test_wrong_overrides(folder: Path, override: dict[str, object], says: str) -
 
 
 @pytest.mark.parametrize(
+    ("changed", "quantity", "says"),
+    [
+        ({"models": ["tin"]}, {}, "claims.repaired.models: 'tin' is no panel of this figure; did you mean 'tiny'?"),
+        ({}, {"against_model": "tin", "against": "base"}, "quantity.against_model: 'tin' is no panel"),
+        ({}, {"against_model": "tiny"}, "'against_model' needs 'against', the arm of that model"),
+    ],
+)
+def test_claims_about_models_that_are_no_panels(
+    folder: Path, changed: dict[str, object], quantity: dict[str, object], says: str
+) -> None:
+    about = {"kind": "perplexity_growth", "arm": "state_passing", "times_context": 16} | quantity
+    one = {"id": "repaired", "says": "It is.", "paper": "Flat.", "quantity": about, "expected": {"below": 1.1}}
+    figure(folder, "lg_fig3", claims=[one | changed])
+    text = problem(folder)
+    assert text.startswith("config/figures/lg_fig3.yaml: ")
+    assert says in text
+
+
+def test_a_claim_without_arms_chooses_no_panels(folder: Path) -> None:
+    size = {"id": "size", "says": "It is.", "paper": "1m", "expected": {"below": 1.1}, "models": ["tiny"]}
+    figure(folder, "lg_fig3", claims=[size | {"quantity": {"kind": "parameter_ratio", "model": "tiny"}}])
+    assert "'models' chooses panels of an arm, and this quantity reads none" in problem(folder)
+
+
+@pytest.mark.parametrize(
     ("arms", "says"),
     [
         ({"sp": PASSING | {"from": "b"}, "b": PASSING | {"from": "sp"}}, "the arms sp -> b -> sp stand in a circle"),
@@ -162,6 +187,7 @@ def test_wrong_overrides(folder: Path, override: dict[str, object], says: str) -
             "arms.f.snapshot_of: 'early' is a snapshot itself",
         ),
         ({"sp": PASSING | {"model": "other"}}, "arms.sp: the model 'other' differs from its parent's 'tiny'"),
+        ({"sp": PASSING | {"override_at": {"tin": {}}}}, "arms.sp.override_at: 'tin' is no panel of this figure; did"),
     ],
 )
 def test_wrong_arms(folder: Path, arms: dict[str, object], says: str) -> None:

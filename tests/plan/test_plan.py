@@ -71,6 +71,30 @@ def test_the_arm_is_the_recipe_with_its_changes(folder: Path) -> None:
     assert plan.runs[runs_by_arm(plan, "lg_fig5")["base"]].training.initial_state == ZeroState()
 
 
+def test_an_arm_differs_by_panel_where_it_says_so(folder: Path) -> None:
+    """The paper trains its sizes for different budgets: `override_at` a model goes over `override`, key by key."""
+    base = {"label": "B", "training": "pretrain", "override": {"warmup": 5, "budget": {"chinchilla": 25}}}
+    base["override_at"] = {"large": {"budget": {"chinchilla": 10}}}
+    figure(folder, "lg_fig2", models=["tiny", "large"], arms={"base": base})
+    plan = planned(folder, "paper", figures=["lg_fig2"])
+    training = {s.panel: plan.runs[s.run].training for s in plan.figures["lg_fig2"].series}
+    assert {panel: recipe.budget.chinchilla for panel, recipe in training.items()} == {"tiny": 25, "large": 10}
+    assert {recipe.warmup for recipe in training.values()} == {5}
+
+
+def test_an_arm_may_have_some_of_the_seeds(folder: Path) -> None:
+    """The first so many; a child has all of them all the same, and its parents are planned."""
+    arms = {
+        "base": {"label": "B", "training": "pretrain", "seeds": 2},
+        "control": {"label": "C", "from": "base", "training": "posttrain"},
+    }
+    figure(folder, "lg_fig2", seeds=[7, 5, 6], arms=arms)
+    plan = planned(folder, figures=["lg_fig2"])
+    seeds = [(s.arm, s.seed) for s in plan.figures["lg_fig2"].series]
+    assert seeds == [("base", 7), ("base", 5), ("control", 7), ("control", 5), ("control", 6)]
+    assert len(plan.runs) == 6
+
+
 def test_lengths_in_contexts_are_the_arms_own(folder: Path) -> None:
     arms = {
         "short": {"label": "T=32", "training": "pretrain"},

@@ -18,7 +18,7 @@ from torch import Tensor
 
 import ssm.training.loop as loop
 import ssm.training.step as training_step
-from ssm.base.errors import CheckpointError, DataError
+from ssm.base.errors import CheckpointError, ConfigError, DataError
 from ssm.base.files import only_one
 from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
@@ -166,7 +166,7 @@ def test_state_passing_starts_where_the_last_batch_ended(
 
 def test_tbtt_reads_on_where_it_stopped(store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
-    run = run_spec(store.spec, initial_state={"policy": "tbtt"}, budget={"steps": 40})
+    run = run_spec(store.spec, initial_state={"policy": "tbtt", "reset_at_documents": True}, budget={"steps": 40})
     train(run, store, tmp_path, CPU)
     stream = torch.cat([tokens for tokens, _, _ in spy.seen], 1)  # (B, steps * T)
     corpus = torch.from_numpy(store.train.read(0, store.train.n_tokens))
@@ -188,9 +188,29 @@ def test_without_document_resets_none_are_passed(
     store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spy = Spy(monkeypatch)
-    run = run_spec(store.spec, initial_state={"policy": "tbtt", "reset_at_documents": False}, budget={"steps": 3})
+    run = run_spec(store.spec, initial_state={"policy": "tbtt"}, budget={"steps": 3})
     train(run, store, tmp_path, CPU)
     assert [resets for _, _, resets in spy.seen] == [None] * 3
+
+
+def test_the_control_of_tbtt_reads_the_same_chunks_and_carries_nothing(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Order apart from states: the zero state at every chunk, in TBTT's order or in that of all other arms."""
+    seen = {}
+    for name, state in (
+        ("tbtt", {"policy": "tbtt"}),
+        ("stream", {"policy": "zero", "order": "stream"}),
+        ("shuffled", {"policy": "zero"}),
+    ):
+        with monkeypatch.context() as patch:
+            spy = Spy(patch)
+            train(run_spec(store.spec, initial_state=state, budget={"steps": 5}), store, tmp_path / name, CPU)
+        seen[name] = torch.stack([tokens for tokens, _, _ in spy.seen])
+        if name != "tbtt":
+            assert [(state, resets) for _, state, resets in spy.seen] == [(None, None)] * 5
+    assert torch.equal(seen["stream"], seen["tbtt"])
+    assert not torch.equal(seen["stream"], seen["shuffled"])
 
 
 def test_divergence_is_a_result_and_keeps_the_last_good_weights(
@@ -362,6 +382,24 @@ def test_budgets_in_tokens_and_chinchilla(store: TokenStore, tmp_path: Path) -> 
     chinchilla = run_spec(store.spec, budget={"chinchilla": 0.02})
     record = train(chinchilla, store, tmp_path / "chinchilla", CPU)
     assert record["steps"] == round(0.02 * 20 * parameters / 64)
+
+
+def test_the_order_of_text_belongs_to_the_policy(store: TokenStore) -> None:
+    """Said where it could be another one, so that ids tell runs apart and older ids stay."""
+    shuffled, stream, tbtt = (
+        run_spec(store.spec, initial_state=state)
+        for state in ({"policy": "zero"}, {"policy": "zero", "order": "stream"}, {"policy": "tbtt"})
+    )
+    assert shuffled.content()["training"]["initial_state"] == {"policy": "zero"}
+    assert stream.content()["training"]["initial_state"] == {"policy": "zero", "order": "stream"}
+    assert "order" not in tbtt.content()["training"]["initial_state"]
+    assert [run.training.initial_state.order for run in (shuffled, stream, tbtt)] == ["shuffled", "stream", "stream"]
+    assert shuffled.id != stream.id
+    child = run_spec(store.spec, parent=shuffled, initial_state={"policy": "zero", "order": "stream"})
+    assert "_control-stream_" in child.id
+    for state in ({"policy": "tbtt", "order": "shuffled"}, {"policy": "state_passing", "order": "stream"}):
+        with pytest.raises(ConfigError, match=r"initial_state\.order: unknown name"):
+            run_spec(store.spec, initial_state=state)
 
 
 def test_a_child_must_have_its_parents_model(store: TokenStore) -> None:

@@ -38,14 +38,19 @@ class Mamba2(Mixer):
         self._initialize(n_layers)
 
     def _initialize(self, n_layers: int) -> None:
-        """The authors', as transformers has it, and over it the mimetic parts that are switched on.
+        """The authors', and over it the mimetic parts that are switched on.
 
-        A is uniform, dt log-uniform, the output projection divided by sqrt(L). The convolution's bias is zero, as in
-        transformers; in the authors' code it is uniform as the convolution's weight.
+        A is uniform, dt log-uniform, the output projection divided by sqrt(L), the convolution as torch.nn.Conv1d has
+        it, but for a bias that is asked to be zero.
         """
-        nn.init.uniform_(self.conv_weight, -1 / math.sqrt(self.spec.d_conv), 1 / math.sqrt(self.spec.d_conv))
+        for convolution in (self.conv_weight, self.conv_bias)[: 1 + (self.spec.conv_bias == "uniform")]:
+            nn.init.uniform_(convolution, -1 / math.sqrt(self.spec.d_conv), 1 / math.sqrt(self.spec.d_conv))
         dt_bias = initial_step_bias(self.heads, *self.spec.dt_range)
         a = torch.empty(self.heads).uniform_(*self.spec.a_range)  # (H,)
+        if (slow := self.spec.slow_heads) is not None:
+            count = max(1, round(slow.share * self.heads))
+            dt_bias[:count] = initial_step_bias(count, *slow.dt_range)
+            a[:count] = torch.empty(count).uniform_(*slow.a_range)
         with torch.no_grad():
             self.dt_bias.copy_(dt_bias)
             self.A_log.copy_(a.log())

@@ -12,7 +12,9 @@ from ssm.specs.mixers.mimetic import Mimetic
 def negative_a(A_log: Tensor, mimetic: Mimetic) -> Tensor:
     """-A: exp(A_log), or with the first part exp(-c A_log), which is small where A_log is positive (Section 3).
 
-    It is a change of the parameters' meaning, for the whole of training, as in the paper.
+    It is a change of the parameters' meaning, for the whole of training, as in the paper. To the letter: where A_log is
+    0 at initialization, -A is 1 with any c. So it is in the first state of every channel of Mamba-1, whose -A are 1, 2
+    ... N: with dt = 1 it keeps .37 of itself a step, while the others keep nearly everything.
     """
     return (A_log if mimetic.a is None else -mimetic.a * A_log).exp()
 

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from ssm.specs.base import Spec, without
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
 from ssm.specs.mixers.mimetic import Mimetic
 from ssm.specs.part import Kept, last_inputs, linear, short_convolution
+
+
+class SlowHeads(Spec):
+    """Some heads of every layer that are initialized to forget slowly, among others that are not."""
+
+    share: Annotated[float, Field(gt=0, le=1)]  # of the heads, from the first; at least one
+    a_range: Range = (1.0, 1.0)
+    dt_range: Range = (1e-4, 1e-3)  # with A = 1 a memory of 1,000 to 10,000 tokens
+
+    @model_validator(mode="after")
+    def _sane(self) -> SlowHeads:
+        check_range("a_range", self.a_range)
+        check_range("dt_range", self.dt_range)
+        return self
 
 
 class Mamba2Mixer(MixerSpecBase):
@@ -33,6 +48,8 @@ class Mamba2Mixer(MixerSpecBase):
     chunk: PositiveInt = 32  # Q, tokens per chunk of the scan: speed only, never the result
     a_range: Range = (1.0, 16.0)  # -A at initialization, uniform; (1, 1) with a tiny dt is the slow decay
     dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform
+    slow_heads: SlowHeads | None = None  # whose a_range and dt_range are others
+    conv_bias: Literal["uniform", "zero"] = "uniform"  # at initialization: the authors', or that of transformers
     dt_limit: Annotated[tuple[float, float | None], Field(strict=False)] = (0.0, None)  # dt is clamped; None: no limit
     mimetic: Mimetic = Field(default_factory=Mimetic)
 
@@ -43,6 +60,11 @@ class Mamba2Mixer(MixerSpecBase):
         if not 0 <= self.dt_limit[0] < (self.dt_limit[1] or math.inf):
             raise ValueError(f"dt_limit must be 0 <= low < high, got {self.dt_limit}")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What goes without saying is left out: the ids of runs are older than the fields."""
+        return without(plain(self), slow_heads=None, conv_bias="uniform")
 
     def check(self, d_model: int) -> None:
         d_inner = self.expand * d_model

@@ -13,7 +13,8 @@ class Mimetic(Spec):
     A model gives it to chosen layers through `mixer_at`.
     """
 
-    a: Literal[2, 4, 8] | None = None  # c: A = -exp(-c A_log), almost 0, so that nothing decays; None: A = -exp(A_log)
+    a: Literal[2, 4, 8] | None = None  # c: A = -exp(-c A_log), almost 0, so that nothing decays (but where A_log is 0:
+    # the first state of Mamba-1); None: A = -exp(A_log)
     dt: bool = False  # dt is 1 whatever the input: its weight 0, its bias the inverse softplus of 1
     bc: bool = False  # W_C becomes (W_C + W_B) / 2, so that W_C^T W_B resembles the identity
     conv: bool = False  # the convolution passes the present input on, unchanged

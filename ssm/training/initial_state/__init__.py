@@ -14,7 +14,7 @@ POLICIES: dict[str, type[Policy]] = {
     "random_noise": RandomNoisePolicy,
     "fitted_noise": FittedNoisePolicy,
     "state_passing": PassedStatePolicy,
-    "tbtt": PassedStatePolicy,  # the same policy over consecutive chunks: what differs is the order of the data
+    "tbtt": PassedStatePolicy,  # the same policy in stream order: over consecutive chunks
 }
 
 

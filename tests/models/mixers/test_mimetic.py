@@ -50,6 +50,7 @@ def continuous_decay(mixer: Mixer) -> Tensor:
     if isinstance(mixer, Mamba1):
         return -mixer.continuous_decay()
     mixer.in_proj.weight[256:576] = 0  # x, B and C: nothing comes in
+    mixer.conv_bias.zero_()
     mixer.in_proj.weight[576:] = 0
     mixer.dt_bias.fill_(0.5413248546)  # dt = 1
     memory = torch.ones(1, 8, 32, 32)
@@ -61,7 +62,10 @@ def continuous_decay(mixer: Mixer) -> Tensor:
 @every_kind
 @pytest.mark.parametrize("c", [2, 4, 8])
 def test_a_turns_the_decay_around(kind: str, c: int) -> None:
-    """-A = exp(-c A_log): what is large by default, 16, becomes 16^-c, and the states keep nearly everything."""
+    """-A = exp(-c A_log): what is large by default, 16, becomes 16^-c, and the states keep nearly everything.
+
+    But where A_log is 0, as in the first of Mamba-1's states: -A is 1 there whatever c is, and exp(-1) = .37 is kept.
+    """
     mixer = layer(kind, a=c)
     default = mixer.A_log.exp()
     got = continuous_decay(mixer).view_as(default)
@@ -69,6 +73,8 @@ def test_a_turns_the_decay_around(kind: str, c: int) -> None:
     assert torch.allclose(slow, default[default > 1.5] ** -float(c), rtol=1e-2, atol=1e-6)
     assert float(torch.exp(-slow).mean()) > {2: 0.9, 4: 0.98, 8: 0.999}[c]
     assert float(torch.exp(-default[default > 1.5]).mean()) < 0.05
+    if kind == "mamba1":
+        assert torch.equal(got[:, 0], torch.ones_like(got[:, 0]))
 
 
 @every_kind
@@ -121,7 +127,7 @@ def test_the_convolution_passes_the_present_on(kind: str) -> None:
 
 OWN: dict[str, dict[str, set[str]]] = {
     "mamba1": {"dt": {"dt_proj.weight", "dt_proj.bias"}, "bc": {"x_proj.weight"}, "conv": {"conv_weight", "conv_bias"}},
-    "mamba2": {"dt": {"in_proj.weight", "dt_bias"}, "bc": {"in_proj.weight"}, "conv": {"conv_weight"}},
+    "mamba2": {"dt": {"in_proj.weight", "dt_bias"}, "bc": {"in_proj.weight"}, "conv": {"conv_weight", "conv_bias"}},
 }
 
 
