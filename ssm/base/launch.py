@@ -50,7 +50,7 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
                 subprocess.Popen(
                     [sys.executable, "-m", "ssm", *arguments],
                     env=fallback | os.environ | shared | own,
-                    preexec_fn=_die_with_parent,
+                    preexec_fn=die_with_parent,
                 )
             )
             for number in told:
@@ -99,7 +99,7 @@ def _code(verb: str, codes: list[int], told: Sequence[int] = ()) -> int:
     return next((code for code in codes if code), 0)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Have the kernel send SIGTERM to this process when its parent is killed (Linux; elsewhere it lives on)."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:

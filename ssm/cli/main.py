@@ -11,8 +11,8 @@ from types import ModuleType
 
 import ssm
 from ssm.base.errors import UserError, nearest
-from ssm.base.launch import launch
 from ssm.base.stopping import Preempted, on_signals, preempt
+from ssm.base.warm import ask
 
 VERBS = (
     *("plan", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts", "watch", "bench"),
@@ -41,8 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     verb = arguments[0] if arguments else ""
     try:
         with on_signals(preempt):
-            code = _dispatch(verb, arguments[1:])
-            sys.stdout.flush()
+            code = ask(arguments)
+            if code is None:
+                code = _dispatch(verb, arguments[1:])
+                sys.stdout.flush()
             return code
     except UserError as error:
         print(f"ssm {verb}: {error}", file=sys.stderr)
@@ -73,6 +75,8 @@ def _dispatch(verb: str, arguments: list[str]) -> int:
     module = _module(verb)
     parsed = _parser(verb, module).parse_args(arguments)
     if getattr(parsed, "processes", 1) > 1 and "RANK" not in os.environ:
+        from ssm.base.launch import launch
+
         return launch(parsed.processes, [verb, *arguments])
     return int(module.run(parsed))
 
