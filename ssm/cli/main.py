@@ -15,7 +15,7 @@ from ssm.base.launch import launch
 from ssm.base.stopping import Preempted, on_signals, preempt
 
 VERBS = (
-    *("plan", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts", "watch", "bench"),
+    *("plan", "register", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts", "watch", "bench"),
     *("diagnose", "extend"),
 )
 OVERVIEW = """usage: ssm <verb> [arguments]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
@@ -11,7 +11,14 @@ from ssm.specs.base import Spec
 Distance = Literal["total_variation", "jensen_shannon", "one_minus_cosine"]
 
 
-class ArmQuantity(Spec):
+class Quantity(Spec):
+    """What tests a claim."""
+
+    reads: ClassVar[tuple[str, ...]]  # the kinds of tables that decide the number
+    definition: ClassVar[bool] = False  # a property of what was built: no experiment, no chance in it
+
+
+class ArmQuantity(Quantity):
     """A number per seed of one arm; with `against`, its ratio (or difference) to the same number of another arm."""
 
     arm: str
@@ -25,6 +32,7 @@ class RestartRatio(ArmQuantity):
     """
 
     kind: Literal["restart_ratio"] = "restart_ratio"
+    reads: ClassVar[tuple[str, ...]] = ("position_loss", "restart_loss")
     times_context: PositiveFloat  # read at [3/4 kT, kT), T being the arm's training context
     restarted: str | None = None
 
@@ -33,6 +41,7 @@ class PerplexityGrowth(ArmQuantity):
     """Position-wise perplexity at [3/4 kT, kT) / the same at [T/2, T)."""
 
     kind: Literal["perplexity_growth"] = "perplexity_growth"
+    reads: ClassVar[tuple[str, ...]] = ("position_loss",)
     times_context: PositiveFloat
 
 
@@ -40,6 +49,7 @@ class PerplexityAt(ArmQuantity):
     """Position-wise perplexity at [3/4 kT, kT)."""
 
     kind: Literal["perplexity_at"] = "perplexity_at"
+    reads: ClassVar[tuple[str, ...]] = ("position_loss",)
     times_context: PositiveFloat
 
 
@@ -47,6 +57,7 @@ class StateNormGrowth(ArmQuantity):
     """Mean norm of the whole state at kT / at T."""
 
     kind: Literal["state_norm_growth"] = "state_norm_growth"
+    reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
     times_context: PositiveFloat
 
 
@@ -54,6 +65,7 @@ class DriftingHeads(ArmQuantity):
     """The fraction of all heads whose state's standard deviation grows by more than `factor` from T to kT."""
 
     kind: Literal["drifting_heads"] = "drifting_heads"
+    reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
     times_context: PositiveFloat
     factor: PositiveFloat = 2.0
 
@@ -62,14 +74,16 @@ class Remembrance(ArmQuantity):
     """Mean Effective Remembrance at t = length - kept * T: the weight of all but the last `kept` contexts."""
 
     kind: Literal["remembrance"] = "remembrance"
+    reads: ClassVar[tuple[str, ...]] = ("effective_remembrance",)
     distance: Distance = "total_variation"
     kept_contexts: PositiveFloat = 1.0
 
 
-class DistanceAgreement(Spec):
+class DistanceAgreement(Quantity):
     """Spearman's correlation over t between the mean remembrance curves of one arm under two distances."""
 
     kind: Literal["distance_agreement"] = "distance_agreement"
+    reads: ClassVar[tuple[str, ...]] = ("effective_remembrance",)
     arm: str
     distance: Distance
     with_distance: Distance = "total_variation"
@@ -79,16 +93,19 @@ class LengthExcess(ArmQuantity):
     """Largest loss past t* minus the loss at t*, nats (lg Def. 3.2; 0 or less: it length-generalizes)."""
 
     kind: Literal["length_excess"] = "length_excess"
+    reads: ClassVar[tuple[str, ...]] = ("length_class",)
 
 
-class ParameterRatio(Spec):
+class ParameterRatio(Quantity):
     """Parameters counted here / parameters that the paper states, for one named model."""
 
     kind: Literal["parameter_ratio"] = "parameter_ratio"
+    reads: ClassVar[tuple[str, ...]] = ("model_size",)
+    definition: ClassVar[bool] = True
     model: str
 
 
-class SystemProperty(Spec):
+class SystemProperty(Quantity):
     """A property of one named model's recurrence as measured on its module: 1 if it has it, 0 if not.
 
     selective: what remains of an initial state depends on the input. linear: it is proportional to that state.
@@ -96,14 +113,17 @@ class SystemProperty(Spec):
     """
 
     kind: Literal["system_property"] = "system_property"
+    reads: ClassVar[tuple[str, ...]] = ("taxonomy",)
+    definition: ClassVar[bool] = True
     model: str
     property: Literal["selective", "linear", "constant"]
 
 
-class CostExponent(Spec):
+class CostExponent(Quantity):
     """p of cost ~ T^p between the two largest lengths, for one named model (ls Table 1)."""
 
     kind: Literal["cost_exponent"] = "cost_exponent"
+    reads: ClassVar[tuple[str, ...]] = ("cost",)
     model: str
     cost: Literal["training_step", "training_memory", "decoding_step", "state"]
 

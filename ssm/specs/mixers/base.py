@@ -32,6 +32,7 @@ class Taxonomy:
 class MixerSpecBase(Spec):
     """The description of one system."""
 
+    beside: ClassVar[frozenset[str]] = frozenset({"chunk"})  # tokens per chunk of a scan
     taxonomy: ClassVar[Taxonomy]
     kind: str
 
