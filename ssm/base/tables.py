@@ -124,6 +124,10 @@ VERDICTS = Schema(
         "expected": TEXT,  # the region that confirms
         "verdict": TEXT,  # confirmed, refuted, not decided
         "reason": TEXT,
+        "sort": TEXT,  # whose statement: paper, definition (a property of what was built), ours (a check of this project)
+        "number": TEXT,  # the same for verdicts, of whichever figures, that judge the very same number
+        "registered": pl.Boolean(),  # before its seeds were read; null: a rehearsal
+        "registration": TEXT,  # that in words
     },
 )
 TAXONOMY = Schema(
