@@ -119,7 +119,7 @@ def tally_lines(found: Tally) -> list[str]:
 
 
 def expected_misses(found: Tally) -> str:
-    """How many wrong verdicts chance lets one expect, in a sentence."""
+    """How many wrong verdicts chance lets one expect, in words."""
     intervals = "1 interval of 95%" if found.intervals == 1 else f"{found.intervals} intervals of 95%"
     miss = f"about {number(found.wrong)} will miss the true value by chance"
     return f"{intervals}: {miss}; expect up to so many wrong verdicts"
