@@ -79,8 +79,8 @@ LENGTH_CLASS = Schema(
     "length_class",
     "one run: its class of length extension (ls Def. 2.1) and whether it length-generalizes (lg Def. 3.2)",
     {
-        "class": TEXT,  # strong, weak or none (ls Def. 2.1)
-        "extends_from": I64,  # T_0 of ls Def. 2.1; null for none
+        "class": TEXT,  # strong, weak, none or not decided (ls Def. 2.1)
+        "extends_from": I64,  # T_0 of ls Def. 2.1; null for none and where it is not decided
         "largest_rise": F64,  # largest increase of the loss from one length to the next, nats
         "largest_rise_error": F64,  # its standard error over sequences
         "generalizes": pl.Boolean(),  # lg Def. 3.2
@@ -124,6 +124,10 @@ VERDICTS = Schema(
         "expected": TEXT,  # the region that confirms
         "verdict": TEXT,  # confirmed, refuted, not decided
         "reason": TEXT,
+        "sort": TEXT,  # whose statement: paper, definition (a property of what was built), ours
+        "number": TEXT,  # the same for verdicts, of whichever figures, that judge the very same number
+        "registered": pl.Boolean(),  # before its seeds were read; null: a rehearsal
+        "registration": TEXT,  # that in words
     },
 )
 TAXONOMY = Schema(

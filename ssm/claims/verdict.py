@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from ssm.base.tables import VERDICTS
+from ssm.base.tables import VERDICTS, read_provenance, schema_name
 from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.panel import Panel
 from ssm.claims.quantities import estimate, words
-from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, span
+from ssm.claims.words import CONFIRMED, DEFINITION, OPEN, OURS, PAPER, REFUTED, number, span
 from ssm.specs.claim import ClaimSpec, Expected
 from ssm.specs.figure import FigureTask
 
 REHEARSAL = "a rehearsal: its numbers mean nothing"  # the reason of every verdict of a rehearsed task
+ONE_SEED = "one seed of arms that were trained apart: how much other seeds would differ is not in the interval"
 
 
 def judge(task: FigureTask, tables: Path) -> pl.DataFrame:
@@ -26,18 +28,13 @@ def judge(task: FigureTask, tables: Path) -> pl.DataFrame:
         tables: the folder of its tables.
 
     Returns:
-        A `verdicts` table: a row per claim and panel. A claim on several panels is named `<claim>/<panel>`. A rehearsal
-        computes every number, so that it fails where the real thing would, and then decides and reports none.
+        A `verdicts` table: a row for each of `task.verdicts`. A rehearsal computes every number, so that it fails where
+        the real thing would, and then decides and reports none.
 
     Raises:
         TableError: a planned table is missing or broken.
     """
-    rows = []
-    for claim in task.figure.claims:
-        panels = _panels(task, claim)
-        for panel in panels:
-            name = claim.id if len(panels) == 1 else f"{claim.id}/{panel}"
-            rows.append(_row(task, claim, name, panel, tables))
+    rows = [_row(task, claim, name, panel, tables) for name, claim, panel in task.verdicts]
     return pl.DataFrame(rows, schema=dict(VERDICTS.columns))
 
 
@@ -65,17 +62,6 @@ def claim_of(task: FigureTask, name: str) -> ClaimSpec | None:
     return next((claim for claim in task.figure.claims if claim.id == wanted), None)
 
 
-def _panels(task: FigureTask, claim: ClaimSpec) -> list[str]:
-    """The panels (named models) that a claim is judged on: those that have its first arm, or one that lacks it."""
-    arms = claim.arms()
-    having = dict.fromkeys(
-        series.panel
-        for series in task.series
-        if arms and series.arm == arms[0] and (claim.models is None or series.panel in claim.models)
-    )
-    return list(having) or [next((series.panel for series in task.series), "")]
-
-
 def _row(task: FigureTask, claim: ClaimSpec, name: str, panel: str, tables: Path) -> dict[str, Any]:
     numbers: dict[str, Any] = {"estimate": None, "low": None, "high": None, "interval": "none"}
     verdict, reason = OPEN, REHEARSAL
@@ -84,11 +70,14 @@ def _row(task: FigureTask, claim: ClaimSpec, name: str, panel: str, tables: Path
             raise UndecidableError(f"it is about models that the scale {task.scale} does not have")
         found: Estimate = estimate(task, panel, claim.quantity, tables)
         if not task.rehearsal:
-            verdict, reason = decide(found.low, found.high, claim.expected)
+            verdict, reason = (
+                (OPEN, ONE_SEED) if _apart(task, claim, panel) else decide(found.low, found.high, claim.expected)
+            )
             numbers = {"estimate": found.value, "low": found.low, "high": found.high, "interval": found.interval}
     except UndecidableError as problem:
         if not task.rehearsal:
             reason = str(problem)
+    registered, registration = _registration(task, name, claim, panel, tables)
     return {
         "target": task.figure.target,
         "claim": name,
@@ -99,4 +88,51 @@ def _row(task: FigureTask, claim: ClaimSpec, name: str, panel: str, tables: Path
         "expected": claim.expected.words(),
         "verdict": verdict,
         "reason": reason,
+        "sort": OURS if claim.ours else DEFINITION if claim.quantity.definition else PAPER,
+        "number": task.numbers.get(name, f"{task.figure.target}/{name}"),
+        "registered": registered,
+        "registration": registration,
     }
+
+
+def _apart(task: FigureTask, claim: ClaimSpec, panel: str) -> bool:
+    """Whether a claim compares arms of a single seed that go on from weights of different trainings.
+
+    Over its sequences such a difference is decided by the seed. Arms that go on from the same weights share what that
+    seed is worth, so that theirs is not.
+    """
+    places = task.series_of(claim, panel).values()
+    seeds: set[int] = set.intersection(*({one.seed for one in series} for series in places)) if places else set()
+    weights = {one.origin or one.run for series in places for one in series if one.seed in seeds}
+    return len(seeds) == 1 and len(weights) > 1
+
+
+def _registration(task: FigureTask, name: str, claim: ClaimSpec, panel: str, tables: Path) -> tuple[bool | None, str]:
+    """Whether what is judged was registered before the tables that decide it were made; and that in words."""
+    if task.rehearsal:
+        return None, ""
+    date = task.registered.get(name)
+    if date is None:
+        return False, "not registered: with these seeds this is not what was registered"
+    series = [one for series in task.series_of(claim, panel).values() for one in series]
+    read = {one.tables[kind] for one in series for kind in claim.quantity.reads if kind in one.tables}
+    paths = [tables / f"{table}.parquet" for table in sorted(read)]
+    if not series:
+        every = [tables / f"{table}.parquet" for table in task.tables]
+        paths = [path for path in every if schema_name(path) in claim.quantity.reads]
+    written = [str(read_provenance(path).get("written", "")) for path in paths]
+    if not all(written):
+        return False, f"registered on {_day(date)}, but its tables do not say when they were made"
+    early = min(written, key=datetime.fromisoformat, default=None)
+    if early is not None and datetime.fromisoformat(early) < datetime.fromisoformat(date):
+        return False, f"registered on {_day(date)}, but its tables were made before, on {_day(early)}"
+    return True, f"registered on {_day(date)}, before its tables were made"
+
+
+def _day(time: str) -> str:
+    """A time as readers see it, to the minute.
+
+    >>> _day("2026-11-22T05:12:20+00:00")
+    '2026-11-22 05:12 UTC'
+    """
+    return f"{time[:16].replace('T', ' ')} UTC"

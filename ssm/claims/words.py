@@ -6,18 +6,22 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "not decided"
 VERDICT_NAMES = (CONFIRMED, REFUTED, OPEN)
+PAPER, DEFINITION, OURS = "paper", "definition", "ours"  # whose statement a verdict is on
+SORTS = {PAPER: "statements of the papers", DEFINITION: "definitions", OURS: "checks of our own"}
+MISSES = 0.05  # of 95% intervals, the share that does not hold the true value
 GAP = "  "
 # The columns of printed verdicts. When a terminal is narrow they give way in the order of SHRINK, down to so many
 # characters: reasons and the paper's words before our numbers. The verdict never does.
 HEADS = ("figure", "claim", "the paper", "here (95% interval)", "expected", "verdict", "why")
-TARGET, CLAIM, PAPER, OURS, EXPECTED, VERDICT, REASON = range(7)
+TARGET, CLAIM, THEIRS, HERE, EXPECTED, VERDICT, REASON = range(7)
 SHRINK = (
-    *((REASON, 24), (PAPER, 40), (CLAIM, 24), (PAPER, 14), (REASON, 0), (CLAIM, 12)),
-    *((column, 4) for column in (PAPER, CLAIM, EXPECTED, OURS, TARGET)),
+    *((REASON, 24), (THEIRS, 40), (CLAIM, 24), (THEIRS, 14), (REASON, 0), (CLAIM, 12)),
+    *((column, 4) for column in (THEIRS, CLAIM, EXPECTED, HERE, TARGET)),
 )
 
 
@@ -61,8 +65,68 @@ def totals(verdicts: Iterable[str]) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in VERDICT_NAMES)
 
 
+@dataclass(frozen=True)
+class Tally:
+    """What verdicts amount to, every number counted once."""
+
+    claims: int
+    counts: dict[str, Counter[str]]  # sort -> verdict -> distinct numbers; of the sorts that there are
+    repeated: int  # verdicts on a number that another verdict of their sort judges
+    unregistered: int  # verdicts that were not registered before their seeds were read: they count nowhere
+    intervals: int  # distinct numbers with a 95% interval
+
+    @property
+    def wrong(self) -> float:
+        """How many of these intervals are to be expected to miss the true value: the most wrong verdicts to expect."""
+        return MISSES * self.intervals
+
+
+def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
+    """Count verdicts.
+
+    A number that several claims judge counts once for each sort of statement. Where their regions differ, and so do the
+    verdicts, it counts as refuted before it counts as not decided, and as that before it counts as confirmed.
+    """
+    rows = list(rows)
+    counted = [row for row in rows if row["registered"] is not False]
+    counts, numbers = {}, 0
+    for sort in SORTS:
+        verdicts: dict[str, set[str]] = {}
+        for row in counted:
+            if row["sort"] == sort:
+                verdicts.setdefault(row["number"], set()).add(row["verdict"])
+        if verdicts:
+            worst = (REFUTED, OPEN, CONFIRMED)
+            counts[sort] = Counter(min(found, key=worst.index) for found in verdicts.values())
+            numbers += len(verdicts)
+    intervals = {row["number"] for row in counted if row["interval"] not in ("exact", "none")}
+    return Tally(len(rows), counts, len(counted) - numbers, len(rows) - len(counted), len(intervals))
+
+
+def tally_lines(found: Tally) -> list[str]:
+    """A tally at the terminal."""
+    distinct = sum(count.total() for count in found.counts.values())
+    claims = "1 claim" if found.claims == 1 else f"{found.claims} claims"
+    numbers = "1 number" if distinct == 1 else f"{distinct} numbers"
+    lines = [f"{claims} on {numbers}, each counted once" if found.repeated else claims]
+    for sort, count in found.counts.items():
+        lines.append(f"  {SORTS[sort]}: {totals(count.elements())}")
+    if found.unregistered:
+        lines.append(f"  not registered before their seeds were read, and not counted: {found.unregistered}")
+    if found.intervals:
+        lines.append(f"  {expected_misses(found)}")
+    return lines
+
+
+def expected_misses(found: Tally) -> str:
+    """How many wrong verdicts chance lets one expect, in words."""
+    intervals = "1 interval of 95%" if found.intervals == 1 else f"{found.intervals} intervals of 95%"
+    miss = f"about {number(found.wrong)} will miss the true value by chance"
+    return f"{intervals}: {miss}; expect up to so many wrong verdicts"
+
+
 def verdict_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> list[str]:
-    """Verdicts as an aligned table: a line of heads, one line a verdict, and a line with the totals.
+    """Verdicts as an aligned table: a line of heads, one line a verdict, and lines with the tally.
 
     Args:
         width: characters of the terminal; None: nothing is cut.
@@ -79,14 +143,14 @@ def verdict_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -
             widths[column] -= cut
             excess -= cut
     lines = [GAP.join(map(_fit, line, widths)).rstrip() for line in table]
-    claims = "1 claim" if len(rows) == 1 else f"{len(rows)} claims"
-    return [*lines, f"{claims}: {totals(row['verdict'] for row in rows)}"]
+    return [*lines, *tally_lines(tally(rows))]
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """A verdict under `HEADS`."""
-    reason = row["reason"] if row["estimate"] is None else ""
-    return row["target"], row["claim"], row["paper"], ours(row), row["expected"], row["verdict"], reason
+    reason = row["reason"] if row["verdict"] == OPEN else ""
+    verdict = row["verdict"] + (", not registered" if row["registered"] is False else "")
+    return row["target"], row["claim"], row["paper"], ours(row), row["expected"], verdict, reason
 
 
 def _fit(text: str, width: int) -> str:

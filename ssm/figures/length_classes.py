@@ -1,4 +1,4 @@
-"""The class of every curve: strong, weak or no length extension (ls Definition 2.1), and how far its loss rises."""
+"""The class of every curve: strong, weak, no length extension or not decided (ls Definition 2.1), and its excess."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ssm.figures.panel import Row, end_of_bin
 from ssm.figures.style import CLASSES, SMALL, ArmStyle
 from ssm.specs.figure import ClassChart, FigureTask
 
-NAMES = {"strong": "strong", "weak": "weak", "none": "no"}
+NAMES = {"strong": "strong extension", "weak": "weak extension", "none": "no extension", "not decided": "not decided"}
 STEEPEST = 4.0  # nats: a curve that rises further leaves the panel
 
 
@@ -27,7 +27,7 @@ class Classed:
     """One run's curve with its class."""
 
     name: str  # the chart's line: model and arm
-    kind: str  # strong, weak or none
+    kind: str  # of CLASSES
     excess: float  # nats: largest loss past t* minus the loss at t* (lg Definition 3.2)
     error: float
     x: np.ndarray  # (bins,) position / T
@@ -85,7 +85,7 @@ def _draw_curves(axes: Axes, curves: Sequence[Classed]) -> None:
             rise = np.where(np.isfinite(curve.rise), curve.rise, np.nan)
             axes.plot(curve.x, rise, color=style.color, linewidth=1.3, alpha=0.85, label="_" + curve.name)
         if own:
-            axes.plot([], [], **style.keywords(), label=f"{NAMES[kind]} extension ({len(own)})")
+            axes.plot([], [], **style.keywords(), label=f"{NAMES[kind]} ({len(own)})")
     axes.axhline(0.0, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)))
     axes.axvline(1.0, color=INK, linewidth=1.2, linestyle=(0.0, (1.5, 1.5)))
     axes.set_xscale("log", base=2)

@@ -19,6 +19,7 @@ WIDTH = 7.0  # inches: the text width of a paper, and 380 pixels on a phone
 # Okabe & Ito (2008), "Color Universal Design"; black is INK, yellow is left out because it vanishes on white.
 ORANGE, SKY, GREEN = "#e69f00", "#56b4e9", "#009e73"
 BLUE, VERMILION, PURPLE = "#0072b2", "#d55e00", "#cc79a7"
+GREY = "#858c94"  # what says nothing
 
 SMALL, NORMAL, LARGE = 10.0, 11.0, 12.0  # points
 
@@ -87,6 +88,7 @@ CLASSES = {
     "strong": ArmStyle(BLUE, "-", "o"),
     "weak": ArmStyle(ORANGE, "-", "s"),
     "none": ArmStyle(VERMILION, "-", "X"),
+    "not decided": ArmStyle(GREY, "-", "D", hollow=True),
 }
 RAMP_LINES = ("-", (0.0, (5.0, 1.5)), (0.0, (6.0, 1.2, 1.2, 1.2)), (0.0, (2.2, 1.0)))
 RAMP_MARKERS = "os^Dv<>*"

@@ -18,9 +18,11 @@ from ssm.specs.config import WorkflowConfig
 from ssm.specs.data import DataSpec
 from ssm.specs.figure import FigureSpec
 from ssm.specs.model import ModelSpec
+from ssm.specs.registration import Register
 from ssm.specs.training import InitialStateSpec, TrainingSpec
 
 T = TypeVar("T")
+REGISTER = "registered.json"
 
 
 class TrainingFile(Spec):
@@ -64,6 +66,7 @@ class Library:
     initial_states: Shelf[InitialStateSpec]
     figures: dict[str, FigureSpec]  # by target: the wanted ones, and all others where one of them collects
     wanted: tuple[str, ...]  # the targets that are planned
+    register: Register  # what was registered of all figures, at all scales
 
     @property
     def scale(self) -> str:
@@ -111,7 +114,18 @@ def load_config(
         ),
         figures=_figures(folder, wanted, scale),
         wanted=wanted,
+        register=read_register(folder),
     )
+
+
+def read_register(folder: Path) -> Register:
+    """config/registered.json; without the file nothing is registered.
+
+    Raises:
+        ConfigError: it is no such file.
+    """
+    path = folder / REGISTER
+    return Register.load(path) if path.is_file() else Register()
 
 
 def figure_targets(folder: Path) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from ssm.base.errors import ConfigError
 from ssm.plan.arms import ArmResolver
 from ssm.plan.library import Library
 from ssm.plan.measurements import class_task, curve_of, model_tasks, series_tasks
+from ssm.plan.registration import with_registrations
 from ssm.plan.rehearsal import capped_figure
 from ssm.specs.data import DataSpec
 from ssm.specs.figure import FigureSpec, FigureTask, Series
@@ -103,6 +104,9 @@ def make_plan(library: Library) -> Plan:
         plan.figures[target] = (
             _collection(library, figure, others, plan) if figure.collect else _figure(library, figure, plan)
         )
+    if library.workflow.rehearsal is None:
+        for target, task in plan.figures.items():
+            plan.figures[target] = with_registrations(task, plan.runs, plan.measurements, library.register)
     return plan
 
 
@@ -127,6 +131,7 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
                         context=resolved.run.training.context,
                         policy=resolved.run.training.initial_state.policy,
                         run=plan.add_run(resolved.run),
+                        origin=resolved.run.origin.id if resolved.run.parent else None,
                         snapshot=resolved.snapshot,
                         tables={kind: plan.add_measurement(task) for kind, task in tasks.items()},
                     )

@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ssm.base.files import write_text
-from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, ours, span, totals
+from ssm.claims.words import SORTS, VERDICT_NAMES, expected_misses, number, ours, span, tally
 from ssm.report.facts import duration, facts
 from ssm.report.gather import SYMBOLS, Gatherer, Results
 
@@ -39,16 +39,14 @@ def build_report(results: Path, out: Path, targets: list[str] | None = None) -> 
 def render(results: Results) -> str:
     """The page as text."""
     page = template("ssm.report", PAGE)
-    papers = [claim for claim in results.claims if not claim.ours]
-    checks = [claim for claim in results.claims if claim.ours]
     return page.render(
         results=results,
         facts=facts(results),
         symbols=SYMBOLS,
-        counts={name: sum(claim.verdict == name for claim in papers) for name in (CONFIRMED, REFUTED, OPEN)},
-        papers=papers,
-        checks=checks,
-        checks_totals=totals(claim.verdict for claim in checks),
+        tally=tally(claim.row for claim in results.claims),
+        sorts=SORTS,
+        verdicts=VERDICT_NAMES,
+        expected_misses=expected_misses,
         span=span,
         style=style(),
     )

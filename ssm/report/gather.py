@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -69,9 +70,14 @@ class Claim:
         return str(self.row["claim"]).partition("/")[2]
 
     @property
-    def ours(self) -> bool:
-        """Whether this is a check that this project adds."""
-        return self.spec.ours
+    def sort(self) -> str:
+        """Whose statement it is: the paper's, a definition, a check of our own."""
+        return str(self.row["sort"])
+
+    @property
+    def unregistered(self) -> bool:
+        """Whether it was not registered before its seeds were read, so that it counts nowhere."""
+        return self.row["registered"] is False
 
     @property
     def strip(self) -> Markup:
@@ -276,7 +282,8 @@ class Gatherer:
         return f"ssm plan --write {self.results / 'specs'}"
 
     def _link(self, path: Path, text: str) -> Link:
-        return Link(text, Path(os.path.relpath(path, self.out.parent)).as_posix())
+        relative = Path(os.path.relpath(path, self.out.parent)).as_posix()
+        return Link(text, quote(os.fsencode(relative)))  # a colon too, which would name a scheme
 
     def _need(self, path: Path, command: str) -> Path:
         if not path.is_file():

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -20,6 +20,8 @@ class Spec(BaseModel):
     """A frozen description. Equal content means equal id; unknown keys and wrong types are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    beside: ClassVar[frozenset[str]] = frozenset()  # fields that say what it is called or how fast it is made
 
     @model_validator(mode="before")
     @classmethod
@@ -36,11 +38,14 @@ class Spec(BaseModel):
         """The spec as plain data, ready for JSON."""
         return self.model_dump(mode="json", by_alias=True)
 
+    def deciding(self) -> Any:
+        """The content without what stands `beside` it, at any depth: what decides the numbers that come of it."""
+        return _deciding(self, self.content())
+
     @property
     def content_hash(self) -> str:
         """Eight hex digits of the SHA-256 of the canonical JSON content."""
-        text = json.dumps(self.content(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:8]
+        return short_hash(self.content())
 
     @classmethod
     def parse(cls, value: Any, source: str) -> Self:
@@ -78,6 +83,25 @@ class Spec(BaseModel):
 def without(content: dict[str, Any], **defaults: object) -> dict[str, Any]:
     """Content that leaves fields out at these defaults: ids that are older than a field stay what they were."""
     return {name: value for name, value in content.items() if name not in defaults or value != defaults[name]}
+
+
+def _deciding(value: Any, content: Any) -> Any:
+    """`Spec.deciding` of a spec, or of what a field of one holds, whose plain content is `content`."""
+    if isinstance(value, Spec):
+        return {
+            key: _deciding(getattr(value, key, None), item) for key, item in content.items() if key not in value.beside
+        }
+    if isinstance(value, dict):
+        return {key: _deciding(*pair) for key, *pair in zip(content, value.values(), content.values(), strict=True)}
+    if isinstance(value, list | tuple):
+        return [_deciding(*pair) for pair in zip(value, content, strict=True)]
+    return content
+
+
+def short_hash(content: Any, digits: int = 8) -> str:
+    """The first hex digits of the SHA-256 of plain data, as canonical JSON."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]
 
 
 def slug(*parts: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
@@ -11,7 +11,14 @@ from ssm.specs.base import Spec
 Distance = Literal["total_variation", "jensen_shannon", "one_minus_cosine"]
 
 
-class ArmQuantity(Spec):
+class Quantity(Spec):
+    """What tests a claim."""
+
+    reads: ClassVar[tuple[str, ...]]  # the kinds of tables that decide the number
+    definition: ClassVar[bool] = False  # a property of what was built: no experiment, no chance in it
+
+
+class ArmQuantity(Quantity):
     """A number per seed of one arm; with `against`, its ratio (or difference) to the same number of another arm.
 
     Both are of the panel that is judged, or `against` of the panel of another named model.
@@ -35,6 +42,7 @@ class RestartRatio(ArmQuantity):
     """
 
     kind: Literal["restart_ratio"] = "restart_ratio"
+    reads: ClassVar[tuple[str, ...]] = ("position_loss", "restart_loss")
     times_context: PositiveFloat  # read at [3/4 kT, kT), T being the arm's training context
     restarted: str | None = None
 
@@ -43,6 +51,7 @@ class PerplexityGrowth(ArmQuantity):
     """Position-wise perplexity at [3/4 kT, kT) / the same at [T/2, T)."""
 
     kind: Literal["perplexity_growth"] = "perplexity_growth"
+    reads: ClassVar[tuple[str, ...]] = ("position_loss",)
     times_context: PositiveFloat
 
 
@@ -50,6 +59,7 @@ class PerplexityAt(ArmQuantity):
     """Position-wise perplexity at [3/4 kT, kT)."""
 
     kind: Literal["perplexity_at"] = "perplexity_at"
+    reads: ClassVar[tuple[str, ...]] = ("position_loss",)
     times_context: PositiveFloat
 
 
@@ -57,6 +67,7 @@ class StateNormGrowth(ArmQuantity):
     """Mean norm of the whole state at kT / at T."""
 
     kind: Literal["state_norm_growth"] = "state_norm_growth"
+    reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
     times_context: PositiveFloat
 
 
@@ -64,6 +75,7 @@ class DriftingHeads(ArmQuantity):
     """The fraction of all heads whose state's standard deviation grows by more than `factor` from T to kT."""
 
     kind: Literal["drifting_heads"] = "drifting_heads"
+    reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
     times_context: PositiveFloat
     factor: PositiveFloat = 2.0
 
@@ -72,11 +84,12 @@ class Remembrance(ArmQuantity):
     """Mean Effective Remembrance at t = length - kept * T: the weight of all but the last `kept` contexts."""
 
     kind: Literal["remembrance"] = "remembrance"
+    reads: ClassVar[tuple[str, ...]] = ("effective_remembrance",)
     distance: Distance = "total_variation"
     kept_contexts: PositiveFloat = 1.0
 
 
-class ShapeDifference(Spec):
+class ShapeDifference(Quantity):
     """How far the remembrance curves of one arm under two distances lie apart, each taken from its range to [0, 1].
 
     The largest absolute difference over all t between the means over sequences, each less its minimum and over its
@@ -84,6 +97,7 @@ class ShapeDifference(Spec):
     """
 
     kind: Literal["shape_difference"] = "shape_difference"
+    reads: ClassVar[tuple[str, ...]] = ("effective_remembrance",)
     arm: str
     distance: Distance
     with_distance: Distance = "total_variation"
@@ -93,16 +107,19 @@ class LengthExcess(ArmQuantity):
     """Largest loss past t* minus the loss at t*, nats (lg Def. 3.2; 0 or less: it length-generalizes)."""
 
     kind: Literal["length_excess"] = "length_excess"
+    reads: ClassVar[tuple[str, ...]] = ("length_class",)
 
 
-class ParameterRatio(Spec):
+class ParameterRatio(Quantity):
     """Parameters counted here / parameters that the paper states, for one named model."""
 
     kind: Literal["parameter_ratio"] = "parameter_ratio"
+    reads: ClassVar[tuple[str, ...]] = ("model_size",)
+    definition: ClassVar[bool] = True
     model: str
 
 
-class SystemProperty(Spec):
+class SystemProperty(Quantity):
     """A property of one named model's recurrence as measured on its module: 1 if it has it, 0 if not.
 
     selective: what remains of an initial state depends on the input. linear: it is proportional to that state.
@@ -110,14 +127,17 @@ class SystemProperty(Spec):
     """
 
     kind: Literal["system_property"] = "system_property"
+    reads: ClassVar[tuple[str, ...]] = ("taxonomy",)
+    definition: ClassVar[bool] = True
     model: str
     property: Literal["selective", "linear", "identity", "constant"]
 
 
-class CostExponent(Spec):
+class CostExponent(Quantity):
     """p of cost ~ T^p, the slope over all measured lengths on logarithmic scales, for one named model (ls Table 1)."""
 
     kind: Literal["cost_exponent"] = "cost_exponent"
+    reads: ClassVar[tuple[str, ...]] = ("cost",)
     model: str
     cost: Literal["training_step", "training_memory", "decoding_step", "state"]
 

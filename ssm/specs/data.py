@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -77,6 +77,7 @@ TokenizerSpec = Annotated[BytesTokenizer | BpeTokenizer | FileTokenizer | HubTok
 class DataSpec(Spec):
     """A tokenized corpus: documents are held out WHOLE, so a window never mixes training and held-out text."""
 
+    beside: ClassVar[frozenset[str]] = frozenset({"name", "shard_tokens"})
     name: str
     corpus: CorpusSpec
     tokenizer: TokenizerSpec = BytesTokenizer()

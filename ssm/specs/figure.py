@@ -190,6 +190,7 @@ class Series(Spec):
     context: PositiveInt  # T of this arm's training
     policy: str
     run: str  # the run's id
+    origin: str | None = None  # the run that was trained first of those whose weights it goes on from; None: itself
     snapshot: float | None = None
     tables: dict[str, str]  # measurement kind -> table id
 
@@ -202,6 +203,39 @@ class FigureTask(Spec):
     series: Annotated[tuple[Series, ...], Field(strict=False)]
     tables: Names = ()  # tables that belong to no series (model_size)
     rehearsal: bool = False  # caps were applied: no number means anything
+    numbers: dict[str, str] = {}  # verdict -> what decides its number, hashed: equal for the same number of two figures
+    registered: dict[str, str] = {}  # verdict -> when (UTC) what it judges was registered with these seeds
+
+    @property
+    def verdicts(self) -> tuple[tuple[str, ClaimSpec, str], ...]:
+        """Every verdict: its name, its claim, and the panel (named model) that is judged.
+
+        A claim is judged on the panels that have its first arm, of those that it is about, or on one that lacks it. On
+        several panels a verdict is called `<claim>/<panel>`.
+        """
+        found = []
+        for claim in self.figure.claims:
+            arms = claim.arms()
+            having = (series.panel for series in self.series if arms and series.arm == arms[0])
+            panels = list(dict.fromkeys(panel for panel in having if claim.models is None or panel in claim.models))
+            panels = panels or [next((series.panel for series in self.series), "")]
+            for panel in panels:
+                found.append((claim.id if len(panels) == 1 else f"{claim.id}/{panel}", claim, panel))
+        return tuple(found)
+
+    def series_of(self, claim: ClaimSpec, panel: str) -> dict[tuple[str, str], tuple[Series, ...]]:
+        """The series that a claim on a panel reads, by their panel and arm; an empty tuple where there are none."""
+        there = getattr(claim.quantity, "against_model", None) or panel
+        places = []
+        for role in ("arm", "against", "restarted"):
+            arm = getattr(claim.quantity, role, None)
+            if arm is not None:
+                places.append((there if role == "against" else panel, arm))
+                if role == "restarted":
+                    places.append((there, arm))
+        return {
+            place: tuple(series for series in self.series if (series.panel, series.arm) == place) for place in places
+        }
 
     @property
     def table_ids(self) -> tuple[str, ...]:

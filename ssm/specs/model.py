@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
@@ -14,6 +14,7 @@ from ssm.specs.mixers import MixerSpec
 class ModelSpec(Spec):
     """A language model: embedding, `n_layers` pre-norm residual blocks, a last norm, a linear head without bias."""
 
+    beside: ClassVar[frozenset[str]] = frozenset({"name", "published_parameters"})
     name: str
     d_model: PositiveInt  # D
     n_layers: PositiveInt  # L

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     Field,
@@ -107,6 +107,9 @@ class Budget(Spec):
 class TrainingSpec(Spec):
     """lg App. B.1: AdamW (0.9, 0.95), clip 1.0, cosine with 10% warm-up, peak weight decay 0.01."""
 
+    beside: ClassVar[frozenset[str]] = frozenset(
+        {"micro_batch_tokens", "compile", "activation_checkpointing", "snapshots"}
+    )
     context: PositiveInt  # T, tokens a training sequence
     batch_tokens: PositiveInt  # tokens an optimizer step; a multiple of T
     micro_batch_tokens: PositiveInt | None = None  # tokens a forward pass (gradient accumulation); default: the batch
@@ -167,6 +170,7 @@ class RunSpec(Spec):
     and `training.context` are known; `data` says in which tokens they are read here.
     """
 
+    beside: ClassVar[frozenset[str]] = frozenset({"seed"})  # one of many alike
     model: ModelSpec
     data: DataSpec
     training: TrainingSpec
@@ -213,6 +217,11 @@ class RunSpec(Spec):
                     "attention without a window, whose cache would grow with every batch"
                 )
         return self
+
+    @property
+    def origin(self) -> RunSpec:
+        """The run that was trained first of those whose weights this one goes on from; without a parent itself."""
+        return self if self.parent is None else self.parent.origin
 
     @property
     def stage(self) -> int:

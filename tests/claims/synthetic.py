@@ -13,6 +13,7 @@ from ssm.specs.figure import FigureTask
 T = 8  # the training context
 LENGTH = 32
 DISTANCES = ("total_variation", "jensen_shannon", "one_minus_cosine")
+REGISTERED, MEASURED = "2024-12-31T00:00:00+00:00", "2025-01-01T00:00:00+00:00"
 KINDS = ("position_loss", "restart_loss", "effective_remembrance", "state_statistics", "length_class")
 LABELS = {"base": "base <b>&", "passed": "State Passing", "control": "control"}
 
@@ -39,7 +40,10 @@ def figure_task(
     target: str = "lg_fig5",
     run: str = "{panel}_{arm}_s{seed}",
 ) -> FigureTask:
-    """A planned figure with three arms: base, passed (from base) and control, which this scale lacks."""
+    """A planned figure with three arms: base, passed (from base) and control, which this scale lacks.
+
+    All of it was registered the day before its tables are made.
+    """
     series = [
         {
             "arm": arm,
@@ -49,6 +53,7 @@ def figure_task(
             "context": T,
             "policy": "zero",
             "run": run.format(panel=panel, arm=arm, seed=seed),
+            "origin": run.format(panel=panel, arm="base", seed=seed) if arm == "passed" else None,
             "tables": {kind: f"{kind}_{panel}_{arm}_s{seed}" for kind in KINDS},
         }
         for panel in panels
@@ -73,7 +78,11 @@ def figure_task(
         "claims": claims,
         "deviations": ["bytes, not words"],
     }
-    return FigureTask.parse({"figure": figure, "scale": "smoke", "series": series, "tables": ["sizes"]}, "test")
+    task = FigureTask.parse({"figure": figure, "scale": "smoke", "series": series, "tables": ["sizes"]}, "test")
+    names = [name for name, _, _ in task.verdicts]
+    return task.model_copy(
+        update={"numbers": {name: name for name in names}, "registered": dict.fromkeys(names, REGISTERED)}
+    )
 
 
 def _each(value: Any, sequences: int) -> list[float]:
@@ -140,7 +149,7 @@ def write_tables(folder: Path, task: FigureTask, readings: Readings, sequences: 
 
 def _write(path: Path, kind: str, rows: list[dict[str, Any]]) -> None:
     frame = pl.DataFrame(rows, schema=dict(SCHEMAS[kind].columns))
-    write_table(frame, SCHEMAS[kind], path, {"written": "2025-01-01T00:00:00+00:00", "seconds": 1.5})
+    write_table(frame, SCHEMAS[kind], path, {"written": MEASURED, "seconds": 1.5})
 
 
 def _state(s: int, position: int, layer: int, head: int, norm: float = 1.0, std: float = 1.0) -> dict[str, Any]:

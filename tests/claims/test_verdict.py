@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from claims.synthetic import claim, figure_task, write_tables
+from claims.synthetic import MEASURED, claim, figure_task, write_tables
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ssm.base.errors import TableError
-from ssm.base.tables import VERDICTS, write_table
-from ssm.claims.verdict import REHEARSAL, claim_of, decide, judge
-from ssm.claims.words import CONFIRMED, OPEN, REFUTED, VERDICT_NAMES
+from ssm.base.tables import MODEL_SIZE, SCHEMAS, VERDICTS, read_table, schema_name, write_table
+from ssm.claims.verdict import ONE_SEED, REHEARSAL, claim_of, decide, judge
+from ssm.claims.words import CONFIRMED, DEFINITION, OPEN, OURS, PAPER, REFUTED, VERDICT_NAMES
 from ssm.specs.claim import Expected
 
 finite = st.floats(-1e6, 1e6)
@@ -171,3 +171,108 @@ def test_a_rehearsal_decides_and_reports_nothing(tmp_path: Path) -> None:
     (tmp_path / f"{task.series[0].tables['position_loss']}.parquet").unlink()
     with pytest.raises(TableError, match="no such table"):  # it rehearses reading, too
         judge(task, tmp_path)
+
+
+AT = {"kind": "perplexity_at", "arm": "base", "times_context": 4.0}
+
+
+def registration(task: Any, tables: Path) -> tuple[bool | None, str]:
+    row = judge(task, tables).row(0, named=True)
+    return row["registered"], row["registration"]
+
+
+def test_a_verdict_says_whether_its_claim_was_registered_before_its_tables_were_made(tmp_path: Path) -> None:
+    task = figure_task([claim(AT, above=1.0)])
+    write_tables(tmp_path, task, {})
+    assert registration(task, tmp_path) == (True, "registered on 2024-12-31 00:00 UTC, before its tables were made")
+    unknown = task.model_copy(update={"registered": {}})
+    assert registration(unknown, tmp_path)[0] is False
+    assert registration(unknown, tmp_path)[1].startswith("not registered")
+    for late in ("2025-01-01T00:00:01+00:00", "2025-01-01T02:00:01+02:00"):
+        found = registration(task.model_copy(update={"registered": {"it": late}}), tmp_path)
+        assert found[0] is False
+        assert found[1].endswith("but its tables were made before, on 2025-01-01 00:00 UTC")
+    in_time = task.model_copy(update={"registered": {"it": MEASURED}})
+    assert registration(in_time, tmp_path)[0] is True
+    rehearsed = task.model_copy(update={"rehearsal": True})
+    assert registration(rehearsed, tmp_path) == (None, "")
+
+
+def test_of_the_tables_those_count_that_the_claim_reads(tmp_path: Path) -> None:
+    task = figure_task(
+        [claim(AT, "it", above=1.0), claim({"kind": "parameter_ratio", "model": "tiny"}, "size", above=0)]
+    )
+    write_tables(tmp_path, task, {})
+
+    def make_earlier(name: str) -> None:
+        path = tmp_path / f"{name}.parquet"
+        write_table(read_table(path), SCHEMAS[schema_name(path)], path, {"written": "2020-01-01T00:00:00+00:00"})
+
+    def registered() -> list[bool]:
+        return judge(task, tmp_path)["registered"].to_list()
+
+    for other in ("restart_loss_tiny_base_s1", "position_loss_tiny_passed_s1"):
+        make_earlier(other)
+    assert registered() == [True, True]
+    make_earlier("position_loss_tiny_base_s2")
+    assert registered() == [False, True]
+    make_earlier("sizes")
+    assert registered() == [False, False]
+    path = tmp_path / "sizes.parquet"
+    write_table(read_table(path), MODEL_SIZE, path, {})
+    assert judge(task, tmp_path)["registration"][1].endswith("but its tables do not say when they were made")
+
+
+@pytest.mark.parametrize("kind", [*FLIPS, "parameter_ratio"])
+def test_a_quantity_reads_the_tables_that_it_says(tmp_path: Path, kind: str) -> None:
+    """Those that decide a number are registered: what it reads unsaid could change behind a registration."""
+    fields = FLIPS[kind][0] if kind in FLIPS else {}
+    named = {"model": "tiny"} if kind == "parameter_ratio" else {"arm": "base"}
+    task = figure_task([claim({"kind": kind} | named | fields, above=0.0)], seeds=(1, 2))
+    write_tables(tmp_path, task, {("base", 1): {"cosine": [-1.0] * 6}})
+    reads = task.figure.claims[0].quantity.reads
+    for path in tmp_path.glob("*.parquet"):
+        if schema_name(path) not in reads:
+            path.unlink()
+    judge(task, tmp_path)  # a table that it misses would be an error
+    for path in tmp_path.glob("*.parquet"):
+        path.unlink()
+    with pytest.raises(TableError):
+        judge(task, tmp_path)
+
+
+def test_whose_statement_a_verdict_is_on(tmp_path: Path) -> None:
+    size = {"kind": "parameter_ratio", "model": "tiny"}
+    claims = [claim(AT, "a", above=1.0), claim(size, "b", above=0), claim(AT, "c", ours=True, above=1.0)]
+    task = figure_task(claims)
+    write_tables(tmp_path, task, {})
+    frame = judge(task, tmp_path)
+    assert frame["sort"].to_list() == [PAPER, DEFINITION, OURS]
+    assert frame["number"].to_list() == ["a", "b", "c"]
+
+
+def apart(task: Any) -> Any:
+    """The same task with arms that were trained apart."""
+    return task.model_copy(update={"series": tuple(one.model_copy(update={"origin": None}) for one in task.series)})
+
+
+def test_one_seed_of_arms_that_were_trained_apart_decides_nothing(tmp_path: Path) -> None:
+    """Two trainings that differ by their seed alone differ by far more than the sequences of one of them."""
+    compared = claim(AT | {"arm": "passed", "against": "base"}, "compared", below=1.0)
+    restarted = claim(AT | {"kind": "restart_ratio", "arm": "passed", "restarted": "base"}, "restarted", below=1.0)
+    task = figure_task([compared, restarted, claim(AT, "alone", above=1.0)], seeds=(1,))
+    late = {"late": [1.0, 1.01, 1.02, 1.03], "restart": [2.0, 2.01, 2.0, 2.02]}
+    write_tables(tmp_path, task, {("passed", 1): late})
+    assert judge(task, tmp_path)["verdict"].to_list() == [CONFIRMED] * 3  # from the same weights, paired by sequence
+    frame = judge(apart(task), tmp_path)
+    assert frame["verdict"].to_list() == [OPEN, OPEN, CONFIRMED]
+    assert frame["reason"].to_list()[:2] == [ONE_SEED] * 2
+    assert frame["estimate"].is_not_null().all()  # the number stands, and decides nothing
+
+
+def test_several_seeds_of_arms_that_were_trained_apart_decide(tmp_path: Path) -> None:
+    task = apart(figure_task([claim(AT | {"arm": "passed", "against": "base"}, below=1.0)]))
+    write_tables(tmp_path, task, {("passed", seed): {"late": 1.0 + seed / 100} for seed in (1, 2, 3)})
+    assert judge(task, tmp_path)["verdict"].to_list() == [CONFIRMED]
+    single = tuple(one for one in task.series if one.arm == "base" or one.seed == 1)  # the other arm has one of them
+    assert judge(task.model_copy(update={"series": single}), tmp_path)["reason"].to_list() == [ONE_SEED]

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssm.claims import words
-from ssm.claims.words import number, ours, verdict_lines
+from ssm.claims.words import CONFIRMED, DEFINITION, OPEN, OURS, PAPER, REFUTED, number, ours, tally, verdict_lines
 
 
 def row(**changes: object) -> dict[str, object]:
     base = {"target": "lg_fig5", "claim": "it", "paper": "about 3", "expected": "> 1.5", "verdict": "confirmed"}
-    base["reason"] = "because"
+    base |= {"reason": "because", "sort": PAPER, "number": "a", "registered": True}
     return base | {"estimate": 2.0, "low": 1.8, "high": 2.25, "interval": "95% Student t over 3 seeds"} | changes
 
 
@@ -32,26 +32,75 @@ def test_numbers() -> None:
 
 def test_lines_are_aligned_and_end_with_totals() -> None:
     lines = verdict_lines(
-        [row(), row(target="lg_fig11", claim="longer", verdict="refuted"), row(verdict="not decided")]
+        [
+            row(),
+            row(target="lg_fig11", claim="longer", verdict="refuted", number="b"),
+            row(verdict="not decided", number="c"),
+        ]
     )
-    assert lines[0] == "figure    claim   the paper  here (95% interval)  expected  verdict"
+    assert lines[0] == "figure    claim   the paper  here (95% interval)  expected  verdict      why"
     assert lines[1] == "lg_fig5   it      about 3    2 (1.8 to 2.25)      > 1.5     confirmed"
     assert len({line.index("about 3") for line in lines[1:4]}) == 1
-    assert lines[-1] == "3 claims: 1 confirmed, 1 refuted, 1 not decided"
+    assert lines[3].endswith("not decided  because")
+    assert lines[4:] == [
+        "3 claims",
+        "  statements of the papers: 1 confirmed, 1 refuted, 1 not decided",
+        "  3 intervals of 95%: about 0.15 will miss the true value by chance; expect up to so many wrong verdicts",
+    ]
     for width in (None, 80):
-        assert verdict_lines([], width)[1:] == ["0 claims: 0 confirmed, 0 refuted, 0 not decided"]
+        assert verdict_lines([], width)[1:] == ["0 claims"]
+
+
+def test_what_was_not_registered_is_marked_and_not_counted() -> None:
+    lines = verdict_lines([row(registered=False), row(registered=False, verdict="refuted"), row(number="b")])
+    assert [line.endswith("confirmed, not registered") for line in lines[1:4]] == [True, False, False]
+    assert "  statements of the papers: 1 confirmed, 0 refuted, 0 not decided" in lines
+    assert "  not registered before their seeds were read, and not counted: 2" in lines
+
+
+def test_a_number_counts_once() -> None:
+    found = tally([row(), row(target="lg_fig1"), row(number="b")])
+    assert (found.claims, found.counts, found.repeated, found.intervals) == (3, {PAPER: {CONFIRMED: 2}}, 1, 2)
+    assert (
+        verdict_lines([row(), row(target="lg_fig1"), row(number="b")])[4] == "3 claims on 2 numbers, each counted once"
+    )
+
+
+def test_a_number_with_several_regions_counts_as_its_worst_verdict() -> None:
+    for verdicts, counted in (
+        ((CONFIRMED, OPEN), OPEN),
+        ((CONFIRMED, REFUTED), REFUTED),
+        ((OPEN, REFUTED, CONFIRMED), REFUTED),
+        ((CONFIRMED, CONFIRMED), CONFIRMED),
+    ):
+        assert tally(row(verdict=verdict) for verdict in verdicts).counts == {PAPER: {counted: 1}}
+
+
+def test_definitions_and_our_own_checks_are_counted_apart() -> None:
+    rows = [row(), row(sort=OURS, verdict=OPEN), row(sort=DEFINITION, number="b", interval="exact")]
+    found = tally(rows)
+    assert found.counts == {PAPER: {CONFIRMED: 1}, DEFINITION: {CONFIRMED: 1}, OURS: {OPEN: 1}}
+    assert found.intervals == 1  # exact numbers have none, and one number has one however often it is judged
+    assert "  definitions: 1 confirmed, 0 refuted, 0 not decided" in verdict_lines(rows)
+    assert "  checks of our own: 0 confirmed, 0 refuted, 1 not decided" in verdict_lines(rows)
+
+
+def test_so_many_intervals_let_one_expect_so_many_wrong_verdicts() -> None:
+    assert tally(row(number=str(i)) for i in range(40)).wrong == 2.0
+    assert tally(row(number=str(i), estimate=None, interval="none") for i in range(40)).wrong == 0
 
 
 def test_without_a_terminal_every_word_is_there_on_one_line() -> None:
     paper = "in the paper " * 30
-    line = verdict_lines([row(paper=paper + "\n the end", estimate=None, reason="a long reason " * 9 + "indeed")])[1]
-    assert f"{paper}the end  no number            > 1.5     confirmed  a long reason" in line
+    given = row(paper=paper + "\n the end", estimate=None, verdict=OPEN, reason="a long reason " * 9 + "indeed")
+    line = verdict_lines([given])[1]
+    assert f"{paper}the end  no number            > 1.5     not decided  a long reason" in line
     assert line.endswith("reason indeed")
     assert "..." not in line
 
 
 def test_a_narrow_terminal_costs_the_papers_words_before_our_numbers() -> None:
-    (_, line, _) = verdict_lines([row(claim="a_claim_with_a_rather_long_id", paper="grows without bound " * 9)], 90)
+    (_, line, *_) = verdict_lines([row(claim="a_claim_with_a_rather_long_id", paper="grows without bound " * 9)], 90)
     assert line == "lg_fig5  a_claim_with_a_rat...  grows witho...  2 (1.8 to 2.25)      > 1.5     confirmed"
 
 
@@ -63,5 +112,5 @@ numbers = st.sampled_from([2.0, None])
 @given(st.lists(st.builds(row, estimate=numbers, **texts), min_size=1, max_size=4), st.integers(45, 200))
 def test_no_line_is_wider_than_the_terminal(rows: list[dict[str, object]], width: int) -> None:
     lines = verdict_lines(rows, width)
-    assert all(len(line) <= width for line in lines[:-1])
-    assert all("  confirmed" in line for line in lines[1:-1])
+    assert all(len(line) <= width for line in lines[: len(rows) + 1])
+    assert all("  confirmed" in line for line in lines[1 : len(rows) + 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ SVG = """<?xml version="1.0" encoding="utf-8"?>
  <defs><style type="text/css">*{stroke-linejoin: round}</style><path id="m1" d="M 0 0 L 9 9"/>
  <clipPath id="c1"><rect width="9" height="9"/></clipPath></defs>
  <g id="axes_1" clip-path="url(#c1)"><use xlink:href="#m1" style="stroke: #1f2328" onclick="alert(2)"/>
- <image xlink:href="https://example.org/x.png"/><line stroke="#d0d7de" x2="9"/><text>a &lt; b</text></g>
+ <image xlink:href="https://example.org/x.png"/><path stroke="#d0d7de" d="M 0 0 H 9"/><text>a &lt; b</text></g>
 </svg>
 """
 DATA = {"name": "text", "corpus": {"kind": "stdlib"}}
@@ -56,9 +57,19 @@ def results_folder(
     panels: tuple[str, ...] = ("tiny",),
     diverged: str = "",
     rehearsal: bool = False,
+    claims: Sequence[dict[str, Any]] = CLAIMS,
+    registered: Sequence[str] | None = None,
 ) -> FigureTask:
-    """Write one figure's results into `folder`; the run of the arm `diverged` has diverged."""
-    task = figure_task(CLAIMS, panels=panels, target=target).model_copy(update={"rehearsal": rehearsal})
+    """Write one figure's results into `folder`.
+
+    Args:
+        diverged: an arm whose runs have diverged.
+        registered: the verdicts that were registered in time; None: all.
+    """
+    task = figure_task(list(claims), panels=panels, target=target).model_copy(update={"rehearsal": rehearsal})
+    if registered is not None:
+        dates = {name: date for name, date in task.registered.items() if name in registered}
+        task = task.model_copy(update={"registered": dates})
     series = [s.model_copy(update={"run": run_spec(s.panel, s.arm, s.seed).id}) for s in task.series]
     task = task.model_copy(update={"series": tuple(series)})
     write_json(folder / "specs" / "figures" / f"{target}.json", task.content())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
+from claims.synthetic import claim
 from html_page import Page, squeezed
-from report.folder import SVG, edit_json, results_folder
+from report.folder import CLAIMS, SVG, edit_json, results_folder
 
 from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import VERDICTS, read_table, write_table
@@ -37,7 +39,7 @@ def test_the_page_stands_alone_and_every_link_leads_somewhere(results: Path) -> 
         if href.startswith("#"):
             assert href[1:] in page.ids, href
         else:
-            assert (results / "report" / href).is_file(), href
+            assert (results / "report" / unquote(href)).is_file(), href
     assert all(href.startswith("#") for href in page.loads)
     assert not re.search(r"@import|url\((?!#)", text)
     names = re.findall(r"https?://[^\s\"<]+", text)
@@ -52,13 +54,28 @@ def test_links_are_relative_to_wherever_the_page_stands(results: Path) -> None:
     assert all((out.parent / href).resolve().is_file() for href in links)
 
 
+def test_links_are_percent_encoded(tmp_path: Path) -> None:
+    """A name of a file is one to a browser too: no scheme, no query, no mark-up."""
+    results = tmp_path / 'javascript:alert(1)?a=100%&b#c "d" é'
+    results_folder(results)
+    out = tmp_path / "index.html"
+    build_report(results, out)
+    links = [href for href in Page(out.read_text(encoding="utf-8")).links if not href.startswith("#")]
+    assert links
+    for href in links:
+        assert re.fullmatch(r"[A-Za-z0-9._~/%-]+", href), href
+        assert (tmp_path / unquote(href)).is_file()
+
+
 def test_every_claim_stands_with_its_verdict_number_and_reason(results: Path) -> None:
     _, page = built(results, ["lg_fig5"])
     text = squeezed(page.text)
     assert "lg_fig11" not in text
-    assert "Of 2 statements of the papers, 1 confirmed, 1 refuted and 0 not decided." in text
-    assert "Of 1 check that this project adds: 0 confirmed, 0 refuted, 1 not decided." in text
+    assert "Statements of the papers 1 1 0 Checks of our own 0 0 1" in text  # confirmed, refuted, not decided
+    assert "2 intervals of 95%: about 0.1 will miss the true value by chance" in text
     assert text.count("our check") == 2  # in the overview and in the figure
+    assert text.count("registered on 2024-12-31 00:00 UTC, before its tables were made") == 3
+    assert " not registered " not in text
     for shown in ("✓ confirmed", "✗ refuted", "? not decided"):
         assert text.count(shown) == 2
     assert "does not exist at the scale smoke" in text
@@ -74,13 +91,38 @@ def test_the_page_follows_the_data(tmp_path: Path) -> None:
         tmp_path, readings={(arm, seed): {"late": 4.0 + seed / 10} for arm in ("base", "passed") for seed in (1, 2, 3)}
     )
     text = squeezed(built(tmp_path)[1].text)
-    assert "2 confirmed, 0 refuted and 0 not decided" in text
+    assert "Statements of the papers 2 0 0" in text
+
+
+def test_the_same_number_of_two_figures_counts_once(results: Path) -> None:
+    text = squeezed(built(results)[1].text)
+    assert "Statements of the papers 1 1 0 Checks of our own 0 0 1" in text
+    assert "So 3 of 6 verdicts count with others." in text
+
+
+def test_what_was_not_registered_is_marked_and_counts_nowhere(tmp_path: Path) -> None:
+    results_folder(tmp_path, registered=("base_fails",))
+    text = squeezed(built(tmp_path)[1].text)
+    assert "2 of 3 verdicts count nowhere: what they judge was not registered before its seeds were read." in text
+    assert "Statements of the papers 1 0 0" in text
+    assert "Checks of our own" not in text
+    assert text.count("✗ refuted not registered") == 2  # in the overview and in the figure
+    assert "✓ confirmed not registered" not in text
+    assert text.count("not registered: with these seeds this is not what was registered") == 2
+
+
+def test_definitions_are_named_and_counted_apart(tmp_path: Path) -> None:
+    size = claim({"kind": "parameter_ratio", "model": "tiny"}, "size", above=1.0)
+    results_folder(tmp_path, claims=[*CLAIMS, size])
+    text = squeezed(built(tmp_path)[1].text)
+    assert "Statements of the papers 1 1 0 Definitions 1 0 0 Checks of our own 0 0 1" in text
+    assert "the claim size holds definition" in text
 
 
 def test_panels_are_told_apart(tmp_path: Path) -> None:
     results_folder(tmp_path, panels=("tiny", "small"))
     _, page = built(tmp_path)
-    assert "Of 4 statements of the papers" in squeezed(page.text)
+    assert "Statements of the papers 2 2 0" in squeezed(page.text)
     assert len(page.ids) == len(set(page.ids))
 
 

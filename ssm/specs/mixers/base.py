@@ -35,6 +35,7 @@ class Taxonomy:
 class MixerSpecBase(PartSpec):
     """The description of one system."""
 
+    beside: ClassVar[frozenset[str]] = frozenset({"chunk"})  # tokens per chunk of a scan
     taxonomy: ClassVar[Taxonomy]
 
     def check(self, d_model: int) -> None:

@@ -1,0 +1,79 @@
+"""The file of registrations: all figures and scales reviewed, and what is missing added."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ssm.base.files import write_text
+from ssm.plan.library import figure_targets, load_config, read_register
+from ssm.plan.plan import make_plan
+from ssm.plan.registration import Findings, contents, review, seeds_of
+from ssm.specs.figure import FigureTask
+from ssm.specs.registration import Content, Register, Registration
+
+
+def register_figures(
+    folder: str | Path, targets: Sequence[str] | None, scales: Iterable[str], date: str
+) -> tuple[Register, tuple[str, ...], Findings]:
+    """Review figures against what was registered, and add what is missing.
+
+    Args:
+        folder: the config folder.
+        targets: None: all figures.
+        date: of what is added, UTC.
+
+    Returns:
+        The register with what was missing, what that is in words, and the findings. A figure that is refused is not
+        added.
+
+    Raises:
+        ConfigError: the config folder does not make a plan.
+    """
+    before = register = read_register(Path(folder))
+    findings, added = Findings(), []
+    for scale in scales:
+        wanted = targets if targets is not None else figure_targets(Path(folder))
+        plan = make_plan(load_config(folder, scale, wanted, {"rehearsal": None}))
+        for target, task in plan.figures.items():
+            found = contents(task, plan.runs, plan.measurements)
+            one = review(task, found, before)
+            if one.missing and not one.refused:
+                register = _added(task, found, register, date)
+                added.append(f"{target} ({scale})")
+            findings += one
+    return register, tuple(added), findings
+
+
+def write_register(register: Register, path: Path) -> None:
+    """Write the file, a line for each claim, so that a change is seen as one.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    write_text(path, _layout(register.model_dump(mode="json", exclude_defaults=True), ()) + "\n")
+
+
+def _added(task: FigureTask, found: Mapping[str, Content], register: Register, date: str) -> Register:
+    """The register with a registration more."""
+    target, scale = task.figure.target, task.scale
+    entry = Registration(date=date, seeds=seeds_of(task), claims=dict(found))
+    scales = register.figures.get(target, {})
+    return Register(figures=register.figures | {target: scales | {scale: (*register.of(target, scale), entry)}})
+
+
+def _layout(value: Any, path: tuple[str, ...]) -> str:
+    """JSON with a line for each figure, scale, registration and claim."""
+    depth = len(path)
+    deep = isinstance(value, dict | list) and value and depth < 6 and not (depth == 5 and path[4] != "claims")
+    if not deep:
+        return json.dumps(value, ensure_ascii=False)
+    indent = "  " * (depth + 1)
+    if isinstance(value, list):
+        inner = [_layout(item, (*path, "")) for item in value]
+    else:
+        inner = [f"{json.dumps(key)}: {_layout(item, (*path, key))}" for key, item in value.items()]
+    left, right = "[]" if isinstance(value, list) else "{}"
+    return f"{left}\n{indent}" + f",\n{indent}".join(inner) + f"\n{'  ' * depth}{right}"

@@ -1,0 +1,207 @@
+"""What decides each verdict of a planned figure, and whether it was registered before its seeds were read.
+
+A figure's claims are registered together, at one scale, with its seeds (`ssm register`). From then on these seeds judge
+what was registered and nothing else: who moves a bound, adds or drops a claim, or changes what is trained or measured
+for one takes seeds that this figure never had. So it is with the seeds themselves: none is added or left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ssm.specs.base import short_hash
+from ssm.specs.claim import ClaimSpec
+from ssm.specs.figure import FigureTask
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.registration import Content, Register, Registration
+from ssm.specs.training import RunSpec
+
+DIGITS = 12
+CHANGES = {
+    "quantity": "its quantity is another one",
+    "arms": "the models, recipes or data behind it are others",
+    "measurements": "its tables are measured in another way",
+}
+
+Runs = Mapping[str, RunSpec]
+Measurements = Mapping[str, MeasurementTask]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What stands between a figure at a scale and its registration; a line each, with the figure and the claim."""
+
+    refused: list[str] = field(default_factory=list)  # only other seeds, or what was registered, can put it right
+    missing: list[str] = field(default_factory=list)  # `ssm register` does
+
+    def __add__(self, other: Findings) -> Findings:
+        return Findings(self.refused + other.refused, self.missing + other.missing)
+
+
+def contents(task: FigureTask, runs: Runs, measurements: Measurements) -> dict[str, Content]:
+    """Verdict -> what decides it. The seeds stand beside it, in the registration."""
+    cache: dict[str, Any] = {}
+    return {name: _content(task, claim, panel, runs, measurements, cache) for name, claim, panel in task.verdicts}
+
+
+def with_registrations(task: FigureTask, runs: Runs, measurements: Measurements, register: Register) -> FigureTask:
+    """The task with the number that each verdict judges, and when it was registered with the task's seeds."""
+    found = contents(task, runs, measurements)
+    seeds = seeds_of(task)
+    numbers = {
+        name: short_hash([content.quantity, content.arms, content.measurements, seeds], DIGITS)
+        for name, content in found.items()
+    }
+    standing = _standing(register.of(task.figure.target, task.scale), seeds)
+    registered = {}
+    if standing is not None and not review(task, found, register).refused:
+        registered = {name: standing.date for name in found if standing.claims.get(name) == found[name]}
+    return task.model_copy(update={"numbers": numbers, "registered": registered})
+
+
+def seeds_of(task: FigureTask) -> tuple[int, ...]:
+    """The seeds that judge the task's claims, ascending; none where all is measured on models as they are built."""
+    return tuple(sorted({series.seed for series in task.series}))
+
+
+def review(task: FigureTask, found: Mapping[str, Content], register: Register) -> Findings:
+    """Whether a planned figure is what was registered.
+
+    Args:
+        found: its `contents`.
+    """
+    target, scale, seeds = task.figure.target, task.scale, seeds_of(task)
+    past = register.of(target, scale)
+    standing = _standing(past, seeds)
+    where = f"{target} ({scale})"
+    if not found:
+        return Findings()
+    if standing is None or (not seeds and standing.claims != found):
+        refused = _spent(where, past, seeds)
+        missing = [] if refused else [f"{where}: not registered; `ssm register {target} --scale {scale}`"]
+    else:
+        refused = _spent(where, past[:-1], seeds)
+        replace = f"replace the seeds {_list(seeds)} by unused ones, or take it back ({_used(past)})"
+        for name in dict.fromkeys([*standing.claims, *found]):
+            change = _change(standing.claims.get(name), found.get(name))
+            if change:
+                refused.append(f"{where}: {name}: {change}, since it was registered on {standing.date[:10]}; {replace}")
+        missing = []
+    date = standing.date if standing is not None else None
+    return Findings(refused + _known(where, target, scale, date, seeds, found, register), missing)
+
+
+def _content(
+    task: FigureTask,
+    claim: ClaimSpec,
+    panel: str,
+    runs: Runs,
+    measurements: Measurements,
+    cache: dict[str, Any],
+) -> Content:
+    quantity = claim.quantity.content()
+    reads = type(claim.quantity).reads
+    if claim.arms():
+        places = task.series_of(claim, panel)
+        # An arm is what it does, not what it is called: its name becomes its place.
+        order, there = list(places), quantity.pop("against_model", None) or panel
+        for role in ("arm", "against", "restarted"):
+            if quantity.get(role) is not None:
+                quantity[role] = order.index((there if role == "against" else panel, quantity[role]))
+        arms: list[Any] = []
+        measured: list[Any] = []
+        for found in places.values():
+            if not found:  # at this scale there is none
+                arms.append(None)
+                measured.append(None)
+                continue
+            series = found[0]
+            if series.run not in cache:
+                cache[series.run] = short_hash(runs[series.run].deciding(), DIGITS)
+            arms.append([cache[series.run], series.snapshot])
+            tables = [series.tables[kind] for kind in reads if kind in series.tables]
+            measured.append([measurements[table].measurement.content() for table in tables])
+    else:
+        model = quantity.pop("model", None)
+        tasks = [measurements[table].measurement.content() for table in task.tables]
+        tasks = [content for content in tasks if content["kind"] in reads]
+        models = [one for content in tasks for one in content["models"] if one["name"] == model]
+        arms = [{key: value for key, value in one.items() if key != "name"} for one in models]
+        measured = [{key: value for key, value in content.items() if key != "models"} for content in tasks]
+    return Content(
+        expected=claim.expected.words(),
+        quantity=short_hash(quantity, DIGITS),
+        arms=short_hash(arms, DIGITS),
+        measurements=short_hash(measured, DIGITS),
+    )
+
+
+def _standing(past: Sequence[Registration], seeds: tuple[int, ...]) -> Registration | None:
+    """The last registration, if it is one of exactly these seeds."""
+    return past[-1] if past and past[-1].claims and set(past[-1].seeds) == set(seeds) else None
+
+
+def _spent(where: str, past: Sequence[Registration], seeds: tuple[int, ...]) -> list[str]:
+    """A line where seeds were used before: read unregistered, or registered in other company."""
+    for one in reversed(past):
+        shared = sorted(set(one.seeds) & set(seeds))
+        if shared:
+            why = one.used or f"registered with the seeds {_list(one.seeds)}, of which none is added or left out"
+            every = next(iter(one.claims), "all claims")
+            return [
+                f"{where}: {every}: seeds {_list(shared)} were used before ({one.date[:10]}: {why}); replace them by "
+                f"unused ones ({_used(past)})"
+            ]
+    return []
+
+
+def _known(
+    where: str,
+    target: str,
+    scale: str,
+    date: str | None,
+    seeds: tuple[int, ...],
+    found: Mapping[str, Content],
+    register: Register,
+) -> list[str]:
+    """Lines on claims whose very number another figure had registered before, with another region.
+
+    Args:
+        date: when these claims were registered; None: they are about to be.
+    """
+    lines = []
+    for other, scales in register.figures.items():
+        for one in scales.get(scale, ()):
+            if other == target or not set(seeds) & set(one.seeds) or (date is not None and one.date >= date):
+                continue
+            for name, content in found.items():
+                for its, before in one.claims.items():
+                    same = before.model_copy(update={"expected": content.expected}) == content
+                    if same and before != content:
+                        lines.append(
+                            f"{where}: {name}: expects {content.expected} of the number of which {other} {its} expects "
+                            f"{before.expected} since {one.date[:10]}; replace the seeds {_list(seeds)} by unused ones"
+                        )
+    return lines
+
+
+def _change(before: Content | None, now: Content | None) -> str:
+    """How a claim differs from what was registered; empty where it does not."""
+    if before is None:
+        return "it is new"
+    if now is None:
+        return "it is gone"
+    changes = [words for name, words in CHANGES.items() if getattr(before, name) != getattr(now, name)]
+    if before.expected != now.expected:
+        changes.insert(0, f"it expects {now.expected} where it expected {before.expected}")
+    return " and ".join(changes)
+
+
+def _used(past: Iterable[Registration]) -> str:
+    return f"used so far: {_list(sorted({seed for one in past for seed in one.seeds}))}"
+
+
+def _list(seeds: Iterable[int]) -> str:
+    return ", ".join(map(str, seeds)) or "none"

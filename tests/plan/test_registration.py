@@ -1,0 +1,232 @@
+"""Registrations: what makes a verdict registered, what spends seeds, and that nothing slips past."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from plan.mini import FILES, edit, figure, write_config
+
+from ssm.cli.main import main
+from ssm.plan import load_config, make_plan
+from ssm.plan.library import REGISTER
+from ssm.plan.registration import contents
+from ssm.specs.base import SCALES
+from ssm.specs.figure import FigureTask
+from ssm.specs.registration import Content
+
+ROOT = Path(__file__).parents[2]
+FIGURE = "figures/lg_fig5.yaml"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_config(tmp_path)
+
+
+def content(folder: Path, target: str = "lg_fig5", claim: str = "repaired", scale: str = "smoke") -> Content:
+    plan = make_plan(load_config(folder, scale))
+    return contents(plan.figures[target], plan.runs, plan.measurements)[claim]
+
+
+def task(folder: Path, target: str = "lg_fig5") -> FigureTask:
+    return make_plan(load_config(folder)).figures[target]
+
+
+def register(folder: Path, *more: str) -> int:
+    return main(["register", "--config", str(folder), "--scale", "smoke", *more])
+
+
+def refused(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    """The one line with which `ssm register` refuses; what was registered stays as it was."""
+    path = folder / REGISTER
+    before = path.read_bytes() if path.exists() else b""
+    capsys.readouterr()
+    assert register(folder, *more) == 2
+    assert (path.read_bytes() if path.exists() else b"") == before
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_what_is_registered_is_green_and_red_before(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(folder, capsys, "--check")
+    assert line == "ssm register: lg_fig5 (smoke): not registered; `ssm register lg_fig5 --scale smoke`"
+    assert task(folder).registered == {}
+    assert register(folder) == 0
+    assert register(folder, "--check") == 0
+    (entry,) = json.loads((folder / REGISTER).read_text())["figures"]["lg_fig5"]["smoke"]
+    assert task(folder).registered == {"repaired": entry["date"]}
+    assert entry["seeds"] == [1]
+    before = (folder / REGISTER).read_bytes()
+    assert register(folder) == 0  # a second time nothing is added
+    assert (folder / REGISTER).read_bytes() == before
+    assert '"repaired": {"expected": "< 1.1", "quantity"' in before.decode()  # a line for each claim
+
+
+CLAIM = "    expected: {below: 1.1}\n"
+ANOTHER = """  - id: another
+    says: Another.
+    paper: None.
+    quantity: {kind: perplexity_at, arm: base, times_context: 4}
+    expected: {below: 9}
+"""
+CHANGES = {
+    "a bound": (FIGURE, "below: 1.1", "below: 1.2", "it expects < 1.2 where it expected < 1.1"),
+    "the side of a bound": (FIGURE, "below: 1.1", "above: 1.1", "it expects > 1.1 where it expected < 1.1"),
+    "a quantity": (FIGURE, "perplexity_growth", "perplexity_at", "its quantity is another one"),
+    "where it is read": (FIGURE, "g, times_context: 16}", "g, times_context: 8}", "its quantity is another one"),
+    "the arm": (FIGURE, "arm: state_passing", "arm: base", "the models, recipes or data behind it are others"),
+    "a measurement": (FIGURE, "16}\ndrawings", "16, sequences: 8}\ndrawings", "its tables are measured in another"),
+    "a recipe": ("training.yaml", "budget: {steps: 20}", "budget: {steps: 21}", "the models, recipes or data"),
+    "the parent's recipe": ("training.yaml", "budget: {steps: 100}", "budget: {steps: 99}", "the models, recipes"),
+    "an intervention": ("training.yaml", "e_passing}", "e_passing, p_zero: 0.2}", "the models, recipes"),
+    "a model": ("models.yaml", "tiny: {d_model: 16", "tiny: {d_model: 32", "the models, recipes or data behind it"),
+    "the text": ("data.yaml", "kind: stdlib", "kind: stdlib, min_file_bytes: 65", "the models, recipes"),
+    "a claim more": (FIGURE, CLAIM, CLAIM + ANOTHER, "another: it is new"),
+    "another name": (FIGURE, "id: repaired", "id: mended", "repaired: it is gone"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_decides_a_number_takes_new_seeds(folder: Path, change: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file, old, new, words = CHANGES[change]
+    assert register(folder) == 0
+    edit(folder, file, old, new)
+    capsys.readouterr()
+    for more in ((), ("--check",)):
+        assert register(folder, *more) == 2
+        line = capsys.readouterr().err.splitlines()[0]
+        assert line.startswith("ssm register: lg_fig5 (smoke): ")
+        assert words in line
+        assert "replace the seeds 1 by unused ones, or take it back (used so far: 1)" in line
+    assert task(folder).registered == {}
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [2, 3]")
+    assert register(folder) == 0
+    assert register(folder, "--check") == 0
+    assert set(task(folder).registered) == set(task(folder).numbers)
+    past = json.loads((folder / REGISTER).read_text())["figures"]["lg_fig5"]["smoke"]
+    assert [one["seeds"] for one in past] == [[1], [2, 3]]
+
+
+BESIDE = {
+    "what it says": (FIGURE, "says: It is repaired.", "says: Mended."),
+    "what the paper says": (FIGURE, "paper: Flat.", "paper: Flatter."),
+    "a label": (FIGURE, "label: State Passing", "label: SP"),
+    "a caption": (FIGURE, "caption: The curves.", "caption: Curves."),
+    "a check of our own": (FIGURE, CLAIM, CLAIM + "    ours: true\n"),
+    "memory": ("training.yaml", "batch_tokens: {smoke: 128, ", "micro_batch_tokens: 64, batch_tokens: {smoke: 128, "),
+    "the published size": ("models.yaml", "tiny: {", "tiny: {published_parameters: 5, "),
+    "the chunk of a scan": ("models.yaml", "head_dim: 16}", "head_dim: 16, chunk: 8}"),
+    "another measurement": (FIGURE, "drawings:", "  - {kind: state_statistics, times_context: 4}\ndrawings:"),
+    "another arm": (FIGURE, "arms:\n", "arms:\n  more: {label: More, from: base, training: posttrain}\n"),
+    "another scale": ("training.yaml", "paper: 524_288", "paper: 1_048_576"),
+}
+
+
+@pytest.mark.parametrize("change", BESIDE)
+def test_what_decides_no_number_changes_nothing(folder: Path, change: str) -> None:
+    assert register(folder) == 0
+    edit(folder, *BESIDE[change])
+    assert register(folder, "--check") == 0
+    assert list(task(folder).registered) == ["repaired"]
+
+
+def test_names_of_arms_models_and_data_decide_nothing(folder: Path) -> None:
+    before = content(folder)
+    text = (folder / FIGURE).read_text()
+    text = text.replace("state_passing: {label", "passed: {label").replace("arm: state_passing", "arm: passed")
+    (folder / FIGURE).write_text(text.replace("[tiny]", "[minute]").replace("data: text", "data: words"))
+    for file, old, new in (("models.yaml", "tiny: ", "minute: "), ("data.yaml", "text: ", "words: ")):
+        edit(folder, file, old, new)
+    (folder / "figures/lg_fig4.yaml").unlink()
+    assert content(folder) == before
+
+
+def test_seeds_are_neither_added_nor_left_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [1, 2, 3]")
+    assert register(folder) == 0
+    for seeds in ("[1, 2, 3, 4]", "[1, 2]", "[3, 4, 5]"):
+        text = (folder / FIGURE).read_text()
+        edit(folder, FIGURE, "seeds: [1, 2, 3]", f"seeds: {seeds}")
+        line = refused(folder, capsys)
+        assert "were used before" in line
+        assert "registered with the seeds 1, 2, 3, of which none is added or left out" in line
+        assert task(folder).registered == {}
+        (folder / FIGURE).write_text(text)
+    edit(folder, FIGURE, "seeds: [1, 2, 3]", "seeds: [3, 2, 1]")
+    assert register(folder, "--check") == 0  # their order is nothing
+
+
+def test_nobody_goes_back_to_the_seeds_before(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert register(folder) == 0
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [2]")
+    assert register(folder) == 0
+    edit(folder, FIGURE, "seeds: [2]", "seeds: [1]")
+    assert "seeds 1 were used before" in refused(folder, capsys)
+
+
+def test_seeds_that_were_read_unregistered_are_used(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    used = {"date": "2026-01-01T00:00:00+00:00", "seeds": [1, 2], "used": "read too early"}
+    (folder / REGISTER).write_text(json.dumps({"figures": {"lg_fig5": {"smoke": [used]}}}))
+    line = refused(folder, capsys)
+    assert (
+        "seeds 1 were used before (2026-01-01: read too early); replace them by unused ones (used so far: 1, 2)" in line
+    )
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [3]")
+    assert register(folder) == 0
+
+
+def test_a_number_that_another_figure_judged_has_no_new_bound(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert register(folder) == 0
+    claim = FILES[FIGURE][FILES[FIGURE].index("  - id: repaired") :]
+    other = FILES[FIGURE].replace(claim, claim.replace("repaired", "mended").replace("1.1", "1.3"))
+    (folder / "figures/lg_fig6.yaml").write_text(other.lstrip())
+    line = refused(folder, capsys)
+    assert "lg_fig6 (smoke): mended: expects < 1.3 of the number of which lg_fig5 repaired expects < 1.1 since" in line
+    edit(folder, "figures/lg_fig6.yaml", "1.3", "1.1")
+    assert register(folder) == 0
+    numbers = [task(folder, target).numbers for target in ("lg_fig5", "lg_fig6")]
+    assert numbers[0]["repaired"] == numbers[1]["mended"]  # the same number of two figures
+
+
+def test_figures_without_seeds_are_registered_by_content(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    size = {"id": "size", "says": "s", "paper": "p", "expected": {"above": 0.9}}
+    size["quantity"] = {"kind": "parameter_ratio", "model": "tiny"}
+    kinds = {"measurements": [{"kind": "model_size"}], "drawings": [{"kind": "configuration_table"}], "arms": {}}
+    figure(folder, "lg_tab2", seeds=[], claims=[size], **kinds)
+    assert register(folder) == 0
+    edit(folder, "models.yaml", "tiny: {", "tiny: {published_parameters: 5, ")  # here it decides
+    assert task(folder, "lg_tab2").registered == {}
+    assert "lg_tab2 (smoke): not registered" in refused(folder, capsys, "--check")
+    assert register(folder) == 0
+    assert register(folder, "--check") == 0
+    assert len(json.loads((folder / REGISTER).read_text())["figures"]["lg_tab2"]["smoke"]) == 2
+    edit(folder, "models.yaml", "large:", "larger:")  # another model
+    assert register(folder, "--check") == 0
+
+
+def test_a_rehearsal_is_nothing_registered(folder: Path) -> None:
+    assert register(folder) == 0
+    caps = dict.fromkeys(("max_steps", "max_sequences", "max_contexts", "max_seeds", "max_documents"), 4)
+    planned = make_plan(load_config(folder, overrides={"rehearsal": caps})).figures["lg_fig5"]
+    assert planned.registered == {} == planned.numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not a readable JSON"),
+        ('{"figures": {"lg_fig5": {"smoke": [{"date": "2026", "seeds": [1]}]}}}', "give either 'claims' or"),
+    ],
+)
+def test_a_broken_file_is_one_line(folder: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / REGISTER).write_text(text)
+    assert words in refused(folder, capsys)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_our_figures_are_what_was_registered(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Red: run `ssm register`. Where that refuses, the figure needs seeds that it never had."""
+    code = main(["register", "--check", "--config", str(ROOT / "config"), "--scale", scale])
+    assert code == 0, capsys.readouterr().err
