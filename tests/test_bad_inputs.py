@@ -132,7 +132,7 @@ CASES: dict[str, tuple[Callable[[Path], object], Callable[[Path], list[str]], st
         "models.yaml.*head_dim 48 must divide",
     ),
     "unknown model": (
-        lambda w: edit(w / LG5, "[mamba2-slow]", "[mamba2-slwo]"),
+        lambda w: edit(w / "config/figures/lg_fig4.yaml", "[mamba2-slow]", "[mamba2-slwo]"),
         plan,
         "unknown model 'mamba2-slwo'; did you mean",
     ),
@@ -152,7 +152,7 @@ CASES: dict[str, tuple[Callable[[Path], object], Callable[[Path], list[str]], st
         "restart_los.*did you mean 'restart_loss'",
     ),
     "a claim that could not be refuted": (
-        lambda w: edit(w / LG5, "expected: {above: 1.5}", "expected: {}"),
+        lambda w: edit(w / LG5, "{above: 1.1}", "{}"),
         plan,
         "could not be refuted",
     ),

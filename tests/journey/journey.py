@@ -109,7 +109,7 @@ def record(path: Path) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=21, metavar="S", help="one of lg_fig5's (default: 21)")
+    parser.add_argument("--seed", type=int, default=31, metavar="S", help="one of lg_fig5's first three (default: 31)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="make everything in this folder, and keep it")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="journey-") as scratch:
