@@ -196,6 +196,17 @@ def test_the_verb_says_it_in_one_line(world: Path, tmp_path: Path, capsys: pytes
     assert err == f"ssm extend: {tmp_path}: holds something else than an extension; give a new folder with -o\n"
 
 
+@pytest.mark.parametrize("option", ["--text", "--held-out", "-o", "--tokenizer"])
+def test_an_empty_name_is_not_the_current_folder(
+    option: str, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "--context", "16", "-o", "out"]
+    assert main([*said, option, ""]) == 2
+    assert capsys.readouterr().err == "ssm extend: expected a name or a path, got '' (is a variable unset?)\n"
+    assert not list(tmp_path.iterdir())
+
+
 def limited(command: list[str], log: Path, limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     job(command, log)
