@@ -215,7 +215,7 @@ def limited(command: list[str], log: Path, limit: int) -> None:
 @pytest.mark.parametrize(
     ("limit", "where"),
     [
-        (3_000, "work/tokens/text"),
+        (3_000, "work/tokens/training"),
         (100_000, "before/index.html"),
         (120_000, "work/runs/extended/checkpoint.safetensors"),
     ],
@@ -226,7 +226,8 @@ def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(
     """A file that may not grow stands for the disk: what is too large for it differs."""
     before = content(world / "theirs")
     out, log = tmp_path / "out", tmp_path / "log"
-    command = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "-o", str(out), "--context", "16"]
+    texts = ["--text", f"{world}/texts/0[01]*.txt", "--held-out", f"{world}/texts/05*.txt"]
+    command = ["extend", str(world / "theirs"), *texts, "-o", str(out), "--context", "16"]
     command += ["--length", "128", "--sequences", "64", "--no-passkey", "--in-context-tolerance", "1", "--steps", "40"]
     command += ["--lr", "3e-3", "--device", "cpu", "--threads", "1"]
     process = PROCESSES.Process(target=limited, args=(command, log, limit))
