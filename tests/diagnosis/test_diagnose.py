@@ -19,7 +19,7 @@ from ssm.cli.main import main
 from ssm.diagnosis import _state_bytes, diagnose, load_diagnosis
 from ssm.models.backbone import build_model
 from ssm.models.formats import export_checkpoint
-from ssm.specs.diagnosis import DiagnosisSpec
+from ssm.specs.diagnosis import ENOUGH, TOLERANCE, WHY_TOLERANCE, DiagnosisSpec
 
 QUICK: dict[str, Any] = {"context": 16, "length": 64, "device": "cpu", "threads": 1, "passkey": False}
 
@@ -210,3 +210,16 @@ def test_positions_of_the_table_are_measured_in_order(world: Path, tmp_path: Pat
     found = diagnose(world / "theirs", [str(world / "texts")], tmp_path / "out", **QUICK)
     assert list(found.readings.ratios) == [32, 64]
     assert found.tables.restart_loss["position_from"].min() == 8
+
+
+def test_help_and_readme_have_the_numbers_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    """They are written out there, so that help needs no spec."""
+    with pytest.raises(SystemExit):
+        main(["diagnose", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"(default: {TOLERANCE})" in said
+    assert f"that it holds is said of {ENOUGH} windows or more" in said
+    readme = " ".join((Path(__file__).parents[2] / "README.md").read_text().split())
+    assert f"the paired ratio surely exceeds {TOLERANCE}. *Holds*: it surely does not, in {ENOUGH} windows" in readme
+    assert f"{TOLERANCE - 1:.0%} is the one that the claims about lg Figure 5 judge by" in readme
+    assert "Ten percent" in WHY_TOLERANCE

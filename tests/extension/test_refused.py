@@ -196,6 +196,17 @@ def test_the_verb_says_it_in_one_line(world: Path, tmp_path: Path, capsys: pytes
     assert err == f"ssm extend: {tmp_path}: holds something else than an extension; give a new folder with -o\n"
 
 
+@pytest.mark.parametrize("option", ["--text", "--held-out", "-o", "--tokenizer"])
+def test_an_empty_name_is_not_the_current_folder(
+    option: str, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "--context", "16", "-o", "out"]
+    assert main([*said, option, ""]) == 2
+    assert capsys.readouterr().err == "ssm extend: expected a name or a path, got '' (is a variable unset?)\n"
+    assert not list(tmp_path.iterdir())
+
+
 def limited(command: list[str], log: Path, limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     job(command, log)
@@ -204,7 +215,7 @@ def limited(command: list[str], log: Path, limit: int) -> None:
 @pytest.mark.parametrize(
     ("limit", "where"),
     [
-        (3_000, "work/tokens/text"),
+        (3_000, "work/tokens/training"),
         (100_000, "before/index.html"),
         (120_000, "work/runs/extended/checkpoint.safetensors"),
     ],
@@ -215,7 +226,8 @@ def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(
     """A file that may not grow stands for the disk: what is too large for it differs."""
     before = content(world / "theirs")
     out, log = tmp_path / "out", tmp_path / "log"
-    command = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "-o", str(out), "--context", "16"]
+    texts = ["--text", f"{world}/texts/0[01]*.txt", "--held-out", f"{world}/texts/05*.txt"]
+    command = ["extend", str(world / "theirs"), *texts, "-o", str(out), "--context", "16"]
     command += ["--length", "128", "--sequences", "64", "--no-passkey", "--in-context-tolerance", "1", "--steps", "40"]
     command += ["--lr", "3e-3", "--device", "cpu", "--threads", "1"]
     process = PROCESSES.Process(target=limited, args=(command, log, limit))

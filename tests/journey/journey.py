@@ -5,7 +5,7 @@
 Two small models are trained as lg_fig5's at scale smoke: Mamba-2 with the stress initialization, which breaks far past
 its context, and with the standard one, which does not. Each is written as a checkpoint of transformers; from then on
 nothing but that folder and text files is known. `ssm diagnose`, `ssm extend` and `ssm diagnose` of what it exports
-follow, on three sets of files that share none. In the end transformers' own Mamba2ForCausalLM reads both folders and
+follow, on four sets of files that share none. In the end transformers' own Mamba2ForCausalLM reads both folders and
 says the same with its own numbers. Exit code: 0 as expected, 1 not. About six minutes on two cores.
 """
 
@@ -42,10 +42,11 @@ WINDOWS = 128  # that transformers reads
 
 @dataclass(frozen=True)
 class Texts:
-    """Files that no training of the base has seen, in three sets."""
+    """Files that no training of the base has seen, in four sets."""
 
     first: Path  # diagnosed on
-    extend: Path  # trained on, and the choice
+    extend: Path  # trained on
+    held_out: Path  # the choice, and the extension's own diagnoses: more than 64 windows of each
     last: Path  # diagnosed on after that
 
 
@@ -65,15 +66,15 @@ def base_runs(seed: int) -> dict[str, RunSpec]:
 
 
 def write_texts(run: RunSpec, folder: Path) -> Texts:
-    """The held-out documents of the run's corpus, as files, shared out among three folders."""
-    texts = Texts(*(folder / name for name in ("first", "extend", "last")))
-    for place in (texts.first, texts.extend, texts.last):
+    """The held-out documents of the run's corpus, as files, shared out among four folders."""
+    texts = Texts(*(folder / name for name in ("first", "extend", "held_out", "last")))
+    places = (texts.first, texts.extend, texts.held_out, texts.last)
+    for place in places:
         place.mkdir(parents=True)
     corpus = enumerate(documents(run.data.corpus))
     held_out = [document.text for i, document in corpus if is_held_out(run.data, i)]
     for number, text in enumerate(held_out):
-        place = (texts.first, texts.extend, texts.last)[number % 3]
-        (place / f"{number:04}.txt").write_bytes(text)
+        (places[number % 4] / f"{number:04}.txt").write_bytes(text)
     return texts
 
 
@@ -135,7 +136,8 @@ def journey(folder: Path, specs: Path, texts: Texts, name: str, run: RunSpec) ->
     export_checkpoint(model, "mamba2", checkpoint)
     reading = ["--context", CONTEXT, "--length", LENGTH]
     ssm("diagnose", checkpoint, "--text", texts.first, *reading, "-o", place / "before")
-    ssm("extend", checkpoint, "--text", texts.extend, *reading, *RECIPE, "-o", place / "extended")
+    held_out = ["--held-out", texts.held_out]
+    ssm("extend", checkpoint, "--text", texts.extend, *held_out, *reading, *RECIPE, "-o", place / "extended")
     outcomes = [record(place / "before" / "diagnosis.json")["verdict"]["outcome"]]
     ratios = {"before": ratio_of_transformers(checkpoint, texts.first)}
     exported = place / "extended" / "model"

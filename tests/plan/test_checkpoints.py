@@ -95,6 +95,7 @@ def test_a_checkpoint_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"p_zero": 2}, "p_zero: input should be less than or equal to 1, got 2.0"),
         ({"steps": 0}, "steps: input should be greater than 0, got 0"),
         ({"budget": 0}, "budget: input should be greater than 0, got 0"),
+        ({"text": [""]}, "text"),
         ({"text": "a"}, "text: input should be a valid tuple, got 'a'"),
         ({"name": ".."}, "name: a checkpoint's name is that of a folder and of targets: letters, digits, "),
     ],
