@@ -200,6 +200,9 @@ def test_the_scans_of_a_chosen_instruction_set_are_measured(
         match=r"^--instructions: unknown instruction set 'avx3', expected avx512, avx2, plain; did you mean 'avx2'\?$",
     ):
         run("scans", "--device", "cpu", "--instructions", "avx3")
+    monkeypatch.setenv("SSM_KERNELS_INSTRUCTIONS", "avx3")  # as every verb that computes says it
+    with pytest.raises(UserError, match=r"^SSM_KERNELS_INSTRUCTIONS: unknown instruction set 'avx3'"):
+        run("scans", "--device", "cpu")
 
 
 # Training steps

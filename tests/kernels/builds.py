@@ -21,15 +21,14 @@ class Build(NamedTuple):
 NATIVE = Build()
 
 
-def _others() -> list[Build]:
+def _others() -> tuple[list[Build], list[Build]]:
     try:
         usual = find_compiler()
     except NativeUnavailable:
-        return []
-    found = [Build("", name) for name in instruction_sets() if name != instructions()]
-    if usual != ["clang++"] and shutil.which("clang++"):
-        found += [Build("clang++", name) for name in instruction_sets()]
-    return found
+        return [], []
+    narrower = [Build("", name) for name in instruction_sets() if name != instructions()]
+    with_clang = usual != ["clang++"] and shutil.which("clang++")
+    return narrower, [Build("clang++", name) for name in instruction_sets()] if with_clang else []
 
 
-OTHERS = _others()
+OTHER_INSTRUCTIONS, OTHER_COMPILERS = _others()

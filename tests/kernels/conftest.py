@@ -1,7 +1,8 @@
 """The C++ is tested in every build that this machine can make of it (see builds.py).
 
 A test that names the fixture `build` runs in each of them. A test that takes a `backend` runs in the native build, and
-for the backend "cpp" in each other one too where "exhaustive" tests are asked for. All else runs in the native build.
+where "exhaustive" tests are asked for, with the backend "cpp" at each other instruction set too. All else runs in the
+native build.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from kernels.builds import NATIVE, OTHERS, Build
+from kernels.builds import NATIVE, OTHER_COMPILERS, OTHER_INSTRUCTIONS, Build
 from ssm_kernels.native.cpu import VARIABLE
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     arguments = inspect.signature(metafunc.function).parameters
     if "build" in arguments:
-        metafunc.parametrize("build", [NATIVE, *OTHERS], indirect=True, ids=str)
+        metafunc.parametrize("build", [NATIVE, *OTHER_INSTRUCTIONS, *OTHER_COMPILERS], indirect=True, ids=str)
     elif "backend" in arguments:
-        others = [pytest.param(build, marks=pytest.mark.exhaustive) for build in OTHERS]
+        others = [pytest.param(build, marks=pytest.mark.exhaustive) for build in OTHER_INSTRUCTIONS]
         metafunc.parametrize("build", [NATIVE, *others], indirect=True, ids=str)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -64,21 +67,22 @@ def gated(dtype: torch.dtype, decay: str, bonus: bool = False, size: Size = USUA
     return launches("gated_scan", (32,), **tensors, h0=meta(B, H, K, V), resets=meta(B, T, dtype=torch.bool))
 
 
-def selective(dtype: torch.dtype, state: int, size: Size = USUAL) -> list[Launch]:
+def selective(dtype: torch.dtype, state: int, size: Size = USUAL, resets: bool = False) -> list[Launch]:
     B, T, D = size
     sequence, projection = ({"dtype": dtype, "shape": (B, T, n)} for n in (D, state))
     tensors = {n: meta(*sequence["shape"], dtype=dtype) for n in ("u", "dt", "z")}
     tensors |= {n: meta(*projection["shape"], dtype=dtype) for n in ("B", "C")}
     tensors |= {"A": meta(D, state), "D": meta(D), "dt_bias": meta(D), "h0": meta(B, D, state)}
+    tensors |= {"resets": meta(B, T, dtype=torch.bool)} if resets else {}
     return launches("selective_scan", (True,), **tensors)
 
 
-def diagonal(dtype: torch.dtype, constant: bool, size: Size = USUAL) -> list[Launch]:
+def diagonal(dtype: torch.dtype, constant: bool, size: Size = USUAL, resets: bool = False) -> list[Launch]:
     B, T, D = size
     a = meta(D, dtype=dtype) if constant else meta(B, T, D, dtype=dtype)
-    return launches(
-        "diagonal_scan", (), keep_output=True, a=a, b=meta(B, T, D, dtype=dtype), h0=meta(B, D, dtype=dtype)
-    )
+    tensors = {"a": a, "b": meta(B, T, D, dtype=dtype), "h0": meta(B, D, dtype=dtype)}
+    tensors |= {"resets": meta(B, T, dtype=torch.bool)} if resets else {}
+    return launches("diagonal_scan", (), keep_output=True, **tensors)
 
 
 SETS: dict[str, Callable[[Size], list[Launch]]] = {
@@ -92,10 +96,13 @@ SETS: dict[str, Callable[[Size], list[Launch]]] = {
     "diagonal": lambda size: diagonal(torch.float32, False, size),
     "diagonal, complex and constant": lambda size: diagonal(torch.complex64, True, size),
 }
-# What else the kernels can be compiled for, as far as addresses go.
-FORMS = SETS | {
-    "gated, by head and bonus, float32": lambda size: gated(torch.float32, "head", bonus=True, size=size),
-    "diagonal, complex": lambda size: diagonal(torch.complex64, False, size),
+# Calls whose tensors have more elements than 32 bits can count, in every form that makes addresses of another kind.
+LARGE: dict[str, Callable[[], list[Launch]]] = {name: partial(made, HUGE) for name, made in SETS.items()} | {
+    "gated, by head and bonus, float32": lambda: gated(torch.float32, "head", bonus=True, size=HUGE),
+    "selective, resets": lambda: selective(torch.float32, 16, HUGE, resets=True),
+    "selective, N 4096": lambda: selective(torch.float32, 4096, Size(1, 131072, 2**20)),
+    "diagonal, resets": lambda: diagonal(torch.float32, False, HUGE, resets=True),
+    "diagonal, complex": lambda: diagonal(torch.complex64, False, HUGE),
 }
 
 
@@ -118,11 +125,30 @@ def test_what_does_not_fit_is_seen() -> None:
     assert used.spilled > SPILLED[90]
 
 
-@pytest.mark.parametrize("which", FORMS)
-def test_no_address_overflows(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 2^33 tokens, in many segments: no offset of a pointer comes from 32 bits that it may not fit into."""
-    monkeypatch.setattr(triton_launch, "PROGRAMS", 2**31)
-    recorded = FORMS[which](HUGE)
-    assert {x.kernel.__name__ for x in recorded} == {x.kernel.__name__ for x in FORMS[which](USUAL)}
-    for launch in recorded:
+@pytest.fixture
+def many_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many sequences there are."""
+    monkeypatch.setattr(triton_launch, "PROGRAMS", 2**40)
+
+
+@pytest.mark.parametrize("which", LARGE)
+def test_no_address_overflows(which: str, many_segments: None) -> None:
+    """No offset of a pointer comes from 32 bits that it may not fit into."""
+    for launch in LARGE[which]():
         assert wrong_addresses(launch, intermediate_code(launch)) == [], launch.kernel.__name__
+
+
+def test_the_addresses_of_every_kernel_are_checked(many_segments: None) -> None:
+    sources = Path(triton_launch.__file__).parents[1].rglob("triton*.py")
+    kernels = {name for source in sources for name in re.findall(r"^def (\w+_kernel)\(", source.read_text(), re.M)}
+    assert {launch.kernel.__name__ for made in LARGE.values() for launch in made()} == kernels
+
+
+def test_an_address_that_overflows_is_seen() -> None:
+    """A stride and a number of steps in 32 bits, each of which fits; their product does not."""
+    launch = next(x for x in diagonal(torch.float32, False, HUGE) if x.kernel.__name__ == "diagonal_forward_kernel")
+    code = intermediate_code(launch)
+    assert wrong_addresses(launch, code) == []
+    assert "extsi %T : i32 to i64" in code
+    narrow = code.replace("extsi %T : i32 to i64", "muli %T, %D : i32")
+    assert any("muli %T, %D : i32 may be 8589934592" in line for line in wrong_addresses(launch, narrow))

@@ -33,7 +33,8 @@ def sigmoid(x):
 @triton.jit
 def load_rates(A, d, n, D, N, COMPUTE: tl.constexpr):
     """A (BN, BD), 0 where it is -inf, and whether it is: a decay of exactly 0 whatever the step."""
-    rates = tl.load(A + d[None, :] * N + n[:, None], (d < D)[None, :] & (n < N)[:, None], 0.0).to(COMPUTE)
+    at = d[None, :].to(tl.int64) * N + n[:, None]
+    rates = tl.load(A + at, (d < D)[None, :] & (n < N)[:, None], 0.0).to(COMPUTE)
     forgets = rates == float("-inf")
     return tl.where(forgets, 0.0, rates), forgets
 
