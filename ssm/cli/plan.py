@@ -62,17 +62,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _settings(pairs: list[str]) -> dict[str, Any]:
     """KEY=VALUE pairs, the values read as YAML."""
-    import yaml
-
     from ssm.base.errors import ConfigError
+    from ssm.base.outside import parse_yaml
 
     settings = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals:
             raise ConfigError(f"--set {pair}: expected KEY=VALUE")
-        try:
-            settings[key] = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--set {key}: the value is not valid YAML") from error
+        settings[key] = parse_yaml(text, f"--set {key}", ConfigError)
     return settings

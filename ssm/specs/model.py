@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from ssm.specs.base import Spec
+from ssm.specs.base import Name, Spec
 from ssm.specs.ffn import FfnSpec
 from ssm.specs.mixers import MixerSpec
 
@@ -14,9 +14,9 @@ from ssm.specs.mixers import MixerSpec
 class ModelSpec(Spec):
     """A language model: embedding, `n_layers` pre-norm residual blocks, a last norm, a linear head without bias."""
 
-    name: str
-    d_model: PositiveInt  # D
-    n_layers: PositiveInt  # L
+    name: Name
+    d_model: Annotated[int, Field(gt=0, le=2**17)]  # D
+    n_layers: Annotated[int, Field(gt=0, le=1000)]  # L; far beyond any that was published
     mixer: MixerSpec
     mixer_at: dict[
         Annotated[int, Field(strict=False)], MixerSpec
