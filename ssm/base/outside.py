@@ -112,7 +112,7 @@ def safetensors_header(path: str | Path, error: type[UserError]) -> dict[str, An
     except FileNotFoundError as problem:
         raise error(f"{path}: no such checkpoint") from problem
     except (OSError, ValueError) as problem:
-        raise error(f"{path}: cannot be read ({_words(problem)})") from problem
+        raise error(f"{path}: truncated or corrupted ({_words(problem)})") from problem
     try:
         header = _json(content, finite=True)
     except ValueError as problem:

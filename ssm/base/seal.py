@@ -12,7 +12,6 @@ from typing import IO
 
 from ssm.base.errors import UserError
 
-KEY = "ssm.seal"  # of the metadata
 MARK, DIGITS = "ssm.sha256:", 64
 BLANK = MARK + "0" * DIGITS
 WINDOW = 4 * 2**20  # bytes at either end of a file, among which the metadata are
@@ -57,6 +56,20 @@ def check_seal(path: str | Path, error: type[UserError], again: str) -> str:
         if _digest(file, place).encode() != digest:
             raise error(f"{path}: damaged: its content is not what was written (SHA-256 differs); {again}")
     return digest.decode()
+
+
+def digest_in(path: Path) -> str | None:
+    """The digest that a file holds of itself, as it stands there; None: it holds none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        place = _place(file)
+        if place is None:
+            return None
+        file.seek(place)
+        return file.read(DIGITS).decode("ascii", errors="replace")
 
 
 def _place(file: IO[bytes]) -> int | None:

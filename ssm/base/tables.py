@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from ssm.base.errors import TableError, first_line, nearest, shown
 from ssm.base.files import whole_file
 from ssm.base.outside import parse_json
-from ssm.base.seal import BLANK, KEY, check_seal, seal
+from ssm.base.seal import BLANK, check_seal, seal
 
 I64, F64, TEXT = pl.Int64(), pl.Float64(), pl.String()
 
@@ -233,7 +233,7 @@ def write_table(frame: pl.DataFrame, schema: Schema, path: str | Path, provenanc
         OutputError: `path` cannot be written.
     """
     _check(frame, schema, Path(path))
-    metadata = {"ssm.schema": schema.name, "ssm.provenance": json.dumps(provenance, sort_keys=True), KEY: BLANK}
+    metadata = {"ssm.schema": schema.name, "ssm.provenance": json.dumps(provenance, sort_keys=True), "ssm.seal": BLANK}
     table = frame.to_arrow()
     # The digest is that of the whole file; the pages' own checksums are for other readers. Arrow's schema would be
     # a second copy of the metadata.

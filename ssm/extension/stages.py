@@ -32,7 +32,8 @@ from ssm.extension.outcome import (
 from ssm.extension.recipe import control_run, extended_run, peak_lr
 from ssm.extension.selection import as_taken_home, candidates, weights_of
 from ssm.extension.text import Text
-from ssm.models.opening import RECORD, Opened
+from ssm.models.checkpoint import RECORD
+from ssm.models.opening import Opened
 from ssm.specs.extension import ExtensionSpec
 from ssm.specs.training import RunSpec
 from ssm.training.loop import train
