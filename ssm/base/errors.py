@@ -94,7 +94,7 @@ def shown(value: object) -> str:
         return "a very large number"
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """What an error of another package says, in one line.
 
     >>> first_line(ValueError("no\\nway"))

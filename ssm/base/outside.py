@@ -32,7 +32,7 @@ NODES = 50_000  # values of a YAML file, each as often as aliases repeat it
 HEADER_BYTES = 100_000_000  # of a safetensors file: what the package itself allows
 
 
-class _Refused(ValueError):
+class _RefusedError(ValueError):
     """What a reader does not take, in words."""
 
 
@@ -81,7 +81,7 @@ def parse_yaml(text: str, source: str, error: type[UserError]) -> Any:
     """The value of a YAML text, say of an argument. Raises as `read_yaml`, `source` being its place."""
     try:
         if len(text) > YAML_BYTES:
-            raise _Refused(f"it is longer than {YAML_BYTES} characters")
+            raise _RefusedError(f"it is longer than {YAML_BYTES} characters")
         return _yaml(text)
     except (yaml.YAMLError, ValueError) as problem:
         raise error(f"{source}: the value is not valid YAML ({_words(problem)})") from problem
@@ -131,8 +131,10 @@ def safetensors_header(path: str | Path, error: type[UserError]) -> dict[str, An
 def _is_inside(entry: dict[str, Any], size: int) -> bool:
     """Whether a tensor's shape is one and its bytes are among the `size` that there are."""
     shape, place = entry.get("shape"), entry.get("data_offsets")
-    whole = [isinstance(part, list) and all(type(n) is int and n >= 0 for n in part) for part in (shape, place)]
-    return all(whole) and len(place) == 2 and place[0] <= place[1] <= size and math.prod(shape) <= 8 * size
+    if not isinstance(shape, list) or not isinstance(place, list) or len(place) != 2:
+        return False
+    whole = all(type(n) is int and n >= 0 for n in (*shape, *place))
+    return whole and place[0] <= place[1] <= size and math.prod(shape) <= 8 * size
 
 
 def _read(
@@ -147,7 +149,7 @@ def _read(
         with Path(path).open("rb") as file:
             content = file.read(most + 1)
         if len(content) > most:
-            raise _Refused(f"it has more than {most:,} bytes")
+            raise _RefusedError(f"it has more than {most:,} bytes")
         return parse(content)
     except (FileNotFoundError, NotADirectoryError) as problem:
         raise error(missing or f"{path}: no such file") from problem
@@ -184,7 +186,7 @@ def _json(content: str | bytes, finite: bool) -> Any:
             parse_constant=_no_number if finite else float,
         )
     except RecursionError:
-        raise _Refused(f"it is nested more than {DEPTH} deep") from None
+        raise _RefusedError(f"it is nested more than {DEPTH} deep") from None
     _check_depth(value)
     return value
 
@@ -194,24 +196,24 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in found if names.count(name) > 1)
-        raise _Refused(f"the key {shown(twice)} stands twice")
+        raise _RefusedError(f"the key {shown(twice)} stands twice")
     return found
 
 
 def _whole(text: str) -> int:
     if len(text) > len(str(WHOLE)) or not -WHOLE < int(text) < WHOLE:
-        raise _Refused(f"the number {shortened(text, 24)} is too large")
+        raise _RefusedError(f"the number {shortened(text, 24)} is too large")
     return int(text)
 
 
 def _finite(text: str) -> float:
     if not math.isfinite(float(text)):
-        raise _Refused(f"the number {shortened(text, 24)} is too large")
+        raise _RefusedError(f"the number {shortened(text, 24)} is too large")
     return float(text)
 
 
 def _no_number(name: str) -> NoReturn:
-    raise _Refused(f"{name} is no number")
+    raise _RefusedError(f"{name} is no number")
 
 
 def _check_depth(value: Any) -> None:
@@ -221,7 +223,7 @@ def _check_depth(value: Any) -> None:
         level = [item for part in inside for item in (part.values() if isinstance(part, dict) else part)]
         if not level:
             return
-    raise _Refused(f"it is nested more than {DEPTH} deep")
+    raise _RefusedError(f"it is nested more than {DEPTH} deep")
 
 
 # --- YAML -------------------------------------------------------------------------------------------------------------
@@ -260,7 +262,8 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.MarkedYAMLError(problem="a key must be a single word", problem_mark=key.start_mark)
             if (key.tag, key.value) in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {shown(key.value)} stands twice", problem_mark=key.start_mark)
+                problem = f"the key {shown(key.value)} stands twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             seen.add((key.tag, key.value))
         return node
 
@@ -271,7 +274,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _POINTLESS, list("-+012
 
 
 def pointless_numbers(value: Any) -> Any:
-    """The same plain data, with numbers for texts such as "4e-3": from a reader that keeps to the letter of YAML 1.1."""
+    """The same plain data, with numbers for texts such as "4e-3": of a reader that keeps to the letter of YAML 1.1."""
     if isinstance(value, dict):
         return {key: pointless_numbers(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -285,7 +288,7 @@ def _yaml(content: str | bytes) -> Any:
     try:
         value = yaml.load(text, Loader=_Loader)
     except (RecursionError, TypeError, AttributeError) as problem:  # of the package, on tags that do not fit
-        raise _Refused("its tags do not fit its values") from problem
+        raise _RefusedError("its tags do not fit its values") from problem
     _check_plain(value, "")
     return value
 
@@ -295,17 +298,17 @@ def _check_plain(value: Any, key: str) -> None:
     if isinstance(value, dict):
         for name, item in value.items():
             if type(name) not in (str, int):
-                raise _Refused(f"{where}the key {shown(name)} is no text")
+                raise _RefusedError(f"{where}the key {shown(name)} is no text")
             _check_plain(item, f"{key}.{name}" if key else str(name))
     elif isinstance(value, list):
         for place, item in enumerate(value):
             _check_plain(item, f"{key}.{place}")
     elif isinstance(value, float) and not math.isfinite(value):
-        raise _Refused(f"{where}{'not a number' if value != value else 'infinity'} stands for no setting")
+        raise _RefusedError(f"{where}{'not a number' if value != value else 'infinity'} stands for no setting")
     elif isinstance(value, int) and not -WHOLE < value < WHOLE:
-        raise _Refused(f"{where}the number is too large")
+        raise _RefusedError(f"{where}the number is too large")
     elif value is not None and not isinstance(value, str | int | float):
-        raise _Refused(f"{where}expected text or a number, got a {type(value).__name__}")
+        raise _RefusedError(f"{where}expected text or a number, got a {type(value).__name__}")
 
 
 # --- Shapes -----------------------------------------------------------------------------------------------------------
@@ -323,7 +326,7 @@ def shaped(value: Any, kind: type[T], source: str, error: type[UserError]) -> T:
         UserError: of the kind `error`, one line: where the value is not of this shape.
     """
     try:
-        return _adapter(kind).validate_python(value)  # type: ignore[no-any-return]
+        return _adapter(kind).validate_python(value)  # type: ignore[arg-type]
     except ValidationError as problem:
         raise error(f"{source}: {first_problem(problem, value)}") from problem
 

@@ -296,7 +296,7 @@ def _metadata(schema: pa.Schema, path: str | Path, what: str) -> str:
     found = (schema.metadata or {}).get(f"ssm.{what}".encode())
     if found is None:
         raise TableError(f"{path}: carries no {what}, so it was not written by ssm")
-    return found.decode(errors="replace")  # type: ignore[no-any-return]
+    return found.decode(errors="replace")
 
 
 def _check(frame: pl.DataFrame, schema: Schema, path: Path) -> None:

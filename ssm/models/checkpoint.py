@@ -23,7 +23,6 @@ from ssm.base.seal import BLANK, check_seal, digest_in, seal
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.specs.training import RunSpec
 
-
 SLACK = 2**20  # parameters that a spec may ask for beyond its file, before they are counted one by one
 SNAPSHOTS = "snapshots"  # the folder of weights from the midst of a run
 RECORD = "run.json"  # of a finished run: it names the digests of its weights

@@ -13,6 +13,7 @@ from ssm.specs.claim import ClaimSpec, Distance
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]  # one counts once
+Lengths = Annotated[tuple[PositiveInt, ...], Field(strict=False), Distinct]
 
 
 class ArmEntry(Spec):
@@ -54,7 +55,7 @@ class MeasurementEntry(Spec):
     sequences: PositiveInt | None = None
     seed: int | None = None
     arms: Names | None = None
-    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False), Distinct] | None = None  # cost: tokens of its steps
+    lengths: Lengths | None = None  # cost: tokens of its steps
     repeats: PositiveInt | None = None  # cost: timed steps at each length
 
 
@@ -136,7 +137,8 @@ class FigureSpec(Spec):
     models: Names = ()  # named models: a panel each
     data: str | None = None  # a named data set of config/data.yaml
     seeds: Seeds = ()
-    arms: Annotated[dict[Name, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}  # None: this arm does not exist at this scale
+    # None: this arm does not exist at this scale
+    arms: Annotated[dict[Name, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
     measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()
     collect: bool = False  # draws the curves of all other figures instead of runs of its own
     drawings: Annotated[tuple[DrawingSpec, ...], Field(strict=False, min_length=1)]
