@@ -29,7 +29,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         OutputError: the folder cannot be made or written.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
@@ -53,7 +53,7 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         OutputError: `path` is there already (an empty folder may be), or it cannot be written.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    temporary = _temporary(path)
     try:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise OutputError(f"{path}: is there already; give the name of a new folder")
@@ -144,6 +144,12 @@ def remove_leftovers(folder: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
         with suppress(OSError):
             leftover.unlink()
+
+
+def _temporary(path: Path) -> Path:
+    if path.name in ("", ".."):
+        raise OutputError(f"'{path}': expected the name of a new file or folder")
+    return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 
 
 def _sync(path: Path) -> None:

@@ -242,13 +242,14 @@ class _Loader(yaml.SafeLoader):
         self.depth += 1
         if self.depth > DEPTH:
             raise yaml.MarkedYAMLError(problem=f"it is nested more than {DEPTH} deep", problem_mark=mark)
+        is_alias = self.check_event(yaml.AliasEvent)
         node = super().compose_node(parent, index)
         self.depth -= 1
+        if is_alias and id(node) not in self.nodes:
+            raise yaml.MarkedYAMLError(problem="an alias stands for what it is a part of", problem_mark=mark)
         if id(node) not in self.nodes:
             inside = node.value if isinstance(node, yaml.CollectionNode) else []
             parts = [part for item in inside for part in (item if isinstance(item, tuple) else (item,))]
-            if any(id(part) not in self.nodes for part in parts):
-                raise yaml.MarkedYAMLError(problem="an alias stands for what it is a part of", problem_mark=mark)
             self.nodes[id(node)] = 1 + sum(self.nodes[id(part)] for part in parts)
         if self.nodes[id(node)] > NODES:
             raise yaml.MarkedYAMLError(problem=f"more than {NODES:,} values, aliases resolved", problem_mark=mark)

@@ -2,9 +2,9 @@
 
     python tests/fuzz/fuzz.py --minutes 10 --seed 3
 
-A case is a function of (seed, number): `--only NUMBER` repeats one. Each takes one good input, changes it, and calls the
-command line in this process. It may end in two ways: refused with one line, or fine; and where what was changed are the
-numbers of a table or weights, fine means that the result is the one of the good input. Inputs are never changed.
+A case is a function of (seed, number): `--only NUMBER` repeats one. Each takes one good input, changes it, and calls
+the command line in this process. It may end in two ways: refused with one line, or fine; and where what was changed are
+the numbers of a table or weights, fine means that the result is the one of the good input. No input may be changed.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from report.folder import results_folder
 from small import make_store, model_spec, run_spec
 
 from ssm.base.files import write_json
-from ssm.base.tables import POSITION_LOSS, VERDICTS, read_table
+from ssm.base.tables import VERDICTS, read_table
 from ssm.cli.main import main
 from ssm.models.backbone import build_model
 from ssm.models.checkpoint import load_tensors
 from ssm.models.formats import export_checkpoint
 from ssm.specs.measurement import LengthClass, MeasurementTask, PositionLoss
-from ssm.training.loop import Interval, train
+from ssm.training.loop import train
 
 LIMIT = 10.0  # seconds, after which a case counts as a hang
 MEMORY = 24 * 2**30  # bytes of address space: who asks for a petabyte is told so
@@ -97,7 +97,8 @@ def build(folder: Path) -> World:
     (short / "run.json").unlink()
     curve = PositionLoss(length=64, sequences=4)
     write_json(folder / "task.json", MeasurementTask(measurement=curve, run=base).content())
-    write_json(folder / "class.json", MeasurementTask(measurement=LengthClass(of=curve, context=16), run=base).content())
+    classes = LengthClass(of=curve, context=16)
+    write_json(folder / "class.json", MeasurementTask(measurement=classes, run=base).content())
     write_json(folder / "data.json", store.spec.content())
     tokens = ["--tokens", str(store.folder), "--device", "cpu", "--threads", "1"]
 
@@ -207,13 +208,25 @@ def tokenizer(path: Path) -> None:
 
 HOSTILE: tuple[Any, ...] = (
     *(None, True, False, "", "x" * 5000, "a\nb\x1b[2J", "\x00", "../../etc/passwd", "{run}", "%s", "\ud800", "é" * 300),
-    *(0, -1, 1, 99, 2**31, 2**63, 10**19, 10**400, -(10**30), 1_000_000, 1e308, -1e-320, float("nan"), float("inf"), 0.5),
-    *([], {}, [[]], {"": None}, [None] * 3, [1, 1], list(range(3000)), {"kind": "none"}, {str(n): n for n in range(300)}),
+    *(0, -1, 1, 99, 2**31, 2**63, 10**19, 10**400, -(10**30), 1_000_000, 0.5, 1e308, -1e-320, float("nan")),
+    *(float("inf"), [], {}, [[]], {"": None}, [None] * 3, [1, 1], list(range(3000)), {"kind": "none"}),
+    {str(number): number for number in range(300)},
 )
 WORDS = (
     *("", "-", "--", "-1", "0", "1e400", "nan", "x" * 5000, "a\nb\x1b[2J", "{run}", "..", "/dev/null", "/", "é", "%s"),
-    *("--help=1", "--threads=100000", "--set", "--set=figures=[]", "--set=threads=1e-9", "--set=a=[[[[", "--set=a=.inf"),
-    *("--out", "--config", "--device=tpu", "--processes=-1", "--every=nan", "999999999999999999999999", "*", "a:b/c", "~"),
+    *("--help=1", "--threads=100000", "--set", "--set=figures=[]", "--set=threads=1e-9", "--set=a=[[[["),
+    *(
+        "--set=a=.inf",
+        "--out",
+        "--config",
+        "--device=tpu",
+        "--processes=-1",
+        "--every=nan",
+        "9" * 24,
+        "*",
+        "a:b/c",
+        "~",
+    ),
 )
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
@@ -222,7 +235,8 @@ TEXTS: tuple[bytes, ...] = (
     *(b"", b"null", b"[]", b"{}", b"1", b'"x"', b"\xff\xfe", b"\x00" * 100, b"[" * 100_000, b'{"a":' * 100_000),
     *(b"a: " * 20_000, b"- " * 20_000, b"{" * 20_000, BOMB.encode(), b"9" * 6000, b'{"a": ' + b"9" * 6000 + b"}"),
     *(b"a: &a {b: *a}", b"&a [*a]", b"!!python/object:os.system {}", b"? [a]\n: b", b"a: !!binary x", b"a: 2001-99-99"),
-    *(b'{"a": NaN}', b'{"a": 1, "a": 2}', b"\xef\xbb\xbf{}", b"a" * 3_000_000, b"<<: [1]", b"a: !!set {x}", b"a: !!int x"),
+    *(b'{"a": NaN}', b'{"a": 1, "a": 2}', b"\xef\xbb\xbf{}", b"a" * 3_000_000, b"<<: [1]", b"a: !!set {x}"),
+    b"a: !!int x",
 )
 
 
@@ -252,7 +266,7 @@ def tree(value: Any, rng: random.Random) -> Any:
         if way <= 2:
             value = _with(value, place, lambda _: rng.choice(HOSTILE))
         elif way == 3 and place:
-            value = _with(value, place[:-1], lambda inside: _without(inside, place[-1]))
+            value = _with(value, place[:-1], lambda inside, key=place[-1]: _without(inside, key))
         elif way == 4:
             value = _with(value, place, lambda was: _more(was, rng))
         else:
@@ -268,7 +282,9 @@ def tree(value: Any, rng: random.Random) -> Any:
 
 
 def _without(inside: Any, key: Any) -> Any:
-    return {k: v for k, v in inside.items() if k != key} if isinstance(inside, dict) else inside[:key] + inside[key + 1 :]
+    if isinstance(inside, dict):
+        return {name: item for name, item in inside.items() if name != key}
+    return inside[:key] + inside[key + 1 :]
 
 
 def _more(was: Any, rng: random.Random) -> Any:
@@ -278,8 +294,10 @@ def _more(was: Any, rng: random.Random) -> Any:
         return was * rng.choice((2, 2, 50))
     if isinstance(was, bool) or was is None:
         return str(was)
-    if isinstance(was, int | float):
+    if isinstance(was, int | float) and abs(was) < 10**100:
         return rng.choice((-was, was + 1, was * 10**6, float(was), str(was), was * 0.5))
+    if not isinstance(was, str):
+        return [was]
     return rng.choice((f"{was}x", was[1:], was.upper(), [was], f"{was}\n"))
 
 
@@ -473,9 +491,9 @@ def main_of_fuzz() -> int:
             if ended not in ("fine", "refused") or given.only is not None:
                 print(f"case {number} (seed {given.seed}), {kind}: {ended}: {details}", flush=True)
     for kind in sorted({kind for kind, _ in counts}):
-        print(f"{kind}: " + ", ".join(f"{count} {ended}" for (of, ended), count in sorted(counts.items()) if of == kind))
+        print(f"{kind}: {', '.join(f'{n} {ended}' for (of, ended), n in sorted(counts.items()) if of == kind)}")
     wrong = sum(count for (_, ended), count in counts.items() if ended not in ("fine", "refused"))
-    print(f"{sum(counts.values())} cases with seed {given.seed}, the slowest took {slowest:.1f} s; {wrong} ended wrongly")
+    print(f"{sum(counts.values())} cases with seed {given.seed}, the slowest {slowest:.1f} s; {wrong} ended wrongly")
     return 1 if wrong else 0
 
 

@@ -188,7 +188,7 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
         tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
         raise CheckpointError(f"{file}: holds pickled code, which is never run; {convert}") from error
-    except (RuntimeError, ValueError, EOFError, KeyError) as error:
+    except Exception as error:  # anything, from a damaged pickle
         text = first_line(error)
         old = "mmap" in text and f"is of torch.save's old form, which cannot be read in pieces; {convert}"
         raise CheckpointError(f"{file}: {old or f'truncated or corrupted ({text})'}") from error
