@@ -119,7 +119,7 @@ CASES: dict[str, tuple[Callable[[Path], object], Callable[[Path], list[str]], st
     "wrong type": (
         lambda w: edit(w / "config/training.yaml", "weight_decay: 0.01", "weight_decay: heavy"),
         plan,
-        r"training.yaml.*weight_decay: input should be a valid number, got 'heavy'",
+        r"training.yaml.*weight_decay: expected a number, got 'heavy'",
     ),
     "impossible combination": (
         lambda w: edit(w / "config/training.yaml", "smoke: 512", "smoke: 500"),

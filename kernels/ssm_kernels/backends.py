@@ -31,6 +31,8 @@ _blocks: dict[object, str] = {}  # the open blocks of `use_backend`, in the orde
 _wanted = "auto"  # what "auto" means now: the last of these
 _chosen: dict[tuple[str, ...], str] = {}  # operation, device type, what was passed over for its inputs -> the choice
 
+_said: set[str] = set()  # why the fastest backend was passed over: warned of once, whatever number of operations
+
 
 class BackendError(ValueError):
     """A backend that does not exist, or that cannot run here."""
@@ -157,9 +159,10 @@ def _fastest(
             continue
         missing = unsuited.get(name) or unavailable(operation, name, device)
         if missing is None:
-            instead = f" ({'; '.join(passed_over)})" if passed_over else ""
-            say = log.warning if passed_over else log.info
-            say("%s on %s: backend %s%s", operation, device.type, name, instead)
+            reason = "; ".join(passed_over)
+            say = log.warning if reason and reason not in _said else log.info  # what all lack is said of the first
+            _said.add(reason)
+            say("%s on %s: backend %s%s", operation, device.type, name, f" ({reason})" if reason else "")
             return name, None
         passed_over.append(f"{name}: {missing}")
     return "auto", f"{operation}: no backend can run on {device.type}: {'; '.join(passed_over)}"

@@ -5,9 +5,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+LINE, WORD = 1500, 300  # characters of a message, and of a word in it; what is more is left out in the middle
+VALUE = 80  # characters of a value that a message repeats
+
 
 class UserError(Exception):
-    """Something the user gave, or the machine lacks. The message says where, what was expected, and what to try."""
+    """Something the user gave, or the machine lacks. The message says where, what was expected, and what to try.
+
+    Whatever a file or another package has put into it, it is one line that a terminal can show.
+    """
+
+    def __init__(self, message: object = ""):
+        text = printable(shortened(str(message), 4 * LINE))
+        super().__init__(shortened(" ".join(shortened(word, WORD) for word in text.split(" ")), LINE))
 
 
 class ConfigError(UserError):
@@ -39,13 +49,52 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     'valid names: model, training'
     """
     names = sorted({str(v) for v in valid})
-    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(str(name)[:VALUE], names, n=1, cutoff=0.6)
     if close:
-        return f"did you mean '{close[0]}'?"
-    return "valid names: " + ", ".join(names) if names else "there are no valid names here"
+        return f"did you mean '{shortened(close[0])}'?"
+    return "valid names: " + ", ".join(map(shortened, names)) if names else "there are no valid names here"
 
 
-def first_line(error: Exception) -> str:
+def printable(text: str) -> str:
+    """The text with what moves a cursor, ends a line or cannot be seen written as an escape.
+
+    >>> printable("a\\nb\\x1b[2J")
+    'a\\\\nb\\\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shortened(text: str, most: int = VALUE) -> str:
+    """A text of `most` characters at most: its beginning and its end.
+
+    >>> shortened("a long name that nobody reads", 12)
+    'a lo ... ads'
+    """
+    if len(text) <= most:
+        return text
+    end = (most - 5) // 2
+    return f"{text[: most - 5 - end]} ... {text[len(text) - end :]}"
+
+
+def shown(value: object) -> str:
+    """A value from outside as a message repeats it: as Python writes it, short and printable.
+
+    >>> shown("one\\ntwo")
+    "'one\\\\ntwo'"
+    >>> shown([1, 2])
+    '[1, 2]'
+    """
+    if isinstance(value, str):
+        value = shortened(value, 4 * VALUE)  # of a text of megabytes, no copy is made
+    elif isinstance(value, dict | list | tuple) and len(value) > VALUE:
+        return f"{'a mapping' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    try:
+        return shortened(printable(repr(value)))
+    except ValueError:  # Python writes no integers of thousands of digits
+        return "a very large number"
+
+
+def first_line(error: BaseException) -> str:
     """What an error of another package says, in one line.
 
     >>> first_line(ValueError("no\\nway"))

@@ -1,4 +1,4 @@
-"""Tables: tidy Parquet files with a declared schema and their provenance inside.
+"""Tables: tidy Parquet files with a declared schema, their provenance and their digest inside.
 
 The schemas of all results stand here, in one place, because they are the contract between the floor that measures
 and the floor that draws and judges. Losses are natural-log cross-entropies in nats per token; positions count tokens
@@ -16,8 +16,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ssm.base.errors import TableError, nearest
+from ssm.base.errors import TableError, first_line, nearest, shown
 from ssm.base.files import whole_file
+from ssm.base.outside import parse_json
+from ssm.base.seal import BLANK, check_seal, seal
 
 I64, F64, TEXT = pl.Int64(), pl.Float64(), pl.String()
 
@@ -29,6 +31,7 @@ class Schema:
     name: str
     row: str
     columns: dict[str, pl.DataType]
+    may_be_empty: bool = False
 
 
 METRICS = Schema(
@@ -129,6 +132,7 @@ VERDICTS = Schema(
         "registered": pl.Boolean(),  # before its seeds were read; null: a rehearsal
         "registration": TEXT,  # that in words
     },
+    may_be_empty=True,  # a figure need not claim anything
 )
 TAXONOMY = Schema(
     "taxonomy",
@@ -234,66 +238,75 @@ def write_table(frame: pl.DataFrame, schema: Schema, path: str | Path, provenanc
         OutputError: `path` cannot be written.
     """
     _check(frame, schema, Path(path))
+    metadata = {"ssm.schema": schema.name, "ssm.provenance": json.dumps(provenance, sort_keys=True), "ssm.seal": BLANK}
     table = frame.to_arrow()
-    metadata = {b"ssm.schema": schema.name.encode(), b"ssm.provenance": json.dumps(provenance, sort_keys=True).encode()}
-    table = table.replace_schema_metadata(metadata)
+    # The digest is that of the whole file; the pages' own checksums are for other readers. Arrow's schema would be
+    # a second copy of the metadata.
+    options = {"compression": "zstd", "write_page_checksum": True, "store_schema": False}
     with whole_file(path) as temporary:
-        pq.write_table(table, temporary.absolute(), compression="zstd")
+        # A file is opened here, because of a path pyarrow takes what precedes a colon for a protocol.
+        with temporary.open("wb") as file, pq.ParquetWriter(file, table.schema, **options) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(metadata)
+        seal(temporary)
 
 
 def read_table(path: str | Path, schema: Schema | None = None) -> pl.DataFrame:
     """Read a table; with `schema` given, insist on it.
 
     Raises:
-        TableError: no such file, not a Parquet file, no or another schema.
+        TableError: no such file, not a Parquet file, changed since it was written, no or another schema, or no rows.
     """
     table = _open(path)
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     if schema is not None:
-        name = (table.schema.metadata or {}).get(b"ssm.schema", b"none").decode()
+        name = _metadata(table.schema, path, "schema")
         if name != schema.name:
-            raise TableError(f"{path}: holds the schema '{name}', expected '{schema.name}'")
+            raise TableError(f"{path}: holds the schema {shown(name)}, expected '{schema.name}'")
         _check(frame, schema, Path(path))
     return frame
 
 
 def schema_name(path: str | Path) -> str:
-    """The name of the schema that a table follows.
-
-    Raises:
-        TableError: not a readable table, or one without a schema.
-    """
-    try:
-        metadata = pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowInvalid) as error:
-        raise TableError(f"{path}: not a readable table ({error})") from error
-    if b"ssm.schema" not in metadata:
-        raise TableError(f"{path}: carries no schema, so it was not written by ssm")
-    return metadata[b"ssm.schema"].decode()
+    """The name of the schema that a table follows. Raises as `read_table`."""
+    return _metadata(_open(path).schema, path, "schema")
 
 
 def read_provenance(path: str | Path) -> dict[str, Any]:
-    """The provenance that `write_table` stored."""
-    try:
-        metadata = pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowInvalid) as error:
-        raise TableError(f"{path}: not a readable table ({error})") from error
-    if b"ssm.provenance" not in metadata:
-        raise TableError(f"{path}: carries no provenance, so it was not written by ssm")
-    return json.loads(metadata[b"ssm.provenance"])
+    """The provenance that `write_table` stored. Raises as `read_table`."""
+    text = _metadata(_open(path).schema, path, "provenance")
+    found = parse_json(text, f"{path}: its provenance", TableError, "JSON object")
+    if not isinstance(found, dict):
+        raise TableError(f"{path}: its provenance: not a JSON object")
+    return found
 
 
 def _open(path: str | Path) -> pa.Table:
+    """The one way in: what is not what was written is refused before it is read."""
     try:
-        return pq.read_table(Path(path).absolute())
-    except FileNotFoundError as error:
+        with Path(path).open("rb") as file:
+            if file.read(4) != b"PAR1":
+                raise TableError(f"{path}: not a readable Parquet file")
+        check_seal(path, TableError, "delete it and make it again")
+        with Path(path).open("rb") as file:
+            return pq.read_table(file, page_checksum_verification=True)
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise TableError(f"{path}: no such table") from error
-    except (OSError, pa.ArrowInvalid) as error:
-        raise TableError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from error
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise TableError(f"{path}: not a readable Parquet file ({first_line(error)})") from error
+
+
+def _metadata(schema: pa.Schema, path: str | Path, what: str) -> str:
+    found = (schema.metadata or {}).get(f"ssm.{what}".encode())
+    if found is None:
+        raise TableError(f"{path}: carries no {what}, so it was not written by ssm")
+    return found.decode(errors="replace")
 
 
 def _check(frame: pl.DataFrame, schema: Schema, path: Path) -> None:
+    if frame.is_empty() and not schema.may_be_empty:
+        raise TableError(f"{path}: has no rows; a '{schema.name}' has at least one ({schema.row})")
     for column in frame.columns:
         if column not in schema.columns:
             hint = nearest(column, schema.columns)

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import NoReturn
 
 import ssm
 from ssm.base.errors import UserError, nearest
@@ -81,13 +82,20 @@ def _dispatch(verb: str, arguments: list[str]) -> int:
     return int(module.run(parsed))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in one line, as everything else is said."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see `{self.prog} --help`)")
+
+
 def _module(verb: str) -> ModuleType:
     return importlib.import_module(f"ssm.cli.{verb}")
 
 
 def _parser(verb: str, module: ModuleType) -> argparse.ArgumentParser:
     """The verb's parser; its help ends with what it reads and writes, and an example."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"ssm {verb}",
         description=module.HELP,
         epilog=getattr(module, "EPILOG", module.__doc__),

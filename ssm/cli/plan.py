@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from typing import Any
 
 from ssm.cli import positive
@@ -28,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpus",
         type=positive(int),
-        default=8,
         metavar="N",
-        help="GPUs that the wall time is reckoned with, or jobs side by side where the device is cpu (default: 8)",
+        help="GPUs that the wall time is reckoned with (default: 8); without GPUs, jobs side by side (default: what the "
+        "cores here serve)",
     )
     parser.add_argument(
         "--set",
@@ -53,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
         write_schemas(args.schemas)
     library = load_config(args.config, args.scale, args.figures, _settings(args.set))
     plan = make_plan(library)
-    print(summary(plan, library.workflow, args.gpus, library.checkpoints))
+    # Where config.yaml leaves the device open, a plan for GPUs is one that asks for them or that no CPU could follow.
+    here = args.gpus is not None or library.scale != "smoke" or shutil.which("nvidia-smi") is not None
+    print(summary(plan, library.workflow, args.gpus, library.checkpoints, here))
     if args.write:
         written = write_specs(plan, args.write)
         print(f"\n{written} spec files written below {args.write}")
@@ -62,17 +65,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _settings(pairs: list[str]) -> dict[str, Any]:
     """KEY=VALUE pairs, the values read as YAML."""
-    import yaml
-
     from ssm.base.errors import ConfigError
+    from ssm.base.outside import parse_yaml
 
     settings = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals:
             raise ConfigError(f"--set {pair}: expected KEY=VALUE")
-        try:
-            settings[key] = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--set {key}: the value is not valid YAML") from error
+        settings[key] = parse_yaml(text, f"--set {key}", ConfigError)
     return settings

@@ -20,6 +20,7 @@ running   its files change: training writes its progress every ten seconds
 stale     begun, not finished, and its files have not changed for --stale seconds: killed, or its machine is gone
 stopped   told to stop, or failed; the same command goes on from its last checkpoint
 waiting   planned, and not begun
+unreadable  one of its files is damaged
 
 example:
   ssm watch results/smoke
@@ -50,13 +51,19 @@ def run(args: argparse.Namespace) -> int:
 
     watcher = Watcher(args.results, args.stale)
     if args.once or not sys.stdout.isatty():
-        print("\n".join(lines(watcher.look(), shutil.get_terminal_size().columns)))
+        print(_text(lines(watcher.look(), shutil.get_terminal_size().columns)))
         return 0
     try:
         while True:
             size = shutil.get_terminal_size()
             found = lines(watcher.look(), size.columns, size.lines - 2)
-            print(CLEAR + "\n".join([time.strftime("%H:%M:%S"), *found]), flush=True)
+            print(CLEAR + _text([time.strftime("%H:%M:%S"), *found]), flush=True)
             time.sleep(args.every)
     except KeyboardInterrupt:
         return 0
+
+
+def _text(found: list[str]) -> str:
+    from ssm.watch.screen import for_terminal
+
+    return "\n".join(for_terminal(line, sys.stdout.encoding or "ascii") for line in found)

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from ssm.base.errors import DataError
+from ssm.base.errors import DataError, shown
+from ssm.base.outside import read_json, shaped
+from ssm.base.records import Manifest
 from ssm.data.tokenizers import ByteTokenizer, Tokenizer, read_tokenizer, token_dtype
 from ssm.specs.data import DataSpec
 
@@ -186,18 +187,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         DataError: there is none, it is not JSON, or it is of another format version.
     """
     path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        what = "no finished token store here" if folder.is_dir() else "no such token store"
-        raise DataError(f"{folder}: {what}; `ssm tokenize` makes it") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(f"{path}: not readable ({error}); {_AGAIN}") from error
+    what = "no finished token store here" if folder.is_dir() else "no such token store"
+    manifest = read_json(path, DataError, "manifest", f"{folder}: {what}; `ssm tokenize` makes it")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise DataError(f"{path}: not the manifest of a token store")
     if manifest.get("version") != VERSION:
-        raise DataError(f"{path}: format version {manifest.get('version')}, this code reads {VERSION}; {_AGAIN}")
-    return manifest
+        raise DataError(f"{path}: format version {shown(manifest.get('version'))}, this code reads {VERSION}; {_AGAIN}")
+    return dict(shaped(manifest, Manifest, f"{path}: damaged", DataError))
 
 
 def _check_files(folder: Path, files: dict[str, dict[str, Any]], verify: bool | None) -> None:

@@ -9,9 +9,10 @@ from typing import Protocol
 import numpy as np
 import tokenizers
 
-from ssm.base.errors import DataError
+from ssm.base.errors import DataError, first_line
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, HubTokenizer, TokenizerSpec
 
+TOKENIZER_BYTES = 256 * 2**20  # of a tokenizer.json: the largest have some ten MB
 PIECE = 2**20  # characters encoded at once: the encoder needs some hundred bytes for each
 
 
@@ -65,8 +66,11 @@ class JsonTokenizer:
         self.json, self.vocab_size = json, vocab_size
         try:
             self.inner = tokenizers.Tokenizer.from_str(json)
-        except Exception as error:  # the package raises plain Exception
-            raise DataError(f"{source}: not a tokenizer.json ({str(error).splitlines()[0]})") from error
+            self.inner.encode_batch_fast([""], add_special_tokens=False)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the package raises plain Exception, and panics, which are none
+            raise DataError(f"{source}: not a tokenizer.json ({first_line(error)})") from error
         self.inner.no_truncation()
         self.inner.no_padding()
         self.inner.encode_special_tokens = True
@@ -116,11 +120,15 @@ def read_tokenizer(path: Path, vocab_size: int) -> JsonTokenizer:
         DataError: missing, unreadable, not a tokenizer.json, or above `vocab_size`.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
+        with path.open("rb") as file:
+            content = file.read(TOKENIZER_BYTES + 1)
+        if len(content) > TOKENIZER_BYTES:
+            raise DataError(f"{path}: not a readable tokenizer.json (it has more than {TOKENIZER_BYTES:,} bytes)")
+        text = content.decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(f"{path}: no such tokenizer") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a readable tokenizer.json ({error})") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a readable tokenizer.json ({first_line(error)})") from error
     return JsonTokenizer(text, vocab_size, str(path))
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 
+from ssm.base import outside
 from ssm.base.errors import TableError
 
 # JSON has neither NaN nor infinity. A number that is none, and an end that an interval does not have, are null.
@@ -195,9 +196,7 @@ def from_json(record: dict[str, Any], tables: Tables) -> Diagnosis:
     except KeyError as error:
         raise TableError(f"not the record of a diagnosis: it has no {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise TableError(f"not the record of a diagnosis: {place}: {first['msg']}") from error
+        raise TableError(f"not the record of a diagnosis: {outside.first_problem(error, record)}") from error
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
@@ -206,12 +205,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     Raises:
         TableError: it is not there, or no JSON.
     """
-    try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TableError(f"{path}: cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise TableError(f"{path}: not the record of a diagnosis ({error})") from error
+    record = outside.read_json(path, TableError, "record of a diagnosis")
     if not isinstance(record, dict):
         raise TableError(f"{path}: not the record of a diagnosis")
     return record

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ssm.base.errors import ConfigError
+from ssm.base.errors import ConfigError, OutputError
 from ssm.base.files import absolute, only_one, remove_leftovers
+from ssm.base.outside import read_json, shaped
+from ssm.base.records import Result
 from ssm.data.own_text import tokenizer_of
 from ssm.diagnosis import settings_of
 from ssm.extension.folder import Folder
@@ -80,7 +81,8 @@ def extend(
             }
         )
         if folder.result.exists():
-            return json.loads(folder.result.read_text(encoding="utf-8"))
+            result = read_json(folder.result, OutputError, "result")
+            return dict(shaped(result, Result, f"{folder.result}: not a result", OutputError))
         parts = tokenized(
             text, held_out, spec.held_out, known, spec.diagnosis.length, folder.tokens, 2 * spec.diagnosis.context
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite, log1p
 from typing import Any, Literal
@@ -27,10 +27,10 @@ class Candidate:
         return {key: None if isinstance(v, float) and not isfinite(v) else v for key, v in asdict(self).items()}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Candidate:
+    def from_json(cls, value: Mapping[str, Any]) -> Candidate:
         """The inverse."""
         losses = ("in_context", "far_perplexity", "paired_ratio")
-        return cls(**value | {key: float("nan") for key in losses if value[key] is None})
+        return cls(**{**value, **{key: float("nan") for key in losses if value[key] is None}})
 
 
 def choose(candidates: Sequence[Candidate], measure: Measure, tolerance: float) -> Candidate:

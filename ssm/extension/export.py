@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ssm.base.files import whole_folder, write_json
 from ssm.extension.choice import Candidate
-from ssm.models.checkpoint import load_model
+from ssm.models.checkpoint import RECORD, check_tensors, load_model
 from ssm.models.formats import export_checkpoint
-from ssm.models.opening import RECORD, WEIGHTS, Opened
+from ssm.models.opening import WEIGHTS, Opened
 from ssm.training.origin import read_record
 
 
@@ -37,4 +37,5 @@ def take_home(
         shutil.copyfile(weights, temporary / WEIGHTS)
         said = f"step {chosen.step} of {record['budget_steps']}, chosen by ssm extend"
         tokens = record["tokens"] * chosen.step // record["steps"]
-        write_json(temporary / RECORD, record | {"message": said, "steps": chosen.step, "tokens": tokens})
+        taken = {"steps": chosen.step, "tokens": tokens, "weights": {WEIGHTS: check_tensors(temporary / WEIGHTS)}}
+        write_json(temporary / RECORD, record | {"message": said} | taken)

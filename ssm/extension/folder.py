@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ssm.base.errors import OutputError
+from ssm.base.errors import OutputError, shown
 from ssm.base.files import make_folder, write_json
+from ssm.base.outside import read_json, shaped
+from ssm.base.records import Settings
 
 SETTINGS, LOCK = "extension.json", ".lock"
 CHOICE = ("measure", "in_context_tolerance")  # settings that nothing but the choice depends on
@@ -92,7 +93,10 @@ class Folder:
             OutputError: something else was asked when the extension began.
         """
         path = self.path / SETTINGS
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        found = None
+        if path.exists():
+            found = read_json(path, OutputError, "record of an extension")
+            found = shaped(found, Settings, f"{path}: not the record of an extension", OutputError)
         if found == settings:
             return
         if found is not None and self.diagnosis("before").exists():
@@ -107,9 +111,9 @@ class Folder:
         write_json(path, settings)
 
 
-def _without_choice(settings: dict[str, Any]) -> dict[str, Any]:
+def _without_choice(settings: Mapping[str, Any]) -> dict[str, Any]:
     spec = {key: value for key, value in settings["spec"].items() if key not in CHOICE}
-    return settings | {"spec": spec}
+    return {**settings, "spec": spec}
 
 
 def _first_difference(was: Any, wanted: Any, where: str = "") -> str:
@@ -117,4 +121,4 @@ def _first_difference(was: Any, wanted: Any, where: str = "") -> str:
         for key in sorted(was.keys() | wanted.keys()):
             if was.get(key) != wanted.get(key):
                 return _first_difference(was.get(key), wanted.get(key), f"{where}.{key}" if where else str(key))
-    return f"{where} was {was!r}, is {wanted!r}"
+    return f"{where} was {shown(was)}, is {shown(wanted)}"

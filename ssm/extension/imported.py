@@ -12,8 +12,8 @@ from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.files import whole_folder, write_json
 from ssm.base.provenance import provenance
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import save_model
-from ssm.models.opening import RECORD, WEIGHTS, Opened
+from ssm.models.checkpoint import RECORD, digests, save_model
+from ssm.models.opening import WEIGHTS, Opened
 from ssm.specs.data import DataSpec, FilesCorpus, TokenizerSpec
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
@@ -75,7 +75,7 @@ def parent_folder(opened: Opened, run: RunSpec, folder: Path) -> Path:
         assert isinstance(opened.model, LanguageModel)
         with whole_folder(folder) as temporary:
             save_model(temporary / WEIGHTS, opened.model, run, 0, opened.fingerprint)
-            write_json(temporary / RECORD, _record(opened, run))
+            write_json(temporary / RECORD, _record(opened, run) | {"weights": digests(temporary, run)})
     return folder
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +10,11 @@ from typing import Any
 
 import torch
 
-from ssm.base.errors import CheckpointError
+from ssm.base.errors import CheckpointError, OutputError
 from ssm.base.files import whole_folder, write_json, write_text
+from ssm.base.outside import read_json, shaped
 from ssm.base.provenance import provenance
+from ssm.base.records import CandidateRecord
 from ssm.diagnosis import RECORD as DIAGNOSIS
 from ssm.diagnosis import diagnose_opened, load_diagnosis, write_diagnosis
 from ssm.diagnosis.page import build_page
@@ -32,7 +33,8 @@ from ssm.extension.outcome import (
 from ssm.extension.recipe import control_run, extended_run, peak_lr, unlike_the_paper
 from ssm.extension.selection import as_taken_home, candidates, weights_of
 from ssm.extension.text import Text
-from ssm.models.opening import RECORD, Opened
+from ssm.models.checkpoint import RECORD
+from ssm.models.opening import Opened
 from ssm.specs.extension import ExtensionSpec
 from ssm.specs.training import RunSpec
 from ssm.training.loop import train
@@ -135,7 +137,11 @@ class Stages:
             text, diagnosis = self.text.choice, self.spec.diagnosis
             found = candidates(self.opened, run, folder, self._parent(), text, diagnosis, self.device)
             write_json(path, [candidate.as_json() for candidate in found])
-        return [Candidate.from_json(value) for value in json.loads(path.read_text(encoding="utf-8"))]
+        found = read_json(path, OutputError, "choice")
+        return [
+            Candidate.from_json(value)
+            for value in shaped(found, list[CandidateRecord], f"{path}: not a choice", OutputError)
+        ]
 
     def _with_weights(self, arm: str, chosen: Candidate) -> Opened:
         """The model with the weights of an arm at the chosen step."""

@@ -1,4 +1,7 @@
-"""Weights on disk: one safetensors file with the run's spec in its header. Nothing is ever unpickled."""
+"""Weights on disk: one safetensors file with the run's spec and the file's own digest in its header.
+
+Nothing is ever unpickled, and nothing is read of a file that is not what was written.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,22 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ssm.base.errors import CheckpointError
+from ssm.base.errors import CheckpointError, first_line
 from ssm.base.files import whole_file
+from ssm.base.outside import parse_json, read_json, safetensors_header
+from ssm.base.seal import BLANK, check_seal, digest_in, seal
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.specs.training import RunSpec
 
+SLACK = 2**20  # parameters that a spec may ask for beyond its file, before they are counted one by one
+SNAPSHOTS = "snapshots"  # the folder of weights from the midst of a run
+RECORD = "run.json"  # of a finished run: it names the digests of its weights
+SEAL = "seal"  # the header's key of the file's digest
+AGAIN = "delete it and make it again"
 
-def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write tensors and a JSON header as one whole file.
+
+def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
+    """Write tensors and a JSON header as one whole file; returns its digest (`ssm.base.seal`).
 
     Raises:
         OutputError: `path` cannot be written.
@@ -28,73 +39,139 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str,
     plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     with whole_file(path) as temporary:
         try:
-            save_file(plain, temporary, metadata={"ssm": json.dumps(header, sort_keys=True)})
+            save_file(plain, temporary, metadata={"ssm": json.dumps(header | {SEAL: BLANK}, sort_keys=True)})
         except SafetensorError as error:  # what a full disk becomes
             raise OSError(str(error)) from error
+        return seal(temporary)
 
 
 def load_tensors(path: str | Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what `save_tensors` wrote.
 
     Raises:
-        CheckpointError: no such file, truncated or corrupted, or not written by ssm.
+        CheckpointError: no such file, truncated, corrupted or changed since it was written, or not written by ssm.
     """
+    check_tensors(path)
     with _opened(path, device) as (file, header):
         return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 (not a dict)
 
 
+def check_tensors(path: str | Path) -> str:
+    """Whether a file is what `save_tensors` wrote; returns its digest. Errors as `load_tensors`."""
+    read_header(path)
+    try:
+        return check_seal(path, CheckpointError, AGAIN)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
 def read_header(path: str | Path) -> dict[str, Any]:
-    """The header alone; errors as `load_tensors`."""
-    with _opened(path) as (_, header):
-        return header
+    """The header alone, of a file that has been read or is about to be; errors as `load_tensors`."""
+    return _header(path, safetensors_header(path, CheckpointError).get("__metadata__", {}))
+
+
+def _header(path: str | Path, metadata: dict[str, str]) -> dict[str, Any]:
+    if "ssm" not in metadata:
+        raise CheckpointError(f"{path}: was not written by ssm (its header holds no spec)")
+    header = parse_json(metadata["ssm"], f"{path}: truncated or corrupted: its header", CheckpointError, "JSON object")
+    if not isinstance(header, dict):
+        raise CheckpointError(f"{path}: was not written by ssm (its header holds no spec)")
+    return {key: value for key, value in header.items() if key != SEAL}
 
 
 @contextmanager
 def _opened(path: str | Path, device: torch.device | str = "cpu") -> Iterator[tuple[Any, dict[str, Any]]]:
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
-            header = json.loads((file.metadata() or {}).get("ssm", "null"))
-            if not isinstance(header, dict):
-                raise CheckpointError(f"{path}: was not written by ssm (its header holds no spec)")
-            yield file, header
+            yield file, _header(path, file.metadata() or {})
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such checkpoint") from error
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"{path}: truncated or corrupted ({error})") from error
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: truncated or corrupted ({first_line(error)})") from error
 
 
-def save_model(path: str | Path, model: LanguageModel, run: RunSpec, step: int, origin: str) -> None:
-    """Write the weights of `model`, trained as `run` for `step` steps.
+def save_model(path: str | Path, model: LanguageModel, run: RunSpec, step: int, origin: str) -> str:
+    """Write the weights of `model`, trained as `run` for `step` steps; returns the file's digest.
 
     Args:
         origin: fingerprint of what the run was made from (text, and the parent's origin); see `ssm.training.origin`.
     """
-    save_weights(path, dict(model.state_dict()), run, step, origin)
+    return save_weights(path, dict(model.state_dict()), run, step, origin)
 
 
-def save_weights(path: str | Path, weights: dict[str, Tensor], run: RunSpec, step: int, origin: str) -> None:
+def save_weights(path: str | Path, weights: dict[str, Tensor], run: RunSpec, step: int, origin: str) -> str:
     """`save_model`, from the model's state dict."""
-    save_tensors(path, weights, {"run": run.content(), "step": step, "origin": origin})
+    return save_tensors(path, weights, {"run": run.content(), "step": step, "origin": origin})
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[LanguageModel, RunSpec]:
     """The model of a file written by `save_model`, and the run that trained it.
 
     Raises:
-        CheckpointError: the file is no such checkpoint, or its tensors are not its spec's.
+        CheckpointError: the file is no such checkpoint, its tensors are not its spec's, or it lies in the folder of a
+            finished run whose record names other weights.
     """
     tensors, header = load_tensors(path)
-    if "run" not in header:
-        raise CheckpointError(f"{path}: its header holds no run")
-    run = RunSpec.parse(header["run"], str(path))
+    run = run_of(header, path)
+    _check_size(run, tensors, path)
     model = build_model(run.model, run.data.vocab_size, run.seed)
     load_weights(model, tensors, str(path))
+    _check_record(Path(path))
     return model.to(device), run
+
+
+def run_of(header: dict[str, Any], path: str | Path) -> RunSpec:
+    """The run that a header of `save_weights` tells of.
+
+    Raises:
+        CheckpointError: it holds none.
+        ConfigError: what it holds is no run.
+    """
+    if "run" not in header:
+        raise CheckpointError(f"{path}: its header holds no run")
+    return RunSpec.parse(header["run"], str(path))
+
+
+def digests(folder: Path, run: RunSpec) -> dict[str, str]:
+    """The digests of a run's weights, snapshots too, by file: what its record says of them.
+
+    Raises:
+        CheckpointError: weights that have been written cannot be read.
+    """
+    paths = [folder / "model.safetensors", *(snapshot_path(folder, at) for at in run.training.snapshots)]
+    try:
+        found = {path.relative_to(folder).as_posix(): digest_in(path) for path in paths}
+    except OSError as error:
+        raise CheckpointError(f"{folder}: weights cannot be read ({error.strerror or error})") from error
+    return {name: digest for name, digest in found.items() if digest is not None}
+
+
+def _check_record(path: Path) -> None:
+    """Weights in the folder of a finished run are those that its record names."""
+    folder = path.parent.parent if path.parent.name == SNAPSHOTS else path.parent
+    if not (folder / RECORD).exists():
+        return
+    record = read_json(folder / RECORD, CheckpointError, "record of a run")
+    named = record.get("weights") if isinstance(record, dict) else None
+    if not isinstance(named, dict) or named.get(path.relative_to(folder).as_posix()) != digest_in(path):
+        raise CheckpointError(f"{path}: not the weights that {folder / RECORD} names; delete both and train again")
+
+
+def _check_size(run: RunSpec, tensors: dict[str, Tensor], path: str | Path) -> None:
+    """A spec that asks for much more than its file holds is refused before anything of its size is made."""
+    with torch.device("meta"):
+        try:
+            parameters = LanguageModel(run.model, run.data.vocab_size).parameters_count
+        except (RuntimeError, OverflowError) as error:
+            raise CheckpointError(f"{path}: its spec asks for an impossible model ({first_line(error)})") from error
+    held = sum(tensor.numel() for tensor in tensors.values())
+    if parameters > 2 * held + SLACK:
+        raise CheckpointError(f"{path}: its spec asks for {parameters:,} parameters, and it holds {held:,}")
 
 
 def snapshot_path(folder: Path, fraction: float) -> Path:
     """Where the weights at `fraction` of a run's steps lie."""
-    return folder / "snapshots" / f"at{fraction:g}.safetensors"
+    return folder / SNAPSHOTS / f"at{fraction:g}.safetensors"
 
 
 def snapshot_step(fraction: float, steps: int) -> int:

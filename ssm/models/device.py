@@ -11,6 +11,7 @@ import torch
 from ssm_kernels.native import InstructionsError, instructions
 
 from ssm.base.errors import UserError
+from ssm.specs.config import MOST_THREADS
 
 # glibc's mallopt: blocks below the one size are kept in the process when they are freed, up to the other in all.
 # Otherwise every training step would ask the system for its large blocks again: 6% of its time at a context of 128.
@@ -23,13 +24,16 @@ def prepare_device(name: str, threads: int | None = None) -> torch.device:
     Decays make denormal numbers, on which CPUs are slow; they are flushed to zero.
 
     Raises:
-        UserError: "cuda" is asked for and is not there, or SSM_KERNELS_INSTRUCTIONS names what this processor lacks.
+        UserError: "cuda" is asked for and is not there, more threads than any machine has, or SSM_KERNELS_INSTRUCTIONS
+            names what this processor lacks.
     """
     try:
         instructions()
     except InstructionsError as error:
         raise UserError(str(error)) from None
     if threads is not None:
+        if threads > MOST_THREADS:
+            raise UserError(f"--threads {threads}: expected {MOST_THREADS} at most; this machine has {os.cpu_count()}")
         torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     keep_freed_memory()

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from ssm.base.errors import CheckpointError
+from ssm.base.outside import safetensors_header
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import load_model
+from ssm.models.checkpoint import RECORD, load_model
 from ssm.models.foreign import ForeignModel, load_foreign
 from ssm.models.formats import FORMATS, Imported, import_checkpoint
 from ssm.models.formats.source import Source, find_source
@@ -22,7 +22,7 @@ from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
 
-WEIGHTS, RECORD = "model.safetensors", "run.json"  # of our own runs
+WEIGHTS = "model.safetensors"  # of our own runs
 TOKENIZER = "tokenizer.json"
 # What says that a checkpoint has a tokenizer, whether or not it can be read here.
 TOKENIZER_FILES = (
@@ -92,9 +92,8 @@ def _own_weights(path: Path) -> Path | None:
     if file != path and (path / RECORD).is_file() and not (path / "config.json").exists():
         return file  # also where the weights are broken or not there: load_model says so
     try:
-        with safe_open(file, framework="pt") as opened:
-            return file if "ssm" in (opened.metadata() or {}) else None
-    except (OSError, SafetensorError):
+        return file if "ssm" in safetensors_header(file, CheckpointError).get("__metadata__", {}) else None
+    except CheckpointError:
         return None
 
 

@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import Field
 
-from ssm.base.errors import ConfigError, nearest
+from ssm.base.errors import ConfigError, nearest, shown
 from ssm.base.names import natural
+from ssm.base.outside import pointless_numbers
 from ssm.plan.read import choose_scale, read_yaml
 from ssm.specs.base import Spec
 from ssm.specs.checkpoint import CheckpointSpec
@@ -137,7 +138,7 @@ def _workflow(
     folder: Path, scale: str | None, figures: Sequence[str] | None, overrides: Mapping[str, Any]
 ) -> WorkflowConfig:
     path = folder / "config.yaml"
-    given = dict(overrides)
+    given = pointless_numbers(dict(overrides))  # Snakemake's own reader keeps to the letter of YAML 1.1
     if scale is not None:
         given["scale"] = scale
     if figures is not None:
@@ -147,8 +148,10 @@ def _workflow(
     changed = sorted(key for key in given if key not in written or written[key] != given[key])
     source = f"{path} with {', '.join(changed)} given" if changed else str(path)
     wanted = content.get("figures", "all")
-    if isinstance(wanted, str) and wanted != "all":
-        raise ConfigError(f"{source}: figures: expected 'all' or a list of targets such as [lg_fig5], got '{wanted}'")
+    if (isinstance(wanted, str) and wanted != "all") or not wanted:
+        raise ConfigError(
+            f"{source}: figures: expected 'all' or a list of targets such as [lg_fig5], got {shown(wanted)}"
+        )
     return WorkflowConfig.parse(content, source)
 
 
@@ -176,7 +179,7 @@ def _figure(folder: Path, target: str, scale: str) -> FigureSpec:
     path = folder / "figures" / f"{target}.yaml"
     content = {"target": target} | choose_scale(read_yaml(path), scale, str(path))
     if content["target"] != target:
-        raise ConfigError(f"{path}: target: expected '{target}' as the file is named, got '{content['target']}'")
+        raise ConfigError(f"{path}: target: expected '{target}' as the file is named, got {shown(content['target'])}")
     return FigureSpec.parse(content, str(path))
 
 

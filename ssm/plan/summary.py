@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 
 from ssm.plan.plan import Plan
@@ -13,22 +14,33 @@ from ssm.specs.config import WorkflowConfig
 
 TOKENS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 DISK = ((1e6, "TB"), (1e3, "GB"), (0.0, "MB"))  # from MB
+GPUS = 8  # where nobody says how many
 LONG = 2  # times `hours_per_run`: a run of which a word is said
 
 
 def summary(
-    plan: Plan, workflow: WorkflowConfig, gpus: int, checkpoints: Mapping[str, CheckpointSpec] | None = None
+    plan: Plan,
+    workflow: WorkflowConfig,
+    gpus: int | None = None,
+    checkpoints: Mapping[str, CheckpointSpec] | None = None,
+    here: bool = True,
 ) -> str:
     """A table with a line per figure, the targets of checkpoints, and what the table's numbers are reckoned with.
 
     Runs and tables that several figures share are `new` in the first one alone, and so are their tokens, hours and
     disk, what stays of them: these add up. GPUs and memory are the most that one of its runs takes, memory of each GPU,
-    or of a job without one. The wall time is that of the figure by itself, with all that it needs, on `gpus` GPUs.
+    or of a job without one. The wall time is that of the figure by itself, with all that it needs.
+
+    Args:
+        gpus: as many, or as many jobs side by side where none are used; None: GPUS, or what the cores here serve.
+        here: whether this machine has a GPU, which decides where nothing else does.
     """
-    gpu = takes_gpus(workflow, here=True)
+    gpu = takes_gpus(workflow, here=here)
+    gpus = gpus or (GPUS if gpu else max(1, (os.cpu_count() or 1) // workflow.threads))
     found = needs(plan, workflow, gpu)
     counts_head = ("runs", "new", "tables", "new", "claims")
-    costs_head = ("training tokens", _unit(gpu), "disk", "GPUs a run", "memory", "wall time")
+    most_head = ("GPUs a run", "memory") if gpu else ("memory",)
+    costs_head = ("training tokens", _unit(gpu), "disk", *most_head, "wall time")
     lines: list[tuple[str, ...]] = [("figure", *counts_head, *costs_head)]
     seen: set[str] = set()
     for target, task in plan.figures.items():
@@ -37,12 +49,12 @@ def summary(
         new = jobs - seen
         counts = (len(runs), len(new & set(runs)), len(tables), len(new & set(tables)), len(task.figure.claims))
         cost, time = _cost(plan, new, found, gpu), _time(wall_seconds(plan, jobs, found, gpus))
-        lines.append((target, *map(str, counts), *cost, *_most(plan, jobs, found), time))
+        lines.append((target, *map(str, counts), *cost, *_most(plan, jobs, found, gpu), time))
         seen |= jobs
     claims = sum(len(task.figure.claims) for task in plan.figures.values())
     total = ("all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(claims))
     cost, time = _cost(plan, seen, found, gpu), _time(wall_seconds(plan, seen, found, gpus))
-    lines.append((*total, *cost, *_most(plan, seen, found), time))
+    lines.append((*total, *cost, *_most(plan, seen, found, gpu), time))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = [
         "  ".join(_padded(cell, width, column) for column, (cell, width) in enumerate(zip(line, widths, strict=True)))
@@ -85,13 +97,14 @@ def _cost(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool)
     return _short(tokens, TOKENS), _hours(hours), _short(sum(found[job].kept_mb for job in jobs), DISK)
 
 
-def _most(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need]) -> tuple[str, str]:
-    """The GPUs and the memory of the runs that take most of either; nothing without runs."""
+def _most(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool) -> tuple[str, ...]:
+    """The GPUs, where there are any, and the memory of the runs that take most of either; nothing without runs."""
     runs = [found[job] for job in jobs if job in plan.runs]
     if not runs:
-        return "", ""
+        return ("", "") if gpu else ("",)
     memory = max(need.gpu_memory_mb if need.gpus else need.memory_mb for need in runs)
-    return str(max(need.gpus for need in runs)), _short(memory, DISK)
+    gpus = (str(max(need.gpus for need in runs)),) if gpu else ()
+    return *gpus, _short(memory, DISK)
 
 
 def _too_large(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need]) -> list[str]:
@@ -129,11 +142,15 @@ def _basis(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu:
     if gpu:
         peaks = hardware.gpu_tflops
         speed = f"{peaks.bfloat16:g} TFLOP/s a GPU in bfloat16 and {peaks.float32:g} in float32"
-    side = f"on {gpus} GPU{'s' if gpus > 1 else ''}" if gpu else f"with {gpus} jobs side by side"
+    side = (
+        f"on {gpus} GPU{'s' if gpus > 1 else ''}" if gpu else f"with {gpus} job{'s' if gpus > 1 else ''} side by side"
+    )
     lines = [
         "A run or table that figures share is new in the first one; tokens, hours and disk are those of what is new.",
         f"Disk: what stays; runs under way {side} take {_short(passing, DISK)} more at most." if passing else "",
-        f"GPUs a run and memory: the most that a run takes, memory {'of each GPU' if gpu else 'of its job'}.",
+        "GPUs a run and memory: the most that a run takes, memory of each GPU."
+        if gpu
+        else "Memory: the most that a run takes.",
         f"Wall time: the figure by itself, with all that it needs, {side}; nothing waits in a queue.",
         f"Expected, not measured: {hardware.utilization:.0%} of {speed} (config.yaml: hardware).",
     ]

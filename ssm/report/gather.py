@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,8 @@ from markupsafe import Markup
 
 from ssm.base.errors import TableError, nearest
 from ssm.base.names import natural
+from ssm.base.outside import read_json, shaped
+from ssm.base.records import Described, read_run_record
 from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.verdict import REHEARSAL, claim_of
 from ssm.claims.words import CONFIRMED, OPEN, REFUTED
@@ -260,17 +261,15 @@ class Gatherer:
 
     def _read_run(self, run: str, command: str) -> Run:
         path = self._need(self.results / "runs" / run / "run.json", command)
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise TableError(f"{path}: not readable JSON ({error})") from error
+        record = read_run_record(path, TableError, f"{path}: missing")
         missing = [key for key in RUN_KEYS if key not in record]
         if missing:
             raise TableError(f"{path}: lacks '{missing[0]}'; delete it and make it again with `{command}`")
         spec = RunSpec.parse(record["spec"], str(path))
         manifest = self.results / "tokens" / spec.data.id / "manifest.json"
         if spec.data.id not in self.manifests:
-            self.manifests[spec.data.id] = json.loads(self._need(manifest, command).read_text(encoding="utf-8"))
+            found = read_json(self._need(manifest, command), TableError, "manifest")
+            self.manifests[spec.data.id] = dict(shaped(found, Described, str(manifest), TableError))
         written = self._need(self.results / "specs" / "runs" / f"{run}.json", self._plan())
         return Run(run, spec, record, (self._link(written, "spec"), self._link(path, "run.json")))
 

@@ -6,20 +6,22 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from ssm.base.errors import ConfigError, nearest
+from ssm.base.errors import ConfigError, nearest, shown
+from ssm.base.outside import first_problem, read_json
 
 SCALES = ("smoke", "gpu", "paper")
+T = TypeVar("T")
 
 
 class Spec(BaseModel):
     """A frozen description. Equal content means equal id; unknown keys and wrong types are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     beside: ClassVar[frozenset[str]] = frozenset()  # fields that say what it is called or how fast it is made
 
@@ -30,8 +32,8 @@ class Spec(BaseModel):
             names = [field.alias or name for name, field in cls.model_fields.items()]
             for key in value:
                 if key not in names:
-                    hint = nearest(str(key), names)
-                    raise PydanticCustomError("unknown_key", "unknown key '{key}'; {hint}", {"key": key, "hint": hint})
+                    told = {"key": shown(key), "hint": nearest(str(key), names)}
+                    raise PydanticCustomError("unknown_key", "unknown key {key}; {hint}", told)
         return value
 
     def content(self) -> dict[str, Any]:
@@ -61,7 +63,7 @@ class Spec(BaseModel):
         try:
             return cls.model_validate(value)
         except ValidationError as error:
-            raise ConfigError(f"{source}: {_first_problem(error, value)}") from error
+            raise ConfigError(f"{source}: {first_problem(error, value)}") from error
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -70,13 +72,8 @@ class Spec(BaseModel):
         Raises:
             ConfigError: the file is missing, not JSON, or not such a spec.
         """
-        path = Path(path)
-        try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise ConfigError(f"{path}: no such spec; `ssm plan --write` makes them") from error
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise ConfigError(f"{path}: not a readable JSON spec ({error})") from error
+        missing = f"{path}: no such spec; `ssm plan --write` makes them"
+        value = read_json(path, ConfigError, "JSON spec", missing)
         return cls.parse(value, str(path))
 
 
@@ -104,6 +101,17 @@ def short_hash(content: Any, digits: int = 8) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:digits]
 
 
+def _no_twice(values: tuple[T, ...]) -> tuple[T, ...]:
+    twice = next((value for place, value in enumerate(values) if value in values[:place]), None)
+    if twice is not None:
+        raise ValueError(f"{shown(twice)} stands twice")
+    return values
+
+
+Distinct = AfterValidator(_no_twice)  # for a tuple in which nothing may count twice
+Name = Annotated[str, StringConstraints(min_length=1, max_length=80)]  # becomes a part of the names of files
+
+
 def slug(*parts: object) -> str:
     """Readable file-name pieces joined by '_': letters, digits, '.', '-' only.
 
@@ -112,41 +120,3 @@ def slug(*parts: object) -> str:
     """
     cleaned = (re.sub(r"[^A-Za-z0-9.]+", "-", str(part)).strip("-") for part in parts)
     return "_".join(part for part in cleaned if part)
-
-
-def _first_problem(error: ValidationError, value: Any) -> str:
-    """The first problem of `value`, and how many more there are, as one line."""
-    problems = error.errors(include_url=False)
-    problem = problems[0]
-    where = ".".join(_path(problem["loc"], value, problem["type"] == "missing"))
-    text = problem["msg"].removeprefix("Value error, ").replace("\n", " ")
-    if problem["type"] in ("union_tag_invalid", "literal_error"):
-        expected = str(problem.get("ctx", {}).get("expected_tags") or problem.get("ctx", {}).get("expected", ""))
-        given = problem.get("ctx", {}).get("tag", problem["input"])
-        names = re.findall(r"'([^']*)'", expected)
-        text = f"unknown name '{given}'; {nearest(str(given), names)}"
-    elif problem["type"] == "missing":
-        text = "this key is required and is missing"
-    elif problem["type"] == "union_tag_not_found":
-        text = f"the key {problem['ctx']['discriminator']}, which says what kind of thing this is, is missing"
-    elif problem["type"] != "unknown_key" and not isinstance(problem["input"], dict | list):
-        text = f"{text[0].lower()}{text[1:]}, got {problem['input']!r}"
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{where + ': ' if where else ''}{text}{more}"
-
-
-def _path(places: tuple[int | str, ...], value: Any, missing: bool) -> list[str]:
-    """The keys of a problem's place as the file has them: without the names that pydantic gives a union's members.
-
-    Args:
-        missing: the last place is a key that the file lacks.
-    """
-    keys = []
-    for number, place in enumerate(places):
-        try:
-            value = value[place]
-        except (KeyError, IndexError, TypeError):
-            if not (missing and number == len(places) - 1):
-                continue
-        keys.append(str(place))
-    return keys

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 
-from ssm.specs.base import Spec
+from ssm.base.outside import problem_words
+from ssm.specs.base import Name, Spec
 from ssm.specs.diagnosis import DiagnosisSpec
 from ssm.specs.extension import ExtensionSpec
 
@@ -28,7 +29,7 @@ class CheckpointSpec(Spec):
     where snakemake runs.
     """
 
-    name: str
+    name: Name
     checkpoint: Annotated[str, Field(min_length=1)]  # a folder, a file of weights, a name of the hub, or a run of ssm
     text: Paths  # files, folders or globs that the model has not seen
     tokenizer: Annotated[str, Field(min_length=1)] | None = None
@@ -110,10 +111,10 @@ class CheckpointSpec(Spec):
     def _in_own_words(self, error: ValidationError) -> str:
         """A problem of the specs that this one stands for, under this one's keys."""
         problem = error.errors(include_url=False)[0]
-        text, key = problem["msg"].removeprefix("Value error, "), str(problem["loc"][-1] if problem["loc"] else "")
+        key = str(problem["loc"][-1] if problem["loc"] else "")
         if problem["type"] == "missing":
             return f"policy '{self.policy}' needs the key {key}"
         if problem["type"] == "unknown_key":
-            return f"policy '{self.policy}' has no key '{problem['ctx']['key']}'"
-        known = key in type(self).model_fields
-        return f"{key}: {text[0].lower()}{text[1:]}, got {problem['input']!r}" if known else text
+            return f"policy '{self.policy}' has no key {problem['ctx']['key']}"
+        text = problem_words(problem)
+        return f"{key}: {text}" if key in type(self).model_fields else text

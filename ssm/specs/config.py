@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
-from ssm.specs.base import Spec
+from ssm.specs.base import Distinct, Spec
+
+MOST_THREADS = 1024  # of one process: an OpenMP that is asked for more ends the process
 
 
 class Rehearsal(Spec):
@@ -53,10 +55,19 @@ class WorkflowConfig(Spec):
     """config/config.yaml."""
 
     scale: Literal["smoke", "gpu", "paper"] = "smoke"
-    figures: Annotated[tuple[str, ...], Field(strict=False)] | Literal["all"] = "all"  # the targets that are planned
+    # the targets that are planned
+    figures: Annotated[tuple[str, ...], Field(strict=False, min_length=1), Distinct] | Literal["all"] = "all"
     results: str = "results"  # results of a scale go to <results>/<scale>
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: PositiveInt = 1  # CPU threads a training or measuring job uses
+    threads: Annotated[int, Field(gt=0, le=MOST_THREADS)] = 1  # CPU threads a training or measuring job uses
     rehearsal: Rehearsal | None = None
     hardware: Hardware = Hardware()
     cluster: Cluster = Cluster()
+
+    @field_validator("results")
+    @classmethod
+    def _a_folder(cls, results: str) -> str:
+        """Snakemake takes braces for wildcards."""
+        if not results.strip() or not results.isprintable() or set(results) & set("{}"):
+            raise ValueError("expected the name of a folder, without { and }")
+        return results

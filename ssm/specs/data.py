@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from ssm.specs.base import Spec
+from ssm.specs.base import Name, Spec
 
 Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
@@ -78,7 +78,7 @@ class DataSpec(Spec):
     """A tokenized corpus: documents are held out WHOLE, so a window never mixes training and held-out text."""
 
     beside: ClassVar[frozenset[str]] = frozenset({"name", "shard_tokens"})
-    name: str
+    name: Name
     corpus: CorpusSpec
     tokenizer: TokenizerSpec = BytesTokenizer()
     held_out: Annotated[float, Field(ge=0, le=1)] = 0.1  # fraction of the documents; 0: none, 1: all of them

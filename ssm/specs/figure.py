@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssm.base.errors import nearest
-from ssm.specs.base import Spec
+from ssm.specs.base import Distinct, Name, Spec
 from ssm.specs.claim import ClaimSpec, Distance
 
-Names = Annotated[tuple[str, ...], Field(strict=False)]
-Seeds = Annotated[tuple[int, ...], Field(strict=False)]
+MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
+Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
+Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]  # one counts once
+Lengths = Annotated[tuple[PositiveInt, ...], Field(strict=False), Distinct]
 
 
 class ArmEntry(Spec):
@@ -55,7 +57,7 @@ class MeasurementEntry(Spec):
     sequences: PositiveInt | None = None
     seed: int | None = None
     arms: Names | None = None
-    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None  # cost: tokens of its steps
+    lengths: Lengths | None = None  # cost: tokens of its steps
     repeats: PositiveInt | None = None  # cost: timed steps at each length
 
 
@@ -85,7 +87,7 @@ class RemembranceCurves(Spec):
     """Effective Remembrance against t, a panel per distance."""
 
     kind: Literal["remembrance"] = "remembrance"
-    distances: Annotated[tuple[Distance, ...], Field(strict=False, min_length=1)] = ("total_variation",)
+    distances: Annotated[tuple[Distance, ...], Field(strict=False, min_length=1), Distinct] = ("total_variation",)
 
 
 class ClassChart(Spec):
@@ -137,7 +139,8 @@ class FigureSpec(Spec):
     models: Names = ()  # named models: a panel each
     data: str | None = None  # a named data set of config/data.yaml
     seeds: Seeds = ()
-    arms: dict[str, ArmEntry | None] = {}  # None: this arm does not exist at this scale
+    # None: this arm does not exist at this scale
+    arms: Annotated[dict[Name, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
     measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()
     collect: bool = False  # draws the curves of all other figures instead of runs of its own
     drawings: Annotated[tuple[DrawingSpec, ...], Field(strict=False, min_length=1)]
@@ -236,6 +239,14 @@ class FigureTask(Spec):
         return {
             place: tuple(series for series in self.series if (series.panel, series.arm) == place) for place in places
         }
+
+    @model_validator(mode="after")
+    def _no_series_twice(self) -> FigureTask:
+        """A seed that stood twice would count as two."""
+        places = [(series.arm, series.panel, series.seed) for series in self.series]
+        if len(set(places)) != len(places):
+            raise ValueError("series: an arm of a panel stands twice with the same seed")
+        return self
 
     @property
     def table_ids(self) -> tuple[str, ...]:

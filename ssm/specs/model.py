@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from ssm.specs.base import Spec
+from ssm.specs.base import Name, Spec
 from ssm.specs.ffn import FfnSpec
 from ssm.specs.mixers import MixerSpec
 
@@ -15,9 +15,9 @@ class ModelSpec(Spec):
     """A language model: embedding, `n_layers` pre-norm residual blocks, a last norm, a linear head without bias."""
 
     beside: ClassVar[frozenset[str]] = frozenset({"name", "published_parameters"})
-    name: str
-    d_model: PositiveInt  # D
-    n_layers: PositiveInt  # L
+    name: Name
+    d_model: Annotated[int, Field(gt=0, le=2**17)]  # D
+    n_layers: Annotated[int, Field(gt=0, le=1000)]  # L; far beyond any that was published
     mixer: MixerSpec
     mixer_at: dict[
         Annotated[int, Field(strict=False)], MixerSpec

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ssm.base.errors import CheckpointError
+from ssm.base.errors import CheckpointError, shown
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import load_tensors, load_weights, save_tensors
+from ssm.models.checkpoint import AGAIN, load_tensors, load_weights, save_tensors
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import Team
 from ssm.training.initial_state import Policy
@@ -54,7 +54,7 @@ def load_checkpoint(
     A checkpoint of another origin (the text or the parent has changed under the same spec) is not gone on with.
 
     Raises:
-        CheckpointError: the file is corrupted, or belongs to another run.
+        CheckpointError: the file is corrupted, belongs to another run, or is of a step that the run does not have.
     """
     path = folder / FILE
     if not path.exists():
@@ -65,10 +65,14 @@ def load_checkpoint(
     if header.get("origin") != origin:
         print(f"{path}: its text or its parent has changed since; training starts anew", file=sys.stderr)
         return 0, 0.0
+    steps = run.training.budget.optimizer_steps(run.training.batch_tokens, model.parameters_count)
+    step, seconds = header.get("step"), header.get("seconds")
+    if type(step) is not int or not 1 <= step <= steps or not isinstance(seconds, int | float) or seconds < 0:
+        raise CheckpointError(f"{path}: says that step {shown(step)} is done, the run has steps 1 to {steps}; {AGAIN}")
     load_weights(model, spread_as(_part(tensors, "model/"), model.state_dict()), str(path))
     load_optimizer(model, optimizer, _part(tensors, "optimizer/"))
     policy.load(_part(tensors, "policy/"))
-    return int(header["step"]), float(header["seconds"])
+    return step, float(seconds)
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

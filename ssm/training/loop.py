@@ -21,7 +21,7 @@ from ssm.base.stopping import Preempted, StopRequest, stop_requests
 from ssm.data.batches import Batch, StreamBatches, WindowBatches
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import save_weights, snapshot_path, snapshot_step
+from ssm.models.checkpoint import RECORD, digests, save_weights, snapshot_path, snapshot_step
 from ssm.models.device import device_name
 from ssm.specs.training import RunSpec
 from ssm.training.checkpoint import load_checkpoint, save_checkpoint
@@ -278,7 +278,8 @@ class _Job:
             for path in (*missing, self.folder / "model.safetensors"):
                 save_weights(path, weights, self.run, step, self.origin)
             self.metrics.write(self.folder / "metrics.parquet", provenance(run=self.run.content(), seed=self.run.seed))
-            write_json(self.folder / "run.json", record)
+            record["weights"] = digests(self.folder, self.run)
+            write_json(self.folder / RECORD, record)
             if diverged is None:
                 self.good.forget()
         return record

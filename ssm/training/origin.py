@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import CheckpointError
+from ssm.base.records import read_run_record
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.checkpoint import load_model, read_header
+from ssm.models.checkpoint import RECORD, load_model, read_header
 from ssm.specs.training import RunSpec
 
 
@@ -48,13 +48,7 @@ def read_record(run: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: the file is missing or damaged.
     """
-    path = run / "run.json"
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path}: missing; the run has not finished (see `ssm train`)") from error
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: not a readable record of a run ({error})") from error
-    if not isinstance(record, dict) or not {"status", "message", "diverged", "steps", "budget_steps"} <= record.keys():
-        raise CheckpointError(f"{path}: not the record of a run")
-    return record
+    path = run / RECORD
+    missing = f"{path}: missing; the run has not finished (see `ssm train`)"
+    needed = ("message", "diverged", "steps", "budget_steps", "tokens")
+    return read_run_record(path, CheckpointError, missing, needed)

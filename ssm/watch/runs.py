@@ -1,29 +1,29 @@
 """The runs of a results folder: what each is doing, and how far it is.
 
-Any file may be replaced, or vanish, while it is looked at: what cannot be read now counts as not there, and is read
-again next time. Nothing but files is asked, so that it works for jobs of other machines on a shared disk. Whether a run
-is alive is told by the age of its files: training writes its progress every ten seconds. Clocks may differ by less than
-that limit.
+Any file may be replaced, or vanish, while it is looked at: what is not there now is looked for again next time. A file
+that is there and damaged makes its run's line say so, and no other's. Nothing but files is asked, so that it works for
+jobs of other machines on a shared disk. Whether a run is alive is told by the age of its files: training writes its
+progress every ten seconds. Clocks may differ by less than that limit.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ssm.base import progress
-from ssm.base.errors import UserError
+from ssm.base.errors import TableError, UserError
 from ssm.base.names import natural
+from ssm.base.outside import read_json, shaped
+from ssm.base.records import read_run_record
+from ssm.base.tables import METRICS, read_table
 
-STATES = ("running", "stale", "stopped", "diverged", "waiting", "finished")  # in the order in which they are shown
-METRICS = ("metrics.parquet", "checkpoint.metrics.parquet")  # of a finished run; up to the last checkpoint
+# in the order in which they are shown
+STATES = ("unreadable", "running", "stale", "stopped", "diverged", "waiting", "finished")
+RECORD = "run.json"
+TABLES = ("metrics.parquet", "checkpoint.metrics.parquet")  # of a finished run; up to the last checkpoint
 SLOW_STEPS = 5  # a run whose steps take minutes is stale after so many of them
 
 
@@ -33,7 +33,7 @@ class RunView:
 
     Attributes:
         state: waiting (planned, not begun), running, stale (begun, and its files do not change any more), stopped (told
-            to stop, or failed: the same command goes on), diverged, finished.
+            to stop, or failed: the same command goes on), diverged, finished, unreadable (one of its files is damaged).
         done, total: steps; None: not known.
         rate: tokens a second, of the last minute; of a run that has ended, altogether.
         seconds_left: None: not known.
@@ -92,39 +92,43 @@ class Watcher:
         return ResultsView(tuple(runs), len(tables & planned_tables or tables), len(planned_tables))
 
     def _run(self, name: str) -> RunView:
+        try:
+            return self._read_run(name)
+        except UserError as error:
+            return RunView(name, "unreadable", note=str(error))
+
+    def _read_run(self, name: str) -> RunView:
+        """Raises UserError: a file of the run is damaged."""
         folder = self.folder / "runs" / name
-        beat, record = _json(folder / progress.FILE), _json(folder / "run.json")
+        record = read_run_record(folder / RECORD, TableError, "") if (folder / RECORD).exists() else None
         losses = self._losses(folder)
-        if record:
-            return RunView(
-                name,
-                str(record.get("status")) if record.get("status") in STATES else "finished",
-                record.get("steps"),
-                record.get("budget_steps"),
-                record.get("tokens_per_second"),
-                losses=losses,
-            )
+        if record is not None:
+            done, total, rate = (record.get(key) for key in ("steps", "budget_steps", "tokens_per_second"))
+            return RunView(name, record["status"], done, total, rate, losses=losses)
         changed = _last_change(folder)
         if changed is None:
             return RunView(name, "waiting")
-        limit = max(self.stale, SLOW_STEPS * float(beat.get("unit_seconds", 0)))
+        beat = _beat(folder / progress.FILE)
+        if beat is None:
+            state = "stale" if time.time() - changed > self.stale else "running"
+            return RunView(name, state, losses=losses)
+        limit = max(self.stale, SLOW_STEPS * beat.unit_seconds)
         state = "stale" if time.time() - changed > limit else "running"
-        if beat.get("state") == "stopped":  # it has said so: no silence is too long for it
+        if beat.state == "stopped":  # it has said so: no silence is too long for it
             state = "stopped"
-        alive = beat if state == "running" else {}
-        done, total, note = beat.get("done"), beat.get("total"), str(beat.get("note", ""))
-        return RunView(name, state, done, total, alive.get("rate"), alive.get("seconds_left"), losses, note)
+        rate, left = (beat.rate, beat.seconds_left) if state == "running" else (None, None)
+        return RunView(name, state, beat.done, beat.total, rate, left, losses, beat.note)
 
     def _losses(self, folder: Path) -> tuple[float, ...]:
         """The loss by step, up to the last checkpoint."""
-        for name in METRICS:
+        for name in TABLES:
             path = folder / name
             try:
                 status = path.stat()
                 version = (status.st_mtime_ns, status.st_size)
                 if self.read.get(path, (None,))[0] != version:
-                    self.read[path] = version, tuple(pq.read_table(path, columns=["loss"])["loss"].to_pylist())
-            except (OSError, pa.ArrowInvalid, KeyError):
+                    self.read[path] = version, tuple(read_table(path, METRICS)["loss"].to_list())
+            except OSError:
                 continue
             return self.read[path][1]
         return ()
@@ -148,12 +152,16 @@ def _folders(folder: Path) -> set[str]:
         return set()
 
 
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
+def _beat(path: Path) -> progress.Beat | None:
+    """What training says of itself; None: nothing yet.
+
+    Raises:
+        TableError: the file is damaged.
+    """
+    if not path.exists():
+        return None
+    what = "record of progress"
+    return shaped(read_json(path, TableError, what), progress.Beat, f"{path}: not a {what}", TableError)
 
 
 def _last_change(folder: Path) -> float | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ssm.base.errors import printable
 from ssm.base.progress import clock, short
 from ssm.watch.runs import STATES, ResultsView, RunView
 
-BLOCKS = "▁▂▃▄▅▆▇█"
+BLOCKS, CROSS, GAP = "▁▂▃▄▅▆▇█", "×", "…"
+PLAIN = str.maketrans(BLOCKS + CROSS + GAP, "_.-:=+*#x~")  # on a terminal that has no such characters
 SPARKS = 12  # characters of a sparkline
-COLUMNS = (8, 4, 8, 8, SPARKS, 6)  # state, done, rate, left, loss as a line, loss
+COLUMNS = (10, 4, 8, 8, SPARKS, 6)  # state, done, rate, left, loss as a line, loss
 HEADER = ("STATE", "DONE", "TOKENS/S", "LEFT", "LOSS", "")
 NARROWEST = 12  # characters of a name
 
@@ -29,10 +31,19 @@ def lines(view: ResultsView, width: int, height: int | None = None) -> list[str]
     room = width - sum(COLUMNS) - len(COLUMNS)
     name = max(NARROWEST, min(room, max((len(run.id) for run in view.runs), default=0)))
     shown = view.runs if height is None else view.runs[: max(1, height - len(found) - 2)]
-    found += [_row("RUN", HEADER, name), *(_row(run.id, _cells(run), name) for run in shown)]
+    found += [_row("RUN", HEADER, name), *(_row(printable(run.id), _cells(run), name) for run in shown)]
     if len(shown) < len(view.runs):
         found.append(f"and {len(view.runs) - len(shown)} more: a longer window, or --once, shows them")
     return found
+
+
+def for_terminal(line: str, encoding: str) -> str:
+    """The line in characters that a terminal of this encoding has."""
+    try:
+        line.encode(encoding)
+        return line
+    except UnicodeEncodeError:
+        return line.translate(PLAIN).encode(encoding, "replace").decode(encoding)
 
 
 def sparkline(losses: tuple[float, ...], characters: int = SPARKS) -> str:
@@ -43,14 +54,14 @@ def sparkline(losses: tuple[float, ...], characters: int = SPARKS) -> str:
     finite = [mean for mean in means if abs(mean) < float("inf")]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     scale = (len(BLOCKS) - 1) / (high - low) if high > low else 0.0
-    return "".join(BLOCKS[round((mean - low) * scale)] if abs(mean) < float("inf") else "×" for mean in means)
+    return "".join(BLOCKS[round((mean - low) * scale)] if abs(mean) < float("inf") else CROSS for mean in means)
 
 
 def _cells(run: RunView) -> tuple[str, ...]:
     done = f"{int(100 * run.done / run.total)}%" if run.done is not None and run.total else ""
     rate = "" if run.rate is None else short(run.rate)
     left = "" if run.seconds_left is None else _time(run.seconds_left)
-    last = run.note.removeprefix("loss ") if run.note.startswith("loss ") else ""
+    last = printable(run.note.removeprefix("loss "))[: COLUMNS[-1]] if run.note.startswith("loss ") else ""
     if run.losses and not last:
         last = f"{run.losses[-1]:.3f}"
     return run.state, done, rate, left, sparkline(run.losses), last
@@ -69,7 +80,7 @@ def _cut(name: str, width: int) -> str:
     if len(name) <= width:
         return name
     end = (width - 1) // 2
-    return f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
+    return f"{name[: width - 1 - end]}{GAP}{name[len(name) - end :]}"
 
 
 def _time(seconds: float) -> str:

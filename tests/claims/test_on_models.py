@@ -27,6 +27,7 @@ TAXON = {
 def task(folder: Path, quantity: dict[str, Any], taxa: Rows, costs: Rows, **expected: float) -> FigureTask:
     planned = figure_task([claim(quantity, **expected)])
     write_table(pl.DataFrame(taxa, schema=TAXONOMY.columns), TAXONOMY, folder / "taxonomy-1.parquet", {})
+    costs = costs or (("other", "s5", 8, "state", 1, 1.0),)
     write_table(pl.DataFrame(costs, schema=COST.columns, orient="row"), COST, folder / "cost-1.parquet", {})
     return planned.model_copy(update={"tables": ("taxonomy-1", "cost-1")})
 

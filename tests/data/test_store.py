@@ -154,7 +154,7 @@ def test_a_manifest_that_is_not_ours(copy: Path) -> None:
     path = copy / "manifest.json"
     manifest = json.loads(path.read_text())
     cases = [
-        ("{", "not readable"),
+        ("{", "not a readable manifest"),
         ("[]", "not the manifest of a token store"),
         (json.dumps(manifest | {"format": "x"}), "not the manifest of a token store"),
         (json.dumps(manifest | {"version": 99}), "format version 99, this code reads 1"),

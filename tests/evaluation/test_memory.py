@@ -48,8 +48,8 @@ def test_peak_memory_does_not_grow_with_length(tmp_path: Path) -> None:
     run = run_spec(store.spec)
     (tmp_path / "run").mkdir()
     record = {"status": "finished", "message": "finished", "diverged": None, "steps": 0, "budget_steps": 0}
-    write_json(tmp_path / "run" / "run.json", record)
-    save_model(tmp_path / "run" / "model.safetensors", build_model(run.model, 256, 1), run, 0, "")
+    digest = save_model(tmp_path / "run" / "model.safetensors", build_model(run.model, 256, 1), run, 0, "")
+    write_json(tmp_path / "run" / "run.json", record | {"weights": {"model.safetensors": digest}})
     peaks = {}
     for length in (20_000, 1_000_000):
         task = MeasurementTask(measurement=PositionLoss(length=length, sequences=1), run=run)

@@ -190,7 +190,7 @@ def test_classes_colour_the_curves_and_a_shared_run_counts_once(tmp_path: Path) 
         synthetic.length_class(tmp_path / f"c{seed}.parquet", kind, excess)
         synthetic.position_loss(tmp_path / f"p{seed}.parquet", 256, lambda p, v=seed: 1 + v * max(0, math.log2(p / 32)))
         series.append(synthetic.series(f"t{seed}", seed, position_loss=f"p{seed}", length_class=f"c{seed}"))
-    task = synthetic.task([{"kind": "length_classes"}], [*series, series[0]])
+    task = synthetic.task([{"kind": "length_classes"}], [*series, series[0] | {"arm": "shared"}])
     curves, excesses = picture(task, tmp_path).axes
     labels = [str(each.get_label()) for each in curves.lines]
     assert {"strong extension (1)", "no extension (2)", "not decided (1)"} <= set(labels)

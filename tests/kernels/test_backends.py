@@ -118,9 +118,13 @@ def test_without_a_compiler_torch_serves_and_one_line_says_so(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backends, "_chosen", {})
-    monkeypatch.setattr(backends.module("gated_scan", "cpp"), "unavailable", lambda device: "there is no C++ compiler")
+    monkeypatch.setattr(backends, "_said", set())
+    for operation in ("gated_scan", "causal_conv1d", "gated_rms_norm"):
+        module = backends.module(operation, "cpp")
+        monkeypatch.setattr(module, "unavailable", lambda device: "there is no C++ compiler")
+        case = make(operation)
+        case.function("auto")(*case.values)
     case = make("gated_scan")
-    case.function("auto")(*case.values)
     assert [record.getMessage() for record in caplog.records] == [
         "gated_scan on cpu: backend torch (cpp: there is no C++ compiler)"
     ]

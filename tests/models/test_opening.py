@@ -15,6 +15,7 @@ from small import model_spec, run_spec
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
+from ssm.base.files import write_json
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.checkpoint import save_model
 from ssm.models.foreign import ForeignModel
@@ -47,8 +48,8 @@ def logits(opened: Opened, inputs: Tensor) -> Tensor:
 def own_run(folder: Path, tokenizer: TokenizerSpec | None = None, **model: Any) -> RunSpec:
     data = DataSpec(name="x", corpus=StdlibCorpus(), tokenizer=tokenizer or BytesTokenizer())
     run = run_spec(data).model_copy(update={"model": model_spec(**model)})
-    save_model(folder / "model.safetensors", build_model(run.model, data.vocab_size, 0), run, 30, "origin")
-    (folder / "run.json").write_text("{}")
+    digest = save_model(folder / "model.safetensors", build_model(run.model, data.vocab_size, 0), run, 30, "origin")
+    write_json(folder / "run.json", {"weights": {"model.safetensors": digest}})
     return run
 
 

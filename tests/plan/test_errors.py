@@ -31,7 +31,7 @@ def problem(folder: Path, scale: str | None = None, **overrides: object) -> str:
 
 
 NO_SUCH = "unknown key '{}'; did you mean '{}'?"
-INT = "input should be a valid integer, got "
+INT = "expected a whole number, got "
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_figure_cannot_train_a_checkpoint(folder: Path) -> None:
     [
         ([CURVE | {"times_context": 2}], "position_loss (arm 'base'): give either"),
         ([CURVE, CURVE], "position_loss: stands twice for the arm 'base'"),
-        ([CURVE | {"kind": "restart_loss", "length": -1}], "0.length: input should be greater than 0, got -1"),
+        ([CURVE | {"kind": "restart_loss", "length": -1}], "0.length: expected a number above 0, got -1"),
         ([{"kind": "length_class"}], "length_class (arm 'base'): is made from a position_loss"),
         ([CURVE, {"kind": "length_class", "length": 8}], "length_class (arm 'base'): takes length, sequences and seed"),
         ([CURVE | {"arms": ["bas"]}], "position_loss.arms: unknown arm 'bas'; did you mean 'base'?"),

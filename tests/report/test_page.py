@@ -252,10 +252,10 @@ def test_verdicts_on_other_claims_are_refused(results: Path) -> None:
 def test_a_broken_run_record_is_named(results: Path) -> None:
     path = sorted(results.glob("runs/*/run.json"))[0]
     path.write_text("{")
-    with pytest.raises(TableError, match=r"run\.json: not readable JSON"):
+    with pytest.raises(TableError, match=r"run\.json: not a readable record"):
         build_report(results, results / "x.html")
     path.write_text("{}")
-    with pytest.raises(TableError, match="lacks 'status'"):
+    with pytest.raises(TableError, match="status: this key is required"):
         build_report(results, results / "x.html")
 
 

@@ -157,12 +157,16 @@ def test_a_run_that_was_stopped_stays_so_however_long_ago(results: Path) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"done": 3'])
-def test_files_that_are_being_replaced_count_as_not_there(results: Path, content: bytes) -> None:
+def test_a_damaged_file_is_told_of_its_own_run_alone(results: Path, content: bytes) -> None:
     folder = results / "runs" / LONG
+    before = {run.id: run.state for run in Watcher(results, stale=180).look().runs}
     for name in (progress.FILE, SIDECAR, "run.json"):
+        whole = (folder / name).read_bytes() if (folder / name).exists() else None
         (folder / name).write_bytes(content)
-    (run,) = (run for run in Watcher(results, stale=180).look().runs if run.id == LONG)
-    assert (run.state, run.done, run.losses) == ("running", None, ())
+        assert main(["watch", str(results)]) == 0
+        states = {run.id: run.state for run in Watcher(results, stale=180).look().runs}
+        assert states == before | {LONG: "unreadable"}
+        (folder / name).unlink() if whole is None else (folder / name).write_bytes(whole)
 
 
 def test_a_file_that_vanishes_while_it_is_looked_at_is_no_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +181,8 @@ def test_a_file_that_vanishes_while_it_is_looked_at_is_no_error(results: Path, m
 
 def test_metrics_that_have_not_changed_are_read_once(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watcher, reads = Watcher(results, stale=180), []
-    real = module.pq.read_table
-    monkeypatch.setattr(module.pq, "read_table", lambda path, **more: reads.append(path) or real(path, **more))
+    real = module.read_table
+    monkeypatch.setattr(module, "read_table", lambda path, schema: reads.append(path) or real(path, schema))
     watcher.look()
     first = len(reads)
     watcher.look()

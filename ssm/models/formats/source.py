@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, first_line
 from ssm.base.names import HUB
+from ssm.base.outside import read_json, safetensors_header
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # in this order, each before its own index of shards
@@ -174,6 +174,7 @@ def _opened(file: Path) -> Iterator[tuple[dict[str, Stored], Callable[[str], Ten
     """A file's contents, and how to map one of its tensors; a tensor is read when its numbers are."""
     try:
         if file.suffix == ".safetensors":
+            safetensors_header(file, CheckpointError)
             with safe_open(file, framework="pt") as opened:
                 slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
                 yield (
@@ -206,7 +207,7 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
         tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
         raise CheckpointError(f"{file}: holds pickled code, which is never run; {convert}") from error
-    except (RuntimeError, ValueError, EOFError, KeyError) as error:
+    except Exception as error:  # anything, from a damaged pickle
         text = first_line(error)
         old = "mmap" in text and f"is of torch.save's old form, which cannot be read in pieces; {convert}"
         raise CheckpointError(f"{file}: {old or f'truncated or corrupted ({text})'}") from error
@@ -237,17 +238,18 @@ def _downloaded(name: str) -> Path:
 
 
 def _json(path: Path, absent: str) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"), object_hook=_number)
-    except FileNotFoundError as error:
-        raise CheckpointError(absent) from error
-    except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{path}: is not readable JSON ({error})") from error
+    value = _numbers(read_json(path, CheckpointError, "JSON file", absent, finite=False))
     if not isinstance(value, dict):
         raise CheckpointError(f"{path}: is no JSON object")
     return value
 
 
-def _number(value: dict[str, Any]) -> Any:
+def _numbers(value: Any) -> Any:
     """transformers writes infinity as {"__float__": "Infinity"}."""
-    return float(value["__float__"]) if set(value) == {"__float__"} else value
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"__float__"} and value["__float__"] in ("Infinity", "-Infinity", "NaN"):
+        return float(value["__float__"])
+    return {key: _numbers(item) for key, item in value.items()}
