@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import combinations
 
 import pytest
 import torch
@@ -9,6 +11,21 @@ from small import make_store
 from ssm.data.store import TokenStore
 
 torch.set_num_threads(1)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is heeded
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test marked `pairwise`: cases until every two values of two parameters have met; others are exhaustive."""
+    met: defaultdict[str, set[object]] = defaultdict(set)
+    for item in items:
+        if item.get_closest_marker("pairwise") is None or not isinstance(item, pytest.Function):
+            continue
+        values = sorted((name, repr(value)) for name, value in item.callspec.params.items())
+        pairs = set(combinations(values, min(2, len(values))))
+        test = item.nodeid.partition("[")[0]
+        if pairs <= met[test]:
+            item.add_marker(pytest.mark.exhaustive)
+        met[test] |= pairs
 
 
 @pytest.fixture(autouse=True)

@@ -76,6 +76,7 @@ def test_a_killed_process_and_a_preempted_job(store: TokenStore, tmp_path: Path)
     assert load_tensors(tmp_path / "run" / "checkpoint.safetensors")[1]["step"] > step
 
 
+@pytest.mark.exhaustive
 def test_torchrun_measures_the_table_of_one_process(store: TokenStore, tmp_path: Path) -> None:
     run = run_spec(store.spec, budget={"steps": 5})
     train(run, store, tmp_path / "run", CPU)
