@@ -1,6 +1,9 @@
 # make figures    the headline report: makes what is missing, and nothing else; goes on after a kill
 # make verdicts   one line per claim of what is finished
-# make test       the tests
+# make test       the tests, and which ten of them took longest
+# make test-exhaustive   the tests that are slow and rarely see what the others do not
+# make mutants    whether the tests see small faults, made one at a time in a copy of the project
+# make fuzz       damaged and hostile input of every kind for MINUTES
 # make test-slurm the workflow on a SLURM of two nodes on this machine, killed and gone on with (under four minutes)
 # make campaign   a hundred kills at random moments, of runs of one process and of two and of a workflow, and whether all
 #                 ends as it would have without them (minutes)
@@ -10,7 +13,8 @@
 # make clean      removes the environment and all caches; results stay
 #
 # Variables: PYTHON=python3.12 (makes the environment), CORES=2, TARGETS='lg_fig5 lg_fig12', ARGS='--config scale=gpu',
-# PROFILE=slurm (submits the jobs to a cluster), RESULTS=results/gpu (for verdicts), KILLS=20 SEED=2 (for campaign).
+# PROFILE=slurm (submits the jobs to a cluster), RESULTS=results/gpu (for verdicts), KILLS=20 SEED=2 (for campaign),
+# MINUTES=10 SEED=2 (for fuzz), MUTANTS='training plan' (some of them).
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -20,6 +24,8 @@ ARGS ?=
 PROFILE ?=
 RESULTS ?= results/smoke
 KILLS ?= 100
+MINUTES ?= 5
+MUTANTS ?=
 SEED ?= 1
 
 SHELL := /bin/bash
@@ -27,7 +33,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: figures verdicts test test-slurm campaign journey bench check clean
+.PHONY: figures verdicts test test-exhaustive test-slurm mutants fuzz campaign journey bench check clean
 .DEFAULT_GOAL := figures
 
 figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
@@ -38,10 +44,19 @@ verdicts: $(VENV)/.installed
 	@ssm verdicts "$(RESULTS)"
 
 test: $(VENV)/.installed-dev
-	@OMP_NUM_THREADS=1 python -m pytest -n 2
+	@OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadgroup
+
+test-exhaustive: $(VENV)/.installed-dev
+	@OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadgroup -m exhaustive
 
 test-slurm: $(VENV)/.installed-dev
 	@timeout -k 10 300 python -m pytest -s -rs -m slurm tests/workflow/test_slurm.py
+
+mutants: $(VENV)/.installed-dev
+	@python tests/mutants/run.py $(MUTANTS)
+
+fuzz: $(VENV)/.installed-dev
+	@OMP_NUM_THREADS=1 python tests/fuzz/fuzz.py --minutes $(MINUTES) --seed $(SEED)
 
 campaign: $(VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 python tests/campaign/kills.py --kills $(KILLS) --seed $(SEED)

@@ -18,6 +18,7 @@ from ssm.base.tables import METRICS, read_table, write_table
 from ssm.models.checkpoint import load_tensors, save_tensors
 
 
+@pytest.mark.exhaustive
 def test_killed_runs_end_as_if_nobody_had_killed_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert campaign(tmp_path, kills=6, seed=1, ranks=1) == (6, 6)
     said = capsys.readouterr().out

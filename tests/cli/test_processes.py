@@ -54,6 +54,7 @@ def workers(job: subprocess.Popen[str]) -> list[psutil.Process]:
     return psutil.Process(job.pid).children()
 
 
+@pytest.mark.exhaustive
 def test_a_killed_process_and_a_preempted_job(store: TokenStore, tmp_path: Path) -> None:
     """kill -9 of one ends the other with one line; SIGTERM ends both with another; then the run ends."""
     run = run_spec(store.spec, initial_state={"policy": "state_passing"}, budget={"steps": 4000})
@@ -76,6 +77,7 @@ def test_a_killed_process_and_a_preempted_job(store: TokenStore, tmp_path: Path)
     assert load_tensors(tmp_path / "run" / "checkpoint.safetensors")[1]["step"] > step
 
 
+@pytest.mark.exhaustive
 def test_torchrun_measures_the_table_of_one_process(store: TokenStore, tmp_path: Path) -> None:
     run = run_spec(store.spec, budget={"steps": 5})
     train(run, store, tmp_path / "run", CPU)

@@ -43,6 +43,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
+@pytest.mark.exhaustive
 def test_peak_memory_does_not_grow_with_length(tmp_path: Path) -> None:
     store = make_store(tmp_path, documents=60, words=24_000)
     run = run_spec(store.spec)

@@ -29,6 +29,8 @@ from ssm.specs.training import RunSpec
 from ssm.training.origin import read_record, starting_weights
 from ssm.watch.runs import Watcher
 
+pytestmark = pytest.mark.xdist_group("extension")  # of the same world
+
 
 def result(out: Path) -> dict[str, Any]:
     return json.loads((out / "result.json").read_text())
@@ -236,7 +238,7 @@ def test_the_other_measure_chooses_by_the_paired_ratio(world: Path, tmp_path: Pa
 def test_every_policy_and_precision_trains(
     settings: dict[str, Any], state: dict[str, Any], world: Path, tmp_path: Path
 ) -> None:
-    found = extended(world, tmp_path / "out", steps=4, **settings)
+    found = extended(world, tmp_path / "out", steps=4, length=64, sequences=4, **settings)
     training = read_record(tmp_path / "out/work/runs/extended")["spec"]["training"]
     assert training["initial_state"] == state
     assert training["precision"] == settings.get("precision", "float32")

@@ -22,6 +22,8 @@ from ssm.extension.stages import Stages
 from ssm.models.checkpoint import load_tensors
 from ssm.training import loop
 
+pytestmark = pytest.mark.xdist_group("extension")  # of the same world
+
 
 class KilledError(Exception):
     """Where a kill would be."""
@@ -91,7 +93,8 @@ def job(world: Path, out: Path, log: Path, begun: Connection) -> None:
     extended(world, out, control=True)
 
 
-def test_killed_at_random_moments(world: Path, whole: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [2, pytest.param(4, marks=pytest.mark.exhaustive)])
+def test_killed_at_random_moments(most: int, world: Path, whole: Path, tmp_path: Path) -> None:
     moments, kills = random.Random(1), 0
     while True:
         told, tells = PROCESSES.Pipe(duplex=False)
@@ -99,7 +102,7 @@ def test_killed_at_random_moments(world: Path, whole: Path, tmp_path: Path) -> N
         process.start()
         told.recv()
         timer = threading.Timer(moments.uniform(0.1, 0.6), process.kill)  # where it is by then, nobody knows
-        if kills < 4:
+        if kills < most:
             timer.start()
         process.join()
         timer.cancel()
@@ -112,7 +115,10 @@ def test_killed_at_random_moments(world: Path, whole: Path, tmp_path: Path) -> N
     assert_same(whole, tmp_path / "out")
 
 
-@pytest.mark.parametrize("during", ["diagnosis", "training", "choice", "export"])
+@pytest.mark.parametrize(
+    "during",
+    [*(pytest.param(stage, marks=pytest.mark.exhaustive) for stage in ("diagnosis", "export")), "training", "choice"],
+)
 def test_a_signal_is_one_line_and_code_75(
     during: str,
     world: Path,

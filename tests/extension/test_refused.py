@@ -21,6 +21,8 @@ from ssm.base.errors import ConfigError, OutputError, UserError
 from ssm.cli.main import main
 from ssm.models.opening import open_model
 
+pytestmark = pytest.mark.xdist_group("extension")  # of the same world
+
 
 def refused(world: Path, out: Path, model: str | Path = "theirs", **settings: Any) -> str:
     """The one line; nothing was trained."""
@@ -215,9 +217,9 @@ def limited(command: list[str], log: Path, limit: int) -> None:
 @pytest.mark.parametrize(
     ("limit", "where"),
     [
-        (3_000, "work/tokens/training"),
-        (100_000, "before/index.html"),
-        (120_000, "work/runs/extended/checkpoint.safetensors"),
+        pytest.param(3_000, "work/tokens/training", marks=pytest.mark.exhaustive),
+        pytest.param(100_000, "before/index.html", marks=pytest.mark.exhaustive),
+        pytest.param(120_000, "work/runs/extended/checkpoint.safetensors", marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(

@@ -39,16 +39,19 @@ def compile_cubin(source: str, defines: list[str], architecture: str, folder: Pa
     return done.stderr
 
 
+exhaustive = pytest.mark.exhaustive
+
+
 @with_nvcc
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=exhaustive), "sm_90"])
 @pytest.mark.parametrize(
     ("source", "defines", "kernels", "most"),  # bytes a thread may spill
     [
         (SCAN, ["ELEMENT=__nv_bfloat16", "STATES=16", "SOFTPLUS=true"], 9, 96),
-        (SCAN, ["ELEMENT=__half", "STATES=16", "SOFTPLUS=false"], 9, 192),
-        (SCAN, ["ELEMENT=float", "STATES=64", "SOFTPLUS=true"], 9, 192),
+        pytest.param(SCAN, ["ELEMENT=__half", "STATES=16", "SOFTPLUS=false"], 9, 192, marks=exhaustive),
+        pytest.param(SCAN, ["ELEMENT=float", "STATES=64", "SOFTPLUS=true"], 9, 192, marks=exhaustive),
         (CONVOLUTION, ["ELEMENT=__nv_bfloat16", "TAPS=4"], 4, 0),
-        (CONVOLUTION, ["ELEMENT=float", "TAPS=3"], 4, 0),
+        pytest.param(CONVOLUTION, ["ELEMENT=float", "TAPS=3"], 4, 0, marks=exhaustive),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else None,
 )

@@ -106,8 +106,13 @@ LARGE: dict[str, Callable[[], list[Launch]]] = {name: partial(made, HUGE) for na
 }
 
 
-@pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("which", SETS)
+FIRST = [("gated, by head, bfloat16", 90), ("selective, N 16", 90), ("diagonal, complex and constant", 80)]
+REST = [(which, capability) for which in SETS for capability in (80, 90) if (which, capability) not in FIRST]
+
+
+@pytest.mark.parametrize(
+    ("which", "capability"), [*FIRST, *(pytest.param(*one, marks=pytest.mark.exhaustive) for one in REST)]
+)
 def test_it_compiles_and_fits(which: str, capability: int) -> None:
     recorded = SETS[which](USUAL)
     assert len(recorded) >= 4  # a long sequence in few programs: segments and their carry too
@@ -118,6 +123,7 @@ def test_it_compiles_and_fits(which: str, capability: int) -> None:
         assert used.registers <= 255, used
 
 
+@pytest.mark.exhaustive
 def test_what_does_not_fit_is_seen() -> None:
     """The same kernel with a tile of 64 states and channels more: its registers overflow, and the report says so."""
     launch = next(x for x in selective(torch.bfloat16, 16) if x.kernel.__name__ == "selective_backward_kernel")

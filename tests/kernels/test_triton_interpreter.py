@@ -12,6 +12,8 @@ from kernels.interpreted import Call, interpreter
 from kernels.numerics import error, with_gradients
 
 pytest.importorskip("triton", reason="the triton package is not installed (Linux only)")
+exhaustive = pytest.mark.exhaustive
+pytestmark = pytest.mark.xdist_group("triton_interpreter")  # one process that interprets
 
 GATED = {"head": 0, "key": 1, "constant": 2, "none": 3, "head, bonus": 4, "key, bonus": 5, "head, grouped": 24}
 SMALL = {"batch": 1, "length": 37, "width": 5, "state": 3, "resets": 0.1}
@@ -62,7 +64,11 @@ CASES = [("gated_scan", variant) for variant in GATED.values()]
 CASES += [("selective_scan", variant) for variant in (0, 1, 14)] + [("diagonal_scan", n) for n in range(8)]
 
 
-@pytest.mark.parametrize(("operation", "variant"), CASES)
+FEW = [case for case in CASES if case[0] != "diagonal_scan" or case[1] in (2, 5)]
+REST = [pytest.param(*case, marks=exhaustive) for case in CASES if case not in FEW]
+
+
+@pytest.mark.parametrize(("operation", "variant"), [*FEW, *REST])
 def test_equals_the_reference(interpreted: Call, operation: str, variant: int) -> None:
     errors = interpreted(measure, make(operation, 1, variant=variant, decay="mixed", **SMALL))
     assert errors.worst < 1e-11
@@ -77,10 +83,10 @@ def test_a_scan_from_nothing(interpreted: Call, operation: str, variant: int) ->
 @pytest.mark.parametrize(
     ("operation", "variant", "length"),
     [
-        ("gated_scan", 4, 130),
+        pytest.param("gated_scan", 4, 130, marks=exhaustive),
         ("gated_scan", 5, 66),
         ("selective_scan", 0, 200),
-        ("diagonal_scan", 0, 300),
+        pytest.param("diagonal_scan", 0, 300, marks=exhaustive),
         ("diagonal_scan", 7, 300),
     ],
 )
@@ -92,14 +98,19 @@ def test_a_sequence_cut_into_segments(interpreted: Call, operation: str, variant
 
 @pytest.mark.parametrize(
     ("operation", "variant", "width", "state"),
-    [("gated_scan", 24, 70, 67), ("gated_scan", 5, 70, 35), ("selective_scan", 0, 70, 17), ("diagonal_scan", 0, 70, 1)],
+    [
+        pytest.param("gated_scan", 24, 70, 67, marks=exhaustive),
+        ("gated_scan", 5, 70, 35),
+        ("selective_scan", 0, 70, 17),
+        pytest.param("diagonal_scan", 0, 70, 1, marks=exhaustive),
+    ],
 )
 def test_several_tiles(interpreted: Call, operation: str, variant: int, width: int, state: int) -> None:
     case = make(operation, 4, variant=variant, **{**SMALL, "length": 20, "width": width, "state": state})
     assert interpreted(measure, case).worst < 1e-11
 
 
-@pytest.mark.parametrize("decay", ["usual", "strong"])
+@pytest.mark.parametrize("decay", [pytest.param("usual", marks=exhaustive), "strong"])
 @pytest.mark.parametrize(("operation", "variant"), [*CASES[:2], CASES[4], ("selective_scan", 0), ("diagonal_scan", 2)])
 def test_float32_loses_little_even_at_strong_decay(interpreted: Call, operation: str, variant: int, decay: str) -> None:
     case = make(operation, 5, variant=variant, decay=decay, **SMALL).to(torch.float32)
@@ -113,7 +124,9 @@ def test_small_steps_keep_their_precision(interpreted: Call) -> None:
     assert interpreted(measure, case.to(torch.float32)).worst < 2e-6
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 5e-3), (torch.float16, 6e-4)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.bfloat16, 5e-3), pytest.param(torch.float16, 6e-4, marks=exhaustive)]
+)
 @pytest.mark.parametrize(("operation", "variant"), [*CASES[:2], ("selective_scan", 0), ("diagonal_scan", 0)])
 def test_half_precision_is_scanned_in_float32(
     interpreted: Call, operation: str, variant: int, dtype: torch.dtype, tolerance: float
@@ -124,7 +137,15 @@ def test_half_precision_is_scanned_in_float32(
     assert torch.float32 in errors.dtypes
 
 
-@pytest.mark.parametrize(("operation", "variant"), [*CASES[:2], CASES[5], ("selective_scan", 0), ("diagonal_scan", 0)])
+@pytest.mark.parametrize(
+    ("operation", "variant"),
+    [
+        *(pytest.param(*CASES[number], marks=exhaustive) for number in (0, 5)),
+        CASES[1],
+        ("selective_scan", 0),
+        ("diagonal_scan", 0),
+    ],
+)
 def test_nothing_becomes_infinite_at_any_decay(interpreted: Call, operation: str, variant: int) -> None:
     case = make(operation, 7, variant=variant, decay="wide", **SMALL).to(torch.float32)
     if "log_decay" in case.tensors:
@@ -132,7 +153,13 @@ def test_nothing_becomes_infinite_at_any_decay(interpreted: Call, operation: str
     assert interpreted(measure, case).finite
 
 
-@pytest.mark.parametrize(("operation", "variant"), [*CASES[:2], ("selective_scan", 0), ("diagonal_scan", 1)])
+@pytest.mark.parametrize(
+    ("operation", "variant"),
+    [
+        CASES[1],
+        *(pytest.param(*case, marks=exhaustive) for case in (CASES[0], ("selective_scan", 0), ("diagonal_scan", 1))),
+    ],
+)
 def test_the_same_call_gives_the_same_bits(interpreted: Call, operation: str, variant: int) -> None:
     assert interpreted(same_bits, make(operation, 8, variant=variant, **SMALL).to(torch.float32))
 

@@ -6,6 +6,7 @@ import gc
 import json
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ssm.training.distributed import ALONE, Team
 from ssm.training.loop import train
 from ssm.training.machine import Machine
 
+exhaustive = pytest.mark.exhaustive
 SIZES: dict[str, dict[str, Any]] = {
     "small": {"model": {"d_model": 64, "n_layers": 2}, "vocabulary": 256, "context": 256, "batch_tokens": 2048},
     "middle": {"model": {"d_model": 128, "n_layers": 4}, "vocabulary": 2048, "context": 128, "batch_tokens": 1024},
@@ -68,9 +70,13 @@ def measured(run: RunSpec, folder: Path, team: Team = ALONE) -> int:
     return max(event["args"]["Total Allocated"] for event in memory) - (first["Total Allocated"] - first["Bytes"])
 
 
-@pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("mixer", MIXERS)
+FEW = [("mamba1", "small", True), ("mamba2", "middle", False), ("gla", "small", False)]
+REST = [case for case in product(MIXERS, SIZES, [False, True]) if case not in FEW]
+
+
+@pytest.mark.parametrize(
+    ("mixer", "size", "recompute"), [*FEW, *(pytest.param(*case, marks=exhaustive) for case in REST)]
+)
 def test_the_peak_is_reckoned_within_a_fifth(mixer: str, size: str, recompute: bool, tmp_path: Path) -> None:
     given = dict(SIZES[size])
     model = given.pop("model") | {"mixer": MIXERS[mixer]}
@@ -89,7 +95,7 @@ POLICIES: list[dict[str, Any]] = [
 SHORT = {"context": 16, "batch_tokens": 2048}  # a state of a layer is 14 times what its tokens are
 
 
-@pytest.mark.parametrize("micro", [None, 1024, 64], ids=str)
+@pytest.mark.parametrize("micro", [*(pytest.param(micro, marks=exhaustive) for micro in (None, 1024)), 64], ids=str)
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_states_are_reckoned_within_a_fifth(policy: dict[str, Any], micro: int | None, tmp_path: Path) -> None:
     run = run_of({"d_model": 64, "n_layers": 4}, 256, **SHORT, initial_state=policy, micro_batch_tokens=micro)
@@ -100,6 +106,7 @@ def measure_in_a_team(team: Team, run: RunSpec, folder: Path) -> None:
     (folder / str(team.rank)).write_text(str(measured(run, folder, team)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("micro", [None, 64], ids=str)
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_states_of_two_processes_are_reckoned_too(policy: dict[str, Any], micro: int | None, tmp_path: Path) -> None:
@@ -159,8 +166,13 @@ def test_the_state_of_every_system_is_reckoned_to_the_byte(model: dict[str, Any]
     assert state.nbytes == 2 * (state_bytes(run.model, 32) + notes)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
+@pytest.mark.parametrize(
+    ("recompute", "precision"),
+    [
+        (False, "float32"),
+        *(pytest.param(*how, marks=exhaustive) for how in ((True, "float32"), (False, "bfloat16"), (True, "bfloat16"))),
+    ],
+)
 @pytest.mark.parametrize("model", [*OTHERS, {"mixer": MIXERS["mamba1"]}], ids=lambda model: model["mixer"]["kind"])
 def test_every_system_is_reckoned_within_a_fifth(
     model: dict[str, Any], recompute: bool, precision: str, tmp_path: Path
@@ -185,6 +197,7 @@ def test_processes_share_the_batch_and_shards_the_weights() -> None:
     assert peak_memory(run, micro_batch_tokens=64).activations == pytest.approx(alone.activations / 64, rel=0.01)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone tells the peak of one process's memory")
 def test_the_process_grows_by_what_is_reckoned(tmp_path: Path) -> None:
     """The whole process, by the kernel's account: more than torch's own count, for what the C library holds back."""

@@ -64,9 +64,11 @@ def kill_until_finished(run: RunSpec, store: TokenStore, folder: Path, kills: in
 @pytest.mark.parametrize(
     ("policy", "kills"),
     [
-        ({"policy": "state_passing", "p_zero": 0.2}, 20),
-        ({"policy": "fitted_noise", "p_zero": 0.2}, 6),
-        ({"policy": "tbtt", "p_zero": 0.1}, 6),
+        ({"policy": "state_passing", "p_zero": 0.2}, 3),
+        pytest.param({"policy": "state_passing", "p_zero": 0.2}, 20, marks=pytest.mark.exhaustive),
+        ({"policy": "fitted_noise", "p_zero": 0.2}, 3),
+        pytest.param({"policy": "fitted_noise", "p_zero": 0.2}, 6, marks=pytest.mark.exhaustive),
+        pytest.param({"policy": "tbtt", "p_zero": 0.1}, 6, marks=pytest.mark.exhaustive),
     ],
     ids=lambda value: value["policy"] if isinstance(value, dict) else "",
 )

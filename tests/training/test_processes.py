@@ -26,6 +26,7 @@ from ssm.training.machine import Machine
 
 CPU = torch.device("cpu")
 STEPS = 50
+exhaustive = pytest.mark.exhaustive
 POLICIES: list[dict[str, Any]] = [
     {"policy": "zero"},
     {"policy": "state_passing", "p_zero": 0.2},
@@ -95,14 +96,15 @@ def bits(path: Path) -> dict[str, bytes]:
     return {name: tensor.numpy().tobytes() for name, tensor in load_tensors(path)[0].items()}
 
 
+@pytest.mark.parametrize("sizes", [(2,), pytest.param((2, 4), marks=exhaustive)], ids=["two", "two and four"])
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy["policy"])
 def test_one_two_and_four_processes_train_the_same_run(
-    policy: dict[str, Any], store: TokenStore, tmp_path: Path
+    policy: dict[str, Any], sizes: tuple[int, ...], store: TokenStore, tmp_path: Path
 ) -> None:
     run = spec_of(store, policy)
     train(ALONE, run, store.folder, tmp_path / "1")
     assert column(tmp_path / "1", "grad_norm").min() > run.training.clip_norm
-    for size in (2, 4):
+    for size in sizes:
         assert together(size, run, store, tmp_path / str(size)) == {0}
         same_curves(tmp_path / "1", tmp_path / str(size))
         assert (tmp_path / str(size) / "snapshots" / "at0.5.safetensors").exists()
@@ -126,7 +128,7 @@ def test_gradients_of_a_large_model_are_those_of_a_small_one(store: TokenStore, 
 
 @pytest.mark.parametrize(
     ("policy", "one_piece"),
-    [(POLICIES[1], parallel.ONE_PIECE), (POLICIES[2], 0)],
+    [(POLICIES[1], parallel.ONE_PIECE), pytest.param(POLICIES[2], 0, marks=exhaustive)],
     ids=["state_passing", "fitted_noise, ddp"],
 )
 def test_a_stopped_run_goes_on_in_as_many_processes_bitwise_and_in_any_other_number(
@@ -152,8 +154,8 @@ def test_a_stopped_run_goes_on_in_as_many_processes_bitwise_and_in_any_other_num
     ("policy", "machine"),
     [
         (POLICIES[1], {}),
-        (POLICIES[4], {"one_piece": 0}),
-        (POLICIES[2], {"shard": True, "micro_batch_tokens": 32}),
+        pytest.param(POLICIES[4], {"one_piece": 0}, marks=exhaustive),
+        pytest.param(POLICIES[2], {"shard": True, "micro_batch_tokens": 32}, marks=exhaustive),
     ],
     ids=["one piece", "ddp", "fsdp"],
 )
@@ -191,7 +193,11 @@ def leave_in_the_middle(team: Team, run: RunSpec, tokens: Path, folder: Path, ma
         loop._Job._step, loop.loss_of, loop.SLOW = step, loss_of, slow  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("machine", [{}, {"one_piece": 0}, {"shard": True}], ids=["one piece", "ddp", "fsdp"])
+@pytest.mark.parametrize(
+    "machine",
+    [{}, pytest.param({"one_piece": 0}, marks=exhaustive), pytest.param({"shard": True}, marks=exhaustive)],
+    ids=["one piece", "ddp", "fsdp"],
+)
 def test_all_leave_a_long_step_together(machine: dict[str, Any], store: TokenStore, tmp_path: Path) -> None:
     machine = {"micro_batch_tokens": 32} | machine
     run = spec_of(store, {"policy": "fitted_noise", "p_zero": 0.2})

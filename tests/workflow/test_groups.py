@@ -37,7 +37,7 @@ with SnakemakeApi() as api:
 """
 
 
-@pytest.mark.parametrize("hours", [24, 2])
+@pytest.mark.parametrize("hours", [pytest.param(24, marks=pytest.mark.exhaustive), 2])
 def test_no_job_of_tables_asks_for_more_than_a_cluster_allows(hours: int, tmp_path: Path) -> None:
     results, cluster = str(tmp_path / "results"), {"max_hours": hours}
     config = {"scale": "paper", "device": "cuda", "results": results, "cluster": cluster}

@@ -113,6 +113,7 @@ def told(place: Path, verb: str, number: int, everybody: bool) -> int:
             os.killpg(snakemake.pid, signal.SIGKILL)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("everybody", [True, False])
 def test_a_job_that_is_told_to_leave_starts_again_whoever_gets_the_signal(place: Path, everybody: bool) -> None:
     numbers = [signal.SIGUSR1, signal.SIGTERM]

@@ -229,6 +229,7 @@ def test_results_that_another_folders_snakemake_works_on_are_left_alone(place: P
     assert run(other, *SNAKEMAKE, *shared).returncode == 0
 
 
+@pytest.mark.exhaustive
 def test_results_that_another_hosts_snakemake_works_on_are_left_alone(place: Path) -> None:
     """Two clones may lie at the same path of two hosts. On one host the folder's own locks do, unless they are off."""
     (place / "elsewhere").mkdir()
@@ -322,6 +323,7 @@ def test_a_checkpoint_is_diagnosed_and_extended_when_it_is_asked_for_and_not_twi
     assert (own / "calls.txt").read_text() == ""
 
 
+@pytest.mark.exhaustive
 def test_an_answer_stays_until_there_is_a_new_one_and_an_extension_goes_on(own: Path) -> None:
     answers(own, *BOTH)
     (own / ANSWERS / "diagnosis" / "index.html").write_text("the old page")
@@ -432,6 +434,7 @@ def test_targets_explain_themselves_and_a_mistyped_one_is_told_the_nearest(own: 
         assert result.stderr.endswith(f"Unknown target '{wrong}'; did you mean '{right}'?\n")
 
 
+@pytest.mark.exhaustive
 def test_dry_runs_of_this_projects_own_config() -> None:
     """The default target, a figure, `all`, other scales and the rehearsal all resolve to a graph of jobs."""
     rehearsal = ["--configfile", "config/config.yaml", "config/rehearsal.yaml"]
@@ -453,6 +456,7 @@ def test_a_config_mistake_is_told_in_one_line(place: Path) -> None:
     assert f"config/figures/lg_fig5.yaml: {says}" in result.stdout + result.stderr
 
 
+@pytest.mark.exhaustive
 def test_lint_and_format_are_clean() -> None:
     result = subprocess.run([*SNAKEMAKE, "--lint"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr

@@ -210,7 +210,11 @@ GLA = {
 MAMBA2 = {"name": "large", "d_model": 1024, "n_layers": 8, "peak_lr": 1e-3, "mixer": {"kind": "mamba2"}}
 
 
-@pytest.mark.parametrize(("spec", "key"), [(GLA, "fla_gla"), (MAMBA2, "mamba_ssm")], ids=["safetensors", "bin"])
+@pytest.mark.parametrize(
+    ("spec", "key"),
+    [(GLA, "fla_gla"), pytest.param(MAMBA2, "mamba_ssm", marks=pytest.mark.exhaustive)],
+    ids=["safetensors", "bin"],
+)
 def test_loading_needs_little_more_than_the_weights(
     spec: dict[str, object], key: str, original: Path, tmp_path: Path
 ) -> None:

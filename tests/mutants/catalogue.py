@@ -1,0 +1,970 @@
+"""Small faults that the tests must see: each a change of one place in the code, as a tired author might make it.
+
+`run.py` beside it makes them, one at a time, in a copy of the project, and wants its tests to fail.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """One fault.
+
+    Attributes:
+        file: from the project's root.
+        old: what stands there once.
+        new: what stands there in the mutant.
+        breaks: what is wrong with it, in a few words: its name.
+        tests: test files from tests/, or tests in them as pytest names them, those that see it first.
+    """
+
+    file: str
+    old: str
+    new: str
+    breaks: str
+    tests: tuple[str, ...]
+
+
+K, M, S = "kernels/ssm_kernels/", "ssm/models/", "ssm/"
+
+OPERATORS, EXACT = "kernels/test_operators.py", "kernels/test_exactness.py"
+REFERENCE = f"{EXACT}::test_equals_the_reference"
+SELECTIVE = (f"{REFERENCE}[selective_scan-cpp]",)
+DIAGONAL = (f"{REFERENCE}[diagonal_scan-cpp]",)
+GATED = ("kernels/test_gated_scan_cpp.py::test_borders_of_blocks_and_chunks",)
+CONVOLUTION = (f"{REFERENCE}[causal_conv1d-cpp]",)
+
+PARALLEL = ("models/mixers/test_properties.py::test_the_parallel_form_is_the_recurrence",)
+RESET = ("models/mixers/test_properties.py::test_a_reset_separates_the_pieces",)
+
+CPP = (
+    Mutant(
+        f"{K}selective_scan/forward.h",
+        "out = out * z * simd::sigmoid(z);",
+        "out = out * simd::sigmoid(z);",
+        "the selective scan's gate is a sigmoid, not SiLU",
+        SELECTIVE,
+    ),
+    Mutant(
+        f"{K}selective_scan/forward.h",
+        "if (p.resets_at(b, t0 + t))",
+        "if (p.resets_at(b, t))",
+        "every chunk of the selective scan is reset as the first one is",
+        SELECTIVE,
+    ),
+    Mutant(
+        f"{K}selective_scan/forward.h",
+        "to_vectors(p.h0 + (b * p.channels + d * W) * N",
+        "to_vectors(p.h0 + (d * W) * N",
+        "every sequence starts from the first one's state",
+        SELECTIVE,
+    ),
+    Mutant(
+        f"{K}selective_scan/backward_states.h",
+        "dA[i] = simd::fma(w, step, dA[i]);",
+        "dA[i] = w * step;",
+        "the gradient of A is that of a chunk's first step alone",
+        SELECTIVE,
+    ),
+    Mutant(
+        f"{K}selective_scan/problem.h",
+        "simd::where_negative(x, e, one) / (one + e)",
+        "simd::where_negative(x, one, e) / (one + e)",
+        "the derivative of softplus falls where it rises",
+        SELECTIVE,
+    ),
+    Mutant(
+        f"{K}selective_scan/backward.h",
+        "add_up(&sums.dD[d * W], p.batch,",
+        "add_up(&sums.dD[d * W], 1,",
+        "the gradient of D is that of the first sequence",
+        SELECTIVE,
+    ),
+    Mutant(
+        f"{K}diagonal_scan/diagonal_scan.cpp",
+        "before = t ? h + (row - 1) * n.D",
+        "before = t ? h + row * n.D",
+        "the gradient of a decay is taken with the state behind its step",
+        DIAGONAL,
+    ),
+    Mutant(
+        f"{K}diagonal_scan/diagonal_scan.cpp",
+        "odd(a, Lane()) * signs(1, -1)",
+        "odd(a, Lane()) * signs(-1, 1)",
+        "complex gradients without the conjugate",
+        DIAGONAL,
+    ),
+    Mutant(
+        f"{K}diagonal_scan/diagonal_scan.cpp",
+        "std::copy_n(h0 + batch * n.D + begin, width, state)",
+        "std::copy_n(h0 + begin, width, state)",
+        "every sequence starts from the first one's state",
+        DIAGONAL,
+    ),
+    Mutant(
+        f"{K}gated_scan/per_head.h",
+        "whole = from_start[CHUNK - 1];",
+        "whole = from_start[CHUNK - 2];",
+        "a chunk's last decay does not reach the state",
+        GATED,
+    ),
+    Mutant(
+        f"{K}gated_scan/per_head.h",
+        "c > 0 || in.h0 != nullptr",
+        "c > 0",
+        "the first chunk does not read the initial state",
+        GATED,
+    ),
+    Mutant(
+        f"{K}gated_scan/per_head_backward.h",
+        "gradient[u] = crossing[u] + through + later;",
+        "gradient[u] = crossing[u] + later;",
+        "the gradient of a decay without what passes the whole chunk",
+        GATED,
+    ),
+    Mutant(
+        f"{K}gated_scan/per_key.h",
+        "!has_bonus ? decay : reset[t] ? Vec<T>::zero() : before;",
+        "!has_bonus ? decay : reset[t] ? Vec<T>::zero() : decay;",
+        "with a bonus the state is read behind the token's own decay",
+        GATED,
+    ),
+    Mutant(
+        f"{K}gated_scan/per_key_backward.h",
+        "if (now.reset[t]) std::fill_n(dM + t * BLOCK, t, (T)0);",
+        "if (now.reset[t]) std::fill_n(dM + t * BLOCK, 0, (T)0);",
+        "with a bonus gradients flow through a reset",
+        GATED,
+    ),
+    Mutant(
+        f"{K}causal_conv1d/causal_conv1d.cpp",
+        "if (!MASKED || lag <= reach[r + lag])",
+        "if (!MASKED || lag < reach[r + lag])",
+        "an input's gradient misses the tap that reaches a reset",
+        CONVOLUTION,
+    ),
+    Mutant(
+        f"{K}causal_conv1d/causal_conv1d.cpp",
+        "if (c.reach && lag > c.reach[batch * c.T_ + t]) continue;",
+        "if (c.reach && lag > c.K) continue;",
+        "gradients reach the state before the sequence through a reset",
+        CONVOLUTION,
+    ),
+    Mutant(
+        f"{K}gated_rms_norm/gated_rms_norm.cpp",
+        "* scale * scale * scale);",
+        "* scale * scale);",
+        "the norm's own gradient has the wrong power of the scale",
+        ("kernels/test_gated_rms_norm.py",),
+    ),
+    Mutant(
+        f"{K}gated_rms_norm/gated_rms_norm.cpp",
+        "for (int64_t unit = 0; unit < n.units(); ++unit) sum +=",
+        "for (int64_t unit = 1; unit < n.units(); ++unit) sum +=",
+        "the gradient of the norm's weight misses the first rows",
+        ("kernels/test_gated_rms_norm.py",),
+    ),
+    Mutant(
+        f"{K}native/compiler.py",
+        "for path in _with_headers(source):",
+        "for path in [source]:",
+        "a library is not built anew when a header changes",
+        ("kernels/test_native.py",),
+    ),
+)
+
+TORCH = (
+    Mutant(
+        f"{K}diagonal_scan/pytorch.py",
+        "da.masked_fill_(resets.unsqueeze(-1), 0)",
+        "da.masked_fill(resets.unsqueeze(-1), 0)",
+        "a decay at a reset has a gradient",
+        (f"{REFERENCE}[diagonal_scan-torch]",),
+    ),
+    Mutant(
+        f"{K}diagonal_scan/pytorch.py",
+        "dh0 = g[:, 0] * (conj if constant else conj[:, 0])",
+        "dh0 = g[:, 0].clone()",
+        "the initial state's gradient misses the first decay",
+        (f"{REFERENCE}[diagonal_scan-torch]",),
+    ),
+    Mutant(
+        f"{K}selective_scan/pytorch.py",
+        "dbias += draw.sum((0, 1))",
+        "dbias += draw.mean((0, 1))",
+        "the bias' gradient is a mean, not a sum",
+        (f"{REFERENCE}[selective_scan-torch]",),
+    ),
+    Mutant(
+        f"{K}selective_scan/pytorch.py",
+        "h = states[-1].clone()",
+        "h = states[-1]",
+        "the carried state lies where the next chunk is computed",
+        (f"{REFERENCE}[selective_scan-torch]",),
+    ),
+    Mutant(
+        f"{K}gated_scan/scalar_decay.py",
+        "(dadded * parts.entering).sum((-1, -2)) * parts.whole[..., 0, 0]",
+        "(dadded * parts.entering).sum((-1, -2))",
+        "the decays' gradient through a whole chunk is not decayed",
+        (f"{REFERENCE}[gated_scan-torch]",),
+    ),
+    Mutant(
+        f"{K}gated_scan/vector_decay.py",
+        "_halves(dk, h, 0).add_(into_k)",
+        "_halves(dk, h, 1).add_(into_k)",
+        "keys of the right halves get the gradients of the left ones",
+        (f"{REFERENCE}[gated_scan-torch]",),
+    ),
+    Mutant(
+        f"{K}gated_scan/pytorch.py",
+        "dlog += part.sum((0, 1, 2))",
+        "dlog.copy_(part.sum((0, 1, 2)))",
+        "a constant decay has the gradient of the first span alone",
+        (f"{EXACT}::test_the_pieces_of_a_large_call_fit_together[gated_scan]",),
+    ),
+    Mutant(
+        f"{K}causal_conv1d/pytorch.py",
+        "dpadded[:, T:] = dstate if age is None else dstate.masked_fill(_forgotten(age, K), 0)",
+        "dpadded[:, T:] = dstate",
+        "the final state's gradient flows back through a reset",
+        (f"{REFERENCE}[causal_conv1d-torch]",),
+    ),
+    Mutant(
+        f"{K}operators.py",
+        "    dtype = torch.float32\n    for x in tensors:",
+        "    dtype = torch.bfloat16\n    for x in tensors:",
+        "half precision is scanned in half precision",
+        (f"{EXACT}::test_half_precision_is_scanned_in_float32",),
+    ),
+    Mutant(
+        f"{K}operators.py",
+        "if torch.is_autocast_enabled(device) else AS_IT_IS",
+        'if torch.is_autocast_enabled("cuda") else AS_IT_IS',
+        "autocast reaches into a scan on the CPU",
+        (f"{OPERATORS}::test_autocast_does_not_reach_inside",),
+    ),
+)
+
+GPU = (
+    Mutant(
+        f"{K}diagonal_scan/triton_kernels.py",
+        "tl.where(end, 0.0, -a_im)",
+        "tl.where(end, 0.0, a_im)",
+        "Triton: complex gradients without the conjugate",
+        ("kernels/test_triton_interpreter.py::test_equals_the_reference",),
+    ),
+    Mutant(
+        f"{K}diagonal_scan/triton_kernels.py",
+        "past_in = (t > 0)[:, None] & inside",
+        "past_in = (t > 1)[:, None] & inside",
+        "Triton: the second decay has no gradient",
+        ("kernels/test_triton_interpreter.py::test_equals_the_reference",),
+    ),
+    Mutant(
+        f"{K}gated_scan/triton_head.py",
+        "mask = i[:, None] > i[None, :]",
+        "mask = i[:, None] >= i[None, :]",
+        "Triton: with a bonus a token reads its own key twice",
+        ("kernels/test_triton_interpreter.py::test_equals_the_reference",),
+    ),
+    Mutant(
+        f"{K}selective_scan/backward.cuh",
+        "    load_states(carry, s, at, s.dhT, at.batch);",
+        "    load_states(carry, s, at, nullptr, 0);",
+        "CUDA: the final state's gradient is left out where a sequence is one segment",
+        ("kernels/test_cuda_kernels.py::test_float32_loses_little_even_at_strong_decay",),
+    ),
+)
+
+MODELS = (
+    Mutant(
+        f"{M}backbone.py",
+        "self.ffn(self.ffn_norm(x if self.parallel else x + y), ffns, resets)",
+        "self.ffn(self.ffn_norm(x + y), ffns, resets)",
+        "a parallel block runs one behind the other",
+        ("models/formats/test_gpt_neox.py",),
+    ),
+    Mutant(
+        f"{M}state.py",
+        "zeros = self.map(torch.zeros_like)",
+        "zeros = self",
+        "a state with other memories keeps the old inputs of its convolutions",
+        ("models/test_state.py",),
+    ),
+    Mutant(
+        f"{M}state.py",
+        "torch.cat([part.layers[i][name] for part in parts])",
+        "torch.cat([part.layers[i][name] for part in parts[::-1]])",
+        "the states of micro-batches are joined in the wrong order",
+        ("models/test_state.py", "training/test_initial_state.py", "training/test_loop.py"),
+    ),
+    Mutant(
+        f"{M}mixers/mamba2.py",
+        '(dt * self.continuous_decay()).exp()[..., None, None] * state["memory"]',
+        'self.continuous_decay().exp()[..., None, None] * state["memory"]',
+        "a decoding step of Mamba-2 decays without its step size",
+        PARALLEL,
+    ),
+    Mutant(
+        f"{M}mixers/mamba2.py",
+        "y = torch.addcmul(y, x, self.D.unsqueeze(-1).to(y.dtype))",
+        "y = torch.addcmul(y, v, self.D.unsqueeze(-1).to(y.dtype))",
+        "Mamba-2's skip is multiplied by the step size",
+        PARALLEL,
+    ),
+    Mutant(
+        f"{M}mixers/mamba1.py",
+        'a = a[int(spec.polarize in ("one", "both")) :][: spec.learned_states]',
+        "a = a[: spec.learned_states]",
+        "polarized states take the place of the wrong learned ones",
+        ("models/mixers/test_mamba1.py::test_polarized_states_stand_beside_the_learned_ones",),
+    ),
+    Mutant(
+        f"{M}mixers/parts.py",
+        "before = before.masked_fill(resets.unsqueeze(-1), 0.0)",
+        "before = before.masked_fill(resets.unsqueeze(-1), 1.0)",
+        "a document's first token is shifted against ones, not zeros",
+        RESET,
+    ),
+    Mutant(
+        f"{M}mixers/parts.py",
+        "y if bias is None else y + bias, window[:, 1:]",
+        "y if bias is None else y + bias, window[:, :-1]",
+        "a convolution's step keeps the oldest input and drops the newest",
+        PARALLEL,
+    ),
+    Mutant(
+        f"{M}mixers/linear_ssm.py",
+        "late = x if document is None else _only(x, document == document[..., -1:])",
+        "late = x",
+        "what lies before a reset is added to the state behind it",
+        RESET,
+    ),
+    Mutant(
+        f"{M}mixers/linear_ssm.py",
+        "document[..., -1] > 0",
+        "document[..., -1] > 1",
+        "a segment with one reset lets the old state through",
+        RESET,
+    ),
+    Mutant(
+        f"{M}mixers/rwkv4.py",
+        "m_before.masked_fill(resets.unsqueeze(-1), EMPTY)",
+        "m_before.masked_fill(resets.unsqueeze(-1), 0.0)",
+        "RWKV-4 keeps its average through a reset",
+        RESET,
+    ),
+    Mutant(
+        f"{M}mixers/rglru.py",
+        'starts[:, 0] |= True if state is None else ~state["begun"].bool()',
+        "starts[:, 0] |= True",
+        "Griffin's input is unscaled wherever a sequence is cut",
+        ("models/mixers/test_properties.py::test_cutting_it_anywhere_changes_nothing",),
+    ),
+    Mutant(
+        f"{M}mixers/gla.py",
+        "return q * self.key_dim**-0.5",
+        "return q * self.value_dim**-0.5",
+        "GLA's queries are scaled by the values' size",
+        ("models/formats/test_fla_gla.py",),
+    ),
+    Mutant(
+        f"{M}mixers/attention.py",
+        "mask = mask & (key > query - self.spec.window)",
+        "mask = mask & (key >= query - self.spec.window)",
+        "a window of attention sees one token more",
+        ("models/mixers/test_attention_peers.py", "models/formats/test_recurrent_gemma.py"),
+    ),
+)
+
+TRAINING = (
+    Mutant(
+        f"{S}training/step.py",
+        "return Part(loss, ended.detach())",
+        "return Part(loss, ended)",
+        "gradients flow back through passed states",
+        ("training/test_loop.py", "training/test_initial_state.py"),
+    ),
+    Mutant(
+        f"{S}training/step.py",
+        'getattr(training.initial_state, "reset_at_documents", False)',
+        'getattr(training.initial_state, "reset_at_documents", True)',
+        "states are reset at documents by policies that do not ask for it",
+        ("training/test_loop.py", "training/test_initial_state.py"),
+    ),
+    Mutant(
+        f"{S}training/loop.py",
+        "(part.loss * share).backward()",
+        "part.loss.backward()",
+        "gradients of micro-batches are summed, not averaged",
+        ("training/test_loop.py",),
+    ),
+    Mutant(
+        f"{S}training/loop.py",
+        'derived_seed(run.seed, "order", run.stage)',
+        'derived_seed(run.seed, "order")',
+        "post-training reads in the order of pre-training",
+        ("training/test_loop.py", "training/test_initial_state.py"),
+    ),
+    Mutant(
+        f"{S}training/loop.py",
+        'inherited and f"its parent {inherited}"',
+        "None",
+        "a parent's divergence is forgotten",
+        ("training/test_loop.py", "training/test_kill_and_resume.py"),
+    ),
+    Mutant(
+        f"{S}training/loop.py",
+        "if not (due or snapshots or self.good.due(step) or step % FLUSH_EVERY == 0 or self.slow):",
+        "if not (due or self.good.due(step) or step % FLUSH_EVERY == 0 or self.slow):",
+        "a snapshot between two looks is not kept",
+        ("training/test_loop.py",),
+    ),
+    Mutant(
+        f"{S}training/schedule.py",
+        "done = (step - warm) / max(1, steps - warm)",
+        "done = (step - warm) / max(1, steps)",
+        "the cosine does not come to its end",
+        ("training/test_schedule.py",),
+    ),
+    Mutant(
+        f"{S}training/schedule.py",
+        'training.weight_decay * (lr / peak if training.weight_decay_schedule == "with_lr"',
+        'training.weight_decay * (lr if training.weight_decay_schedule == "with_lr"',
+        "the weight decay is scaled by the rate, not by its share of the peak",
+        ("training/test_schedule.py",),
+    ),
+    Mutant(
+        f"{S}training/optimizer.py",
+        'decay if group["decays"] else 0.0',
+        "decay",
+        "norms, biases and embeddings decay too",
+        ("training/test_optimizer.py", "training/test_loop.py"),
+    ),
+    Mutant(
+        f"{S}training/checkpoint.py",
+        'policy.load(_part(tensors, "policy/"))',
+        "policy.load({})",
+        "a resumed run has lost the passed states",
+        ("training/test_kill_and_resume.py", "training/test_preemption.py"),
+    ),
+    Mutant(
+        f"{S}training/metrics.py",
+        'pl.col("step") <= step',
+        'pl.col("step") < step',
+        "the row of the checkpoint's own step is lost on resume",
+        ("training/test_kill_and_resume.py",),
+    ),
+    Mutant(
+        f"{S}training/metrics.py",
+        'for column in ("loss", "grad_norm"):',
+        'for column in ("loss",):',
+        "an infinite gradient is not called divergence",
+        ("training/test_loop.py",),
+    ),
+    Mutant(
+        f"{S}training/divergence.py",
+        "step = max(0, diverged_at - PATIENCE) // self.stride * self.stride",
+        "step = diverged_at // self.stride * self.stride",
+        "a diverged run goes back to weights from the way up",
+        ("training/test_loop.py",),
+    ),
+    Mutant(
+        f"{S}training/gradients.py",
+        "(norm / (total + 1e-6)).clamp(max=1.0)",
+        "(norm / (total + 1e-6))",
+        "small gradients are scaled up to the clipping norm",
+        (
+            "training/test_processes.py::test_gradients_of_a_large_model_are_those_of_a_small_one",
+            "training/test_loop.py",
+        ),
+    ),
+    Mutant(
+        f"{S}training/gradients.py",
+        "self.piece /= self.team.size",
+        "self.piece /= 1",
+        "gradients of processes are summed, not averaged",
+        ("training/test_processes.py",),
+    ),
+    Mutant(
+        f"{S}training/initial_state/policy.py",
+        'derived_seed(self.seed, "state", step)',
+        'derived_seed(self.seed, "state")',
+        "every step draws the same noise",
+        ("training/test_initial_state.py", "training/test_loop.py"),
+    ),
+    Mutant(
+        f"{S}training/initial_state/policy.py",
+        "draw[self.team.rows(batch_size)] < self.spec.p_zero",
+        "draw[self.team.rows(batch_size)] > self.spec.p_zero",
+        "rows are zeroed with probability 1 - p",
+        ("training/test_initial_state.py",),
+    ),
+    Mutant(
+        f"{S}training/initial_state/policy.py",
+        "device=generator.device)[self.team.rows(batch_size)]",
+        "device=generator.device)[: len(memory)]",
+        "every process draws the noise of the first rows",
+        ("training/test_initial_state.py", "training/test_processes.py"),
+    ),
+    Mutant(
+        f"{S}training/initial_state/fitted_noise.py",
+        "(1 - self.spec.beta) * batch + self.spec.beta * self.moments",
+        "self.spec.beta * batch + (1 - self.spec.beta) * self.moments",
+        "beta weighs the new average instead of the old one",
+        ("training/test_initial_state.py",),
+    ),
+    Mutant(
+        f"{S}training/initial_state/fitted_noise.py",
+        "head.var(1, correction=0)",
+        "head.std(1, correction=0)",
+        "the fitted variance is a standard deviation",
+        ("training/test_initial_state.py",),
+    ),
+    Mutant(
+        f"{S}training/initial_state/fitted_noise.py",
+        "(variances + (means - mean).square())",
+        "variances",
+        "the variance between micro-batches is left out",
+        ("training/test_initial_state.py", "training/test_loop.py"),
+    ),
+    Mutant(
+        f"{S}training/initial_state/random_noise.py",
+        "self.spec.sigma * self.normal(",
+        "self.spec.sigma**2 * self.normal(",
+        "noise has the standard deviation sigma squared",
+        ("training/test_initial_state.py",),
+    ),
+    Mutant(
+        f"{S}training/initial_state/state_passing.py",
+        "self.last.map(self.team.gathered)",
+        "self.last",
+        "a checkpoint of several processes holds the first one's states",
+        (
+            "training/test_processes.py::test_a_stopped_run_goes_on_in_as_many_processes_bitwise_and_in_any_other_number",
+        ),
+    ),
+)
+
+DATA = (
+    Mutant(
+        f"{S}data/batches.py",
+        'numpy_generator(self.seed, "data", epoch)',
+        'numpy_generator(self.seed, "data")',
+        "every epoch is read in the same order",
+        ("data/test_batches.py",),
+    ),
+    Mutant(
+        f"{S}data/batches.py",
+        "self.origins[rows] + step * self.context)",
+        "self.origins[rows] + step * (self.context + 1))",
+        "a stream skips a token between two chunks",
+        ("data/test_batches.py",),
+    ),
+    Mutant(
+        f"{S}data/batches.py",
+        "offset + self.context * order(indices)",
+        "offset + (self.context + 1) * order(indices)",
+        "windows leave a token out between them",
+        ("data/test_batches.py",),
+    ),
+    Mutant(
+        f"{S}data/order.py",
+        "images[outside] = self._feistel(images[outside])",
+        "images[outside] = images[outside] % self.n",
+        "the shuffled order has some windows twice",
+        ("data/test_batches.py",),
+    ),
+    Mutant(
+        f"{S}data/build.py",
+        'derived_seed(spec.held_out_seed, "held_out", index)',
+        'derived_seed(spec.held_out_seed, "held_out", index // 2)',
+        "documents are held out in pairs",
+        ("data/test_build.py",),
+    ),
+    Mutant(
+        f"{S}data/own_text.py",
+        "(length + 1) * order.astype(np.int64)",
+        "length * order.astype(np.int64)",
+        "windows that are called disjoint share a token",
+        ("data/test_own_text.py",),
+    ),
+)
+
+MEASUREMENTS = (
+    Mutant(
+        f"{S}evaluation/stream.py",
+        "subject.model.hidden(inputs.to(device), state)",
+        "subject.model.hidden(inputs.to(device), None)",
+        "long sequences start anew at every segment",
+        ("evaluation/test_losses.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/stream.py",
+        "    for rows in groups:\n        state: Carried | None = None\n",
+        "    state: Carried | None = None\n    for rows in groups:\n",
+        "sequences start from the state of those before them",
+        ("evaluation/test_losses.py", "evaluation/test_memory.py", "evaluation/test_processes.py"),
+    ),
+    Mutant(
+        f"{S}evaluation/subject.py",
+        'derived_seed(seed, "windows", self.seed)',
+        'derived_seed(seed, "windows")',
+        "all seeds are measured on the same text",
+        ("evaluation/test_losses.py", "evaluation/test_effective_remembrance.py", "training/test_loop.py"),
+    ),
+    Mutant(
+        f"{S}evaluation/bins.py",
+        "for part in (1, 2, 3, 4)",
+        "for part in (1, 2, 4)",
+        "no bin begins at three quarters of a power of two",
+        ("evaluation/test_losses.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/position_loss.py",
+        'np.searchsorted(edges, positions, side="right") - 1',
+        'np.searchsorted(edges, positions, side="left") - 1',
+        "a bin's first token is counted in the bin before",
+        ("evaluation/test_losses.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/restart_loss.py",
+        "read = max(0, half - segment.start)",
+        "read = max(0, half - 1 - segment.start)",
+        "the restarted model is scored a token early",
+        ("evaluation/test_losses.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/effective_remembrance.py",
+        "0.5 * (p - q).abs().sum(-1)",
+        "(p - q).abs().sum(-1)",
+        "the total variation goes up to 2",
+        ("evaluation/test_effective_remembrance.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/effective_remembrance.py",
+        "_relative_entropy(q, middle)) / math.log(2)",
+        "_relative_entropy(q, middle))",
+        "the Jensen-Shannon divergence is in nats",
+        ("evaluation/test_effective_remembrance.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/state_statistics.py",
+        "values.std(-1, correction=0)",
+        "values.std(-1, correction=1)",
+        "a head's standard deviation is that of a sample",
+        ("evaluation/test_state_statistics.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/passkey.py",
+        "right = found.cumprod(1).sum(1)",
+        "right = found.sum(1)",
+        "digits behind the first wrong one are counted",
+        ("evaluation/test_passkey.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/length_class.py",
+        "bound = _bound(len(past), len(losses))",
+        "bound = _bound(1, len(losses))",
+        "the level is not shared among the comparisons of a class",
+        ("evaluation/test_length_class.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/length_class.py",
+        "chosen_on, tested_on = losses[::2], losses[1::2]",
+        "chosen_on, tested_on = losses, losses[1::2]",
+        "t* is tested on sequences that chose it",
+        ("evaluation/test_length_class.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/measure.py",
+        'sound_until = record["steps"] - PATIENCE if',
+        'sound_until = record["steps"] if',
+        "a snapshot from the way up to a divergence counts as sound",
+        ("training/test_loop.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/taxonomy.py",
+        "return not _equal(once, elsewhere), _equal(once, twice)",
+        "return not _equal(once, elsewhere), _equal(once, once)",
+        "every recurrence is called linear",
+        ("evaluation/test_taxonomy.py",),
+    ),
+)
+
+CLAIMS = (
+    Mutant(
+        f"{S}base/curves.py",
+        '((loss * tokens).sum() / tokens.sum()).alias("loss")',
+        'loss.mean().alias("loss")',
+        "bins of unlike length count alike in a mean",
+        ("base/test_curves.py",),
+    ),
+    Mutant(
+        f"{S}base/curves.py",
+        "float(stdtrit(n - 1, 0.5 + level / 2))",
+        "float(stdtrit(n - 1, level))",
+        "a two-sided interval is one-sided",
+        ("base/test_curves.py",),
+    ),
+    Mutant(
+        f"{S}base/curves.py",
+        "(column.std() / column.len().sqrt())",
+        "column.std()",
+        "a standard error is a standard deviation",
+        ("base/test_curves.py",),
+    ),
+    Mutant(
+        f"{S}claims/estimate.py",
+        "math.hypot(self.error, other.error)",
+        "self.error",
+        "the other arm's error does not count in a difference",
+        ("claims/test_quantities.py",),
+    ),
+    Mutant(
+        f"{S}claims/estimate.py",
+        "math.log(mean) + by_sequence / mean - 1",
+        "math.log(mean) + by_sequence / mean",
+        "the logarithm of a mean is too large by one",
+        ("claims/test_quantities.py",),
+    ),
+    Mutant(
+        f"{S}claims/verdict.py",
+        "expected.above is not None and high <= expected.above",
+        "expected.above is not None and low <= expected.above",
+        "an open claim is refuted",
+        ("claims/test_verdict.py",),
+    ),
+    Mutant(
+        f"{S}claims/verdict.py",
+        "(expected.above is None or low > expected.above)",
+        "(expected.above is None or low >= expected.above)",
+        "an interval that touches its bound is confirmed",
+        ("claims/test_verdict.py",),
+    ),
+    Mutant(
+        f"{S}claims/panel.py",
+        'if read_provenance(path).get("diverged"):',
+        'if read_provenance(path).get("diverged") is True:',
+        "claims rest on runs that diverged",
+        ("claims/test_quantities.py", "claims/test_verdict.py"),
+    ),
+    Mutant(
+        f"{S}claims/quantities.py",
+        "return curves.mean_loss(table, 3 * stop // 4, stop)",
+        "return curves.mean_loss(table, stop // 2, stop)",
+        "the last quarter is the last half",
+        ("claims/test_quantities.py",),
+    ),
+    Mutant(
+        f"{S}claims/quantities.py",
+        "means_late > quantity.factor * means_early",
+        "means_late > means_early",
+        "resampled heads drift at any growth",
+        ("claims/test_quantities.py",),
+    ),
+    Mutant(
+        f"{S}claims/quantities.py",
+        "return log_mean_reading(late) - log_mean_reading(early)",
+        "return log_mean_reading(early) - log_mean_reading(late)",
+        "a norm that grows is said to shrink",
+        ("claims/test_quantities.py",),
+    ),
+)
+
+PLAN = (
+    Mutant(
+        f"{S}plan/plan.py",
+        "longest[key][0] >= curve.measurement.length",
+        "longest[key][0] <= curve.measurement.length",
+        "a collection takes each run's shortest curve",
+        ("plan/test_plan.py",),
+    ),
+    Mutant(
+        f"{S}plan/arms.py",
+        '{"initial_state": state | changed}',
+        '{"initial_state": changed | state}',
+        "an arm's override of its initial state is lost",
+        ("plan/test_plan.py",),
+    ),
+    Mutant(
+        f"{S}plan/arms.py",
+        "if other and other.snapshot_of == arm}",
+        "if other and other.snapshot_of}",
+        "a run keeps the snapshots that figures take of other arms",
+        ("plan/test_plan.py",),
+    ),
+    Mutant(
+        f"{S}plan/groups.py",
+        "limit = 60 * cluster.max_hours / ATTEMPTS",
+        "limit = 60 * cluster.max_hours",
+        "a job of tables asks for more than the limit at its last attempt",
+        ("plan/test_resources.py",),
+    ),
+    Mutant(
+        f"{S}plan/resources.py",
+        "passes = 4 if training.activation_checkpointing else 3",
+        "passes = 3",
+        "activation checkpointing costs no time",
+        ("plan/test_resources.py",),
+    ),
+    Mutant(
+        f"{S}plan/resources.py",
+        "min(attempt * ceil(seconds / 60), most)",
+        "min(ceil(seconds / 60), most)",
+        "a job that ran out of time asks for no more",
+        ("plan/test_resources.py",),
+    ),
+    Mutant(
+        f"{S}plan/resources.py",
+        "tokens = max(training_tokens(run) for",
+        "tokens = min(training_tokens(run) for",
+        "a store is reckoned with the shortest run that reads it",
+        ("plan/test_resources.py",),
+    ),
+    Mutant(
+        f"{S}plan/parameters.py",
+        "(E + 2 * groups) * (spec.d_conv + 1) + 3 * H",
+        "(E + 2 * groups) * (spec.d_conv + 1) + 2 * H",
+        "Mamba-2's parameters miss one a head",
+        ("plan/test_parameters.py",),
+    ),
+    Mutant(
+        f"{S}plan/memory.py",
+        "gathered = int(micro < sequences)",
+        "gathered = 0",
+        "states of micro-batches that are gathered take no memory",
+        ("plan/test_memory.py",),
+    ),
+    Mutant(
+        f"{S}plan/walltime.py",
+        "rest[job] = needs[job].seconds + max(",
+        "rest[job] = max(",
+        "the longest way is the one with the most jobs behind it",
+        ("plan/test_walltime.py",),
+    ),
+    Mutant(
+        f"{S}plan/rehearsal.py",
+        "min(length, caps.max_contexts * context)",
+        "min(length, caps.max_contexts)",
+        "a rehearsed curve is as many tokens long as it should be contexts",
+        ("plan/test_plan.py",),
+    ),
+)
+
+SPECS = (
+    Mutant(
+        f"{S}specs/training.py",
+        "if micro is not None and (micro % self.context or self.batch_tokens % micro):",
+        "if micro is not None and micro % self.context:",
+        "micro-batches that do not divide the batch are taken",
+        ("extension/test_refused.py::test_numbers_that_make_no_sense", "plan/test_errors.py"),
+    ),
+    Mutant(
+        f"{S}specs/training.py",
+        "return 0 if self.parent is None else self.parent.stage + 1",
+        "return 0 if self.parent is None else 1",
+        "the third stage reads in the order of the second",
+        ("training/test_loop.py", "plan/test_plan.py"),
+    ),
+    Mutant(
+        f"{S}specs/training.py",
+        "(self.chinchilla or 0) * TOKENS_PER_PARAMETER * parameters",
+        "(self.chinchilla or 0) * parameters",
+        "a multiple of Chinchilla's budget is a multiple of the parameters",
+        ("training/test_loop.py::test_budgets_in_tokens_and_chinchilla",),
+    ),
+    Mutant(
+        f"{S}specs/claim.py",
+        "self.above >= self.below:",
+        "self.above > self.below:",
+        "a claim may have an empty region",
+        ("plan/test_errors.py", "claims/test_verdict.py"),
+    ),
+    Mutant(
+        f"{S}base/seeds.py",
+        'f"{seed}/{stream}/{step}"',
+        'f"{seed}/{step}"',
+        "noise, order and initialization draw the same random numbers",
+        ("data/test_batches.py", "training/test_initial_state.py", "training/test_loop.py"),
+    ),
+)
+
+DIAGNOSIS = (
+    Mutant(
+        f"{S}diagnosis/readings.py",
+        "(len(spans) * looks)",
+        "len(spans)",
+        "who looks several times does not share the level among the looks",
+        ("diagnosis/test_readings.py", "diagnosis/test_sampling.py"),
+    ),
+    Mutant(
+        f"{S}diagnosis/readings.py",
+        "values = np.nan_to_num(values, nan=BEYOND)",
+        "values = np.nan_to_num(values, nan=0.0)",
+        "a loss that is not a number is no failure",
+        ("diagnosis/test_readings.py",),
+    ),
+    Mutant(
+        f"{S}diagnosis/comparison.py",
+        "exponential(after - before)",
+        "exponential(before - after)",
+        "a change is told the wrong way round",
+        ("diagnosis/test_comparison.py",),
+    ),
+    Mutant(
+        f"{S}diagnosis/sampling.py",
+        "replace(self.reader.past(read), title=",
+        "replace(self.reader, title=",
+        "every round reads the first windows again",
+        ("diagnosis/test_sampling.py",),
+    ),
+)
+
+EXTENSION = (
+    Mutant(
+        f"{S}extension/choice.py",
+        "rise <= log1p(tolerance)",
+        "rise <= log1p(tolerance) + 1",
+        "weights that have become worse in context are chosen",
+        ("extension/test_choice.py",),
+    ),
+    Mutant(
+        f"{S}extension/recipe.py",
+        "peak_lr(spec, model) / model.peak_lr",
+        "peak_lr(spec, model)",
+        "the extension's rate is scaled by the model's peak a second time",
+        ("extension/test_recipe.py",),
+    ),
+    Mutant(
+        f"{S}extension/recipe.py",
+        "return _run(spec, parent, data, source, ZeroState())",
+        "return _run(spec, parent, data, source, spec.initial_state)",
+        "the control arm has the intervention",
+        ("extension/test_recipe.py",),
+    ),
+    Mutant(
+        f"{S}extension/losses.py",
+        "in_context=_mean(mean_loss(restart_loss, context // 2, length)",
+        "in_context=_mean(mean_loss(position_loss, context // 2, length)",
+        "the loss in context is that of reading on",
+        ("extension/test_choice.py", "extension/test_outcome.py"),
+    ),
+)
+
+MUTANTS = (
+    *CPP,
+    *TORCH,
+    *GPU,
+    *MODELS,
+    *TRAINING,
+    *DATA,
+    *MEASUREMENTS,
+    *CLAIMS,
+    *PLAN,
+    *SPECS,
+    *DIAGNOSIS,
+    *EXTENSION,
+)
