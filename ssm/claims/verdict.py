@@ -122,11 +122,11 @@ def _registration(task: FigureTask, name: str, claim: ClaimSpec, panel: str, tab
         paths = [path for path in every if schema_name(path) in claim.quantity.reads]
     written = [str(read_provenance(path).get("written", "")) for path in paths]
     if not all(written):
-        return False, f"registered on {_day(date)}, but its tables do not say when they were made"
+        return False, f"registered {_day(date)}, but its tables do not say when they were made"
     early = min(written, key=datetime.fromisoformat, default=None)
     if early is not None and datetime.fromisoformat(early) < datetime.fromisoformat(date):
-        return False, f"registered on {_day(date)}, but its tables were made before, on {_day(early)}"
-    return True, f"registered on {_day(date)}, before its tables were made"
+        return False, f"registered {_day(date)}, but measured before, {_day(early)}"
+    return True, f"registered {_day(date)}, before it was measured"
 
 
 def _day(time: str) -> str:

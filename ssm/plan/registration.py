@@ -54,10 +54,13 @@ def with_registrations(task: FigureTask, runs: Runs, measurements: Measurements,
         name: short_hash([content.quantity, content.arms, content.measurements, seeds], DIGITS)
         for name, content in found.items()
     }
-    standing = _standing(register.of(task.figure.target, task.scale), seeds)
+    past = register.of(task.figure.target, task.scale)
+    standing = _standing(past, seeds)
     registered = {}
-    if standing is not None and not review(task, found, register).refused:
-        registered = {name: standing.date for name in found if standing.claims.get(name) == found[name]}
+    if standing is not None and not _spent("", past[:-1], seeds):
+        known = _known(task, standing.date, found, register)
+        same = [name for name in found if standing.claims.get(name) == found[name] and name not in known]
+        registered = dict.fromkeys(same, standing.date)
     return task.model_copy(update={"numbers": numbers, "registered": registered})
 
 
@@ -90,7 +93,7 @@ def review(task: FigureTask, found: Mapping[str, Content], register: Register) -
                 refused.append(f"{where}: {name}: {change}, since it was registered on {standing.date[:10]}; {replace}")
         missing = []
     date = standing.date if standing is not None else None
-    return Findings(refused + _known(where, target, scale, date, seeds, found, register), missing)
+    return Findings(refused + [f"{where}: {line}" for line in _known(task, date, found, register).values()], missing)
 
 
 def _content(
@@ -157,31 +160,24 @@ def _spent(where: str, past: Sequence[Registration], seeds: tuple[int, ...]) -> 
     return []
 
 
-def _known(
-    where: str,
-    target: str,
-    scale: str,
-    date: str | None,
-    seeds: tuple[int, ...],
-    found: Mapping[str, Content],
-    register: Register,
-) -> list[str]:
-    """Lines on claims whose very number another figure had registered before, with another region.
+def _known(task: FigureTask, date: str | None, found: Mapping[str, Content], register: Register) -> dict[str, str]:
+    """Claim -> a line, where another figure had registered its very number before, with another region.
 
     Args:
         date: when these claims were registered; None: they are about to be.
     """
-    lines = []
+    lines, seeds = {}, seeds_of(task)
     for other, scales in register.figures.items():
-        for one in scales.get(scale, ()):
-            if other == target or not set(seeds) & set(one.seeds) or (date is not None and one.date >= date):
+        for one in scales.get(task.scale, ()):
+            late = date is None or one.date < date
+            if other == task.figure.target or not late or not set(seeds) & set(one.seeds):
                 continue
             for name, content in found.items():
                 for its, before in one.claims.items():
                     same = before.model_copy(update={"expected": content.expected}) == content
                     if same and before != content:
-                        lines.append(
-                            f"{where}: {name}: expects {content.expected} of the number of which {other} {its} expects "
+                        lines[name] = (
+                            f"{name}: expects {content.expected} of the number of which {other} {its} expects "
                             f"{before.expected} since {one.date[:10]}; replace the seeds {_list(seeds)} by unused ones"
                         )
     return lines

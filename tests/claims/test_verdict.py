@@ -184,14 +184,14 @@ def registration(task: Any, tables: Path) -> tuple[bool | None, str]:
 def test_a_verdict_says_whether_its_claim_was_registered_before_its_tables_were_made(tmp_path: Path) -> None:
     task = figure_task([claim(AT, above=1.0)])
     write_tables(tmp_path, task, {})
-    assert registration(task, tmp_path) == (True, "registered on 2024-12-31 00:00 UTC, before its tables were made")
+    assert registration(task, tmp_path) == (True, "registered 2024-12-31 00:00 UTC, before it was measured")
     unknown = task.model_copy(update={"registered": {}})
     assert registration(unknown, tmp_path)[0] is False
     assert registration(unknown, tmp_path)[1].startswith("not registered")
-    for late in ("2025-01-01T00:00:01+00:00", "2025-01-01T02:00:01+02:00"):
+    for late in ("2025-01-01T00:00:01+00:00", "2024-12-31T23:30:00-01:00"):
         found = registration(task.model_copy(update={"registered": {"it": late}}), tmp_path)
         assert found[0] is False
-        assert found[1].endswith("but its tables were made before, on 2025-01-01 00:00 UTC")
+        assert found[1].endswith("but measured before, 2025-01-01 00:00 UTC")
     in_time = task.model_copy(update={"registered": {"it": MEASURED}})
     assert registration(in_time, tmp_path)[0] is True
     rehearsed = task.model_copy(update={"rehearsal": True})

@@ -74,7 +74,7 @@ def test_every_claim_stands_with_its_verdict_number_and_reason(results: Path) ->
     assert "Statements of the papers 1 1 0 Checks of our own 0 0 1" in text  # confirmed, refuted, not decided
     assert "2 intervals of 95%: about 0.1 will miss the true value by chance" in text
     assert text.count("our check") == 2  # in the overview and in the figure
-    assert text.count("registered on 2024-12-31 00:00 UTC, before its tables were made") == 3
+    assert text.count("registered 2024-12-31 00:00 UTC, before it was measured") == 3
     assert " not registered " not in text
     for shown in ("✓ confirmed", "✗ refuted", "? not decided"):
         assert text.count(shown) == 2
