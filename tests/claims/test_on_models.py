@@ -69,7 +69,7 @@ def test_what_was_not_measured_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_an_exponent_is_the_slope_over_all_lengths(tmp_path: Path) -> None:
-    """Least squares on logarithmic scales: 1, 4, 2, 2 at 1, 2, 4, 8 is (-3 * 0 - 2 + 1 + 3 * 1) / 10 of a power of two."""
+    """Least squares on logarithmic scales: log2 of 1, 4, 2, 2 rises by (-3 * 0 - 2 + 1 + 3) / 10 a doubling."""
     quantity = {"kind": "cost_exponent", "model": "s5", "cost": "state"}
     for values, exponent in (([1, 4, 2, 2], 0.2), ([3, 12, 48, 192], 2.0), ([7, 7, 7, 7], 0.0)):
         costs = [("s5", "s5", length, "state", 1, float(x)) for length, x in zip((8, 16, 32, 64), values, strict=True)]
