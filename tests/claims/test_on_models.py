@@ -70,11 +70,10 @@ def test_what_was_not_measured_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_an_exponent_is_the_slope_over_all_lengths(tmp_path: Path) -> None:
-    """Least squares on logarithmic scales: 1, 4, 2 at 1, 2, 4 rises by half a power of two a doubling."""
+    """Least squares on logarithmic scales: log2 of 1, 4, 2, 2 rises by (-3 * 0 - 2 + 1 + 3) / 10 a doubling."""
     quantity = {"kind": "cost_exponent", "model": "s5", "cost": "state"}
-    for values, exponent in (([1.0, 4.0, 2.0], 0.5), ([3.0, 12.0, 48.0], 2.0), ([7.0, 7.0, 7.0], 0.0)):
-        costs = [("s5", "s5", length, "state", 1, value) for length, value in zip((32, 8, 16), values, strict=True)]
-        costs = [(*row[:2], length, *row[3:]) for row, length in zip(costs, (8, 16, 32), strict=True)]
+    for values, exponent in (([1, 4, 2, 2], 0.2), ([3, 12, 48, 192], 2.0), ([7, 7, 7, 7], 0.0)):
+        costs = [("s5", "s5", length, "state", 1, float(x)) for length, x in zip((8, 16, 32, 64), values, strict=True)]
         found = measured(tmp_path, quantity, costs=costs[::-1])
         assert (found.value, found.low, found.high) == pytest.approx((exponent,) * 3, abs=1e-12)
         assert found.interval == "exact"
