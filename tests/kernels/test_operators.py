@@ -22,6 +22,14 @@ every = pytest.mark.parametrize(
     ("operation", "backend", "variant"),
     [(operation, backend, variant) for operation, backend in PAIRS for variant in variants(operation)],
 )
+first = pytest.mark.parametrize(  # those of `each`; the others are exhaustive
+    ("operation", "backend", "variant"),
+    [
+        pytest.param(operation, backend, variant, marks=[] if number == 0 else pytest.mark.exhaustive)
+        for operation, backend in PAIRS
+        for number, variant in enumerate(variants(operation))
+    ],
+)
 
 
 def same_bits(got: list[Tensor], expected: list[Tensor]) -> bool:
@@ -147,7 +155,7 @@ def test_nothing_is_written_to_and_nothing_shared(operation: str, backend: str, 
     assert len(places) == len(set(places))
 
 
-@every
+@first
 def test_a_compiled_call_is_an_eager_one(operation: str, backend: str, variant: int) -> None:
     case = make(operation, 7, length=20, variant=variant, resets=0.1).to(torch.float32)
     function = case.function(backend)
@@ -274,7 +282,7 @@ def test_a_traced_call_is_an_eager_one(operation: str, backend: str, variant: in
     assert same_bits(list(traced(*case.values)), list(function(*case.values)))
 
 
-@every
+@first
 def test_the_custom_operators_keep_their_promises(operation: str, backend: str, variant: int) -> None:
     """Schema, fake tensors, autograd registration and tracing, by PyTorch's own check."""
     case = make(operation, 11, length=13, batch=2, variant=variant, resets=0.2).to(torch.float32)
