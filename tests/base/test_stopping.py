@@ -65,8 +65,13 @@ except Preempted as stop:
 """
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("begun", [1, 2])
+@pytest.mark.parametrize(
+    ("begun", "number"),
+    [
+        *zip((1, 2), SIGNALS, strict=True),
+        *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in zip((2, 1), SIGNALS, strict=True)),
+    ],
+)
 def test_processes_that_are_only_starting_leave_like_any_others(tmp_path: Path, begun: int, number: int) -> None:
     """The launcher is told when the first of two is there, or both; none has handlers then."""
     (tmp_path / "slow.py").write_text(SLOW.format(folder=str(tmp_path)))

@@ -230,8 +230,16 @@ def test_the_other_measure_chooses_by_the_paired_ratio(world: Path, tmp_path: Pa
     ("settings", "state"),
     [
         ({"policy": "tbtt"}, {"policy": "tbtt", "p_zero": 0.0, "reset_at_documents": False}),
-        ({"policy": "fitted_noise", "p_zero": 0.2}, {"policy": "fitted_noise", "beta": 0.1, "p_zero": 0.2}),
-        ({"policy": "random_noise", "sigma": 0.5}, {"policy": "random_noise", "sigma": 0.5, "p_zero": 0.0}),
+        pytest.param(
+            {"policy": "fitted_noise", "p_zero": 0.2},
+            {"policy": "fitted_noise", "beta": 0.1, "p_zero": 0.2},
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            {"policy": "random_noise", "sigma": 0.5},
+            {"policy": "random_noise", "sigma": 0.5, "p_zero": 0.0},
+            marks=pytest.mark.exhaustive,
+        ),
         ({"precision": "bfloat16", "activation_checkpointing": True}, {"policy": "state_passing", "p_zero": 0.1}),
     ],
 )

@@ -77,7 +77,7 @@ def test_cutting_it_anywhere_changes_nothing(case: Case, cuts: list[int], proces
 
 
 @pytest.mark.parametrize("processors", PROCESSORS)
-@pytest.mark.parametrize("decay", ["usual", "strong"])
+@pytest.mark.parametrize("decay", [pytest.param("usual", marks=pytest.mark.exhaustive), "strong"])
 @pytest.mark.parametrize(("operation", "variant"), ALL)
 def test_float32_loses_little_even_at_strong_decay(operation: str, variant: int, decay: str, processors: int) -> None:
     case = in_float32(operation=operation, seed=12, length=300, width=16, state=8, decay=decay, variant=variant)
@@ -87,7 +87,7 @@ def test_float32_loses_little_even_at_strong_decay(operation: str, variant: int,
 
 
 # Every way that states are spread over lanes and registers, with states that only fill up, and widths beyond a block's.
-@pytest.mark.parametrize("processors", [1, 132])
+@pytest.mark.parametrize("processors", [pytest.param(1, marks=pytest.mark.exhaustive), 132])
 @pytest.mark.parametrize(
     ("N", "width"),
     [(2, 130), (8, 129), (13, 5), (16, 131), (32, 65), (40, 3), (64, 33), (128, 17), (200, 3), (1100, 1), (700, 2)],

@@ -24,6 +24,14 @@ every = pytest.mark.parametrize(
     ("operation", "backend", "variant"),
     [(operation, backend, variant) for operation, backend in PAIRS for variant in variants(operation)],
 )
+first = pytest.mark.parametrize(  # those of `each`; the others are exhaustive
+    ("operation", "backend", "variant"),
+    [
+        pytest.param(operation, backend, variant, marks=[] if number == 0 else pytest.mark.exhaustive)
+        for operation, backend in PAIRS
+        for number, variant in enumerate(variants(operation))
+    ],
+)
 
 
 def same_bits(got: list[Tensor], expected: list[Tensor]) -> bool:
@@ -157,7 +165,7 @@ def test_nothing_is_written_to_and_nothing_shared(operation: str, backend: str, 
     assert len(places) == len(set(places))
 
 
-@every
+@first
 def test_a_compiled_call_is_an_eager_one(operation: str, backend: str, variant: int) -> None:
     case = make(operation, 7, length=20, variant=variant, resets=0.1).to(torch.float32)
     function = case.function(backend)
@@ -284,13 +292,13 @@ def test_a_traced_call_is_an_eager_one(operation: str, backend: str, variant: in
     assert same_bits(list(traced(*case.values)), list(function(*case.values)))
 
 
-@every
+@first
 def test_the_custom_operators_keep_their_promises(operation: str, backend: str, variant: int, build: Build) -> None:
     """Schema, fake tensors and autograd registration, by PyTorch's own check."""
     check_promises(operation, backend, variant, ("test_schema", "test_autograd_registration", "test_faketensor"))
 
 
-@every
+@first
 def test_the_custom_operators_can_be_traced_with_any_sizes(operation: str, backend: str, variant: int) -> None:
     check_promises(operation, backend, variant, ("test_aot_dispatch_dynamic",))
 

@@ -33,7 +33,8 @@ PROCESSES.set_forkserver_preload(["hypothesis", "polars", "pytest", "scipy.stats
 TIME_LIMIT = 900.0  # seconds for the tests of one mutant
 LEFT_OUT = (".git", ".venv", "results", ".snakemake", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
 RED, SURVIVED = "red", "SURVIVED"
-FOUND = {0: SURVIVED, 1: RED}  # by pytest's exit code; any other is an error
+PYTEST = 100  # is added to pytest's exit codes: 1 is also what a process ends with that did not come so far
+FOUND = {PYTEST: SURVIVED, PYTEST + 1: RED}  # any other is an error
 
 
 def mutated(root: Path, mutant: Mutant) -> str:
@@ -52,7 +53,7 @@ def mutated(root: Path, mutant: Mutant) -> str:
 
 
 def run_tests(folder: Path, cache: Path, tests: list[str], log: Path) -> None:
-    """pytest in this process, on the copy of the project in `folder`; what it prints goes to `log`."""
+    """pytest on the copy of the project in `folder`, in this process, which ends with its exit code and PYTEST."""
     descriptor = os.open(log, os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -63,7 +64,7 @@ def run_tests(folder: Path, cache: Path, tests: list[str], log: Path) -> None:
     import pytest
 
     options = ["-x", "--tb=line", "--hypothesis-seed=0", "-p", "no_shrinking", "-p", "no:cacheprovider"]
-    sys.exit(pytest.main([*options, *(f"tests/{test}" for test in tests)]))
+    sys.exit(PYTEST + pytest.main([*options, *(f"tests/{test}" for test in tests)]))
 
 
 class Copy:
@@ -77,7 +78,7 @@ class Copy:
         subprocess.run(compiling, cwd=folder, check=True)
 
     def tests(self, tests: Iterable[str]) -> tuple[int | None, str]:
-        """pytest's exit code and what it printed; None: it ran past its time."""
+        """The exit code of `run_tests`, None if it ran past its time, and what was printed."""
         log = self.folder.with_suffix(".log")
         process = PROCESSES.Process(target=run_tests, args=(self.folder, self.cache, list(tests), log))
         process.start()
@@ -86,7 +87,7 @@ class Copy:
             process.kill()
             process.join()
             return None, ""
-        return process.exitcode, log.read_text(encoding="utf-8", errors="replace")
+        return process.exitcode, log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
 
     def with_fault(self, mutant: Mutant) -> tuple[int | None, str]:
         """The same for the mutant's tests; the copy is whole again afterwards."""
@@ -114,10 +115,12 @@ def judged(mutant: Mutant | None, wanted: list[Mutant], copies: queue.SimpleQueu
     try:
         if mutant is None:
             code, said = copy.tests(dict.fromkeys(test for one in wanted for test in one.tests))
-            word, good = ("green" if code == 0 else "NOT GREEN"), code == 0
+            good = code == PYTEST
+            word = "green" if good else "NOT GREEN"
         else:
             code, said = copy.with_fault(mutant)
-            word, good = FOUND.get(code if code is not None else -1, "ERROR"), code == 1
+            word = FOUND.get(code or 0, "ERROR")
+            good = word == RED
     finally:
         copies.put(copy)
     name = "all of their tests, without a mutant" if mutant is None else f"{mutant.file}: {mutant.breaks}"

@@ -208,6 +208,7 @@ def test_all_leave_a_long_step_together(machine: dict[str, Any], store: TokenSto
     assert bits(tmp_path / "left" / "model.safetensors") == bits(tmp_path / "whole" / "model.safetensors")
 
 
+@exhaustive
 def test_a_sharded_model_is_the_same_run_and_its_checkpoint_any_other(store: TokenStore, tmp_path: Path) -> None:
     run = spec_of(store, {"policy": "state_passing", "p_zero": 0.2}, activation_checkpointing=True)
     train(ALONE, run, store.folder, tmp_path / "1")

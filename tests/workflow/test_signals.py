@@ -132,6 +132,7 @@ def shells(place: Path, *mode: str) -> dict[str, str]:
     return {verb: next(line for line in lines if f" ssm {verb} " in line) for verb in VERBS}
 
 
+@pytest.mark.exhaustive
 def test_no_other_end_is_started_again(place: Path) -> None:
     """By the exit code of `ssm`, the signal that it ended by, and what SLURM says of the job."""
     ends = {f"exit {code}": code in (REQUEUE, TIME_OVER) for code in (1, 2, LOST, 130, REQUEUE, TIME_OVER)}

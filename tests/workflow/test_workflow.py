@@ -175,6 +175,7 @@ def test_a_failed_job_fails_the_run_keeps_its_log_and_goes_on(place: Path) -> No
     assert verbs(make(place, "lg_fig4", report=None)) == ["judge"]
 
 
+@pytest.mark.exhaustive
 def test_make_goes_on_after_a_killed_snakemake_and_keeps_away_from_a_living_one(place: Path) -> None:
     figures = ["make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "figures", "TARGETS=lg_fig4"]
     os.mkfifo(place / "gate")
