@@ -101,6 +101,7 @@ LARGE: dict[str, Callable[[], list[Launch]]] = {name: partial(made, HUGE) for na
     "gated, by head and bonus, float32": lambda: gated(torch.float32, "head", bonus=True, size=HUGE),
     "selective, resets": lambda: selective(torch.float32, 16, HUGE, resets=True),
     "selective, N 4096": lambda: selective(torch.float32, 4096, Size(1, 131072, 2**20)),
+    "selective, a state that 32 bits count": lambda: selective(torch.float32, 64, Size(1, 131072, 2**18)),
     "diagonal, resets": lambda: diagonal(torch.float32, False, HUGE, resets=True),
     "diagonal, complex": lambda: diagonal(torch.complex64, False, HUGE),
 }
