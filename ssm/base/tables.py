@@ -281,7 +281,8 @@ def read_provenance(path: str | Path) -> dict[str, Any]:
 
 def _open(path: str | Path) -> pa.Table:
     try:
-        return pq.read_table(path)
+        with pq.ParquetFile(path) as file:  # pq.read_table would import pandas where it is installed
+            return file.read()
     except FileNotFoundError as error:
         raise TableError(f"{path}: no such table") from error
     except (OSError, pa.ArrowInvalid) as error:
