@@ -289,8 +289,9 @@ def _open(path: str | Path) -> pa.Table:
             if file.read(4) != b"PAR1":
                 raise TableError(f"{path}: not a readable Parquet file")
         check_seal(path, TableError, "delete it and make it again")
-        with Path(path).open("rb") as file:
-            return pq.read_table(file, page_checksum_verification=True)
+        # pq.read_table would import pandas where it is installed.
+        with Path(path).open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as table:
+            return table.read()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise TableError(f"{path}: no such table") from error
     except (OSError, ValueError, pa.ArrowException) as error:

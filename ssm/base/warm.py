@@ -1,13 +1,14 @@
-"""A warm parent: a process that has the packages which jobs import, and forks a worker for each `ssm` of a workflow.
+"""A warm parent: a process that has imported what jobs need, and forks a worker for each `ssm` of a workflow.
 
-To import torch and the like takes seconds of a processor, and a workflow has hundreds of jobs. A workflow on this machine
-starts a parent (`start`; what it does is in ssm/cli/parent.py). Each `ssm` below asks it (`ask`): a worker is forked that
-works with the arguments, folder, environment and output of who asked, who stays to pass signals on and to end as it ends.
+Importing torch and the like takes seconds of a processor, and a workflow has hundreds of jobs. A workflow on this
+machine starts a parent (`start`; what it does is in ssm/cli/parent.py). Each `ssm` of the workflow asks it (`ask`): a
+worker is forked that takes over the arguments, folder, environment and output of who asks, who stays to pass signals on
+and to end as the worker ends.
 
-A killed job keeps its promises. With who asked, the worker is killed (SIGKILL). With the parent, or with the workflow, all
-workers are told to leave (SIGTERM), and who asked ends with code 76. Where nobody answers, `ssm` works by itself; so it does
-when it is another Python's or another environment's, and on other systems than Linux: there a forked process may not use
-the system's libraries, and nobody tells a worker that its parent is gone.
+A killed job keeps its promises. When who asks is killed, the worker is (SIGKILL). When the parent or the workflow is
+killed, all workers are told to leave (SIGTERM), and who asks ends with code 76. Where nobody answers, or not to this
+Python, environment or code, `ssm` works by itself; so it always does on other systems than Linux, where forks of such
+processes are not safe and nothing tells a worker that its parent is gone.
 """
 
 from __future__ import annotations
@@ -21,38 +22,39 @@ import struct
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ssm.base.exit_codes import LOST
 from ssm.base.stopping import on_signals
 
-VARIABLE = "SSM_WARM_PARENT"  # tells a workflow's jobs the name of the parent's socket
-TAKEN = b"+"  # the parent's first answer; none: it does not do it
-# What differs from job to job: what a shell sets for itself, the temporary folder, and the number of threads, which torch
-# is told by an argument of its own.
-OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR", "VECLIB_MAXIMUM_THREADS", VARIABLE})
+VARIABLE = "SSM_WARM_PARENT"  # the name of the parent's socket, for the workflow's jobs
+TAKEN = b"+"  # the parent's first answer; none: the job is not for it
+# The environment's variables that differ from job to job: a shell's own, the temporary folder, and numbers of threads
+# (THREADS), which torch is told by an argument.
+OWN = {"_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR", "VECLIB_MAXIMUM_THREADS"}
 THREADS = "_NUM_THREADS"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # or numpy starts some when it is imported
 
 
 def start() -> None:
-    """Start a parent for every `ssm` that this process starts from now on. It ends with this process, or its kill."""
+    """Start a parent for every `ssm` that this process starts from now on. It ends when this process does."""
     if sys.platform != "linux":
         return
     import subprocess
 
     name = f"ssm-{os.urandom(16).hex()}"
-    lifeline, held = os.pipe()  # nobody writes; it ends when this process does
+    lifeline, held = os.pipe()  # the parent reads: nothing comes, and the end when this process has ended
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(f"\0{name}")  # of Linux' own kind, which is no file and leaves none behind
+        listener.bind(f"\0{name}")  # Linux' own kind of address: no file, so that nothing is left behind
         listener.listen(socket.SOMAXCONN)
-        handed = (listener.fileno(), lifeline)
+        given = (listener.fileno(), lifeline)
         parent = subprocess.Popen(
-            [sys.executable, "-m", "ssm.cli.parent", *map(str, handed)],
-            pass_fds=handed,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # a terminal's signals come from who asks, once
+            [sys.executable, "-m", "ssm.cli.parent", *map(str, given)],
+            pass_fds=given,
             env=os.environ | ONE_THREAD,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # what a terminal sends to all comes from who asks, once
         )
     os.close(lifeline)
     os.environ[VARIABLE] = name
@@ -65,27 +67,27 @@ def start() -> None:
 
 
 def ask(arguments: Sequence[str]) -> int | None:
-    """Have the warm parent's worker do what `ssm` is asked with these arguments.
+    """Have a worker of the warm parent do what `ssm` is to do with these arguments.
 
     Returns:
-        Its exit code; None where there is no parent, or none for this job. Who is ended by a signal ends us by the same.
+        Its exit code; None if there is no parent, or none for this job. A signal that ended the worker ends us as well.
     """
-    name = os.environ.pop(VARIABLE, None)  # whatever we start works by itself
+    name = os.environ.pop(VARIABLE, None)  # whatever this process starts works by itself
     if name is None:
         return None
-    request = identity(os.environ) | {"arguments": [*arguments], "folder": os.getcwd(), "variables": {**os.environ}}
+    place = {"arguments": [*arguments], "folder": str(Path.cwd()), "variables": {**os.environ}}
     with socket.socket(socket.AF_UNIX) as parent:
         try:
             parent.connect(f"\0{name}")
             if not same_user(parent):
                 return None
-            socket.send_fds(parent, [b"\0"], [1, 2])
-            parent.sendall(json.dumps(request).encode() + b"\n")
+            socket.send_fds(parent, [b" "], [1, 2])
+            parent.sendall(json.dumps(identity(os.environ) | place).encode() + b"\n")
             if parent.recv(len(TAKEN)) != TAKEN:
                 return None
         except OSError:
             return None
-        answer = _accompany(parent)
+        answer = _last_answer(parent)
     if not answer:
         print(
             f"ssm {arguments[0]}: the warm parent of this job is gone; the same command starts it again",
@@ -94,14 +96,14 @@ def ask(arguments: Sequence[str]) -> int | None:
         return LOST
     code = int.from_bytes(answer, "big", signed=True)
     if code < 0:
-        with suppress(OSError):  # SIGKILL has no handler to take back
+        with suppress(OSError):  # SIGKILL has no handler
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
 
 
-def _accompany(parent: socket.socket) -> bytes:
-    """Pass signals on until the parent's last answer, and return that; nothing if the parent is gone."""
+def _last_answer(parent: socket.socket) -> bytes:
+    """What the parent says when the worker has ended, to which signals are passed on; nothing if the parent is gone."""
 
     def tell(number: int) -> None:
         with suppress(OSError):
@@ -118,12 +120,12 @@ def _accompany(parent: socket.socket) -> bytes:
 
 
 def identity(variables: Mapping[str, str]) -> dict[str, Any]:
-    """What a parent and who asks it must have in common: the Python, the code, and the variables read on import."""
+    """What a parent and who asks have in common: what settled how packages behave when the parent imported them."""
     shared = {name: value for name, value in variables.items() if name not in OWN and not name.endswith(THREADS)}
     return {"python": [sys.prefix, sys.version], "code": __file__, "shared": shared}
 
 
 def same_user(peer: socket.socket) -> bool:
-    """Whether who is at the socket's other end is this process' user: every user can see the name and connect to it."""
+    """Whether this user's process is at the other end: the sockets' names are for everybody to see."""
     _, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return bool(user == os.getuid())

@@ -7,24 +7,27 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
+from ssm.base import warm
 from ssm.base.exit_codes import LOST, REQUEUE
-from ssm.base.warm import VARIABLE
-from ssm.cli.parent import PACKAGES
+from ssm.base.stopping import SIGNALS
+from ssm.base.warm import TAKEN, VARIABLE, ask
+from ssm.cli.parent import MODULES, code_changed
 
-SECONDS = 20.0
+SECONDS = 60.0
 # What a workflow is to the parent: starts it, tells the socket's name, and ends when it is told to.
 WORKFLOW = "import os, ssm.base.warm as warm; warm.start(); print(os.environ[warm.VARIABLE], flush=True); input()"
 JUDGE = ("judge", "spec.json", "--tables", ".", "--out", "verdicts.parquet")
-# They start threads when they are imported, so that each worker has to import them.
-THREADED = {"polars", "pyarrow"}
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every job works by itself")
 
@@ -107,18 +110,43 @@ def test_jobs_are_side_by_side(workflow: Workflow) -> None:
     first.kill()
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, REQUEUE), (signal.SIGUSR1, REQUEUE), (signal.SIGINT, 130)]
-)
-def test_a_signal_is_the_workers_once(workflow: Workflow, number: signal.Signals, code: int) -> None:
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_worker_that_is_told_to_leave_leaves_as_ever(workflow: Workflow, number: signal.Signals) -> None:
     asker = workflow.ask(*JUDGE)
     worker = workflow.worker()
     asker.send_signal(number)
     says = asker.communicate(timeout=SECONDS)[1]
-    assert asker.returncode == code
-    stopped = f"stopped by {number.name}; the same command starts it again"
-    assert says == f"ssm judge: {'interrupted' if code == 130 else stopped}\n"
+    assert asker.returncode == REQUEUE
+    assert says == f"ssm judge: stopped by {number.name}; the same command starts it again\n"
     gone([worker])
+
+
+@pytest.mark.parametrize("number", [*SIGNALS, signal.SIGINT])
+def test_who_asks_passes_signals_on_and_ends_as_it_is_told(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread is the parent."""
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def answer(listener: socket.socket) -> bytes:
+        client, _ = listener.accept()
+        with client, client.makefile("rb") as sent:
+            sent.readline()
+            client.send(TAKEN)
+            while signal.getsignal(signal.SIGTERM) is handler:
+                time.sleep(0.001)
+            os.kill(os.getpid(), number)
+            told = client.recv(8)
+            client.send((79).to_bytes(4, "big"))
+            return told
+
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor() as threads:
+        listener.bind("\0" + (name := f"ssm-test-{os.getpid()}"))
+        listener.listen()
+        told = threads.submit(answer, listener)
+        monkeypatch.setenv(VARIABLE, name)
+        assert ask(["judge"]) == 79
+        assert told.result() == bytes([number])
 
 
 def test_who_asked_ends_by_the_signal_that_ended_the_worker(workflow: Workflow) -> None:
@@ -151,12 +179,12 @@ def test_the_parent_ends_with_the_workflow(workflow: Workflow) -> None:
     assert not workflow.parent.is_running()
 
 
-@pytest.mark.parametrize("why", ["nobody is there", "another environment", "a verb without packages"])
+@pytest.mark.parametrize("why", ["nobody is there", "another environment", "a verb without modules"])
 def test_who_is_not_served_works_by_itself(workflow: Workflow, why: str) -> None:
     if why == "nobody is there":
         workflow.parent.kill()
         gone([workflow.parent])
-    words = ("tokenize", "spec.json", "--out", "tokens") if why == "a verb without packages" else JUDGE
+    words = ("tokenize", "spec.json", "--out", "tokens") if why == "a verb without modules" else JUDGE
     own = {"LD_LIBRARY_PATH": "/elsewhere"} if why == "another environment" else {}
     asker = workflow.ask(*words, **own)
     with (workflow.folder / "spec.json").open("w") as gate:
@@ -167,40 +195,29 @@ def test_who_is_not_served_works_by_itself(workflow: Workflow, why: str) -> None
     assert says.startswith(f"ssm {words[0]}: spec.json: not ")
 
 
-def alone(code: str) -> str:
-    """What Python prints that runs `code` in a process of its own, as the parent's."""
+def test_the_parent_imports_all_that_jobs_do_and_that_starts_no_threads() -> None:
+    """With a thread it would never fork, and what it does not import costs every job. The guilty module is named."""
+    names = sorted({name for modules in MODULES.values() for name in modules})
+    jobs = ["training.loop", "evaluation.measure", "claims.verdict", "figures.draw", "report.build"]
+    code = (
+        "import os, sys; from ssm.base.warm import ONE_THREAD; os.environ.update(ONE_THREAD)\n"
+        "import importlib, json; from ssm.cli.parent import threads, warm_up\n"
+        f"threaded = [name for name in {names} if warm_up([name]) or threads() > 1]; had = set(sys.modules)\n"
+        f"for name in {jobs}: importlib.import_module(f'ssm.{{name}}')\n"
+        "print(json.dumps([threaded, sorted(set(sys.modules) - had)]))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    threaded, left = json.loads(done.stdout)
+    assert threaded == []
+    packages = {name.partition(".")[0] for name in left} - {*sys.stdlib_module_names, "ssm", "ssm_kernels"}
+    assert {name for name in packages if not name.startswith("_")} == {"polars", "pyarrow"}, "they start threads"
 
 
-def test_the_packages_that_the_parent_imports_start_no_threads() -> None:
-    """Or it would never fork. One after another, so that the guilty one is named."""
-    names = sorted({name for packages in PACKAGES.values() for name in packages})
-    code = (
-        "import os, json; from ssm.base.warm import ONE_THREAD; os.environ.update(ONE_THREAD)\n"
-        "from ssm.cli.parent import threads, _warm_up\n"
-        f"seen = {{}}\nfor name in {names}:\n    _warm_up([name]); seen[name] = threads()\nprint(json.dumps(seen))"
-    )
-    assert json.loads(alone(code)) == dict.fromkeys(names, 1)
+def test_drawing_and_judging_wait_for_no_torch() -> None:
+    assert [verb for verb, modules in MODULES.items() if "torch" in modules] == ["train", "evaluate"]
 
 
-MODULES = {
-    "train": ("ssm.training.loop", "ssm.data.store", "ssm.models.device", "torch._dynamo"),
-    "evaluate": ("ssm.evaluation.measure", "ssm.models.device"),
-    "judge": ("ssm.claims.verdict", "ssm.base.provenance"),
-    "plot": ("ssm.figures.draw",),
-    "report": ("ssm.report.build",),
-}
-
-
-@pytest.mark.parametrize("verb", PACKAGES)
-def test_what_a_job_imports_the_parent_has_but_what_starts_threads(verb: str) -> None:
-    code = (
-        "import importlib, json, sys; from ssm.cli.parent import PACKAGES, _warm_up\n"
-        f"_warm_up(PACKAGES['{verb}']); had = set(sys.modules)\n"
-        f"for name in {MODULES[verb]}:\n    importlib.import_module(name)\n"
-        "print(json.dumps(sorted({name.partition('.')[0] for name in set(sys.modules) - had} - sys.stdlib_module_names)))"  # noqa: E501
-    )
-    assert set(json.loads(alone(code))) - {"ssm", "ssm_kernels"} <= THREADED, "a package for ssm.cli.parent.PACKAGES"
-    assert ("torch" in PACKAGES[verb]) == (verb in ("train", "evaluate"))
+def test_a_changed_file_of_ssm_is_not_missed() -> None:
+    assert not code_changed(time.time() + 1)
+    assert code_changed(Path(warm.__file__).stat().st_mtime - 1)

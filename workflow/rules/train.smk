@@ -13,8 +13,6 @@ rule train:
         f"{S}/runs/{{run}}/model.safetensors",
     log:
         f"{S}/logs/runs/{{run}}.log",
-    benchmark:
-        f"{S}/benchmarks/{{run}}.tsv"
     conda:
         "../envs/ssm.yaml"
     threads: cpus
