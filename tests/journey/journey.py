@@ -35,8 +35,9 @@ from ssm.specs.training import RunSpec
 
 ROOT = Path(__file__).parents[2]
 CONTEXT, LENGTH = 32, 2048
-# The smoke scale's post-training. So small a model pays some percent of perplexity in its context of 32 bytes.
-RECIPE = ["--policy", "state_passing", "--steps", "200", "--lr", "8e-4", "--batch-tokens", "512"]
+# The smoke scale's post-training, but for more steps: after 200 a ratio of 1.11 (1.06 to 1.16) leaves open whether it
+# holds. So small a model pays some percent of perplexity in its context of 32 bytes.
+RECIPE = ["--policy", "state_passing", "--steps", "500", "--lr", "8e-4", "--batch-tokens", "512"]
 RECIPE += ["--p-zero", "0.05", "--in-context-tolerance", "0.1", "--control"]
 WINDOWS = 128  # that transformers reads
 
