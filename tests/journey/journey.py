@@ -1,4 +1,4 @@
-"""A stranger's checkpoint, from breaking to repaired, and its twin that does not break.
+"""A stranger's checkpoint, from breaking to mended, and its twin that does not break.
 
     python tests/journey/journey.py
 
@@ -30,12 +30,14 @@ from ssm.data.corpora import documents
 from ssm.models.checkpoint import load_model
 from ssm.models.formats import export_checkpoint
 from ssm.plan import load_config, make_plan
+from ssm.specs.diagnosis import TOLERANCE
 from ssm.specs.training import RunSpec
 
 ROOT = Path(__file__).parents[2]
 CONTEXT, LENGTH = 32, 2048
-# The smoke scale's post-training. So small a model pays some percent of perplexity in its context of 32 bytes.
-RECIPE = ["--policy", "state_passing", "--steps", "200", "--lr", "8e-4", "--batch-tokens", "512"]
+# The smoke scale's post-training, but for more steps: after 200 a ratio of 1.11 (1.06 to 1.16) leaves open whether it
+# holds. So small a model pays some percent of perplexity in its context of 32 bytes.
+RECIPE = ["--policy", "state_passing", "--steps", "500", "--lr", "8e-4", "--batch-tokens", "512"]
 RECIPE += ["--p-zero", "0.05", "--in-context-tolerance", "0.1", "--control"]
 WINDOWS = 128  # that transformers reads
 
@@ -148,9 +150,12 @@ def journey(folder: Path, specs: Path, texts: Texts, name: str, run: RunSpec) ->
     print(f"\n{name}: verdicts {', '.join(outcomes)}")
     for when, (value, low, high) in ratios.items():
         print(f"  transformers' own forward, {when}: paired ratio {value:.3f} ({low:.3f}-{high:.3f})")
-    if name == "breaks":  # the thresholds of lg_fig5's claims: above 1.5 broken, below 1.25 repaired
-        return outcomes == ["breaks", "holds"] and ratios["before"][0] > 1.5 and ratios["after"][0] < 1.25
-    return outcomes == ["holds"] and ratios["before"][0] < 1.25
+    if name == "breaks":
+        # lg_fig5's claims: above 1.5 broken, below 1.25 mended. So small a model ends near the verdict's own 1.1, and
+        # whether it holds then may stay open.
+        mended = len(outcomes) == 2 and outcomes[1] != "breaks"
+        return outcomes[0] == "breaks" and mended and ratios["before"][0] > 1.5 and ratios["after"][0] < 1.25
+    return outcomes == ["holds"] and ratios["before"][0] < TOLERANCE
 
 
 if __name__ == "__main__":
