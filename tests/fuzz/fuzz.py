@@ -31,6 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
+import transformers.models.auto.modeling_auto  # noqa: F401 (takes seconds: no case is to wait for it)
 from plan.mini import write_config
 from report.folder import results_folder
 from small import make_store, model_spec, run_spec
