@@ -155,7 +155,7 @@ def build(folder: Path) -> World:
     def verdicts(out: Path) -> object:
         return read_table(out / "v.parquet", VERDICTS).rows()
 
-    first = results / "tables" / f"{task.table_ids[0]}.parquet"
+    first = results / "tables" / f"{task.series[0].tables['position_loss']}.parquet"
     record = sorted((results / "runs").glob("*/run.json"))[0]
     live = results / "runs" / "live"
     write_json(live / "progress.json", {

@@ -203,7 +203,7 @@ def test_a_terminal_that_has_no_blocks_is_given_other_characters(
     text = written.getvalue().decode(encoding)
     assert for_terminal(sparkline((4.0, 3.0, 2.0, 1.25)), encoding) == "#=-_"
     assert "#=-_" in text
-    assert "mamba2-slow-T1024" in text
+    assert "~" in text  # where a name is cut
 
 
 def test_a_run_with_an_escape_in_its_name_is_shown_without(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
