@@ -102,7 +102,39 @@ def spoil_weights(path: Path, change: Callable[[dict[str, torch.Tensor]], object
     save_tensors(path, tensors, header)
 
 
+def at_step(step: int) -> Callable[[Path], object]:
+    """The checkpoint of a run, which says that so many steps are done."""
+
+    def change(w: Path) -> None:
+        path = w / "runs/base/checkpoint.safetensors"
+        tensors, header = load_tensors(path)
+        save_tensors(path, tensors, header | {"step": step})
+
+    return change
+
+
+def other_weights(w: Path) -> None:
+    """Weights of the same run that are whole, and not those that its record names."""
+    spoil_weights(w / "runs/base/model.safetensors", lambda tensors: tensors["norm.weight"].mul_(2))
+
+
+def unlike(path: Path, **changes: object) -> None:
+    """A spec with other values at its top."""
+    write_json(path, json.loads(path.read_text()) | changes)
+
+
+def model_of(w: Path, **changes: object) -> None:
+    content = json.loads((w / "base.json").read_text())
+    unlike(w / "base.json", model=content["model"] | changes)
+
+
 LG5 = "config/figures/lg_fig5.yaml"
+BOMB = "bomb:\n  a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"  {b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
+)
+CHAIN = "arms:\n  a0: {label: A, training: official}\n" + "".join(
+    f"  a{n}: {{label: A, training: posttrain, from: a{n - 1}}}\n" for n in range(1, 3000)
+)
 
 # name: (how the world is broken, the command, what the line must say)
 CASES: dict[str, tuple[Callable[[Path], object], Callable[[Path], list[str]], str]] = {
@@ -278,6 +310,108 @@ CASES: dict[str, tuple[Callable[[Path], object], Callable[[Path], list[str]], st
         lambda w: training(w, "base", "new-run", "--checkpoint-seconds", "-5"),
         "above zero, got '-5'",
     ),
+    "a seed that stands twice": (
+        lambda w: edit(w / LG5, "seeds: {smoke: [", "seeds: {smoke: [21, 21, "),
+        plan,
+        r"lg_fig5.yaml: seeds: 21 stands twice",
+    ),
+    "a model that stands twice": (
+        lambda w: edit(w / LG5, "[mamba2-slow]", "[mamba2-slow, mamba2-slow]"),
+        plan,
+        r"lg_fig5.yaml: models: 'mamba2-slow' stands twice",
+    ),
+    "a planned figure with a seed twice": (
+        lambda w: unlike(
+            w / "specs/figures/lg_fig4.json",
+            series=json.loads((w / "specs/figures/lg_fig4.json").read_text())["series"] * 2,
+        ),
+        lambda w: ["judge", f"{w}/specs/figures/lg_fig4.json", "--tables", f"{w}/empty", "--out", f"{w}/v.parquet"],
+        "an arm of a panel stands twice with the same seed",
+    ),
+    "a figure that is asked for twice": (
+        lambda w: None,
+        lambda w: plan(w, "--figures", "lg_fig5", "lg_fig5"),
+        "figures: 'lg_fig5' stands twice",
+    ),
+    "no figures": (lambda w: None, lambda w: plan(w, "--set", "figures=[]"), r"figures: expected 'all' or a list"),
+    "results with a wildcard": (
+        lambda w: None,
+        lambda w: plan(w, "--set", "results=a{run}b"),
+        "results: expected the name of a folder, without { and }, got 'a{run}b'",
+    ),
+    "results nowhere": (lambda w: None, lambda w: plan(w, "--set", "results="), "results: expected"),
+    "a bound that is no number": (
+        lambda w: edit(w / LG5, "expected: {above: 1.5}", "expected: {above: .nan}"),
+        plan,
+        "lg_fig5.yaml: not a readable YAML file .*above: not a number stands for no setting",
+    ),
+    "a budget without end": (
+        lambda w: None,
+        lambda w: plan(w, "--set", "hardware={hours_per_run: .inf}"),
+        "hours_per_run: infinity stands for no setting",
+    ),
+    "an alias bomb": (
+        lambda w: (w / LG5).write_text((w / LG5).read_text() + BOMB),
+        plan,
+        "more than 50,000 values, aliases resolved",
+    ),
+    "a million layers": (
+        lambda w: edit(w / "config/models.yaml", "n_layers: ", "n_layers: 1000000"),
+        plan,
+        "n_layers: expected a number up to 1000, got 1000000[0-9]+",
+    ),
+    "a chain of 3,000 arms": (
+        lambda w: (w / LG5).write_text(re.sub(r"(?ms)^arms:.*?^(?=measurements:)", CHAIN, (w / LG5).read_text())),
+        plan,
+        "arms: expected at most 100 entries",
+    ),
+    "a name of 5,000 characters": (
+        lambda w: model_of(w, name="n" * 5000),
+        training,
+        "model.name: expected at most 80 characters, got 'nnn",
+    ),
+    "a model of a petabyte": (
+        lambda w: model_of(w, d_model=2**40),
+        training,
+        "model.d_model: expected a number up to 131072, got 1099511627776",
+    ),
+    "a spec that is nested without end": (
+        lambda w: (w / "base.json").write_text('{"a":' * 100_000),
+        training,
+        "base.json: not a readable JSON spec .*nested more than",
+    ),
+    "a long value with an escape": (
+        lambda w: None,
+        lambda w: plan(w, "--scale", "\x1b[2J\n" + "x" * 1_000_000),
+        r"unknown name '\\x1b\[2J\\nx+ \.\.\. x+'; valid names: gpu, paper, smoke$",
+    ),
+    "weights that are not the record's": (other_weights, measuring, "not the weights that .*run.json names"),
+    "weights with another bit": (
+        lambda w: flip(w / "runs/base/model.safetensors"),
+        measuring,
+        r"model.safetensors: damaged: its content is not what was written \(SHA-256 differs\)",
+    ),
+    "metrics with another bit": (
+        lambda w: flip(w / "runs/base/metrics.parquet"),
+        lambda w: measuring(w, "class", "--table", f"{w}/runs/base/metrics.parquet"),
+        "metrics.parquet: damaged",
+    ),
+    "a checkpoint before the first step": (
+        at_step(-1),
+        lambda w: training(w, "base", "runs/base"),
+        "says that step -1 is done, the run has steps 1 to 2",
+    ),
+    "a checkpoint past the last step": (
+        at_step(99),
+        lambda w: training(w, "base", "runs/base"),
+        "says that step 99 is done, the run has steps 1 to 2",
+    ),
+    "a hundred thousand threads": (
+        lambda w: None,
+        lambda w: training(w, "base", "new-run", "--threads", "100000"),
+        "--threads 100000: expected 1024 at most",
+    ),
+    "an option without its value": (lambda w: None, lambda w: ["train", "--out"], r"expected one argument \(see `ssm"),
     "an unknown verb": (lambda w: None, lambda w: ["trian"], r"unknown verb 'trian'; did you mean 'train'\?"),
 }
 

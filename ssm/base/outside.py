@@ -219,10 +219,10 @@ def _no_number(name: str) -> NoReturn:
 def _check_depth(value: Any) -> None:
     level = [value]
     for _ in range(DEPTH + 1):
-        inside = [part for part in level if isinstance(part, dict | list)]
-        level = [item for part in inside for item in (part.values() if isinstance(part, dict) else part)]
+        level = [part for part in level if isinstance(part, dict | list)]
         if not level:
             return
+        level = [item for part in level for item in (part.values() if isinstance(part, dict) else part)]
     raise _RefusedError(f"it is nested more than {DEPTH} deep")
 
 

@@ -30,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus",
         type=positive(int),
         metavar="N",
-        help="GPUs that the wall time is reckoned with (default: 8); without GPUs, jobs side by side (default: what "
-        "the cores here serve)",
+        help="GPUs that the wall time is reckoned with (default: 8); without, jobs side by side (default: by cores)",
     )
     parser.add_argument(
         "--set",

@@ -135,6 +135,8 @@ class TokenStore:
         try:
             _check_files(folder, manifest["files"], verify)
             vocab_size = int(manifest["vocab_size"])
+            if vocab_size != DataSpec.parse(manifest["spec"], str(folder / MANIFEST)).vocab_size:
+                raise ValueError("vocab_size is not that of its spec")
             dtype = token_dtype(vocab_size)
             splits = [
                 TokenSplit(

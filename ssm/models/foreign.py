@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ssm.base.errors import CheckpointError, first_line, nearest
+from ssm.base.errors import CheckpointError, first_line, nearest, shown
 from ssm.models.formats.source import Source, find_source
 
 CACHES = ("past_key_values", "cache_params")  # what a forward pass may call its cache
@@ -212,14 +212,14 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
             model cannot be read in pieces.
     """
     kind = source.config.get("model_type")
-    unknown = f"{source.config_path}: unknown architecture '{kind}'"
+    unknown = f"{source.config_path}: unknown architecture {shown(kind)}"
     os.environ.setdefault("USE_HUB_KERNELS", "NO")  # else it fetches code where the package `kernels` is installed
     try:
         import transformers
         from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as KNOWN
     except ImportError as error:
         raise CheckpointError(f"{unknown}; models of transformers need `pip install transformers`") from error
-    if kind not in KNOWN:
+    if not isinstance(kind, str) or kind not in KNOWN:
         own_code = " (code of its own is never run)" if "auto_map" in source.config else ""
         raise CheckpointError(
             f"{unknown}, also to transformers {transformers.__version__}{own_code}; {nearest(str(kind), KNOWN)}"

@@ -31,6 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
+import transformers.models.auto.modeling_auto  # noqa: F401 (takes seconds: no case is to wait for it)
 from plan.mini import write_config
 from report.folder import results_folder
 from small import make_store, model_spec, run_spec
@@ -154,7 +155,7 @@ def build(folder: Path) -> World:
     def verdicts(out: Path) -> object:
         return read_table(out / "v.parquet", VERDICTS).rows()
 
-    first = results / "tables" / f"{task.table_ids[0]}.parquet"
+    first = results / "tables" / f"{task.series[0].tables['position_loss']}.parquet"
     record = sorted((results / "runs").glob("*/run.json"))[0]
     live = results / "runs" / "live"
     write_json(live / "progress.json", {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import pty
 import signal
@@ -26,7 +27,7 @@ from ssm.training.loop import Interval, train
 from ssm.training.metrics import SIDECAR
 from ssm.watch import runs as module
 from ssm.watch.runs import ResultsView, RunView, Watcher
-from ssm.watch.screen import BLOCKS, lines, sparkline
+from ssm.watch.screen import BLOCKS, for_terminal, lines, sparkline
 
 LONG = "mamba2-slow-T1024-state-passing-s1-0123456789ab"
 
@@ -189,6 +190,26 @@ def test_metrics_that_have_not_changed_are_read_once(results: Path, monkeypatch:
     assert len(reads) == first == 2
     metrics(results / "runs" / LONG / SIDECAR, [3.0, 2.0, 1.0, 0.5])
     assert next(run for run in watcher.look().runs if run.id == LONG).losses[-1] == 0.5
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_has_no_blocks_is_given_other_characters(
+    results: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding))
+    monkeypatch.setenv("COLUMNS", "70")
+    assert main(["watch", str(results)]) == 0
+    text = written.getvalue().decode(encoding)
+    assert for_terminal(sparkline((4.0, 3.0, 2.0, 1.25)), encoding) == "#=-_"
+    assert "#=-_" in text
+    assert "~" in text  # where a name is cut
+
+
+def test_a_run_with_an_escape_in_its_name_is_shown_without(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    beat(results / "runs/a\x1b[31mb", note="loss \x1b[2J")
+    assert main(["watch", str(results)]) == 0
+    assert "\x1b" not in capsys.readouterr().out
 
 
 def test_a_folder_without_runs_is_told_the_nearest(results: Path) -> None:

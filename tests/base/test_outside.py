@@ -1,0 +1,182 @@
+"""JSON and YAML from outside: bounded, unambiguous, one line."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssm.base import outside
+from ssm.base.errors import ConfigError, UserError, nearest, printable, shortened, shown
+from ssm.base.outside import parse_yaml, pointless_numbers, read_json, read_yaml, safetensors_header, shaped
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdef", "bcdefg", strict=True)
+)
+MERGED = "a: &a {k: 1}\n" + "".join(
+    f"{name}: &{name} {{l: [{', '.join([f'*{before}'] * 50)}]}}\n" for before, name in zip("abc", "bcd", strict=True)
+)
+
+
+def refusal(call: Any, *arguments: Any, **more: Any) -> str:
+    with pytest.raises(ConfigError) as error:
+        call(*arguments, **more)
+    text = str(error.value)
+    assert "\n" not in text
+    assert len(text) < 1000
+    return text
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "Expecting value"),
+        (b"\xff", "no UTF-8: byte 0xff at 0"),
+        (b'{"a": 1, "a": 2}', "the key 'a' stands twice"),
+        (b'{"a": NaN}', "NaN is no number"),
+        (b"[-Infinity]", "-Infinity is no number"),
+        (b"1e999", "the number 1e999 is too large"),
+        (b"9" * 6000, "is too large"),
+        (b"[" * 49 + b"]" * 49, "nested more than 48 deep"),
+        (b"[" * 10**6, "nested more than 48 deep"),
+        (b'{"a":' * 10**5, "nested more than 48 deep"),
+    ],
+)
+def test_json_that_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    text = refusal(read_json, path, ConfigError, "thing")
+    assert text.startswith(f"{path}: not a readable thing (")
+    assert says in text
+
+
+def test_json_that_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    value = {"a": [1, -2.5, None, True, "x"], "b": {}, "deep": 7}
+    for _ in range(46):
+        value = {"in": value}
+    path.write_text(json.dumps(value))
+    assert read_json(path, ConfigError, "thing") == value
+    path.write_text("[0.0, Infinity]")
+    assert read_json(path, ConfigError, "thing", finite=False) == [0.0, float("inf")]
+
+
+def test_files_that_are_missing_or_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal(read_json, tmp_path / "a", ConfigError, "thing", "make it first") == "make it first"
+    assert refusal(read_json, tmp_path, ConfigError, "thing") == f"{tmp_path}: not a readable thing (Is a directory)"
+    monkeypatch.setattr(outside, "JSON_BYTES", 10)
+    (tmp_path / "b").write_text("[1, 2, 3, 4, 5]")
+    assert "it has more than 10 bytes" in refusal(read_json, tmp_path / "b", ConfigError, "thing")
+    assert "it has more than" in refusal(read_json, "/dev/zero", ConfigError, "thing")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (BOMB, "more than 50,000 values, aliases resolved"),
+        (MERGED, "more than 50,000 values, aliases resolved"),
+        ("&a [*a]", "an alias stands for what it is a part of"),
+        ("a: &a {b: *a}", "an alias stands for what it is a part of"),
+        ("a: " * 5000, "mapping values are not allowed here"),
+        ("[" * 5000, "nested more than 48 deep"),
+        ("- " * 5000, "nested more than 48 deep"),
+        ("a: .inf", "a: infinity stands for no setting"),
+        ("a: [1, .nan]", "a.1: not a number stands for no setting"),
+        ("a: " + "9" * 6000, "Exceeds the limit"),
+        ("a: 0x" + "f" * 40, "a: the number is too large"),
+        ("a: 2001-01-01", "a: expected text or a number, got a date"),
+        ("a: !!set {x}", "a: expected text or a number, got a set"),
+        ("true: 1", "the key True is no text"),
+        ("a: !!int x", "invalid literal"),
+    ],
+)
+def test_yaml_that_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    found = refusal(read_yaml, path, ConfigError, "YAML file")
+    assert found.startswith(f"{path}:")
+    assert says in found
+    assert says in refusal(parse_yaml, text, "--set a", ConfigError)
+
+
+def test_aliases_that_are_few_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: &a {k: [1, 1e-9]}\nb: *a\nc: {<<: *a, l: 2}\n")
+    found = read_yaml(tmp_path / "a.yaml", ConfigError, "YAML file")
+    assert found == {"a": {"k": [1, 1e-9]}, "b": {"k": [1, 1e-9]}, "c": {"k": [1, 1e-9], "l": 2}}
+
+
+def test_numbers_are_numbers_from_whichever_reader() -> None:
+    assert parse_yaml("1e-9", "--set x", ConfigError) == 1e-9
+    assert pointless_numbers({"a": ["1e-9", "x1e-9", "1"], "b": {"c": "-4E3"}}) == {
+        "a": [1e-9, "x1e-9", "1"],
+        "b": {"c": -4000.0},
+    }
+
+
+def tensors(header: Any, size: int = 8) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + b"\0" * size
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "it has 0 bytes"),
+        (struct.pack("<Q", 10**15) + b"{}", "its header would have 1,000,000,000,000,000"),
+        (tensors(b"[" * 5000), "nested more than 48 deep"),
+        (tensors([1]), "no mapping of tensors"),
+        (tensors({"__metadata__": {"ssm": 1}}), "its metadata are no text"),
+        (tensors({"a": {"shape": [10**15], "data_offsets": [0, 4 * 10**15]}}), "'a' does not lie inside the file"),
+        (tensors({"a": {"shape": [10**15], "data_offsets": [0, 8]}}), "'a' does not lie inside the file"),
+        (tensors({"a": {"shape": [-1], "data_offsets": [0, 8]}}), "'a' does not lie inside the file"),
+        (tensors({"a": {"shape": [2]}}), "'a' does not lie inside the file"),
+    ],
+)
+def test_headers_that_are_refused(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(content)
+    assert says in refusal(safetensors_header, path, ConfigError)
+
+
+def test_a_header_that_is_read(tmp_path: Path) -> None:
+    header = {"__metadata__": {"a": "b"}, "x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
+    (tmp_path / "a").write_bytes(tensors(header))
+    assert safetensors_header(tmp_path / "a", ConfigError) == header
+
+
+@dataclass(frozen=True)
+class Shape:
+    number: int
+    names: list[str]
+    note: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ([1], "expected a mapping, got a list"),
+        ({"number": "x", "names": []}, "number: expected a whole number, got 'x'"),
+        ({"number": 1, "names": "x"}, "names: expected a list, got 'x'"),
+        ({"number": 1, "names": [None]}, "names.0: expected text, got None"),
+        ({"number": 1}, "names: this key is required and is missing"),
+    ],
+)
+def test_shapes_in_plain_words(value: Any, says: str) -> None:
+    assert refusal(shaped, value, Shape, "here", ConfigError) == f"here: {says}"
+
+
+def test_a_message_is_one_short_line_whatever_is_in_it() -> None:
+    text = str(UserError(f"a.yaml: {'x' * 20_000_000} \x1b[2J\nnext {'word ' * 10_000}"))
+    assert text.isprintable()
+    assert len(text) <= 1500
+    assert str(UserError("a\x1b[31mb\r\nc\u202ed")) == "a\\x1b[31mb\\r\\nc\\u202ed"
+    assert [len(shown("x" * 10**7)), len(shown(["x" * 100]))] == [80, 80]
+    assert shown(list(range(10**6))) == "a list of 1000000"
+    assert shown(10**6000) == "a very large number"
+    assert len(nearest("x" * 10**6, ["y" * 5000])) < 120
+    assert printable("é ✓") == "é ✓"
+    assert shortened("abc", 3) == "abc"
