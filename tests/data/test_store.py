@@ -158,7 +158,10 @@ def test_a_manifest_that_is_not_ours(copy: Path) -> None:
         ("[]", "not the manifest of a token store"),
         (json.dumps(manifest | {"format": "x"}), "not the manifest of a token store"),
         (json.dumps(manifest | {"version": 99}), "format version 99, this code reads 1"),
-        (json.dumps({key: manifest[key] for key in ("format", "version", "files")}), "damaged: spec: this key is required"),
+        (
+            json.dumps({key: manifest[key] for key in ("format", "version", "files")}),
+            "damaged: spec: this key is required",
+        ),
         (json.dumps(manifest | {"files": [1]}), "damaged"),
     ]
     for text, message in cases:
