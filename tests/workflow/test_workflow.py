@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 from plan.mini import edit, write_config
@@ -192,6 +193,7 @@ def test_make_goes_on_after_a_killed_snakemake_and_keeps_away_from_a_living_one(
         told = r"Another snakemake works in this folder.* stop them \(scancel\)\.\n"
         assert re.match(f"{told}make:", result.stderr)
         locks = {path.read_text() for path in (place / ".snakemake/locks").iterdir()}
+        (warm,) = (child for child in psutil.Process(living.pid).children() if "ssm.cli.parent" in child.cmdline())
         for arguments in (["--cores", "2", "lg_fig4"], ["--unlock"]):
             result = snakemake(place, *arguments)
             assert result.returncode != 0
@@ -199,6 +201,7 @@ def test_make_goes_on_after_a_killed_snakemake_and_keeps_away_from_a_living_one(
         assert {path.read_text() for path in (place / ".snakemake/locks").iterdir()} == locks != set()
         living.send_signal(signal.SIGKILL)
         living.wait()
+        assert psutil.wait_procs([warm], timeout=100)[1] == [], "the warm parent of its jobs ends with it"
         (place / "gate").unlink()
         # Its orphaned job still runs, and keeps nobody away.
         result = run(place, *figures)

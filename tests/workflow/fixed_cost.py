@@ -1,0 +1,42 @@
+"""What a job costs beside its computing: the processor time of the rehearsal of a local `snakemake all`, a job.
+
+    python tests/workflow/fixed_cost.py
+
+The rehearsal's jobs compute next to nothing, so that the number is an upper bound. What snakemake takes to plan is that
+of a dry run, and stands apart.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SNAKEMAKE = [sys.executable, "-m", "snakemake", "all", "--cores", "2", "--nolock"]
+REHEARSAL = ["--configfile", "config/config.yaml", "config/rehearsal.yaml"]
+
+
+def processor_seconds(results: str, *more: str) -> tuple[float, str]:
+    """Of a snakemake and all that it starts; and what it prints."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [*SNAKEMAKE, *more, *REHEARSAL, "--config", f"results={results}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout + done.stderr
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as results:
+        planning, _ = processor_seconds(results, "--dry-run")
+        total, said = processor_seconds(results)
+    jobs = int(re.findall(r"(\d+) of \1 steps \(100%\) done", said)[-1])
+    print(f"{jobs} jobs: {total:.1f} s of processor time, {planning:.1f} s of these to plan: ", end="")
+    print(f"{(total - planning) / jobs:.2f} s a job, with what it computes")
+
+
+if __name__ == "__main__":
+    main()
