@@ -341,7 +341,7 @@ CASES: dict[str, tuple[Callable[[Path], object], Callable[[Path], list[str]], st
     ),
     "results nowhere": (lambda w: None, lambda w: plan(w, "--set", "results="), "results: expected"),
     "a bound that is no number": (
-        lambda w: edit(w / LG5, "expected: {above: 1.5}", "expected: {above: .nan}"),
+        lambda w: edit(w / LG5, "expected: &breaks {above: 1.1}", "expected: &breaks {above: .nan}"),
         plan,
         "lg_fig5.yaml: not a readable YAML file .*above: not a number stands for no setting",
     ),
