@@ -46,6 +46,7 @@ METRICS = Schema(
         "weight_decay": F64,
         "state_norm": F64,  # mean norm of the state that the batch started from (0 for the zero state)
     },
+    may_be_empty=True,  # so it is at a checkpoint inside the first step
 )
 POSITION_LOSS = Schema(
     "position_loss",

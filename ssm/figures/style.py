@@ -19,6 +19,7 @@ WIDTH = 7.0  # inches: the text width of a paper, and 380 pixels on a phone
 # Okabe & Ito (2008), "Color Universal Design"; black is INK, yellow is left out because it vanishes on white.
 ORANGE, SKY, GREEN = "#e69f00", "#56b4e9", "#009e73"
 BLUE, VERMILION, PURPLE = "#0072b2", "#d55e00", "#cc79a7"
+BROWN = "#7a3300"  # an eighth, as far from the others for colour-blind readers
 GREY = "#858c94"  # what says nothing
 
 SMALL, NORMAL, LARGE = 10.0, 11.0, 12.0  # points
@@ -77,7 +78,7 @@ DOTS = (0.0, (1.0, 1.2))
 ARMS = {
     "base": ArmStyle(INK, "-", "o"),
     "control": ArmStyle(SKY, (0.0, (5.0, 1.5)), "s"),
-    "control_stream": ArmStyle(SKY, DOTS, "s", hollow=True),
+    "control_stream": ArmStyle(BROWN, DOTS, "h", hollow=True),
     "random_noise": ArmStyle(VERMILION, (0.0, (3.5, 1.2)), "^"),
     "fitted_noise": ArmStyle(ORANGE, (0.0, (6.0, 1.2, 1.2, 1.2)), "D"),
     "state_passing": ArmStyle(BLUE, "-", "v"),

@@ -67,8 +67,8 @@ def load_checkpoint(
         return 0, 0.0
     steps = run.training.budget.optimizer_steps(run.training.batch_tokens, model.parameters_count)
     step, seconds = header.get("step"), header.get("seconds")
-    if type(step) is not int or not 1 <= step <= steps or not isinstance(seconds, int | float) or seconds < 0:
-        raise CheckpointError(f"{path}: says that step {shown(step)} is done, the run has steps 1 to {steps}; {AGAIN}")
+    if type(step) is not int or not 0 <= step <= steps or not isinstance(seconds, int | float) or seconds < 0:
+        raise CheckpointError(f"{path}: says that step {shown(step)} is done, the run has {steps} steps; {AGAIN}")
     load_weights(model, spread_as(_part(tensors, "model/"), model.state_dict()), str(path))
     load_optimizer(model, optimizer, _part(tensors, "optimizer/"))
     policy.load(_part(tensors, "policy/"))
