@@ -79,7 +79,7 @@ def review(task: FigureTask, found: Mapping[str, Content], register: Register) -
     past = register.of(target, scale)
     standing = _standing(past, seeds)
     where = f"{target} ({scale})"
-    if not found:
+    if not found and (standing is None or not seeds):
         return Findings()
     if standing is None or (not seeds and standing.claims != found):
         refused = _spent(where, past, seeds)
@@ -110,6 +110,8 @@ def _content(
         places = task.series_of(claim, panel)
         # An arm is what it does, not what it is called: its name becomes its place.
         order, there = list(places), quantity.pop("against_model", None) or panel
+        if quantity.get("against") is None and quantity.get("restarted") == quantity["arm"]:
+            quantity["restarted"] = None  # two ways to say that an arm is restarted itself
         for role in ("arm", "against", "restarted"):
             if quantity.get(role) is not None:
                 quantity[role] = order.index((there if role == "against" else panel, quantity[role]))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from plan.mini import FILES, edit, figure, write_config
@@ -18,6 +20,7 @@ from ssm.specs.registration import Content
 
 ROOT = Path(__file__).parents[2]
 FIGURE = "figures/lg_fig5.yaml"
+TIME = "2026-01-01T00:00:00+00:00"
 
 
 @pytest.fixture
@@ -174,7 +177,7 @@ def test_nobody_goes_back_to_the_seeds_before(folder: Path, capsys: pytest.Captu
 
 
 def test_seeds_that_were_read_unregistered_are_used(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    used = {"date": "2026-01-01T00:00:00+00:00", "seeds": [1, 2], "used": "read too early"}
+    used = {"date": TIME, "seeds": [1, 2], "used": "read too early"}
     (folder / REGISTER).write_text(json.dumps({"figures": {"lg_fig5": {"smoke": [used]}}}))
     line = refused(folder, capsys)
     assert (
@@ -213,6 +216,23 @@ def test_figures_without_seeds_are_registered_by_content(folder: Path, capsys: p
     assert register(folder, "--check") == 0
 
 
+def test_a_figure_does_not_lose_all_of_its_claims(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert register(folder) == 0
+    text = (folder / FIGURE).read_text()
+    (folder / FIGURE).write_text(text[: text.index("claims:")])
+    assert "repaired: it is gone" in refused(folder, capsys, "--check")
+
+
+def test_an_arm_that_is_restarted_itself_is_one_number_with_its_name_or_without(folder: Path) -> None:
+    edit(folder, FIGURE, "drawings:", "  - {kind: restart_loss, times_context: 16}\ndrawings:")
+    edit(folder, FIGURE, "{kind: perplexity_growth, arm: state_passing", "{kind: restart_ratio, arm: base")
+    unnamed = content(folder)
+    edit(folder, FIGURE, "ratio, arm: base", "ratio, arm: base, restarted: base")
+    assert content(folder) == unnamed
+    edit(folder, FIGURE, "restarted: base", "restarted: state_passing")
+    assert content(folder) != unnamed
+
+
 def test_a_rehearsal_is_nothing_registered(folder: Path) -> None:
     assert register(folder) == 0
     caps = dict.fromkeys(("max_steps", "max_sequences", "max_contexts", "max_seeds", "max_documents"), 4)
@@ -224,7 +244,10 @@ def test_a_rehearsal_is_nothing_registered(folder: Path) -> None:
     ("text", "words"),
     [
         ("{", "not a readable JSON"),
-        ('{"figures": {"lg_fig5": {"smoke": [{"date": "2026", "seeds": [1]}]}}}', "give either 'claims' or"),
+        ('{"figures": {"a": {"smoke": [{"date": "2026", "used": "so"}]}}}', "a.smoke.0.date: must be a time in UTC"),
+        (f'{{"figures": {{"lg_fig5": {{"smoke": [{{"date": "{TIME}", "seeds": [1]}}]}}}}}}', "give either 'claims' or"),
+        ('{"figures": {"a": {"smoke": [{"date": "yesterday", "used": "so"}]}}}', "date: must be a time in UTC"),
+        ('{"figures": {"a": {"smoke": [{"date": "2026-01-01T00:00:00+01:00", "used": "so"}]}}}', "a time in UTC"),
     ],
 )
 def test_a_broken_file_is_one_line(folder: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,3 +260,58 @@ def test_our_figures_are_what_was_registered(scale: str, capsys: pytest.CaptureF
     """Red: run `ssm register`. Where that refuses, the figure needs seeds that it never had."""
     code = main(["register", "--check", "--config", str(ROOT / "config"), "--scale", scale])
     assert code == 0, capsys.readouterr().err
+
+
+def registrations(text: str) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """Every registration by its figure, its scale and its place."""
+    figures = json.loads(text)["figures"]
+    return {
+        (target, scale, place): entry
+        for target, scales in figures.items()
+        for scale, entries in scales.items()
+        for place, entry in enumerate(entries)
+    }
+
+
+def stands(before: dict[str, Any], now: dict[str, Any] | None) -> bool:
+    """Whether a registration is what it was. Its claims may say more of themselves than they did."""
+    then, claims = before.get("claims", {}), (now or {}).get("claims", {})
+    return (
+        now is not None
+        and now | {"claims": claims} == before | {"claims": claims}
+        and then.keys() == claims.keys()
+        and all(then[name].items() <= claims[name].items() for name in then)
+    )
+
+
+def test_no_registration_that_was_committed_is_changed_or_removed() -> None:
+    """Red: somebody rewrote the file. Take that back, and give the figure seeds that it never had."""
+    file = f"config/{REGISTER}"
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout
+
+    try:
+        commits = git("log", "--format=%H", "--", file).split()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no git repository here")
+    assert commits
+    now = registrations((ROOT / file).read_text(encoding="utf-8"))
+    for commit in commits:
+        before = registrations(git("show", f"{commit}:{file}"))
+        changed = [" ".join(map(str, place)) for place, entry in before.items() if not stands(entry, now.get(place))]
+        assert not changed, f"since {commit}"
+
+
+def test_a_registration_that_was_changed_is_seen() -> None:
+    claim = {"expected": "< 1.1", "quantity": "a", "arms": "b", "measurements": "c"}
+    entry: dict[str, Any] = {"date": TIME, "seeds": [1], "claims": {"it": claim}}
+    used: dict[str, Any] = {"date": TIME, "seeds": [1], "used": "read"}
+    assert stands(entry, entry)
+    assert stands(used, used)
+    assert stands(entry, entry | {"claims": {"it": claim | {"more": 1}}})
+    for claims in ({}, {"it": claim | {"expected": "< 1.2"}}, {"it": claim, "another": claim}, {"other": claim}):
+        assert not stands(entry, entry | {"claims": claims})
+    for now in (None, used, entry | {"seeds": [1, 2]}, entry | {"date": "2026-01-02T00:00:00+00:00"}):
+        assert not stands(entry, now)
+    assert not stands(used, entry)
