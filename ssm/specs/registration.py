@@ -18,6 +18,9 @@ class Content(Spec):
     quantity: str  # hash of the quantity
     arms: str  # hash of the models, recipes, data and steps before of what the quantity reads
     measurements: str  # hash of how the tables that it reads are measured
+    seeds: Seeds = ()  # where an arm that it reads has not all of the registration's: those that all its arms have
+    judged: bool = True  # False: it is about models that the scale does not have
+    ours: bool = False  # a check of our own: it counts apart from the papers' statements
 
 
 class Registration(Spec):

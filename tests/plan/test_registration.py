@@ -87,6 +87,8 @@ CHANGES = {
     "a model": ("models.yaml", "tiny: {d_model: 16", "tiny: {d_model: 32", "the models, recipes or data behind it"),
     "the text": ("data.yaml", "kind: stdlib", "kind: stdlib, min_file_bytes: 65", "the models, recipes"),
     "a claim more": (FIGURE, CLAIM, CLAIM + ANOTHER, "another: it is new"),
+    "the models": (FIGURE, CLAIM, CLAIM + "    models: []\n", "repaired: it is about other models"),
+    "whose statement": (FIGURE, CLAIM, CLAIM + "    ours: true\n", "repaired: it is somebody else's statement"),
     "another name": (FIGURE, "id: repaired", "id: mended", "repaired: it is gone"),
 }  # fmt: skip
 
@@ -117,7 +119,6 @@ BESIDE = {
     "what the paper says": (FIGURE, "paper: Flat.", "paper: Flatter."),
     "a label": (FIGURE, "label: State Passing", "label: SP"),
     "a caption": (FIGURE, "caption: The curves.", "caption: Curves."),
-    "a check of our own": (FIGURE, CLAIM, CLAIM + "    ours: true\n"),
     "memory": ("training.yaml", "batch_tokens: {smoke: 128, ", "micro_batch_tokens: 64, batch_tokens: {smoke: 128, "),
     "the published size": ("models.yaml", "tiny: {", "tiny: {published_parameters: 5, "),
     "the chunk of a scan": ("models.yaml", "head_dim: 16}", "head_dim: 16, chunk: 8}"),
@@ -166,6 +167,20 @@ def test_seeds_are_neither_added_nor_left_out(folder: Path, capsys: pytest.Captu
         (folder / FIGURE).write_text(text)
     edit(folder, FIGURE, "seeds: [1, 2, 3]", "seeds: [3, 2, 1]")
     assert register(folder, "--check") == 0  # their order is nothing
+
+
+def test_an_arm_keeps_its_seeds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of those of the figure it has the first so many."""
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [1, 2, 3]")
+    edit(folder, FIGURE, "initial_state: state_passing}", "initial_state: state_passing, seeds: 2}")
+    assert register(folder) == 0
+    text = (folder / FIGURE).read_text()
+    for old, new in ((", seeds: 2}", "}"), (", seeds: 2}", ", seeds: 1}"), ("[1, 2, 3]", "[3, 2, 1]")):
+        edit(folder, FIGURE, old, new)
+        assert "repaired: its arms have others of the seeds" in refused(folder, capsys, "--check")
+        assert task(folder).registered == {}
+        (folder / FIGURE).write_text(text)
+    assert register(folder, "--check") == 0
 
 
 def test_nobody_goes_back_to_the_seeds_before(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
