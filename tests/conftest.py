@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
-from itertools import combinations
 
 import pytest
 import torch
@@ -11,22 +9,6 @@ from small import make_store
 from ssm.data.store import TokenStore
 
 torch.set_num_threads(1)
-
-
-@pytest.hookimpl(tryfirst=True)  # before -m is heeded
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test marked `pairwise`: cases until any two values of two parameters have met. The others are exhaustive."""
-    tests: defaultdict[str, dict[pytest.Item, set[object]]] = defaultdict(dict)
-    for item in items:
-        if item.get_closest_marker("pairwise") is not None:
-            values = sorted((name, repr(value)) for name, value in item.callspec.params.items())  # type: ignore[attr-defined]
-            tests[item.nodeid.partition("[")[0]][item] = set(combinations(values, 2))
-    for pairs in tests.values():
-        while any(pairs.values()):
-            met = pairs.pop(max(pairs, key=lambda item: len(pairs[item])))
-            pairs = {item: found - met for item, found in pairs.items()}
-        for item in pairs:
-            item.add_marker(pytest.mark.exhaustive)
 
 
 @pytest.fixture(autouse=True)

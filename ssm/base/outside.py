@@ -192,11 +192,11 @@ def _json(content: str | bytes, finite: bool) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
-        raise _RefusedError(f"the key {shown(twice)} stands twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _RefusedError(f"the key {shown(name)} stands twice")
+        found[name] = value
     return found
 
 

@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing.connection import wait
@@ -97,9 +98,10 @@ def _fork(
             return None
         job = FORK.Process(target=_work, args=(asked, streams, [*others, client], os.getpid()))
         job.start()
-        client.sendall(TAKEN)
+        with suppress(OSError):  # who asks is gone: `serve` sees it, and ends the job
+            client.sendall(TAKEN)
         return job
-    except (OSError, ValueError, LookupError):  # who asks is gone, or never was an `ssm`
+    except Exception:  # who asks is gone, or what it needs cannot be imported, which it says better itself
         return None
     finally:
         for stream in streams:
@@ -150,5 +152,8 @@ def _work(asked: dict[str, Any], streams: list[int], others: Iterable[socket.soc
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
-    os._exit(0)  # the kernel sends SIGTERM to the workers that are left
+    try:
+        serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
+    except Exception:  # a defect
+        traceback.print_exc()
+    os._exit(0)  # Python would wait for the workers that are left; the kernel sends them SIGTERM

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,14 @@ def test_json_that_is_refused(tmp_path: Path, content: bytes, says: str) -> None
     text = refusal(read_json, path, ConfigError, "thing")
     assert text.startswith(f"{path}: not a readable thing (")
     assert says in text
+
+
+def test_a_key_that_stands_twice_among_many_is_found_at_once(tmp_path: Path) -> None:
+    keys = [f"k{number}" for number in range(30_000)]
+    (tmp_path / "x.json").write_text("{" + ", ".join(f'"{key}": 0' for key in [*keys, keys[-1]]) + "}")
+    begun = time.process_time()
+    assert "the key 'k29999' stands twice" in refusal(read_json, tmp_path / "x.json", ConfigError, "x")
+    assert time.process_time() - begun < 1
 
 
 def test_json_that_is_read(tmp_path: Path) -> None:

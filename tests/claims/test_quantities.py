@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import polars as pl
 import pytest
 from claims.synthetic import Readings, claim, figure_task, write_tables
 from scipy import stats
@@ -117,11 +118,27 @@ def test_drifting_heads_is_a_fraction_and_a_difference_against(tmp_path: Path) -
         measure(tmp_path, alone | {"factor": 5.5}, readings)
 
 
+@pytest.mark.parametrize("kind", ["perplexity_at", "perplexity_growth", "restart_ratio"])
+def test_the_end_of_a_text_is_its_last_quarter(tmp_path: Path, kind: str) -> None:
+    """Of 4 T = 32 positions [24, 32): a loss that is another one before is not read."""
+    task = figure_task([claim({"kind": kind, "arm": "base", "times_context": 4.0}, above=0.0)], (1,))
+    write_tables(tmp_path, task, {})
+    (path,) = (tmp_path / f"{s.tables['position_loss']}.parquet" for s in task.series if s.arm == "base")
+    late = pl.when(pl.col("position_from") >= 24).then(3.0 + 0.1 * pl.col("sequence"))
+    frame = read_table(path, POSITION_LOSS)
+    frame = frame.with_columns(loss=late.when(pl.col("position_from") >= 8).then(9.0).otherwise(2.0))
+    write_table(frame, POSITION_LOSS, path, {})
+    found = estimate(task, "tiny", task.figure.claims[0].quantity, tmp_path)
+    assert found.value == pytest.approx(np.exp(3.15 - (0.0 if kind == "perplexity_at" else 2.0)))
+
+
 def test_drifting_heads_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
     quantity = {"kind": "drifting_heads", "arm": "base", "times_context": 4.0}
     found = measure(tmp_path, quantity, {("base", 1): {"drifting": 0.5}}, (1,))
     same(found, (0.5, 0.5, 0.5))  # all sequences agree
     assert found.interval.startswith("95% bootstrap over 4 sequences of one seed")
+    found = measure(tmp_path, quantity | {"factor": 5.5}, {("base", 1): {"drifting": 0.5}}, (1,))
+    same(found, (0.0, 0.0, 0.0))  # they grow 5-fold
 
 
 def test_remembrance_reads_t_one_context_before_the_end(tmp_path: Path) -> None:

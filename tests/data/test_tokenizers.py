@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssm.base.errors import DataError
+from ssm.base.stopping import Preempted
 from ssm.data import tokenizers as ours
 from ssm.data.tokenizers import ByteTokenizer, JsonTokenizer, make_tokenizer, read_tokenizer, token_dtype, train_bpe
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, HubTokenizer
@@ -102,6 +103,15 @@ def test_what_does_not_fit_is_one_clear_line(bpe: JsonTokenizer, tmp_path: Path)
         with pytest.raises(DataError, match=r"tokenizer\.json: not a tokenizer\.json") as caught:
             read_tokenizer(path, 300)
         assert "\n" not in str(caught.value)
+
+
+def test_what_ends_a_job_is_no_fault_of_the_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(text: str) -> None:
+        raise Preempted("stopped by SIGTERM")
+
+    monkeypatch.setattr(ours, "tokenizers", types.SimpleNamespace(Tokenizer=types.SimpleNamespace(from_str=told)))
+    with pytest.raises(Preempted):
+        JsonTokenizer("{}", 300, "x")
 
 
 def test_a_tokenizer_of_the_hub(bpe: JsonTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,10 @@ def test_bins_tile_every_length(length: int) -> None:
         assert power * 3 // 4 in edges
 
 
+def test_an_octave_has_four_bins_of_one_length() -> None:
+    assert bin_edges(33).tolist() == [*range(9), 10, 12, 14, 16, 20, 24, 28, 32, 33]
+
+
 def test_octaves() -> None:
     assert octaves(32, 2048) == [1, 2, 4, 8, 16, 32, 64]
     assert octaves(32, 100) == [1, 2]

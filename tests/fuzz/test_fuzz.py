@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fuzz.fuzz import Target, World, build, case, flipped
 
-from ssm.base import seal, tables
+from ssm.base import seal
 
 CASES = 60
 LIMIT = 60.0  # seconds: other tests may be at work beside this one
@@ -28,20 +28,15 @@ def test_damaged_and_hostile_inputs_are_refused_with_one_line(world: World) -> N
 
 
 def test_numbers_that_were_changed_are_seen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the digest the fuzzer finds results that are other ones, or what a damaged table does to its reader."""
-    monkeypatch.setattr(seal, "_digest", lambda file, place: _stored(file, place))
-    monkeypatch.setattr(tables.pq, "read_table", _unverified(tables.pq.read_table))
+    """Without the digest the fuzzer finds results that are other ones."""
+    monkeypatch.setattr(seal, "_digest", _stored)
     exact = World(world.folder, [target for target in world.targets if target.exact], world.expected)
-    assert any(case(exact, 5, number, LIMIT)[1] not in ("fine", "refused") for number in range(60))
+    assert any(case(exact, 5, number, LIMIT)[1] == "silently wrong" for number in range(60))
 
 
 def _stored(file: object, place: int) -> str:
     file.seek(place)  # type: ignore[attr-defined]
     return str(file.read(seal.DIGITS).decode(errors="replace"))  # type: ignore[attr-defined]
-
-
-def _unverified(read: object) -> object:
-    return lambda file, **options: read(file)  # type: ignore[operator]
 
 
 def test_a_traceback_a_hang_and_many_lines_are_seen(

@@ -112,6 +112,19 @@ def test_rows_reset_on_their_own(double: LanguageModel, start: State) -> None:
     assert worst([logits[1:, 6:], *tiny.flat(ended.select(torch.tensor([1])))], [anew[0], *tiny.flat(anew[1])]) < 1e-11
 
 
+def test_activations_that_are_computed_again_are_the_same(
+    double: LanguageModel, start: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a state, and with resets."""
+    resets = torch.zeros(2, T, dtype=torch.bool)
+    resets[0, 5] = resets[1, 11] = True
+    forward = in_pieces(tiny.tokens(0, 2, T), [0, T], resets)
+    kept = everything(double, start, forward)
+    monkeypatch.setattr(double, "recompute", True)
+    again = everything(double, start, forward)
+    assert all(torch.equal(a, b) for a, b in zip(kept, again, strict=True))
+
+
 def test_a_zero_state_is_no_state(double: LanguageModel, start: State) -> None:
     tokens = tiny.tokens(6, 2, T)
     with torch.no_grad():

@@ -377,6 +377,13 @@ MODELS = (
         "a window of attention sees one token more",
         ("models/mixers/test_attention_peers.py", "models/formats/test_recurrent_gemma.py"),
     ),
+    Mutant(
+        f"{M}backbone.py",
+        "checkpoint(layer, x, layer_state, resets, use_reentrant=False)",
+        "checkpoint(layer, x, layer_state, None, use_reentrant=False)",
+        "activation checkpointing forgets the documents' resets",
+        ("models/test_backbone.py::test_activations_that_are_computed_again_are_the_same",),
+    ),
 )
 
 TRAINING = (
@@ -584,6 +591,23 @@ DATA = (
         "windows that are called disjoint share a token",
         ("data/test_own_text.py",),
     ),
+    Mutant(
+        f"{S}base/seeds.py",
+        'f"{seed}/{stream}/{step}"',
+        'f"{seed}/{step}"',
+        "streams of all names have the same numbers",
+        ("base/test_seeds.py",),
+    ),
+    Mutant(
+        f"{S}data/build.py",
+        'writers["held_out" if held_out else "train"].add(tokens)',
+        'writers["train"].add(tokens[:1]), writers["held_out" if held_out else "train"].add(tokens[1:])',
+        "a held-out document begins among those that train",
+        (
+            "data/test_store.py",
+            "data/test_build.py",
+        ),
+    ),
 )
 
 MEASUREMENTS = (
@@ -652,8 +676,8 @@ MEASUREMENTS = (
     ),
     Mutant(
         f"{S}evaluation/length_class.py",
-        "bound = _bound(len(past), len(losses))",
-        "bound = _bound(1, len(losses))",
+        "steps - _bound(len(past), len(losses)) * errors",
+        "steps - _bound(1, len(losses)) * errors",
         "the level is not shared among the comparisons of a class",
         ("evaluation/test_length_class.py",),
     ),
@@ -677,6 +701,13 @@ MEASUREMENTS = (
         "return not _equal(once, elsewhere), _equal(once, once)",
         "every recurrence is called linear",
         ("evaluation/test_taxonomy.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/bins.py",
+        "(1, 2, 3, 4)",
+        "(1, 3, 4)",
+        "three quarters of an octave are no edge of a bin",
+        ("evaluation/test_losses.py::test_bins_tile_every_length",),
     ),
 )
 
@@ -737,6 +768,20 @@ CLAIMS = (
         "a norm that grows is said to shrink",
         ("claims/test_quantities.py",),
     ),
+    Mutant(
+        f"{S}claims/quantities.py",
+        "3 * stop // 4, stop",
+        "stop // 2, stop",
+        "the end of a text is its last half",
+        ("claims/test_quantities.py::test_the_end_of_a_text_is_its_last_quarter",),
+    ),
+    Mutant(
+        f"{S}claims/quantities.py",
+        "means_late > quantity.factor * means_early",
+        "means_late > means_early",
+        "in the bootstrap a head drifts that grows at all",
+        ("claims/test_quantities.py::test_drifting_heads_of_one_seed_is_bootstrapped",),
+    ),
 )
 
 PLAN = (
@@ -776,9 +821,9 @@ PLAN = (
         ("plan/test_resources.py",),
     ),
     Mutant(
-        f"{S}plan/parameters.py",
-        "(E + 2 * groups) * (spec.d_conv + 1) + 3 * H",
-        "(E + 2 * groups) * (spec.d_conv + 1) + 2 * H",
+        f"{S}specs/mixers/mamba2.py",
+        "by_head = 3 * H",
+        "by_head = 2 * H",
         "Mamba-2's parameters miss one a head",
         ("plan/test_parameters.py",),
     ),
@@ -795,6 +840,34 @@ PLAN = (
         "min(length, caps.max_contexts)",
         "a rehearsed curve is as many tokens long as it should be contexts",
         ("plan/test_plan.py",),
+    ),
+    Mutant(
+        f"{S}plan/plan.py",
+        "dict.fromkeys(reversed(line))",
+        "dict.fromkeys(line)",
+        "runs stand before their parents",
+        ("plan/test_plan.py::test_a_parent_that_no_figure_shows_is_planned",),
+    ),
+    Mutant(
+        f"{S}plan/arms.py",
+        "if other and other.snapshot_of == arm}",
+        "if other and other.snapshot_of}",
+        "every arm keeps the snapshots that are taken of others",
+        ("plan/test_plan.py::test_an_arm_keeps_the_snapshots_that_are_taken_of_it_and_no_others",),
+    ),
+    Mutant(
+        f"{S}plan/resources.py",
+        "tokens = max(training_tokens(run)",
+        "tokens = min(training_tokens(run)",
+        "a store is sized by the shortest run that reads it",
+        ("plan/test_resources.py::test_a_store_is_sized_by_the_longest_run_that_reads_it",),
+    ),
+    Mutant(
+        f"{S}plan/walltime.py",
+        "rest[job] = needs[job].seconds + max(",
+        "rest[job] = 1.0 + max(",
+        "the way with most jobs goes first, however short they are",
+        ("plan/test_walltime.py::test_the_longest_way_is_that_of_most_seconds_and_not_of_most_jobs",),
     ),
 )
 
@@ -877,7 +950,7 @@ EXTENSION = (
     ),
     Mutant(
         f"{S}extension/recipe.py",
-        "return _run(spec, parent, data, source, ZeroState())",
+        "return _run(spec, parent, data, source, ZeroState(order=spec.initial_state.order))",
         "return _run(spec, parent, data, source, spec.initial_state)",
         "the control arm has the intervention",
         ("extension/test_recipe.py",),

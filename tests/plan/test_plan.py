@@ -56,7 +56,8 @@ def test_a_parent_that_no_figure_shows_is_planned(folder: Path) -> None:
     figure(folder, "lg_fig5", measurements=[{"kind": "position_loss", "length": 64, "arms": ["state_passing"]}])
     plan = planned(folder, figures=["lg_fig5"])
     assert len(plan.measurements) == 1
-    assert len(plan.runs_of("lg_fig5")) == 2
+    base, passing = plan.runs_of("lg_fig5")
+    assert plan.inputs_of(passing).run == base
 
 
 def test_the_arm_is_the_recipe_with_its_changes(folder: Path) -> None:
@@ -133,6 +134,22 @@ def test_snapshots_are_weights_of_the_trained_arm(folder: Path) -> None:
         "middle": (name, 0.5),
     }
     assert sorted((task.snapshot or 1) for task in plan.measurements.values()) == [0.25, 0.5, 1]
+
+
+def test_an_arm_keeps_the_snapshots_that_are_taken_of_it_and_no_others(folder: Path) -> None:
+    arms = {
+        "base": {"label": "Base", "training": "pretrain"},
+        "short": {"label": "Short", "training": "posttrain"},
+        "early": {"label": "Early", "snapshot_of": "short", "at": 0.5},
+    }
+    figure(folder, "lg_fig3", arms=arms)
+    plan = planned(folder, figures=["lg_fig3"])
+    runs = runs_by_arm(plan, "lg_fig3")
+    assert {arm: plan.runs[run].training.snapshots for arm, run in runs.items()} == {
+        "base": (),
+        "short": (0.5,),
+        "early": (0.5,),
+    }
 
 
 def test_a_class_reads_the_position_loss_of_its_arm(folder: Path) -> None:

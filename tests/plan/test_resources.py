@@ -190,8 +190,14 @@ def test_memory_and_disk_hold_weights_moments_and_states(folder: Path) -> None:
         copies = math.ceil((36 * parameters + 4 * expected[name]) / 1e6)
         why = "each reads a checkpoint, and one joins the states of both"
         assert shared[name].memory_mb == 2 * resources.MEMORY_MB[True] + copies, why
+
+
+def test_a_store_is_sized_by_the_longest_run_that_reads_it(folder: Path) -> None:
+    edit(folder, "training.yaml", "{steps: 100}", "{steps: 100_000}")
+    plan, workflow = planned(folder)
     (data,) = plan.data
-    assert found[data].disk_mb == math.ceil(2 * max(map(training_tokens, plan.runs.values())) / 1e6)
+    assert sorted(map(training_tokens, plan.runs.values())) == [20 * 128, 100_000 * 128]
+    assert needs(plan, workflow, gpu=True)[data].disk_mb == math.ceil(2 * 100_000 * 128 / 1e6)
 
 
 @pytest.mark.parametrize("policy", ["zero", "state_passing"])

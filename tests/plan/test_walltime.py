@@ -26,6 +26,11 @@ def test_the_longest_way_goes_first() -> None:
     assert wall_seconds(plan, needs, needs, 2) == 7
 
 
+def test_the_longest_way_is_that_of_most_seconds_and_not_of_most_jobs() -> None:
+    plan, needs = graph(a=(1, 1, ""), behind_a=(1, 1, "a"), b=(1, 1, ""), behind_b=(1, 1, "b"), long=(9, 1, ""))
+    assert wall_seconds(plan, needs, needs, 2) == 9
+
+
 def test_a_job_on_several_gpus_waits_until_they_are_free() -> None:
     plan, needs = graph(wide=(5, 4, ""), a=(2, 1, ""), b=(2, 1, ""))
     assert wall_seconds(plan, needs, needs, 4) == 7

@@ -21,7 +21,7 @@ import pytest
 from ssm.base import warm
 from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.stopping import SIGNALS
-from ssm.base.warm import TAKEN, VARIABLE, ask
+from ssm.base.warm import TAKEN, VARIABLE, ask, identity
 from ssm.cli.parent import MODULES, code_changed
 
 SECONDS = 60.0
@@ -172,6 +172,34 @@ def test_the_parent_or_the_workflow_is_killed_and_the_workers_leave(workflow: Wo
     says = asker.communicate(timeout=SECONDS)[1]
     assert asker.returncode == LOST
     assert "ssm judge: the warm parent of this job is gone; the same command starts it again\n" in says
+
+
+def test_who_asked_is_killed_before_there_is_a_worker(workflow: Workflow) -> None:
+    """The first job makes the parent import for a while; it is then asked for by nobody."""
+    with socket.socket(socket.AF_UNIX) as asker:
+        asker.connect(f"\0{workflow.name}")
+        socket.send_fds(asker, [b" "], [1, 2])
+        place = {"arguments": JUDGE, "folder": str(workflow.folder), "variables": workflow.variables}
+        asker.sendall(json.dumps(identity(workflow.variables) | place).encode() + b"\n")
+    assert workflow.ask("report", "nowhere", "--out", "page.html").wait(SECONDS) == 2  # served behind it
+    assert workflow.parent.children() == []
+
+
+@pytest.fixture
+def broken_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that reports need."""
+    (tmp_path / "jinja2.py").write_text("1 / 0")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+
+
+def test_a_package_that_cannot_be_imported_ends_no_other_job(broken_package: None, workflow: Workflow) -> None:
+    first = workflow.ask(*JUDGE)
+    worker = workflow.worker()
+    alone = workflow.ask("report", "nowhere", "--out", "page.html")
+    alone.communicate(timeout=SECONDS)
+    assert alone.returncode != LOST
+    assert worker.is_running()
+    first.kill()
 
 
 def test_the_parent_ends_with_the_workflow(workflow: Workflow) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ssm.base.errors import DataError, nearest
+from ssm.base.errors import DataError, first_line, nearest
 from ssm.data.corpora.document import Document, as_text
 from ssm.specs.data import FilesCorpus
 
@@ -99,6 +99,8 @@ def _jsonl(name: str, path: Path, key: str) -> Iterator[Document]:
                 row = json.loads(line.decode("utf-8", errors="replace"))
             except json.JSONDecodeError as error:
                 raise DataError(f"{path}:{number}: not JSON ({error.msg} at column {error.colno})") from error
+            except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+                raise DataError(f"{path}:{number}: not JSON that can be read ({first_line(error)})") from error
             if not isinstance(row, dict):
                 raise DataError(f"{path}:{number}: expected a JSON object, got {type(row).__name__}")
             if key not in row:
