@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import socket
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterable
@@ -146,6 +147,7 @@ def _work(asked: dict[str, Any], streams: list[int], others: Iterable[socket.soc
     sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
     os.environ.clear()
     os.environ.update(asked["variables"])
+    tempfile.tempdir = None  # packages have asked for it in the parent, whose TMPDIR may be another one
     os.chdir(asked["folder"])
     sys.argv = ["ssm", *asked["arguments"]]
     sys.exit(main(asked["arguments"]))

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from ssm.base import warm
 from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.stopping import SIGNALS
 from ssm.base.warm import TAKEN, VARIABLE, ask, identity
+from ssm.cli import parent
 from ssm.cli.parent import MODULES, code_changed
 
 SECONDS = 60.0
@@ -172,6 +174,20 @@ def test_the_parent_or_the_workflow_is_killed_and_the_workers_leave(workflow: Wo
     says = asker.communicate(timeout=SECONDS)[1]
     assert asker.returncode == LOST
     assert "ssm judge: the warm parent of this job is gone; the same command starts it again\n" in says
+
+
+def test_a_worker_has_the_temporary_folder_of_who_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tempfile.gettempdir() != str(tmp_path)
+    monkeypatch.setattr(parent, "main", lambda words: os.write(1, tempfile.gettempdir().encode()))
+    asked = {"arguments": ["train"], "folder": str(tmp_path), "variables": os.environ | {"TMPDIR": str(tmp_path)}}
+    with (tmp_path / "said").open("w") as file:
+        streams = [os.dup(file.fileno()) for _ in range(2)]
+        job = parent.FORK.Process(target=parent._work, args=(asked, streams, [], os.getpid()))
+        job.start()
+        job.join(SECONDS)
+    for stream in streams:
+        os.close(stream)
+    assert (tmp_path / "said").read_text() == str(tmp_path)
 
 
 def test_who_asked_is_killed_before_there_is_a_worker(workflow: Workflow) -> None:
