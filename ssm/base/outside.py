@@ -262,10 +262,10 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.MarkedYAMLError(problem="a key must be a single word", problem_mark=key.start_mark)
-            if (key.tag, key.value) in seen:
+            if key.value in seen:  # 1 and "1" are one key as well
                 problem = f"the key {shown(key.value)} stands twice"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            seen.add((key.tag, key.value))
+            seen.add(key.value)
         return node
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 from typing import Any
 
-from ssm.cli import positive
+from ssm.cli import path, positive
 
 HELP = "measure the speed of scans, training steps and several processes, side by side with what they compete with"
 EPILOG = """\
@@ -59,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="scans: compile the C++ for avx512, avx2 or plain (default: the best here)",
     )
-    parser.add_argument("--out", type=Path, metavar="FILE.parquet", help="write every timed call as a table")
+    parser.add_argument("--out", type=path, metavar="FILE.parquet", help="write every timed call as a table")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from ssm.cli import add_processes, positive
+from ssm.cli import add_processes, path, positive
 
 HELP = "measure a trained run: loss by position, restart loss, remembrance, state statistics, length class"
 EPILOG = """\
@@ -20,11 +19,11 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", type=Path, metavar="SPEC.json", help="the measurement task's spec")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.parquet", help="the table")
-    parser.add_argument("--run", type=Path, metavar="DIR", dest="run_folder", help="the folder of the run to measure")
-    parser.add_argument("--tokens", type=Path, metavar="DIR", help="the token store")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="length_class: the run's position_loss table")
+    parser.add_argument("spec", type=path, metavar="SPEC.json", help="the measurement task's spec")
+    parser.add_argument("--out", type=path, required=True, metavar="FILE.parquet", help="the table")
+    parser.add_argument("--run", type=path, metavar="DIR", dest="run_folder", help="the folder of the run to measure")
+    parser.add_argument("--tokens", type=path, metavar="DIR", help="the token store")
+    parser.add_argument("--table", type=path, metavar="FILE", help="length_class: the run's position_loss table")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: auto")
     parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads a process (default: all)")
     add_processes(parser)

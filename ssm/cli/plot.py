@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+from ssm.cli import path
 
 HELP = "draw one figure from its tables, as SVG, PNG and PDF"
 EPILOG = """\
@@ -16,9 +17,9 @@ example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `ssm plot`."""
-    parser.add_argument("spec", type=Path, metavar="SPEC.json", help="the planned figure")
-    parser.add_argument("--tables", type=Path, required=True, metavar="DIR", help="the folder of its tables")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of pictures")
+    parser.add_argument("spec", type=path, metavar="SPEC.json", help="the planned figure")
+    parser.add_argument("--tables", type=path, required=True, metavar="DIR", help="the folder of its tables")
+    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the folder of pictures")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,6 +27,6 @@ def run(args: argparse.Namespace) -> int:
     from ssm.figures.draw import draw
     from ssm.specs.figure import FigureTask
 
-    for path in draw(FigureTask.load(args.spec), args.tables, args.out):
-        print(path)
+    for picture in draw(FigureTask.load(args.spec), args.tables, args.out):
+        print(picture)
     return 0

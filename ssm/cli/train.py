@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 
-from ssm.cli import add_processes, positive
+from ssm.cli import add_processes, path, positive
 
 HELP = "train a run from its spec, or resume it where it was killed"
 EPILOG = """\
@@ -33,10 +32,10 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", type=Path, metavar="SPEC.json", help="the run's spec")
-    parser.add_argument("--tokens", type=Path, required=True, metavar="DIR", help="the token store")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
-    parser.add_argument("--parent", type=Path, metavar="DIR", help="the folder of the run that this one continues")
+    parser.add_argument("spec", type=path, metavar="SPEC.json", help="the run's spec")
+    parser.add_argument("--tokens", type=path, required=True, metavar="DIR", help="the token store")
+    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the run's folder")
+    parser.add_argument("--parent", type=path, metavar="DIR", help="the folder of the run that this one continues")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: auto")
     parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads a process (default: all)")
     add_processes(parser)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from pathlib import Path
+
+from ssm.cli import path
 
 HELP = "print the verdicts of a results folder, one line a claim"
 EPILOG = """\
@@ -18,7 +19,7 @@ example:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=Path, metavar="RESULTS", help="a scale's results, such as results/smoke")
+    parser.add_argument("results", type=path, metavar="RESULTS", help="a scale's results, such as results/smoke")
 
 
 def run(args: argparse.Namespace) -> int:

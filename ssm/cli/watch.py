@@ -6,9 +6,8 @@ import argparse
 import shutil
 import sys
 import time
-from pathlib import Path
 
-from ssm.cli import positive
+from ssm.cli import path, positive
 
 HELP = "show the runs of a results folder: state, progress, rate, time left, loss"
 EPILOG = """\
@@ -31,7 +30,7 @@ CLEAR = "\x1b[H\x1b[J"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=Path, metavar="RESULTS", help="a scale's results, such as results/smoke")
+    parser.add_argument("results", type=path, metavar="RESULTS", help="a scale's results, such as results/smoke")
     parser.add_argument(
         "--every", type=positive(float), default=5.0, metavar="S", help="seconds between two looks (default: 5)"
     )

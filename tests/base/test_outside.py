@@ -93,6 +93,7 @@ def test_files_that_are_missing_or_too_large(tmp_path: Path, monkeypatch: pytest
         ("a: " * 5000, "mapping values are not allowed here"),
         ("[" * 5000, "nested more than 48 deep"),
         ("- " * 5000, "nested more than 48 deep"),
+        ("1: a\n'1': b", "the key '1' stands twice"),
         ("a: .inf", "a: infinity stands for no setting"),
         ("a: [1, .nan]", "a.1: not a number stands for no setting"),
         ("a: " + "9" * 6000, "Exceeds the limit"),
