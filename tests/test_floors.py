@@ -143,5 +143,5 @@ def test_the_readme_shows_these_floors() -> None:
     text = (ROOT / "README.md").read_text()
     drawing = text[text.index("## How it is built") :].split("```")[1]
     for number, floor in enumerate(FLOORS):
-        (line,) = (line for line in drawing.splitlines() if line.startswith(f"{number}  "))
-        assert set(floor) <= set(re.findall(r"\w+", line))
+        (lines,) = re.findall(rf"^{number}  .*(?:\n   .*)*", drawing, re.M)  # the next floor's begin with its number
+        assert set(floor) <= set(re.findall(r"\w+", lines))
