@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -13,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -22,7 +22,7 @@ import pytest
 from ssm.base import warm
 from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.stopping import SIGNALS
-from ssm.base.warm import TAKEN, VARIABLE, ask, identity
+from ssm.base.warm import TAKEN, VARIABLE, identity
 from ssm.cli import parent
 from ssm.cli.parent import MODULES, code_changed
 
@@ -124,31 +124,32 @@ def test_a_worker_that_is_told_to_leave_leaves_as_ever(workflow: Workflow, numbe
 
 
 @pytest.mark.parametrize("number", [*SIGNALS, signal.SIGINT])
-def test_who_asks_passes_signals_on_and_ends_as_it_is_told(
-    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thread is the parent."""
-    handler = signal.getsignal(signal.SIGTERM)
-
-    def answer(listener: socket.socket) -> bytes:
+def test_who_asks_passes_signals_on_and_ends_as_it_is_told(number: signal.Signals) -> None:
+    """We are the parent."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.settimeout(SECONDS)
+        listener.bind("\0" + (name := f"ssm-test-{os.getpid()}"))
+        listener.listen()
+        code = "import sys; from ssm.base.warm import ask; sys.exit(ask(['judge']))"
+        asker = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {VARIABLE: name})
         client, _ = listener.accept()
+        client.settimeout(SECONDS)
         with client, client.makefile("rb") as sent:
             sent.readline()
             client.send(TAKEN)
-            while signal.getsignal(signal.SIGTERM) is handler:
+            while not catches(asker.pid, signal.SIGTERM):
                 time.sleep(0.001)
-            os.kill(os.getpid(), number)
-            told = client.recv(8)
+            asker.send_signal(number)
+            assert client.recv(8) == bytes([number])
             client.send((79).to_bytes(4, "big"))
-            return told
+    assert asker.wait(SECONDS) == 79
 
-    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor() as threads:
-        listener.bind("\0" + (name := f"ssm-test-{os.getpid()}"))
-        listener.listen()
-        told = threads.submit(answer, listener)
-        monkeypatch.setenv(VARIABLE, name)
-        assert ask(["judge"]) == 79
-        assert told.result() == bytes([number])
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler of a signal."""
+    found = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return bool(int(found[1], 16) >> (number - 1) & 1)
 
 
 def test_who_asked_ends_by_the_signal_that_ended_the_worker(workflow: Workflow) -> None:
