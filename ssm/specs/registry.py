@@ -48,6 +48,10 @@ def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str, key: s
         if not (_root(registry) / _file(modules, name)).is_file():
             place = f"add {_file(modules, name)}, and its line in {_file(modules)}"
             raise RegistryError(f"{_file(registry, name)}: the spec '{name}' has no module: {place}")
+    for path in _files(registry):
+        for found in vars(sys.modules[f"{registry}.{path.stem}"]).values():
+            if _is_spec(found, path.stem, key) and found not in specs:
+                raise RegistryError(f"{_file(registry)}: no line for '{path.stem}' of {_file(registry, path.stem)}")
 
 
 def check_modules(registry: str, modules: Mapping[str, type], specs: Sequence[type[Spec]], key: str = "kind") -> None:
@@ -84,9 +88,20 @@ def _check_classes(registry: str, classes: Mapping[str, type]) -> None:
         missing = sorted(getattr(listed, "__abstractmethods__", ()))
         if missing:
             raise RegistryError(f"{_file(registry, name)}: {listed.__name__} lacks {', '.join(missing)}")
-    for path in sorted((_root(registry) / _file(registry)).parent.glob("*.py")):
-        if path.stem.isidentifier() and path.stem != "__init__" and f"{registry}.{path.stem}" not in sys.modules:
+    for path in _files(registry):
+        if f"{registry}.{path.stem}" not in sys.modules:
             raise RegistryError(f"{_file(registry, path.stem)} is in no registry: add its line in {_file(registry)}")
+
+
+def _is_spec(found: object, name: str, key: str) -> bool:
+    """Whether it is the spec that the file `name` is for."""
+    return isinstance(found, type) and issubclass(found, Spec) and _name(found) == name == kind_of(found, key)
+
+
+def _files(registry: str) -> list[Path]:
+    """The files of a registry's folder, beside the registry itself."""
+    found = sorted((_root(registry) / _file(registry)).parent.glob("*.py"))
+    return [path for path in found if path.stem.isidentifier() and path.stem != "__init__"]
 
 
 def _name(listed: type) -> str:
