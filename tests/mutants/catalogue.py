@@ -800,6 +800,13 @@ PLAN = (
 
 SPECS = (
     Mutant(
+        f"{S}specs/initial_states/state_passing.py",
+        "return batch",
+        "return 1",
+        "a checkpoint of State Passing is reckoned with the state of one sequence",
+        ("plan/test_memory.py::test_a_checkpoint_holds_what_is_reckoned_for_its_policy",),
+    ),
+    Mutant(
         f"{S}specs/training.py",
         "if micro is not None and (micro % self.context or self.batch_tokens % micro):",
         "if micro is not None and micro % self.context:",
@@ -877,7 +884,7 @@ EXTENSION = (
     ),
     Mutant(
         f"{S}extension/recipe.py",
-        "return _run(spec, parent, data, source, ZeroState())",
+        "return _run(spec, parent, data, source, ZeroState(order=spec.initial_state.order))",
         "return _run(spec, parent, data, source, spec.initial_state)",
         "the control arm has the intervention",
         ("extension/test_recipe.py",),
