@@ -128,7 +128,7 @@ VERDICTS = Schema(
         "expected": TEXT,  # the region that confirms
         "verdict": TEXT,  # confirmed, refuted, not decided
         "reason": TEXT,
-        "sort": TEXT,  # whose statement: paper, definition (a property of what was built), ours
+        "sort": TEXT,  # whose statement: paper, definition (a property of what was built), ours; elsewhere
         "number": TEXT,  # the same for verdicts, of whichever figures, that judge the very same number
         "registered": pl.Boolean(),  # before its seeds were read; null: a rehearsal
         "registration": TEXT,  # that in words

@@ -12,7 +12,7 @@ from ssm.base.tables import VERDICTS, read_provenance, schema_name
 from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.panel import Panel
 from ssm.claims.quantities import estimate, words
-from ssm.claims.words import CONFIRMED, DEFINITION, OPEN, OURS, PAPER, REFUTED, number, span
+from ssm.claims.words import CONFIRMED, DEFINITION, ELSEWHERE, OPEN, OURS, PAPER, REFUTED, number, span
 from ssm.specs.claim import ClaimSpec, Expected
 from ssm.specs.figure import FigureTask
 
@@ -65,8 +65,9 @@ def claim_of(task: FigureTask, name: str) -> ClaimSpec | None:
 def _row(task: FigureTask, claim: ClaimSpec, name: str, panel: str, tables: Path) -> dict[str, Any]:
     numbers: dict[str, Any] = {"estimate": None, "low": None, "high": None, "interval": "none"}
     verdict, reason = OPEN, REHEARSAL
+    elsewhere = claim.models is not None and panel not in claim.models
     try:
-        if claim.models is not None and panel not in claim.models:
+        if elsewhere:
             raise UndecidableError(f"it is about models that the scale {task.scale} does not have")
         found: Estimate = estimate(task, panel, claim.quantity, tables)
         if not task.rehearsal:
@@ -88,7 +89,7 @@ def _row(task: FigureTask, claim: ClaimSpec, name: str, panel: str, tables: Path
         "expected": claim.expected.words(),
         "verdict": verdict,
         "reason": reason,
-        "sort": OURS if claim.ours else DEFINITION if claim.quantity.definition else PAPER,
+        "sort": ELSEWHERE if elsewhere else OURS if claim.ours else DEFINITION if claim.quantity.definition else PAPER,
         "number": task.numbers.get(name, f"{task.figure.target}/{name}"),
         "registered": registered,
         "registration": registration,

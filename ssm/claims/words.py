@@ -12,6 +12,7 @@ from typing import Any
 CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "not decided"
 VERDICT_NAMES = (CONFIRMED, REFUTED, OPEN)
 PAPER, DEFINITION, OURS = "paper", "definition", "ours"  # whose statement a verdict is on
+ELSEWHERE = "elsewhere"  # a statement on models that this scale does not have
 SORTS = {PAPER: "statements of the papers", DEFINITION: "definitions", OURS: "checks of our own"}
 MISSES = 0.05  # of 95% intervals, the share that does not hold the true value
 GAP = "  "
@@ -73,6 +74,7 @@ class Tally:
     counts: dict[str, Counter[str]]  # sort -> verdict -> distinct numbers; of the sorts that there are
     repeated: int  # verdicts on a number that another verdict of their sort judges
     unregistered: int  # verdicts that were not registered before their seeds were read: they count nowhere
+    elsewhere: int  # statements on models that this scale does not have: they count nowhere either
     intervals: int  # distinct numbers with a 95% interval
 
     @property
@@ -88,7 +90,8 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
     verdicts, it counts as refuted before it counts as not decided, and as that before it counts as confirmed.
     """
     rows = list(rows)
-    counted = [row for row in rows if row["registered"] is not False]
+    here = [row for row in rows if row["sort"] != ELSEWHERE]
+    counted = [row for row in here if row["registered"] is not False]
     counts, numbers = {}, 0
     for sort in SORTS:
         verdicts: dict[str, set[str]] = {}
@@ -100,7 +103,14 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
             counts[sort] = Counter(min(found, key=worst.index) for found in verdicts.values())
             numbers += len(verdicts)
     intervals = {row["number"] for row in counted if row["interval"] not in ("exact", "none")}
-    return Tally(len(rows), counts, len(counted) - numbers, len(rows) - len(counted), len(intervals))
+    return Tally(
+        claims=len(rows),
+        counts=counts,
+        repeated=len(counted) - numbers,
+        unregistered=len(here) - len(counted),
+        elsewhere=len(rows) - len(here),
+        intervals=len(intervals),
+    )
 
 
 def tally_lines(found: Tally) -> list[str]:
@@ -113,6 +123,8 @@ def tally_lines(found: Tally) -> list[str]:
         lines.append(f"  {SORTS[sort]}: {totals(count.elements())}")
     if found.unregistered:
         lines.append(f"  not registered before their seeds were read, and not counted: {found.unregistered}")
+    if found.elsewhere:
+        lines.append(f"  on models that this scale does not have, and not counted: {found.elsewhere}")
     if found.intervals:
         lines.append(f"  {expected_misses(found)}")
     return lines

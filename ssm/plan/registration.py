@@ -23,6 +23,9 @@ CHANGES = {
     "quantity": "its quantity is another one",
     "arms": "the models, recipes or data behind it are others",
     "measurements": "its tables are measured in another way",
+    "seeds": "its arms have others of the seeds",
+    "judged": "it is about other models",
+    "ours": "it is somebody else's statement",
 }
 
 Runs = Mapping[str, RunSpec]
@@ -51,7 +54,7 @@ def with_registrations(task: FigureTask, runs: Runs, measurements: Measurements,
     found = contents(task, runs, measurements)
     seeds = seeds_of(task)
     numbers = {
-        name: short_hash([content.quantity, content.arms, content.measurements, seeds], DIGITS)
+        name: short_hash([content.quantity, content.arms, content.measurements, content.seeds or seeds], DIGITS)
         for name, content in found.items()
     }
     past = register.of(task.figure.target, task.scale)
@@ -79,7 +82,7 @@ def review(task: FigureTask, found: Mapping[str, Content], register: Register) -
     past = register.of(target, scale)
     standing = _standing(past, seeds)
     where = f"{target} ({scale})"
-    if not found:
+    if not found and (standing is None or not seeds):
         return Findings()
     if standing is None or (not seeds and standing.claims != found):
         refused = _spent(where, past, seeds)
@@ -106,10 +109,16 @@ def _content(
 ) -> Content:
     quantity = claim.quantity.content()
     reads = type(claim.quantity).reads
+    fewer: tuple[int, ...] = ()
     if claim.arms():
         places = task.series_of(claim, panel)
+        seeds = {frozenset(one.seed for one in found) for found in places.values() if found}
+        if seeds and seeds != {frozenset(seeds_of(task))}:
+            fewer = tuple(sorted(frozenset.intersection(*seeds)))
         # An arm is what it does, not what it is called: its name becomes its place.
         order, there = list(places), quantity.pop("against_model", None) or panel
+        if quantity.get("against") is None and quantity.get("restarted") == quantity["arm"]:
+            quantity["restarted"] = None  # two ways to say that an arm is restarted itself
         for role in ("arm", "against", "restarted"):
             if quantity.get(role) is not None:
                 quantity[role] = order.index((there if role == "against" else panel, quantity[role]))
@@ -138,6 +147,9 @@ def _content(
         quantity=short_hash(quantity, DIGITS),
         arms=short_hash(arms, DIGITS),
         measurements=short_hash(measured, DIGITS),
+        seeds=fewer,
+        judged=claim.models is None or panel in claim.models,
+        ours=claim.ours,
     )
 
 

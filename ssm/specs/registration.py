@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ssm.specs.base import Spec
 from ssm.specs.figure import Seeds
@@ -17,6 +18,9 @@ class Content(Spec):
     quantity: str  # hash of the quantity
     arms: str  # hash of the models, recipes, data and steps before of what the quantity reads
     measurements: str  # hash of how the tables that it reads are measured
+    seeds: Seeds = ()  # where an arm that it reads has not all of the registration's: those that all its arms have
+    judged: bool = True  # False: it is about models that the scale does not have
+    ours: bool = False  # a check of our own: it counts apart from the papers' statements
 
 
 class Registration(Spec):
@@ -26,6 +30,17 @@ class Registration(Spec):
     seeds: Seeds = ()
     used: str | None = None  # why these seeds can judge nothing here any more
     claims: dict[str, Content] = {}  # by the name of the verdict
+
+    @field_validator("date")
+    @classmethod
+    def _a_time(cls, date: str) -> str:
+        try:
+            zone = datetime.fromisoformat(date).utcoffset()
+        except ValueError:
+            zone = None
+        if zone is None or zone:
+            raise ValueError("must be a time in UTC, such as 2026-01-31T12:00:00+00:00")
+        return date
 
     @model_validator(mode="after")
     def _claims_or_used(self) -> Registration:

@@ -136,6 +136,7 @@ def test_a_claim_about_some_models_is_judged_on_them_alone(tmp_path: Path) -> No
     assert frame["claim"].to_list() == ["small_ones/small", "small_ones/middle", "large_ones"]
     assert frame["verdict"].to_list() == [CONFIRMED, CONFIRMED, OPEN]
     assert frame["reason"][2] == "it is about models that the scale smoke does not have"
+    assert [sort == "elsewhere" for sort in frame["sort"]] == [False, False, True]
 
 
 def test_an_undecidable_claim_is_a_row_with_its_reason_that_a_table_can_hold(tmp_path: Path) -> None:

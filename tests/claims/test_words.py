@@ -8,7 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssm.claims import words
-from ssm.claims.words import CONFIRMED, DEFINITION, OPEN, OURS, PAPER, REFUTED, number, ours, tally, verdict_lines
+from ssm.claims.words import (
+    CONFIRMED,
+    DEFINITION,
+    ELSEWHERE,
+    OPEN,
+    OURS,
+    PAPER,
+    REFUTED,
+    number,
+    ours,
+    tally,
+    verdict_lines,
+)
 
 
 def row(**changes: object) -> dict[str, object]:
@@ -83,6 +95,11 @@ def test_definitions_and_our_own_checks_are_counted_apart() -> None:
     assert found.intervals == 1  # exact numbers have none, and one number has one however often it is judged
     assert "  definitions: 1 confirmed, 0 refuted, 0 not decided" in verdict_lines(rows)
     assert "  checks of our own: 0 confirmed, 0 refuted, 1 not decided" in verdict_lines(rows)
+
+
+def test_a_statement_on_models_of_other_scales_counts_nowhere() -> None:
+    found = tally([row(), row(sort=ELSEWHERE, verdict=OPEN, estimate=None, interval="none")])
+    assert (found.counts, found.elsewhere, found.repeated, found.unregistered) == ({PAPER: {CONFIRMED: 1}}, 1, 0, 0)
 
 
 def test_so_many_intervals_let_one_expect_so_many_wrong_verdicts() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from plan.mini import FILES, edit, figure, write_config
@@ -18,6 +20,7 @@ from ssm.specs.registration import Content
 
 ROOT = Path(__file__).parents[2]
 FIGURE = "figures/lg_fig5.yaml"
+TIME = "2026-01-01T00:00:00+00:00"
 
 
 @pytest.fixture
@@ -84,6 +87,8 @@ CHANGES = {
     "a model": ("models.yaml", "tiny: {d_model: 16", "tiny: {d_model: 32", "the models, recipes or data behind it"),
     "the text": ("data.yaml", "kind: stdlib", "kind: stdlib, min_file_bytes: 65", "the models, recipes"),
     "a claim more": (FIGURE, CLAIM, CLAIM + ANOTHER, "another: it is new"),
+    "the models": (FIGURE, CLAIM, CLAIM + "    models: []\n", "repaired: it is about other models"),
+    "whose statement": (FIGURE, CLAIM, CLAIM + "    ours: true\n", "repaired: it is somebody else's statement"),
     "another name": (FIGURE, "id: repaired", "id: mended", "repaired: it is gone"),
 }  # fmt: skip
 
@@ -114,7 +119,6 @@ BESIDE = {
     "what the paper says": (FIGURE, "paper: Flat.", "paper: Flatter."),
     "a label": (FIGURE, "label: State Passing", "label: SP"),
     "a caption": (FIGURE, "caption: The curves.", "caption: Curves."),
-    "a check of our own": (FIGURE, CLAIM, CLAIM + "    ours: true\n"),
     "memory": ("training.yaml", "batch_tokens: {smoke: 128, ", "micro_batch_tokens: 64, batch_tokens: {smoke: 128, "),
     "the published size": ("models.yaml", "tiny: {", "tiny: {published_parameters: 5, "),
     "the chunk of a scan": ("models.yaml", "head_dim: 16}", "head_dim: 16, chunk: 8}"),
@@ -165,6 +169,20 @@ def test_seeds_are_neither_added_nor_left_out(folder: Path, capsys: pytest.Captu
     assert register(folder, "--check") == 0  # their order is nothing
 
 
+def test_an_arm_keeps_its_seeds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of those of the figure it has the first so many."""
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [1, 2, 3]")
+    edit(folder, FIGURE, "initial_state: state_passing}", "initial_state: state_passing, seeds: 2}")
+    assert register(folder) == 0
+    text = (folder / FIGURE).read_text()
+    for old, new in ((", seeds: 2}", "}"), (", seeds: 2}", ", seeds: 1}"), ("[1, 2, 3]", "[3, 2, 1]")):
+        edit(folder, FIGURE, old, new)
+        assert "repaired: its arms have others of the seeds" in refused(folder, capsys, "--check")
+        assert task(folder).registered == {}
+        (folder / FIGURE).write_text(text)
+    assert register(folder, "--check") == 0
+
+
 def test_nobody_goes_back_to_the_seeds_before(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert register(folder) == 0
     edit(folder, FIGURE, "seeds: [1]", "seeds: [2]")
@@ -174,7 +192,7 @@ def test_nobody_goes_back_to_the_seeds_before(folder: Path, capsys: pytest.Captu
 
 
 def test_seeds_that_were_read_unregistered_are_used(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    used = {"date": "2026-01-01T00:00:00+00:00", "seeds": [1, 2], "used": "read too early"}
+    used = {"date": TIME, "seeds": [1, 2], "used": "read too early"}
     (folder / REGISTER).write_text(json.dumps({"figures": {"lg_fig5": {"smoke": [used]}}}))
     line = refused(folder, capsys)
     assert (
@@ -213,6 +231,23 @@ def test_figures_without_seeds_are_registered_by_content(folder: Path, capsys: p
     assert register(folder, "--check") == 0
 
 
+def test_a_figure_does_not_lose_all_of_its_claims(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert register(folder) == 0
+    text = (folder / FIGURE).read_text()
+    (folder / FIGURE).write_text(text[: text.index("claims:")])
+    assert "repaired: it is gone" in refused(folder, capsys, "--check")
+
+
+def test_an_arm_that_is_restarted_itself_is_one_number_with_its_name_or_without(folder: Path) -> None:
+    edit(folder, FIGURE, "drawings:", "  - {kind: restart_loss, times_context: 16}\ndrawings:")
+    edit(folder, FIGURE, "{kind: perplexity_growth, arm: state_passing", "{kind: restart_ratio, arm: base")
+    unnamed = content(folder)
+    edit(folder, FIGURE, "ratio, arm: base", "ratio, arm: base, restarted: base")
+    assert content(folder) == unnamed
+    edit(folder, FIGURE, "restarted: base", "restarted: state_passing")
+    assert content(folder) != unnamed
+
+
 def test_a_rehearsal_is_nothing_registered(folder: Path) -> None:
     assert register(folder) == 0
     caps = dict.fromkeys(("max_steps", "max_sequences", "max_contexts", "max_seeds", "max_documents"), 4)
@@ -224,7 +259,10 @@ def test_a_rehearsal_is_nothing_registered(folder: Path) -> None:
     ("text", "words"),
     [
         ("{", "not a readable JSON"),
-        ('{"figures": {"lg_fig5": {"smoke": [{"date": "2026", "seeds": [1]}]}}}', "give either 'claims' or"),
+        ('{"figures": {"a": {"smoke": [{"date": "2026", "used": "so"}]}}}', "a.smoke.0.date: must be a time in UTC"),
+        (f'{{"figures": {{"lg_fig5": {{"smoke": [{{"date": "{TIME}", "seeds": [1]}}]}}}}}}', "give either 'claims' or"),
+        ('{"figures": {"a": {"smoke": [{"date": "yesterday", "used": "so"}]}}}', "date: must be a time in UTC"),
+        ('{"figures": {"a": {"smoke": [{"date": "2026-01-01T00:00:00+01:00", "used": "so"}]}}}', "a time in UTC"),
     ],
 )
 def test_a_broken_file_is_one_line(folder: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,3 +275,58 @@ def test_our_figures_are_what_was_registered(scale: str, capsys: pytest.CaptureF
     """Red: run `ssm register`. Where that refuses, the figure needs seeds that it never had."""
     code = main(["register", "--check", "--config", str(ROOT / "config"), "--scale", scale])
     assert code == 0, capsys.readouterr().err
+
+
+def registrations(text: str) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """Every registration by its figure, its scale and its place."""
+    figures = json.loads(text)["figures"]
+    return {
+        (target, scale, place): entry
+        for target, scales in figures.items()
+        for scale, entries in scales.items()
+        for place, entry in enumerate(entries)
+    }
+
+
+def stands(before: dict[str, Any], now: dict[str, Any] | None) -> bool:
+    """Whether a registration is what it was. Its claims may say more of themselves than they did."""
+    then, claims = before.get("claims", {}), (now or {}).get("claims", {})
+    return (
+        now is not None
+        and now | {"claims": claims} == before | {"claims": claims}
+        and then.keys() == claims.keys()
+        and all(then[name].items() <= claims[name].items() for name in then)
+    )
+
+
+def test_no_registration_that_was_committed_is_changed_or_removed() -> None:
+    """Red: somebody rewrote the file. Take that back, and give the figure seeds that it never had."""
+    file = f"config/{REGISTER}"
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout
+
+    try:
+        commits = git("log", "--format=%H", "--", file).split()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no git repository here")
+    assert commits
+    now = registrations((ROOT / file).read_text(encoding="utf-8"))
+    for commit in commits:
+        before = registrations(git("show", f"{commit}:{file}"))
+        changed = [" ".join(map(str, place)) for place, entry in before.items() if not stands(entry, now.get(place))]
+        assert not changed, f"since {commit}"
+
+
+def test_a_registration_that_was_changed_is_seen() -> None:
+    claim = {"expected": "< 1.1", "quantity": "a", "arms": "b", "measurements": "c"}
+    entry: dict[str, Any] = {"date": TIME, "seeds": [1], "claims": {"it": claim}}
+    used: dict[str, Any] = {"date": TIME, "seeds": [1], "used": "read"}
+    assert stands(entry, entry)
+    assert stands(used, used)
+    assert stands(entry, entry | {"claims": {"it": claim | {"more": 1}}})
+    for claims in ({}, {"it": claim | {"expected": "< 1.2"}}, {"it": claim, "another": claim}, {"other": claim}):
+        assert not stands(entry, entry | {"claims": claims})
+    for now in (None, used, entry | {"seeds": [1, 2]}, entry | {"date": "2026-01-02T00:00:00+00:00"}):
+        assert not stands(entry, now)
+    assert not stands(used, entry)
