@@ -13,9 +13,9 @@ from ssm.specs.initial_states.base import Probability
 
 # An optimizer step, where nobody says otherwise; the paper's reads half a million tokens (`recipe.unlike_the_paper`).
 SEQUENCES = 32
-USUAL = StatePassing()
-USUAL_POLICY = USUAL.policy
 FORWARD_TOKENS = 8192  # a forward pass, where nobody says otherwise: what fits a GPU beside the logits
+USUAL = StatePassing()  # the intervention, where nobody says otherwise
+USUAL_POLICY = USUAL.policy
 
 
 class ExtensionSpec(Spec):
