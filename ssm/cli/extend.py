@@ -7,6 +7,8 @@ import sys
 
 from ssm.cli import given, path, positive
 from ssm.cli.diagnose import add_diagnosis, add_model_and_text
+from ssm.specs.extension import USUAL_POLICY
+from ssm.specs.initial_states import INTERVENTIONS
 
 HELP = "post-train your own checkpoint so that it reads on beyond its context, and get it back in its own format"
 EPILOG = """\
@@ -46,12 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--policy",
-        default="state_passing",
-        choices=("state_passing", "tbtt", "fitted_noise", "random_noise"),
-        help="what sequences start from (default: state_passing)",
+        default=USUAL_POLICY,
+        choices=INTERVENTIONS,
+        help=f"what sequences start from (default: {USUAL_POLICY})",
     )
     parser.add_argument("--p-zero", type=float, metavar="P", help="share that starts from zero all the same")
-    parser.add_argument("--sigma", type=number, metavar="S", help="random_noise: its standard deviation")
+    parser.add_argument(
+        "--sigma", type=number, metavar="S", help="standard deviation of the noise of a policy that asks for it"
+    )
     parser.add_argument("--steps", type=whole, default=100, metavar="N", help="default: 100")
     parser.add_argument("--lr", type=number, metavar="LR", help="peak learning rate (default: a tenth of its size's)")
     parser.add_argument(

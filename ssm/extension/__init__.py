@@ -26,7 +26,8 @@ from ssm.extension.text import tokenized
 from ssm.models.device import prepare_device
 from ssm.models.opening import Opened, open_model
 from ssm.plan.sources import text_files
-from ssm.specs.extension import ExtensionSpec
+from ssm.specs.extension import USUAL_POLICY, ExtensionSpec
+from ssm.specs.initial_states import BY_NAME
 
 __all__ = ["extend", "extension_of"]
 
@@ -93,7 +94,7 @@ def extend(
 def extension_of(
     opened: Opened,
     device: torch.device,
-    policy: str = "state_passing",
+    policy: str = USUAL_POLICY,
     p_zero: float | None = None,
     sigma: float | None = None,
     steps: int = 100,
@@ -109,7 +110,7 @@ def extension_of(
     """The settings of an extension, with what the model itself says where nothing is given.
 
     Args:
-        policy, p_zero, sigma: of an initial state (`ssm.specs.training`); None: its own default.
+        policy, p_zero, sigma: of an initial state (`ssm.specs.initial_states`); None: its own default.
         diagnosis: as of `ssm.diagnosis.settings_of`; context, precision and seed are those of training too.
         others: as of `ExtensionSpec`.
 
@@ -117,8 +118,10 @@ def extension_of(
         ConfigError: a value is missing or out of its range.
     """
     given = {"p_zero": p_zero, "sigma": sigma}
-    if policy == "random_noise" and sigma is None:
-        raise ConfigError("policy random_noise: give the standard deviation of its noise with --sigma")
+    fields = BY_NAME[policy].model_fields if policy in BY_NAME else {}
+    for name, value in given.items():
+        if value is None and name in fields and fields[name].is_required():
+            raise ConfigError(f"policy {policy} needs --{name.replace('_', '-')}")
     state = {"policy": policy} | {key: value for key, value in given.items() if value is not None}
     return ExtensionSpec.parse(
         {

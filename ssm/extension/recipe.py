@@ -7,13 +7,14 @@ from math import isclose
 from ssm.models.checkpoint import snapshot_step
 from ssm.specs.data import DataSpec
 from ssm.specs.extension import ExtensionSpec
+from ssm.specs.initial_states import InitialStateSpec, ZeroState
 from ssm.specs.model import ModelSpec
-from ssm.specs.training import InitialStateSpec, RandomNoise, RunSpec, StatePassing, Tbtt, TrainingSpec, ZeroState
+from ssm.specs.training import RunSpec, TrainingSpec
 
 TENTH = 0.1  # of the peak learning rate that the model's size is pre-trained with (lg App. B.2)
 SNAPSHOTS = (0.25, 0.5, 0.75)  # of the steps
 # lg App. B.2: the recipe of pre-training (App. B.1, Table 2) for so many steps, at TENTH of its rate.
-PAPERS_BATCH, PAPERS_STEPS, PAPERS_P_ZERO = 500_000, 100, 0.1
+PAPERS_BATCH, PAPERS_STEPS = 500_000, 100
 
 
 def extended_run(spec: ExtensionSpec, parent: RunSpec, data: DataSpec, source: str) -> RunSpec:
@@ -68,7 +69,7 @@ def snapshots(steps: int) -> tuple[float, ...]:
 
 def unlike_the_paper(spec: ExtensionSpec, model: ModelSpec) -> tuple[str, ...]:
     """What differs from the post-training of lg Section 4 and Appendix B.2, in words."""
-    state, found = spec.initial_state, ["it reads your text, the paper's models read the Pile"]
+    found = ["it reads your text, the paper's models read the Pile"]
     batch, rate = spec.whole_batch_tokens, TENTH * model.peak_lr
     if not 0.9 < batch / PAPERS_BATCH < 1.1:
         found.append(f"a step reads {batch:,} tokens, the paper's about {PAPERS_BATCH:,} (Table 2)")
@@ -76,12 +77,7 @@ def unlike_the_paper(spec: ExtensionSpec, model: ModelSpec) -> tuple[str, ...]:
         found.append(f"{spec.steps:,} steps, the paper's {PAPERS_STEPS}")
     if not isclose(peak_lr(spec, model), rate):
         found.append(f"a peak learning rate of {peak_lr(spec, model):.3g}, the paper's a tenth: {rate:.3g}")
-    if isinstance(state, StatePassing) and state.p_zero != PAPERS_P_ZERO:
-        found.append(f"{state.p_zero:g} of the sequences start from zero, the paper's {PAPERS_P_ZERO:g}")
-    if isinstance(state, Tbtt) and state.reset_at_documents:
-        found.append("the state is reset where a document starts, the paper's is not")
-    if isinstance(state, RandomNoise):
-        found.append("the paper does not say how much noise it adds")
+    found += spec.initial_state.unlike_the_paper()
     kept = len(snapshots(spec.steps)) + 1
     found.append(f"of {kept} sets of weights the best by held-out text is kept, the paper keeps the last")
     return tuple(found)

@@ -18,9 +18,10 @@ from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.data import DataSpec
 from ssm.specs.figure import FigureSpec
+from ssm.specs.initial_states import InitialStateSpec
 from ssm.specs.model import ModelSpec
 from ssm.specs.registration import Register
-from ssm.specs.training import InitialStateSpec, TrainingSpec
+from ssm.specs.training import TrainingSpec
 
 T = TypeVar("T")
 REGISTER = "registered.json"

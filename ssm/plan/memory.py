@@ -10,7 +10,8 @@ several processes all the time. All else grows with the tokens of one process's 
 - a layer that goes backward holds gradients besides, a share of what it keeps;
 - the logits are there three times when the loss goes backward: log-probabilities and two gradients; a tied embedding
   has two gradients until they are added up;
-- the initial-state policy holds states of the whole batch: those that it starts from, those that it ended in.
+- the initial-state policy may hold states of the whole batch: those that it starts from, those that it ended in (`held`
+  of its spec).
 
 The peak is the largest of these moments: the backward pass begins (all activations, logits), it ends (gradients, one
 layer's activations), no micro-batch is under way (gradients, and what the policy does with states of the whole batch).
@@ -25,13 +26,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from ssm.plan.parameters import parameter_count
+from ssm.specs.initial_states.base import Sequences
 from ssm.specs.model import ModelSpec
 from ssm.specs.part import PartSpec
 from ssm.specs.training import RunSpec
 
 NUMBER = 4  # bytes: float32
 BFLOAT16 = 0.75  # of float32's bytes, of what lies between layers, where bfloat16 is asked for
-MICRO_STATES = {"zero": 1, "random_noise": 2, "fitted_noise": 2, "state_passing": 2, "tbtt": 2}  # of a micro-batch
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
     hidden = width * 2 * D * tokens  # the last layer's output and what the last norm makes of it
 
     state = state_bytes(model, training.context)
-    before, within, behind = (round(rows * state) for rows in _rows_of_states(run, sequences, micro))
+    held = training.initial_state.held(Sequences(training.batch_size, sequences, micro, model.n_layers))
+    before, within, behind = (round(rows * state) for rows in (held.before, held.within, held.behind))
 
     moments = 2 * NUMBER * parameters // (processes if shard else 1)
     gradients = NUMBER * parameters // (processes if shard else 1)
@@ -109,21 +111,6 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
     return max(phases, key=lambda memory: memory.total)
 
 
-def _rows_of_states(run: RunSpec, sequences: int, micro: int) -> tuple[float, float, float]:
-    """Of how many sequences there are states: before the micro-batches, within one of them, and behind them."""
-    spec = run.training.initial_state
-    own = MICRO_STATES[spec.policy] * micro
-    if spec.policy == "zero":
-        return 0, own, 0
-    if spec.policy in ("random_noise", "fitted_noise"):
-        # Zeros, noise, and both put together; fitted noise still has what was drawn for a layer of the global batch.
-        drawn = run.training.batch_size / run.model.n_layers if spec.policy == "fitted_noise" else 0.0
-        return 3 * sequences + drawn, sequences + own, sequences
-    zeroed = int(spec.p_zero > 0)  # of some rows: a copy
-    gathered = int(micro < sequences)  # from micro-batches, one by one, and then all of them
-    return (1 + zeroed) * sequences, (1 + zeroed + gathered) * sequences + own, (1 + 2 * gathered) * sequences
-
-
 def state_bytes(model: ModelSpec, context: int) -> int:
     """The state of one sequence behind `context` tokens: of attention the keys and values of all, or of its window."""
     parts = (part for mixer in model.mixers() for part in (mixer, model.ffn) if part is not None)
@@ -131,8 +118,6 @@ def state_bytes(model: ModelSpec, context: int) -> int:
 
 
 def policy_bytes(run: RunSpec) -> int:
-    """What a checkpoint holds for the initial-state policy: States Passed are those of the whole batch, whatever the
-    number of processes; noise has one row of zeros for the shapes."""
-    held = {"zero": 0, "state_passing": run.training.batch_size, "tbtt": run.training.batch_size}
-    rows = held.get(run.training.initial_state.policy, 1)
-    return state_bytes(run.model, run.training.context) * rows if rows else 0
+    """What a checkpoint holds for the initial-state policy, whatever the number of processes."""
+    training = run.training
+    return round(training.initial_state.remembered(training.batch_size) * state_bytes(run.model, training.context))

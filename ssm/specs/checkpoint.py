@@ -11,7 +11,8 @@ from pydantic import Field, PositiveInt, ValidationError, field_validator, model
 from ssm.base.outside import problem_words
 from ssm.specs.base import Name, Spec
 from ssm.specs.diagnosis import DiagnosisSpec
-from ssm.specs.extension import ExtensionSpec
+from ssm.specs.extension import USUAL_POLICY, ExtensionSpec
+from ssm.specs.initial_states import Intervention
 
 ANY_CONTEXT = 2048  # stands for the model's own where an entry gives none and is checked
 Paths = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False, min_length=1)]
@@ -42,7 +43,7 @@ class CheckpointSpec(Spec):
     precision: Literal["float32", "bfloat16"] | None = None
     seed: int | None = None
     held_out: Paths | None = None  # the extension measures on these; None: on a tenth of the documents of `text`
-    policy: Literal["state_passing", "tbtt", "fitted_noise", "random_noise"] = "state_passing"
+    policy: Intervention = USUAL_POLICY
     p_zero: float | None = None
     sigma: float | None = None
     steps: int = 100

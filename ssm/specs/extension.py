@@ -8,11 +8,14 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from ssm.specs.base import Spec
 from ssm.specs.diagnosis import DiagnosisSpec
-from ssm.specs.training import InitialStateSpec, Probability, StatePassing
+from ssm.specs.initial_states import InitialStateSpec, StatePassing, ZeroState
+from ssm.specs.initial_states.base import Probability
 
 # An optimizer step, where nobody says otherwise; the paper's reads half a million tokens (`recipe.unlike_the_paper`).
 SEQUENCES = 32
 FORWARD_TOKENS = 8192  # a forward pass, where nobody says otherwise: what fits a GPU beside the logits
+USUAL = StatePassing()  # the intervention, where nobody says otherwise
+USUAL_POLICY = USUAL.policy
 
 
 class ExtensionSpec(Spec):
@@ -22,7 +25,7 @@ class ExtensionSpec(Spec):
     """
 
     diagnosis: DiagnosisSpec  # before and after; context, precision and seed are those of training too
-    initial_state: InitialStateSpec = StatePassing()
+    initial_state: InitialStateSpec = USUAL
     steps: PositiveInt = 100
     lr: PositiveFloat | None = None  # the peak; None: a tenth of what the model's size is pre-trained with
     batch_tokens: PositiveInt | None = None  # an optimizer step; None: SEQUENCES of the context
@@ -35,7 +38,7 @@ class ExtensionSpec(Spec):
 
     @model_validator(mode="after")
     def _sane(self) -> ExtensionSpec:
-        if self.initial_state.policy == "zero":
+        if isinstance(self.initial_state, ZeroState):
             raise ValueError("initial_state: 'zero' is no intervention; it is the control arm")
         return self
 

@@ -18,19 +18,20 @@ class RegistryError(UserError):
     """A place that belongs to a new thing was forgotten."""
 
 
-def kind_of(spec: type[Spec]) -> str:
-    """The name of a spec's class in config files, and of all of its files."""
-    field = spec.model_fields.get("kind")
+def kind_of(spec: type[Spec], key: str = "kind") -> str:
+    """The name of a spec's class in config files, where it stands under `key`, and of all of its files."""
+    field = spec.model_fields.get(key)
     return str(field.default) if field is not None else ""
 
 
-def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str) -> None:
+def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str, key: str = "kind") -> None:
     """Whether the specs of a registry are complete, and all that are there are in it.
 
     Args:
         registry: the package that holds specs, a file each, and lists them.
         specs: those that it lists.
         modules: the package that holds a module for each of them. It is not imported: modules need torch.
+        key: as of `kind_of`.
 
     Raises:
         RegistryError: what is missing, and the file where it belongs.
@@ -38,8 +39,8 @@ def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str) -> Non
     _check_classes(registry, {_name(spec): spec for spec in specs})
     for spec in specs:
         name = _name(spec)
-        if kind_of(spec) != name:
-            line = f"kind: Literal['{name}'] = '{name}'"
+        if kind_of(spec, key) != name:
+            line = f"{key}: Literal['{name}'] = '{name}'"
             raise RegistryError(f"{_file(registry, name)}: {spec.__name__} needs the name of its file: {line}")
         missing = sorted(variable for variable in spec.__class_vars__ if not hasattr(spec, variable))
         if missing:
@@ -47,21 +48,26 @@ def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str) -> Non
         if not (_root(registry) / _file(modules, name)).is_file():
             place = f"add {_file(modules, name)}, and its line in {_file(modules)}"
             raise RegistryError(f"{_file(registry, name)}: the spec '{name}' has no module: {place}")
+    for path in _files(registry):
+        for found in vars(sys.modules[f"{registry}.{path.stem}"]).values():
+            if _is_spec(found, path.stem, key) and found not in specs:
+                raise RegistryError(f"{_file(registry)}: no line for '{path.stem}' of {_file(registry, path.stem)}")
 
 
-def check_modules(registry: str, modules: Mapping[str, type], specs: Sequence[type[Spec]]) -> None:
+def check_modules(registry: str, modules: Mapping[str, type], specs: Sequence[type[Spec]], key: str = "kind") -> None:
     """Whether a registry of modules has a complete one for every spec and no other, and all that are there.
 
     Args:
         registry: the package that holds modules, a file each, and lists them.
         modules: those that it lists, by kind.
         specs: those of their specs' registry.
+        key: as of `kind_of`.
 
     Raises:
         RegistryError: what is missing, and the file where it belongs.
     """
     _check_classes(registry, modules)
-    described, kinds = specs[0].__module__.rpartition(".")[0], [kind_of(spec) for spec in specs]
+    described, kinds = specs[0].__module__.rpartition(".")[0], [kind_of(spec, key) for spec in specs]
     for kind in kinds:
         if kind not in modules:
             raise RegistryError(f"{_file(registry)}: no line for '{kind}' of {_file(described, kind)}")
@@ -82,9 +88,20 @@ def _check_classes(registry: str, classes: Mapping[str, type]) -> None:
         missing = sorted(getattr(listed, "__abstractmethods__", ()))
         if missing:
             raise RegistryError(f"{_file(registry, name)}: {listed.__name__} lacks {', '.join(missing)}")
-    for path in sorted((_root(registry) / _file(registry)).parent.glob("*.py")):
-        if path.stem.isidentifier() and path.stem != "__init__" and f"{registry}.{path.stem}" not in sys.modules:
+    for path in _files(registry):
+        if f"{registry}.{path.stem}" not in sys.modules:
             raise RegistryError(f"{_file(registry, path.stem)} is in no registry: add its line in {_file(registry)}")
+
+
+def _is_spec(found: object, name: str, key: str) -> bool:
+    """Whether it is the spec that the file `name` is for."""
+    return isinstance(found, type) and issubclass(found, Spec) and _name(found) == name == kind_of(found, key)
+
+
+def _files(registry: str) -> list[Path]:
+    """The files of a registry's folder, beside the registry itself."""
+    found = sorted((_root(registry) / _file(registry)).parent.glob("*.py"))
+    return [path for path in found if path.stem.isidentifier() and path.stem != "__init__"]
 
 
 def _name(listed: type) -> str:

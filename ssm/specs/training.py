@@ -17,70 +17,11 @@ from pydantic import (
 
 from ssm.specs.base import Spec, slug, without
 from ssm.specs.data import DataSpec
+from ssm.specs.initial_states import InitialStateSpec, ZeroState
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 
-Order = Literal["shuffled", "stream"]  # windows shuffled; row b of a batch begins where row b of the last one ended
-Probability = Annotated[float, Field(ge=0, le=1)]
 TOKENS_PER_PARAMETER = 20  # 1x Chinchilla (Hoffmann et al. 2022); lg: 45m at 25x is 22.5B tokens
-
-
-class InitialState(Spec):
-    """What the sequences of a batch start from, and the order in which text is read for that."""
-
-    order: Order = "shuffled"
-
-    @model_serializer(mode="wrap")
-    def _as_before_orders(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The order that goes without saying is left out: the ids of runs are older than the field."""
-        return without(plain(self), order=type(self).model_fields["order"].default)
-
-
-class ZeroState(InitialState):
-    """Every sequence starts from the zero state: the base model, and the control arm of post-training.
-
-    In stream order it is the control of TBTT: the same batches of consecutive chunks, and nothing carried over.
-    """
-
-    policy: Literal["zero"] = "zero"
-
-
-class RandomNoise(InitialState):
-    """lg Section 4.2: every value of the state is drawn from N(0, sigma^2)."""
-
-    order: Literal["shuffled"] = "shuffled"
-    policy: Literal["random_noise"] = "random_noise"
-    sigma: NonNegativeFloat
-    p_zero: Probability = 0.0  # the fraction of sequences that start from zero all the same
-
-
-class FittedNoise(InitialState):
-    """lg Section 4.3, eq. 5-6: N(mean, variance) of the final states, by layer and head, as a moving average."""
-
-    order: Literal["shuffled"] = "shuffled"
-    policy: Literal["fitted_noise"] = "fitted_noise"
-    beta: Probability = 0.1  # weight of the OLD average: new <- (1 - beta) batch + beta old
-    p_zero: Probability = 0.0
-
-
-class StatePassing(InitialState):
-    """lg Section 4.4: the final states of the previous batch, detached, zeroed with probability p."""
-
-    order: Literal["shuffled"] = "shuffled"
-    policy: Literal["state_passing"] = "state_passing"
-    p_zero: Probability = 0.1
-
-
-class Tbtt(InitialState):
-    """lg Section 4.5: consecutive chunks of one stream per batch element; each starts where the last one ended."""
-
-    order: Literal["stream"] = "stream"
-    policy: Literal["tbtt"] = "tbtt"
-    p_zero: Probability = 0.0
-    reset_at_documents: bool = False  # True: the state is reset wherever a new document starts, inside a chunk too
-
-
-InitialStateSpec = Annotated[ZeroState | RandomNoise | FittedNoise | StatePassing | Tbtt, Field(discriminator="policy")]
 
 
 class Budget(Spec):
@@ -202,20 +143,15 @@ class RunSpec(Spec):
 
     @model_validator(mode="after")
     def _a_cache_is_no_noise(self) -> RunSpec:
-        policy = self.training.initial_state.policy
+        state = self.training.initial_state
         for layer, mixer in enumerate(self.model.mixers()):
-            if policy == "zero" or not isinstance(mixer, AttentionMixer):
+            if state.needs == "nothing" or not isinstance(mixer, AttentionMixer):
                 continue
-            if policy in ("random_noise", "fitted_noise"):
-                raise ValueError(
-                    f"initial_state '{policy}' needs a recurrence in every layer; layer {layer} of "
-                    f"'{self.model.name}' is attention, whose state is a cache of tokens"
-                )
+            wants = f"initial_state '{state.policy}' needs {state.needs}; layer {layer} of '{self.model.name}' is"
+            if state.needs == "a recurrence in every layer":
+                raise ValueError(f"{wants} attention, whose state is a cache of tokens")
             if mixer.window is None:
-                raise ValueError(
-                    f"initial_state '{policy}' needs a state of fixed size; layer {layer} of '{self.model.name}' is "
-                    "attention without a window, whose cache would grow with every batch"
-                )
+                raise ValueError(f"{wants} attention without a window, whose cache would grow with every batch")
         return self
 
     @property
@@ -231,11 +167,12 @@ class RunSpec(Spec):
     @property
     def id(self) -> str:
         """A readable slug and the content's hash: the name of the run's folder."""
-        stage: str = self.training.initial_state.policy
+        state = self.training.initial_state
+        stage = state.policy
         if self.checkpoint is not None:
             stage = "imported"
-        elif stage == "zero":
+        elif isinstance(state, ZeroState):
             stage = "" if self.parent is None else "control"
-            if self.training.initial_state.order == "stream":
+            if state.order == "stream":
                 stage += " stream"
         return slug(self.model.name, f"T{self.training.context}", stage, f"s{self.seed}") + f"-{self.content_hash}"

@@ -27,7 +27,7 @@ from ssm.specs.training import RunSpec
 from ssm.training.checkpoint import load_checkpoint, save_checkpoint
 from ssm.training.divergence import LastGood
 from ssm.training.gradients import gradients_of
-from ssm.training.initial_state import build_policy
+from ssm.training.initial_states import build_policy
 from ssm.training.machine import Machine
 from ssm.training.metrics import SIDECAR, Metrics
 from ssm.training.optimizer import build_optimizer, set_rates

@@ -26,7 +26,7 @@ def loss_of(model: nn.Module, batch: Batch, start: State | None, training: Train
     """Mean cross-entropy, nats per token, of a micro-batch from its initial state; `model` calls a LanguageModel."""
     inputs, targets = batch.inputs.to(device), batch.targets.to(device)  # (B, T)
     resets = None
-    if batch.starts is not None and getattr(training.initial_state, "reset_at_documents", False):
+    if batch.starts is not None and training.initial_state.resets:
         resets = batch.starts.to(device)  # (B, T)
     autocast = training.precision == "bfloat16"
     with torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext():

@@ -145,7 +145,7 @@ def test_bytes_for_an_embedding_with_rows_to_spare(world: Path, tmp_path: Path) 
             {"micro_batch_tokens": 48},
             "micro_batch_tokens 48 must be a multiple of context 16 and divide",
         ),
-        ({"policy": "random_noise"}, "policy random_noise: give the standard deviation of its noise with --sigma"),
+        ({"policy": "random_noise"}, "policy random_noise needs --sigma"),
         ({"policy": "zero"}, "it is the control arm"),
         ({"sigma": 1.0}, "unknown key 'sigma'"),
         ({"p_zero": 2.0}, "p_zero"),

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import newcomer
 import pytest
 import torch
 from models.mixers import systems
@@ -22,7 +19,6 @@ from ssm.specs.ffn import SPECS, FfnSpec
 from ssm.specs.part import PartSpec
 from ssm.specs.registry import kind_of
 
-ROOT = Path(__file__).parents[2]
 D, T = 2 * systems.D, 7
 FFN_EXAMPLES = {
     "mlp": {"kind": "mlp", "d_hidden": 31},
@@ -149,27 +145,8 @@ print(json.dumps({
 
 
 def add_leaky(root: Path) -> None:
-    """Two files and a line (with its import) in both registries: in a copy of the package."""
-    shutil.copytree(ROOT / "ssm", root / "ssm", ignore=shutil.ignore_patterns("__pycache__"))
-    for floor, text in (("specs", LEAKY_SPEC), ("models", LEAKY_MODULE)):
-        (root / "ssm" / floor / "mixers" / "leaky.py").write_text(text)
-    for folder, (imported, registry, line) in LINES.items():
-        path = root / "ssm" / folder / "__init__.py"
-        head, tail = path.read_text().split(registry)
-        opened, rest = tail.split("\n", 1)
-        path.write_text(f"{head}{imported}{registry}{opened}\n{line}{rest}")
-
-
-def python(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(map(str, (root, ROOT / "kernels", ROOT / "tests")))
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=root,
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Two files and a line (with its import) in both registries."""
+    newcomer.add(root, {"specs/mixers/leaky.py": LEAKY_SPEC, "models/mixers/leaky.py": LEAKY_MODULE}, LINES)
 
 
 def test_a_newcomer_is_planned_reckoned_and_trained(tmp_path: Path) -> None:
@@ -177,7 +154,7 @@ def test_a_newcomer_is_planned_reckoned_and_trained(tmp_path: Path) -> None:
     config = write_config(tmp_path / "config")
     models = config / "models.yaml"
     models.write_text(models.read_text().replace("mixer: {kind: mamba2}", "mixer: {kind: leaky}"))
-    done = python(tmp_path, "-c", USE, str(config), str(tmp_path / "run"))
+    done = newcomer.python(tmp_path, "-c", USE, str(config), str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["parameters"][0] == found["parameters"][1]
@@ -188,7 +165,7 @@ def test_a_newcomer_is_planned_reckoned_and_trained(tmp_path: Path) -> None:
 def test_the_command_line_says_what_was_forgotten(tmp_path: Path) -> None:
     add_leaky(tmp_path)
     (tmp_path / "ssm/models/mixers/leaky.py").unlink()
-    done = python(tmp_path, "-m", "ssm", "plan")
+    done = newcomer.python(tmp_path, "-m", "ssm", "plan")
     place = "add ssm/models/mixers/leaky.py, and its line in ssm/models/mixers/__init__.py"
     assert done.stderr == f"ssm plan: ssm/specs/mixers/leaky.py: the spec 'leaky' has no module: {place}\n"
     assert done.returncode == 2

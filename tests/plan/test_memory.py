@@ -22,7 +22,9 @@ from ssm.models.mixers import MIXERS as REGISTERED
 from ssm.plan.memory import peak_memory, policy_bytes, state_bytes
 from ssm.plan.parameters import parameter_count
 from ssm.specs.data import DataSpec
+from ssm.specs.initial_states import KEY, SPECS
 from ssm.specs.model import ModelSpec
+from ssm.specs.registry import kind_of
 from ssm.specs.training import RunSpec, TrainingSpec
 from ssm.training.distributed import ALONE, Team
 from ssm.training.loop import train
@@ -108,6 +110,10 @@ SHORT = {"context": 16, "batch_tokens": 2048}  # a state of a layer is 14 times 
 def test_states_are_reckoned_within_a_fifth(policy: dict[str, Any], micro: int | None, tmp_path: Path) -> None:
     run = run_of({"d_model": 64, "n_layers": 4}, 256, **SHORT, initial_state=policy, micro_batch_tokens=micro)
     assert peak_memory(run).total == pytest.approx(measured(run, tmp_path), rel=0.2)
+
+
+def test_every_policy_is_reckoned() -> None:
+    assert {kind_of(spec, KEY) for spec in SPECS} == {policy["policy"] for policy in POLICIES}
 
 
 def measure_in_a_team(team: Team, run: RunSpec, folder: Path) -> None:

@@ -116,6 +116,11 @@ def test_a_spec_without_its_line(garden: Path) -> None:
     assert said(SPECS) == f"{SPECS}/rose.py is in no registry: add its line in {SPECS}/__init__.py"
 
 
+def test_a_spec_that_is_imported_but_not_listed(garden: Path) -> None:
+    without(garden / SPECS / "__init__.py", "    Rose,")
+    assert said(SPECS) == f"{SPECS}/__init__.py: no line for 'rose' of {SPECS}/rose.py"
+
+
 def test_a_spec_without_a_module(garden: Path) -> None:
     without(garden / MODULES / "rose.py")
     place = f"add {MODULES}/rose.py, and its line in {MODULES}/__init__.py"

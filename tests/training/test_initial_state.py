@@ -11,10 +11,18 @@ from models import tiny
 from torch import Tensor
 
 from ssm.models.state import State
-from ssm.specs.training import FittedNoise, InitialStateSpec, RandomNoise, StatePassing, Tbtt, ZeroState
-from ssm.training.initial_state import build_policy
-from ssm.training.initial_state.fitted_noise import moments_of, pooled
-from ssm.training.initial_state.policy import Policy
+from ssm.specs.initial_states import (
+    SPECS,
+    FittedNoise,
+    InitialStateSpec,
+    RandomNoise,
+    StatePassing,
+    Tbtt,
+    ZeroState,
+)
+from ssm.training.initial_states import build_policy
+from ssm.training.initial_states.base import Policy
+from ssm.training.initial_states.fitted_noise import moments_of, pooled
 
 CPU = torch.device("cpu")
 NOISES = (RandomNoise(sigma=0.3, p_zero=0.2), FittedNoise(p_zero=0.2))
@@ -285,3 +293,4 @@ def test_nothing_is_known_of_a_batch_before_its_end(spec: InitialStateSpec, lear
 def test_every_policy_of_the_specs_is_there() -> None:
     specs: tuple[Any, ...] = (ZeroState(), *NOISES, *PASSING)
     assert [build_policy(spec, 0).spec for spec in specs] == list(specs)
+    assert {type(spec) for spec in specs} == set(SPECS)

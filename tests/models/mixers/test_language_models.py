@@ -17,18 +17,9 @@ from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.checkpoint import load_model, save_model
 from ssm.models.state import State
 from ssm.specs.data import DataSpec
+from ssm.specs.initial_states import FittedNoise, InitialStateSpec, RandomNoise, StatePassing, Tbtt, ZeroState
 from ssm.specs.model import ModelSpec
-from ssm.specs.training import (
-    Budget,
-    FittedNoise,
-    InitialStateSpec,
-    RandomNoise,
-    RunSpec,
-    StatePassing,
-    Tbtt,
-    TrainingSpec,
-    ZeroState,
-)
+from ssm.specs.training import Budget, RunSpec, TrainingSpec
 
 T = 11
 AROUND: dict[str, dict[str, Any]] = {

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.rwkv4 import Rwkv4
-from ssm.specs.training import FittedNoise
-from ssm.training.initial_state import build_policy
+from ssm.specs.initial_states import FittedNoise
+from ssm.training.initial_states import build_policy
 
 D = 8
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ssm.models.state import State
 from ssm.training.distributed import ALONE, Team
-from ssm.training.initial_state.policy import Policy
+from ssm.training.initial_states.base import Policy
 
 
 class FittedNoisePolicy(Policy):

@@ -1,4 +1,4 @@
-"""The protocol of an initial-state policy, and the simplest one."""
+"""The protocol of an initial-state policy."""
 
 from __future__ import annotations
 
@@ -62,10 +62,3 @@ class Policy(ABC):
         """Standard normal noise for my rows of a memory (B, ...), cut out of what is drawn for the global batch."""
         shape = (batch_size, *memory.shape[1:])
         return torch.randn(shape, generator=generator, device=generator.device)[self.team.rows(batch_size)]
-
-
-class ZeroPolicy(Policy):
-    """Every sequence starts without a past."""
-
-    def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
-        return None

@@ -1,8 +1,6 @@
-"""State Passing and TBTT (lg Sections 4.4 and 4.5): a batch starts from the final states of the batch before.
+"""State Passing (lg Section 4.4): a batch starts from the final states of the batch before, those of other sequences.
 
-Over shuffled windows that is State Passing: the state of a different sequence. Over consecutive chunks of one stream
-per row it is truncated backpropagation through time. The whole state is passed, short convolutions' inputs included,
-and the gradient stops at the border.
+The whole state is passed, short convolutions' inputs included, and the gradient stops at the border.
 """
 
 from __future__ import annotations
@@ -12,10 +10,10 @@ from torch import Tensor
 
 from ssm.models.state import State, joined
 from ssm.training.distributed import ALONE, Team
-from ssm.training.initial_state.policy import Policy
+from ssm.training.initial_states.base import Policy
 
 
-class PassedStatePolicy(Policy):
+class StatePassingPolicy(Policy):
     """Row b of a batch starts where row b of the last batch ended; zeroed with probability p."""
 
     last: State | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ssm.models.state import State
-from ssm.training.initial_state.policy import Policy
+from ssm.training.initial_states.base import Policy
 
 
 class RandomNoisePolicy(Policy):

@@ -1,0 +1,29 @@
+"""Fitted noise's spec (lg Section 4.3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from ssm.specs.initial_states.base import Held, InitialState, Needs, Probability, Sequences, held_for_noise
+
+
+class FittedNoise(InitialState):
+    """lg Section 4.3, eq. 5-6: N(mean, variance) of the final states, by layer and head, as a moving average."""
+
+    needs: ClassVar[Needs] = "a recurrence in every layer"
+    order: Literal["shuffled"] = "shuffled"
+    policy: Literal["fitted_noise"] = "fitted_noise"
+    beta: Probability = 0.1  # weight of the OLD average: new <- (1 - beta) batch + beta old
+    p_zero: Probability = 0.0
+
+    def remembered(self, batch: int) -> float:
+        return 1  # a row of zeros, for the shapes; the moments by head are few beside it
+
+    def held(self, sequences: Sequences) -> Held:
+        held = held_for_noise(sequences)
+        drawn = sequences.batch / sequences.layers  # for one layer of the global batch
+        return replace(held, before=held.before + drawn)
+
+    def unlike_the_paper(self) -> tuple[str, ...]:
+        return ()

@@ -1,0 +1,30 @@
+"""The spec of truncated backpropagation through time (lg Section 4.5)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from ssm.specs.initial_states.base import Held, InitialState, Needs, Probability, Sequences, held_for_passing
+
+
+class Tbtt(InitialState):
+    """lg Section 4.5: consecutive chunks of one stream per batch element; each starts where the last one ended."""
+
+    needs: ClassVar[Needs] = "a state of fixed size"
+    order: Literal["stream"] = "stream"
+    policy: Literal["tbtt"] = "tbtt"
+    p_zero: Probability = 0.0
+    reset_at_documents: bool = False  # True: the state is reset wherever a new document starts, inside a chunk too
+
+    @property
+    def resets(self) -> bool:
+        return self.reset_at_documents
+
+    def remembered(self, batch: int) -> float:
+        return batch
+
+    def held(self, sequences: Sequences) -> Held:
+        return held_for_passing(sequences, zeroes=self.p_zero > 0)
+
+    def unlike_the_paper(self) -> tuple[str, ...]:
+        return ("the state is reset where a document starts, the paper's is not",) if self.resets else ()

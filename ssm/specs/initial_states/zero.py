@@ -1,0 +1,26 @@
+"""The zero state's spec."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from ssm.specs.initial_states.base import Held, InitialState, Needs, Sequences
+
+
+class ZeroState(InitialState):
+    """Every sequence starts from the zero state: the base model, and the control arm of post-training.
+
+    In stream order it is the control of TBTT: the same batches of consecutive chunks, and nothing carried over.
+    """
+
+    needs: ClassVar[Needs] = "nothing"
+    policy: Literal["zero"] = "zero"
+
+    def remembered(self, batch: int) -> float:
+        return 0
+
+    def held(self, sequences: Sequences) -> Held:
+        return Held(before=0, within=sequences.micro, behind=0)
+
+    def unlike_the_paper(self) -> tuple[str, ...]:
+        return ()

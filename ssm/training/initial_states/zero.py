@@ -1,0 +1,15 @@
+"""The zero state: the base model, and the control of all others."""
+
+from __future__ import annotations
+
+import torch
+
+from ssm.models.state import State
+from ssm.training.initial_states.base import Policy
+
+
+class ZeroPolicy(Policy):
+    """Every sequence starts without a past."""
+
+    def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
+        return None
