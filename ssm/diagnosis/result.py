@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import polars as pl
-from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, TypeAdapter
 
 from ssm.base import outside
 from ssm.base.errors import TableError
@@ -186,17 +186,16 @@ def from_json(record: dict[str, Any], tables: Tables) -> Diagnosis:
     Raises:
         TableError: not the record of a diagnosis.
     """
+    what = "not the record of a diagnosis"
     try:
         return Diagnosis(
-            facts=TypeAdapter(Facts).validate_python(record["facts"]),
+            facts=outside.shaped(record["facts"], Facts, f"{what}: facts", TableError),
             tables=tables,
-            readings=TypeAdapter(Readings).validate_python(record["readings"]),
-            verdict=TypeAdapter(Verdict).validate_python(record["verdict"]),
+            readings=outside.shaped(record["readings"], Readings, f"{what}: readings", TableError),
+            verdict=outside.shaped(record["verdict"], Verdict, f"{what}: verdict", TableError),
         )
     except KeyError as error:
-        raise TableError(f"not the record of a diagnosis: it has no {error}") from error
-    except ValidationError as error:
-        raise TableError(f"not the record of a diagnosis: {outside.first_problem(error, record)}") from error
+        raise TableError(f"{what}: it has no {error}") from error
 
 
 def read_json(path: str | Path) -> dict[str, Any]:

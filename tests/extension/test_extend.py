@@ -251,7 +251,7 @@ def test_every_policy_and_precision_trains(
     assert training["initial_state"] == state
     assert training["precision"] == settings.get("precision", "float32")
     assert training["activation_checkpointing"] == settings.get("activation_checkpointing", False)
-    assert found["outcome"] in ("repaired", "improved", "nothing was gained")
+    assert found["outcome"] in ("repaired", "improved", "nothing was gained", "undecided")
 
 
 def test_a_run_of_ours_stays_a_run(world: Path, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def configured(**changes: object) -> Callable[[Path], None]:
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "no config": (removed("config.json"), "has no config.json, which says what the model is"),
     "no weights": (removed("model.safetensors"), "holds no weights (model.safetensors or pytorch_model.bin"),
-    "no JSON": (written("config.json", "{"), "config.json: is not readable JSON"),
+    "no JSON": (written("config.json", "{"), "config.json: not a readable JSON file"),
     "no object": (written("config.json", "[]"), "config.json: is no JSON object"),
     "near": (configured(model_type="mamba3"), "unknown architecture 'mamba3'; did you mean 'mamba'?"),
     "far": (configured(model_type="llama"), "unknown architecture 'llama'; valid names: gla, gpt_neox, mamba, mamba2,"),
