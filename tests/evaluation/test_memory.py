@@ -48,7 +48,7 @@ def test_peak_memory_does_not_grow_with_length(tmp_path: Path) -> None:
     store = make_store(tmp_path, documents=60, words=24_000)
     run = run_spec(store.spec)
     (tmp_path / "run").mkdir()
-    record = {"status": "finished", "message": "finished", "diverged": None, "steps": 0, "budget_steps": 0}
+    record = {"status": "finished", "message": "finished", "diverged": None, "steps": 0, "budget_steps": 0, "tokens": 0}
     digest = save_model(tmp_path / "run" / "model.safetensors", build_model(run.model, 256, 1), run, 0, "")
     write_json(tmp_path / "run" / "run.json", record | {"weights": {"model.safetensors": digest}})
     peaks = {}
