@@ -45,7 +45,7 @@ def test_a_broken_record_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"context: [^\n]*$"):
         from_json(record, found.tables)
     path = tmp_path / "diagnosis.json"
-    with pytest.raises(TableError, match="diagnosis.json: no such file"):
+    with pytest.raises(TableError, match=r"diagnosis\.json: no such file"):
         read_json(path)
     for text, says in (("{", "not a readable record of a diagnosis"), ("[]", "not the record of a diagnosis")):
         path.write_text(text)
