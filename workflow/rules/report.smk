@@ -26,4 +26,4 @@ rule report:
     message:
         "Write the report on {params.targets}"
     shell:
-        "ssm report {params.folder:q} --out {output:q} --figures {params.targets} 2>&1 | tee {log:q}"
+        "ssm report {params.folder:q} --out {output:q} --figures {params.targets} --log {log:q}"
