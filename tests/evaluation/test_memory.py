@@ -20,10 +20,10 @@ from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import build_model
 from ssm.models.checkpoint import save_model
-from ssm.specs.measurement import (
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import (
     EffectiveRemembrance,
     MeasurementSpec,
-    MeasurementTask,
     Passkey,
     PositionLoss,
     RestartLoss,

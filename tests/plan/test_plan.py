@@ -18,7 +18,8 @@ from ssm.plan.summary import summary
 from ssm.specs.config import Rehearsal
 from ssm.specs.figure import FigureTask
 from ssm.specs.initial_states import StatePassing, ZeroState
-from ssm.specs.measurement import Cost, LengthClass, MeasurementTask, ModelSize, PositionLoss, RestartLoss, Taxonomy
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import Cost, LengthClass, ModelSize, PositionLoss, RestartLoss, Taxonomy
 from ssm.specs.training import RunSpec
 
 ROOT = Path(__file__).parents[2]

@@ -43,26 +43,4 @@ ALL: tuple[Schema, ...] = (
 )
 SCHEMAS = {schema.name: schema for schema in ALL}
 
-__all__ = [
-    "ALL",
-    "COST",
-    "EFFECTIVE_REMEMBRANCE",
-    "LENGTH_CLASS",
-    "METRICS",
-    "MODEL_SIZE",
-    "PASSKEY",
-    "POSITION_LOSS",
-    "PROCESS_SPEED",
-    "RESTART_LOSS",
-    "SCAN_SPEED",
-    "SCHEMAS",
-    "STATE_STATISTICS",
-    "TAXONOMY",
-    "TRAINING_SPEED",
-    "VERDICTS",
-    "Schema",
-    "read_provenance",
-    "read_table",
-    "schema_name",
-    "write_table",
-]
+__all__ = ["SCHEMAS", "Schema", "read_provenance", "read_table", "schema_name", "write_table"]  # and every schema
