@@ -20,7 +20,7 @@ Values = Callable[[Readable, Tensor, Tensor], Tensor]  # model, hidden (B, S, *)
 
 
 def by_position(spec: OfWindows, subject: Subject, schema: Schema, values: Values) -> pl.DataFrame:
-    """Mean value by sequence and bin of positions, in `schema`: that of BINS and one column more."""
+    """Mean value by sequence and bin of positions; `schema` is one of `binned`."""
     edges = bin_edges(spec.length)  # (bins + 1,)
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
     sums = torch.zeros(spec.sequences, len(edges) - 1, dtype=torch.float64)  # (sequences, bins)
@@ -37,14 +37,12 @@ def by_position(spec: OfWindows, subject: Subject, schema: Schema, values: Value
 
 
 def binned_table(means: Tensor, starts: np.ndarray, stops: np.ndarray, schema: Schema) -> pl.DataFrame:
-    """(sequences, bins) means as rows: the columns of BINS, and the values in the schema's last."""
+    """(sequences, bins) means as rows in a schema of `binned`."""
     sequences, bins = means.shape
-    return pl.DataFrame(
-        {
-            "sequence": np.repeat(np.arange(sequences), bins),
-            "position_from": np.tile(starts, sequences),
-            "position_to": np.tile(stops, sequences),
-            list(schema.columns)[-1]: means.flatten().numpy(),
-        },
-        schema=schema.columns,
+    columns = (
+        np.repeat(np.arange(sequences), bins),
+        np.tile(starts, sequences),
+        np.tile(stops, sequences),
+        means.flatten().numpy(),
     )
+    return pl.DataFrame(dict(zip(schema.columns, columns, strict=True)), schema=schema.columns)

@@ -15,4 +15,6 @@ COST = Schema(
         "repeat": I64,  # 1, 2, ...; bytes are counted once
         "value": F64,
     },
+    keys=("model", "mixer", "length", "cost", "repeat"),
+    sample="repeat",
 )

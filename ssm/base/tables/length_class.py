@@ -23,4 +23,5 @@ LENGTH_CLASS = Schema(
         "length": I64,
         "sequences": I64,
     },
+    keys=("context", "length", "sequences"),
 )

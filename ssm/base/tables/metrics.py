@@ -16,5 +16,6 @@ METRICS = Schema(
         "weight_decay": F64,
         "state_norm": F64,  # mean norm of the state that the batch started from (0 for the zero state)
     },
+    keys=("step", "tokens"),
     may_be_empty=True,  # so it is at a checkpoint inside the first step
 )

@@ -18,4 +18,5 @@ MODEL_SIZE = Schema(
         "embedding_parameters": I64,
         "published_parameters": I64,
     },
+    keys=("model",),
 )

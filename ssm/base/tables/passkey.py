@@ -16,4 +16,6 @@ PASSKEY = Schema(
         "correct": pl.Boolean(),  # every token of the key is the most probable one after those before it
         "digits_right": I64,  # digits that are spelled before the first token that is not
     },
+    keys=("length", "depth", "trial"),
+    sample="trial",
 )

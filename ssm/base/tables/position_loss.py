@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ssm.base.tables.table import BINS, F64, Schema
+from ssm.base.tables.table import binned
 
-POSITION_LOSS = Schema(
+POSITION_LOSS = binned(
     "position_loss",
     "one sequence, one bin of positions: the loss with the full history since the start of the sequence",
-    BINS | {"loss": F64},
+    "loss",
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ssm.base.tables.table import BINS, F64, Schema
+from ssm.base.tables.table import binned
 
-RESTART_LOSS = Schema(
+RESTART_LOSS = binned(
     "restart_loss",
     "one sequence, one bin: the loss on the SAME targets when the model restarts T/2 to T tokens before each",
-    BINS | {"loss": F64},
+    "loss",
 )

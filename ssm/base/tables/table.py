@@ -17,17 +17,28 @@ from ssm.base.outside import parse_json
 from ssm.base.seal import BLANK, check_seal, seal
 
 I64, F64, TEXT = pl.Int64(), pl.Float64(), pl.String()
-BINS = {"sequence": I64, "position_from": I64, "position_to": I64}  # of values by sequence and bin of positions
 
 
 @dataclass(frozen=True)
 class Schema:
-    """A table's name, its columns in order, and one line on what a row is."""
+    """A table's name, its columns in order, and one line on what a row is.
+
+    `keys` are the columns that say what a row is about; the others hold what was found there. `sample` is the one of
+    them that numbers what was drawn at random, and over which a mean has its error.
+    """
 
     name: str
     row: str
     columns: dict[str, pl.DataType]
+    keys: tuple[str, ...] = ()
+    sample: str | None = None
     may_be_empty: bool = False
+
+
+def binned(name: str, row: str, column: str) -> Schema:
+    """The schema of values, in `column`, by sequence and bin of positions."""
+    bins = {"sequence": I64, "position_from": I64, "position_to": I64}
+    return Schema(name, row, bins | {column: F64}, keys=tuple(bins), sample="sequence")
 
 
 def write_table(frame: pl.DataFrame, schema: Schema, path: str | Path, provenance: dict[str, Any]) -> None:

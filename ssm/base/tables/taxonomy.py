@@ -26,4 +26,5 @@ TAXONOMY = Schema(
         "linear": pl.Boolean(),  # measured: what remains is proportional to the initial state; null: it grows
         "identity": pl.Boolean(),  # measured: what remains is the initial state, whole (A_t = I); null: it grows
     },
+    keys=("model",),
 )
