@@ -28,7 +28,8 @@ The workflow (`make figures`, or `snakemake <target>`) calls these verbs in this
 
 {verbs}
 
-`ssm <verb> --help` says what a verb reads and writes, with an example. `ssm --version` prints the version.
+`ssm <verb> --help` says what a verb reads and writes, with an example. With `--log FILE` all that it prints is
+in that file as well. `ssm --version` prints the version.
 """
 
 

@@ -172,7 +172,7 @@ def test_a_new_one_takes_the_place_of_an_old_one(
     assert said.err == f"Report: {out}/index.html\n"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert call(world, out, "--replace", "old") == 2
-    assert "--replace: expected eight hex digits, got 'old'" in capsys.readouterr().err
+    assert "expected eight hex digits, got 'old'" in capsys.readouterr().err
 
 
 def test_no_context_is_known(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
