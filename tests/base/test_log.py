@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -11,8 +12,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from ssm.base import log
 from ssm.base.errors import UserError
 from ssm.base.exit_codes import REQUEUE
 from ssm.base.log import take_log
@@ -20,13 +23,13 @@ from ssm.base.log import take_log
 SECONDS = 60.0
 
 
-def command(code: str, log: Path, **options: Any) -> subprocess.Popen[str]:
+def command(code: str, file: Path, **options: Any) -> subprocess.Popen[str]:
     """An `ssm` with `--log` whose verb is this code, which reads a line of its stdin where it waits."""
     verb = textwrap.indent(textwrap.dedent(code), "    ")
     code = (
         f"import os, signal, subprocess, sys\nimport ssm.cli.main as module\ndef verb(*words):\n{verb}\n    return 3\n"
     )
-    code += f"module._dispatch = verb\nsys.exit(module.main(['plan', '--log', {str(log)!r}]))"
+    code += f"module._dispatch = verb\nsys.exit(module.main(['plan', '--log', {str(file)!r}]))"
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen([sys.executable, "-c", code], text=True, **pipes | options)
 
@@ -52,12 +55,20 @@ def test_both_streams_and_other_processes_are_in_the_log_and_stay_where_they_wer
 
 
 def test_who_has_ended_has_its_whole_log_there(tmp_path: Path) -> None:
-    """Also of much, read late: what starts `ssm` looks into the log when it has ended."""
-    lines, log = 20_000, tmp_path / "log"
-    with (tmp_path / "out").open("w") as out:
-        process = command(f"for line in range({lines}): print(line)", log, stdout=out)
-        assert process.wait(SECONDS) == 3
-    assert log.read_text().split() == [str(line) for line in range(lines)]
+    """What starts `ssm` looks into the log when it has ended: it waits for the copier, be that slow."""
+    process = command("print('.', flush=True); input(); print('the end')", tmp_path / "log")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == ".\n"
+    (copier,) = psutil.Process(process.pid).children()
+    copier.suspend()
+    process.stdin.write("\n")
+    process.stdin.flush()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.3)
+    copier.resume()
+    assert process.wait(SECONDS) == 3
+    assert (tmp_path / "log").read_text() == ".\nthe end\n"
 
 
 @pytest.mark.parametrize("whom", ["ssm", "its group"])
@@ -87,11 +98,32 @@ def test_a_traceback_is_in_the_log(tmp_path: Path) -> None:
     assert log.read_text() == err
 
 
-def test_a_full_disk_stops_no_work(tmp_path: Path) -> None:
-    code, out, err = ended(command("print('one', flush=True); print('two', flush=True)", Path("/dev/full")))
-    assert (code, out) == (3, "one\ntwo\n")
+def test_a_full_disk_stops_no_work_and_is_told_of_once(tmp_path: Path) -> None:
+    process = command("print('one', flush=True); input(); print('two')", Path("/dev/full"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "one\n"
+    out, err = process.communicate("\n", timeout=SECONDS)
+    assert (process.returncode, out) == (3, "two\n")
     problem = "cannot be written (No space left on device); the work goes on, and part of its log is lost"
     assert err == f"/dev/full: {problem}\n"
+
+
+def test_a_disk_too_full_for_a_new_file_stops_no_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened, path = os.open, tmp_path / "log"
+
+    def full(name: str | Path, *how: int) -> int:
+        if name == path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(name, *how)
+
+    monkeypatch.setattr(os, "open", full)
+    nowhere = log._open(path)
+    assert os.write(nowhere, b"lost") == 4
+    os.close(nowhere)
+    says = f"{path}: cannot be written (No space left on device); the work goes on without a log\n"
+    assert capsys.readouterr().err == says
 
 
 def test_a_terminal_that_is_closed_stops_no_work(tmp_path: Path) -> None:
