@@ -26,11 +26,17 @@ I64, F64, TEXT = pl.Int64(), pl.Float64(), pl.String()
 
 @dataclass(frozen=True)
 class Schema:
-    """A table's name, its columns in order, and one line on what a row is."""
+    """A table's name, its columns in order, and one line on what a row is.
+
+    `keys` are the columns that say what a row is about; the others hold what was found there. `sample` is the one of
+    them that numbers what was drawn at random, and over which a mean has its error.
+    """
 
     name: str
     row: str
     columns: dict[str, pl.DataType]
+    keys: tuple[str, ...] = ()
+    sample: str | None = None
     may_be_empty: bool = False
 
 
@@ -46,27 +52,36 @@ METRICS = Schema(
         "weight_decay": F64,
         "state_norm": F64,  # mean norm of the state that the batch started from (0 for the zero state)
     },
+    keys=("step", "tokens"),
     may_be_empty=True,  # so it is at a checkpoint inside the first step
 )
 POSITION_LOSS = Schema(
     "position_loss",
     "one sequence, one bin of positions: the loss with the full history since the start of the sequence",
     {"sequence": I64, "position_from": I64, "position_to": I64, "loss": F64},
+    keys=("sequence", "position_from", "position_to"),
+    sample="sequence",
 )
 RESTART_LOSS = Schema(
     "restart_loss",
     "one sequence, one bin: the loss on the SAME targets when the model restarts T/2 to T tokens before each",
     {"sequence": I64, "position_from": I64, "position_to": I64, "loss": F64},
+    keys=("sequence", "position_from", "position_to"),
+    sample="sequence",
 )
 EFFECTIVE_REMEMBRANCE = Schema(
     "effective_remembrance",
     "one sequence, one t, one distance: d(q(.|x_0:T), q(.|x_t:T)) (lg Def. 3.3)",
     {"sequence": I64, "t": I64, "length": I64, "distance": TEXT, "value": F64},
+    keys=("sequence", "t", "length", "distance"),
+    sample="sequence",
 )
 STATE_STATISTICS = Schema(
     "state_statistics",
     "one sequence, one position, one layer, one head (-1: all heads; layer -1: the whole state)",
     {"sequence": I64, "position": I64, "layer": I64, "head": I64, "norm": F64, "mean": F64, "std": F64},
+    keys=("sequence", "position", "layer", "head"),
+    sample="sequence",
 )
 PASSKEY = Schema(
     "passkey",
@@ -78,6 +93,8 @@ PASSKEY = Schema(
         "correct": pl.Boolean(),  # every token of the key is the most probable one after those before it
         "digits_right": I64,  # digits that are spelled before the first token that is not
     },
+    keys=("length", "depth", "trial"),
+    sample="trial",
 )
 LENGTH_CLASS = Schema(
     "length_class",
@@ -96,6 +113,7 @@ LENGTH_CLASS = Schema(
         "length": I64,
         "sequences": I64,
     },
+    keys=("context", "length", "sequences"),
 )
 MODEL_SIZE = Schema(
     "model_size",
@@ -111,6 +129,7 @@ MODEL_SIZE = Schema(
         "embedding_parameters": I64,
         "published_parameters": I64,
     },
+    keys=("model",),
 )
 VERDICTS = Schema(
     "verdicts",
@@ -155,6 +174,7 @@ TAXONOMY = Schema(
         "linear": pl.Boolean(),  # measured: what remains is proportional to the initial state; null: it grows
         "identity": pl.Boolean(),  # measured: what remains is the initial state, whole (A_t = I); null: it grows
     },
+    keys=("model",),
 )
 COST = Schema(
     "cost",
@@ -167,6 +187,8 @@ COST = Schema(
         "repeat": I64,  # 1, 2, ...; bytes are counted once
         "value": F64,
     },
+    keys=("model", "mixer", "length", "cost", "repeat"),
+    sample="repeat",
 )
 TRAINING_SPEED = Schema(
     "training_speed",

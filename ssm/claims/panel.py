@@ -37,16 +37,20 @@ class Panel:
             raise UndecidableError(f"the arm '{arm}' does not exist at the scale {self.task.scale}")
         return found
 
-    def table(self, series: Series, kind: str) -> pl.DataFrame:
-        """A series' table.
+    def of(self, name: str) -> Panel:
+        """Another panel of the same figure."""
+        return Panel(self.task, name, self.folder)
+
+    def table(self, series: Series, name: str, kind: str) -> pl.DataFrame:
+        """A series' table of the measurement with this name, which is of this kind.
 
         Raises:
             UndecidableError: it was not planned, or its run diverged.
             TableError: it was planned and is missing or broken.
         """
-        if kind not in series.tables:
-            raise UndecidableError(f"{kind} is not measured for the arm '{series.arm}' at the scale {self.task.scale}")
-        path = self.folder / f"{series.tables[kind]}.parquet"
+        if name not in series.tables:
+            raise UndecidableError(f"{name} is not measured for the arm '{series.arm}' at the scale {self.task.scale}")
+        path = self.folder / f"{series.tables[name]}.parquet"
         table = read_table(path, SCHEMAS[kind])
         if read_provenance(path).get("diverged"):  # the table holds the last good weights, not those the run ends with
             raise UndecidableError(f"the run of '{series.arm}', seed {series.seed}, diverged")

@@ -8,7 +8,9 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssm.base.errors import nearest
 from ssm.specs.base import Distinct, Name, Spec
-from ssm.specs.claim import ClaimSpec, Distance
+from ssm.specs.claim import ClaimSpec
+from ssm.specs.drawings import DrawingSpec
+from ssm.specs.reader import Reader, SeriesReader
 
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
@@ -61,72 +63,6 @@ class MeasurementEntry(Spec):
     repeats: PositiveInt | None = None  # cost: timed steps at each length
 
 
-class PositionCurves(Spec):
-    """Position-wise perplexity against position, a panel per model; with `ratio`, the paired ratio below it."""
-
-    kind: Literal["position_curves"] = "position_curves"
-    ratio: bool = False
-    restarted: str | None = None  # the arm that is restarted in the ratio; None: each arm itself
-
-
-class StateNormCurves(Spec):
-    """Norm of the whole state against position."""
-
-    kind: Literal["state_norm"] = "state_norm"
-
-
-class HeadStdCurves(Spec):
-    """Standard deviation of the state of the heads that drift most, against position."""
-
-    kind: Literal["head_std"] = "head_std"
-    heads: PositiveInt = 6
-    chosen_by: str  # the arm whose drift chooses the heads
-
-
-class RemembranceCurves(Spec):
-    """Effective Remembrance against t, a panel per distance."""
-
-    kind: Literal["remembrance"] = "remembrance"
-    distances: Annotated[tuple[Distance, ...], Field(strict=False, min_length=1), Distinct] = ("total_variation",)
-
-
-class ClassChart(Spec):
-    """Loss against length of every curve, with its class (ls Def. 2.1)."""
-
-    kind: Literal["length_classes"] = "length_classes"
-
-
-class ConfigurationTable(Spec):
-    """Named models with their configuration and size, as a table."""
-
-    kind: Literal["configuration_table"] = "configuration_table"
-
-
-class TaxonomyTable(Spec):
-    """Systems with their recurrence, as a table: what is declared, and what was measured on the module."""
-
-    kind: Literal["taxonomy_table"] = "taxonomy_table"
-
-
-class CostCurves(Spec):
-    """Time and memory of a step against length, a panel per quantity and a curve per model."""
-
-    kind: Literal["cost_curves"] = "cost_curves"
-
-
-DrawingSpec = Annotated[
-    PositionCurves
-    | StateNormCurves
-    | HeadStdCurves
-    | RemembranceCurves
-    | ClassChart
-    | ConfigurationTable
-    | TaxonomyTable
-    | CostCurves,
-    Field(discriminator="kind"),
-]
-
-
 class FigureSpec(Spec):
     """A figure file of config/figures, its scale chosen."""
 
@@ -160,13 +96,17 @@ class FigureSpec(Spec):
                 self._is_a_panel(model, f"arms.{name}.override_at")
         if not self.collect:
             for claim in self.claims:
-                for other in claim.arms():
+                for other in claim.quantity.arms():
                     if other not in self.arms:
                         raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {nearest(other, arms)}")
                 for model in claim.models or ():
                     self._is_a_panel(model, f"claims.{claim.id}.models")
-                if (other_model := getattr(claim.quantity, "against_model", None)) is not None:
-                    self._is_a_panel(other_model, f"claims.{claim.id}.quantity.against_model")
+                for model, _ in claim.quantity.places(panel=""):
+                    if model:
+                        self._is_a_panel(model, f"claims.{claim.id}.quantity.against_model")
+                self._measures(claim.quantity, f"claims.{claim.id}.quantity")
+            for drawing in self.drawings:
+                self._measures(drawing, f"drawings.{drawing.kind}")
         for entry in self.measurements:
             for other in entry.arms or ():
                 if other not in self.arms:
@@ -182,6 +122,14 @@ class FigureSpec(Spec):
         if model not in self.models:
             raise ValueError(f"{where}: '{model}' is no panel of this figure; {nearest(model, self.models)}")
 
+    def _measures(self, reader: Reader, where: str) -> None:
+        """Whether the measurements are there that are named; those that go without saying need not be."""
+        there = [entry.kind for entry in self.measurements]
+        for field in reader.naming() if isinstance(reader, SeriesReader) else ():
+            name = getattr(reader, field)
+            if name is not None and name not in there:
+                raise ValueError(f"{where}.{field}: no measurement '{name}' in this figure; {nearest(name, there)}")
+
 
 class Series(Spec):
     """One arm of one panel and one seed, with the tables that were planned for it."""
@@ -195,7 +143,7 @@ class Series(Spec):
     run: str  # the run's id
     origin: str | None = None  # the run that was trained first of those whose weights it goes on from; None: itself
     snapshot: float | None = None
-    tables: dict[str, str]  # measurement kind -> table id
+    tables: dict[str, str]  # name of a measurement -> table id
 
 
 class FigureTask(Spec):
@@ -218,7 +166,7 @@ class FigureTask(Spec):
         """
         found = []
         for claim in self.figure.claims:
-            arms = claim.arms()
+            arms = claim.quantity.arms()
             having = (series.panel for series in self.series if arms and series.arm == arms[0])
             panels = list(dict.fromkeys(panel for panel in having if claim.models is None or panel in claim.models))
             panels = panels or [next((series.panel for series in self.series), "")]
@@ -228,14 +176,7 @@ class FigureTask(Spec):
 
     def series_of(self, claim: ClaimSpec, panel: str) -> dict[tuple[str, str], tuple[Series, ...]]:
         """The series that a claim on a panel reads, by their panel and arm; an empty tuple where there are none."""
-        there = getattr(claim.quantity, "against_model", None) or panel
-        places = []
-        for role in ("arm", "against", "restarted"):
-            arm = getattr(claim.quantity, role, None)
-            if arm is not None:
-                places.append((there if role == "against" else panel, arm))
-                if role == "restarted":
-                    places.append((there, arm))
+        places = claim.quantity.places(panel)
         return {
             place: tuple(series for series in self.series if (series.panel, series.arm) == place) for place in places
         }

@@ -7,11 +7,14 @@ are looked at by every verb, so that nothing is missed before the plan is made; 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ssm.base.errors import UserError
 from ssm.specs.base import Spec
+
+Module = type | Callable[..., Any]
 
 
 class RegistryError(UserError):
@@ -30,13 +33,16 @@ def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str, key: s
     Args:
         registry: the package that holds specs, a file each, and lists them.
         specs: those that it lists.
-        modules: the package that holds a module for each of them. It is not imported: modules need torch.
+        modules: the package that holds a module for each of them, and lists them. It is not imported: modules need
+            torch, or draw. Its text is looked at, so that a line that lacks is missed before the work, not behind it.
         key: as of `kind_of`.
 
     Raises:
         RegistryError: what is missing, and the file where it belongs.
     """
-    _check_classes(registry, {_name(spec): spec for spec in specs})
+    _check_listed(registry, {_name(spec): spec for spec in specs})
+    listing = _root(registry) / _file(modules)
+    listed = listing.read_text(encoding="utf-8") if listing.is_file() else ""
     for spec in specs:
         name = _name(spec)
         if kind_of(spec, key) != name:
@@ -48,25 +54,27 @@ def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str, key: s
         if not (_root(registry) / _file(modules, name)).is_file():
             place = f"add {_file(modules, name)}, and its line in {_file(modules)}"
             raise RegistryError(f"{_file(registry, name)}: the spec '{name}' has no module: {place}")
+        if f"from {modules}.{name} import " not in listed:
+            raise RegistryError(_unlisted(modules, name))
     for path in _files(registry):
         for found in vars(sys.modules[f"{registry}.{path.stem}"]).values():
             if _is_spec(found, path.stem, key) and found not in specs:
                 raise RegistryError(f"{_file(registry)}: no line for '{path.stem}' of {_file(registry, path.stem)}")
 
 
-def check_modules(registry: str, modules: Mapping[str, type], specs: Sequence[type[Spec]], key: str = "kind") -> None:
+def check_modules(registry: str, modules: Mapping[str, Module], specs: Sequence[type[Spec]], key: str = "kind") -> None:
     """Whether a registry of modules has a complete one for every spec and no other, and all that are there.
 
     Args:
         registry: the package that holds modules, a file each, and lists them.
-        modules: those that it lists, by kind.
+        modules: those that it lists, by kind: a class each, or a function.
         specs: those of their specs' registry.
         key: as of `kind_of`.
 
     Raises:
         RegistryError: what is missing, and the file where it belongs.
     """
-    _check_classes(registry, modules)
+    _check_listed(registry, modules)
     described, kinds = specs[0].__module__.rpartition(".")[0], [kind_of(spec, key) for spec in specs]
     for kind in kinds:
         if kind not in modules:
@@ -77,12 +85,12 @@ def check_modules(registry: str, modules: Mapping[str, type], specs: Sequence[ty
             raise RegistryError(f"{_file(registry, name)}: the module '{name}' has no spec: {place}")
 
 
-def _check_classes(registry: str, classes: Mapping[str, type]) -> None:
+def _check_listed(registry: str, modules: Mapping[str, Module]) -> None:
     """Whether each of them is complete and bears its file's name, and all files of the folder are in use.
 
     A file that nobody has imported when all that is listed has been is in no registry, and helps none that is.
     """
-    for name, listed in classes.items():
+    for name, listed in modules.items():
         if _name(listed) != name:
             raise RegistryError(f"{_file(registry)}: '{name}' is in {_name(listed)}.py: it belongs into {name}.py")
         missing = sorted(getattr(listed, "__abstractmethods__", ()))
@@ -90,7 +98,7 @@ def _check_classes(registry: str, classes: Mapping[str, type]) -> None:
             raise RegistryError(f"{_file(registry, name)}: {listed.__name__} lacks {', '.join(missing)}")
     for path in _files(registry):
         if f"{registry}.{path.stem}" not in sys.modules:
-            raise RegistryError(f"{_file(registry, path.stem)} is in no registry: add its line in {_file(registry)}")
+            raise RegistryError(_unlisted(registry, path.stem))
 
 
 def _is_spec(found: object, name: str, key: str) -> bool:
@@ -104,9 +112,13 @@ def _files(registry: str) -> list[Path]:
     return [path for path in found if path.stem.isidentifier() and path.stem != "__init__"]
 
 
-def _name(listed: type) -> str:
+def _name(listed: Module) -> str:
     """The file's that it is in."""
     return listed.__module__.rpartition(".")[2]
+
+
+def _unlisted(registry: str, name: str) -> str:
+    return f"{_file(registry, name)} is in no registry: add its line in {_file(registry)}"
 
 
 def _file(package: str, name: str = "__init__") -> str:
