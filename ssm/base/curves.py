@@ -16,14 +16,18 @@ from ssm.base.errors import TableError, nearest
 BIN = ["position_from", "position_to"]
 
 
-def mean_loss(position_loss: pl.DataFrame, start: int, stop: int) -> pl.DataFrame:
+def mean_loss(
+    position_loss: pl.DataFrame, start: int, stop: int, column: str = "loss", sample: str = "sequence"
+) -> pl.DataFrame:
     """Mean loss of every sequence over the positions [start, stop), each token counted once.
 
     Args:
-        position_loss: a `position_loss` or `restart_loss` table.
+        position_loss: a `position_loss` or `restart_loss` table, or another one with bins of positions.
+        column: what it holds instead of a loss.
+        sample: what it has instead of sequences.
 
     Returns:
-        Columns sequence, loss (nats per token), sorted by sequence.
+        Columns sequence, loss (nats per token), by their names, sorted by sequence.
 
     Raises:
         TableError: the table's bins do not tile [start, stop) exactly.
@@ -31,13 +35,13 @@ def mean_loss(position_loss: pl.DataFrame, start: int, stop: int) -> pl.DataFram
     inside = position_loss.filter(pl.col("position_from") >= start, pl.col("position_to") <= stop)
     bins = inside.select(BIN).unique().sort(BIN)
     edges = [start, *bins["position_to"]]
-    everyone = position_loss["sequence"].n_unique()
+    everyone = position_loss[sample].n_unique()
     tiled = start < stop == edges[-1] and bins["position_from"].to_list() == edges[:-1]
     if not tiled or inside.height != bins.height * everyone:
-        raise TableError(f"the bins of this loss table do not tile the positions {start} to {stop} of every sequence")
+        raise TableError(f"the bins of this table do not tile the positions {start} to {stop} of every sequence")
     tokens = pl.col("position_to") - pl.col("position_from")
-    loss = pl.col("loss").fill_null(float("nan"))
-    return inside.group_by("sequence").agg(((loss * tokens).sum() / tokens.sum()).alias("loss")).sort("sequence")
+    value = pl.col(column).cast(pl.Float64).fill_null(float("nan"))
+    return inside.group_by(sample).agg(((value * tokens).sum() / tokens.sum()).alias(column)).sort(sample)
 
 
 def paired_log_ratio(

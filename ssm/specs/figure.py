@@ -10,7 +10,7 @@ from ssm.base.errors import nearest
 from ssm.specs.base import Distinct, Name, Spec
 from ssm.specs.claim import ClaimSpec
 from ssm.specs.drawings import DrawingSpec
-from ssm.specs.reader import Reader, SeriesReader
+from ssm.specs.reader import Reader
 
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
@@ -125,9 +125,8 @@ class FigureSpec(Spec):
     def _measures(self, reader: Reader, where: str) -> None:
         """Whether the measurements are there that are named; those that go without saying need not be."""
         there = [entry.kind for entry in self.measurements]
-        for field in reader.naming() if isinstance(reader, SeriesReader) else ():
-            name = getattr(reader, field)
-            if name is not None and name not in there:
+        for field, name in reader.named().items():
+            if name not in there:
                 raise ValueError(f"{where}.{field}: no measurement '{name}' in this figure; {nearest(name, there)}")
 
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from ssm.specs.base import Name, Spec, without
+from ssm.specs.base import Name, Setting, Spec, without
 
 
 class Reader(Spec):
@@ -19,6 +19,10 @@ class Reader(Spec):
     def names(self) -> tuple[str, ...]:
         """The names of the measurements of a series that it reads."""
         return ()
+
+    def named(self) -> dict[str, str]:
+        """Field -> the measurement that it names, which a figure must have."""
+        return {}
 
 
 class SeriesReader(Reader):
@@ -38,6 +42,10 @@ class SeriesReader(Reader):
     def names(self) -> tuple[str, ...]:
         return tuple(map(self.name_of, self.reads))
 
+    def named(self) -> dict[str, str]:
+        given = {field: getattr(self, field) for field in self.naming()}
+        return {field: name for field, name in given.items() if name is not None}
+
     @classmethod
     def naming(cls) -> tuple[str, ...]:
         """The fields that hold names of measurements."""
@@ -47,3 +55,16 @@ class SeriesReader(Reader):
     def _as_before_names(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Names that go without saying are left out: what was registered is older than these fields."""
         return without(plain(self), **dict.fromkeys(self.naming()))
+
+
+class ColumnReader(SeriesReader):
+    """Reads one column of the table of any measurement, which is found by its name."""
+
+    reads: ClassVar[tuple[str, ...]] = ()  # any
+    measurement: Name
+    column: Name
+    where: dict[Name, Setting] = {}  # rows of these settings alone, such as {depth: 0.5}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.measurement,)

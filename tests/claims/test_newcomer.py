@@ -9,6 +9,8 @@ import newcomer
 import pytest
 from claims.synthetic import claim, figure_task, write_tables
 
+from ssm.base.tables import VERDICTS, read_table
+
 QUANTITY_SPEC = '''
 """The spec of the loss at the very beginning."""
 
@@ -106,8 +108,9 @@ def test_a_newcomer_is_judged_and_drawn(tmp_path: Path) -> None:
     (tmp_path / "task.json").write_text(json.dumps(content))
     judged = newcomer.python(tmp_path, "-m", "ssm", "judge", "task.json", "--tables", ".", "--out", "verdicts.parquet")
     assert judged.returncode == 0, judged.stderr
-    assert "2.2 (1.95 to 2.45)" in judged.stdout
-    assert "confirmed" in judged.stdout
+    (row,) = read_table(tmp_path / "verdicts.parquet", VERDICTS).to_dicts()
+    assert (row["verdict"], row["estimate"]) == ("confirmed", pytest.approx(2.2))
+    assert row["quantity"] == "first loss of base <b>&"
     drawn = newcomer.python(tmp_path, "-m", "ssm", "plot", "task.json", "--tables", ".", "--out", "pictures")
     assert drawn.returncode == 0, drawn.stderr
     assert "State Passing: 4 read" in (tmp_path / "pictures" / "lg_fig5.svg").read_text()

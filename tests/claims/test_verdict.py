@@ -86,6 +86,12 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
         thrice("cosine", LATE, LESS, LATE),
         thrice("cosine", [1.0] * 6, [0.6] * 6, [1.0, 1.0, 1.0, 0.95, 1.0, 1.0]),
     ),
+    "value_at": (
+        {"measurement": "position_loss", "column": "loss", "times_context": 4.0},
+        2.5,
+        thrice("late", 3.0, 3.1, 3.2),
+        thrice("late", 2.0, 2.1, 2.2),
+    ),
     "length_excess": ({}, 0.2, thrice("excess", 0.5, 0.51, 0.52), thrice("excess", -0.1, -0.11, -0.12)),
 }
 
@@ -241,7 +247,8 @@ def test_a_quantity_reads_the_tables_that_it_says(tmp_path: Path, kind: str) -> 
     named = {"model": "tiny"} if kind == "parameter_ratio" else {"arm": "base"}
     task = figure_task([claim({"kind": kind} | named | fields, above=0.0)], seeds=(1, 2))
     write_tables(tmp_path, task, {("base", 1): {"cosine": [-1.0] * 6}})
-    reads = task.figure.claims[0].quantity.reads
+    quantity = task.figure.claims[0].quantity
+    reads = quantity.reads or quantity.names
     for path in tmp_path.glob("*.parquet"):
         if schema_name(path) not in reads:
             path.unlink()

@@ -19,6 +19,7 @@ from ssm.claims.quantities.restart_ratio import RestartRatioEstimator
 from ssm.claims.quantities.shape_difference import ShapeDifferenceEstimator
 from ssm.claims.quantities.state_norm_growth import StateNormGrowthEstimator
 from ssm.claims.quantities.system_property import SystemPropertyEstimator
+from ssm.claims.quantities.value_at import ValueAtEstimator
 from ssm.specs.figure import FigureTask
 from ssm.specs.quantities import SPECS, QuantitySpec
 from ssm.specs.registry import check_modules
@@ -32,6 +33,7 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "remembrance": RemembranceEstimator,
     "shape_difference": ShapeDifferenceEstimator,
     "length_excess": LengthExcessEstimator,
+    "value_at": ValueAtEstimator,
     "parameter_ratio": ParameterRatioEstimator,
     "system_property": SystemPropertyEstimator,
     "cost_exponent": CostExponentEstimator,

@@ -40,7 +40,33 @@ class Estimator(ABC, Generic[Q]):
         """What is computed, in one line."""
 
 
-class SeriesEstimator(Estimator[A]):
+class SeedEstimator(Estimator[Q]):
+    """Reads a number a seed; the interval is over seeds, or over the sequences of the only one."""
+
+    limits: tuple[float, float] = ANY  # of the number of one arm
+    agreeing: bool = False  # seeds that all gave one number have an interval, by these limits
+
+    @property
+    @abstractmethod
+    def logarithmic(self) -> bool:
+        """Whether `readings` are logarithms."""
+
+    @property
+    @abstractmethod
+    def compared(self) -> bool:
+        """Whether `readings` are of one arm against another."""
+
+    @abstractmethod
+    def readings(self, panel: Panel) -> dict[int, Reading]:
+        """Seed -> reading; where arms are compared, of the seeds that they share. Raises as `estimate`."""
+
+    def estimate(self, panel: Panel) -> Estimate:
+        low, high = self.limits
+        limits = POSITIVE if self.logarithmic else (low - high, high - low) if self.compared else self.limits
+        return summarize(self.readings(panel), self.words(panel), self.logarithmic, limits, self.agreeing)
+
+
+class SeriesEstimator(SeedEstimator[A]):
     """Reads a number once per arm and seed.
 
     With `against`, the two arms' readings of the same seed are subtracted, on the logarithmic scale where the quantity
@@ -50,7 +76,6 @@ class SeriesEstimator(Estimator[A]):
     # plain: arms compare by their difference. logarithm: it is read as one, and arms compare as a ratio. ratio: it is
     # read plainly, but as a logarithm where two arms are compared.
     scale: Literal["plain", "logarithm", "ratio"] = "plain"
-    limits: tuple[float, float] = ANY  # of the number of one arm
 
     @abstractmethod
     def read(self, panel: Panel, series: Series) -> Reading:
@@ -70,13 +95,15 @@ class SeriesEstimator(Estimator[A]):
         return self.spec.against if isinstance(self.spec, ArmQuantity) else None
 
     @property
+    def compared(self) -> bool:
+        return self.against is not None
+
+    @property
     def logarithmic(self) -> bool:
-        """Whether `readings` are logarithms."""
-        return self.scale == "logarithm" or (self.scale == "ratio" and self.against is not None)
+        return self.scale == "logarithm" or (self.scale == "ratio" and self.compared)
 
     def readings(self, panel: Panel) -> dict[int, Reading]:
-        """Seed -> reading; with `against`, of the seeds that both arms have. Raises as `estimate`."""
-        read = self.read_logarithm if self.logarithmic and self.scale == "ratio" else self.read
+        read = self.read_logarithm if self.scale == "ratio" and self.compared else self.read
         found = {seed: read(panel, series) for seed, series in panel.series(self.spec.arm).items()}
         if self.against is None:
             return found
@@ -87,10 +114,6 @@ class SeriesEstimator(Estimator[A]):
         if not shared:
             raise UndecidableError(f"the arms '{self.spec.arm}' and '{self.against}' share no seed")
         return {seed: found[seed] - others[seed] for seed in shared}
-
-    def estimate(self, panel: Panel) -> Estimate:
-        limits = POSITIVE if self.logarithmic else ANY if self.against else self.limits
-        return summarize(self.readings(panel), self.words(panel), self.logarithmic, limits)
 
     def words(self, panel: Panel) -> str:
         text = self.describe(panel)

@@ -21,6 +21,7 @@ from ssm.specs.quantities.restart_ratio import RestartRatio
 from ssm.specs.quantities.shape_difference import ShapeDifference
 from ssm.specs.quantities.state_norm_growth import StateNormGrowth
 from ssm.specs.quantities.system_property import SystemProperty
+from ssm.specs.quantities.value_at import ValueAt
 from ssm.specs.registry import check_specs
 
 SPECS: tuple[type[Quantity], ...] = (
@@ -32,6 +33,7 @@ SPECS: tuple[type[Quantity], ...] = (
     Remembrance,
     ShapeDifference,
     LengthExcess,
+    ValueAt,
     ParameterRatio,
     SystemProperty,
     CostExponent,
