@@ -296,6 +296,14 @@ def schema_name(path: str | Path) -> str:
     return _metadata(_open(path).schema, path, "schema")
 
 
+def schema_of(path: str | Path) -> Schema:
+    """The schema that a table follows. Raises as `read_table`."""
+    name = schema_name(path)
+    if name not in SCHEMAS:
+        raise TableError(f"{path}: holds the schema {shown(name)}; {nearest(name, SCHEMAS)}")
+    return SCHEMAS[name]
+
+
 def read_provenance(path: str | Path) -> dict[str, Any]:
     """The provenance that `write_table` stored. Raises as `read_table`."""
     text = _metadata(_open(path).schema, path, "provenance")

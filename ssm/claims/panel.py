@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from ssm.base.columns import chosen, listed
-from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_name
+from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_of
 from ssm.claims.estimate import UndecidableError
 from ssm.specs.base import Setting
 from ssm.specs.figure import FigureTask, Series
@@ -51,19 +51,22 @@ class Panel:
             UndecidableError: it was not planned, or its run diverged.
             TableError: it was planned and is missing or broken.
         """
-        if name not in series.tables:
-            raise UndecidableError(f"{name} is not measured for the arm '{series.arm}' at the scale {self.task.scale}")
+        self._insist(series, name)
         path = self.folder / f"{series.tables[name]}.parquet"
         table = read_table(path, SCHEMAS[kind])
         if read_provenance(path).get("diverged"):  # the table holds the last good weights, not those the run ends with
             raise UndecidableError(f"the run of '{series.arm}', seed {series.seed}, diverged")
         return table
 
+    def _insist(self, series: Series, name: str) -> None:
+        if name not in series.tables:
+            raise UndecidableError(f"{name} is not measured for the arm '{series.arm}' at the scale {self.task.scale}")
+
     def any_table(self, series: Series, name: str) -> tuple[pl.DataFrame, Schema]:
         """A series' table of the measurement with this name, whatever its kind. Raises as `table`."""
-        path = self.folder / f"{series.tables.get(name, '')}.parquet"
-        kind = schema_name(path) if name in series.tables else name
-        return self.table(series, name, kind), SCHEMAS[kind]
+        self._insist(series, name)
+        schema = schema_of(self.folder / f"{series.tables[name]}.parquet")
+        return self.table(series, name, schema.name), schema
 
     def rows(self, table: pl.DataFrame, schema: Schema, where: Mapping[str, Setting]) -> pl.DataFrame:
         """The rows of these settings.

@@ -14,10 +14,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from ssm.base.columns import chosen, means
 from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, remembrance_curve, state_norm_curve
 from ssm.base.errors import TableError
-from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_name
+from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_name, schema_of
 from ssm.specs.figure import FigureTask, Series
+from ssm.specs.reader import ColumnReader
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,15 @@ def read_planned(task: FigureTask, tables: Path, table: str, kind: str) -> pl.Da
     Raises:
         TableError: one line, naming the table and the command that makes it, or what is wrong with it.
     """
+    path = _planned(task, tables, table)
+    frame = read_table(path, SCHEMAS[kind])
+    if read_provenance(path).get("diverged"):
+        return _without_values(frame, SCHEMAS[kind])
+    return frame
+
+
+def _planned(task: FigureTask, tables: Path, table: str) -> Path:
+    """The file of a table, which is there."""
     path = tables / f"{table}.parquet"
     if not path.exists():
         spec = tables.parent / "specs" / "measurements" / f"{table}.json"
@@ -68,10 +79,7 @@ def read_planned(task: FigureTask, tables: Path, table: str, kind: str) -> pl.Da
             f"{path}: no such table ({task.figure.target} needs it); "
             f"`snakemake {task.figure.target}` makes it, by `ssm evaluate {spec} --out {path}`"
         )
-    frame = read_table(path, SCHEMAS[kind])
-    if read_provenance(path).get("diverged"):
-        return _without_values(frame, SCHEMAS[kind])
-    return frame
+    return path
 
 
 def _without_values(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
@@ -170,6 +178,34 @@ def remembrance_curves(
     for series, table in loaded(task, tables, panel, name, "effective_remembrance"):
         lines.append((series, _line(remembrance_curve(table, distance), "t", "value")))
     return over_seeds(lines)
+
+
+def column_curves(
+    task: FigureTask, tables: Path, panel: str, reader: ColumnReader, x: str, exponential: bool = False
+) -> list[Curve]:
+    """Any column of any table against another one, of the rows that `reader` chooses.
+
+    Args:
+        exponential: of the averages, for a column of logarithms.
+    """
+    lines = []
+    for series, table, schema in any_loaded(task, tables, panel, reader):
+        frame = means(chosen(table, schema, reader.where), schema, [x], reader.column)
+        lines.append((series, Line(_column(frame, x), _column(frame, "value"), _column(frame, "error"))))
+    return over_seeds(lines, finish=np.exp if exponential else np.asarray)
+
+
+def any_loaded(
+    task: FigureTask, tables: Path, panel: str, reader: ColumnReader
+) -> list[tuple[Series, pl.DataFrame, Schema]]:
+    """The series of `panel` that have the measurement, with its tables and their schema, whatever its kind."""
+    found = []
+    for series in task.series:
+        if series.panel == panel and reader.measurement in series.tables:
+            path = _planned(task, tables, series.tables[reader.measurement])
+            schema = schema_of(path)
+            found.append((series, read_planned(task, tables, path.stem, schema.name), schema))
+    return found
 
 
 def over_seeds(

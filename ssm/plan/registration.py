@@ -136,7 +136,7 @@ def _content(
         measured = [{key: value for key, value in content.items() if key != "models"} for content in tasks]
     return Content(
         expected=claim.expected.words(),
-        quantity=short_hash(quantity.nameless(panel), DIGITS),
+        quantity=short_hash(quantity.nameless(panel, task.series), DIGITS),
         arms=short_hash(arms, DIGITS),
         measurements=short_hash(measured, DIGITS),
         seeds=fewer,

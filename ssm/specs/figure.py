@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from ssm.base.errors import nearest
-from ssm.specs.base import Distinct, Name, Spec
+from ssm.specs.base import Distinct, Name, Setting, Spec, without
 from ssm.specs.claim import ClaimSpec
 from ssm.specs.drawings import DrawingSpec
 from ssm.specs.reader import Reader
@@ -142,7 +149,12 @@ class Series(Spec):
     run: str  # the run's id
     origin: str | None = None  # the run that was trained first of those whose weights it goes on from; None: itself
     snapshot: float | None = None
+    axes: dict[Name, Setting] = {}  # of a grid of arms: where this one stands on them
     tables: dict[str, str]  # name of a measurement -> table id
+
+    @model_serializer(mode="wrap")
+    def _without_axes(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), axes={})
 
 
 class FigureTask(Spec):
@@ -165,8 +177,7 @@ class FigureTask(Spec):
         """
         found = []
         for claim in self.figure.claims:
-            arms = claim.quantity.arms()
-            having = (series.panel for series in self.series if arms and series.arm == arms[0])
+            having = (series.panel for series in self.series if claim.quantity.about(series))
             panels = list(dict.fromkeys(panel for panel in having if claim.models is None or panel in claim.models))
             panels = panels or [next((series.panel for series in self.series), "")]
             for panel in panels:
@@ -175,7 +186,7 @@ class FigureTask(Spec):
 
     def series_of(self, claim: ClaimSpec, panel: str) -> dict[tuple[str, str], tuple[Series, ...]]:
         """The series that a claim on a panel reads, by their panel and arm; an empty tuple where there are none."""
-        places = claim.quantity.places(panel)
+        places = claim.quantity.places(panel, self.series)
         return {
             place: tuple(series for series in self.series if (series.panel, series.arm) == place) for place in places
         }

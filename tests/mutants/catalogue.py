@@ -714,8 +714,8 @@ MEASUREMENTS = (
 CLAIMS = (
     Mutant(
         f"{S}base/curves.py",
-        '((loss * tokens).sum() / tokens.sum()).alias("loss")',
-        'loss.mean().alias("loss")',
+        "((value * tokens).sum() / tokens.sum()).alias(column)",
+        "value.mean().alias(column)",
         "bins of unlike length count alike in a mean",
         ("base/test_curves.py",),
     ),

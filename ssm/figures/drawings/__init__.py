@@ -8,6 +8,7 @@ from typing import Any
 
 from ssm.figures.drawings.configuration_table import configuration_table
 from ssm.figures.drawings.cost_curves import cost_curves
+from ssm.figures.drawings.curves import curves
 from ssm.figures.drawings.head_std import head_std
 from ssm.figures.drawings.length_classes import length_classes
 from ssm.figures.drawings.position_curves import position_curves
@@ -23,6 +24,7 @@ from ssm.specs.registry import check_modules
 Draw = Callable[[Any, FigureTask, Path, dict[str, ArmStyle]], list[Row]]  # of a spec, a task, its tables, arms' looks
 
 DRAWINGS: dict[str, Draw] = {
+    "curves": curves,
     "position_curves": position_curves,
     "state_norm": state_norm,
     "head_std": head_std,

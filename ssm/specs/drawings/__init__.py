@@ -12,6 +12,7 @@ from pydantic import Field
 from ssm.specs.drawings.base import Drawing
 from ssm.specs.drawings.configuration_table import ConfigurationTable
 from ssm.specs.drawings.cost_curves import CostCurves
+from ssm.specs.drawings.curves import Curves
 from ssm.specs.drawings.head_std import HeadStdCurves
 from ssm.specs.drawings.length_classes import ClassChart
 from ssm.specs.drawings.position_curves import PositionCurves
@@ -21,6 +22,7 @@ from ssm.specs.drawings.taxonomy_table import TaxonomyTable
 from ssm.specs.registry import check_specs
 
 SPECS: tuple[type[Drawing], ...] = (
+    Curves,
     PositionCurves,
     StateNormCurves,
     HeadStdCurves,

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol, Self
 
 from pydantic import model_validator
 
+from ssm.specs.base import Setting
 from ssm.specs.reader import Reader, SeriesReader
 
 Place = tuple[str, str]  # a panel (named model) and an arm of it
+
+
+class Placed(Protocol):
+    """What a quantity asks of a series."""
+
+    @property
+    def arm(self) -> str: ...
+
+    @property
+    def panel(self) -> str: ...
+
+    @property
+    def axes(self) -> Mapping[str, Setting]: ...
 
 
 class Quantity(Reader, ABC):
@@ -19,14 +34,22 @@ class Quantity(Reader, ABC):
 
     @abstractmethod
     def arms(self) -> tuple[str, ...]:
-        """The arms that it reads, the one that it is about first; none: it is about models as they are built."""
+        """The arms that it names, the one that it is about first."""
+
+    def about(self, series: Placed) -> bool:
+        """Whether it is about this series: then it is judged on the panel of the series."""
+        return series.arm in self.arms()[:1]
 
     @abstractmethod
-    def places(self, panel: str) -> tuple[Place, ...]:
-        """Where the arms are that it reads when `panel` is judged, each once."""
+    def places(self, panel: str, series: Sequence[Placed] = ()) -> tuple[Place, ...]:
+        """Where the arms are that it reads when `panel` is judged, each once.
+
+        Args:
+            series: all of the figure. Arms that it names are told without.
+        """
 
     @abstractmethod
-    def nameless(self, panel: str) -> dict[str, Any]:
+    def nameless(self, panel: str, series: Sequence[Placed] = ()) -> dict[str, Any]:
         """Its content, in which an arm is its number among `places`, and a measurement or a model has no name."""
 
 
@@ -38,10 +61,10 @@ class ModelQuantity(Quantity):
     def arms(self) -> tuple[str, ...]:
         return ()
 
-    def places(self, panel: str) -> tuple[Place, ...]:
+    def places(self, panel: str, series: Sequence[Placed] = ()) -> tuple[Place, ...]:
         return ()
 
-    def nameless(self, panel: str) -> dict[str, Any]:
+    def nameless(self, panel: str, series: Sequence[Placed] = ()) -> dict[str, Any]:
         return {key: value for key, value in self.content().items() if key != "model"}
 
 
@@ -53,10 +76,10 @@ class SeriesQuantity(SeriesReader, Quantity):
     def arms(self) -> tuple[str, ...]:
         return (self.arm,)
 
-    def places(self, panel: str) -> tuple[Place, ...]:
+    def places(self, panel: str, series: Sequence[Placed] = ()) -> tuple[Place, ...]:
         return ((panel, self.arm),)
 
-    def nameless(self, panel: str) -> dict[str, Any]:
+    def nameless(self, panel: str, series: Sequence[Placed] = ()) -> dict[str, Any]:
         content = {key: value for key, value in self.content().items() if key not in self.naming()}
         return content | {"arm": self.places(panel).index((panel, self.arm))}
 
@@ -83,11 +106,11 @@ class ArmQuantity(SeriesQuantity):
     def arms(self) -> tuple[str, ...]:
         return (self.arm,) if self.against is None else (self.arm, self.against)
 
-    def places(self, panel: str) -> tuple[Place, ...]:
+    def places(self, panel: str, series: Sequence[Placed] = ()) -> tuple[Place, ...]:
         other = () if self.against is None else ((self.there(panel), self.against),)
         return tuple(dict.fromkeys(((panel, self.arm), *other)))
 
-    def nameless(self, panel: str) -> dict[str, Any]:
+    def nameless(self, panel: str, series: Sequence[Placed] = ()) -> dict[str, Any]:
         content = super().nameless(panel)
         del content["against_model"]
         if self.against is not None:

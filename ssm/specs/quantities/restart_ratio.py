@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import PositiveFloat
 
 from ssm.specs.base import Name
-from ssm.specs.quantities.base import ArmQuantity, Place
+from ssm.specs.quantities.base import ArmQuantity, Place, Placed
 
 
 class RestartRatio(ArmQuantity):
@@ -25,13 +26,13 @@ class RestartRatio(ArmQuantity):
     def arms(self) -> tuple[str, ...]:
         return super().arms() if self.restarted is None else (*super().arms(), self.restarted)
 
-    def places(self, panel: str) -> tuple[Place, ...]:
+    def places(self, panel: str, series: Sequence[Placed] = ()) -> tuple[Place, ...]:
         places = super().places(panel)
         if self.restarted is not None:
             places = (*places, (panel, self.restarted), (self.there(panel), self.restarted))
         return tuple(dict.fromkeys(places))
 
-    def nameless(self, panel: str) -> dict[str, Any]:
+    def nameless(self, panel: str, series: Sequence[Placed] = ()) -> dict[str, Any]:
         content, itself = super().nameless(panel), self.against is None and self.restarted == self.arm
         if itself:  # another way to say that an arm is restarted itself
             content["restarted"] = None
