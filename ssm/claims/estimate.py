@@ -83,17 +83,18 @@ def log_mean_reading(by_sequence: np.ndarray) -> Reading:
     return mean_reading(math.log(mean) + by_sequence / mean - 1)
 
 
-def resample(*matrices: np.ndarray) -> list[np.ndarray]:
+def resample(*matrices: np.ndarray, apart: int = 0) -> list[np.ndarray]:
     """Means of bootstrap resamples of the sequences: the same resamples for every matrix, and in every call.
 
     Args:
         matrices: each (S, K), a row a sequence.
+        apart: another number draws other resamples, for sequences that have nothing to do with each other.
 
     Returns:
         for each matrix (DRAWS, K).
     """
     sequences = len(matrices[0])
-    generator = numpy_generator(0, "bootstrap over sequences")
+    generator = numpy_generator(0, "bootstrap over sequences", apart)
     weights = generator.multinomial(sequences, np.full(sequences, 1 / sequences), size=DRAWS) / sequences
     return [weights @ matrix for matrix in matrices]
 

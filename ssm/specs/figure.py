@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Field,
-    PositiveFloat,
-    PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ssm.base.errors import nearest
 from ssm.specs.base import Distinct, Name, Setting, Spec, without
 from ssm.specs.claim import ClaimSpec
 from ssm.specs.drawings import DrawingSpec
+from ssm.specs.measurements import BY_KIND, MeasurementEntry
+from ssm.specs.measurements.base import ArmsEntry
 from ssm.specs.reader import Reader
 
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]  # one counts once
-Lengths = Annotated[tuple[PositiveInt, ...], Field(strict=False), Distinct]
 
 
 class ArmEntry(Spec):
@@ -48,28 +42,6 @@ class ArmEntry(Spec):
         return self
 
 
-class MeasurementEntry(Spec):
-    """One measurement of a figure, for all its arms or for some."""
-
-    kind: Literal[
-        "position_loss",
-        "restart_loss",
-        "effective_remembrance",
-        "state_statistics",
-        "length_class",
-        "model_size",
-        "taxonomy",
-        "cost",
-    ]
-    length: PositiveInt | None = None  # tokens ...
-    times_context: PositiveFloat | None = None  # ... or multiples of each arm's training context
-    sequences: PositiveInt | None = None
-    seed: int | None = None
-    arms: Names | None = None
-    lengths: Lengths | None = None  # cost: tokens of its steps
-    repeats: PositiveInt | None = None  # cost: timed steps at each length
-
-
 class FigureSpec(Spec):
     """A figure file of config/figures, its scale chosen."""
 
@@ -85,7 +57,7 @@ class FigureSpec(Spec):
     # None: this arm does not exist at this scale
     arms: Annotated[dict[Name, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
     measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()
-    collect: bool = False  # draws the curves of all other figures instead of runs of its own
+    collect: Names = ()  # targets whose measurements are drawn instead of runs of its own
     drawings: Annotated[tuple[DrawingSpec, ...], Field(strict=False, min_length=1)]
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = ()
     deviations: Names = ()  # how this scale departs from the paper, in plain words
@@ -111,13 +83,11 @@ class FigureSpec(Spec):
                 for model, _ in claim.quantity.places(panel=""):
                     if model:
                         self._is_a_panel(model, f"claims.{claim.id}.quantity.against_model")
-                self._measures(claim.quantity, f"claims.{claim.id}.quantity")
-            for drawing in self.drawings:
-                self._measures(drawing, f"drawings.{drawing.kind}")
-        for entry in self.measurements:
-            for other in entry.arms or ():
-                if other not in self.arms:
-                    raise ValueError(f"measurements.{entry.kind}.arms: unknown arm '{other}'; {nearest(other, arms)}")
+        self._measurements_are_told_apart(arms)
+        for claim in self.claims:
+            self._is_measured(claim.quantity, f"claims.{claim.id}.quantity")
+        for drawing in self.drawings:
+            self._is_measured(drawing, f"drawings.{drawing.kind}")
         ids = [claim.id for claim in self.claims]
         if len(set(ids)) != len(ids):
             raise ValueError("two claims bear the same id")
@@ -125,16 +95,32 @@ class FigureSpec(Spec):
             raise ValueError("a figure with arms needs models, data and seeds")
         return self
 
+    def _measurements_are_told_apart(self, arms: list[str]) -> None:
+        kinds: dict[str, str] = {}
+        for entry in self.measurements:
+            if not isinstance(entry, ArmsEntry):
+                continue
+            where = f"measurements.{entry.called}"
+            for other in entry.arms or ():
+                if other not in self.arms:
+                    raise ValueError(f"{where}.arms: unknown arm '{other}'; {nearest(other, arms)}")
+            if entry.called in BY_KIND and entry.called != entry.kind:
+                raise ValueError(f"{where}: a {entry.kind} cannot bear the name of another kind")
+            if kinds.setdefault(entry.called, entry.kind) != entry.kind:
+                raise ValueError(f"{where}: is the name of a {kinds[entry.called]} and of a {entry.kind}")
+
+    def _is_measured(self, reader: Reader, where: str) -> None:
+        """Whether the measurements are there that it names; those that go without saying need not be."""
+        there = {entry.called: entry.kind for entry in self.measurements if isinstance(entry, ArmsEntry)}
+        for field, (name, kind) in reader.named().items():
+            if name not in there and not self.collect:
+                raise ValueError(f"{where}.{field}: no measurement '{name}' in this figure; {nearest(name, there)}")
+            if kind is not None and there.get(name, kind) != kind:
+                raise ValueError(f"{where}.{field}: '{name}' is a {there[name]}, and a {kind} is read here")
+
     def _is_a_panel(self, model: str, where: str) -> None:
         if model not in self.models:
             raise ValueError(f"{where}: '{model}' is no panel of this figure; {nearest(model, self.models)}")
-
-    def _measures(self, reader: Reader, where: str) -> None:
-        """Whether the measurements are there that are named; those that go without saying need not be."""
-        there = [entry.kind for entry in self.measurements]
-        for field, name in reader.named().items():
-            if name not in there:
-                raise ValueError(f"{where}.{field}: no measurement '{name}' in this figure; {nearest(name, there)}")
 
 
 class Series(Spec):
@@ -150,7 +136,7 @@ class Series(Spec):
     origin: str | None = None  # the run that was trained first of those whose weights it goes on from; None: itself
     snapshot: float | None = None
     axes: dict[Name, Setting] = {}  # of a grid of arms: where this one stands on them
-    tables: dict[str, str]  # name of a measurement -> table id
+    tables: dict[str, str]  # a measurement's name in the figure, which is its kind unless another is given -> table id
 
     @model_serializer(mode="wrap")
     def _without_axes(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -20,8 +20,8 @@ class Reader(Spec):
         """The names of the measurements of a series that it reads."""
         return ()
 
-    def named(self) -> dict[str, str]:
-        """Field -> the measurement that it names, which a figure must have."""
+    def named(self) -> dict[str, tuple[str, str | None]]:
+        """Field -> the measurement that it names, which a figure must have, and its kind; None: any."""
         return {}
 
 
@@ -42,9 +42,10 @@ class SeriesReader(Reader):
     def names(self) -> tuple[str, ...]:
         return tuple(map(self.name_of, self.reads))
 
-    def named(self) -> dict[str, str]:
+    def named(self) -> dict[str, tuple[str, str | None]]:
         given = {field: getattr(self, field) for field in self.naming()}
-        return {field: name for field, name in given.items() if name is not None}
+        kinds = dict(zip(self.naming(), self.reads, strict=False))
+        return {field: (name, kinds.get(field)) for field, name in given.items() if name is not None}
 
     @classmethod
     def naming(cls) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ from ssm.figures.data import (
 from ssm.figures.drawings.head_std import drifting_heads
 from ssm.figures.style import log_ticks, token_ticks
 from ssm.specs.figure import FigureTask, Series
-from ssm.specs.measurement import MeasurementSpec
+from ssm.specs.measurements import SPECS
 from ssm.specs.registry import kind_of
 
 
@@ -126,7 +125,7 @@ def test_of_a_diverged_run_nothing_but_where_it_was_measured_is_read(tmp_path: P
     assert (row["class"], row["generalizes"], row["extends_from"], row["context"]) == (None, None, None, 32)
 
 
-@pytest.mark.parametrize("kind", sorted({kind_of(spec) for spec in get_args(get_args(MeasurementSpec)[0])}))
+@pytest.mark.parametrize("kind", sorted({kind_of(spec) for spec in SPECS}))
 def test_every_measurement_says_which_columns_are_keys(kind: str) -> None:
     """What is no key is a value, which a diverged run has not."""
     schema = SCHEMAS[kind]
@@ -163,7 +162,7 @@ def test_arms_keep_the_plans_order_although_json_sorts_the_figures_own() -> None
     arm = {"label": "l", "training": "pretrain"}
     figure = {"arms": {"t128": arm, "t16": arm, "t32": arm}, "models": ["tiny"], "data": "text", "seeds": [0]}
     series = [synthetic.series(name, seed) for name in ("t16", "t32", "t128") for seed in (0, 1)]
-    task = synthetic.task([{"kind": "position_curves"}], series, collect=False, **figure)
+    task = synthetic.task([{"kind": "position_curves"}], series, collect=[], **figure)
     assert arms(task) == ["t16", "t32", "t128"]
 
 

@@ -7,16 +7,20 @@ from typing import Any
 
 from ssm.claims.estimate import Estimate
 from ssm.claims.panel import Panel
+from ssm.claims.quantities.area import AreaEstimator
 from ssm.claims.quantities.base import Estimator
 from ssm.claims.quantities.cost_exponent import CostExponentEstimator
+from ssm.claims.quantities.crossing import CrossingEstimator
 from ssm.claims.quantities.drifting_heads import DriftingHeadsEstimator
 from ssm.claims.quantities.length_excess import LengthExcessEstimator
+from ssm.claims.quantities.order import OrderEstimator
 from ssm.claims.quantities.parameter_ratio import ParameterRatioEstimator
 from ssm.claims.quantities.perplexity_at import PerplexityAtEstimator
 from ssm.claims.quantities.perplexity_growth import PerplexityGrowthEstimator
 from ssm.claims.quantities.remembrance import RemembranceEstimator
 from ssm.claims.quantities.restart_ratio import RestartRatioEstimator
 from ssm.claims.quantities.shape_difference import ShapeDifferenceEstimator
+from ssm.claims.quantities.slope import SlopeEstimator
 from ssm.claims.quantities.state_norm_growth import StateNormGrowthEstimator
 from ssm.claims.quantities.system_property import SystemPropertyEstimator
 from ssm.claims.quantities.value_at import ValueAtEstimator
@@ -34,6 +38,10 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "shape_difference": ShapeDifferenceEstimator,
     "length_excess": LengthExcessEstimator,
     "value_at": ValueAtEstimator,
+    "slope": SlopeEstimator,
+    "crossing": CrossingEstimator,
+    "area": AreaEstimator,
+    "order": OrderEstimator,
     "parameter_ratio": ParameterRatioEstimator,
     "system_property": SystemPropertyEstimator,
     "cost_exponent": CostExponentEstimator,

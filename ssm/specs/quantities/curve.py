@@ -51,10 +51,10 @@ class CurveQuantity(Quantity):
     def names(self) -> tuple[str, ...]:
         return self.sweep.quantity().names if self.sweep is not None else (str(self.measurement),)
 
-    def named(self) -> dict[str, str]:
+    def named(self) -> dict[str, tuple[str, str | None]]:
         if self.sweep is not None:
             return {f"sweep.of.{field}": name for field, name in self.sweep.quantity().named().items()}
-        return {"measurement": str(self.measurement)}
+        return {"measurement": (str(self.measurement), None)}
 
     def arms(self) -> tuple[str, ...]:
         if self.sweep is not None:

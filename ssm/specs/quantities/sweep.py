@@ -93,7 +93,7 @@ class Sweep(Spec):
         if self.over is None:
             return tuple(sorted(zip(self.at or (), arms or (), strict=True)))
         where = (self.against_where or {}) if against else self.where
-        found = {}
+        found: dict[tuple[float, str], None] = {}
         for one in series:
             number = one.axes.get(self.over)
             there = one.panel == panel and all(one.axes.get(axis) == value for axis, value in where.items())
@@ -117,7 +117,9 @@ class Sweep(Spec):
 
         def family(against: bool) -> list[Any]:
             members = self.members(panel, series, against)
-            return [[at, [order.index(place) for place in self.quantity(arm).places(panel, series)]] for at, arm in members]
+            return [
+                [at, [order.index(place) for place in self.quantity(arm).places(panel, series)]] for at, arm in members
+            ]
 
         roles = ("arm", "against", "restarted")
         of = {key: value for key, value in self.quantity().nameless(panel, series).items() if key not in roles}
