@@ -251,9 +251,13 @@ def test_costs_are_drawn_by_model_in_their_units(tmp_path: Path) -> None:
     assert line(panels[3], "s5").get_ydata() == pytest.approx([1e-3 * t for t in (8, 16, 32)])
 
 
+PASSKEY: dict[str, Any] = {"measurement": "passkey", "x": "length", "column": "correct"}
+NEEDED: dict[str, dict[str, Any]] = {"head_std": {"chosen_by": "base"}, "curves": PASSKEY}
+
+
 @pytest.mark.parametrize("kind", sorted(DRAWINGS))
 def test_a_figure_without_series_says_so(kind: str, tmp_path: Path) -> None:
-    drawing = {"kind": kind} | ({"chosen_by": "base"} if kind == "head_std" else {})
+    drawing = {"kind": kind} | NEEDED.get(kind, {})
     assert any("no arm at this scale" in text for text in texts(picture(synthetic.task([drawing], []), tmp_path)))
 
 
