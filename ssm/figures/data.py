@@ -63,14 +63,14 @@ def read_planned(task: FigureTask, tables: Path, table: str, kind: str) -> pl.Da
     Raises:
         TableError: one line, naming the table and the command that makes it, or what is wrong with it.
     """
-    path = _planned(task, tables, table)
+    path = planned(task, tables, table)
     frame = read_table(path, SCHEMAS[kind])
     if read_provenance(path).get("diverged"):
         return _without_values(frame, SCHEMAS[kind])
     return frame
 
 
-def _planned(task: FigureTask, tables: Path, table: str) -> Path:
+def planned(task: FigureTask, tables: Path, table: str) -> Path:
     """The file of a table, which is there."""
     path = tables / f"{table}.parquet"
     if not path.exists():
@@ -188,11 +188,17 @@ def column_curves(
     Args:
         exponential: of the averages, for a column of logarithms.
     """
+    lines = column_lines(task, tables, panel, reader, x)
+    return over_seeds(lines, finish=np.exp if exponential else np.asarray)
+
+
+def column_lines(task: FigureTask, tables: Path, panel: str, reader: ColumnReader, x: str) -> list[tuple[Series, Line]]:
+    """One line per arm and seed for `column_curves`."""
     lines = []
     for series, table, schema in any_loaded(task, tables, panel, reader):
         frame = means(chosen(table, schema, reader.where), schema, [x], reader.column)
         lines.append((series, Line(_column(frame, x), _column(frame, "value"), _column(frame, "error"))))
-    return over_seeds(lines, finish=np.exp if exponential else np.asarray)
+    return lines
 
 
 def any_loaded(
@@ -202,7 +208,7 @@ def any_loaded(
     found = []
     for series in task.series:
         if series.panel == panel and reader.measurement in series.tables:
-            path = _planned(task, tables, series.tables[reader.measurement])
+            path = planned(task, tables, series.tables[reader.measurement])
             schema = schema_of(path)
             found.append((series, read_planned(task, tables, path.stem, schema.name), schema))
     return found

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from ssm.figures.data import Curve, column_curves, panels
-from ssm.figures.panel import CurvePanel, Row, columns_for, context_marks, note_on, rows_of
+from ssm.figures.panel import CurvePanel, Row, columns_for, context_marks, note_on, rows_of, x_range
 from ssm.figures.style import ArmStyle
 from ssm.specs.drawings.curves import Curves
 from ssm.specs.figure import FigureTask
@@ -39,13 +37,3 @@ def _panel(drawing: Curves, found: list[Curve], styles: dict[str, ArmStyle], tit
         level=drawing.level,
         marks=context_marks(found, styles) if drawing.tokens else (),
     )
-
-
-def x_range(found: list[Curve], logarithmic: bool) -> tuple[float, float]:
-    """Limits that hold all points; on a logarithmic axis those above 0."""
-    x = np.concatenate([curve.x for curve in found])
-    x = x[x > 0] if logarithmic else x
-    if not x.size:
-        return (1.0, 2.0)
-    low, high = float(x.min()), float(x.max())
-    return (low, high) if low < high else (low / 2, 2 * low) if logarithmic else (low - 0.5, high + 0.5)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from ssm.specs.quantities.base import Quantity
+from ssm.specs.quantities.sweep import Of, quantity_of
 from ssm.specs.reader import Reader, SeriesReader
 
 
@@ -11,3 +15,21 @@ class Drawing(Reader):
 
 class SeriesDrawing(SeriesReader, Drawing):
     """Draws measurements of the figure's series."""
+
+
+class OfArms(Drawing):
+    """Draws a quantity of arms, seed by seed."""
+
+    reads: ClassVar[tuple[str, ...]] = ()  # any
+    of: Of  # without its arm
+
+    def quantity(self, arm: str) -> Quantity:
+        """What is drawn of an arm."""
+        return quantity_of(self.of, arm)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.quantity("arm").names
+
+    def named(self) -> dict[str, tuple[str, str | None]]:
+        return {f"of.{field}": one for field, one in self.quantity("arm").named().items()}

@@ -1,0 +1,112 @@
+"""A column against two others, as coloured cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from ssm.base.columns import chosen, means
+from ssm.figures.colors import GRID
+from ssm.figures.data import any_loaded, arms, panels
+from ssm.figures.panel import Row, columns_for
+from ssm.figures.style import SMALL, ArmStyle, number
+from ssm.specs.drawings.heat_map import HeatMap
+from ssm.specs.figure import FigureTask
+
+DARK, LIGHT = "#101418", "#fbfbfb"  # on cells: their colours stay what they are by day and by night
+
+
+@dataclass(frozen=True)
+class Map:
+    """One arm's cells."""
+
+    title: str
+    x: list[float]
+    y: list[float]
+    values: np.ndarray  # (y, x); NaN: not measured, or of a run that diverged
+    seeds: int
+
+
+def heat_map(drawing: HeatMap, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+    """A panel per model and arm, all with the same colours."""
+    maps = [one for model in panels(task) for one in heat_maps(drawing, task, tables, model)]
+    if not maps:
+        return []
+    values = np.concatenate([one.values.ravel() for one in maps])
+    finite = values[np.isfinite(values)]
+    limits = drawing.limits or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
+    columns = columns_for(len(maps))
+    height = 1.1 + 0.27 * max(len(one.y) for one in maps)
+    seeds = {one.seeds for one in maps}
+    note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
+    note += (". " if note else "") + f"Dark to light: {_text(limits[0], drawing)} to {_text(limits[1], drawing)}"
+    if finite.size < values.size:
+        note += ". Empty: not measured, or a run that diverged"
+    painters = [partial(_paint, drawing, one, limits) for one in maps]
+    return [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
+
+
+def heat_maps(drawing: HeatMap, task: FigureTask, tables: Path, panel: str) -> list[Map]:
+    """The cells of every arm of a panel: means over seeds; a seed without a number leaves its cell without one."""
+    loaded = any_loaded(task, tables, panel, drawing)
+    several = len(panels(task)) > 1
+    maps = []
+    for arm in drawing.arms or arms(task):
+        own = [(series, table, schema) for series, table, schema in loaded if series.arm == arm]
+        frames = [
+            means(chosen(table, schema, drawing.where), schema, [drawing.x, drawing.y], drawing.column)
+            for _, table, schema in own
+        ]
+        if not frames:
+            continue
+        cells = pl.concat(frames).group_by(drawing.x, drawing.y).agg(pl.col("value").mean())
+        x, y = (cells[name].unique().sort().to_list() for name in (drawing.x, drawing.y))
+        values = np.full((len(y), len(x)), np.nan)
+        for across, up, value in cells.iter_rows():
+            values[y.index(up), x.index(across)] = value
+        label = own[0][0].label
+        maps.append(Map(f"{panel}: {label}" if several else label, x, y, values, len(frames)))
+    return maps
+
+
+def _paint(drawing: HeatMap, one: Map, limits: tuple[float, float], axes: Axes, columns: int) -> None:
+    axes.grid(False)
+    span = (limits[1] - limits[0]) or 1.0
+    for (row, column), value in np.ndenumerate(one.values):
+        if not np.isfinite(value):
+            axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, fill=False, edgecolor=GRID, linewidth=0.8))
+            continue
+        share = min(max((value - limits[0]) / span, 0.0), 1.0)
+        color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
+        axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
+        if drawing.cells:
+            ink = DARK if share > 0.55 else LIGHT
+            place = (column + 0.5, row + 0.5)
+            axes.text(*place, _text(value, drawing), color=ink, ha="center", va="center", fontsize=SMALL)
+    axes.set_xlim(0, len(one.x))
+    axes.set_ylim(0, len(one.y))
+    axes.set_xticks(*_ticks(one.x, {1: 12, 2: 7}.get(columns, 5)))
+    axes.set_yticks(*_ticks(one.y, 10))
+    axes.tick_params(length=0, labelsize=SMALL)
+    axes.spines[:].set_visible(False)
+    axes.set_title(one.title)
+    axes.set_xlabel(drawing.x_label or drawing.x.replace("_", " "))
+    axes.set_ylabel(drawing.y_label or drawing.y.replace("_", " "))
+
+
+def _text(value: float, drawing: HeatMap) -> str:
+    return f"{value:.0%}" if drawing.percent else number(value) if abs(value) >= 1000 else f"{value:.2g}"
+
+
+def _ticks(values: Sequence[float], most: int) -> tuple[np.ndarray, list[str]]:
+    """Middles of cells, of every cell or of every so-manieth."""
+    step = -(-len(values) // most)
+    return np.arange(0, len(values), step) + 0.5, [f"{value:g}" for value in values[::step]]

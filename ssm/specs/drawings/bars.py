@@ -1,0 +1,19 @@
+"""The spec of bars."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ssm.specs.base import Distinct, Name
+from ssm.specs.drawings.base import OfArms
+
+
+class Bars(OfArms):
+    """`of` (a quantity without its arm) of every arm: a panel a model, a bar an arm, a dot a seed."""
+
+    kind: Literal["bars"] = "bars"
+    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None  # None: all
+    level: float | None = None  # a line of reference, such as chance
+    label: str | None = None  # of the axis
