@@ -125,7 +125,7 @@ class CurvePanel:
         axes.set_xlim(*((low / np.exp(room), high * np.exp(room)) if self.log_x else (low - room, high + room)))
         axes.xaxis.set_major_locator(FixedLocator(ticks))
         axes.xaxis.set_major_formatter(
-            FixedFormatter([tokens(tick) if self.tokens else number(tick) for tick in ticks])
+            FixedFormatter([tokens(tick) if self.tokens or self.ticks else number(tick) for tick in ticks])
         )
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel(self.x_label)

@@ -34,12 +34,11 @@ def bars(drawing: Bars, task: FigureTask, tables: Path, styles: dict[str, ArmSty
     if not found:
         return []
     columns = columns_for(len(found))
-    painters = [
-        partial(_paint, drawing, model, own, _limits(drawing, list(found.values()))) for model, own in found.items()
-    ]
+    limits = _limits(drawing, list(found.values()))
+    painters = [partial(_paint, drawing, model, own, limits) for model, own in found.items()]
     height = 0.9 + 0.42 * max(map(len, found.values()))
-    counts = {len(one.seeds) for own in found.values() for *_, one in own if len(one.seeds)}
-    note = f"Bar: mean over {max(counts, default=0)} seeds. Dot: a seed" if max(counts, default=0) > 1 else "One seed"
+    seeds = max(len(one.seeds) for own in found.values() for *_, one in own)
+    note = f"Bar: mean over {seeds} seeds. Dot: a seed" if seeds > 1 else "One seed"
     return [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
 
 
@@ -69,21 +68,21 @@ def _paint(
                 markerfacecolor=style.color,
                 markeredgecolor=INK,
                 markeredgewidth=0.5,
+                clip_on=False,
                 zorder=4,
             )
         name = label if np.isfinite(mean) else f"{label} (diverged, or no number)"
-        axes.annotate(
-            name, (0, line - 0.27), (3, 0), ("axes fraction", "data"), "offset points", fontsize=SMALL, va="bottom"
-        )
-    if drawing.level is not None:
-        axes.axvline(drawing.level, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)), zorder=3.5)
+        place = ("axes fraction", "data")
+        axes.annotate(name, (0, line - 0.27), (3, 0), place, "offset points", fontsize=SMALL, va="bottom")
+        if drawing.level is not None:  # beside the names, not through them
+            axes.vlines(drawing.level, line - 0.25, line + 0.25, color=INK, linewidth=1.2, zorder=3.5)
     axes.set_xlim(*limits)
     axes.set_ylim(len(own) - 0.6, -0.85)
     axes.set_yticks([])
     axes.grid(False, axis="y")
     axes.xaxis.set_major_locator(MaxNLocator(nbins={1: 8, 2: 5}.get(columns, 4), steps=[1, 2, 2.5, 5, 10]))
     axes.set_title(model)
-    axes.set_xlabel(drawing.label or drawing.of["kind"].replace("_", " "))
+    axes.set_xlabel(drawing.label or drawing.score.replace("_", " "))
 
 
 def _apart(count: int) -> np.ndarray:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from ssm.figures.data import Curve, column_curves, panels
-from ssm.figures.panel import CurvePanel, Row, columns_for, context_marks, note_on, rows_of, x_range
+from ssm.figures.panel import (
+    CurvePanel,
+    Row,
+    columns_for,
+    context_marks,
+    end_of_bin,
+    note_on,
+    rows_of,
+    token_range,
+    x_range,
+)
 from ssm.figures.style import ArmStyle
 from ssm.specs.drawings.curves import Curves
 from ssm.specs.figure import FigureTask
@@ -23,13 +33,16 @@ def curves(drawing: Curves, task: FigureTask, tables: Path, styles: dict[str, Ar
 
 def _panel(drawing: Curves, found: list[Curve], styles: dict[str, ArmStyle], title: str) -> CurvePanel:
     logarithmic = drawing.tokens or drawing.log_x
+    low, high = x_range(found, logarithmic)
+    if drawing.tokens:
+        low, high = max(low, token_range(found)[0]), end_of_bin(high)
     return CurvePanel(
         found,
         styles,
         title,
         drawing.x_label or drawing.x.replace("_", " ") + (" (tokens)" if drawing.tokens else ""),
         drawing.y_label or drawing.column.replace("_", " "),
-        x_range(found, logarithmic),
+        (low, high),
         through=found[0].context,
         tokens=drawing.tokens,
         log_x=logarithmic,

@@ -17,10 +17,11 @@ from ssm.base.columns import chosen, means
 from ssm.figures.colors import GRID
 from ssm.figures.data import any_loaded, arms, panels
 from ssm.figures.panel import Row, columns_for
-from ssm.figures.style import SMALL, ArmStyle, number
+from ssm.figures.style import SMALL, WIDTH, ArmStyle, number, tokens
 from ssm.specs.drawings.heat_map import HeatMap
 from ssm.specs.figure import FigureTask
 
+LETTER, TITLE, BESIDE = 0.085, 0.112, 0.9  # inches: letters of cells and titles, and what stands beside the cells
 DARK, LIGHT = "#101418", "#fbfbfb"  # on cells: their colours stay what they are by day and by night
 
 
@@ -43,8 +44,9 @@ def heat_map(drawing: HeatMap, task: FigureTask, tables: Path, styles: dict[str,
     values = np.concatenate([one.values.ravel() for one in maps])
     finite = values[np.isfinite(values)]
     limits = drawing.limits or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
-    columns = columns_for(len(maps))
-    height = 1.1 + 0.27 * max(len(one.y) for one in maps)
+    columns = _columns(drawing, maps)
+    lines = max(one.title.count("\n") for one in maps)
+    height = 1.1 + 0.27 * max(len(one.y) for one in maps) + 0.2 * lines
     seeds = {one.seeds for one in maps}
     note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
     note += (". " if note else "") + f"Dark to light: {_text(limits[0], drawing)} to {_text(limits[1], drawing)}"
@@ -52,6 +54,23 @@ def heat_map(drawing: HeatMap, task: FigureTask, tables: Path, styles: dict[str,
         note += ". Empty: not measured, or a run that diverged"
     painters = [partial(_paint, drawing, one, limits) for one in maps]
     return [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
+
+
+def _columns(drawing: HeatMap, maps: Sequence[Map]) -> int:
+    """Panels side by side: as many as leave room for the numbers in the cells, and for the titles."""
+    most = columns_for(len(maps))
+    for columns in range(most, 1, -1):
+        room = WIDTH / columns - BESIDE
+        cells = all(_width(one, drawing) * len(one.x) <= room for one in maps)
+        if cells and all(TITLE * len(line) <= room for one in maps for line in one.title.split("\n")):
+            return columns
+    return 1
+
+
+def _width(one: Map, drawing: HeatMap) -> float:
+    """What the longest text of a cell takes, with room beside it, in inches."""
+    texts = [_text(value, drawing) for value in one.values[np.isfinite(one.values)]] if drawing.cells else []
+    return LETTER * (1 + max(map(len, [*texts, *map(tokens, one.x)]), default=0))
 
 
 def heat_maps(drawing: HeatMap, task: FigureTask, tables: Path, panel: str) -> list[Map]:
@@ -73,7 +92,7 @@ def heat_maps(drawing: HeatMap, task: FigureTask, tables: Path, panel: str) -> l
         for across, up, value in cells.iter_rows():
             values[y.index(up), x.index(across)] = value
         label = own[0][0].label
-        maps.append(Map(f"{panel}: {label}" if several else label, x, y, values, len(frames)))
+        maps.append(Map(f"{panel}\n{label}" if several else label, x, y, values, len(frames)))
     return maps
 
 
@@ -87,13 +106,13 @@ def _paint(drawing: HeatMap, one: Map, limits: tuple[float, float], axes: Axes, 
         share = min(max((value - limits[0]) / span, 0.0), 1.0)
         color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
         axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
-        if drawing.cells:
+        if drawing.cells and _width(one, drawing) * len(one.x) <= WIDTH / columns - BESIDE:
             ink = DARK if share > 0.55 else LIGHT
             place = (column + 0.5, row + 0.5)
             axes.text(*place, _text(value, drawing), color=ink, ha="center", va="center", fontsize=SMALL)
     axes.set_xlim(0, len(one.x))
     axes.set_ylim(0, len(one.y))
-    axes.set_xticks(*_ticks(one.x, {1: 12, 2: 7}.get(columns, 5)))
+    axes.set_xticks(*_ticks(one.x, {1: 16, 2: 8}.get(columns, 5)))
     axes.set_yticks(*_ticks(one.y, 10))
     axes.tick_params(length=0, labelsize=SMALL)
     axes.spines[:].set_visible(False)
@@ -109,4 +128,4 @@ def _text(value: float, drawing: HeatMap) -> str:
 def _ticks(values: Sequence[float], most: int) -> tuple[np.ndarray, list[str]]:
     """Middles of cells, of every cell or of every so-manieth."""
     step = -(-len(values) // most)
-    return np.arange(0, len(values), step) + 0.5, [f"{value:g}" for value in values[::step]]
+    return np.arange(0, len(values), step) + 0.5, [tokens(value) for value in values[::step]]

@@ -27,7 +27,7 @@ def sweep(drawing: SweepCurves, task: FigureTask, tables: Path, styles: dict[str
             looks,
             model,
             drawing.x_label or (drawing.over or "number").replace("_", " "),
-            drawing.y_label or drawing.of["kind"].replace("_", " "),
+            drawing.y_label or drawing.score.replace("_", " "),
             x_range(own, drawing.log_x),
             tokens=False,
             log_x=drawing.log_x,
@@ -38,7 +38,8 @@ def sweep(drawing: SweepCurves, task: FigureTask, tables: Path, styles: dict[str
         for model, own in found.items()
         if own
     ]
-    note = note_on([curve for own in found.values() for curve in own])
+    every = [curve for own in found.values() for curve in own]
+    note = note_on(every) + ("" if all(one.finite().all() for one in every) else ". No point: no such number")
     return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
 
 

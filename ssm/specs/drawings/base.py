@@ -28,6 +28,11 @@ class OfArms(Drawing):
         return quantity_of(self.of, arm)
 
     @property
+    def score(self) -> str:
+        """What is drawn, where a figure file gives it no other name."""
+        return str(self.of.get("column", self.of["kind"]))
+
+    @property
     def names(self) -> tuple[str, ...]:
         return self.quantity("arm").names
 
