@@ -199,8 +199,8 @@ class OfTable(OfArm):
 
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
-        given, source = entry.given(), cls.model_fields["of"].annotation
-        assert source is not None
+        given = entry.given()
+        source: Any = cls.model_fields["of"].annotation
         kind = kind_of(source)
         found = {name: one for name, one in arm.measured.items() if isinstance(one, source)}
         if not found:
@@ -241,7 +241,6 @@ def entry_of(spec: type[Measurement]) -> type[Entry]:
     """What a figure file may say of a kind."""
     base = Entry if issubclass(spec, OfModels) else ArmsEntry
     kind = kind_of(spec)
-    made: type[Entry] = create_model(
-        f"{spec.__name__}Entry", __base__=base, __doc__=spec.__doc__, kind=(Literal[kind], kind), **spec.entry_fields()
-    )
+    fields: dict[str, Any] = {"kind": (Literal[kind], kind)} | spec.entry_fields()
+    made: Any = create_model(f"{spec.__name__}Entry", __base__=base, __doc__=spec.__doc__, **fields)
     return made
