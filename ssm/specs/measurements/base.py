@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_origin, get_type_hints
 
 from pydantic import Field, PositiveFloat, PositiveInt, create_model
 
@@ -242,5 +242,4 @@ def entry_of(spec: type[Measurement]) -> type[Entry]:
     base = Entry if issubclass(spec, OfModels) else ArmsEntry
     kind = kind_of(spec)
     fields: dict[str, Any] = {"kind": (Literal[kind], kind)} | spec.entry_fields()
-    made: Any = create_model(f"{spec.__name__}Entry", __base__=base, __doc__=spec.__doc__, **fields)
-    return made
+    return cast(type[Entry], create_model(f"{spec.__name__}Entry", __base__=base, __doc__=spec.__doc__, **fields))
