@@ -144,7 +144,7 @@ def test_a_spec_that_lacks_an_answer(lines: list[str], lacks: str, garden: Path)
 def test_a_module_without_its_line(garden: Path) -> None:
     lines = "from garden.modules.plants.rose import RosePlant", '    "rose": RosePlant,'
     without(garden / MODULES / "__init__.py", *lines)
-    assert said(MODULES) == f"{MODULES}/rose.py is in no registry: add its line in {MODULES}/__init__.py"
+    assert said(SPECS) == f"{MODULES}/rose.py is in no registry: add its line in {MODULES}/__init__.py"
 
 
 def test_a_module_that_is_imported_but_not_listed(garden: Path) -> None:
