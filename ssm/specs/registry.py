@@ -35,13 +35,16 @@ def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str | Seque
     Args:
         registry: the package that holds specs, a file each, and lists them.
         specs: those that it lists.
-        modules: the package, or several, that hold a module for each of them. None is imported: modules need torch.
+        modules: the package, or several, that hold a module for each of them, and list them. None is imported: modules
+            need torch. What is looked at is the text, so that a line that lacks is missed before the work.
         key: as of `kind_of`.
 
     Raises:
         RegistryError: what is missing, and the file where it belongs.
     """
     _check_listed(registry, {_name(spec): spec for spec in specs})
+    packages = (modules,) if isinstance(modules, str) else modules
+    imported = {package: _imported(_root(registry) / _file(package)) for package in packages}
     for spec in specs:
         name = _name(spec)
         if kind_of(spec, key) != name:
@@ -50,11 +53,11 @@ def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str | Seque
         missing = sorted(variable for variable in spec.__class_vars__ if not hasattr(spec, variable))
         if missing:
             raise RegistryError(f"{_file(registry, name)}: {spec.__name__} lacks {', '.join(missing)}")
-        for package in (modules,) if isinstance(modules, str) else modules:
+        for package in packages:
             if not (_root(registry) / _file(package, name)).is_file():
                 place = f"add {_file(package, name)}, and its line in {_file(package)}"
                 raise RegistryError(f"{_file(registry, name)}: the spec '{name}' has no module: {place}")
-            if f"{package}.{name}" not in _imported(_root(registry) / _file(package)):
+            if f"{package}.{name}" not in imported[package]:
                 raise RegistryError(f"{_file(package, name)} is in no registry: add its line in {_file(package)}")
     for path in _files(registry):
         for found in vars(sys.modules[f"{registry}.{path.stem}"]).values():
@@ -140,8 +143,8 @@ def _check_listed(registry: str, modules: Mapping[str, Module]) -> None:
 
 def _imported(path: Path) -> set[str]:
     """All that a file imports, and the modules that it imports from."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8") if path.is_file() else "")):
         if isinstance(node, ast.ImportFrom):
             found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
