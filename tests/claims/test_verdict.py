@@ -107,9 +107,11 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
 
 
 def test_every_quantity_is_flipped() -> None:
-    """Those of models as they are built in test_on_models.py; each has its words."""
+    """Those of models as they are built in test_on_models.py; and a figure file's author is told of each."""
     on_models = {"parameter_ratio", "system_property", "cost_exponent"}
     assert set(ESTIMATORS) == set(FLIPS) | on_models
+    readme = (Path(__file__).parents[2] / "config" / "README.md").read_text()
+    assert not [kind for kind in ESTIMATORS if f"`{kind}`" not in readme]
     assert on_models == {kind for kind, estimator in ESTIMATORS.items() if issubclass(estimator, ModelEstimator)}
 
 

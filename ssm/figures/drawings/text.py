@@ -35,7 +35,7 @@ def _column(drawing: Text, task: FigureTask, tables: Path) -> list[str]:
     table = read_planned(task, tables, path.stem, schema_of(path).name)
     if drawing.column not in table.columns:
         raise TableError(f"{path}: has no column '{drawing.column}'; {nearest(str(drawing.column), table.columns)}")
-    return [str(value) for value in table[str(drawing.column)].head(drawing.rows).to_list()]
+    return [str(value) for value in table[str(drawing.column)].drop_nulls().head(drawing.rows).to_list()]
 
 
 def _parts(line: str) -> list[str]:
