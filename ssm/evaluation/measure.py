@@ -66,7 +66,7 @@ def measure(
         CheckpointError, DataError, TableError: an input is not what the task says.
     """
     started = time.monotonic()
-    measurement, diverged = task.measurement, None
+    measurement, diverged, published = task.measurement, None, None
     if not team.main and measurement.kind not in ON_MODELS:
         return
     if measurement.kind in ON_SPECS:
@@ -74,10 +74,10 @@ def measure(
     elif isinstance(measurement, LengthClass):
         curve = _given(table, "--table", measurement.kind)
         frame = length_class(measurement, read_table(curve, POSITION_LOSS))
-        diverged = read_provenance(curve).get("diverged")
+        diverged, published = (read_provenance(curve).get(key) for key in ("diverged", "published"))
     else:
         run, tokens = _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind)
-        diverged = _divergence(run, task.snapshot)
+        diverged, published = _divergence(run, task.snapshot), read_record(run).get("published")
         frame = _on_model(task, run, tokens, device, team)
     origin = provenance(
         task=task.content(),
@@ -85,6 +85,7 @@ def measure(
         device=device_name(device),
         seconds=round(time.monotonic() - started, 3),
         **({"diverged": diverged} if diverged else {}),
+        **({"published": published} if published else {}),
     )
     if team.main:
         write_table(frame, SCHEMAS[measurement.kind], out, origin)

@@ -293,7 +293,8 @@ class _Job:
     def _record(self, diverged: str | None, done: int, step: int) -> dict[str, Any]:
         """What run.json says. "diverged" is also set where the parent had diverged: no claim may rest on either."""
         message = f"diverged: {diverged}; the weights are those of step {step}" if diverged else "finished"
-        inherited = read_record(self.parent)["diverged"] if self.parent else None
+        parent = read_record(self.parent) if self.parent else {}
+        inherited = parent.get("diverged")
         tokens = done * self.training.batch_tokens
         return {
             "status": "diverged" if diverged else "finished",
@@ -307,6 +308,7 @@ class _Job:
             "tokens_per_second": round(tokens / max(self.seconds, 1e-9), 1),
             "device": device_name(self.device),
             "origin": self.origin,
+            **({"published": parent["published"]} if "published" in parent else {}),
             "spec": self.run.content(),
             "provenance": provenance(),
         }
