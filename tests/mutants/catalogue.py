@@ -402,30 +402,30 @@ TRAINING = (
         ("training/test_loop.py", "training/test_initial_state.py"),
     ),
     Mutant(
-        f"{S}training/loop.py",
+        f"{S}training/step.py",
         "(part.loss * share).backward()",
         "part.loss.backward()",
         "gradients of micro-batches are summed, not averaged",
         ("training/test_loop.py",),
     ),
     Mutant(
-        f"{S}training/loop.py",
-        'derived_seed(run.seed, "order", run.stage)',
-        'derived_seed(run.seed, "order")',
+        f"{S}training/step.py",
+        'derived_seed(job.run.seed, "order", job.run.stage)',
+        'derived_seed(job.run.seed, "order")',
         "post-training reads in the order of pre-training",
         ("training/test_loop.py", "training/test_initial_state.py"),
     ),
     Mutant(
-        f"{S}training/loop.py",
+        f"{S}training/ending.py",
         'inherited and f"its parent {inherited}"',
         "None",
         "a parent's divergence is forgotten",
         ("training/test_loop.py", "training/test_kill_and_resume.py"),
     ),
     Mutant(
-        f"{S}training/loop.py",
-        "if not (due or snapshots or self.good.due(step) or step % FLUSH_EVERY == 0 or self.slow):",
-        "if not (due or self.good.due(step) or step % FLUSH_EVERY == 0 or self.slow):",
+        f"{S}training/keeping.py",
+        "step % FLUSH_EVERY == 0 or self._weights_due(step) or",
+        "step % FLUSH_EVERY == 0 or self.good.due(step) or",
         "a snapshot between two looks is not kept",
         ("training/test_loop.py",),
     ),
@@ -633,7 +633,7 @@ MEASUREMENTS = (
         ("evaluation/test_losses.py", "evaluation/test_effective_remembrance.py", "training/test_loop.py"),
     ),
     Mutant(
-        f"{S}evaluation/position_loss.py",
+        f"{S}evaluation/by_position.py",
         'np.searchsorted(edges, positions, side="right") - 1',
         'np.searchsorted(edges, positions, side="left") - 1',
         "a bin's first token is counted in the bin before",
@@ -714,8 +714,8 @@ MEASUREMENTS = (
 CLAIMS = (
     Mutant(
         f"{S}base/curves.py",
-        '((loss * tokens).sum() / tokens.sum()).alias("loss")',
-        'loss.mean().alias("loss")',
+        "((value * tokens).sum() / tokens.sum()).alias(column)",
+        "value.mean().alias(column)",
         "bins of unlike length count alike in a mean",
         ("base/test_curves.py",),
     ),
@@ -762,22 +762,22 @@ CLAIMS = (
         ("claims/test_quantities.py", "claims/test_verdict.py"),
     ),
     Mutant(
-        f"{S}claims/quantities.py",
+        f"{S}claims/quantities/state_norm_growth.py",
         "return log_mean_reading(late) - log_mean_reading(early)",
         "return log_mean_reading(early) - log_mean_reading(late)",
         "a norm that grows is said to shrink",
         ("claims/test_quantities.py",),
     ),
     Mutant(
-        f"{S}claims/quantities.py",
+        f"{S}claims/quantities/positions.py",
         "3 * stop // 4, stop",
         "stop // 2, stop",
         "the end of a text is its last half",
         ("claims/test_quantities.py::test_the_end_of_a_text_is_its_last_quarter",),
     ),
     Mutant(
-        f"{S}claims/quantities.py",
-        "means_late > quantity.factor * means_early",
+        f"{S}claims/quantities/drifting_heads.py",
+        "means_late > factor * means_early",
         "means_late > means_early",
         "in the bootstrap a head drifts that grows at all",
         ("claims/test_quantities.py::test_drifting_heads_of_one_seed_is_bootstrapped",),
@@ -787,8 +787,8 @@ CLAIMS = (
 PLAN = (
     Mutant(
         f"{S}plan/plan.py",
-        "longest[key][0] >= curve.measurement.length",
-        "longest[key][0] <= curve.measurement.length",
+        "longest[key][0] >= length",
+        "longest[key][0] <= length",
         "a collection takes each run's shortest curve",
         ("plan/test_plan.py",),
     ),
@@ -835,9 +835,9 @@ PLAN = (
         ("plan/test_memory.py",),
     ),
     Mutant(
-        f"{S}plan/rehearsal.py",
-        "min(length, caps.max_contexts * context)",
-        "min(length, caps.max_contexts)",
+        f"{S}specs/measurements/base.py",
+        "min(self.length, caps.max_contexts * context)",
+        "min(self.length, caps.max_contexts)",
         "a rehearsed curve is as many tokens long as it should be contexts",
         ("plan/test_plan.py",),
     ),
@@ -971,6 +971,66 @@ EXTENSION = (
     ),
 )
 
+IMPORTED = ("training/test_imported.py",)
+PUBLISHED = (
+    Mutant(
+        f"{S}training/imported.py",
+        "_check_model(model.spec, run.model, opened.name)",
+        "model.spec = run.model",
+        "published weights of another architecture are taken",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/imported.py",
+        "_check_tokenizer(opened, run.data)",
+        "opened.model.eval()",
+        "published weights read the numbers of another tokenizer",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/imported.py",
+        "weights, run, 0, opened.fingerprint)",
+        "weights, run, 0, checkpoint.name)",
+        "weights that changed under their name are those of before",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/imported.py",
+        "resized[: model.vocab_size] = tensor[: model.vocab_size]",
+        "resized[: model.vocab_size - 1] = tensor[: model.vocab_size - 1]",
+        "the last token of an imported vocabulary has no embedding",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/ending.py",
+        '**({"published": parent["published"]} if "published" in parent else {}),',
+        "",
+        "post-training forgets whose weights it started from",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}claims/verdict.py",
+        "or len(published) > 1",
+        "",
+        "seeds decide between weights that were published once each",
+        ("claims/test_verdict.py",),
+    ),
+    Mutant(
+        f"{S}plan/arms.py",
+        "context = entry.context or",
+        "context = 32 or",
+        "every checkpoint was trained on 32 tokens",
+        ("plan/test_published.py",),
+    ),
+    Mutant(
+        f"{S}plan/resources.py",
+        "return self.training(run) if run.checkpoint is None else self.importing(run)",
+        "return self.training(run)",
+        "an import asks for a GPU",
+        ("plan/test_published.py",),
+    ),
+)
+
 MUTANTS = (
     *CPP,
     *TORCH,
@@ -984,4 +1044,5 @@ MUTANTS = (
     *SPECS,
     *DIAGNOSIS,
     *EXTENSION,
+    *PUBLISHED,
 )
