@@ -16,7 +16,20 @@ from ssm.base.stopping import Preempted, on_signals, preempt
 from ssm.base.warm import ask
 
 VERBS = (
-    *("plan", "register", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts", "watch", "bench"),
+    *(
+        "plan",
+        "register",
+        "tokenize",
+        "import",
+        "train",
+        "evaluate",
+        "judge",
+        "plot",
+        "report",
+        "verdicts",
+        "watch",
+        "bench",
+    ),
     *("diagnose", "extend"),
 )
 OVERVIEW = """usage: ssm <verb> [arguments]

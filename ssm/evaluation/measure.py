@@ -44,7 +44,7 @@ def measure(
         CheckpointError, DataError, TableError: an input is not what the task says.
     """
     started = time.monotonic()
-    measurement, diverged = task.measurement, None
+    measurement, diverged, published = task.measurement, None, None
     function, schema = MEASURES[measurement.kind], SCHEMAS[measurement.kind]
     if not team.main and not isinstance(measurement, OfRun):
         return
@@ -53,10 +53,10 @@ def measure(
     elif isinstance(measurement, OfTable):
         source = _given(table, "--table", measurement.kind)
         frame = function(measurement, read_table(source, SCHEMAS[measurement.of.kind]))
-        diverged = read_provenance(source).get("diverged")
+        diverged, published = (read_provenance(source).get(key) for key in ("diverged", "published"))
     else:
         run, tokens = _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind)
-        diverged = _divergence(run, task.snapshot)
+        diverged, published = _divergence(run, task.snapshot), read_record(run).get("published")
         frame = function(measurement, _subject(task, run, tokens, device, team))
     origin = provenance(
         task=task.content(),
@@ -64,6 +64,7 @@ def measure(
         device=device_name(device),
         seconds=round(time.monotonic() - started, 3),
         **({"diverged": diverged} if diverged else {}),
+        **({"published": published} if published else {}),
     )
     if team.main:
         write_table(frame, schema, out, origin)

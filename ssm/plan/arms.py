@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from ssm.base.errors import ConfigError, nearest
 from ssm.plan.library import Library
 from ssm.plan.rehearsal import capped_data, capped_training
-from ssm.specs.figure import ArmEntry, FigureSpec
-from ssm.specs.training import RunSpec, TrainingSpec
+from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
+from ssm.specs.figure import PUBLISHED, ArmEntry, FigureSpec
+from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,10 @@ class ArmResolver:
         if arm in below:
             raise ConfigError(f"{where}: the arms {' -> '.join((*below, arm))} stand in a circle")
         if entry.snapshot_of is not None:
-            if self._entry(entry.snapshot_of).snapshot_of is not None:
-                raise ConfigError(
-                    f"{where}.snapshot_of: '{entry.snapshot_of}' is a snapshot itself; name a trained arm"
-                )
+            taken_of = self._entry(entry.snapshot_of)
+            if taken_of.training is None:
+                what = "a snapshot itself" if taken_of.checkpoint is None else "not trained here"
+                raise ConfigError(f"{where}.snapshot_of: '{entry.snapshot_of}' is {what}; name a trained arm")
             return Resolved(self._resolve(entry.snapshot_of, panel, seed, (*below, arm)).run, entry.at)
         parent = None
         if entry.parent is not None:
@@ -62,11 +63,42 @@ class ArmResolver:
                 self.library.data.get(str(self.figure.data), f"{self.library.figure_file(self.figure.target)}: data"),
                 self.library.workflow.rehearsal,
             ),
-            "training": self._training(arm, panel),
             "seed": seed,
-            "parent": parent,
         }
+        if entry.checkpoint is None:
+            content |= {"training": self._training(arm, panel), "parent": parent}
+        else:
+            name, context = self._weights(entry, panel, where)
+            training = TrainingSpec.of_zero_steps(context, where)
+            content |= {"training": training, "checkpoint": CheckpointRef(name=name)}
         return Resolved(RunSpec.parse(content, where))
+
+    def _weights(self, entry: ArmEntry, panel: str, where: str) -> tuple[str, int]:
+        """Of an arm that is not trained here: where its weights are, and T, the tokens that they were trained on.
+
+        No file is looked at: the run's import does that.
+        """
+        name, model, library = str(entry.checkpoint), entry.model or panel, self.library
+        found: PublishedSpec | CheckpointSpec | None = None
+        if name == PUBLISHED:
+            found = library.published.get(model)
+            if found is None:
+                models = ", ".join(library.published) or "none"
+                raise ConfigError(
+                    f"{where}.checkpoint: {library.folder / 'models.yaml'}: '{model}' has no key 'published'; of the "
+                    f"models there these have: {models}"
+                )
+        elif "/" not in name:
+            if name not in library.checkpoints:
+                hint = nearest(name, [PUBLISHED, *library.checkpoints])
+                raise ConfigError(
+                    f"{where}.checkpoint: unknown checkpoint '{name}'; {hint}; a folder is named with a /"
+                )
+            found = library.checkpoints[name]
+        context = entry.context or (found.context if found else None)
+        if context is None:
+            raise ConfigError(f"{where}: needs 'context', the tokens a sequence that {name} was trained on")
+        return found.checkpoint if found else name, context
 
     def _entry(self, arm: str) -> ArmEntry:
         entry = self.figure.arms[arm]

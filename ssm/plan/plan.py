@@ -73,7 +73,8 @@ class Plan:
             parent = self.add_run(run.parent) if run.parent is not None else None
             self.data[run.data.id] = run.data
             self.runs[name] = run
-            self.edges[name] = Inputs(data=run.data.id, run=parent)
+            # An import reads no tokens: what is wrong with its weights is told before there are any.
+            self.edges[name] = Inputs(data=run.data.id if run.checkpoint is None else None, run=parent)
         return name
 
     def add_measurement(self, task: MeasurementTask) -> str:
@@ -132,6 +133,7 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
                         policy=resolved.run.training.initial_state.policy,
                         run=plan.add_run(resolved.run),
                         origin=resolved.run.origin.id if resolved.run.parent else None,
+                        published=resolved.run.published,
                         snapshot=resolved.snapshot,
                         tables={name: plan.add_measurement(task) for name, task in tasks.items()},
                     )

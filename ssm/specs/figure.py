@@ -14,16 +14,23 @@ from ssm.specs.measurements import BY_KIND, MeasurementEntry
 from ssm.specs.measurements.base import ArmsEntry
 from ssm.specs.reader import Reader
 
+PUBLISHED = "published"  # an arm's checkpoint: that of its model in models.yaml
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]  # one counts once
 
 
 class ArmEntry(Spec):
-    """One arm of a figure: how its runs are trained. `from` an arm: post-training of that arm's final weights."""
+    """One arm of a figure: how its runs are trained. `from` an arm: post-training of that arm's final weights.
+
+    Or weights that are there already. At every scale one of `training`, `checkpoint` and `snapshot_of` says which.
+    """
 
     label: str
     training: str | None = None  # a recipe of config/training.yaml
+    # PUBLISHED (the model's own), an entry of models.yaml, a name of the hub (owner/model@revision), or a path with a /
+    checkpoint: Annotated[str, Field(min_length=1)] | None = None
+    context: PositiveInt | None = None  # T of a checkpoint; None: as models.yaml says
     parent: str | None = Field(default=None, alias="from")
     initial_state: str = "zero"  # a named initial state of config/training.yaml
     override: dict[str, Any] = {}  # training keys that differ from the recipe
@@ -33,12 +40,25 @@ class ArmEntry(Spec):
     snapshot_of: str | None = None  # this arm is not trained: it is a snapshot of that arm ...
     at: float | None = None  # ... at this fraction of its steps
 
+    @model_serializer(mode="wrap")
+    def _as_before_checkpoints(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), checkpoint=None, context=None)
+
     @model_validator(mode="after")
-    def _trained_or_snapshot(self) -> ArmEntry:
-        if (self.training is None) == (self.snapshot_of is None):
-            raise ValueError("give either 'training' (a recipe) or 'snapshot_of' (another arm)")
+    def _weights_come_from_one_place(self) -> ArmEntry:
+        places = (self.training, self.checkpoint, self.snapshot_of)
+        if sum(place is not None for place in places) != 1:
+            raise ValueError(
+                "give one of 'training' (a recipe), 'checkpoint' (weights from elsewhere) and 'snapshot_of' (an arm)"
+            )
         if (self.snapshot_of is None) != (self.at is None):
             raise ValueError("'snapshot_of' and 'at' go together")
+        if self.checkpoint is None and self.context is not None:
+            raise ValueError("'context' is that of a checkpoint; a recipe's is changed by 'override'")
+        changes = {"from": self.parent, "initial_state": self.initial_state != "zero", "override": self.override}
+        for name, given in (changes | {"override_at": self.override_at}).items():
+            if self.checkpoint is not None and given:
+                raise ValueError(f"a checkpoint is not trained here: it takes no '{name}'")
         return self
 
 
@@ -134,13 +154,14 @@ class Series(Spec):
     policy: str
     run: str  # the run's id
     origin: str | None = None  # the run that was trained first of those whose weights it goes on from; None: itself
+    published: str | None = None  # the weights from elsewhere that it goes back to; None: all training was here
     snapshot: float | None = None
     axes: dict[Name, Setting] = {}  # of a grid of arms: where this one stands on them
     tables: dict[str, str]  # a measurement's name in the figure, which is its kind unless another is given -> table id
 
     @model_serializer(mode="wrap")
-    def _without_axes(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), axes={})
+    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), axes={}, published=None)
 
 
 class FigureTask(Spec):
