@@ -1,7 +1,4 @@
-"""The four papers, and every figure and table of theirs that is to be rebuilt here: 49 in all.
-
-What a figure file says about its figure goes before what stands here; these lines are for those that have none yet.
-"""
+"""The four papers, and every figure and table of theirs that is to be rebuilt here: 49 in all."""
 
 from __future__ import annotations
 

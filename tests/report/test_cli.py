@@ -42,9 +42,10 @@ def test_judge_verdicts_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "  2 intervals of 95%: about 0.1 will miss the true value by chance; expect up to so many wrong verdicts",
     ]
 
-    page = tmp_path / "report" / "index.html"
-    assert main(["report", str(tmp_path), "--out", str(page), "--figures", "lg_fig5"]) == 0
-    assert page.read_text().startswith("<!DOCTYPE html>")
+    pages = tmp_path / "report"
+    assert main(["report", str(tmp_path), "--out", str(pages), "--figures", "lg_fig5"]) == 0
+    assert sorted(path.name for path in pages.iterdir()) == ["bn.html", "index.html", "lg.html", "ls.html", "mi.html"]
+    assert all(path.read_text().startswith("<!DOCTYPE html>") for path in pages.iterdir())
 
 
 def test_verdicts_fit_a_terminal(
@@ -73,15 +74,16 @@ def test_verdicts_of_a_rehearsal_say_so(tmp_path: Path, capsys: pytest.CaptureFi
     ]
 
 
-def test_a_report_without_figures_named_says_what_is_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_says_what_it_does_not_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for target in ("lg_fig5", "lg_fig11"):
         results_folder(tmp_path, target)
     (tmp_path / "figures" / "lg_fig11.pdf").unlink()
-    page = tmp_path / "index.html"
-    assert main(["report", str(tmp_path), "--out", str(page)]) == 0
-    assert capsys.readouterr().err.splitlines() == ["left out, not finished: lg_fig11", f"wrote {page}"]
+    pages = tmp_path / "pages"
+    assert main(["report", str(tmp_path), "--out", str(pages)]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "planned, and not shown: lg_fig11 (not made yet)",
+        f"wrote {pages / 'index.html'} and a page a paper beside it",
+    ]
 
 
 @pytest.mark.parametrize("verb", ["judge", "plot", "report", "verdicts"])
