@@ -5,8 +5,8 @@ The notation is what one would type in a mail, and reads without being set:
     h_t = exp(dt A) h_{t-1} + A^-1 (exp(dt A) - 1) B x_t
 
 A letter is a variable; `phi`, `Delta`, `dt` (a step size, set as the papers' Delta) and the like are Greek ones; `exp`,
-`sqrt`, `diag` ... are functions; every other word is a word. `_` and `^` set what follows lower or higher: a letter, a
-number, either with a minus before it, or what stands in braces or brackets, which are not set themselves. `^T` transposes.
+`sqrt`, `diag` ... are functions; every other word is a word. `_` and `^` set what follows lower or higher: a letter or a
+number, a minus before it or not, or what stands in braces or brackets, which are not shown. `^T` transposes.
 In prose a formula stands between \( and \).
 """
 
@@ -26,8 +26,10 @@ GREEK = {
     **{"omega": "ω", "Gamma": "Γ", "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ"},
     **{"Omega": "Ω", "dt": "Δ"},
 }
-COMMANDS = {letter: f"\\{name}" for name, letter in GREEK.items() if name != "dt"} | {"∑": r"\Sigma", "⊤": r"\top"}
-FUNCTIONS = frozenset("exp log sqrt diag softmax shift sigmoid tanh cos sin max min Re Im".split())
+COMMANDS = {letter: f"\\{name}" for name, letter in GREEK.items() if name != "dt"} | {"∑": r"\Sigma"}
+FUNCTIONS = frozenset(
+    ["exp", "log", "sqrt", "diag", "softmax", "shift", "sigmoid", "tanh", "cos", "sin", "max", "min", "Re", "Im"]
+)
 SIGNS = {"-": "−", "*": "·"}  # the rest of OPERATORS stand for themselves
 OPERATORS = "=+-*/,<>|:"
 _TOKEN = re.compile(rf"\s*(?:(?P<name>[A-Za-z]+)|(?P<number>\d+(?:\.\d+)?)|(?P<sign>[{re.escape(OPERATORS)}()_^{{}}]))")
@@ -101,15 +103,21 @@ def mathml(text: str) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """The places where a long formula may go on in the next line: before + and - that stand in no brackets.
+    """A formula cut where it may go on in the next line: before +, - and / that stand in no brackets.
+
+    Words, which have no =, are cut at every space.
 
     >>> lines("h_t = a (b + c) + d_{t-1} - e")
     ['h_t = a (b + c)', '+ d_{t-1}', '- e']
+    >>> lines("gates i_t and r_t")
+    ['gates', 'i_t', 'and', 'r_t']
     """
+    if "=" not in text:
+        return text.split()
     found, depth, start = [], 0, 0
     for place, sign in enumerate(text):
         depth += (sign in "({") - (sign in ")}")
-        if sign in "+-" and depth == 0 and text[place - 1 : place] == " ":
+        if sign in "+-/" and depth == 0 and text[place - 1 : place] == " ":
             found.append(text[start:place].strip())
             start = place
     return [*found, text[start:].strip()]
@@ -168,7 +176,7 @@ class _Parser:
         while place < len(self.text):
             found = _TOKEN.match(self.text, place)
             if found is None:
-                raise self._wrong("a letter, a number or a sign", place)
+                raise self._wrong("a letter, a number or a sign", place + (self.text[place] == " "))
             yield str(found.lastgroup), found[str(found.lastgroup)], found.start(str(found.lastgroup))
             place = found.end()
 
@@ -208,7 +216,7 @@ class _Parser:
             return Row((Symbol("−", "operator"), *self._script().parts))
         if text == "T":
             self.place += 1
-            return Row((Symbol("⊤", "number"),))
+            return Row((Symbol("T", "word"),))
         if kind not in ("name", "number"):
             raise self._wrong("a letter, a number or a bracket", place)
         return Row((self._one(),))
@@ -245,7 +253,7 @@ def _spaced(parts: list[Node]) -> Iterator[Node]:
         before = _core(parts[place - 1]) if place else None
         core = _core(part)
         if before is not None and "operator" not in (_kind(before), _kind(core)):
-            if "word" in (_kind(before), _kind(core)):
+            if _is_aside(core) or "word" in (_kind(before), _kind(core)):
                 yield WIDE
             elif _kind(core) in ("function", "number") or (_kind(before) == "function" and not _fenced(core)):
                 yield THIN
@@ -262,6 +270,11 @@ def _kind(node: Node) -> str:
 
 def _fenced(node: Node) -> bool:
     return isinstance(node, Row) and node.fenced
+
+
+def _is_aside(node: Node) -> bool:
+    """Brackets that begin with a division: what is divided stands before them."""
+    return isinstance(node, Row) and node.fenced and node.parts[:1] == (Symbol("/", "operator"),)
 
 
 def _mathtext(node: Node) -> str:

@@ -9,9 +9,9 @@ from ssm.cli import path
 
 HELP = "build the HTML report of a results folder: a front page, and a page a paper"
 EPILOG = """\
-Reads what `ssm plan --write`, `ssm plot` and `ssm judge` wrote into a results folder; writes index.html, which opens with
-one picture of all figures and claims, and a page for each paper. Each is one file that needs no network and no other file
-to be read; links lead from one to the other, and to the tables, pictures and specs beside them.
+Reads what `ssm plan --write`, `ssm plot` and `ssm judge` wrote into a results folder; writes index.html, which opens
+with one picture of all figures and claims, and a page for each paper. Each is one file that needs no network and no
+other file to be read; links lead from one to the other, and to the tables, pictures and specs beside them.
 
 example:
   ssm report results/smoke --out results/smoke/report
@@ -25,7 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--front", nargs="+", metavar="TARGET", help="on the front page in full (default: the headline figures)"
     )
     parser.add_argument(
-        "--figures", nargs="+", default=(), metavar="TARGET", help="these have to be finished (default: what is, is shown)"
+        "--figures",
+        nargs="+",
+        default=(),
+        metavar="TARGET",
+        help="these have to be finished (default: what is, is shown)",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,12 @@ def _page(name: str, page: str, results: Results, shown: Results, papers: tuple[
 
 def template(package: str, name: str) -> Template:
     """A package's template of a page. What it shows is escaped; a name that it is not given is an error."""
+    return _environment(package).get_template(name)
+
+
+@cache
+def _environment(package: str) -> Environment:
+    """Templates are read and compiled once."""
     environment = Environment(
         loader=PackageLoader(package, "."),
         autoescape=True,
@@ -98,7 +105,7 @@ def template(package: str, name: str) -> Template:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": number, "ours": ours, "duration": duration, "prose": prose}
-    return environment.get_template(name)
+    return environment
 
 
 def prose(text: str) -> Markup:

@@ -264,7 +264,7 @@ class Gatherer:
         again = f"snakemake {target} --config scale={task.scale}"
         return Figure(
             task=task,
-            picture=inline_svg(pictures[0], target, f"{figure.title}. {figure.caption}"),
+            picture=inline_svg(pictures[0], target, plain(f"{figure.title}. {figure.caption}")),
             claims=self._claims(task, spec),
             runs=tuple(dict.fromkeys(run for series in task.series for run in self._run(series, again))),
             files=tuple(self._link(path, path.suffix[1:].upper()) for path in pictures),

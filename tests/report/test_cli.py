@@ -106,19 +106,26 @@ def test_an_empty_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("out", "said"),
+    ("verb", "out", "said"),
     [
-        (".", "'.': expected the name of a new file, got the folder itself"),
-        ("", "expected a name or a path, got '' (is a variable unset?)"),
+        ("judge", ".", "'.': expected the name of a new file, got the folder itself"),
+        ("judge", "", "expected a name or a path, got '' (is a variable unset?)"),
+        ("report", "", "expected a name or a path, got '' (is a variable unset?)"),
+        ("report", "tables/sizes.parquet", "tables/sizes.parquet/index.html: cannot be written (File exists)"),
     ],
 )
 def test_an_output_that_is_no_name_is_one_line(
-    out: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    verb: str,
+    out: str,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     results_folder(tmp_path)
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    for command in (["report", "."], ["judge", "specs/figures/lg_fig5.json", "--tables", "tables"]):
-        assert main([*command, "--out", out]) == 2
-        assert capsys.readouterr().err == f"ssm {command[0]}: {said}\n"
+    given = {"judge": ["specs/figures/lg_fig5.json", "--tables", "tables"], "report": ["."]}[verb]
+    assert main([verb, *given, "--out", out]) == 2
+    assert capsys.readouterr().err == f"ssm {verb}: {said}\n"
     assert sorted(tmp_path.rglob("*")) == before
