@@ -5,8 +5,8 @@ The notation is what one would type in a mail, and reads without being set:
     h_t = exp(dt A) h_{t-1} + A^-1 (exp(dt A) - 1) B x_t
 
 A letter is a variable; `phi`, `Delta`, `dt` (a step size, set as the papers' Delta) and the like are Greek ones; `exp`,
-`sqrt`, `diag` ... are functions; every other word is a word. `_` and `^` set what follows lower or higher: a letter or a
-number, a minus before it or not, or what stands in braces or brackets, which are not shown. `^T` transposes.
+`sqrt`, `diag` ... are functions; every other word is a word. `_` and `^` set what follows lower or higher: a letter or
+a number, a minus before it or not, or what stands in braces or brackets, which are not shown. `^T` transposes.
 In prose a formula stands between \( and \).
 """
 

@@ -1,8 +1,8 @@
 """Whether another build comes to the same verdicts as the reference.
 
-A machine that rounds otherwise, or adds up in another order, trains other weights. So a claim agrees where its verdict is
-the same one, and its estimate moved by no more than a tolerance: a share of the estimate, or of half its interval where
-that is larger, for estimates may be near zero. Where estimate and interval are the very same numbers, that is said.
+A machine that rounds otherwise, or adds up in another order, trains other weights. So a claim agrees where its verdict
+is the same one, and its estimate moved by no more than a tolerance: a share of the estimate, or of half its interval
+where that is larger, for estimates may be near zero. Where estimate and interval are the very same numbers, that is said.
 """
 
 from __future__ import annotations
