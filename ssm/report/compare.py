@@ -2,7 +2,7 @@
 
 A machine that rounds otherwise, or adds up in another order, trains other weights. So a claim agrees where its verdict
 is the same one, and its estimate moved by no more than a tolerance: a share of the estimate, or of half its interval
-where that is larger, for estimates may be near zero. Where estimate and interval are the very same numbers, that is said.
+where that is larger, for estimates may be near zero. Where estimate and interval are the very same numbers, it says so.
 """
 
 from __future__ import annotations
