@@ -59,7 +59,7 @@ def results_of(targets):
 
 @cache
 def reported():
-    """The figures that have to be finished before this call writes the report: all, papers', or the front page's."""
+    """The figures that have to be finished before this call writes the report: what it asks for, or the front page's."""
     asked = set(workflow.dag_settings.targets or ())
     if "all" in asked:
         return PLAN.targets()
@@ -68,7 +68,7 @@ def reported():
     return tuple(
         target
         for target, task in PLAN.figures.items()
-        if task.figure.paper in papers or target in front
+        if task.figure.paper in papers or target in asked or target in front
     )
 
 
