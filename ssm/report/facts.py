@@ -47,9 +47,9 @@ def facts(results: Results) -> Facts:
     work: list[tuple[str, str]] = [
         ("Scale", results.scale),
         ("Training runs", f"{len(runs)} ({len(runs) - len(diverged)} finished, {len(diverged)} diverged)"),
-        ("Training tokens", f"{tokens:,}"),
-        ("Training time", duration(seconds)),
-        ("Speed", f"{number(tokens / max(seconds, 1e-9))} tokens/s in a run, on average"),
+        ("Training tokens", f"{tokens:,}" if runs else ""),
+        ("Training time", duration(seconds) if runs else ""),
+        ("Speed", f"{number(tokens / max(seconds, 1e-9))} tokens/s in a run, on average" if runs else ""),
         ("Tables", f"{len(tables)}, {duration(sum(_seconds(origin) for origin in tables.values()))} of measuring"),
         ("Written", _period(origins)),
     ]
@@ -61,12 +61,16 @@ def facts(results: Results) -> Facts:
         ("Code", _distinct(_code(origin) for origin in origins)),
     ]
     return Facts(
-        work=tuple(work + [("Data", text) for text in _data(results)]),
-        machine=tuple((name, text) for name, text in machine if text),
+        work=_said(work + [("Data", text) for text in _data(results)]),
+        machine=_said(machine),
         models=_models(runs),
         size=_size(runs),
         diverged=diverged,
     )
+
+
+def _said(rows: list[tuple[str, str]]) -> Rows:
+    return tuple((name, text) for name, text in rows if text)
 
 
 def duration(seconds: float) -> str:

@@ -58,7 +58,7 @@ def write_reference(results: Path, out: Path) -> list[str]:
         Their targets.
 
     Raises:
-        TableError: nothing is finished, or it was a rehearsal.
+        TableError: nothing is finished, it was a rehearsal, or a picture is none.
         OutputError: `out` cannot be written.
     """
     gathered = Gatherer(results, out).gather()
@@ -70,11 +70,9 @@ def write_reference(results: Path, out: Path) -> list[str]:
         claims = tuple(judged(claim.row) for claim in figure.claims)
         reference = Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims)
         write_text(out / f"{figure.target}.json", _layout(reference))
-        with (
-            Image.open(results / "figures" / f"{figure.target}.png") as picture,
-            whole_file(out / f"{figure.target}.png") as temporary,
-        ):
-            picture.convert("RGB").quantize(COLORS).save(temporary, format="png", optimize=True)
+        picture = _small(results / "figures" / f"{figure.target}.png")
+        with whole_file(out / f"{figure.target}.png") as temporary:
+            picture.save(temporary, format="png", optimize=True)
     return [figure.target for figure in gathered.figures]
 
 
@@ -96,6 +94,15 @@ def judged(row: Mapping[str, Any]) -> Judged:
     for name in ("estimate", "low", "high"):
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
     return Judged(**content | {"registered": content["registered"] is not False})
+
+
+def _small(path: Path) -> Image.Image:
+    """A picture with few colours."""
+    try:
+        with Image.open(path) as picture:
+            return picture.convert("RGB").quantize(COLORS)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise TableError(f"{path}: not a readable picture ({error})") from error
 
 
 def _made(origin: Mapping[str, Any]) -> dict[str, str]:

@@ -93,8 +93,9 @@ def test_a_cpu_does_operations_and_python_one_after_the_other(folder: Path) -> N
 
 def test_the_smoke_scale_takes_what_it_took() -> None:
     """Means of jobs that were measured two side by side on two cores of an AMD EPYC with AVX-512."""
-    plan = make_plan(load_config(ROOT / "config", "smoke"))
-    found = needs(plan, load_config(ROOT / "config", "smoke").workflow, gpu=False)
+    library = load_config(ROOT / "config", "smoke")
+    plan = make_plan(library)
+    found = needs(plan, library.workflow, gpu=False)
     steps = {
         run.training.budget.steps: found[name].seconds for name, run in plan.runs.items() if run.model.n_layers == 2
     }

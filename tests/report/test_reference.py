@@ -202,6 +202,9 @@ def test_what_cannot_be_read_is_one_line(place: Path, capsys: pytest.CaptureFixt
     for verb in (["reference"], ["compare", "results/smoke"]):
         (line,) = lines(capsys, *verb, code=2)
         assert "reports/smoke/lg_fig5.json" in line
+    Path("results/smoke/figures/lg_fig5.png").write_text("png")
+    (line,) = lines(capsys, "reference", "results/smoke", code=2)
+    assert line.startswith("ssm reference: results/smoke/figures/lg_fig5.png: not a readable picture")
     (line,) = lines(capsys, "reference", "results/smoke", "--check", code=2)
     assert line == "ssm reference: give either RESULTS or --check: a check writes nothing"
 
