@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ssm.base.errors import nearest
-from ssm.specs.base import Distinct, Name, Setting, Spec, without
+from ssm.specs.base import Distinct, Name, Prose, Setting, Spec, without
 from ssm.specs.claim import ClaimSpec
 from ssm.specs.drawings import DrawingSpec
 from ssm.specs.measurements import BY_KIND, MeasurementEntry
@@ -17,6 +17,7 @@ from ssm.specs.reader import Reader
 PUBLISHED = "published"  # an arm's checkpoint: that of its model in models.yaml
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
+Texts = Annotated[tuple[Prose, ...], Field(strict=False), Distinct]
 Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]  # one counts once
 
 
@@ -67,9 +68,9 @@ class FigureSpec(Spec):
 
     target: Annotated[str, Field(pattern=r"^[a-z]+_[A-Za-z0-9]+$")]  # the name in the workflow, such as lg_fig5
     paper: Literal["lg", "ls", "bn", "mi"]
-    title: str
-    caption: str  # what is drawn and how to read it
-    setting: str  # the paper's own setting, in words
+    title: Prose
+    caption: Prose  # what is drawn and how to read it
+    setting: Prose  # the paper's own setting, in words
     headline: bool = False  # part of the default target
     models: Names = ()  # named models: a panel each
     data: str | None = None  # a named data set of config/data.yaml
@@ -80,7 +81,7 @@ class FigureSpec(Spec):
     collect: Names = ()  # targets whose measurements are drawn instead of runs of its own
     drawings: Annotated[tuple[DrawingSpec, ...], Field(strict=False, min_length=1)]
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = ()
-    deviations: Names = ()  # how this scale departs from the paper, in plain words
+    deviations: Texts = ()  # how this scale departs from the paper, in plain words
 
     @model_validator(mode="after")
     def _names_exist(self) -> FigureSpec:
