@@ -133,6 +133,8 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
                         run=plan.add_run(resolved.run),
                         origin=resolved.run.origin.id if resolved.run.parent else None,
                         snapshot=resolved.snapshot,
+                        family=entry.member.family if entry.member else None,
+                        axes=entry.member.axes if entry.member else {},
                         tables={kind: plan.add_measurement(task) for kind, task in tasks.items()},
                     )
                 )
@@ -169,6 +171,8 @@ def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) 
             if key in longest and longest[key][0] >= curve.measurement.length:
                 continue
             named = {"arm": f"{target}.{series.arm}", "label": f"{series.label} ({target})"}
+            if series.family is not None:
+                named["family"] = f"{target}.{series.family}"
             longest[key] = (curve.measurement.length, series.model_copy(update=named))
     if not longest:
         raise ConfigError(f"{file}: collects the position_loss curves of other figures, and there are none")

@@ -6,6 +6,7 @@ from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import Rehearsal
 from ssm.specs.data import DataSpec
 from ssm.specs.diagnosis import LEAST
+from ssm.specs.families import Scalar
 from ssm.specs.figure import FigureSpec
 from ssm.specs.training import Budget, TrainingSpec
 
@@ -32,14 +33,36 @@ def capped_data(data: DataSpec, caps: Rehearsal | None) -> DataSpec:
 
 
 def capped_figure(figure: FigureSpec, caps: Rehearsal | None) -> FigureSpec:
-    """At most `max_seeds` seeds; of the lengths of a cost the two shortest."""
+    """At most `max_seeds` seeds; of the lengths of a cost the two shortest; of an axis its first and its last value."""
     if caps is None:
         return figure
+    kept = _at_corners(figure)
+    arms = {
+        name: arm if arm is None or arm.member is None or name in kept else None for name, arm in figure.arms.items()
+    }
     entries = tuple(
         entry if entry.lengths is None else entry.model_copy(update={"lengths": entry.lengths[:2]})
         for entry in figure.measurements
     )
-    return figure.model_copy(update={"seeds": figure.seeds[: caps.max_seeds], "measurements": entries})
+    changed = {"seeds": figure.seeds[: caps.max_seeds], "measurements": entries, "arms": arms}
+    return figure.model_copy(update=changed)
+
+
+def _at_corners(figure: FigureSpec) -> set[str]:
+    """The members at the first or last value of each of their axes, and those whose weights these take."""
+    kept = set()
+    for members in figure.families.values():
+        values: dict[str, list[Scalar]] = {}
+        for member in members.values():
+            for axis, value in member.axes.items():
+                values.setdefault(axis, []).append(value)
+        for name, member in members.items():
+            if all(value in (values[axis][0], values[axis][-1]) for axis, value in member.axes.items()):
+                while name is not None and name not in kept:
+                    kept.add(name)
+                    entry = figure.arms[name]
+                    name = (entry.parent or entry.snapshot_of) if entry else None
+    return kept
 
 
 def capped_size(length: int, sequences: int, context: int, caps: Rehearsal | None) -> tuple[int, int]:

@@ -16,6 +16,7 @@ class Quantity(Spec):
 
     reads: ClassVar[tuple[str, ...]]  # the kinds of tables that decide the number
     definition: ClassVar[bool] = False  # a property of what was built: no experiment, no chance in it
+    of_families: ClassVar[bool] = False  # where it names a family of arms: one number of all, not one of each member
 
 
 class ArmQuantity(Quantity):
@@ -199,6 +200,6 @@ class ClaimSpec(Spec):
         return self
 
     def arms(self) -> tuple[str, ...]:
-        """The arms that the claim reads."""
+        """The arms, or families of arms, that the claim reads."""
         names = (getattr(self.quantity, field, None) for field in ("arm", "against", "restarted"))
         return tuple(name for name in names if name is not None)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
-from ssm.base.errors import nearest
-from ssm.specs.base import Distinct, Name, Spec
+from ssm.base.errors import ConfigError, nearest
+from ssm.specs.base import Distinct, Spec, without
 from ssm.specs.claim import ClaimSpec, Distance
+from ssm.specs.families import Member, Scalar, claims_of_members
+from ssm.specs.grid import Grid, expanded
 
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
+ArmName = Annotated[str, StringConstraints(min_length=1, max_length=160)]
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]  # one counts once
 Lengths = Annotated[tuple[PositiveInt, ...], Field(strict=False), Distinct]
@@ -29,6 +40,12 @@ class ArmEntry(Spec):
     model: str | None = None  # a named model instead of the panel's
     snapshot_of: str | None = None  # this arm is not trained: it is a snapshot of that arm ...
     at: float | None = None  # ... at this fraction of its steps
+    grid: Grid | None = None  # this arm stands for many (ssm/specs/grid.py); None: it has the figure's grid, if any
+    member: Member | None = None  # it is one of these
+
+    @model_serializer(mode="wrap")
+    def _as_before_grids(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), grid=None, member=None)
 
     @model_validator(mode="after")
     def _trained_or_snapshot(self) -> ArmEntry:
@@ -139,13 +156,35 @@ class FigureSpec(Spec):
     models: Names = ()  # named models: a panel each
     data: str | None = None  # a named data set of config/data.yaml
     seeds: Seeds = ()
+    grid: Grid | None = None  # of every arm that has none of its own; gone when the file is read, as theirs are
     # None: this arm does not exist at this scale
-    arms: Annotated[dict[Name, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
+    arms: Annotated[dict[ArmName, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
     measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()
     collect: bool = False  # draws the curves of all other figures instead of runs of its own
     drawings: Annotated[tuple[DrawingSpec, ...], Field(strict=False, min_length=1)]
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = ()
     deviations: Names = ()  # how this scale departs from the paper, in plain words
+
+    @classmethod
+    def parse(cls, value: Any, source: str) -> Self:
+        """As of any spec; members take the place of the arms that a grid is spanned over."""
+        try:
+            return super().parse(expanded(value, MOST_ARMS) if isinstance(value, dict) else value, source)
+        except ValueError as error:
+            raise ConfigError(f"{source}: {error}") from None
+
+    @model_serializer(mode="wrap")
+    def _as_before_grids(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), grid=None)
+
+    @property
+    def families(self) -> dict[str, dict[str, Member]]:
+        """The name of each arm that had a grid -> its members, by name."""
+        found: dict[str, dict[str, Member]] = {}
+        for name, arm in self.arms.items():
+            if arm is not None and arm.member is not None:
+                found.setdefault(arm.member.family, {})[name] = arm.member
+        return found
 
     @model_validator(mode="after")
     def _names_exist(self) -> FigureSpec:
@@ -158,11 +197,19 @@ class FigureSpec(Spec):
                     raise ValueError(f"arms.{name}.{field}: unknown arm '{other}'; {nearest(other, arms)}")
             for model in arm.override_at:
                 self._is_a_panel(model, f"arms.{name}.override_at")
+        for name, arm in self.arms.items():
+            if self.grid is not None or (arm is not None and arm.grid is not None):
+                raise ValueError("a grid is spanned when a figure file is read")
+            if arm is not None and arm.member is None and "[" in name:
+                raise ValueError(f"arms.{name}: a name with '[' is that of a grid's member")
         if not self.collect:
+            families = self.families
             for claim in self.claims:
                 for other in claim.arms():
-                    if other not in self.arms:
-                        raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {nearest(other, arms)}")
+                    if other not in self.arms and other not in families:
+                        hint = nearest(other, [*arms, *families])
+                        raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {hint}")
+                claims_of_members(claim, families)  # can tell which members belong together
                 for model in claim.models or ():
                     self._is_a_panel(model, f"claims.{claim.id}.models")
                 if (other_model := getattr(claim.quantity, "against_model", None)) is not None:
@@ -195,7 +242,17 @@ class Series(Spec):
     run: str  # the run's id
     origin: str | None = None  # the run that was trained first of those whose weights it goes on from; None: itself
     snapshot: float | None = None
+    family: str | None = None  # what the arm is a member of ...
+    axes: dict[str, Scalar] = {}  # ... and its value, or the name of its value, on each axis of the grid
     tables: dict[str, str]  # measurement kind -> table id
+
+    @model_serializer(mode="wrap")
+    def _as_before_grids(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), family=None, axes={})
+
+    def is_of(self, arm: str) -> bool:
+        """Whether it belongs to an arm, or to a family of arms."""
+        return arm in (self.arm, self.family)
 
 
 class FigureTask(Spec):
@@ -214,16 +271,18 @@ class FigureTask(Spec):
         """Every verdict: its name, its claim, and the panel (named model) that is judged.
 
         A claim is judged on the panels that have its first arm, of those that it is about, or on one that lacks it. On
-        several panels a verdict is called `<claim>/<panel>`.
+        several panels a verdict is called `<claim>/<panel>`. One about a family is judged for each of its members, and
+        called `<claim>[<axis>=<value>]`.
         """
         found = []
-        for claim in self.figure.claims:
+        families = self.figure.families
+        for name, claim in (pair for claim in self.figure.claims for pair in claims_of_members(claim, families)):
             arms = claim.arms()
-            having = (series.panel for series in self.series if arms and series.arm == arms[0])
+            having = (series.panel for series in self.series if arms and series.is_of(arms[0]))
             panels = list(dict.fromkeys(panel for panel in having if claim.models is None or panel in claim.models))
             panels = panels or [next((series.panel for series in self.series), "")]
             for panel in panels:
-                found.append((claim.id if len(panels) == 1 else f"{claim.id}/{panel}", claim, panel))
+                found.append((name if len(panels) == 1 else f"{name}/{panel}", claim, panel))
         return tuple(found)
 
     def series_of(self, claim: ClaimSpec, panel: str) -> dict[tuple[str, str], tuple[Series, ...]]:
@@ -237,7 +296,8 @@ class FigureTask(Spec):
                 if role == "restarted":
                     places.append((there, arm))
         return {
-            place: tuple(series for series in self.series if (series.panel, series.arm) == place) for place in places
+            (name, arm): tuple(series for series in self.series if series.panel == name and series.is_of(arm))
+            for name, arm in places
         }
 
     @model_validator(mode="after")

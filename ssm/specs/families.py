@@ -1,0 +1,118 @@
+"""Families: the arms that a grid has made of one, and what a claim about them is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ssm.specs.base import Spec
+from ssm.specs.claim import ClaimSpec
+
+Scalar = bool | int | float | str | None
+# The papers' letters, in labels. A key that is not here is called by its name.
+LETTERS = {
+    "d_model": "D",
+    "n_layers": "L",
+    "d_state": "N",
+    "head_dim": "P",
+    "expand": "E",
+    "n_groups": "G",
+    "d_conv": "K",
+    "context": "T",
+    "vocab_size": "V",
+}
+
+
+class Place(Spec):
+    """Where a member stands on one axis."""
+
+    axis: str
+    value: Scalar  # or its name
+    words: str  # both, for readers: "N = 16", "conv on"
+
+
+class Member(Spec):
+    """What a grid has made of an arm of a figure file."""
+
+    family: str  # the arm's name in the file
+    label: str  # and its label there
+    places: Annotated[tuple[Place, ...], Field(strict=False, min_length=1)]
+    sets: dict[str, Any] = {}  # axis -> what this member's keys are set to; of the axes of its own grid
+
+    @property
+    def axes(self) -> dict[str, Scalar]:
+        """Axis -> value."""
+        return {place.axis: place.value for place in self.places}
+
+    def label_without(self, *axes: str) -> str:
+        """What a curve along these axes is called."""
+        return ", ".join([self.label, *(place.words for place in self.places if place.axis not in axes)])
+
+
+def value_text(value: Scalar) -> str:
+    """A value as it stands in the name of an arm.
+
+    >>> [value_text(value) for value in (16, 1e-3, True, False, None, "tbtt")]
+    ['16', '0.001', 'on', 'off', 'none', 'tbtt']
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "on", False: "off"}[value]
+    return format(value, ".12g") if isinstance(value, float) else str(value)
+
+
+def member_name(family: str, places: Mapping[str, Scalar]) -> str:
+    """The arm of a family at these values.
+
+    >>> member_name("base", {"d_state": 16, "conv": True})
+    'base[d_state=16,conv=on]'
+    """
+    return f"{family}[{','.join(f'{axis}={value_text(value)}' for axis, value in places.items())}]"
+
+
+def claims_of_members(claim: ClaimSpec, families: Mapping[str, Mapping[str, Member]]) -> list[tuple[str, ClaimSpec]]:
+    """A claim by its name; of one that names families, those of their members, each with the ones at its values.
+
+    Args:
+        families: the members of each family, by name.
+
+    Raises:
+        ValueError: several members of one family belong to the same one of another.
+    """
+    named = set(claim.arms()) & families.keys()
+    fields = ((field, getattr(claim.quantity, field)) for field in type(claim.quantity).model_fields)
+    spanned = {field: families[value] for field, value in fields if isinstance(value, str) and value in named}
+    if not spanned or claim.quantity.of_families:
+        return [(claim.id, claim)]
+    leading = max(spanned.values(), key=lambda members: max(len(member.places) for member in members.values()))
+    found = []
+    for member in leading.values():
+        chosen: dict[str, str] = {}
+        for field, members in spanned.items():
+            fit = [name for name, other in members.items() if _agree(member.axes, other.axes)]
+            if len(fit) > 1:
+                where, of = f"claims.{claim.id}.quantity.{field}", member_name("", member.axes)
+                raise ValueError(f"{where}: {len(fit)} members belong to {of}; name one, such as '{fit[0]}'")
+            if fit:
+                chosen[field] = fit[0]
+        if len(chosen) == len(spanned):
+            quantity = claim.quantity.model_copy(update=chosen)
+            found.append((member_name(claim.id, member.axes), claim.model_copy(update={"quantity": quantity})))
+    return found or [(claim.id, claim)]
+
+
+def _agree(these: Mapping[str, Scalar], those: Mapping[str, Scalar]) -> bool:
+    """Whether two members have the same value on every axis that both have."""
+    return all(value_text(these[axis]) == value_text(those[axis]) for axis in these.keys() & those.keys())
+
+
+def place_words(axis: str, value: Scalar) -> str:
+    """A place on an axis for readers.
+
+    >>> place_words("model.mixer.d_state", 16), place_words("conv", True)
+    ('N = 16', 'conv on')
+    """
+    key = axis.rpartition(".")[2]
+    name, text = LETTERS.get(key, key.replace("_", " ")), value_text(value).replace("_", " ")
+    return f"{name} = {text}" if isinstance(value, int | float) and not isinstance(value, bool) else f"{name} {text}"
