@@ -1,7 +1,7 @@
 """Keys of a grid: what a name in a figure file means for one arm, and the specs with it set.
 
-A key is the path of a field from what it belongs to: `model.mixer.d_state`, `training.lr_scale`, `initial_state.p_zero`,
-`data.held_out`. The end of a path is enough where no other path ends so: `d_state`, `mimetic.conv`.
+A key is the path of a field from what it belongs to: `model.mixer.d_state`, `training.lr_scale`,
+`initial_state.p_zero`, `data.held_out`. Its end is enough where no other path ends so: `d_state`, `mimetic.conv`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ssm.base.errors import ConfigError, nearest
-from ssm.specs.base import Name, Spec, short_hash
+from ssm.specs.base import Spec, short_hash
 from ssm.specs.families import value_text
 from ssm.specs.grid import OF_ARMS
 

@@ -57,11 +57,12 @@ def _at_corners(figure: FigureSpec) -> set[str]:
             for axis, value in member.axes.items():
                 values.setdefault(axis, []).append(value)
         for name, member in members.items():
+            arm: str | None = name
             if all(value in (values[axis][0], values[axis][-1]) for axis, value in member.axes.items()):
-                while name is not None and name not in kept:
-                    kept.add(name)
-                    entry = figure.arms[name]
-                    name = (entry.parent or entry.snapshot_of) if entry else None
+                while arm is not None and arm not in kept:
+                    kept.add(arm)
+                    entry = figure.arms[arm]
+                    arm = (entry.parent or entry.snapshot_of) if entry else None
     return kept
 
 

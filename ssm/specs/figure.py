@@ -276,7 +276,8 @@ class FigureTask(Spec):
         """
         found = []
         families = self.figure.families
-        for name, claim in (pair for claim in self.figure.claims for pair in claims_of_members(claim, families)):
+        judged = (named for claim in self.figure.claims for named in claims_of_members(claim, families))
+        for name, claim in judged:
             arms = claim.arms()
             having = (series.panel for series in self.series if arms and series.is_of(arms[0]))
             panels = list(dict.fromkeys(panel for panel in having if claim.models is None or panel in claim.models))

@@ -1,7 +1,7 @@
 """Grids: one arm of a figure file that stands for many, spanned over the values of some keys.
 
-A grid has axes: a key of the model, the recipe, the initial state or the data, and its values. Every combination of them
-is a member, an arm like any other: `base` over `d_state: [16, 32]` and `conv: [off, on]` is the family of the arms
+A grid has axes: a key of the model, the recipe, the initial state or the data, and its values. Every combination of
+them is a member, an arm like any other: `base` over `d_state: [16, 32]` and `conv: [off, on]` is the family of the arms
 `base[d_state=16,conv=off]` and so on. What a key means is found out where the arm is resolved (ssm/plan/keys.py).
 """
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
+from typing_extensions import TypeAliasType
 
 from ssm.base.errors import nearest, shown
 from ssm.specs.families import Scalar, member_name, place_words, value_text
@@ -24,7 +25,7 @@ AxisName = Annotated[str, StringConstraints(pattern=f"^{AXIS}$")]
 ValueName = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 Values = Annotated[tuple[bool | int | float | ValueName | None, ...], Field(strict=False, min_length=1)]
 # values as they are; or by name, each of the key that the axis is called after, or a mapping of keys to their values
-Grid = dict[AxisName, Values | Annotated[dict[ValueName | int, Any], Field(min_length=1)]]
+Grid = TypeAliasType("Grid", dict[AxisName, Values | Annotated[dict[ValueName | int, Any], Field(min_length=1)]])
 
 OF_ARMS = ("model", "training", "initial_state", "at")  # keys of the arm itself: what they name is named elsewhere
 UNCOUNTED = 10**9  # members; of more it is only said that they are more
@@ -56,8 +57,8 @@ def expanded(figure: dict[str, Any], most: int) -> dict[str, Any]:
     Raises:
         ValueError: a grid is none, its members are too many, or an arm and the one it takes its weights of disagree.
     """
-    given = figure.get("arms")
-    arms = {name: arm for name, arm in given.items() if isinstance(arm, dict)} if isinstance(given, dict) else {}
+    given = figure["arms"] if isinstance(figure.get("arms"), dict) else {}
+    arms = {name: arm for name, arm in given.items() if isinstance(arm, dict)}
     shared = figure.get("grid")
     if shared is None and all(arm.get("grid") is None for arm in arms.values()):
         return figure
@@ -178,7 +179,7 @@ def _members(
         member = {"family": name, "label": plain.get("label"), "places": places, "sets": sets}
         arm = plain | of_arm | {"member": member}
         if isinstance(plain.get("label"), str):
-            arm["label"] = ", ".join([plain["label"], *(place["words"] for place in places)])
+            arm["label"] = ", ".join([plain["label"], *(str(place["words"]) for place in places)])
         for key in ("from", "snapshot_of"):
             source = plain.get(key)
             if isinstance(source, str) and axes.get(source):

@@ -170,7 +170,7 @@ VALUES = "expected a list of values, or a mapping of their names to values, got 
         ({"base": BASE | {"grid": [1]}}, "arms.base.grid: expected a mapping of keys to their values, got [1]"),
         (
             {"base": BASE | {"grid": {"d state": [1]}}},
-            "arms.base.grid: expected a key such as d_state or model.mixer.d_",
+            "arms.base.grid: expected a key such as d_state or model.mix",
         ),
         (
             {"base": BASE | {"grid": {"n": [1, 2]}}, "after": AFTER | {"grid": {"n": [2, 3]}}},

@@ -14,8 +14,8 @@ from ssm.specs.base import Spec
 class Mimetic(Spec):
     """Mimetic initialization (Trockman et al. 2024, Section 3), its four parts each on its own switch.
 
-    A model gives it to chosen layers through `mixer_at`. On is all four, with the c that the paper fixes to compare them
-    (Figure 3); off is none.
+    A model gives it to chosen layers through `mixer_at`. On is all four, with the c that the paper fixes where it
+    compares them (Figure 3); off is none.
     """
 
     a: Literal[2, 4, 8] | None = None  # c: A = -exp(-c A_log), almost 0, so that nothing decays (but where A_log is 0:
