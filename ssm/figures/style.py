@@ -97,7 +97,7 @@ RAMP_MARKERS = "os^Dv<>*"
 
 
 HUES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BROWN)  # of families that are no known intervention
-TINTS = (0.34, 0.7)  # lightness of a hue, darkest and lightest: both are seen on a dark and on a light page
+TINTS = (0.34, 0.67)  # lightness of a hue, darkest and lightest: both are seen on a dark and on a light page
 
 
 def arm_styles(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from ssm.specs.base import Spec
 from ssm.specs.claim import ClaimSpec
@@ -37,7 +37,8 @@ class Member(Spec):
     """What a grid has made of an arm of a figure file."""
 
     family: str  # the arm's name in the file
-    label: str  # and its label there
+    number: NonNegativeInt  # among the family's, in the order of the grid
+    label: str  # the arm's in the file
     places: Annotated[tuple[Place, ...], Field(strict=False, min_length=1)]
     sets: dict[str, Any] = {}  # axis -> what this member's keys are set to; of the axes of its own grid
 

@@ -179,11 +179,11 @@ class FigureSpec(Spec):
 
     @property
     def families(self) -> dict[str, dict[str, Member]]:
-        """The name of each arm that had a grid -> its members, by name."""
+        """The name of each arm that had a grid -> its members, by name and in the grid's order."""
+        members = [(name, arm.member) for name, arm in self.arms.items() if arm is not None and arm.member is not None]
         found: dict[str, dict[str, Member]] = {}
-        for name, arm in self.arms.items():
-            if arm is not None and arm.member is not None:
-                found.setdefault(arm.member.family, {})[name] = arm.member
+        for name, member in sorted(members, key=lambda pair: pair[1].number):
+            found.setdefault(member.family, {})[name] = member
         return found
 
     @model_validator(mode="after")

@@ -176,7 +176,7 @@ def _members(
             found, rest = _parted(axis, chosen[axis].value)
             of_arm |= found
             sets |= rest
-        member = {"family": name, "label": plain.get("label"), "places": places, "sets": sets}
+        member = {"family": name, "number": len(members), "label": plain.get("label"), "places": places, "sets": sets}
         arm = plain | of_arm | {"member": member}
         if isinstance(plain.get("label"), str):
             arm["label"] = ", ".join([plain["label"], *(str(place["words"]) for place in places)])
