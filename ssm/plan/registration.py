@@ -13,7 +13,7 @@ from typing import Any
 
 from ssm.specs.base import short_hash
 from ssm.specs.claim import ClaimSpec
-from ssm.specs.figure import FigureTask, Series
+from ssm.specs.figure import FigureTask
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.registration import Content, Register, Registration
 from ssm.specs.training import RunSpec
@@ -112,7 +112,7 @@ def _content(
     fewer: tuple[int, ...] = ()
     if claim.arms():
         places = task.series_of(claim, panel)
-        seeds = {frozenset(one.seed for one in own) for found in places.values() for own in _by_arm(found)}
+        seeds = {frozenset(one.seed for one in found) for found in places.values() if found}
         if seeds and seeds != {frozenset(seeds_of(task))}:
             fewer = tuple(sorted(frozenset.intersection(*seeds)))
         # An arm is what it does, not what it is called: its name becomes its place.
@@ -124,19 +124,17 @@ def _content(
                 quantity[role] = order.index((there if role == "against" else panel, quantity[role]))
         arms: list[Any] = []
         measured: list[Any] = []
-        for (_, name), found in places.items():
-            hashed, tables = [], []
-            for series in (own[0] for own in _by_arm(found)):
-                if series.run not in cache:
-                    cache[series.run] = short_hash(runs[series.run].deciding(), DIGITS)
-                hashed.append([cache[series.run], series.snapshot])
-                read = [series.tables[kind] for kind in reads if kind in series.tables]
-                tables.append([measurements[table].measurement.content() for table in read])
-                if series.arm != name:  # of a family, whose members are told apart by their axes
-                    hashed[-1].append(series.axes)
-            whole = any(series.arm != name for series in found)
-            arms.append(hashed if whole else next(iter(hashed), None))  # None: at this scale there is none
-            measured.append(tables if whole else next(iter(tables), None))
+        for found in places.values():
+            if not found:  # at this scale there is none
+                arms.append(None)
+                measured.append(None)
+                continue
+            series = found[0]
+            if series.run not in cache:
+                cache[series.run] = short_hash(runs[series.run].deciding(), DIGITS)
+            arms.append([cache[series.run], series.snapshot])
+            tables = [series.tables[kind] for kind in reads if kind in series.tables]
+            measured.append([measurements[table].measurement.content() for table in tables])
     else:
         model = quantity.pop("model", None)
         tasks = [measurements[table].measurement.content() for table in task.tables]
@@ -153,14 +151,6 @@ def _content(
         judged=claim.models is None or panel in claim.models,
         ours=claim.ours,
     )
-
-
-def _by_arm(series: Iterable[Series]) -> list[list[Series]]:
-    """The series of an arm, or of every member of a family."""
-    found: dict[str, list[Series]] = {}
-    for one in series:
-        found.setdefault(one.arm, []).append(one)
-    return list(found.values())
 
 
 def _standing(past: Sequence[Registration], seeds: tuple[int, ...]) -> Registration | None:

@@ -33,19 +33,17 @@ def capped_data(data: DataSpec, caps: Rehearsal | None) -> DataSpec:
 
 
 def capped_figure(figure: FigureSpec, caps: Rehearsal | None) -> FigureSpec:
-    """At most `max_seeds` seeds; of the lengths of a cost the two shortest; of an axis its first and its last value."""
+    """At most `max_seeds` seeds, and of an axis of a grid its first and its last value.
+
+    Measurements are capped by themselves (ssm/specs/measurements).
+    """
     if caps is None:
         return figure
     kept = _at_corners(figure)
     arms = {
         name: arm if arm is None or arm.member is None or name in kept else None for name, arm in figure.arms.items()
     }
-    entries = tuple(
-        entry if entry.lengths is None else entry.model_copy(update={"lengths": entry.lengths[:2]})
-        for entry in figure.measurements
-    )
-    changed = {"seeds": figure.seeds[: caps.max_seeds], "measurements": entries, "arms": arms}
-    return figure.model_copy(update=changed)
+    return figure.model_copy(update={"seeds": figure.seeds[: caps.max_seeds], "arms": arms})
 
 
 def _at_corners(figure: FigureSpec) -> set[str]:
@@ -64,13 +62,6 @@ def _at_corners(figure: FigureSpec) -> set[str]:
                     entry = figure.arms[arm]
                     arm = (entry.parent or entry.snapshot_of) if entry else None
     return kept
-
-
-def capped_size(length: int, sequences: int, context: int, caps: Rehearsal | None) -> tuple[int, int]:
-    """(length, sequences) of a measurement: at most `max_contexts` training contexts and `max_sequences`."""
-    if caps is None:
-        return length, sequences
-    return min(length, caps.max_contexts * context), min(sequences, caps.max_sequences)
 
 
 def capped_checkpoint(checkpoint: CheckpointSpec, caps: Rehearsal | None) -> CheckpointSpec:

@@ -16,7 +16,6 @@ class Quantity(Spec):
 
     reads: ClassVar[tuple[str, ...]]  # the kinds of tables that decide the number
     definition: ClassVar[bool] = False  # a property of what was built: no experiment, no chance in it
-    of_families: ClassVar[bool] = False  # where it names a family of arms: one number of all, not one of each member
 
 
 class ArmQuantity(Quantity):

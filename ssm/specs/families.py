@@ -84,7 +84,7 @@ def claims_of_members(claim: ClaimSpec, families: Mapping[str, Mapping[str, Memb
     named = set(claim.arms()) & families.keys()
     fields = ((field, getattr(claim.quantity, field)) for field in type(claim.quantity).model_fields)
     spanned = {field: families[value] for field, value in fields if isinstance(value, str) and value in named}
-    if not spanned or claim.quantity.of_families:
+    if not spanned:
         return [(claim.id, claim)]
     leading = max(spanned.values(), key=lambda members: max(len(member.places) for member in members.values()))
     found = []

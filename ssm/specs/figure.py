@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Field,
-    PositiveFloat,
     PositiveInt,
     SerializerFunctionWrapHandler,
     StringConstraints,
@@ -19,12 +18,13 @@ from ssm.specs.base import Distinct, Spec, without
 from ssm.specs.claim import ClaimSpec, Distance
 from ssm.specs.families import Member, Scalar, claims_of_members
 from ssm.specs.grid import Grid, expanded
+from ssm.specs.measurements import BY_KIND, MeasurementEntry
+from ssm.specs.measurements.base import ArmsEntry
 
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
 ArmName = Annotated[str, StringConstraints(min_length=1, max_length=160)]
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]  # one counts once
-Lengths = Annotated[tuple[PositiveInt, ...], Field(strict=False), Distinct]
 
 
 class ArmEntry(Spec):
@@ -54,28 +54,6 @@ class ArmEntry(Spec):
         if (self.snapshot_of is None) != (self.at is None):
             raise ValueError("'snapshot_of' and 'at' go together")
         return self
-
-
-class MeasurementEntry(Spec):
-    """One measurement of a figure, for all its arms or for some."""
-
-    kind: Literal[
-        "position_loss",
-        "restart_loss",
-        "effective_remembrance",
-        "state_statistics",
-        "length_class",
-        "model_size",
-        "taxonomy",
-        "cost",
-    ]
-    length: PositiveInt | None = None  # tokens ...
-    times_context: PositiveFloat | None = None  # ... or multiples of each arm's training context
-    sequences: PositiveInt | None = None
-    seed: int | None = None
-    arms: Names | None = None
-    lengths: Lengths | None = None  # cost: tokens of its steps
-    repeats: PositiveInt | None = None  # cost: timed steps at each length
 
 
 class PositionCurves(Spec):
@@ -160,7 +138,7 @@ class FigureSpec(Spec):
     # None: this arm does not exist at this scale
     arms: Annotated[dict[ArmName, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
     measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()
-    collect: bool = False  # draws the curves of all other figures instead of runs of its own
+    collect: Names = ()  # targets whose measurements are drawn instead of runs of its own
     drawings: Annotated[tuple[DrawingSpec, ...], Field(strict=False, min_length=1)]
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = ()
     deviations: Names = ()  # how this scale departs from the paper, in plain words
@@ -214,16 +192,27 @@ class FigureSpec(Spec):
                     self._is_a_panel(model, f"claims.{claim.id}.models")
                 if (other_model := getattr(claim.quantity, "against_model", None)) is not None:
                     self._is_a_panel(other_model, f"claims.{claim.id}.quantity.against_model")
-        for entry in self.measurements:
-            for other in entry.arms or ():
-                if other not in self.arms:
-                    raise ValueError(f"measurements.{entry.kind}.arms: unknown arm '{other}'; {nearest(other, arms)}")
+        self._measurements_are_told_apart(arms)
         ids = [claim.id for claim in self.claims]
         if len(set(ids)) != len(ids):
             raise ValueError("two claims bear the same id")
         if self.arms and not (self.models and self.data and self.seeds):
             raise ValueError("a figure with arms needs models, data and seeds")
         return self
+
+    def _measurements_are_told_apart(self, arms: list[str]) -> None:
+        kinds: dict[str, str] = {}
+        for entry in self.measurements:
+            if not isinstance(entry, ArmsEntry):
+                continue
+            where = f"measurements.{entry.called}"
+            for other in entry.arms or ():
+                if other not in self.arms:
+                    raise ValueError(f"{where}.arms: unknown arm '{other}'; {nearest(other, arms)}")
+            if entry.called in BY_KIND and entry.called != entry.kind:
+                raise ValueError(f"{where}: a {entry.kind} cannot bear the name of another kind")
+            if kinds.setdefault(entry.called, entry.kind) != entry.kind:
+                raise ValueError(f"{where}: is the name of a {kinds[entry.called]} and of a {entry.kind}")
 
     def _is_a_panel(self, model: str, where: str) -> None:
         if model not in self.models:
@@ -244,15 +233,11 @@ class Series(Spec):
     snapshot: float | None = None
     family: str | None = None  # what the arm is a member of ...
     axes: dict[str, Scalar] = {}  # ... and its value, or the name of its value, on each axis of the grid
-    tables: dict[str, str]  # measurement kind -> table id
+    tables: dict[str, str]  # a measurement's name in the figure, which is its kind unless another is given -> table id
 
     @model_serializer(mode="wrap")
     def _as_before_grids(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return without(plain(self), family=None, axes={})
-
-    def is_of(self, arm: str) -> bool:
-        """Whether it belongs to an arm, or to a family of arms."""
-        return arm in (self.arm, self.family)
 
 
 class FigureTask(Spec):
@@ -279,7 +264,7 @@ class FigureTask(Spec):
         judged = (named for claim in self.figure.claims for named in claims_of_members(claim, families))
         for name, claim in judged:
             arms = claim.arms()
-            having = (series.panel for series in self.series if arms and series.is_of(arms[0]))
+            having = (series.panel for series in self.series if arms and series.arm == arms[0])
             panels = list(dict.fromkeys(panel for panel in having if claim.models is None or panel in claim.models))
             panels = panels or [next((series.panel for series in self.series), "")]
             for panel in panels:
@@ -297,8 +282,7 @@ class FigureTask(Spec):
                 if role == "restarted":
                     places.append((there, arm))
         return {
-            (name, arm): tuple(series for series in self.series if series.panel == name and series.is_of(arm))
-            for name, arm in places
+            place: tuple(series for series in self.series if (series.panel, series.arm) == place) for place in places
         }
 
     @model_validator(mode="after")
