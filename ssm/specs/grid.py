@@ -164,7 +164,7 @@ def _members(
     plain = {key: value for key, value in arms[name].items() if key != "grid"}
     if not axes[name]:
         return {name: plain}
-    members = {}
+    members: dict[str, Any] = {}
     for steps in itertools.product(*axes[name].values()):
         chosen = dict(zip(axes[name], steps, strict=True))
         places = [
