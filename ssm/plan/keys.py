@@ -115,6 +115,6 @@ def _changes(before: Any, after: Any, key: str = "") -> Iterator[str]:
         for name in before.keys() | after.keys():
             yield from _changes(before.get(name), after.get(name), str(name))
     elif isinstance(after, str | int | float | None):
-        yield f"{key}={value_text(after)}"
+        yield f"{key}={'none' if after is None else value_text(after)}"
     else:
         yield f"{key}={short_hash(after)}"

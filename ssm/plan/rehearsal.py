@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ssm.specs.base import Setting
 from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import Rehearsal
 from ssm.specs.data import DataSpec
 from ssm.specs.diagnosis import LEAST
-from ssm.specs.families import Scalar
 from ssm.specs.figure import FigureSpec
 from ssm.specs.training import Budget, TrainingSpec
 
@@ -50,7 +50,7 @@ def _at_corners(figure: FigureSpec) -> set[str]:
     """The members at the first or last value of each of their axes, and those whose weights these take."""
     kept = set()
     for members in figure.families.values():
-        values: dict[str, list[Scalar]] = {}
+        values: dict[str, list[Setting]] = {}
         for member in members.values():
             for axis, value in member.axes.items():
                 values.setdefault(axis, []).append(value)

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt
 
-from ssm.specs.base import Spec
+from ssm.specs.base import Setting, Spec
 from ssm.specs.claim import ClaimSpec
 
-Scalar = bool | int | float | str | None
 # The papers' letters, in labels. A key that is not here is called by its name.
 LETTERS = {
     "d_model": "D",
@@ -29,7 +28,7 @@ class Place(Spec):
     """Where a member stands on one axis."""
 
     axis: str
-    value: Scalar  # or its name
+    value: Setting  # or its name
     words: str  # both, for readers: "N = 16", "conv on"
 
 
@@ -43,7 +42,7 @@ class Member(Spec):
     sets: dict[str, Any] = {}  # axis -> what this member's keys are set to; of the axes of its own grid
 
     @property
-    def axes(self) -> dict[str, Scalar]:
+    def axes(self) -> dict[str, Setting]:
         """Axis -> value."""
         return {place.axis: place.value for place in self.places}
 
@@ -52,18 +51,18 @@ class Member(Spec):
         return ", ".join([self.label, *(place.words for place in self.places if place.axis not in axes)])
 
 
-def value_text(value: Scalar) -> str:
+def value_text(value: Setting) -> str:
     """A value as it stands in the name of an arm.
 
-    >>> [value_text(value) for value in (16, 1e-3, True, False, None, "tbtt")]
-    ['16', '0.001', 'on', 'off', 'none', 'tbtt']
+    >>> [value_text(value) for value in (16, 1e-3, True, False, "tbtt")]
+    ['16', '0.001', 'on', 'off', 'tbtt']
     """
-    if value is None or isinstance(value, bool):
-        return {None: "none", True: "on", False: "off"}[value]
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return format(value, ".12g") if isinstance(value, float) else str(value)
 
 
-def member_name(family: str, places: Mapping[str, Scalar]) -> str:
+def member_name(family: str, places: Mapping[str, Setting]) -> str:
     """The arm of a family at these values.
 
     >>> member_name("base", {"d_state": 16, "conv": True})
@@ -81,7 +80,7 @@ def claims_of_members(claim: ClaimSpec, families: Mapping[str, Mapping[str, Memb
     Raises:
         ValueError: several members of one family belong to the same one of another.
     """
-    named = set(claim.arms()) & families.keys()
+    named = set(claim.quantity.arms()) & families.keys()
     fields = ((field, getattr(claim.quantity, field)) for field in type(claim.quantity).model_fields)
     spanned = {field: families[value] for field, value in fields if isinstance(value, str) and value in named}
     if not spanned:
@@ -103,12 +102,12 @@ def claims_of_members(claim: ClaimSpec, families: Mapping[str, Mapping[str, Memb
     return found or [(claim.id, claim)]
 
 
-def _agree(these: Mapping[str, Scalar], those: Mapping[str, Scalar]) -> bool:
+def _agree(these: Mapping[str, Setting], those: Mapping[str, Setting]) -> bool:
     """Whether two members have the same value on every axis that both have."""
     return all(value_text(these[axis]) == value_text(those[axis]) for axis in these.keys() & those.keys())
 
 
-def place_words(axis: str, value: Scalar) -> str:
+def place_words(axis: str, value: Setting) -> str:
     """A place on an axis for readers.
 
     >>> place_words("model.mixer.d_state", 16), place_words("conv", True)

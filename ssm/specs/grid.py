@@ -17,7 +17,8 @@ from pydantic import Field, StringConstraints
 from typing_extensions import TypeAliasType
 
 from ssm.base.errors import nearest, shown
-from ssm.specs.families import Scalar, member_name, place_words, value_text
+from ssm.specs.base import Setting
+from ssm.specs.families import member_name, place_words, value_text
 
 AXIS = r"[A-Za-z_][A-Za-z0-9_.]{0,79}"
 NAME = r"[^\[\],=/{}\s][^\[\],=/{}]{0,39}"  # of a value: it stands in names of arms
@@ -35,7 +36,7 @@ UNCOUNTED = 10**9  # members; of more it is only said that they are more
 class _Step:
     """One value of an axis."""
 
-    name: Scalar
+    name: Setting
     value: Any
 
     @property
@@ -108,10 +109,10 @@ def _grid(grid: Any, where: str) -> dict[str, list[_Step]]:
             expected = "a list of values, or a mapping of their names to values"
             raise ValueError(f"{where}.{axis}: expected {expected}, got {shown(values)}")
         pairs = values.items() if isinstance(values, dict) else ((value, value) for value in values)
-        steps = axes[axis] = [_Step(name, value) for name, value in pairs]
+        steps = axes[axis] = [_Step("none" if name is None else name, value) for name, value in pairs]
         seen = set()
         for step in steps:
-            if not isinstance(step.name, Scalar) or not re.fullmatch(NAME, step.text):
+            if not isinstance(step.name, Setting) or not re.fullmatch(NAME, step.text):
                 told = "a number, true, false, null or a short word; or name it, {name: value}"
                 raise ValueError(f"{where}.{axis}: expected {told}, got {shown(step.name)}")
             if step.text in seen:

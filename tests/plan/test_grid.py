@@ -74,7 +74,7 @@ def test_keys_of_everything_that_an_arm_is_made_of(folder: Path) -> None:
         run = plan.runs[arm.run]
         mixer = run.model.mixer
         assert isinstance(mixer, Mamba2Mixer)
-        assert {"model.mixer.d_state": mixer.d_state, "mimetic.a": mixer.mimetic.a} | {
+        assert {"model.mixer.d_state": mixer.d_state, "mimetic.a": mixer.mimetic.a or "none"} | {
             "lr_scale": run.training.lr_scale,
             "data.held_out": run.data.held_out,
             "initial_state": "random_noise",
@@ -198,7 +198,7 @@ def test_a_claim_about_a_family_is_judged_and_registered_for_each_member(
     against = CLAIM | {"id": "alone", "quantity": CLAIM["quantity"] | {"arm": "alone", "against": "base"}}
     plan = planned(folder, arms=arms, claims=[CLAIM, against])
     task = plan.figures["lg_fig2"]
-    assert [(name, claim.arms()) for name, claim, _ in task.verdicts] == [
+    assert [(name, claim.quantity.arms()) for name, claim, _ in task.verdicts] == [
         ("less[d_state=8]", ("after[d_state=8]", "base[d_state=8]")),
         ("less[d_state=16]", ("after[d_state=16]", "base[d_state=16]")),
         ("alone[d_state=8]", ("alone", "base[d_state=8]")),
