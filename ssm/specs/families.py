@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, NonNegativeInt
 
 from ssm.specs.base import Setting, Spec
-from ssm.specs.claim import ClaimSpec
+
+if TYPE_CHECKING:
+    from ssm.specs.claim import ClaimSpec
 
 # The papers' letters, in labels. A key that is not here is called by its name.
 LETTERS = {
@@ -71,6 +73,15 @@ def member_name(family: str, places: Mapping[str, Setting]) -> str:
     return f"{family}[{','.join(f'{axis}={value_text(value)}' for axis, value in places.items())}]"
 
 
+def stands_at(axes: Mapping[str, Setting], values: Mapping[str, Setting]) -> bool:
+    """Whether a member's axes have these values, however they are written.
+
+    >>> stands_at({"conv": "on", "d_state": 16}, {"conv": True}), stands_at({"conv": "on"}, {"d_state": 16})
+    (True, False)
+    """
+    return all(axis in axes and value_text(axes[axis]) == value_text(value) for axis, value in values.items())
+
+
 def claims_of_members(claim: ClaimSpec, families: Mapping[str, Mapping[str, Member]]) -> list[tuple[str, ClaimSpec]]:
     """A claim by its name; of one that names families, those of their members, each with the ones at its values.
 
@@ -92,8 +103,8 @@ def claims_of_members(claim: ClaimSpec, families: Mapping[str, Mapping[str, Memb
         for field, members in spanned.items():
             fit = [name for name, other in members.items() if _agree(member.axes, other.axes)]
             if len(fit) > 1:
-                where, of = f"claims.{claim.id}.quantity.{field}", member_name("", member.axes)
-                raise ValueError(f"{where}: {len(fit)} members belong to {of}; name one, such as '{fit[0]}'")
+                of = member_name("", member.axes)
+                raise ValueError(f"{field}: {len(fit)} members belong to {of}; name one, such as '{fit[0]}'")
             if fit:
                 chosen[field] = fit[0]
         if len(chosen) == len(spanned):
@@ -104,7 +115,7 @@ def claims_of_members(claim: ClaimSpec, families: Mapping[str, Mapping[str, Memb
 
 def _agree(these: Mapping[str, Setting], those: Mapping[str, Setting]) -> bool:
     """Whether two members have the same value on every axis that both have."""
-    return all(value_text(these[axis]) == value_text(those[axis]) for axis in these.keys() & those.keys())
+    return stands_at(these, {axis: those[axis] for axis in these.keys() & those.keys()})
 
 
 def place_words(axis: str, value: Setting) -> str:

@@ -118,12 +118,17 @@ class FigureSpec(Spec):
                 raise ValueError(f"arms.{name}: a name with '[' is that of a grid's member")
         if not self.collect:
             families = self.families
+            gone: dict[str, dict[str, Member]] = {name: {} for name, arm in self.arms.items() if arm is None}
             for claim in self.claims:
                 for other in claim.quantity.arms():
                     if other not in self.arms and other not in families:
                         hint = nearest(other, [*arms, *families])
                         raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {hint}")
-                claims_of_members(claim, families)  # can tell which members belong together
+                try:
+                    claim.quantity.check(gone | families)
+                    claims_of_members(claim, families)
+                except ValueError as error:
+                    raise ValueError(f"claims.{claim.id}.quantity.{error}") from None
                 for model in claim.models or ():
                     self._is_a_panel(model, f"claims.{claim.id}.models")
                 for model, _ in claim.quantity.places(panel=""):
