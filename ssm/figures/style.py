@@ -145,7 +145,7 @@ def _members(members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str
     kinds = list(dict.fromkeys(rest))
     styles = {}
     for member, own, kind in zip(members, axes, rest, strict=True):
-        place = kinds.index(kind)
+        place = kinds.index(kind) if len(kinds) > 1 else order.index(own[leading])
         marker, hollow = RAMP_MARKERS[place % 8], place % 16 >= 8
         styles[member] = ArmStyle(colors[order.index(own[leading])], RAMP_LINES[place % 4], marker, hollow)
     return styles

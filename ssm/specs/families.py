@@ -64,6 +64,15 @@ def value_text(value: Setting) -> str:
     return format(value, ".12g") if isinstance(value, float) else str(value)
 
 
+def is_number(value: Setting) -> bool:
+    """Whether a value can be drawn along an axis.
+
+    >>> is_number(16), is_number(True), is_number("16")
+    (True, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def member_name(family: str, places: Mapping[str, Setting]) -> str:
     """The arm of a family at these values.
 
@@ -118,12 +127,21 @@ def _agree(these: Mapping[str, Setting], those: Mapping[str, Setting]) -> bool:
     return stands_at(these, {axis: those[axis] for axis in these.keys() & those.keys()})
 
 
+def axis_name(axis: str) -> str:
+    """An axis for readers: the papers' letter of the key, or its name.
+
+    >>> axis_name("model.mixer.d_state"), axis_name("training.lr_scale")
+    ('N', 'lr scale')
+    """
+    key = axis.rpartition(".")[2]
+    return LETTERS.get(key, key.replace("_", " "))
+
+
 def place_words(axis: str, value: Setting) -> str:
     """A place on an axis for readers.
 
     >>> place_words("model.mixer.d_state", 16), place_words("conv", True)
     ('N = 16', 'conv on')
     """
-    key = axis.rpartition(".")[2]
-    name, text = LETTERS.get(key, key.replace("_", " ")), value_text(value).replace("_", " ")
-    return f"{name} = {text}" if isinstance(value, int | float) and not isinstance(value, bool) else f"{name} {text}"
+    equals = " = " if is_number(value) else " "
+    return f"{axis_name(axis)}{equals}{value_text(value).replace('_', ' ')}"

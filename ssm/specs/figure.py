@@ -119,13 +119,18 @@ class FigureSpec(Spec):
         if not self.collect:
             families = self.families
             gone: dict[str, dict[str, Member]] = {name: {} for name, arm in self.arms.items() if arm is None}
+            for drawing in self.drawings:
+                try:
+                    drawing.check(gone | families, self.arms)
+                except ValueError as error:
+                    raise ValueError(f"drawings.{drawing.kind}.{error}") from None
             for claim in self.claims:
                 for other in claim.quantity.arms():
                     if other not in self.arms and other not in families:
                         hint = nearest(other, [*arms, *families])
                         raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {hint}")
                 try:
-                    claim.quantity.check(gone | families)
+                    claim.quantity.check(gone | families, self.arms)
                     claims_of_members(claim, families)
                 except ValueError as error:
                     raise ValueError(f"claims.{claim.id}.quantity.{error}") from None

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Protocol, Self
 from pydantic import model_validator
 
 from ssm.specs.base import Setting
-from ssm.specs.families import Member
 from ssm.specs.reader import Reader, SeriesReader
 
 Place = tuple[str, str]  # a panel (named model) and an arm of it
@@ -39,16 +38,6 @@ class Quantity(Reader, ABC):
     @abstractmethod
     def arms(self) -> tuple[str, ...]:
         """The arms that it names, the one that it is about first."""
-
-    def check(self, families: Mapping[str, Mapping[str, Member]]) -> None:
-        """Whether the figure's grids have what it names of them.
-
-        Args:
-            families: the members of each family, by name; none, where it does not exist at this scale.
-
-        Raises:
-            ValueError: an unknown family or axis, with the nearest valid name.
-        """
 
     def about(self, series: Placed) -> bool:
         """Whether it is about this series: then it is judged on the panel of the series."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
@@ -62,7 +62,7 @@ class CurveQuantity(Quantity):
             return self.sweep.named_arms()
         return tuple(arm for arm in (self.arm, self.against) if arm is not None)
 
-    def check(self, families: Mapping[str, Mapping[str, Member]]) -> None:
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
         if self.sweep is not None:
             self.sweep.check(families)
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from ssm.base.errors import nearest, shown
 from ssm.base.outside import first_problem
 from ssm.specs.base import Distinct, Name, Setting, Spec
-from ssm.specs.families import Member
+from ssm.specs.families import Member, is_number
 from ssm.specs.quantities.base import Place, Placed, Quantity
 
 SOME = "arm"  # a name for an arm where any will do
@@ -128,7 +128,7 @@ class Sweep(Spec):
         for one in series:
             number = one.axes.get(self.over)
             there = one.panel == panel and all(one.axes.get(axis) == value for axis, value in where.items())
-            if there and isinstance(number, int | float) and not isinstance(number, bool):
+            if there and number is not None and is_number(number):
                 found[float(number), one.arm] = None
         return tuple(sorted(found))
 
