@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from ssm.base.errors import nearest, shown
 from ssm.base.outside import first_problem
 from ssm.specs.base import Distinct, Name, Setting, Spec
-from ssm.specs.families import Member, is_number
+from ssm.specs.families import Member, is_number, stands_at
 from ssm.specs.quantities.base import Place, Placed, Quantity
 
 SOME = "arm"  # a name for an arm where any will do
@@ -124,10 +124,11 @@ class Sweep(Spec):
         if self.over is None:
             return tuple(sorted(zip(self.at or (), arms or (), strict=True)))
         where = (self.against_where or {}) if against else self.where
+        family = (self.against_family or self.family) if against else self.family
         found: dict[tuple[float, str], None] = {}
         for one in series:
             number = one.axes.get(self.over)
-            there = one.panel == panel and all(one.axes.get(axis) == value for axis, value in where.items())
+            there = one.panel == panel and family in (None, one.family) and stands_at(one.axes, where)
             if there and number is not None and is_number(number):
                 found[float(number), one.arm] = None
         return tuple(sorted(found))
