@@ -150,6 +150,20 @@ def train_bpe(texts: Iterator[bytes], vocab_size: int) -> JsonTokenizer:
     return JsonTokenizer(model.to_str(), vocab_size, "the trained tokenizer")
 
 
+def following(tokenizer: Tokenizer, text: str) -> np.ndarray:
+    """The tokens of a text behind a sentence and a space, whichever way the tokenizer treats spaces: (n,) int64."""
+    sentence, both, alone = tokenizer.encode([b".", f". {text}".encode(), f" {text}".encode()])
+    continues = np.array_equal(both[: len(sentence)], sentence)
+    return (both[len(sentence) :] if continues else alone).astype(np.int64)
+
+
+def behind(tokenizer: Tokenizer, text: str, mark: str) -> np.ndarray:
+    """The tokens of a mark right behind a text: (n,) int64."""
+    front, both, alone = tokenizer.encode([text.encode(), f"{text}{mark}".encode(), mark.encode()])
+    continues = np.array_equal(both[: len(front)], front)
+    return (both[len(front) :] if continues else alone).astype(np.int64)
+
+
 def _download(spec: HubTokenizer) -> Path:
     try:
         import huggingface_hub

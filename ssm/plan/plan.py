@@ -11,7 +11,7 @@ from ssm.plan.library import Library
 from ssm.plan.measurements import class_task, curve_of, model_tasks, series_tasks
 from ssm.plan.registration import with_registrations
 from ssm.plan.rehearsal import capped_figure
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data
 from ssm.specs.figure import FigureSpec, FigureTask, Series
 from ssm.specs.measurement import MeasurementTask, PositionLoss
 from ssm.specs.training import RunSpec
@@ -31,7 +31,7 @@ class Plan:
     """The graph of all work. Keys are ids: content-addressed, but for figures, whose id is their target."""
 
     scale: str
-    data: dict[str, DataSpec] = field(default_factory=dict)
+    data: dict[str, Data] = field(default_factory=dict)
     runs: dict[str, RunSpec] = field(default_factory=dict)
     measurements: dict[str, MeasurementTask] = field(default_factory=dict)
     figures: dict[str, FigureTask] = field(default_factory=dict)

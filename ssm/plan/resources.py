@@ -29,7 +29,7 @@ from ssm.plan.memory import peak_memory, policy_bytes
 from ssm.plan.parameters import operations_per_token, parameter_count
 from ssm.plan.plan import Plan
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data
 from ssm.specs.measurement import (
     Cost,
     EffectiveRemembrance,
@@ -162,9 +162,9 @@ def _steps(run: RunSpec) -> int:
     return run.training.budget.optimizer_steps(run.training.batch_tokens, parameters)
 
 
-def _tokenizing(data: DataSpec, tokens: int) -> Need:
+def _tokenizing(data: Data, read: int) -> Need:
     """A store is reckoned with the tokens of the longest run that reads it: its files alone know what it holds."""
-    width = 2 if data.vocab_size <= 2**16 else 4
+    width, tokens = 2 if data.vocab_size <= 2**16 else 4, data.stored_tokens(read)
     seconds = START_SECONDS + tokens / (TOKENIZE_RATE * TOKENIZE_CPUS)
     return Need(0, TOKENIZE_CPUS, 2 * MEMORY_MB[False], seconds, ceil(width * tokens / MB))
 
