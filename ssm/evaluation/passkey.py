@@ -16,7 +16,7 @@ from ssm.data.tasks.passkey import TEXT, PasskeyPieces, PasskeyPrompts, Wording,
 from ssm.data.tokenizers import Tokenizer
 from ssm.evaluation.stream import segments
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurement import Passkey
+from ssm.specs.measurements import Passkey
 
 
 def passkey_pieces(spec: Passkey, tokenizer: Tokenizer, seed: int) -> PasskeyPieces:

@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 import torch
 
+from ssm.base.tables import RESTART_LOSS
 from ssm.data.batches import HeldOutWindows
 from ssm.evaluation.bins import bin_edges, octaves
-from ssm.evaluation.position_loss import binned_table
+from ssm.evaluation.by_position import binned_table
 from ssm.evaluation.stream import segments, token_losses
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurement import RestartLoss
+from ssm.specs.measurements import RestartLoss
 
 
 def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
@@ -44,7 +45,7 @@ def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
                 places = torch.from_numpy(sequences[:, None] * len(starts) + bins)
                 sums.view(-1).index_add_(0, places[inside], losses.double().cpu()[inside])
     sums = subject.team.total(sums)  # zero but where a process read
-    return binned_table(sums / torch.from_numpy(stops - starts), starts, stops)
+    return binned_table(sums / torch.from_numpy(stops - starts), starts, stops, RESTART_LOSS)
 
 
 def _bins(spec: RestartLoss) -> tuple[np.ndarray, np.ndarray]:

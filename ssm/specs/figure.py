@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from ssm.base.errors import nearest
 from ssm.specs.base import Distinct, Name, Spec
 from ssm.specs.claim import ClaimSpec, Distance
+from ssm.specs.measurements import BY_KIND, MeasurementEntry
+from ssm.specs.measurements.base import ArmsEntry
 
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]  # one counts once
-Lengths = Annotated[tuple[PositiveInt, ...], Field(strict=False), Distinct]
 
 
 class ArmEntry(Spec):
@@ -37,28 +38,6 @@ class ArmEntry(Spec):
         if (self.snapshot_of is None) != (self.at is None):
             raise ValueError("'snapshot_of' and 'at' go together")
         return self
-
-
-class MeasurementEntry(Spec):
-    """One measurement of a figure, for all its arms or for some."""
-
-    kind: Literal[
-        "position_loss",
-        "restart_loss",
-        "effective_remembrance",
-        "state_statistics",
-        "length_class",
-        "model_size",
-        "taxonomy",
-        "cost",
-    ]
-    length: PositiveInt | None = None  # tokens ...
-    times_context: PositiveFloat | None = None  # ... or multiples of each arm's training context
-    sequences: PositiveInt | None = None
-    seed: int | None = None
-    arms: Names | None = None
-    lengths: Lengths | None = None  # cost: tokens of its steps
-    repeats: PositiveInt | None = None  # cost: timed steps at each length
 
 
 class PositionCurves(Spec):
@@ -142,7 +121,7 @@ class FigureSpec(Spec):
     # None: this arm does not exist at this scale
     arms: Annotated[dict[Name, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
     measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()
-    collect: bool = False  # draws the curves of all other figures instead of runs of its own
+    collect: Names = ()  # targets whose measurements are drawn instead of runs of its own
     drawings: Annotated[tuple[DrawingSpec, ...], Field(strict=False, min_length=1)]
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = ()
     deviations: Names = ()  # how this scale departs from the paper, in plain words
@@ -167,16 +146,27 @@ class FigureSpec(Spec):
                     self._is_a_panel(model, f"claims.{claim.id}.models")
                 if (other_model := getattr(claim.quantity, "against_model", None)) is not None:
                     self._is_a_panel(other_model, f"claims.{claim.id}.quantity.against_model")
-        for entry in self.measurements:
-            for other in entry.arms or ():
-                if other not in self.arms:
-                    raise ValueError(f"measurements.{entry.kind}.arms: unknown arm '{other}'; {nearest(other, arms)}")
+        self._measurements_are_told_apart(arms)
         ids = [claim.id for claim in self.claims]
         if len(set(ids)) != len(ids):
             raise ValueError("two claims bear the same id")
         if self.arms and not (self.models and self.data and self.seeds):
             raise ValueError("a figure with arms needs models, data and seeds")
         return self
+
+    def _measurements_are_told_apart(self, arms: list[str]) -> None:
+        kinds: dict[str, str] = {}
+        for entry in self.measurements:
+            if not isinstance(entry, ArmsEntry):
+                continue
+            where = f"measurements.{entry.called}"
+            for other in entry.arms or ():
+                if other not in self.arms:
+                    raise ValueError(f"{where}.arms: unknown arm '{other}'; {nearest(other, arms)}")
+            if entry.called in BY_KIND and entry.called != entry.kind:
+                raise ValueError(f"{where}: a {entry.kind} cannot bear the name of another kind")
+            if kinds.setdefault(entry.called, entry.kind) != entry.kind:
+                raise ValueError(f"{where}: is the name of a {kinds[entry.called]} and of a {entry.kind}")
 
     def _is_a_panel(self, model: str, where: str) -> None:
         if model not in self.models:
@@ -195,7 +185,7 @@ class Series(Spec):
     run: str  # the run's id
     origin: str | None = None  # the run that was trained first of those whose weights it goes on from; None: itself
     snapshot: float | None = None
-    tables: dict[str, str]  # measurement kind -> table id
+    tables: dict[str, str]  # a measurement's name in the figure, which is its kind unless another is given -> table id
 
 
 class FigureTask(Spec):

@@ -6,9 +6,12 @@ are looked at by every verb, so that nothing is missed before the plan is made; 
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from ssm.base.errors import UserError
 from ssm.specs.base import Spec
@@ -24,13 +27,13 @@ def kind_of(spec: type[Spec], key: str = "kind") -> str:
     return str(field.default) if field is not None else ""
 
 
-def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str, key: str = "kind") -> None:
+def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str | Sequence[str], key: str = "kind") -> None:
     """Whether the specs of a registry are complete, and all that are there are in it.
 
     Args:
         registry: the package that holds specs, a file each, and lists them.
         specs: those that it lists.
-        modules: the package that holds a module for each of them. It is not imported: modules need torch.
+        modules: the package, or several, that hold a module for each of them. None is imported: modules need torch.
         key: as of `kind_of`.
 
     Raises:
@@ -45,9 +48,12 @@ def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str, key: s
         missing = sorted(variable for variable in spec.__class_vars__ if not hasattr(spec, variable))
         if missing:
             raise RegistryError(f"{_file(registry, name)}: {spec.__name__} lacks {', '.join(missing)}")
-        if not (_root(registry) / _file(modules, name)).is_file():
-            place = f"add {_file(modules, name)}, and its line in {_file(modules)}"
-            raise RegistryError(f"{_file(registry, name)}: the spec '{name}' has no module: {place}")
+        for package in (modules,) if isinstance(modules, str) else modules:
+            if not (_root(registry) / _file(package, name)).is_file():
+                place = f"add {_file(package, name)}, and its line in {_file(package)}"
+                raise RegistryError(f"{_file(registry, name)}: the spec '{name}' has no module: {place}")
+            if f"{package}.{name}" not in _imported(_root(registry) / _file(package)):
+                raise RegistryError(f"{_file(package, name)} is in no registry: add its line in {_file(package)}")
     for path in _files(registry):
         for found in vars(sys.modules[f"{registry}.{path.stem}"]).values():
             if _is_spec(found, path.stem, key) and found not in specs:
@@ -67,14 +73,51 @@ def check_modules(registry: str, modules: Mapping[str, type], specs: Sequence[ty
         RegistryError: what is missing, and the file where it belongs.
     """
     _check_classes(registry, modules)
-    described, kinds = specs[0].__module__.rpartition(".")[0], [kind_of(spec, key) for spec in specs]
-    for kind in kinds:
-        if kind not in modules:
-            raise RegistryError(f"{_file(registry)}: no line for '{kind}' of {_file(described, kind)}")
+    check_lines(registry, modules, specs, key)
+    described, kinds = _package(specs), [kind_of(spec, key) for spec in specs]
     for name in modules:
         if name not in kinds:
             place = f"add {_file(described, name)}, and its line in {_file(described)}"
             raise RegistryError(f"{_file(registry, name)}: the module '{name}' has no spec: {place}")
+
+
+def check_functions(
+    registry: str, modules: Sequence[ModuleType], specs: Sequence[type[Spec]], key: str = "kind"
+) -> dict[str, Callable[..., Any]]:
+    """Kind -> the function of its name in the module of its name: one for every spec.
+
+    Args:
+        registry: the package that holds modules, a file each, and lists them; other files may be there too.
+        modules: those that it lists.
+        specs: those of their specs' registry.
+        key: as of `kind_of`.
+
+    Raises:
+        RegistryError: what is missing, and the file where it belongs.
+    """
+    named = {module.__name__.rpartition(".")[2]: module for module in modules}
+    check_lines(registry, named, specs, key)
+    for name, module in named.items():
+        if not callable(getattr(module, name, None)):
+            raise RegistryError(f"{_file(registry, name)}: lacks the function '{name}'")
+    return {name: getattr(module, name) for name, module in named.items()}
+
+
+def check_lines(registry: str, listed: Collection[str], specs: Sequence[type[Spec]], key: str = "kind") -> None:
+    """Whether a registry, which may hold other things too, has a line for every spec.
+
+    Args:
+        registry: the package that lists things.
+        listed: their names.
+        specs: those of their specs' registry.
+        key: as of `kind_of`.
+
+    Raises:
+        RegistryError: what is missing, and the file where it belongs.
+    """
+    for kind in (kind_of(spec, key) for spec in specs):
+        if kind not in listed:
+            raise RegistryError(f"{_file(registry)}: no line for '{kind}' of {_file(_package(specs), kind)}")
 
 
 def _check_classes(registry: str, classes: Mapping[str, type]) -> None:
@@ -93,6 +136,15 @@ def _check_classes(registry: str, classes: Mapping[str, type]) -> None:
             raise RegistryError(f"{_file(registry, path.stem)} is in no registry: add its line in {_file(registry)}")
 
 
+def _imported(path: Path) -> set[str]:
+    """All that a file imports, and the modules that it imports from."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
 def _is_spec(found: object, name: str, key: str) -> bool:
     """Whether it is the spec that the file `name` is for."""
     return isinstance(found, type) and issubclass(found, Spec) and _name(found) == name == kind_of(found, key)
@@ -102,6 +154,11 @@ def _files(registry: str) -> list[Path]:
     """The files of a registry's folder, beside the registry itself."""
     found = sorted((_root(registry) / _file(registry)).parent.glob("*.py"))
     return [path for path in found if path.stem.isidentifier() and path.stem != "__init__"]
+
+
+def _package(specs: Sequence[type[Spec]]) -> str:
+    """The registry that specs are in."""
+    return specs[0].__module__.rpartition(".")[0]
 
 
 def _name(listed: type) -> str:

@@ -633,7 +633,7 @@ MEASUREMENTS = (
         ("evaluation/test_losses.py", "evaluation/test_effective_remembrance.py", "training/test_loop.py"),
     ),
     Mutant(
-        f"{S}evaluation/position_loss.py",
+        f"{S}evaluation/by_position.py",
         'np.searchsorted(edges, positions, side="right") - 1',
         'np.searchsorted(edges, positions, side="left") - 1',
         "a bin's first token is counted in the bin before",
@@ -787,8 +787,8 @@ CLAIMS = (
 PLAN = (
     Mutant(
         f"{S}plan/plan.py",
-        "longest[key][0] >= curve.measurement.length",
-        "longest[key][0] <= curve.measurement.length",
+        "longest[key][0] >= length",
+        "longest[key][0] <= length",
         "a collection takes each run's shortest curve",
         ("plan/test_plan.py",),
     ),
@@ -835,9 +835,9 @@ PLAN = (
         ("plan/test_memory.py",),
     ),
     Mutant(
-        f"{S}plan/rehearsal.py",
-        "min(length, caps.max_contexts * context)",
-        "min(length, caps.max_contexts)",
+        f"{S}specs/measurements/base.py",
+        "min(self.length, caps.max_contexts * context)",
+        "min(self.length, caps.max_contexts)",
         "a rehearsed curve is as many tokens long as it should be contexts",
         ("plan/test_plan.py",),
     ),
