@@ -26,13 +26,14 @@ class Batch:
     """Sequences and what follows each of their tokens; int64 on the CPU."""
 
     inputs: torch.Tensor  # (B, T)
-    targets: torch.Tensor  # (B, T): the token after each input; NOT_ASKED: does not count
+    targets: torch.Tensor  # (B, T): the token after each input; of answers NOT_ASKED where they do not count
     starts: torch.Tensor | None = None  # (B, T) bool: inputs before which a carried state is reset; None: not tracked
+    answers: bool = False  # targets are answers to what was asked, and some of them do not count
 
     @property
     def asked(self) -> int:
-        """The targets that count."""
-        return int((self.targets != NOT_ASKED).sum())
+        """How many targets count."""
+        return int((self.targets != NOT_ASKED).sum()) if self.answers else self.targets.numel()
 
 
 class WindowBatches:

@@ -71,7 +71,7 @@ class TaskBatches:
         if self.starts:
             starts = torch.zeros(len(numbers), self.context, dtype=torch.bool)
             starts[:, 0] = True
-        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), starts)
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), starts, answers=True)
 
     def indices(self, numbers: np.ndarray) -> np.ndarray:
         """(n,) which examples the run's `numbers`-th ones are, counted from 0."""
