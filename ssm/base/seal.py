@@ -7,6 +7,7 @@ Formats have a place for words of one's own (the metadata of Parquet and of safe
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import IO
 
@@ -14,6 +15,7 @@ from ssm.base.errors import UserError
 
 MARK, DIGITS = "ssm.sha256:", 64
 BLANK = MARK + "0" * DIGITS
+SEAL = re.compile(rb"%s[0-9a-f]{%d}" % (re.escape(MARK.encode()), DIGITS))
 WINDOW = 4 * 2**20  # bytes at either end of a file, among which the metadata are
 CHUNK = 4 * 2**20
 
@@ -22,12 +24,15 @@ def seal(path: Path) -> str:
     """Write the digest of a file with a `BLANK` into it; returns its hex digits.
 
     Raises:
-        OSError: the file cannot be read or written.
+        OSError: the file cannot be read or written, or holds something else that looks like a digest.
     """
     with path.open("r+b") as file:
         place = _place(file)
         if place is None:
             raise OSError("no place for its digest")
+        file.seek(place)
+        if file.read(DIGITS) != b"0" * DIGITS:
+            raise OSError(f"what it holds looks like a digest of itself already ({MARK}...)")
         digest = _digest(file, place)
         file.seek(place)
         file.write(digest.encode())
@@ -73,15 +78,15 @@ def digest_in(path: Path) -> str | None:
 
 
 def _place(file: IO[bytes]) -> int | None:
-    """Where the digits are: behind the first mark near the beginning, or the last one near the end."""
-    size, mark = file.seek(0, 2), MARK.encode()
+    """Where the digits are: of the first mark with digits near the beginning, or the last one near the end."""
+    size = file.seek(0, 2)
     file.seek(0)
-    found = file.read(WINDOW).find(mark)
-    if found < 0:
+    found = SEAL.search(file.read(WINDOW))
+    start = 0
+    if found is None:
         start = file.seek(max(0, size - WINDOW))
-        found = file.read(WINDOW).rfind(mark)
-        found = found if found < 0 else start + found
-    return found + len(mark) if 0 <= found <= size - len(mark) - DIGITS else None
+        found = next(reversed(list(SEAL.finditer(file.read(WINDOW)))), None)
+    return None if found is None else start + found.end() - DIGITS
 
 
 def _digest(file: IO[bytes], place: int) -> str:

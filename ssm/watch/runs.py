@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ssm.base import progress
-from ssm.base.errors import TableError, UserError
+from ssm.base.errors import TableError, UserError, first_line
 from ssm.base.names import natural
 from ssm.base.outside import read_json, shaped
 from ssm.base.records import read_run_record
@@ -96,6 +96,8 @@ class Watcher:
             return self._read_run(name)
         except UserError as error:
             return RunView(name, "unreadable", note=str(error))
+        except OSError as error:  # a folder that is another user's
+            return RunView(name, "unreadable", note=first_line(error))
 
     def _read_run(self, name: str) -> RunView:
         """Raises UserError: a file of the run is damaged."""

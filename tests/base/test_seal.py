@@ -95,6 +95,19 @@ def test_files_of_others_are_told_how_to_be_made_again(tmp_path: Path) -> None:
         load_tensors(tmp_path / "w")
 
 
+def test_words_that_look_like_the_place_of_a_digest_are_left_alone(tmp_path: Path) -> None:
+    path, frame = (
+        tmp_path / "a.parquet",
+        pl.DataFrame({"sequence": [0], "position_from": [0], "position_to": [1], "loss": [2.0]}),
+    )
+    write_table(frame, POSITION_LOSS, path, {"name": seal.MARK + "not digits"})
+    assert read_provenance(path) == {"name": seal.MARK + "not digits"}
+    digest = seal.MARK + "ab" * 32  # a whole one: which of the two is the file's own cannot be told
+    with pytest.raises(UserError, match="looks like a digest of itself"):
+        write_table(frame, POSITION_LOSS, path, {"name": digest})
+    assert read_provenance(path) == {"name": seal.MARK + "not digits"}
+
+
 def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
     empty = pl.DataFrame(schema=POSITION_LOSS.columns)
     with pytest.raises(TableError, match="has no rows"):

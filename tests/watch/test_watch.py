@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -168,6 +169,23 @@ def test_a_damaged_file_is_told_of_its_own_run_alone(results: Path, content: byt
         states = {run.id: run.state for run in Watcher(results, stale=180).look().runs}
         assert states == before | {LONG: "unreadable"}
         (folder / name).unlink() if whole is None else (folder / name).write_bytes(whole)
+
+
+def test_a_folder_that_may_not_be_read_is_told_of_its_own_run_alone(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.stat
+
+    def refusing(path: Path, **options: Any) -> Any:  # root may read everything
+        if path.parent == results / "runs" / LONG:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, **options)
+
+    before = {run.id: run.state for run in Watcher(results, stale=180).look().runs}
+    monkeypatch.setattr(Path, "stat", refusing)
+    runs = {run.id: run for run in Watcher(results, stale=180).look().runs}
+    assert {name: run.state for name, run in runs.items()} == before | {LONG: "unreadable"}
+    assert "Permission denied" in runs[LONG].note
 
 
 def test_a_file_that_vanishes_while_it_is_looked_at_is_no_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
