@@ -14,6 +14,7 @@ import polars as pl
 
 from ssm.base.tables import SCHEMAS
 from ssm.evaluation import (
+    accuracy,
     cost,
     effective_remembrance,
     length_class,
@@ -33,6 +34,7 @@ MODULES: tuple[ModuleType, ...] = (
     effective_remembrance,
     state_statistics,
     passkey,
+    accuracy,
     length_class,
     model_size,
     taxonomy,

@@ -14,7 +14,7 @@ from ssm.base.seeds import derived_seed, numpy_generator
 from ssm.base.tables import PASSKEY
 from ssm.data.tasks.passkey import TEXT, PasskeyPieces, PasskeyPrompts, Wording, digits_of
 from ssm.data.tokenizers import Tokenizer
-from ssm.evaluation.stream import segments
+from ssm.evaluation.stream import likeliest, segments
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurements import Passkey
 
@@ -67,11 +67,10 @@ def passkey(spec: Passkey, subject: Subject) -> pl.DataFrame:
                 first = max(segment.start, prompt.prompt - 1)  # the last token of the prompt predicts the key's first
                 if first >= segment.stop:
                     continue
-                with torch.inference_mode():
-                    likeliest = subject.model.logits(segment.hidden[:, first - segment.start :]).argmax(-1)
+                said = likeliest(subject.model, segment.hidden[:, first - segment.start :])
                 place = first - prompt.prompt + 1
-                found[segment.rows, place : place + likeliest.shape[1]] = (
-                    (likeliest == segment.targets[:, first - segment.start :]).long().cpu()
+                found[segment.rows, place : place + said.shape[1]] = (
+                    (said == segment.targets[:, first - segment.start :]).long().cpu()
                 )
             found = subject.team.total(found)  # zero but where a process read
             found *= torch.arange(longest) < tokens[:, None]

@@ -83,9 +83,11 @@ class Plan:
             run = self.add_run(task.run) if task.run is not None else None
             source = source_of(task)
             table = self.add_measurement(source) if source is not None else None
-            data = task.run.data.id if task.run is not None and source is None else None
+            data = task.data
+            if data is not None:
+                self.data[data.id] = data
             self.measurements[name] = task
-            self.edges[name] = Inputs(data=data, run=run, table=table)
+            self.edges[name] = Inputs(data=data.id if data is not None else None, run=run, table=table)
         return name
 
 

@@ -139,7 +139,7 @@ def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
     found = {name: reckoner.training(run) for name, run in plan.runs.items()}
     found |= {name: reckoner.measuring(task) for name, task in plan.measurements.items()}
     for name, data in plan.data.items():
-        tokens = max(training_tokens(run) for run in plan.runs.values() if run.data.id == name)
+        tokens = max((training_tokens(run) for run in plan.runs.values() if run.data.id == name), default=0)
         found[name] = _tokenizing(data, tokens)
     return found
 

@@ -9,6 +9,7 @@ A measurement's schema bears the measurement's name. A new one: its file here, a
 
 from __future__ import annotations
 
+from ssm.base.tables.accuracy import ACCURACY
 from ssm.base.tables.cost import COST
 from ssm.base.tables.effective_remembrance import EFFECTIVE_REMEMBRANCE
 from ssm.base.tables.length_class import LENGTH_CLASS
@@ -32,6 +33,7 @@ ALL: tuple[Schema, ...] = (
     EFFECTIVE_REMEMBRANCE,
     STATE_STATISTICS,
     PASSKEY,
+    ACCURACY,
     LENGTH_CLASS,
     MODEL_SIZE,
     VERDICTS,

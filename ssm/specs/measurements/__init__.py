@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
+from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.measurements.base import Entry, Measurement, entry_of
 from ssm.specs.measurements.cost import Cost
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
@@ -27,6 +28,7 @@ SPECS: tuple[type[Measurement], ...] = (
     EffectiveRemembrance,
     StateStatistics,
     Passkey,
+    Accuracy,
     LengthClass,
     ModelSize,
     Taxonomy,

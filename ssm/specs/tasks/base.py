@@ -43,6 +43,11 @@ class Task(Data):
     def groups(self) -> tuple[str, ...]:
         """The names of the groups that answers belong to."""
 
+    @property
+    @abstractmethod
+    def longest_answer(self) -> int:
+        """Tokens of the longest answer, about."""
+
     def tested(self) -> Self:
         """The task as test sets are made of it: one example a sequence."""
         return self

@@ -70,5 +70,9 @@ class CopyTask(Task):
     def groups(self) -> tuple[str, ...]:
         return ("copy",)
 
+    @property
+    def longest_answer(self) -> int:
+        return max(part.longest for part in self.mix)
+
     def tested(self) -> Self:
         return self.model_copy(update={"packed": None})

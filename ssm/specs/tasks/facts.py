@@ -25,6 +25,7 @@ FACTS: dict[str, tuple[int, int]] = {
     "qa9": (2, 10),  # negation
     "qa10": (2, 10),  # indefinite knowledge
 }
+LONGEST = 21  # bytes of the longest answer that is made here, with its full stop
 
 
 class FactsPart(Part):
@@ -73,6 +74,10 @@ class FactsTask(SpelledTask):
     @property
     def least_context(self) -> int:
         return max(part.length for part in self.mix) - 1
+
+    @property
+    def longest_answer(self) -> int:
+        return LONGEST
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -45,5 +45,9 @@ class PasskeyTask(SpelledTask):
         return max(part.length for part in self.mix) - 1
 
     @property
+    def longest_answer(self) -> int:
+        return self.digits + 1
+
+    @property
     def groups(self) -> tuple[str, ...]:
         return ("passkey",)
