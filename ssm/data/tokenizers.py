@@ -157,13 +157,6 @@ def following(tokenizer: Tokenizer, text: str) -> np.ndarray:
     return (both[len(sentence) :] if continues else alone).astype(np.int64)
 
 
-def behind(tokenizer: Tokenizer, text: str, mark: str) -> np.ndarray:
-    """The tokens of a mark right behind a text: (n,) int64."""
-    front, both, alone = tokenizer.encode([text.encode(), f"{text}{mark}".encode(), mark.encode()])
-    continues = np.array_equal(both[: len(front)], front)
-    return (both[len(front) :] if continues else alone).astype(np.int64)
-
-
 def _download(spec: HubTokenizer) -> Path:
     try:
         import huggingface_hub

@@ -14,7 +14,7 @@ from ssm.data.tasks.draws import Dice
 from ssm.data.tasks.published import Prompt, read_babi, read_babilong
 from ssm.data.tasks.sentences import Sentences
 from ssm.data.tasks.stories import ANSWERS, Story, story
-from ssm.data.tokenizers import behind, following
+from ssm.data.tokenizers import following
 from ssm.specs.tasks.facts import FACTS, FactsPart, FactsTask
 
 ATTEMPTS = 50  # at a story that fits into a prompt
@@ -30,7 +30,6 @@ class Facts(Generator):
         super().__init__(spec, split, seed, store)
         self.tokenizer = store.tokenizer()
         self.following = lru_cache(KEPT)(lambda text: following(self.tokenizer, text))
-        self.stop = behind(self.tokenizer, "a", ".")
         self.published = cache(lambda question: read_babi(spec.babi, question, split))
         self.prompts = cache(lambda question, length: read_babilong(spec.babilong, question, length))
         self.ready = spec.babilong is not None and split == "test"  # prompts are published as they are
@@ -99,8 +98,8 @@ class Facts(Generator):
         prompts: list[Prompt] = self.prompts(question, part.length)
         prompt = prompts[round_ % len(prompts)]
         text = self.tokenizer.encode([prompt["input"].encode()])[0].astype(np.int64)
-        asked = np.concatenate([text, self.following(prompt["question"])])
-        return asked, self._answer(prompt["target"]), question, np.nan
+        asked = np.concatenate([text, self.following(prompt["question"].strip())])
+        return asked, self._answer(prompt["target"].strip()), question, np.nan
 
     def _story(self, part: FactsPart, question: str, dice: Dice, spread: int | None = None) -> Story:
         """One of bAbI's, or one that is made here, as short as the part's are where `spread` is 0."""
@@ -118,13 +117,15 @@ class Facts(Generator):
         return [*map(self.following, told.facts), self.following(told.question), self._answer(told.answer)]
 
     def _answer(self, answer: str) -> np.ndarray:
-        """An answer's tokens and the full stop."""
-        return np.concatenate([self.following(answer), self.stop])
+        """An answer's tokens and those of the full stop."""
+        return self.following(f"{answer}.")
 
     def _possible(self, question: str) -> set[str]:
         """All answers that there may be."""
         if self.ready:
-            return {prompt["target"] for part in self.spec.mix for prompt in self.prompts(question, part.length)}
+            return {
+                prompt["target"].strip() for part in self.spec.mix for prompt in self.prompts(question, part.length)
+            }
         if self.spec.babi is not None:
             return {told.answer for told in self.published(question)}
         return set(ANSWERS[question])

@@ -20,7 +20,7 @@ from torch import Tensor
 from ssm.base.errors import DataError
 from ssm.data.store import TokenStore
 from ssm.data.tasks.base import Answers, Examples, Generator, Split
-from ssm.data.tokenizers import Tokenizer, behind, following
+from ssm.data.tokenizers import Tokenizer, following
 from ssm.specs.tasks.passkey import PasskeyTask
 
 INSTRUCTION = (
@@ -44,13 +44,13 @@ class Wording:
         self.ends = np.cumsum([len(sentence) for sentence in sentences])  # (sentences,): behind each one's last token
         self.question = following(tokenizer, QUESTION)  # (Q,)
 
-    def key(self, number: int) -> np.ndarray:
-        """(K,) tokens of a key.
+    def key(self, number: int, stop: str = "") -> np.ndarray:
+        """(K,) tokens of a key, and of what stands right behind it.
 
         Raises:
             DataError: the tokenizer has no tokens for digits.
         """
-        key = following(self.tokenizer, str(number))
+        key = following(self.tokenizer, f"{number}{stop}")
         if digits_of(self.tokenizer, key) != str(number):
             spelled = self.tokenizer.decode(key)
             raise DataError(f"the tokenizer cannot spell a key: of {number} it makes '{spelled}'")
@@ -155,8 +155,7 @@ class Passkey(Generator):
     def __init__(self, spec: Any, split: Split, seed: int, store: TokenStore):
         super().__init__(spec, split, seed, store)
         self.wording = Wording(store.tokenizer())
-        self.stop = behind(self.wording.tokenizer, "0", ".")  # (1,) as a rule
-        self.room = spec.digits + 1 + len(self.stop)  # a space and the digits, in no more tokens than bytes
+        self.room = spec.digits + 2  # a space, the digits and a full stop, in no more tokens than characters
 
     def make(self, indices: np.ndarray) -> Examples:
         spec, draws = self.spec, self.draws(indices)
@@ -194,7 +193,7 @@ class Passkey(Generator):
             Answers(
                 example=np.arange(len(parts)),
                 start=starts,
-                stop=starts + sizes - len(self.stop),
+                stop=starts + [self._scored(key) for key in keys],
                 length=lengths[parts],
                 group=np.zeros(len(parts), np.int64),
                 difficulty=depths,
@@ -203,7 +202,12 @@ class Passkey(Generator):
 
     def _key(self, number: int) -> np.ndarray:
         """A key's tokens and the full stop."""
-        key = np.concatenate([self.wording.key(number), self.stop])
+        key = self.wording.key(number, ".")
         if len(key) > self.room:
             raise DataError(f"the tokenizer spells the key {number} in {len(key)} tokens, more than its characters")
         return key
+
+    def _scored(self, key: np.ndarray) -> int:
+        """Tokens of a key up to its last digit."""
+        tokenizer = self.wording.tokenizer
+        return max(place for place in range(1, len(key) + 1) if digits_of(tokenizer, key[place - 1 : place]))
