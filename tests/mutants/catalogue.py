@@ -714,8 +714,8 @@ MEASUREMENTS = (
 CLAIMS = (
     Mutant(
         f"{S}base/curves.py",
-        '((loss * tokens).sum() / tokens.sum()).alias("loss")',
-        'loss.mean().alias("loss")',
+        "((value * tokens).sum() / tokens.sum()).alias(column)",
+        "value.mean().alias(column)",
         "bins of unlike length count alike in a mean",
         ("base/test_curves.py",),
     ),
@@ -762,22 +762,22 @@ CLAIMS = (
         ("claims/test_quantities.py", "claims/test_verdict.py"),
     ),
     Mutant(
-        f"{S}claims/quantities.py",
+        f"{S}claims/quantities/state_norm_growth.py",
         "return log_mean_reading(late) - log_mean_reading(early)",
         "return log_mean_reading(early) - log_mean_reading(late)",
         "a norm that grows is said to shrink",
         ("claims/test_quantities.py",),
     ),
     Mutant(
-        f"{S}claims/quantities.py",
+        f"{S}claims/quantities/positions.py",
         "3 * stop // 4, stop",
         "stop // 2, stop",
         "the end of a text is its last half",
         ("claims/test_quantities.py::test_the_end_of_a_text_is_its_last_quarter",),
     ),
     Mutant(
-        f"{S}claims/quantities.py",
-        "means_late > quantity.factor * means_early",
+        f"{S}claims/quantities/drifting_heads.py",
+        "means_late > factor * means_early",
         "means_late > means_early",
         "in the bootstrap a head drifts that grows at all",
         ("claims/test_quantities.py::test_drifting_heads_of_one_seed_is_bootstrapped",),

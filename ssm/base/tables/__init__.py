@@ -9,6 +9,9 @@ A measurement's schema bears the measurement's name. A new one: its file here, a
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from ssm.base.errors import TableError, nearest, shown
 from ssm.base.tables.accuracy import ACCURACY
 from ssm.base.tables.cost import COST
 from ssm.base.tables.effective_remembrance import EFFECTIVE_REMEMBRANCE
@@ -45,4 +48,14 @@ ALL: tuple[Schema, ...] = (
 )
 SCHEMAS = {schema.name: schema for schema in ALL}
 
-__all__ = ["SCHEMAS", "Schema", "read_provenance", "read_table", "schema_name", "write_table"]  # and every schema
+
+def schema_of(path: str | Path) -> Schema:
+    """The schema that a table follows. Raises as `read_table`."""
+    name = schema_name(path)
+    if name not in SCHEMAS:
+        raise TableError(f"{path}: holds the schema {shown(name)}; {nearest(name, SCHEMAS)}")
+    return SCHEMAS[name]
+
+
+# and every schema
+__all__ = ["SCHEMAS", "Schema", "read_provenance", "read_table", "schema_name", "schema_of", "write_table"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_origin, get_type_hints
 
 from pydantic import Field, PositiveFloat, PositiveInt, create_model
 
@@ -212,8 +212,8 @@ class OfTable(OfArm):
 
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
-        given, source = entry.given(), cls.model_fields["of"].annotation
-        assert source is not None
+        given = entry.given()
+        source: Any = cls.model_fields["of"].annotation
         kind = kind_of(source)
         found = {name: one for name, one in arm.measured.items() if isinstance(one, source)}
         if not found:
@@ -254,7 +254,5 @@ def entry_of(spec: type[Measurement]) -> type[Entry]:
     """What a figure file may say of a kind."""
     base = Entry if issubclass(spec, OfModels) else ArmsEntry
     kind = kind_of(spec)
-    made: type[Entry] = create_model(
-        f"{spec.__name__}Entry", __base__=base, __doc__=spec.__doc__, kind=(Literal[kind], kind), **spec.entry_fields()
-    )
-    return made
+    fields: dict[str, Any] = {"kind": (Literal[kind], kind)} | spec.entry_fields()
+    return cast(type[Entry], create_model(f"{spec.__name__}Entry", __base__=base, __doc__=spec.__doc__, **fields))

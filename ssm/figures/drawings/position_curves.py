@@ -7,7 +7,8 @@ from pathlib import Path
 from ssm.figures.data import Curve, panels, perplexity_curves, ratio_curves
 from ssm.figures.panel import CurvePanel, Row, columns_for, context_marks, note_on, rows_of, token_range
 from ssm.figures.style import ArmStyle
-from ssm.specs.figure import FigureTask, PositionCurves
+from ssm.specs.drawings.position_curves import PositionCurves
+from ssm.specs.figure import FigureTask
 
 
 def position_curves(drawing: PositionCurves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
@@ -18,13 +19,13 @@ def position_curves(drawing: PositionCurves, task: FigureTask, tables: Path, sty
     """
     models = panels(task)
     columns = columns_for(len(models))
-    curves = {model: perplexity_curves(task, tables, model) for model in models}
+    curves = {model: perplexity_curves(task, tables, model, drawing.name_of("position_loss")) for model in models}
     perplexity = [_panel(own, styles, model, "perplexity per token") for model, own in curves.items() if own]
     note = note_on([curve for own in curves.values() for curve in own])
     rows = rows_of(perplexity, 3.3 if columns == 1 else 2.6, note)
     if not drawing.ratio:
         return rows
-    ratios = {model: ratio_curves(task, tables, model, drawing.restarted) for model in models}
+    ratios = {model: ratio_curves(task, tables, model, drawing.restarted, drawing.names) for model in models}
     label = "perplexity ratio\nfull / restarted " + (drawing.restarted or "").replace("_", " ")
     lower = [_ratio_panel(ratios[model], curves[model], styles, model, label) for model in models if ratios[model]]
     below = rows_of(lower, 2.7 if columns == 1 else 2.3, note)

@@ -11,7 +11,8 @@ from ssm.base.curves import head_std_curve, head_std_growth
 from ssm.figures.data import Curve, Line, loaded, over_seeds, panels
 from ssm.figures.panel import CurvePanel, Row, context_marks, rows_of, token_range
 from ssm.figures.style import ArmStyle
-from ssm.specs.figure import FigureTask, HeadStdCurves, Series
+from ssm.specs.drawings.head_std import HeadStdCurves
+from ssm.specs.figure import FigureTask, Series
 
 
 def head_std(drawing: HeadStdCurves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
@@ -21,7 +22,7 @@ def head_std(drawing: HeadStdCurves, task: FigureTask, tables: Path, styles: dic
     """
     rows = []
     for model in panels(task):
-        series = loaded(task, tables, model, "state_statistics")
+        series = loaded(task, tables, model, drawing.name_of("state_statistics"), "state_statistics")
         chooser = next(((own, table) for own, table in series if own.arm == drawing.chosen_by), None)
         if chooser is None:
             continue

@@ -12,7 +12,8 @@ from matplotlib.ticker import NullLocator
 from ssm.figures.data import model_tables
 from ssm.figures.panel import Row
 from ssm.figures.style import ArmStyle, number, ramp, tokens
-from ssm.specs.figure import CostCurves, FigureTask
+from ssm.specs.drawings.cost_curves import CostCurves
+from ssm.specs.figure import FigureTask
 
 PANELS = (  # cost, title, unit of the axis, what a unit of the table is in it
     ("training_step", "Training step", "ms", 1e3),

@@ -7,7 +7,8 @@ from pathlib import Path
 from ssm.figures.data import Curve, panels, remembrance_curves
 from ssm.figures.panel import CurvePanel, Mark, Row, columns_for, note_on, rows_of
 from ssm.figures.style import ArmStyle
-from ssm.specs.figure import FigureTask, RemembranceCurves
+from ssm.specs.drawings.remembrance import RemembranceCurves
+from ssm.specs.figure import FigureTask
 
 DISTANCES = {
     "total_variation": "total variation",
@@ -27,7 +28,7 @@ def remembrance(drawing: RemembranceCurves, task: FigureTask, tables: Path, styl
         blocks = [[place for block in blocks for place in block]]
     rows = []
     for block in blocks:
-        found = {place: remembrance_curves(task, tables, *place) for place in block}
+        found = {place: remembrance_curves(task, tables, *place, *drawing.names) for place in block}
         plots = [
             _panel(curves, styles, model, distance, alone=len(drawing.distances) == 1, one_model=len(models) == 1)
             for (model, distance), curves in found.items()

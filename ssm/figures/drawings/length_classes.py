@@ -16,7 +16,8 @@ from ssm.figures.colors import GRID, INK
 from ssm.figures.data import panels, read_planned
 from ssm.figures.panel import Row, end_of_bin
 from ssm.figures.style import CLASSES, SMALL, ArmStyle
-from ssm.specs.figure import ClassChart, FigureTask
+from ssm.specs.drawings.length_classes import ClassChart
+from ssm.specs.figure import FigureTask
 
 NAMES = {"strong": "strong extension", "weak": "weak extension", "none": "no extension", "not decided": "not decided"}
 STEEPEST = 4.0  # nats: a curve that rises further leaves the panel
@@ -36,7 +37,7 @@ class Classed:
 
 def length_classes(drawing: ClassChart, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
     """Above, every curve as its rise in loss past T, coloured by its class; below, the excess of every run by name."""
-    curves = classed_curves(task, tables)
+    curves = classed_curves(task, tables, drawing)
     if not curves:
         return []
     names = list(dict.fromkeys(curve.name for curve in curves))
@@ -49,19 +50,20 @@ def length_classes(drawing: ClassChart, task: FigureTask, tables: Path, styles: 
     ]
 
 
-def classed_curves(task: FigureTask, tables: Path) -> list[Classed]:
+def classed_curves(task: FigureTask, tables: Path, drawing: ClassChart) -> list[Classed]:
     """Every series that has a class; a run that several figures share counts once."""
+    classes, losses = drawing.name_of("length_class"), drawing.name_of("position_loss")
     seen, curves = set(), []
     for panel in panels(task):
         for series in task.series:
-            table = series.tables.get("length_class")
+            table = series.tables.get(classes)
             if series.panel != panel or table is None or table in seen:
                 continue
             seen.add(table)
             row = read_planned(task, tables, table, "length_class").row(0, named=True)
             x, rise = np.array([]), np.array([])
-            if "position_loss" in series.tables:
-                loss = position_curve(read_planned(task, tables, series.tables["position_loss"], "position_loss"))
+            if losses in series.tables:
+                loss = position_curve(read_planned(task, tables, series.tables[losses], "position_loss"))
                 x, rise = _rise(loss, series.context)
             name = f"{panel}: {series.label}"
             excess, error = (np.nan if row[key] is None else row[key] for key in ("excess", "excess_error"))

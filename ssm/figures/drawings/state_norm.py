@@ -7,12 +7,13 @@ from pathlib import Path
 from ssm.figures.data import panels, state_norm_curves
 from ssm.figures.panel import CurvePanel, Row, columns_for, context_marks, note_on, rows_of, token_range
 from ssm.figures.style import ArmStyle
-from ssm.specs.figure import FigureTask, StateNormCurves
+from ssm.specs.drawings.state_norm import StateNormCurves
+from ssm.specs.figure import FigureTask
 
 
 def state_norm(drawing: StateNormCurves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
     """A panel per model, each with its own y axis: norms of different models do not compare."""
-    found = {model: state_norm_curves(task, tables, model) for model in panels(task)}
+    found = {model: state_norm_curves(task, tables, model, *drawing.names) for model in panels(task)}
     plots = [
         CurvePanel(
             curves,

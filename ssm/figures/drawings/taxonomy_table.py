@@ -12,7 +12,8 @@ from ssm.figures.colors import GRID, INK
 from ssm.figures.data import model_tables
 from ssm.figures.panel import Row
 from ssm.figures.style import SMALL, ArmStyle
-from ssm.specs.figure import FigureTask, TaxonomyTable
+from ssm.specs.drawings.taxonomy_table import TaxonomyTable
+from ssm.specs.figure import FigureTask
 
 LINE = 0.17  # inches: a line of text
 HEADS = (  # head, place of its left edge as a fraction of the width, characters of a line

@@ -12,7 +12,8 @@ from ssm.figures.colors import GRID, INK
 from ssm.figures.data import model_tables
 from ssm.figures.panel import Row
 from ssm.figures.style import SMALL, ArmStyle
-from ssm.specs.figure import ConfigurationTable, FigureTask
+from ssm.specs.drawings.configuration_table import ConfigurationTable
+from ssm.specs.figure import FigureTask
 
 
 def _count(value: int | None) -> str:
