@@ -117,7 +117,7 @@ def test_a_wrong_value(folder: Path, file: str, old: str, new: str, key: str, sa
         ("from: base", "from: bas", "arms.state_passing.from", "unknown arm 'bas'; did you mean 'base'?"),
         ("arm: state_passing", "arm: state_pass", "claims.repaired", "did you mean 'state_passing'?"),
         ("kind: position_loss", "kind: position_los", "measurements.0: ", "did you mean 'position_loss'?"),
-        ("kind: position_curves", "kind: curves", "drawings.0", "unknown name 'curves'; "),
+        ("kind: position_curves", "kind: curbes", "drawings.0", "unknown name 'curbes'; "),
         (
             "position_loss, times_context: 16",
             "position_loss",
