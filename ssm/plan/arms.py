@@ -59,7 +59,10 @@ class ArmResolver:
         content = {
             "model": self.library.models.get(entry.model or panel, model_key),
             "data": capped_data(
-                self.library.data.get(str(self.figure.data), f"{self.library.figure_file(self.figure.target)}: data"),
+                self.library.data.get(
+                    entry.data or str(self.figure.data),
+                    f"{where}.data" if entry.data else f"{self.library.figure_file(self.figure.target)}: data",
+                ),
                 self.library.workflow.rehearsal,
             ),
             "training": self._training(arm, panel),
