@@ -43,14 +43,14 @@ def _schema(kind: type[Spec], title: str) -> dict[str, Any]:
 
 def _named(title: str, *kinds: type[ModelSpec] | type[CheckpointSpec] | type[Data]) -> dict[str, Any]:
     """A file of entries whose name is their key, each of one of the kinds."""
-    entries: list[dict[str, Any]] = []
     definitions: dict[str, Any] = {}
     for kind in kinds:
         entry = kind.model_json_schema(by_alias=True)
         definitions |= entry.pop("$defs", {})
         del entry["properties"]["name"]
         entry["required"].remove("name")
-        entries.append(entry)
+        definitions[kind.__name__] = entry
+    entries = [{"$ref": f"#/$defs/{kind.__name__}"} for kind in kinds]
     entry = entries[0] if len(entries) == 1 else {"anyOf": entries}
     return {"title": title, "type": "object", "additionalProperties": entry, "$defs": definitions}
 
