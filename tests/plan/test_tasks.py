@@ -135,6 +135,11 @@ def test_mistakes_are_one_line(changes: dict[str, Any], said: str, folder: Path)
 
 
 def test_mistakes_of_a_task_name_their_file(folder: Path) -> None:
-    edit(folder, "data.yaml", "task: passkey, mix: [{length: 256}]", "task: passkey, mix: [{lenght: 256}]")
+    edit(
+        folder,
+        "data.yaml",
+        "\npasskey: {task: passkey, mix: [{length: 256}]}",
+        "\npasskey: {task: passkey, mix: [{lenght: 256}]}",
+    )
     with pytest.raises(ConfigError, match=r"data.yaml: passkey: mix.0: unknown key 'lenght'; did you mean 'length'"):
         planned(folder)
