@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def decide(low: float, high: float, expected: Expected) -> tuple[str, str]:
 
 def claim_of(task: FigureTask, name: str) -> ClaimSpec | None:
     """The claim that a row of the verdicts table judges; None when the figure has no such claim any more."""
-    wanted = name.split("/", 1)[0]
+    wanted = re.split(r"[\[/]", name, maxsplit=1)[0]
     return next((claim for claim in task.figure.claims if claim.id == wanted), None)
 
 

@@ -20,6 +20,9 @@ def schemas() -> dict[str, dict[str, Any]]:
     """Name -> JSON schema of every kind of config file."""
     figure = _schema(FigureSpec, "A figure or table: runs, measurements, drawings, claims")
     figure["required"].remove("target")  # the file's name says it
+    for made in ("Member", "Place"):  # of a grid, and written by nobody
+        del figure["$defs"][made]
+    del figure["$defs"]["ArmEntry"]["properties"]["member"]
     return {
         "config": _dialect(_schema(WorkflowConfig, "The workflow's configuration")),
         "models": _dialect(_by_scale(_named("Named models", NamedModel, CheckpointSpec))),

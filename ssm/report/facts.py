@@ -48,9 +48,9 @@ def facts(results: Results) -> Facts:
     work: list[tuple[str, str]] = [
         ("Scale", results.scale),
         ("Training runs", f"{len(trained)} ({len(trained) - len(diverged)} finished, {len(diverged)} diverged)"),
-        ("Training tokens", f"{tokens:,}"),
-        ("Training time", duration(seconds)),
-        ("Speed", f"{number(tokens / max(seconds, 1e-9))} tokens/s in a run, on average"),
+        ("Training tokens", f"{tokens:,}" if trained else ""),
+        ("Training time", duration(seconds) if trained else ""),
+        ("Speed", f"{number(tokens / max(seconds, 1e-9))} tokens/s in a run, on average" if trained else ""),
         ("Tables", f"{len(tables)}, {duration(sum(_seconds(origin) for origin in tables.values()))} of measuring"),
         ("Written", _period(origins)),
     ]
@@ -62,16 +62,20 @@ def facts(results: Results) -> Facts:
         ("Code", _distinct(_code(origin) for origin in origins)),
     ]
     return Facts(
-        work=tuple(
+        work=_said(
             work
             + [("Weights from elsewhere", text) for text in _imported(runs)]
             + [("Data", text) for text in _data(results)]
         ),
-        machine=tuple((name, text) for name, text in machine if text),
+        machine=_said(machine),
         models=_models(runs),
         size=_size(runs),
         diverged=diverged,
     )
+
+
+def _said(rows: list[tuple[str, str]]) -> Rows:
+    return tuple((name, text) for name, text in rows if text)
 
 
 def duration(seconds: float) -> str:

@@ -836,6 +836,20 @@ PLAN = (
     ),
     Mutant(
         f"{S}specs/measurements/base.py",
+        "next(iter(found)) if len(found) == 1 else kind",
+        "kind",
+        "a class of the one curve that an arm has is refused where the curve has a name",
+        ("plan/test_plan.py::test_an_arm_may_have_two_of_a_kind_under_two_names",),
+    ),
+    Mutant(
+        f"{S}specs/measurements/restart_loss.py",
+        "windows + k // 2",
+        "windows + k",
+        "restarts are reckoned twice as many",
+        ("plan/test_resources.py::test_a_measurement_takes_the_tokens_that_it_reads",),
+    ),
+    Mutant(
+        f"{S}specs/measurements/base.py",
         "min(self.length, caps.max_contexts * context)",
         "min(self.length, caps.max_contexts)",
         "a rehearsed curve is as many tokens long as it should be contexts",
