@@ -1027,7 +1027,7 @@ PUBLISHED = (
         "or len(published) > 1",
         "",
         "seeds decide between weights that were published once each",
-        ("claims/test_verdict.py",),
+        ("claims/test_verdict.py::test_published_weights_are_of_one_training_whatever_seeds_read_them",),
     ),
     Mutant(
         f"{S}plan/arms.py",
