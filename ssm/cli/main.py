@@ -16,8 +16,8 @@ from ssm.base.stopping import Preempted, on_signals, preempt
 from ssm.base.warm import ask
 
 VERBS = (
-    *("plan", "register", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts", "watch", "bench"),
-    *("reference", "compare", "diagnose", "extend"),
+    *("plan", "register", "tokenize", "import", "train", "evaluate", "judge", "plot", "report"),
+    *("verdicts", "watch", "bench", "reference", "compare", "diagnose", "extend"),
 )
 OVERVIEW = """usage: ssm <verb> [arguments]
 

@@ -59,6 +59,7 @@ class CurvePanel:
     level: float | None = None  # a horizontal line of reference
     marks: Sequence[Mark] = ()
     untitled: bool = False  # the panel above bears the title
+    ticks: Sequence[float] = ()  # of the x axis, as many of them as there is room for; none: made to fit
 
     def __call__(self, axes: Axes, columns: int) -> None:
         """Draw on `axes`, which stand beside `columns - 1` others."""
@@ -118,11 +119,13 @@ class CurvePanel:
         else:
             places = MaxNLocator(nbins=min(most, 6), steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
             ticks = [tick for tick in places if low - 1e-9 * abs(low) <= tick <= high + 1e-9 * abs(high)]
+        if self.ticks:
+            ticks = list(self.ticks[:: math.ceil(len(self.ticks) / most)])
         room = EDGE * (np.log(high / low) if self.log_x else high - low)  # a marker at the edge is seen whole
         axes.set_xlim(*((low / np.exp(room), high * np.exp(room)) if self.log_x else (low - room, high + room)))
         axes.xaxis.set_major_locator(FixedLocator(ticks))
         axes.xaxis.set_major_formatter(
-            FixedFormatter([tokens(tick) if self.tokens else number(tick) for tick in ticks])
+            FixedFormatter([tokens(tick) if self.tokens or self.ticks else number(tick) for tick in ticks])
         )
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel(self.x_label)

@@ -138,7 +138,7 @@ def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
         gpu: whether training and measuring take a GPU each; without, a job takes the configured CPU threads.
     """
     reckoner = _Reckoner(workflow.hardware, workflow.threads, gpu)
-    found = {name: reckoner.training(run) for name, run in plan.runs.items()}
+    found = {name: reckoner.run(run) for name, run in plan.runs.items()}
     found |= {name: reckoner.measuring(task) for name, task in plan.measurements.items()}
     for name, data in plan.data.items():
         tokens = max(training_tokens(run) for run in plan.runs.values() if run.data.id == name)
@@ -170,6 +170,15 @@ class _Reckoner:
     hardware: Hardware
     threads: int
     gpu: bool
+
+    def run(self, run: RunSpec) -> Need:
+        return self.training(run) if run.checkpoint is None else self.importing(run)
+
+    def importing(self, run: RunSpec) -> Need:
+        """The weights as they lie on disk, and in float32; they are read, perhaps over a network, and written."""
+        weights = 4 * parameter_count(run.model, run.data.vocab_size) / MB
+        seconds = START_SECONDS[False] + 2 * weights / DISK_RATE
+        return Need(0, self.threads, MEMORY_MB[False] + ceil(2 * weights), seconds, ceil(weights))
 
     def training(self, run: RunSpec) -> Need:
         training, model, vocabulary = run.training, run.model, run.data.vocab_size

@@ -51,6 +51,16 @@ def weight_files(checkpoint: str) -> tuple[Path, ...] | None:
     return next(filter(None, (_inside(folder, pattern) for pattern in WEIGHTS)), None)
 
 
+def imported_files(checkpoint: str) -> tuple[Path, ...] | None:
+    """Those of the weights of a figure's arm, and what lies beside them.
+
+    Returns:
+        None when they are not there: gone, or the hub's. A finished import does not need them; `ssm import` does.
+    """
+    weights = weight_files(checkpoint)
+    return tuple(dict.fromkeys((*weights, *settings_files(checkpoint)))) if weights else None
+
+
 def settings_files(checkpoint: str) -> tuple[Path, ...]:
     """What lies beside the weights and says what the model, its run, and its tokenizer are."""
     path = Path(checkpoint).expanduser()

@@ -78,16 +78,21 @@ def summary(
     ]
     counted: dict[str, Mapping[str, Spec]] = {
         "data sets": plan.data,
-        "training runs": plan.runs,
+        "training runs": {name: run for name, run in plan.runs.items() if run.checkpoint is None},
         "tables": plan.measurements,
         "figures": plan.figures,
     }
     title = f"Plan at the scale '{plan.scale}': " + ", ".join(f"{what} {len(one)}" for what, one in counted.items())
     table = [title, "", *(row.rstrip() for row in rows), ""]
     large = _too_large(plan, workflow, found) if gpu else []
-    return "\n".join(
-        [*table, *_checkpoint_lines(checkpoints or {}), *large, *_basis(plan, workflow, found, gpu, slots)]
-    )
+    elsewhere = [*_published_lines(plan), *_checkpoint_lines(checkpoints or {})]
+    return "\n".join([*table, *elsewhere, *large, *_basis(plan, workflow, found, gpu, slots)])
+
+
+def _published_lines(plan: Plan) -> list[str]:
+    """The weights from elsewhere that runs start from."""
+    names = dict.fromkeys(run.checkpoint.name for run in plan.runs.values() if run.checkpoint is not None)
+    return [f"Weights from elsewhere, which are imported and not trained: {', '.join(names)}.", ""] if names else []
 
 
 def _checkpoint_lines(checkpoints: Mapping[str, CheckpointSpec]) -> list[str]:
@@ -117,7 +122,7 @@ def _cost(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool)
 
 def _most(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool) -> tuple[str, ...]:
     """The GPUs, where there are any, and the memory of the runs that take most of either; nothing without runs."""
-    runs = [found[job] for job in jobs if job in plan.runs]
+    runs = [found[job] for job in jobs if job in plan.runs and plan.runs[job].checkpoint is None]
     if not runs:
         return ("", "") if gpu else ("",)
     memory = max(need.gpu_memory_mb if need.gpus else need.memory_mb for need in runs)

@@ -86,6 +86,15 @@ class TrainingSpec(Spec):
             raise ValueError("snapshots must rise")
         return self
 
+    @classmethod
+    def of_zero_steps(cls, context: int, source: str) -> TrainingSpec:
+        """Of weights that were not trained here: all that is known is T.
+
+        Raises:
+            ConfigError: it is no number of tokens; `source` is the error's first word.
+        """
+        return cls.parse({"context": context, "batch_tokens": context, "budget": {"steps": 0}}, source)
+
     @property
     def batch_size(self) -> int:
         """B: sequences an optimizer step."""
@@ -100,8 +109,12 @@ class TrainingSpec(Spec):
 class CheckpointRef(Spec):
     """Weights that came from elsewhere."""
 
-    name: str  # what they are called there
-    fingerprint: str  # of their files
+    name: str  # where they are: a name of the hub (owner/model@revision), a folder, a file; or what they are called
+    fingerprint: str | None = None  # of their files; None: not known before they are imported, and then in the origin
+
+    @model_serializer(mode="wrap")
+    def _unknown_is_left_out(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), fingerprint=None)
 
 
 class RunSpec(Spec):
@@ -158,6 +171,12 @@ class RunSpec(Spec):
     def origin(self) -> RunSpec:
         """The run that was trained first of those whose weights this one goes on from; without a parent itself."""
         return self if self.parent is None else self.parent.origin
+
+    @property
+    def published(self) -> str | None:
+        """What the weights are called that this run goes back to; None: all of its training was here."""
+        checkpoint = self.origin.checkpoint
+        return None if checkpoint is None else checkpoint.name
 
     @property
     def stage(self) -> int:

@@ -40,6 +40,12 @@ def test_every_kind_has_an_example() -> None:
     assert set(EXAMPLES) == set(BY_KIND) == {kind_of(entry) for entry in ENTRIES}
 
 
+def test_the_plan_and_the_measuring_know_none_by_name() -> None:
+    names = "|".join([*(f'"{kind}"' for kind in BY_KIND), *(rf"\b{spec.__name__}\b" for spec in BY_KIND.values())])
+    files = [*(ROOT / "ssm" / "plan").glob("*.py"), ROOT / "ssm" / "evaluation" / "measure.py"]
+    assert not [f"{path.name}: {found}" for path in files for found in re.findall(names, path.read_text())]
+
+
 def planned(tmp_path: Path, kind: str, caps: Rehearsal | None = None) -> MeasurementTask:
     """As a figure with one arm asks for it, beside what it may be made from."""
     entries: list[dict[str, Any]] = [{"kind": kind, **EXAMPLES[kind]}]

@@ -836,6 +836,20 @@ PLAN = (
     ),
     Mutant(
         f"{S}specs/measurements/base.py",
+        "next(iter(found)) if len(found) == 1 else kind",
+        "kind",
+        "a class of the one curve that an arm has is refused where the curve has a name",
+        ("plan/test_plan.py::test_an_arm_may_have_two_of_a_kind_under_two_names",),
+    ),
+    Mutant(
+        f"{S}specs/measurements/restart_loss.py",
+        "windows + k // 2",
+        "windows + k",
+        "restarts are reckoned twice as many",
+        ("plan/test_resources.py::test_a_measurement_takes_the_tokens_that_it_reads",),
+    ),
+    Mutant(
+        f"{S}specs/measurements/base.py",
         "min(self.length, caps.max_contexts * context)",
         "min(self.length, caps.max_contexts)",
         "a rehearsed curve is as many tokens long as it should be contexts",
@@ -1037,6 +1051,66 @@ REPORT = (
     ),
 )
 
+IMPORTED = ("training/test_imported.py",)
+PUBLISHED = (
+    Mutant(
+        f"{S}training/imported.py",
+        "_check_model(model.spec, run.model, opened.name)",
+        "model.spec = run.model",
+        "published weights of another architecture are taken",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/imported.py",
+        "_check_tokenizer(opened, run.data)",
+        "opened.model.eval()",
+        "published weights read the numbers of another tokenizer",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/imported.py",
+        "weights, run, 0, opened.fingerprint)",
+        "weights, run, 0, checkpoint.name)",
+        "weights that changed under their name are those of before",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/imported.py",
+        "resized[: model.vocab_size] = tensor[: model.vocab_size]",
+        "resized[: model.vocab_size - 1] = tensor[: model.vocab_size - 1]",
+        "the last token of an imported vocabulary has no embedding",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/ending.py",
+        '**({"published": parent["published"]} if "published" in parent else {}),',
+        "",
+        "post-training forgets whose weights it started from",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}claims/verdict.py",
+        "or len(published) > 1",
+        "",
+        "seeds decide between weights that were published once each",
+        ("claims/test_verdict.py",),
+    ),
+    Mutant(
+        f"{S}plan/arms.py",
+        "context = entry.context or",
+        "context = 32 or",
+        "every checkpoint was trained on 32 tokens",
+        ("plan/test_published.py",),
+    ),
+    Mutant(
+        f"{S}plan/resources.py",
+        "return self.training(run) if run.checkpoint is None else self.importing(run)",
+        "return self.training(run)",
+        "an import asks for a GPU",
+        ("plan/test_published.py",),
+    ),
+)
+
 MUTANTS = (
     *CPP,
     *TORCH,
@@ -1051,4 +1125,5 @@ MUTANTS = (
     *DIAGNOSIS,
     *EXTENSION,
     *REPORT,
+    *PUBLISHED,
 )

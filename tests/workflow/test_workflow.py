@@ -45,6 +45,7 @@ if verb == "tokenize" and pathlib.Path("gate").exists():
     open("gate").read()  # until the test lets go of it
 files = {{
     "tokenize": ["manifest.json"],
+    "import": ["run.json", "model.safetensors"],
     "train": ["run.json", "metrics.parquet", "model.safetensors"],
     "diagnose": ["index.html", "diagnosis.json"],
     "extend": ["index.html", "result.json"],

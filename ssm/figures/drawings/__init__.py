@@ -6,14 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ssm.figures.drawings.bars import bars
 from ssm.figures.drawings.configuration_table import configuration_table
 from ssm.figures.drawings.cost_curves import cost_curves
 from ssm.figures.drawings.curves import curves
 from ssm.figures.drawings.head_std import head_std
+from ssm.figures.drawings.heat_map import heat_map
 from ssm.figures.drawings.length_classes import length_classes
 from ssm.figures.drawings.position_curves import position_curves
 from ssm.figures.drawings.remembrance import remembrance
 from ssm.figures.drawings.state_norm import state_norm
+from ssm.figures.drawings.sweep_curves import sweep_curves
 from ssm.figures.drawings.taxonomy_table import taxonomy_table
 from ssm.figures.panel import Row
 from ssm.figures.style import ArmStyle
@@ -25,6 +28,9 @@ Draw = Callable[[Any, FigureTask, Path, dict[str, ArmStyle]], list[Row]]  # of a
 
 DRAWINGS: dict[str, Draw] = {
     "curves": curves,
+    "sweep_curves": sweep_curves,
+    "bars": bars,
+    "heat_map": heat_map,
     "position_curves": position_curves,
     "state_norm": state_norm,
     "head_std": head_std,

@@ -9,20 +9,26 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
+from ssm.specs.drawings.bars import Bars
 from ssm.specs.drawings.base import Drawing
 from ssm.specs.drawings.configuration_table import ConfigurationTable
 from ssm.specs.drawings.cost_curves import CostCurves
 from ssm.specs.drawings.curves import Curves
 from ssm.specs.drawings.head_std import HeadStdCurves
+from ssm.specs.drawings.heat_map import HeatMap
 from ssm.specs.drawings.length_classes import ClassChart
 from ssm.specs.drawings.position_curves import PositionCurves
 from ssm.specs.drawings.remembrance import RemembranceCurves
 from ssm.specs.drawings.state_norm import StateNormCurves
+from ssm.specs.drawings.sweep_curves import SweepCurves
 from ssm.specs.drawings.taxonomy_table import TaxonomyTable
 from ssm.specs.registry import check_specs
 
 SPECS: tuple[type[Drawing], ...] = (
     Curves,
+    SweepCurves,
+    Bars,
+    HeatMap,
     PositionCurves,
     StateNormCurves,
     HeadStdCurves,

@@ -1,8 +1,8 @@
 """What the specs of all measurements share: what one is made on, what it reads, and how a figure file asks for it.
 
 A measurement is made of a run's weights (`OfRun`; `OfWindows` where these read held-out windows of one length), of
-another measurement's table of the same weights (`OfTable`), or of the figure's named models as they are built
-(`OfModels`). Whoever asks (ssm/plan, ssm/evaluation) knows none by
+another measurement's table of the same weights (`OfTable`), of what was logged when these were trained (`OfMetrics`),
+or of the figure's named models as they are built (`OfModels`). Whoever asks (ssm/plan, ssm/evaluation) knows none by
 name. A figure file's entry has the fields of its kind but those that the plan gives (`from_plan`), and beside them
 `name`, `arms`, and `times_context` where lengths may be given in training contexts of the arm.
 """
@@ -212,6 +212,22 @@ class OfTable(OfArm):
         if "context" in cls.from_plan:
             given["context"] = arm.run.training.context
         return cls.parse(given, where)
+
+
+class OfMetrics(OfArm):
+    """Made from the metrics that the run's training has logged; of a snapshot, from those up to it."""
+
+    @classmethod
+    def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
+        if arm.run.training.budget.steps == 0:
+            raise ConfigError(f"{where}: '{arm.run.model.name}' was not trained here")
+        return cls.parse(entry.given(), where)
+
+    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
+        return ()
+
+    def capped(self, caps: Rehearsal, context: int) -> Self:
+        return self  # the training is capped
 
 
 class OfModels(Measurement):
