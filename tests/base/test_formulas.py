@@ -52,6 +52,9 @@ def test_letters_and_names_are_told_apart() -> None:
     assert mathtext("exp(dt_t A)") == r"$\mathrm{exp} (\Delta_{t} A)$"
     assert mathtext("a_t^2") == mathtext("a^2_t") == "$a_{t}^{2}$"
     assert mathml("a^2_t") == mathml("a_t^2")
+    high = "<msup><mi>a</mi><mrow><mn>2</mn></mrow></msup>"
+    assert mathml("a^2") == f"<math><mrow>{high}</mrow></math>"
+    assert mathml("a_t^2").startswith("<math><mrow><msubsup><mi>a</mi><mrow><mi>t</mi></mrow><mrow><mn>2</mn>")
     assert mathtext("v_t^T") == r"$v_{t}^{\mathrm{T}}$"
     assert mathtext("sqrt(1 - a_t^2)") == r"$\sqrt{1 - a_{t}^{2}}$"
     assert mathtext("a^(c r_t)") == mathtext("a^{c r_t}") == "$a^{c r_{t}}$"
