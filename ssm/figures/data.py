@@ -7,7 +7,7 @@ sequences. Losses are averaged in nats and turned into perplexities last.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,6 +112,14 @@ def panels(task: FigureTask) -> list[str]:
 def arms(task: FigureTask) -> list[str]:
     """The arms that have series, in the plan's order: a figure file's own order does not survive sorted JSON."""
     return list(dict.fromkeys(series.arm for series in task.series))
+
+
+def chosen_arms(task: FigureTask, names: Sequence[str] | None) -> list[str]:
+    """The arms that have series and are named, by themselves or by their family, in the order of names; None: all."""
+    every = {series.arm: series.family for series in task.series}
+    if names is None:
+        return list(every)
+    return list(dict.fromkeys(arm for name in names for arm, family in every.items() if name in (arm, family)))
 
 
 def loaded(task: FigureTask, tables: Path, panel: str, name: str, kind: str) -> list[tuple[Series, pl.DataFrame]]:

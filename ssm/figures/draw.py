@@ -59,7 +59,7 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
 def picture(task: FigureTask, tables: Path) -> Figure:
     """The figure's picture, not yet written."""
     with matplotlib.rc_context(RC):
-        styles = arm_styles(arms(task))
+        styles = arm_styles(arms(task), {one.arm: (one.family, one.axes) for one in task.series if one.family})
         rows = [
             row for drawing in task.figure.drawings for row in DRAWINGS[drawing.kind](drawing, task, tables, styles)
         ]

@@ -1058,6 +1058,132 @@ EXTENSION = (
     ),
 )
 
+REPORT = (
+    Mutant(
+        f"{S}base/formulas.py",
+        'tag = "msubsup" if len(scripts) == 2 else "msub" if node.low is not None else "msup"',
+        'tag = "msubsup" if len(scripts) == 2 else "msub"',
+        "a page sets powers low",
+        ("base/test_formulas.py",),
+    ),
+    Mutant(
+        f"{S}base/formulas.py",
+        "return prose(text, html.escape, mathml)",
+        "return prose(text, str, mathml)",
+        "prose with formulas is not escaped",
+        ("base/test_formulas.py", "report/test_page.py"),
+    ),
+    Mutant(
+        f"{S}report/gather.py",
+        'return "unregistered" if self.unregistered else self.style',
+        "return self.style",
+        "a claim that was not registered has the mark of its verdict",
+        ("report/test_page.py::test_a_mark_says_why_a_verdict_does_not_count",),
+    ),
+    Mutant(
+        f"{S}report/board.py",
+        "'' if target in here else",
+        "'' if target else",
+        "the front page's marks lead to figures that are on other pages",
+        ("report/test_page.py::test_every_page_stands_alone_and_every_link_leads_somewhere",),
+    ),
+    Mutant(
+        f"{S}report/gather.py",
+        "                if target in needed:\n                    raise\n",
+        "",
+        "a figure that was asked for is left out where it is broken",
+        ("report/test_page.py::test_a_figure_of_an_older_plan_keeps_no_page_from_being_written",),
+    ),
+    Mutant(
+        f"{S}report/compare.py",
+        "if here.number != there.number:",
+        "if False:",
+        "a claim agrees with one that other seeds decided",
+        ("report/test_reference.py::test_another_verdict_or_another_claim_is_no_agreement",),
+    ),
+    Mutant(
+        f"{S}report/compare.py",
+        "size = max(abs(there.estimate), (there.high - there.low) / 2)",
+        "size = abs(there.estimate)",
+        "estimates near zero never agree",
+        ("report/test_reference.py::test_an_estimate_near_zero_is_held_against_its_interval",),
+    ),
+    Mutant(
+        f"{S}report/held.py",
+        'claim for claim in reference.claims if claim.registered and claim.sort != "elsewhere"]',
+        "claim for claim in reference.claims]",
+        "README counts what was not registered",
+        ("report/test_reference.py::test_what_was_not_registered_is_no_result",),
+    ),
+    Mutant(
+        f"{S}plan/resources.py",
+        "layers * hardware.cpu_layer_ms / 1e3\n",
+        "layers * hardware.layer_ms / 1e3\n",
+        "a CPU's layers take what a GPU's do",
+        ("plan/test_resources.py::test_a_cpu_does_operations_and_python_one_after_the_other",),
+    ),
+)
+
+IMPORTED = ("training/test_imported.py",)
+PUBLISHED = (
+    Mutant(
+        f"{S}training/imported.py",
+        "_check_model(model.spec, run.model, opened.name)",
+        "model.spec = run.model",
+        "published weights of another architecture are taken",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/imported.py",
+        "_check_tokenizer(opened, run.data)",
+        "opened.model.eval()",
+        "published weights read the numbers of another tokenizer",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/imported.py",
+        "weights, run, 0, opened.fingerprint)",
+        "weights, run, 0, checkpoint.name)",
+        "weights that changed under their name are those of before",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/imported.py",
+        "resized[: model.vocab_size] = tensor[: model.vocab_size]",
+        "resized[: model.vocab_size - 1] = tensor[: model.vocab_size - 1]",
+        "the last token of an imported vocabulary has no embedding",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/ending.py",
+        '**({"published": parent["published"]} if "published" in parent else {}),',
+        "",
+        "post-training forgets whose weights it started from",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}claims/verdict.py",
+        "or len(published) > 1",
+        "",
+        "seeds decide between weights that were published once each",
+        ("claims/test_verdict.py::test_published_weights_are_of_one_training_whatever_seeds_read_them",),
+    ),
+    Mutant(
+        f"{S}plan/arms.py",
+        "context = entry.context or",
+        "context = 32 or",
+        "every checkpoint was trained on 32 tokens",
+        ("plan/test_published.py",),
+    ),
+    Mutant(
+        f"{S}plan/resources.py",
+        "return self.training(run) if run.checkpoint is None else self.importing(run)",
+        "return self.training(run)",
+        "an import asks for a GPU",
+        ("plan/test_published.py",),
+    ),
+)
+
 MUTANTS = (
     *CPP,
     *TORCH,
@@ -1072,4 +1198,6 @@ MUTANTS = (
     *SPECS,
     *DIAGNOSIS,
     *EXTENSION,
+    *REPORT,
+    *PUBLISHED,
 )

@@ -13,6 +13,7 @@ from ssm.base.columns import matrices
 from ssm.claims.estimate import NOTHING, Reading, UndecidableError, resample
 from ssm.claims.panel import Panel
 from ssm.claims.quantities.base import SeedEstimator
+from ssm.specs.families import value_text
 from ssm.specs.figure import Series
 from ssm.specs.quantities.base import Quantity
 from ssm.specs.quantities.curve import CurveQuantity
@@ -158,8 +159,10 @@ def _members(sweep: Sweep, panel: Panel, against: bool = False) -> str:
     if sweep.over is None:
         return ", ".join(f"{panel.label(arm)} ({number:g})" for number, arm in members)
     where = ((sweep.against_where or {}) if against else sweep.where).items()
+    family = (sweep.against_family or sweep.family) if against else sweep.family
     values = ", ".join(f"{number:g}" for number, _ in members)
-    return f"{sweep.over} {values}" + "".join(f", {axis} {value}" for axis, value in where)
+    others = "".join(f", {axis} {value_text(value)}" for axis, value in where)
+    return f"{f'{family}, ' if family else ''}{sweep.over} {values}{others}"
 
 
 def _of(sweep: Sweep, panel: Panel) -> str:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from ssm.figures.colors import INK
-from ssm.figures.data import arms, panels
+from ssm.figures.data import chosen_arms, panels
 from ssm.figures.numbers import Numbers, numbers_of_arm
 from ssm.figures.panel import Row, columns_for
 from ssm.figures.style import SMALL, ArmStyle
@@ -24,7 +24,7 @@ Bar = tuple[str, ArmStyle, Numbers]  # label, look, numbers
 def bars(drawing: Bars, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
     """A panel per model: bars lie below one another, each with its name above it, on one axis."""
     labels = {series.arm: series.label for series in task.series}
-    wanted = [arm for arm in drawing.arms or arms(task) if arm in labels]
+    wanted = chosen_arms(task, drawing.arms)
     found: dict[str, list[Bar]] = {}
     for model in panels(task):
         numbers = {arm: numbers_of_arm(drawing.quantity(arm), arm, task, tables, model) for arm in wanted}

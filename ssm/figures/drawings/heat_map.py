@@ -11,15 +11,18 @@ import matplotlib
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
 
-from ssm.base.columns import chosen, means
+from ssm.base.columns import chosen, is_key, means
 from ssm.figures.colors import GRID
-from ssm.figures.data import any_loaded, arms, panels
+from ssm.figures.data import any_loaded, chosen_arms, panels
 from ssm.figures.panel import Row, columns_for
 from ssm.figures.style import SMALL, WIDTH, ArmStyle, number, tokens
+from ssm.specs.base import Setting
 from ssm.specs.drawings.heat_map import HeatMap
-from ssm.specs.figure import FigureTask
+from ssm.specs.families import axis_name, is_number, value_text
+from ssm.specs.figure import FigureTask, Series
 
 LETTER, TITLE, BESIDE = 0.085, 0.112, 0.9  # inches: letters of cells and titles, and what stands beside the cells
 DARK, LIGHT = "#101418", "#fbfbfb"  # on cells: their colours stay what they are by day and by night
@@ -30,8 +33,8 @@ class Map:
     """One arm's cells."""
 
     title: str
-    x: list[float]
-    y: list[float]
+    x: list[Setting]
+    y: list[Setting]
     values: np.ndarray  # (y, x); NaN: not measured, or of a run that diverged
     seeds: int
 
@@ -42,7 +45,7 @@ def heat_map(drawing: HeatMap, task: FigureTask, tables: Path, styles: dict[str,
     if not maps:
         return []
     values = np.concatenate([one.values.ravel() for one in maps])
-    finite = values[np.isfinite(values)]
+    finite = values[np.isfinite(values) & (values > 0)] if drawing.log_color else values[np.isfinite(values)]
     limits = drawing.limits or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
     columns = _columns(drawing, maps)
     lines = max(one.title.count("\n") for one in maps)
@@ -70,40 +73,52 @@ def _columns(drawing: HeatMap, maps: Sequence[Map]) -> int:
 def _width(one: Map, drawing: HeatMap) -> float:
     """What the longest text of a cell takes, with room beside it, in inches."""
     texts = [_text(value, drawing) for value in one.values[np.isfinite(one.values)]] if drawing.cells else []
-    return LETTER * (1 + max(map(len, [*texts, *map(tokens, one.x)]), default=0))
+    return LETTER * (1 + max(map(len, [*texts, *map(_name, one.x)]), default=0))
 
 
 def heat_maps(drawing: HeatMap, task: FigureTask, tables: Path, panel: str) -> list[Map]:
-    """The cells of every arm of a panel: means over seeds; a seed without a number leaves its cell without one."""
-    loaded = any_loaded(task, tables, panel, drawing)
+    """The cells of a panel, by arm; members along an axis that is drawn in one.
+
+    Means over seeds; a seed without a number leaves its cell without one.
+    """
     several = len(panels(task)) > 1
+    wanted = chosen_arms(task, drawing.arms)
+    found: dict[str, list[tuple[Series, pl.DataFrame]]] = {}
+    for series, table, schema in any_loaded(task, tables, panel, drawing):
+        axes = [name for name in (drawing.x, drawing.y) if not is_key(schema, name)]
+        if series.arm not in wanted or (axes and not set(axes) <= set(series.axes)):
+            continue  # where nobody has the axis, the column that is missing is told of
+        rows = chosen(table, schema, drawing.where)
+        own = means(rows, schema, [name for name in (drawing.x, drawing.y) if name not in axes], drawing.column)
+        own = own.with_columns(pl.lit(series.axes[name]).alias(name) for name in axes)
+        found.setdefault(_title(task, series, axes), []).append((series, own))
     maps = []
-    for arm in drawing.arms or arms(task):
-        own = [(series, table, schema) for series, table, schema in loaded if series.arm == arm]
-        frames = [
-            means(chosen(table, schema, drawing.where), schema, [drawing.x, drawing.y], drawing.column)
-            for _, table, schema in own
-        ]
-        if not frames:
-            continue
-        cells = pl.concat(frames).group_by(drawing.x, drawing.y).agg(pl.col("value").mean())
+    for title, loaded in sorted(found.items(), key=lambda pair: min(wanted.index(one.arm) for one, _ in pair[1])):
+        cells = pl.concat(one.select(drawing.x, drawing.y, "value") for _, one in loaded)
+        cells = cells.group_by(drawing.x, drawing.y).agg(pl.col("value").mean())
         x, y = (cells[name].unique().sort().to_list() for name in (drawing.x, drawing.y))
         values = np.full((len(y), len(x)), np.nan)
         for across, up, value in cells.iter_rows():
-            values[y.index(up), x.index(across)] = value
-        label = own[0][0].label
-        maps.append(Map(f"{panel}\n{label}" if several else label, x, y, values, len(frames)))
+            values[y.index(up), x.index(across)] = np.exp(value) if drawing.exponential else value
+        seeds = len({series.seed for series, _ in loaded})
+        maps.append(Map(f"{panel}\n{title}" if several else title, x, y, values, seeds))
     return maps
+
+
+def _title(task: FigureTask, series: Series, drawn: Sequence[str]) -> str:
+    """What an arm is called, without the axes that are drawn."""
+    entry = task.figure.arms.get(series.arm)
+    return entry.member.label_without(*drawn) if drawn and entry and entry.member else series.label
 
 
 def _paint(drawing: HeatMap, one: Map, limits: tuple[float, float], axes: Axes, columns: int) -> None:
     axes.grid(False)
-    span = (limits[1] - limits[0]) or 1.0
+    scale = LogNorm(*limits) if drawing.log_color else Normalize(*limits)
     for (row, column), value in np.ndenumerate(one.values):
         if not np.isfinite(value):
             axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, fill=False, edgecolor=GRID, linewidth=0.8))
             continue
-        share = min(max((value - limits[0]) / span, 0.0), 1.0)
+        share = min(max(float(scale(value)), 0.0), 1.0) if limits[0] < limits[1] else 0.0
         color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
         axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
         if drawing.cells and _width(one, drawing) * len(one.x) <= WIDTH / columns - BESIDE:
@@ -117,15 +132,19 @@ def _paint(drawing: HeatMap, one: Map, limits: tuple[float, float], axes: Axes, 
     axes.tick_params(length=0, labelsize=SMALL)
     axes.spines[:].set_visible(False)
     axes.set_title(one.title)
-    axes.set_xlabel(drawing.x_label or drawing.x.replace("_", " "))
-    axes.set_ylabel(drawing.y_label or drawing.y.replace("_", " "))
+    axes.set_xlabel(drawing.x_label or axis_name(drawing.x))
+    axes.set_ylabel(drawing.y_label or axis_name(drawing.y))
 
 
 def _text(value: float, drawing: HeatMap) -> str:
     return f"{value:.0%}" if drawing.percent else number(value) if abs(value) >= 1000 else f"{value:.2g}"
 
 
-def _ticks(values: Sequence[float], most: int) -> tuple[np.ndarray, list[str]]:
+def _name(value: Setting) -> str:
+    return tokens(float(value)) if is_number(value) else value_text(value)
+
+
+def _ticks(values: Sequence[Setting], most: int) -> tuple[np.ndarray, list[str]]:
     """Middles of cells, of every cell or of every so-manieth."""
     step = -(-len(values) // most)
-    return np.arange(0, len(values), step) + 0.5, [tokens(value) for value in values[::step]]
+    return np.arange(0, len(values), step) + 0.5, [_name(value) for value in values[::step]]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import ClassVar
 
+from ssm.base.errors import nearest
 from ssm.specs.quantities.base import Quantity
 from ssm.specs.quantities.sweep import Of, quantity_of
 from ssm.specs.reader import Reader, SeriesReader
@@ -11,6 +13,17 @@ from ssm.specs.reader import Reader, SeriesReader
 
 class Drawing(Reader):
     """A part of a figure's picture: one row of panels, or several."""
+
+
+def insist_on_arms(field: str, names: Iterable[str], arms: Collection[str], families: Collection[str]) -> None:
+    """Whether these are arms, or families of arms.
+
+    Raises:
+        ValueError: one is neither, with the nearest valid name.
+    """
+    for name in names:
+        if name not in arms and name not in families:
+            raise ValueError(f"{field}: unknown arm '{name}'; {nearest(name, [*arms, *families])}")
 
 
 class SeriesDrawing(SeriesReader, Drawing):

@@ -16,7 +16,7 @@ class LearningCurves(ColumnReader, SeriesDrawing):
 
     kind: Literal["learning_curves"] = "learning_curves"
     measurement: Name = "learning_curve"
-    column: Name = "value"
+    column: Name = "loss"
     x: Name = "step"
     points: PositiveInt = 60  # of a curve, at most: each the mean over so many steps
     log_y: bool = False
