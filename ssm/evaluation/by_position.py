@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import polars as pl
 import torch
@@ -11,22 +9,19 @@ from torch import Tensor
 
 from ssm.base.tables import Schema
 from ssm.evaluation.bins import bin_edges
-from ssm.evaluation.stream import segments
+from ssm.evaluation.stream import Value, segments, token_values
 from ssm.evaluation.subject import Subject
-from ssm.models.readable import Readable
 from ssm.specs.measurements.base import OfWindows
 
-Values = Callable[[Readable, Tensor, Tensor], Tensor]  # model, hidden (B, S, *), targets (B, S) -> a value of each
 
-
-def by_position(spec: OfWindows, subject: Subject, schema: Schema, values: Values) -> pl.DataFrame:
+def by_position(spec: OfWindows, subject: Subject, schema: Schema, value: Value) -> pl.DataFrame:
     """Mean value by sequence and bin of positions; `schema` is one of `binned`."""
     edges = bin_edges(spec.length)  # (bins + 1,)
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
     sums = torch.zeros(spec.sequences, len(edges) - 1, dtype=torch.float64)  # (sequences, bins)
     with subject.progress(spec.sequences, spec.length) as progress:
         for segment in segments(subject, windows, spec.length):
-            found = values(subject.model, segment.hidden, segment.targets)  # (B, S)
+            found = token_values(subject.model, segment.hidden, segment.targets, value)  # (B, S)
             positions = np.arange(segment.start, segment.stop)
             bins = torch.from_numpy(np.searchsorted(edges, positions, side="right") - 1)  # (S,)
             part = torch.zeros(len(segment.rows), sums.shape[1], dtype=torch.float64)

@@ -6,11 +6,11 @@ import polars as pl
 
 from ssm.base.tables import POSITION_LOSS
 from ssm.evaluation.by_position import by_position
-from ssm.evaluation.stream import token_losses
+from ssm.evaluation.stream import cross_entropy
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurements import PositionLoss
 
 
 def position_loss(spec: PositionLoss, subject: Subject) -> pl.DataFrame:
     """Mean loss by sequence and bin of positions, in the schema POSITION_LOSS."""
-    return by_position(spec, subject, POSITION_LOSS, token_losses)
+    return by_position(spec, subject, POSITION_LOSS, cross_entropy)

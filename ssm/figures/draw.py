@@ -8,9 +8,7 @@ import itertools
 import math
 import re
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -20,32 +18,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ssm.base.files import whole_file, write_text
-from ssm.figures.configuration_table import configuration_table
-from ssm.figures.cost_curves import cost_curves
 from ssm.figures.data import arms
-from ssm.figures.head_std import head_std
-from ssm.figures.length_classes import length_classes
+from ssm.figures.drawings import DRAWINGS
 from ssm.figures.panel import Row
-from ssm.figures.position_curves import position_curves
-from ssm.figures.remembrance import remembrance
-from ssm.figures.state_norm import state_norm
-from ssm.figures.style import NORMAL, RC, SMALL, WIDTH, ArmStyle, arm_styles
-from ssm.figures.taxonomy_table import taxonomy_table
+from ssm.figures.style import NORMAL, RC, SMALL, WIDTH, arm_styles
 from ssm.specs.figure import FigureTask
 
-Drawing = Callable[[Any, FigureTask, Path, dict[str, ArmStyle]], list[Row]]
-
-# kind of a drawing in a figure file -> the function that makes its rows. A new kind is a new file and a line here.
-DRAWINGS: dict[str, Drawing] = {
-    "position_curves": position_curves,
-    "state_norm": state_norm,
-    "head_std": head_std,
-    "remembrance": remembrance,
-    "length_classes": length_classes,
-    "configuration_table": configuration_table,
-    "taxonomy_table": taxonomy_table,
-    "cost_curves": cost_curves,
-}
 DPI = 200
 LONGEST_DIRECT = 22  # characters of a label that may stand beside its line
 LINE = 1.25 * NORMAL / 72  # inches: height of a line of text
@@ -81,7 +59,7 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
 def picture(task: FigureTask, tables: Path) -> Figure:
     """The figure's picture, not yet written."""
     with matplotlib.rc_context(RC):
-        styles = arm_styles(arms(task))
+        styles = arm_styles(arms(task), {one.arm: (one.family, one.axes) for one in task.series if one.family})
         rows = [
             row for drawing in task.figure.drawings for row in DRAWINGS[drawing.kind](drawing, task, tables, styles)
         ]
@@ -99,7 +77,7 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
         FigureCanvasAgg(figure)
         figure.get_layout_engine().set(w_pad=0.07, h_pad=0.06)  # type: ignore[union-attr, call-arg]
         axes = _paint(figure, rows)
-        note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
+        note = ". ".join(dict.fromkeys(part for row in rows if row.note for part in row.note.split(". ")))
         if note:
             figure.supxlabel(textwrap.fill(note, int(NOTE * width / WIDTH)), fontsize=SMALL, x=0.995, ha="right")
         if not (all(row.columns == 1 for row in rows) and _label_ends(figure, axes)):

@@ -16,6 +16,8 @@ from typing import Any
 from ssm.base.errors import UserError
 from ssm.specs.base import Spec
 
+Module = type | Callable[..., Any]
+
 
 class RegistryError(UserError):
     """A place that belongs to a new thing was forgotten."""
@@ -33,13 +35,16 @@ def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str | Seque
     Args:
         registry: the package that holds specs, a file each, and lists them.
         specs: those that it lists.
-        modules: the package, or several, that hold a module for each of them. None is imported: modules need torch.
+        modules: the package, or several, that hold a module for each of them, and list them. None is imported: modules
+            need torch. What is looked at is the text, so that a line that lacks is missed before the work.
         key: as of `kind_of`.
 
     Raises:
         RegistryError: what is missing, and the file where it belongs.
     """
-    _check_classes(registry, {_name(spec): spec for spec in specs})
+    _check_listed(registry, {_name(spec): spec for spec in specs})
+    packages = (modules,) if isinstance(modules, str) else modules
+    imported = {package: _imported(_root(registry) / _file(package)) for package in packages}
     for spec in specs:
         name = _name(spec)
         if kind_of(spec, key) != name:
@@ -48,11 +53,11 @@ def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str | Seque
         missing = sorted(variable for variable in spec.__class_vars__ if not hasattr(spec, variable))
         if missing:
             raise RegistryError(f"{_file(registry, name)}: {spec.__name__} lacks {', '.join(missing)}")
-        for package in (modules,) if isinstance(modules, str) else modules:
+        for package in packages:
             if not (_root(registry) / _file(package, name)).is_file():
                 place = f"add {_file(package, name)}, and its line in {_file(package)}"
                 raise RegistryError(f"{_file(registry, name)}: the spec '{name}' has no module: {place}")
-            if f"{package}.{name}" not in _imported(_root(registry) / _file(package)):
+            if f"{package}.{name}" not in imported[package]:
                 raise RegistryError(f"{_file(package, name)} is in no registry: add its line in {_file(package)}")
     for path in _files(registry):
         for found in vars(sys.modules[f"{registry}.{path.stem}"]).values():
@@ -60,19 +65,19 @@ def check_specs(registry: str, specs: Sequence[type[Spec]], modules: str | Seque
                 raise RegistryError(f"{_file(registry)}: no line for '{path.stem}' of {_file(registry, path.stem)}")
 
 
-def check_modules(registry: str, modules: Mapping[str, type], specs: Sequence[type[Spec]], key: str = "kind") -> None:
+def check_modules(registry: str, modules: Mapping[str, Module], specs: Sequence[type[Spec]], key: str = "kind") -> None:
     """Whether a registry of modules has a complete one for every spec and no other, and all that are there.
 
     Args:
         registry: the package that holds modules, a file each, and lists them.
-        modules: those that it lists, by kind.
+        modules: those that it lists, by kind: a class each, or a function.
         specs: those of their specs' registry.
         key: as of `kind_of`.
 
     Raises:
         RegistryError: what is missing, and the file where it belongs.
     """
-    _check_classes(registry, modules)
+    _check_listed(registry, modules)
     check_lines(registry, modules, specs, key)
     described, kinds = _package(specs), [kind_of(spec, key) for spec in specs]
     for name in modules:
@@ -120,12 +125,12 @@ def check_lines(registry: str, listed: Collection[str], specs: Sequence[type[Spe
             raise RegistryError(f"{_file(registry)}: no line for '{kind}' of {_file(_package(specs), kind)}")
 
 
-def _check_classes(registry: str, classes: Mapping[str, type]) -> None:
+def _check_listed(registry: str, modules: Mapping[str, Module]) -> None:
     """Whether each of them is complete and bears its file's name, and all files of the folder are in use.
 
     A file that nobody has imported when all that is listed has been is in no registry, and helps none that is.
     """
-    for name, listed in classes.items():
+    for name, listed in modules.items():
         if _name(listed) != name:
             raise RegistryError(f"{_file(registry)}: '{name}' is in {_name(listed)}.py: it belongs into {name}.py")
         missing = sorted(getattr(listed, "__abstractmethods__", ()))
@@ -138,8 +143,8 @@ def _check_classes(registry: str, classes: Mapping[str, type]) -> None:
 
 def _imported(path: Path) -> set[str]:
     """All that a file imports, and the modules that it imports from."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8") if path.is_file() else "")):
         if isinstance(node, ast.ImportFrom):
             found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
@@ -161,7 +166,7 @@ def _package(specs: Sequence[type[Spec]]) -> str:
     return specs[0].__module__.rpartition(".")[0]
 
 
-def _name(listed: type) -> str:
+def _name(listed: Module) -> str:
     """The file's that it is in."""
     return listed.__module__.rpartition(".")[2]
 

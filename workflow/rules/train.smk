@@ -13,6 +13,8 @@ rule train:
         f"{S}/runs/{{run}}/model.safetensors",
     log:
         f"{S}/logs/runs/{{run}}.log",
+    wildcard_constraints:
+        run="|".join(map(re.escape, TRAINED)) or "(?!)",
     conda:
         "../envs/ssm.yaml"
     threads: cpus

@@ -9,8 +9,13 @@ A measurement's schema bears the measurement's name. A new one: its file here, a
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from ssm.base.errors import TableError, nearest, shown
+from ssm.base.tables.accuracy import ACCURACY
 from ssm.base.tables.cost import COST
 from ssm.base.tables.effective_remembrance import EFFECTIVE_REMEMBRANCE
+from ssm.base.tables.learning_curve import LEARNING_CURVE
 from ssm.base.tables.length_class import LENGTH_CLASS
 from ssm.base.tables.metrics import METRICS
 from ssm.base.tables.model_size import MODEL_SIZE
@@ -32,6 +37,8 @@ ALL: tuple[Schema, ...] = (
     EFFECTIVE_REMEMBRANCE,
     STATE_STATISTICS,
     PASSKEY,
+    LEARNING_CURVE,
+    ACCURACY,
     LENGTH_CLASS,
     MODEL_SIZE,
     VERDICTS,
@@ -43,4 +50,14 @@ ALL: tuple[Schema, ...] = (
 )
 SCHEMAS = {schema.name: schema for schema in ALL}
 
-__all__ = ["SCHEMAS", "Schema", "read_provenance", "read_table", "schema_name", "write_table"]  # and every schema
+
+def schema_of(path: str | Path) -> Schema:
+    """The schema that a table follows. Raises as `read_table`."""
+    name = schema_name(path)
+    if name not in SCHEMAS:
+        raise TableError(f"{path}: holds the schema {shown(name)}; {nearest(name, SCHEMAS)}")
+    return SCHEMAS[name]
+
+
+# and every schema
+__all__ = ["SCHEMAS", "Schema", "read_provenance", "read_table", "schema_name", "schema_of", "write_table"]
