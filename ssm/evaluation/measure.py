@@ -45,7 +45,7 @@ def measure(
         CheckpointError, DataError, TableError: an input is not what the task says.
     """
     started = time.monotonic()
-    measurement, diverged = task.measurement, None
+    measurement, diverged, published = task.measurement, None, None
     function, schema = MEASURES[measurement.kind], SCHEMAS[measurement.kind]
     if not team.main and not isinstance(measurement, OfRun):
         return
@@ -54,13 +54,14 @@ def measure(
     elif isinstance(measurement, OfTable):
         source = _given(table, "--table", measurement.kind)
         frame = function(measurement, read_table(source, SCHEMAS[measurement.of.kind]))
-        diverged = read_provenance(source).get("diverged")
+        diverged, published = (read_provenance(source).get(key) for key in ("diverged", "published"))
     elif isinstance(measurement, OfMetrics):
-        frame, broken, diverged = _logged(task, _given(run, "--run", measurement.kind))
-        frame = function(measurement, frame, broken)
+        run = _given(run, "--run", measurement.kind)
+        frame, broken, diverged = _logged(task, run)
+        frame, published = function(measurement, frame, broken), read_record(run).get("published")
     else:
         run, tokens = _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind)
-        diverged = _divergence(run, task.snapshot)
+        diverged, published = _divergence(run, task.snapshot), read_record(run).get("published")
         frame = function(measurement, _subject(task, run, tokens, device, team))
     origin = provenance(
         task=task.content(),
@@ -68,6 +69,7 @@ def measure(
         device=device_name(device),
         seconds=round(time.monotonic() - started, 3),
         **({"diverged": diverged} if diverged else {}),
+        **({"published": published} if published else {}),
     )
     if team.main:
         write_table(frame, schema, out, origin)
@@ -79,7 +81,8 @@ def _subject(task: MeasurementTask, run: Path, tokens: Path, device: torch.devic
     model, trained = load_model(path, device)
     _same_run(trained, task.run, path)
     store = TokenStore.open(tokens)
-    store.insist_on(task.run.data, "the task")
+    assert task.data is not None
+    store.insist_on(task.data, "the task")
     model.eval()
     return Subject(model, task.run.seed, store, device, f"measure {task.id}", team)
 

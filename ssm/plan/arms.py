@@ -10,8 +10,11 @@ from ssm.plan.keys import with_keys
 from ssm.plan.library import Library
 from ssm.plan.rehearsal import capped_data, capped_training
 from ssm.specs.base import Spec
-from ssm.specs.figure import ArmEntry, FigureSpec
-from ssm.specs.training import RunSpec, TrainingSpec
+from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
+from ssm.specs.families import Member
+from ssm.specs.figure import PUBLISHED, ArmEntry, FigureSpec
+from ssm.specs.tasks.base import Task
+from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,10 @@ class ArmResolver:
         if arm in below:
             raise ConfigError(f"{where}: the arms {' -> '.join((*below, arm))} stand in a circle")
         if entry.snapshot_of is not None:
-            if self._entry(entry.snapshot_of).snapshot_of is not None:
-                raise ConfigError(
-                    f"{where}.snapshot_of: '{entry.snapshot_of}' is a snapshot itself; name a trained arm"
-                )
+            taken_of = self._entry(entry.snapshot_of)
+            if taken_of.training is None:
+                what = "a snapshot itself" if taken_of.checkpoint is None else "not trained here"
+                raise ConfigError(f"{where}.snapshot_of: '{entry.snapshot_of}' is {what}; name a trained arm")
             return Resolved(self._resolve(entry.snapshot_of, panel, seed, (*below, arm)).run, entry.at)
         parent = None
         if entry.parent is not None:
@@ -59,7 +62,36 @@ class ArmResolver:
                 raise ConfigError(f"{where}.from: '{entry.parent}' is a snapshot; training starts from final weights")
             parent = self._resolve(entry.parent, panel, seed, (*below, arm)).run
         content = self._specs_of(arm, panel) | {"seed": seed, "parent": parent}
+        if entry.checkpoint is not None:
+            content["checkpoint"] = CheckpointRef(name=self._weights(entry, panel, where)[0])
         return Resolved(RunSpec.parse(content, where))
+
+    def _weights(self, entry: ArmEntry, panel: str, where: str) -> tuple[str, int]:
+        """Of an arm that is not trained here: where its weights are, and T, the tokens that they were trained on.
+
+        No file is looked at: the run's import does that.
+        """
+        name, model, library = str(entry.checkpoint), entry.model or panel, self.library
+        found: PublishedSpec | CheckpointSpec | None = None
+        if name == PUBLISHED:
+            found = library.published.get(model)
+            if found is None:
+                models = ", ".join(library.published) or "none"
+                raise ConfigError(
+                    f"{where}.checkpoint: {library.folder / 'models.yaml'}: '{model}' has no key 'published'; of the "
+                    f"models there these have: {models}"
+                )
+        elif "/" not in name:
+            if name not in library.checkpoints:
+                hint = nearest(name, [PUBLISHED, *library.checkpoints])
+                raise ConfigError(
+                    f"{where}.checkpoint: unknown checkpoint '{name}'; {hint}; a folder is named with a /"
+                )
+            found = library.checkpoints[name]
+        context = entry.context or (found.context if found else None)
+        if context is None:
+            raise ConfigError(f"{where}: needs 'context', the tokens a sequence that {name} was trained on")
+        return found.checkpoint if found else name, context
 
     def _entry(self, arm: str) -> ArmEntry:
         entry = self.figure.arms[arm]
@@ -76,20 +108,30 @@ class ArmResolver:
             caps = self.library.workflow.rehearsal
             model_key = f"{self._where(arm)}.model" if entry.model else f"{file}: models"
             model: Spec = self.library.models.get(entry.model or panel, model_key)
-            data: Spec = capped_data(self.library.data.get(str(self.figure.data), f"{file}: data"), caps)
+            data_key = f"{self._where(arm)}.data" if entry.data else f"{file}: data"
+            data: Spec = capped_data(self.library.data.get(entry.data or str(self.figure.data), data_key), caps)
             if entry.parent is not None and self._entry(entry.parent).member is not None:
                 above = self._specs_of(entry.parent, panel)
-                model, data = above["model"], above["data"]
+                model, data = above["model"], data if entry.data else above["data"]
             training = self._training(entry, panel, self._where(arm))
             specs = {"model": model, "data": data, "training": training, "initial_state": training.initial_state}
             if entry.member is not None:
-                specs = with_keys(specs, entry.member.sets, self._where(arm))
+                specs |= self._gridded(entry, entry.member, specs, self._where(arm))
             specs["training"] = self._kept(arm, specs["training"], specs.pop("initial_state"))
             self._specs[arm, panel] = specs
         return dict(self._specs[arm, panel])
 
+    def _gridded(self, entry: ArmEntry, member: Member, specs: dict[str, Spec], where: str) -> dict[str, Spec]:
+        """What a member's keys change. Of weights that were trained elsewhere no training can be set."""
+        roots = ["model", "data"] if entry.checkpoint is not None else list(specs)
+        called = {"data": "task"} if isinstance(specs["data"], Task) else {}
+        found = with_keys({called.get(root, root): specs[root] for root in roots}, member.sets, where)
+        return {root: found[called.get(root, root)] for root in roots}
+
     def _training(self, entry: ArmEntry, panel: str, where: str) -> TrainingSpec:
-        """The arm's recipe with its overrides, and its initial state."""
+        """The arm's recipe with its overrides, and its initial state; of published weights zero steps."""
+        if entry.checkpoint is not None:
+            return TrainingSpec.of_zero_steps(self._weights(entry, panel, where)[1], where)
         recipe = self.library.recipes.get(str(entry.training), f"{where}.training")
         state = self.library.initial_states.get(entry.initial_state, f"{where}.initial_state").model_dump()
         override = entry.override | entry.override_at.get(panel, {})

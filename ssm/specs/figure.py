@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from ssm.base.errors import ConfigError, nearest
-from ssm.specs.base import Distinct, Name, Setting, Spec, without
+from ssm.specs.base import Distinct, Name, Prose, Setting, Spec, without
 from ssm.specs.claim import ClaimSpec
 from ssm.specs.drawings import DrawingSpec
 from ssm.specs.families import Member, claims_of_members
@@ -23,38 +23,56 @@ from ssm.specs.measurements import BY_KIND, MeasurementEntry
 from ssm.specs.measurements.base import ArmsEntry
 from ssm.specs.reader import Reader
 
+PUBLISHED = "published"  # an arm's checkpoint: that of its model in models.yaml
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
 ArmName = Annotated[str, StringConstraints(min_length=1, max_length=160)]
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
+Texts = Annotated[tuple[Prose, ...], Field(strict=False), Distinct]
 Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]  # one counts once
 
 
 class ArmEntry(Spec):
-    """One arm of a figure: how its runs are trained. `from` an arm: post-training of that arm's final weights."""
+    """One arm of a figure: how its runs are trained. `from` an arm: post-training of that arm's final weights.
+
+    Or weights that are there already. At every scale one of `training`, `checkpoint` and `snapshot_of` says which.
+    """
 
     label: str
     training: str | None = None  # a recipe of config/training.yaml
+    # PUBLISHED (the model's own), an entry of models.yaml, a name of the hub (owner/model@revision), or a path with a /
+    checkpoint: Annotated[str, Field(min_length=1)] | None = None
+    context: PositiveInt | None = None  # T of a checkpoint; None: as models.yaml says
     parent: str | None = Field(default=None, alias="from")
     initial_state: str = "zero"  # a named initial state of config/training.yaml
     override: dict[str, Any] = {}  # training keys that differ from the recipe
     override_at: dict[str, dict[str, Any]] = {}  # and in the panels of these models, over `override`
     seeds: PositiveInt | None = None  # of the figure's seeds the first so many; None: all
     model: str | None = None  # a named model instead of the panel's
+    data: str | None = None  # a named text or task instead of the figure's
     snapshot_of: str | None = None  # this arm is not trained: it is a snapshot of that arm ...
     at: float | None = None  # ... at this fraction of its steps
     grid: Grid | None = None  # this arm stands for many (ssm/specs/grid.py); None: it has the figure's grid, if any
     member: Member | None = None  # it is one of these
 
     @model_serializer(mode="wrap")
-    def _as_before_grids(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), grid=None, member=None)
+    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), checkpoint=None, context=None, data=None, grid=None, member=None)
 
     @model_validator(mode="after")
-    def _trained_or_snapshot(self) -> ArmEntry:
-        if (self.training is None) == (self.snapshot_of is None):
-            raise ValueError("give either 'training' (a recipe) or 'snapshot_of' (another arm)")
+    def _weights_come_from_one_place(self) -> ArmEntry:
+        places = (self.training, self.checkpoint, self.snapshot_of)
+        if sum(place is not None for place in places) != 1:
+            raise ValueError(
+                "give one of 'training' (a recipe), 'checkpoint' (weights from elsewhere) and 'snapshot_of' (an arm)"
+            )
         if (self.snapshot_of is None) != (self.at is None):
             raise ValueError("'snapshot_of' and 'at' go together")
+        if self.checkpoint is None and self.context is not None:
+            raise ValueError("'context' is that of a checkpoint; a recipe's is changed by 'override'")
+        changes = {"from": self.parent, "initial_state": self.initial_state != "zero", "override": self.override}
+        for name, given in (changes | {"override_at": self.override_at}).items():
+            if self.checkpoint is not None and given:
+                raise ValueError(f"a checkpoint is not trained here: it takes no '{name}'")
         return self
 
 
@@ -63,9 +81,9 @@ class FigureSpec(Spec):
 
     target: Annotated[str, Field(pattern=r"^[a-z]+_[A-Za-z0-9]+$")]  # the name in the workflow, such as lg_fig5
     paper: Literal["lg", "ls", "bn", "mi"]
-    title: str
-    caption: str  # what is drawn and how to read it
-    setting: str  # the paper's own setting, in words
+    title: Prose
+    caption: Prose  # what is drawn and how to read it
+    setting: Prose  # the paper's own setting, in words
     headline: bool = False  # part of the default target
     models: Names = ()  # named models: a panel each
     data: str | None = None  # a named data set of config/data.yaml
@@ -77,7 +95,7 @@ class FigureSpec(Spec):
     collect: Names = ()  # targets whose measurements are drawn instead of runs of its own
     drawings: Annotated[tuple[DrawingSpec, ...], Field(strict=False, min_length=1)]
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = ()
-    deviations: Names = ()  # how this scale departs from the paper, in plain words
+    deviations: Texts = ()  # how this scale departs from the paper, in plain words
 
     @classmethod
     def parse(cls, value: Any, source: str) -> Self:
@@ -190,14 +208,15 @@ class Series(Spec):
     policy: str
     run: str  # the run's id
     origin: str | None = None  # the run that was trained first of those whose weights it goes on from; None: itself
+    published: str | None = None  # the weights from elsewhere that it goes back to; None: all training was here
     snapshot: float | None = None
     family: str | None = None  # what the arm is a member of ...
     axes: dict[Name, Setting] = {}  # ... and its value, or the name of its value, on each axis of the grid
     tables: dict[str, str]  # a measurement's name in the figure, which is its kind unless another is given -> table id
 
     @model_serializer(mode="wrap")
-    def _as_before_grids(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), family=None, axes={})
+    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), family=None, axes={}, published=None)
 
 
 class FigureTask(Spec):

@@ -306,3 +306,16 @@ def test_several_seeds_of_arms_that_were_trained_apart_decide(tmp_path: Path) ->
     assert judge(task, tmp_path)["verdict"].to_list() == [CONFIRMED]
     single = tuple(one for one in task.series if one.arm == "base" or one.seed == 1)  # the other arm has one of them
     assert judge(task.model_copy(update={"series": single}), tmp_path)["reason"].to_list() == [ONE_SEED]
+
+
+def test_published_weights_are_of_one_training_whatever_seeds_read_them(tmp_path: Path) -> None:
+    """Several seeds of what goes on from other weights, of an arm that was trained here as well, decide nothing."""
+    task = figure_task([claim(AT | {"arm": "passed", "against": "base"}, below=1.0)])
+    write_tables(tmp_path, task, {("passed", seed): {"late": 1.0 + seed / 100} for seed in (1, 2, 3)})
+
+    def judged(**published: str | None) -> list[str]:
+        series = (one.model_copy(update={"published": published.get(one.arm)}) for one in task.series)
+        return judge(task.model_copy(update={"series": tuple(series)}), tmp_path)["verdict"].to_list()
+
+    assert judged(base="o/m", passed="o/m") == judged() == [CONFIRMED]
+    assert judged(base="o/m", passed="o/n") == judged(base="o/m") == [OPEN]

@@ -232,15 +232,23 @@ def test_systems_are_printed(tmp_path: Path) -> None:
     grows = {"model": "attention", "system": "Attention", "state_numbers_late": 640, **nothing}
     linear = {"model": "la", "system": "Linear attention", "identity": True}
     gru = {"model": "gru", "system": "GRU", "selective": True, "linear": False}
+    gru |= {
+        "recurrence": "h_t = "
+        + " + ".join(f"exp(dt_t A) x_{{t-{n}}}" for n in range(9))
+        + ",  a long one too, in words"
+    }
     synthetic.taxonomy(tmp_path / "taxonomy-1.parquet", [{}, grows, gru, linear])
     synthetic.model_size(tmp_path / "model-size-1.parquet", [{}])  # of another kind: not this drawing's
     drawn = synthetic.task([{"kind": "taxonomy_table"}], [], target="bn_appB", tables=["taxonomy-1", "model-size-1"])
     printed = texts(picture(drawn, tmp_path))
     assert printed.count("not selective") == 2
-    assert printed.count("A_t = I") == 1
+    assert printed.count("$A_{t} = I$") == 1
     assert {"S5", "Attention", "GRU", "state grows", "selective", "not linear", "complex"} <= set(printed)
-    assert "x_t = exp(L dt) x_{t-1} + B u_t" in printed
+    assert r"$x_{t} = \mathrm{exp} (L \Delta) x_{t - 1} + B u_{t}$" in printed
     assert "1 × 32 × 2" in printed
+    broken = [text for text in printed if text.startswith(r"$\quad ")]
+    assert len(broken) >= 3, "a long formula goes on in the next lines"
+    assert all(text.startswith(r"$\quad +") for text in broken)
 
 
 def test_costs_are_drawn_by_model_in_their_units(tmp_path: Path) -> None:
