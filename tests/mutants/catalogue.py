@@ -1058,6 +1058,100 @@ EXTENSION = (
     ),
 )
 
+GRIDS = (
+    Mutant(
+        f"{S}specs/grid.py",
+        "{axis: chosen[axis].name for axis in axes[source]}",
+        "{axis: axes[source][axis][0].name for axis in axes[source]}",
+        "every member goes on from the first one",
+        ("specs/test_grid.py",),
+    ),
+    Mutant(
+        f"{S}specs/grid.py",
+        "    return found | own[name]",
+        "    return own[name]",
+        "an arm has not the axes of the arm whose weights it takes",
+        ("specs/test_grid.py",),
+    ),
+    Mutant(
+        f"{S}specs/grid.py",
+        "    if count > most:",
+        "    if count > most**2:",
+        "a grid of thousands is spanned",
+        ("specs/test_grid.py",),
+    ),
+    Mutant(
+        f"{S}specs/families.py",
+        "return stands_at(these, {axis: those[axis] for axis in these.keys() & those.keys()})",
+        "return True",
+        "a claim about two families takes any of their members together",
+        ("plan/test_grid.py",),
+    ),
+    Mutant(
+        f"{S}plan/keys.py",
+        "if len(found) == 1:",
+        "if found:",
+        "of two fields that a key may mean the first one is set",
+        ("plan/test_grid.py",),
+    ),
+    Mutant(
+        f"{S}plan/keys.py",
+        "    if name is None or before == after:",
+        "    if name is None or True:",
+        "models that differ bear one name",
+        ("plan/test_grid.py",),
+    ),
+    Mutant(
+        f"{S}plan/arms.py",
+        '                model, data = above["model"], above["data"]\n',
+        '                model = above["model"]\n',
+        "what goes on from a member reads other data",
+        ("plan/test_grid.py",),
+    ),
+    Mutant(
+        f"{S}plan/rehearsal.py",
+        "(values[axis][0], values[axis][-1])",
+        "(values[axis][0],)",
+        "a rehearsal takes the first value of every axis alone",
+        ("plan/test_grid.py",),
+    ),
+    Mutant(
+        f"{S}figures/style.py",
+        "order = sorted(values[leading]) if leading in numbers else values[leading]",
+        "order = values[leading]",
+        "colours of a family do not follow its numbers",
+        ("figures/test_style.py",),
+    ),
+    Mutant(
+        f"{S}figures/drawings/sweep.py",
+        'key = (series.family or "", member_name("", axes))',
+        'key = ("", member_name("", axes))',
+        "families on one axis are one curve",
+        ("figures/test_sweeps.py",),
+    ),
+    Mutant(
+        f"{S}specs/quantities/sweep.py",
+        "family in (None, one.family) and stands_at",
+        "stands_at",
+        "a sweep over a family reads the others too",
+        ("figures/test_sweeps.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/learning_curve.py",
+        '(pl.col("step") - 1) // spec.every',
+        'pl.col("step") // spec.every',
+        "the first row of a learning curve is short of a step",
+        ("evaluation/test_learning_curve.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/measure.py",
+        'frame = frame.filter(pl.col("step") <= step)',
+        'frame = frame.filter(pl.col("step") >= 0)',
+        "a snapshot's learning curve goes on past it",
+        ("evaluation/test_learning_curve.py",),
+    ),
+)
+
 REPORT = (
     Mutant(
         f"{S}base/formulas.py",
@@ -1198,6 +1292,7 @@ MUTANTS = (
     *SPECS,
     *DIAGNOSIS,
     *EXTENSION,
+    *GRIDS,
     *REPORT,
     *PUBLISHED,
 )
