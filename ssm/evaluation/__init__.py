@@ -14,6 +14,7 @@ import polars as pl
 
 from ssm.base.tables import SCHEMAS
 from ssm.evaluation import (
+    accuracy,
     cost,
     effective_remembrance,
     learning_curve,
@@ -35,6 +36,7 @@ MODULES: tuple[ModuleType, ...] = (
     state_statistics,
     passkey,
     learning_curve,
+    accuracy,
     length_class,
     model_size,
     taxonomy,

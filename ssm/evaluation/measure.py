@@ -81,7 +81,8 @@ def _subject(task: MeasurementTask, run: Path, tokens: Path, device: torch.devic
     model, trained = load_model(path, device)
     _same_run(trained, task.run, path)
     store = TokenStore.open(tokens)
-    store.insist_on(task.run.data, "the task")
+    assert task.data is not None
+    store.insist_on(task.data, "the task")
     model.eval()
     return Subject(model, task.run.seed, store, device, f"measure {task.id}", team)
 

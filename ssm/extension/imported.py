@@ -11,7 +11,7 @@ from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD
 from ssm.models.opening import WEIGHTS, Opened
-from ssm.specs.data import DataSpec, FilesCorpus, TokenizerSpec
+from ssm.specs.data import Data, DataSpec, FilesCorpus, TokenizerSpec
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 from ssm.training.imported import write_imported
@@ -32,7 +32,7 @@ def check_vocabulary(opened: Opened, tokenizer: TokenizerSpec) -> None:
         )
 
 
-def run_of(opened: Opened, data: DataSpec, context: int) -> RunSpec:
+def run_of(opened: Opened, data: Data, context: int) -> RunSpec:
     """What the model says of itself as a run: its own spec, or that of a run of zero steps.
 
     Args:

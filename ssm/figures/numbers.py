@@ -1,4 +1,4 @@
-"""The numbers that claims are judged by, of every arm and seed, for drawings."""
+"""A quantity of an arm, seed by seed, as pictures show it."""
 
 from __future__ import annotations
 
@@ -9,39 +9,43 @@ import numpy as np
 
 from ssm.claims.estimate import UndecidableError
 from ssm.claims.panel import Panel
-from ssm.claims.quantities.curve import numbers_of
-from ssm.specs.drawings.base import QuantityDrawing
-from ssm.specs.figure import FigureTask, Series
+from ssm.claims.quantities.base import SeedEstimator
+from ssm.claims.quantities.curve import estimator_of
+from ssm.specs.figure import FigureTask
+from ssm.specs.quantities.base import Quantity
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """A quantity of one arm of one panel."""
+    """One arm's numbers."""
 
-    series: Series  # the arm's first
-    values: np.ndarray  # (seeds,), in the seeds' order; NaN where a seed has none
+    seeds: np.ndarray  # (seeds,) empty: it has none, because a run diverged or they cannot be read
+    logarithmic: bool  # their mean is that of their logarithms
 
-    @property
-    def mean(self) -> float:
-        """Over seeds; NaN where one has no finite number: the others' mean would look better than the arm is."""
-        return float(self.values.mean())
+    def summary(self) -> tuple[float, float, float]:
+        """Mean and range over the seeds; NaN where there is none."""
+        if not len(self.seeds):
+            return np.nan, np.nan, np.nan
+        with np.errstate(divide="ignore"):
+            mean = np.exp(np.log(self.seeds).mean()) if self.logarithmic else self.seeds.mean()
+        return float(mean), float(self.seeds.min()), float(self.seeds.max())
 
 
-def numbers(drawing: QuantityDrawing, task: FigureTask, tables: Path, panel: str) -> list[Numbers]:
-    """The drawing's quantity of every arm that has what it reads, in the plan's order.
+def numbers_of_arm(quantity: Quantity, arm: str, task: FigureTask, tables: Path, panel: str) -> Numbers | None:
+    """The numbers of an arm; None where it does not exist at this scale, or is not measured so.
 
     Raises:
         TableError: a planned table is missing or broken.
     """
-    here, found = Panel(task, panel, tables), []
-    own = [series for series in task.series if series.panel == panel and set(drawing.names) <= set(series.tables)]
-    own = [series for series in own if drawing.families is None or series.family in drawing.families]
-    for arm in dict.fromkeys(series.arm for series in own):
-        seeds = [series for series in own if series.arm == arm]
-        try:
-            given = numbers_of(drawing.quantity(arm), here)
-        except UndecidableError:  # a run that diverged, or one that is not measured so far
-            given = {}
-        values = np.array([given.get(series.seed, np.nan) for series in seeds])
-        found.append(Numbers(seeds[0], np.where(np.isfinite(values), values, np.nan)))
-    return found
+    own = [series for series in task.series if (series.panel, series.arm) == (panel, arm)]
+    if not own or not all(set(quantity.names) <= set(series.tables) for series in own):
+        return None
+    estimator: SeedEstimator[Quantity] = estimator_of(quantity)
+    try:
+        readings = estimator.readings(Panel(task, panel, tables))
+    except UndecidableError:
+        return Numbers(np.empty(0), estimator.logarithmic)
+    values = np.array([reading.value for reading in readings.values()])
+    with np.errstate(over="ignore"):
+        values = np.exp(values) if estimator.logarithmic else values
+    return Numbers(values if np.isfinite(values).all() else np.empty(0), estimator.logarithmic)

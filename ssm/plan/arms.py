@@ -106,7 +106,8 @@ class ArmResolver:
             caps = self.library.workflow.rehearsal
             model_key = f"{self._where(arm)}.model" if entry.model else f"{file}: models"
             model: Spec = self.library.models.get(entry.model or panel, model_key)
-            data: Spec = capped_data(self.library.data.get(str(self.figure.data), f"{file}: data"), caps)
+            data_key = f"{self._where(arm)}.data" if entry.data else f"{file}: data"
+            data: Spec = capped_data(self.library.data.get(entry.data or str(self.figure.data), data_key), caps)
             if entry.parent is not None and self._entry(entry.parent).member is not None:
                 above = self._specs_of(entry.parent, panel)
                 model, data = above["model"], above["data"]

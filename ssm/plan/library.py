@@ -16,11 +16,12 @@ from ssm.plan.read import choose_scale, read_yaml
 from ssm.specs.base import Spec
 from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
 from ssm.specs.config import WorkflowConfig
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data
 from ssm.specs.figure import FigureSpec
 from ssm.specs.initial_states import InitialStateSpec
 from ssm.specs.model import ModelSpec
 from ssm.specs.registration import Register
+from ssm.specs.tasks import parse_data
 from ssm.specs.training import TrainingSpec
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ class Library:
     models: Shelf[ModelSpec]
     checkpoints: dict[str, CheckpointSpec]  # the entries of models.yaml that were trained elsewhere
     published: dict[str, PublishedSpec]  # named model -> its published weights, of those that have some
-    data: Shelf[DataSpec]
+    data: Shelf[Data]
     recipes: Shelf[TrainingSpec]
     initial_states: Shelf[InitialStateSpec]
     figures: dict[str, FigureSpec]  # by target: the wanted ones, and those that they collect
@@ -121,7 +122,7 @@ def load_config(
         models=models,
         checkpoints=checkpoints,
         published=published,
-        data=Shelf("data set", _named(folder / "data.yaml", DataSpec.parse, scale)),
+        data=Shelf("data set", _named(folder / "data.yaml", parse_data, scale)),
         recipes=Shelf("recipe", _each(sections.get("recipes"), training, "recipes", scale, _recipe)),
         initial_states=Shelf(
             "initial state", _each(sections.get("initial_states"), training, "initial_states", scale, _initial_state)

@@ -11,7 +11,7 @@ from ssm.plan.library import Library
 from ssm.plan.measurements import arm_entries, model_tasks, series_tasks, source_of, tasks_beside
 from ssm.plan.registration import with_registrations
 from ssm.plan.rehearsal import capped_figure
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data
 from ssm.specs.figure import FigureSpec, FigureTask, Series
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import BY_KIND
@@ -33,7 +33,7 @@ class Plan:
     """The graph of all work. Keys are ids: content-addressed, but for figures, whose id is their target."""
 
     scale: str
-    data: dict[str, DataSpec] = field(default_factory=dict)
+    data: dict[str, Data] = field(default_factory=dict)
     runs: dict[str, RunSpec] = field(default_factory=dict)
     measurements: dict[str, MeasurementTask] = field(default_factory=dict)
     figures: dict[str, FigureTask] = field(default_factory=dict)
@@ -84,9 +84,11 @@ class Plan:
             run = self.add_run(task.run) if task.run is not None else None
             source = source_of(task)
             table = self.add_measurement(source) if source is not None else None
-            data = task.run.data.id if task.run is not None and isinstance(task.measurement, OfRun) else None
+            data = task.data
+            if data is not None:
+                self.data[data.id] = data
             self.measurements[name] = task
-            self.edges[name] = Inputs(data=data, run=run, table=table)
+            self.edges[name] = Inputs(data=data.id if data is not None else None, run=run, table=table)
         return name
 
 

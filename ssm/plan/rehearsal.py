@@ -5,7 +5,7 @@ from __future__ import annotations
 from ssm.specs.base import Setting
 from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import Rehearsal
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data
 from ssm.specs.diagnosis import LEAST
 from ssm.specs.figure import FigureSpec
 from ssm.specs.training import Budget, TrainingSpec
@@ -25,11 +25,9 @@ def capped_training(training: TrainingSpec, caps: Rehearsal | None) -> TrainingS
     return training.model_copy(update={"budget": Budget(steps=steps), "warmup": warmup})
 
 
-def capped_data(data: DataSpec, caps: Rehearsal | None) -> DataSpec:
+def capped_data(data: Data, caps: Rehearsal | None) -> Data:
     """At most `max_documents` documents."""
-    if caps is None:
-        return data
-    return data.model_copy(update={"max_documents": min(data.max_documents or caps.max_documents, caps.max_documents)})
+    return data if caps is None else data.capped(caps.max_documents)
 
 
 def capped_figure(figure: FigureSpec, caps: Rehearsal | None) -> FigureSpec:

@@ -30,7 +30,7 @@ from ssm.plan.memory import peak_memory, policy_bytes
 from ssm.plan.parameters import operations_per_token, parameter_count
 from ssm.plan.plan import Plan
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.base import OfRun
 from ssm.specs.training import RunSpec
@@ -141,7 +141,7 @@ def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
     found = {name: reckoner.run(run) for name, run in plan.runs.items()}
     found |= {name: reckoner.measuring(task) for name, task in plan.measurements.items()}
     for name, data in plan.data.items():
-        tokens = max(training_tokens(run) for run in plan.runs.values() if run.data.id == name)
+        tokens = max((training_tokens(run) for run in plan.runs.values() if run.data.id == name), default=0)
         found[name] = _tokenizing(data, tokens, gpu)
     return found
 
@@ -156,9 +156,9 @@ def _steps(run: RunSpec) -> int:
     return run.training.budget.optimizer_steps(run.training.batch_tokens, parameters)
 
 
-def _tokenizing(data: DataSpec, tokens: int, gpu: bool) -> Need:
+def _tokenizing(data: Data, read: int, gpu: bool) -> Need:
     """A store is reckoned with the tokens of the longest run that reads it: its files alone know what it holds."""
-    width = 2 if data.vocab_size <= 2**16 else 4
+    width, tokens = 2 if data.vocab_size <= 2**16 else 4, data.stored_tokens(read)
     seconds = START_SECONDS[gpu] + tokens / (TOKENIZE_RATE * TOKENIZE_CPUS)
     return Need(0, TOKENIZE_CPUS, 2 * MEMORY_MB[False], seconds, ceil(width * tokens / MB))
 

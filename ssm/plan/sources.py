@@ -7,28 +7,28 @@ from pathlib import Path
 
 from ssm.base.errors import DataError
 from ssm.base.names import HUB
-from ssm.specs.data import BytesTokenizer, DataSpec, FilesCorpus, FileTokenizer
+from ssm.specs.data import BytesTokenizer, Data, DataSpec, FilesCorpus
 
 WEIGHTS = ("*.safetensors", "*.bin")  # beside a config.json or a run.json
 
 
-def source_files(data: DataSpec) -> tuple[Path, ...] | None:
-    """The files of its corpus and its tokenizer, as absolute paths; empty where both are none of the user's files.
+def source_files(data: Data) -> tuple[Path, ...] | None:
+    """The files of its corpora and its tokenizer, as absolute paths; empty where they are none of the user's files.
 
     Returns:
         None when one of them is not there. That is no error here, because a finished store does not need them: it is
         `ssm tokenize` that misses them.
     """
     found: list[Path] = []
-    if isinstance(data.corpus, FilesCorpus):
+    for corpus in data.sources.corpora:
         from ssm.data.corpora import files  # Arrow, which no other part of the plan needs
 
         try:
-            found += [path for _, path in files.source_files(data.corpus)]
+            found += [path for _, path in files.source_files(corpus)]
         except DataError:
             return None
-    if isinstance(data.tokenizer, FileTokenizer):
-        path = Path(data.tokenizer.path).expanduser()
+    for tokenizer in data.sources.tokenizers:
+        path = Path(tokenizer.path).expanduser()
         if not path.is_file():
             return None
         found.append(path.resolve())

@@ -126,10 +126,8 @@ def _data(results: Results) -> list[str]:
     specs = {run.spec.data.id: run.spec.data for run in results.runs.values()}
     for name, spec in specs.items():
         corpus = results.manifests[name].get("corpus", {})
-        parts = [
-            f"{spec.name} ({spec.corpus.kind} corpus, {spec.tokenizer.kind} tokenizer, vocabulary {spec.vocab_size:,})"
-        ]
-        if "documents" in corpus:
+        parts = [f"{spec.name} ({spec.words})"]
+        if corpus.get("documents"):
             parts.append(f"{corpus['documents']:,} documents")
         if "sha256" in corpus:
             parts.append(f"SHA-256 of the corpus {corpus['sha256'][:16]}…")

@@ -48,6 +48,7 @@ class ArmEntry(Spec):
     override_at: dict[str, dict[str, Any]] = {}  # and in the panels of these models, over `override`
     seeds: PositiveInt | None = None  # of the figure's seeds the first so many; None: all
     model: str | None = None  # a named model instead of the panel's
+    data: str | None = None  # a named text or task instead of the figure's
     snapshot_of: str | None = None  # this arm is not trained: it is a snapshot of that arm ...
     at: float | None = None  # ... at this fraction of its steps
     grid: Grid | None = None  # this arm stands for many (ssm/specs/grid.py); None: it has the figure's grid, if any
@@ -56,6 +57,10 @@ class ArmEntry(Spec):
     @model_serializer(mode="wrap")
     def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return without(plain(self), checkpoint=None, context=None, grid=None, member=None)
+
+    @model_serializer(mode="wrap")
+    def _as_before_tasks(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), data=None)
 
     @model_validator(mode="after")
     def _weights_come_from_one_place(self) -> ArmEntry:

@@ -16,10 +16,10 @@ from pydantic import (
 )
 
 from ssm.specs.base import Spec, slug, without
-from ssm.specs.data import DataSpec
 from ssm.specs.initial_states import InitialStateSpec, ZeroState
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
+from ssm.specs.tasks import AnyData
 
 TOKENS_PER_PARAMETER = 20  # 1x Chinchilla (Hoffmann et al. 2022); lg: 45m at 25x is 22.5B tokens
 
@@ -126,7 +126,7 @@ class RunSpec(Spec):
 
     beside: ClassVar[frozenset[str]] = frozenset({"seed"})  # one of many alike
     model: ModelSpec
-    data: DataSpec
+    data: AnyData
     training: TrainingSpec
     seed: int
     parent: RunSpec | None = None
@@ -151,7 +151,17 @@ class RunSpec(Spec):
             if self.parent.model != self.model:
                 raise ValueError(f"the model '{self.model.name}' differs from its parent's '{self.parent.model.name}'")
             if self.parent.data.vocab_size != self.data.vocab_size:
-                raise ValueError("the vocabulary differs from the parent's")
+                raise ValueError(
+                    f"the vocabulary of '{self.data.name}' ({self.data.vocab_size}) differs from the parent's "
+                    f"({self.parent.data.vocab_size})"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _examples_fit(self) -> RunSpec:
+        context, needed = self.training.context, self.data.least_context
+        if context < needed:
+            raise ValueError(f"examples of '{self.data.name}' take a context of {needed}, the recipe's is {context}")
         return self
 
     @model_validator(mode="after")
@@ -194,4 +204,7 @@ class RunSpec(Spec):
             stage = "" if self.parent is None else "control"
             if state.order == "stream":
                 stage += " stream"
-        return slug(self.model.name, f"T{self.training.context}", stage, f"s{self.seed}") + f"-{self.content_hash}"
+        data = self.data.name if self.data.answers else ""
+        return (
+            slug(self.model.name, data, f"T{self.training.context}", stage, f"s{self.seed}") + f"-{self.content_hash}"
+        )

@@ -16,7 +16,7 @@ from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD, digests, save_weights
 from ssm.models.formats.format import differences
 from ssm.models.opening import WEIGHTS, Opened, open_model
-from ssm.specs.data import BpeTokenizer, DataSpec, FileTokenizer, HubTokenizer
+from ssm.specs.data import BpeTokenizer, Data, FileTokenizer, HubTokenizer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
 from ssm.training.origin import read_record
@@ -89,18 +89,21 @@ def _check_model(found: ModelSpec, wanted: ModelSpec, name: str) -> None:
         raise CheckpointError(f"{name}: is not the model '{wanted.name}': {'; '.join(words)}")
 
 
-def _check_tokenizer(opened: Opened, data: DataSpec) -> None:
+def _check_tokenizer(opened: Opened, data: Data) -> None:
     """Whether the weights read the run's tokens, as far as what lies beside them says it.
 
     Raises:
         CheckpointError: they come with a tokenizer that numbers tokens otherwise.
         DataError: a tokenizer cannot be read.
     """
-    name, ours, theirs = opened.name, data.tokenizer, opened.tokenizer
+    name, ours, theirs = opened.name, data.spelled_by, opened.tokenizer
+    if ours is None:  # a task whose tokens stand for no text: their number is all that is asked
+        return
     other = f"the data set '{data.name}' has a tokenizer of its own ({ours.kind})"
     if opened.run is not None:
         trained = opened.run.data
-        if trained.tokenizer != ours or (isinstance(ours, BpeTokenizer) and trained.corpus != data.corpus):
+        same_text = trained.text is not None and data.text is not None and trained.text.corpus == data.text.corpus
+        if trained.spelled_by != ours or (isinstance(ours, BpeTokenizer) and not same_text):
             raise CheckpointError(f"{name}: was trained on tokens of '{trained.id}'; {other}")
     elif isinstance(theirs, FileTokenizer):
         if not isinstance(ours, FileTokenizer | HubTokenizer):

@@ -29,6 +29,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "effective_remembrance": {"length": 512, "sequences": 2},
     "state_statistics": {"length": 256, "sequences": 4},
     "passkey": {"lengths": [260, 500], "depths": [0, 1], "trials": 2},
+    "accuracy": {"task": "keys", "lengths": [260, 500], "examples": 8},
     "length_class": {"of": "beside"},
     "model_size": {},
     "taxonomy": {},

@@ -259,9 +259,30 @@ def test_costs_are_drawn_by_model_in_their_units(tmp_path: Path) -> None:
     assert line(panels[3], "s5").get_ydata() == pytest.approx([1e-3 * t for t in (8, 16, 32)])
 
 
+PASSKEY: dict[str, Any] = {"measurement": "passkey", "x": "length", "column": "correct"}
+OF = {"of": {"kind": "value_at", "measurement": "passkey", "column": "correct"}}
+NEEDED: dict[str, dict[str, Any]] = {  # what a kind of drawing cannot do without
+    "head_std": {"chosen_by": "base"},
+    "curves": PASSKEY,
+    "bars": OF,
+    "sweep": OF | {"over": "d_state"},
+    "heat_map": PASSKEY | {"y": "depth"},
+    "text": {"measurement": "passkey", "column": "correct"},
+}
+
+
+def test_every_drawing_is_drawn_somewhere() -> None:
+    """In these tests, by its name; and a figure file's author is told of it."""
+    tests = "".join(path.read_text() for path in sorted(Path(__file__).parent.glob("test_*.py")))
+    readme = (Path(__file__).parents[2] / "config" / "README.md").read_text()
+    for kind in DRAWINGS:
+        assert f'"kind": "{kind}"' in tests, kind
+        assert f"`{kind}`" in readme, kind
+
+
 @pytest.mark.parametrize("kind", sorted(DRAWINGS))
 def test_a_figure_without_series_says_so(kind: str, tmp_path: Path) -> None:
-    drawing = {"kind": kind} | ({"chosen_by": "base"} if kind == "head_std" else {})
+    drawing = {"kind": kind} | NEEDED.get(kind, {})
     assert any("no arm at this scale" in text for text in texts(picture(synthetic.task([drawing], []), tmp_path)))
 
 

@@ -12,7 +12,7 @@ import pytest
 from figures import synthetic
 from matplotlib.axes import Axes
 
-from ssm.base.errors import ConfigError
+from ssm.base.errors import ConfigError, TableError
 from ssm.claims.quantities import estimate
 from ssm.figures.draw import picture
 from ssm.figures.style import ARMS, ramp
@@ -80,7 +80,7 @@ def lines(axes: Axes) -> dict[str, Any]:
     return {str(line.get_label()): line for line in axes.lines if not str(line.get_label()).startswith("_")}
 
 
-SWEEP = {"kind": "sweep_curves", "of": EXCESS, "over": "d_state", "log_x": True, "reference": ["tbtt"]}
+SWEEP = {"kind": "sweep", "of": EXCESS, "over": "d_state", "log_x": True, "reference": ["tbtt"]}
 
 
 def test_a_sweep_draws_the_mean_over_seeds_at_every_number(tmp_path: Path) -> None:
@@ -88,36 +88,25 @@ def test_a_sweep_draws_the_mean_over_seeds_at_every_number(tmp_path: Path) -> No
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["tiny", "large"]
     for axes, model in zip(figure.axes, ("tiny", "large"), strict=True):
         found = lines(axes)
-        assert list(found) == ["Base, init default", "Base, init mimetic", "TBTT"]
-        for label, way in (("Base, init default", "default"), ("Base, init mimetic", "mimetic")):
-            x, y = found[label].get_data()
+        assert list(found) == ["init default", "init mimetic", "TBTT"]
+        for way in ("default", "mimetic"):
+            x, y = found[f"init {way}"].get_data()
             assert list(x) == [8, 16, 32]
             expected = [np.mean([height(model, {"d_state": n, "init": way}, s) for s in SEEDS]) for n in (8, 16, 32)]
             np.testing.assert_allclose(y, expected)
         np.testing.assert_allclose(found["TBTT"].get_ydata(), np.mean([height(model, {}, s) for s in SEEDS]))
-        assert [text.get_text() for text in axes.get_xticklabels()] == ["8", "16", "32"]
         assert axes.get_xlabel() == "N"
         default, mimetic, tbtt = (found[label].get_color() for label in found)
         assert (default, mimetic) == tuple(style.color for style in ramp(2))
         assert tbtt == ARMS["tbtt"].color
-    band = figure.axes[0].collections[0].get_paths()[0].vertices
-    assert band[:, 1].min() == pytest.approx(8.1)  # the seeds' range
-    assert band[:, 1].max() == pytest.approx(32.3)
 
 
-def test_a_diverged_seed_takes_its_number_out_of_the_curve_and_says_so(tmp_path: Path) -> None:
-    def breaks(model: str, axes: Axis, seed: int) -> float:
-        gone = axes.get("d_state") == 32 and axes.get("init") == "default" and seed == 2
-        return math.inf if gone else height(model, axes, seed)
-
-    bars = {"kind": "bars", "of": EXCESS}
-    above, below = picture(task([SWEEP, bars], excess(breaks), tmp_path), tmp_path).axes
-    found = lines(above)
-    assert np.isfinite(found["Base, init default"].get_ydata()).tolist() == [True, True, False]
-    assert np.isfinite(found["Base, init mimetic"].get_ydata()).all()
-    assert any(line.get_marker() == "x" for line in above.lines)
-    assert [text.get_text() for text in below.texts] == ["diverged"]
-    assert len(below.patches) == 6  # of seven arms
+def test_families_on_one_axis_are_curves_of_their_own(tmp_path: Path) -> None:
+    arms = {"base": BASE | {"grid": GRID}, "tbtt": {"label": "TBTT", "training": "q", "from": "base"}}
+    drawing = SWEEP | {"reference": [], "where": {"init": "mimetic"}}
+    (axes,) = picture(task([drawing], excess(height), tmp_path, arms), tmp_path).axes
+    assert list(lines(axes)) == ["Base", "TBTT"]
+    assert all(list(found.get_xdata()) == [8, 16, 32] for found in lines(axes).values())
 
 
 def test_a_sweep_shows_what_a_claim_on_it_is_judged_by(tmp_path: Path) -> None:
@@ -127,7 +116,7 @@ def test_a_sweep_shows_what_a_claim_on_it_is_judged_by(tmp_path: Path) -> None:
     claim = {"id": "steeper", "says": "s", "paper": "p", "quantity": quantity, "expected": {"above": 0.0}}
     made = task([SWEEP], excess(height), tmp_path, claims=[claim])
     (found,) = picture(made, tmp_path).axes
-    slopes = [np.polyfit(*lines(found)[f"Base, init {way}"].get_data(), 1)[0] for way in ("mimetic", "default")]
+    slopes = [np.polyfit(*lines(found)[f"init {way}"].get_data(), 1)[0] for way in ("mimetic", "default")]
     ((name, judged, panel),) = made.verdicts
     assert (name, panel) == ("steeper", "tiny")
     noisy = task([SWEEP], excess(lambda m, a, s: height(m, a, s) * (1 + 0.01 * s)), tmp_path, claims=[claim])
@@ -136,61 +125,49 @@ def test_a_sweep_shows_what_a_claim_on_it_is_judged_by(tmp_path: Path) -> None:
     assert {arm for _, arm in judged.quantity.places("tiny", made.series)} == members
 
 
-def test_bars_are_means_and_dots_are_seeds(tmp_path: Path) -> None:
-    bars = {"kind": "bars", "of": EXCESS, "families": ["base"], "level": 5.0, "y_label": "excess"}
+def test_bars_may_be_of_a_family(tmp_path: Path) -> None:
+    bars = {"kind": "bars", "of": EXCESS, "arms": ["tbtt", "base"]}
     (axes,) = picture(task([bars], excess(height), tmp_path), tmp_path).axes
-    labels = [text.get_text() for text in axes.get_yticklabels()]
-    assert labels == [f"N = {n}, init {way}" for n in (8, 16, 32) for way in ("default", "mimetic")]
-    for place, (n, way) in enumerate((n, way) for n in (8, 16, 32) for way in ("default", "mimetic")):
-        values = [height("tiny", {"d_state": n, "init": way}, seed) for seed in SEEDS]
-        assert axes.patches[place].get_width() == pytest.approx(np.mean(values))
-        np.testing.assert_allclose(axes.lines[place].get_xdata(), values)
-    assert axes.get_xlabel() == "excess"
+    ways = [(n, way) for n in (8, 16, 32) for way in ("default", "mimetic")]
+    assert [text.get_text() for text in axes.texts] == ["TBTT", *(f"Base, N = {n}, init {way}" for n, way in ways)]
+    expected = [np.mean([height("tiny", {"d_state": n, "init": way}, seed) for seed in SEEDS]) for n, way in ways]
+    np.testing.assert_allclose([patch.get_width() for patch in axes.patches][1:], expected)
 
 
-def test_a_heat_map_of_two_keys_holds_every_cells_mean(tmp_path: Path) -> None:
-    shares = {(L, d): (L // 64 + i + 1) / 8 for L in (64, 128, 256) for i, d in enumerate((0.0, 0.5, 1.0))}
-
-    def write(path: Path, model: str, axes: Axis, seed: int) -> str:
-        rows = [
-            {"length": L, "depth": d, "trial": k, "correct": k < 8 * share, "digits_right": 0}
-            for (L, d), share in shares.items()
-            for k in range(8)
-        ]
-        synthetic.save(path, "passkey", rows)
-        return "passkey"
-
-    arms = {name: {"label": name, "training": "p"} for name in ("base", "tbtt")}
-    drawing = {"kind": "heat_map", "measurement": "passkey", "column": "correct", "x": "length", "y": "depth"}
-    base, tbtt = picture(task([drawing], write, tmp_path, arms), tmp_path).axes
-    assert [axes.get_title(loc="left") for axes in (base, tbtt)] == ["base", "tbtt"]
-    assert [text.get_text() for text in base.get_xticklabels()] == ["64", "128", "256"]
-    assert [text.get_text() for text in base.get_yticklabels()] == ["0", "0.5", "1"]
-    values = base.collections[0].get_array()
-    expected = [[shares[L, d] for L in (64, 128, 256)] for d in (0.0, 0.5, 1.0)]
-    np.testing.assert_allclose(np.asarray(values), expected)
-    assert [text.get_text() for text in base.texts][:3] == [".25", ".38", ".62"]
-    assert base.collections[0].norm is tbtt.collections[0].norm
+def cells(axes: Axes) -> dict[tuple[float, float], str]:
+    return {text.get_position(): text.get_text() for text in axes.texts}
 
 
 def test_a_heat_map_of_a_key_and_an_axis_has_a_row_for_every_member(tmp_path: Path) -> None:
     def write(path: Path, model: str, axes: Axis, seed: int) -> str:
-        synthetic.position_loss(path, 16, lambda p: math.log(float(axes["context"])) + math.log(p), offsets=(0.0,))
+        synthetic.position_loss(path, 4, lambda p: math.log(float(axes["context"]) * p), offsets=(0.0,))
         if axes["context"] == 64 and seed == 3:
             synthetic.diverge(path, "position_loss")
         return "position_loss"
 
-    arms = {"base": BASE | {"grid": {"context": [16, 32, 64], "conv": [False, True]}}}
+    arms = {"base": BASE | {"grid": {"context": [64, 16, 32], "conv": [False, True]}}}
     drawing = {"kind": "heat_map", "measurement": "position_loss", "column": "loss", "x": "position", "y": "context"}
     made = task([drawing | {"exponential": True, "log_color": True}], write, tmp_path, arms)
     off, on = picture(made, tmp_path).axes
     assert [axes.get_title(loc="left") for axes in (off, on)] == ["Base, conv off", "Base, conv on"]
     assert [text.get_text() for text in off.get_yticklabels()] == ["16", "32", "64"]
-    values = np.ma.filled(off.collections[0].get_array(), np.nan)
-    np.testing.assert_allclose(values[:2], np.outer([16, 32], [*range(1, 9), 10, 12, 14, 16]))
-    assert np.isnan(values[2]).all()
-    assert [text.get_text() for text in off.texts].count("×") == values.shape[1]
+    expected = {(x + 0.5, y + 0.5): f"{T * (x + 1):.2g}" for x in range(4) for y, T in enumerate((16, 32))}
+    assert {place: float(text) for place, text in cells(off).items()} == {p: float(v) for p, v in expected.items()}
     assert off.get_ylabel() == "T"
+    color = {patch.get_xy(): patch.get_facecolor() for patch in off.patches if patch.get_fill()}
+    np.testing.assert_allclose(color[1.03, 0.05], color[0.03, 1.05])  # 16 * 2 = 32 * 1
+    assert color[0.03, 0.05] != color[1.03, 0.05]
+    with pytest.raises(TableError, match="no column 'contxt'"):
+        picture(task([drawing | {"y": "contxt"}], write, tmp_path, arms), tmp_path)
+
+
+def test_a_heat_map_of_two_axes_is_one_number_a_member(tmp_path: Path) -> None:
+    drawing = {"kind": "heat_map", "measurement": "length_class", "column": "excess", "x": "d_state", "y": "init"}
+    (axes,) = picture(task([drawing | {"arms": ["base"]}], excess(height), tmp_path), tmp_path).axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["default", "mimetic"]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["8", "16", "32"]
+    assert cells(axes)[2.5, 1.5] == "96"  # 3 * 32 + 0.2
+    assert axes.get_title(loc="left") == "Base"
 
 
 @pytest.mark.parametrize(
@@ -198,17 +175,17 @@ def test_a_heat_map_of_a_key_and_an_axis_has_a_row_for_every_member(tmp_path: Pa
     [
         (
             SWEEP | {"over": "d_stat"},
-            "drawings.sweep_curves.over: no axis 'd_stat' in any grid; did you mean 'd_state'?",
+            "drawings.sweep.over: no axis 'd_stat' in any grid; did you mean 'd_state'?",
         ),
-        (SWEEP | {"over": "init"}, "drawings.sweep_curves.over: not all values of 'init' are numbers; 'bars' draws"),
-        (SWEEP | {"reference": ["tbt"]}, "drawings.sweep_curves.reference: unknown arm 'tbt'; did you mean 'tbtt'?"),
+        (SWEEP | {"over": "init"}, "drawings.sweep.over: not all values of 'init' are numbers; 'bars' draws"),
+        (SWEEP | {"reference": ["tbt"]}, "drawings.sweep.reference: unknown arm 'tbt'; did you mean 'tbtt'?"),
         (
-            SWEEP | {"families": ["bse"]},
-            "drawings.sweep_curves.families: no arm 'bse' with a grid; did you mean 'base'?",
+            {"kind": "bars", "of": EXCESS, "arms": ["bse"]},
+            "drawings.bars.arms: unknown arm 'bse'; did you mean 'base'?",
         ),
         (
             SWEEP | {"of": EXCESS | {"measurement": "length"}},
-            "drawings.sweep_curves.of.measurement: no measurement 'length' in this figure; did you mean 'len",
+            "drawings.sweep.of.measurement: no measurement 'length' in this figure; did you mean 'len",
         ),
         (
             {"kind": "heat_map", "measurement": "passkey", "column": "correct", "x": "depth", "y": "depth"},

@@ -784,6 +784,79 @@ CLAIMS = (
     ),
 )
 
+SWEEPS = (
+    Mutant(
+        f"{S}figures/data.py",
+        "math.nan if kind.is_float() else None, kind",
+        "math.nan if kind.is_float() else 0, kind",
+        "a diverged run answers no instead of nothing",
+        ("figures/test_data.py::test_of_a_diverged_run_nothing_but_where_it_was_measured_is_read",),
+    ),
+    Mutant(
+        f"{S}base/columns.py",
+        "return rows.group_by([SAMPLE, *along]).agg(pl.col(column).mean())",
+        "return rows",
+        "a sample with many rows outweighs the others",
+        ("base/test_columns.py",),
+    ),
+    Mutant(
+        f"{S}claims/estimate.py",
+        "share = ((1 - LEVEL) / 2) ** (1 / count)",
+        "share = (1 - LEVEL) ** (1 / count)",
+        "seeds that agree are trusted too much",
+        ("claims/test_sweeps.py::test_numbers_that_agree_have_the_interval_of_clopper_and_pearson",),
+    ),
+    Mutant(
+        f"{S}claims/quantities/order.py",
+        "1 - (1 - LEVEL) / steps.shape[1])[2]",
+        "LEVEL)[2]",
+        "the smallest of many steps has the upper end of one",
+        ("claims/test_sweeps.py::test_an_order_is_its_smallest_step",),
+    ),
+    Mutant(
+        f"{S}claims/quantities/order.py",
+        "low = min(seed_interval(step, LEVEL)[1] for step in steps.T)",
+        "low = max(seed_interval(step, LEVEL)[1] for step in steps.T)",
+        "an order rests on its largest step",
+        ("claims/test_sweeps.py::test_the_interval_of_an_order_holds_the_true_one_often_enough",),
+    ),
+    Mutant(
+        f"{S}claims/quantities/crossing.py",
+        "stays[:, count - step :] = False",
+        "pass",
+        "what cannot be seen to hold holds",
+        ("claims/test_sweeps.py::test_a_crossing_that_has_to_hold_is_the_first_that_does",),
+    ),
+    Mutant(
+        f"{S}claims/quantities/curve.py",
+        "seeds = set.intersection(*(set(one) for one in numbers))",
+        "seeds = set.union(*(set(one) for one in numbers))",
+        "a sweep reads seeds that some arms lack",
+        ("claims/test_sweeps.py::test_a_sweep_needs_seeds_and_arms_and_sound_runs",),
+    ),
+    Mutant(
+        f"{S}specs/quantities/sweep.py",
+        "return tuple(sorted(found))",
+        "return tuple(found)",
+        "a sweep's numbers stand as they come",
+        ("claims/test_sweeps.py::test_a_grid_says_by_its_axes_what_else_is_named_by_arm",),
+    ),
+    Mutant(
+        f"{S}figures/drawings/learning_curves.py",
+        "counts = np.diff([*starts, len(line.x)])",
+        "counts = size",
+        "the end of a learning curve sinks",
+        ("figures/test_columns.py::test_a_learning_curve_is_means_of_neighbouring_steps",),
+    ),
+    Mutant(
+        f"{S}figures/numbers.py",
+        "np.exp(np.log(self.seeds).mean()) if self.logarithmic else self.seeds.mean()",
+        "self.seeds.mean()",
+        "ratios are drawn by their arithmetic mean",
+        ("figures/test_columns.py::test_a_sweep_of_a_ratio_has_its_geometric_mean",),
+    ),
+)
+
 PLAN = (
     Mutant(
         f"{S}plan/plan.py",
@@ -1093,7 +1166,7 @@ PUBLISHED = (
         "or len(published) > 1",
         "",
         "seeds decide between weights that were published once each",
-        ("claims/test_verdict.py",),
+        ("claims/test_verdict.py::test_published_weights_are_of_one_training_whatever_seeds_read_them",),
     ),
     Mutant(
         f"{S}plan/arms.py",
@@ -1120,6 +1193,7 @@ MUTANTS = (
     *DATA,
     *MEASUREMENTS,
     *CLAIMS,
+    *SWEEPS,
     *PLAN,
     *SPECS,
     *DIAGNOSIS,

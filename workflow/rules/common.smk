@@ -36,7 +36,7 @@ def flags_of_table(table):
 
 def corpus_version(data):
     """What a corpus depends on besides its files: the running Python, whose library the standard library's corpus is."""
-    return platform.python_version() if isinstance(data.corpus, StdlibCorpus) else ""
+    return platform.python_version() if data.sources.library else ""
 
 
 def tables_of_figure(wildcards):

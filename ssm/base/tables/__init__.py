@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ssm.base.errors import TableError, nearest, shown
+from ssm.base.tables.accuracy import ACCURACY
 from ssm.base.tables.cost import COST
 from ssm.base.tables.effective_remembrance import EFFECTIVE_REMEMBRANCE
 from ssm.base.tables.learning_curve import LEARNING_CURVE
@@ -37,6 +38,7 @@ ALL: tuple[Schema, ...] = (
     STATE_STATISTICS,
     PASSKEY,
     LEARNING_CURVE,
+    ACCURACY,
     LENGTH_CLASS,
     MODEL_SIZE,
     VERDICTS,

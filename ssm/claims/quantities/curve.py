@@ -138,13 +138,14 @@ def swept(sweep: Sweep, panel: Panel, against: bool = False) -> dict[int, Points
 
 def numbers_of(quantity: Quantity, panel: Panel) -> dict[int, float]:
     """Seed -> the number of a quantity of an arm. Raises as `Estimator.estimate`."""
-    estimator = _estimator(quantity)
+    estimator = estimator_of(quantity)
     found = {seed: reading.value for seed, reading in estimator.readings(panel).items()}
     with np.errstate(over="ignore"):
         return {seed: float(np.exp(value)) if estimator.logarithmic else value for seed, value in found.items()}
 
 
-def _estimator(quantity: Quantity) -> SeedEstimator[Quantity]:
+def estimator_of(quantity: Quantity) -> SeedEstimator[Quantity]:
+    """How a quantity of an arm is read."""
     from ssm.claims.quantities import ESTIMATORS  # the registry holds what is built from this module too
 
     found = ESTIMATORS[quantity.kind](quantity)
@@ -167,4 +168,4 @@ def _members(sweep: Sweep, panel: Panel, against: bool = False) -> str:
 def _of(sweep: Sweep, panel: Panel) -> str:
     """What is read of every arm."""
     members = sweep.members(panel.name, panel.task.series)
-    return _estimator(sweep.quantity(members[0][1] if members else "each arm")).words(panel)
+    return estimator_of(sweep.quantity(members[0][1] if members else "each arm")).words(panel)

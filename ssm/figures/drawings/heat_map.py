@@ -1,179 +1,176 @@
-"""A column of a table over two of its keys, or over a key and an axis of the grid."""
+"""A column against two others, as coloured cells."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm, Normalize
+from matplotlib.patches import Rectangle
 
-from ssm.base.columns import by_sample, chosen, means
+from ssm.base.columns import by_sample, chosen, is_key, means
 from ssm.base.tables import Schema
-from ssm.figures.data import any_loaded, panels
+from ssm.figures.colors import GRID
+from ssm.figures.data import any_loaded, chosen_arms, panels
 from ssm.figures.panel import Row, columns_for
-from ssm.figures.style import SMALL, ArmStyle, log_ticks, number, tokens
+from ssm.figures.style import SMALL, WIDTH, ArmStyle, number, tokens
 from ssm.specs.base import Setting
 from ssm.specs.drawings.heat_map import HeatMap
 from ssm.specs.families import axis_name, is_number, value_text
 from ssm.specs.figure import FigureTask, Series
 
-MAP = matplotlib.colormaps["viridis"]
-DARK, LIGHT = "#101418", "#ffffff"  # on cells, whose colours are the same by day and by night
-NUMBERS = 100  # cells of a panel in which numbers can be read
+LETTER, TITLE, BESIDE = 0.085, 0.112, 0.9  # inches: letters of cells and titles, and what stands beside the cells
+DARK, LIGHT = "#101418", "#fbfbfb"  # on cells: their colours stay what they are by day and by night
 
-Cells = dict[tuple[Setting, Setting], float]  # (x, y) -> a mean over seeds
+
+Cells = dict[tuple[Setting, Setting], float]  # by (x, y)
 
 
 @dataclass(frozen=True)
-class HeatPanel:
-    """One map. Calling it paints it."""
+class Map:
+    """One arm's cells."""
 
-    cells: Cells
     title: str
-    x_label: str
-    y_label: str
-    norm: Normalize
-    column_label: str
-    first: bool = True  # of its row
-
-    def __call__(self, axes: Axes, columns: int) -> None:
-        """Draw on `axes`: y rises."""
-        across, up = (_sorted({key[place] for key in self.cells}) for place in (0, 1))
-        values = np.array([[self.cells.get((x, y), math.nan) for x in across] for y in up])  # (Y, X)
-        mesh = axes.pcolormesh(np.ma.masked_invalid(values), cmap=MAP, norm=self.norm, edgecolors="face")
-        axes.grid(visible=False)
-        axes.set_title(self.title)
-        for place, held in enumerate((across, up)):
-            axis, most = (axes.xaxis, {1: 12, 2: 6}.get(columns, 5)) if place == 0 else (axes.yaxis, 12)
-            step = math.ceil(len(held) / most)
-            axis.set_ticks([i + 0.5 for i in range(0, len(held), step)], [_text(value) for value in held[::step]])
-        axes.set_xlabel(self.x_label)
-        axes.set_ylabel(self.y_label if self.first else "")
-        if values.size <= NUMBERS:
-            self._write(axes, values)
-        else:
-            self._explain(axes, mesh)
-        for i, j in np.argwhere(~np.isfinite(values)):
-            if (across[j], up[i]) in self.cells:
-                axes.text(j + 0.5, i + 0.5, "×", ha="center", va="center")  # measured, and no number
-
-    def _explain(self, axes: Axes, mesh: QuadMesh) -> None:
-        """The colours' numbers, beside the map."""
-        bar = axes.figure.colorbar(mesh, ax=axes, label=self.column_label)
-        if isinstance(self.norm, LogNorm):
-            ticks = log_ticks(float(self.norm.vmin or 0), float(self.norm.vmax or 1), 5)
-            bar.set_ticks(ticks, labels=[number(tick) for tick in ticks])
-            bar.ax.minorticks_off()
-
-    def _write(self, axes: Axes, values: np.ndarray) -> None:
-        """The number of every cell, to two digits."""
-        share = np.nanmin(values) >= 0 and np.nanmax(values) <= 1
-        for i, j in np.argwhere(np.isfinite(values)):
-            light = float(np.dot(MAP(self.norm(values[i, j]))[:3], (0.2126, 0.7152, 0.0722))) > 0.45
-            color = DARK if light else LIGHT
-            text = f"{values[i, j]:.2f}".lstrip("0") if share else f"{values[i, j]:.2g}"
-            axes.text(j + 0.5, i + 0.5, text, ha="center", va="center", color=color, fontsize=SMALL)
+    x: list[Setting]
+    y: list[Setting]
+    values: np.ndarray  # (y, x); NaN: not measured, or of a run that diverged
+    seeds: int
 
 
 def heat_map(drawing: HeatMap, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """A panel for every model and arm, members along a drawn axis in one; colours mean the same in all."""
-    found: dict[tuple[str, str], list[tuple[Series, Cells]]] = {}
-    for panel in panels(task):
-        for series, table, schema in any_loaded(task, tables, panel, drawing):
-            own = _cells(drawing, series, table, schema)
-            if own:
-                found.setdefault((panel, _called(drawing, task, series, schema)), []).append((series, own))
-    maps = {place: _over_seeds(drawing, own) for place, own in found.items()}
-    several = len({panel for panel, _ in maps}) > 1
-    norm = _norm(drawing, [value for cells in maps.values() for value in cells.values() if math.isfinite(value)])
-    column = drawing.column_label or drawing.column.replace("_", " ")
-    labels = drawing.x_label or axis_name(drawing.x), drawing.y_label or axis_name(drawing.y)
-    plots = [
-        HeatPanel(cells, f"{label} ({panel})" if several else label, labels[0], labels[1], norm, column)
-        for (panel, label), cells in maps.items()
-    ]
-    columns, rows = columns_for(len(plots)), []
-    for start in range(0, len(plots), columns):
-        row = plots[start : start + columns]
-        height = 1.0 + 0.3 * max(len({y for _, y in plot.cells}) for plot in row)
-        painted = [
-            HeatPanel(p.cells, p.title, p.x_label, p.y_label, p.norm, p.column_label, first=place == 0)
-            for place, p in enumerate(row)
-        ]
-        seeds = max((len({series.seed for series, _ in own}) for own in found.values()), default=1)
-        note = f"Cell: {column}" + (f", mean over {seeds} seeds" if seeds > 1 else "")
-        rows.append(Row(min(4.2, max(2.2, height)), painted, columns, note))
-    return rows
+    """A panel per model and arm, all with the same colours."""
+    maps = [one for model in panels(task) for one in heat_maps(drawing, task, tables, model)]
+    if not maps:
+        return []
+    values = np.concatenate([one.values.ravel() for one in maps])
+    finite = values[np.isfinite(values) & (values > 0)] if drawing.log_color else values[np.isfinite(values)]
+    limits = drawing.limits or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
+    columns = _columns(drawing, maps)
+    lines = max(one.title.count("\n") for one in maps)
+    height = 1.1 + 0.27 * max(len(one.y) for one in maps) + 0.2 * lines
+    seeds = {one.seeds for one in maps}
+    note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
+    note += (". " if note else "") + f"Dark to light: {_text(limits[0], drawing)} to {_text(limits[1], drawing)}"
+    if finite.size < values.size:
+        note += ". Empty: not measured, or a run that diverged"
+    painters = [partial(_paint, drawing, one, limits) for one in maps]
+    return [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
 
 
-def _cells(drawing: HeatMap, series: Series, table: pl.DataFrame, schema: Schema) -> Cells:
-    """One seed's cells of one arm; none, where it has not what is drawn."""
-    keys = [name for name in (drawing.x, drawing.y) if _is_key(name, schema)]
-    if any(name not in keys and name not in series.axes for name in (drawing.x, drawing.y)):
-        return {}
-    rows = chosen(table, schema, drawing.where)
-    if not keys:
+def _columns(drawing: HeatMap, maps: Sequence[Map]) -> int:
+    """Panels side by side: as many as leave room for the numbers in the cells, and for the titles."""
+    most = columns_for(len(maps))
+    for columns in range(most, 1, -1):
+        room = WIDTH / columns - BESIDE
+        cells = all(_width(one, drawing) * len(one.x) <= room for one in maps)
+        if cells and all(TITLE * len(line) <= room for one in maps for line in one.title.split("\n")):
+            return columns
+    return 1
+
+
+def _width(one: Map, drawing: HeatMap) -> float:
+    """What the longest text of a cell takes, with room beside it, in inches."""
+    texts = [_text(value, drawing) for value in one.values[np.isfinite(one.values)]] if drawing.cells else []
+    return LETTER * (1 + max(map(len, [*texts, *map(_name, one.x)]), default=0))
+
+
+def heat_maps(drawing: HeatMap, task: FigureTask, tables: Path, panel: str) -> list[Map]:
+    """The cells of a panel, by arm; members along an axis that is drawn in one.
+
+    Means over seeds; a seed without a number leaves its cell without one.
+    """
+    several = len(panels(task)) > 1
+    wanted = chosen_arms(task, drawing.arms)
+    found: dict[str, list[tuple[Series, Cells]]] = {}
+    for series, table, schema in any_loaded(task, tables, panel, drawing):
+        if series.arm in wanted:
+            drawn = [name for name in (drawing.x, drawing.y) if not is_key(schema, name) and name in series.axes]
+            cells = _cells(drawing, series, chosen(table, schema, drawing.where), schema)
+            found.setdefault(_title(task, series, drawn), []).append((series, cells))
+    maps = []
+    for title, loaded in sorted(found.items(), key=lambda pair: min(wanted.index(one.arm) for one, _ in pair[1])):
+        held: dict[tuple[Setting, Setting], list[float]] = {}
+        for place, value in (cell for _, cells in loaded for cell in cells.items()):
+            held.setdefault(place, []).append(value)
+        x, y = (_ordered([place[number] for place in held]) for number in (0, 1))
+        values = np.full((len(y), len(x)), np.nan)
+        for (across, up), of_seeds in held.items():
+            mean = float(np.mean(of_seeds))
+            values[y.index(up), x.index(across)] = np.exp(mean) if drawing.exponential else mean
+        seeds = len({series.seed for series, _ in loaded})
+        maps.append(Map(f"{panel}\n{title}" if several else title, x, y, values, seeds))
+    return maps
+
+
+def _cells(drawing: HeatMap, series: Series, rows: pl.DataFrame, schema: Schema) -> Cells:
+    """One seed's means by (x, y), each a column of its table or the place of its arm on an axis.
+
+    Raises:
+        TableError: x or y is neither.
+    """
+    names = (drawing.x, drawing.y)
+    columns = [name for name in names if is_key(schema, name) or name not in series.axes]
+    if not columns:
         return {(series.axes[drawing.x], series.axes[drawing.y]): float(by_sample(rows, schema, drawing.column).mean())}
-    frame = means(rows, schema, keys, drawing.column)
     cells: Cells = {}
-    for row in frame.iter_rows(named=True):
-        place = tuple(row[name] if name in keys else series.axes[name] for name in (drawing.x, drawing.y))
-        cells[place[0], place[1]] = math.nan if row["value"] is None else row["value"]
+    for row in means(rows, schema, columns, drawing.column).iter_rows(named=True):
+        x, y = (row[name] if name in columns else series.axes[name] for name in names)
+        cells[x, y] = row["value"]
     return cells
 
 
-def _is_key(name: str, schema: Schema) -> bool:
-    return name in schema.columns or f"{name}_from" in schema.columns
+def _ordered(values: Sequence[Setting]) -> list[Setting]:
+    """Each once: numbers ascending, words as they come."""
+    every = list(dict.fromkeys(values))
+    return sorted(every, key=float) if all(map(is_number, every)) else every
 
 
-def _called(drawing: HeatMap, task: FigureTask, series: Series, schema: Schema) -> str:
-    """The panel of an arm: its label, without the axes that are drawn."""
-    drawn = [name for name in (drawing.x, drawing.y) if not _is_key(name, schema)]
+def _title(task: FigureTask, series: Series, drawn: Sequence[str]) -> str:
+    """What an arm is called, without the axes that are drawn."""
     entry = task.figure.arms.get(series.arm)
     return entry.member.label_without(*drawn) if drawn and entry and entry.member else series.label
 
 
-def _over_seeds(drawing: HeatMap, own: list[tuple[Series, Cells]]) -> Cells:
-    """Means over the seeds of each cell's arm, of the cells that all of them have; NaN where a seed is not finite."""
-    values: dict[Any, dict[str, list[float]]] = {}
-    seeds: dict[str, int] = {}
-    for series, cells in own:
-        seeds[series.arm] = seeds.get(series.arm, 0) + 1
-        for place, value in cells.items():
-            values.setdefault(place, {}).setdefault(series.arm, []).append(value)
-    finish = math.exp if drawing.exponential else float
-    found: Cells = {}
-    for place, by_arm in values.items():
-        for arm, held in by_arm.items():
-            if len(held) == seeds[arm]:
-                mean = float(np.mean(held))
-                found[place] = finish(mean) if math.isfinite(mean) else math.nan
-    return found
+def _paint(drawing: HeatMap, one: Map, limits: tuple[float, float], axes: Axes, columns: int) -> None:
+    axes.grid(False)
+    scale = LogNorm(*limits) if drawing.log_color else Normalize(*limits)
+    for (row, column), value in np.ndenumerate(one.values):
+        if not np.isfinite(value):
+            axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, fill=False, edgecolor=GRID, linewidth=0.8))
+            continue
+        share = min(max(float(scale(value)), 0.0), 1.0) if limits[0] < limits[1] else 0.0
+        color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
+        axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
+        if drawing.cells and _width(one, drawing) * len(one.x) <= WIDTH / columns - BESIDE:
+            ink = DARK if share > 0.55 else LIGHT
+            place = (column + 0.5, row + 0.5)
+            axes.text(*place, _text(value, drawing), color=ink, ha="center", va="center", fontsize=SMALL)
+    axes.set_xlim(0, len(one.x))
+    axes.set_ylim(0, len(one.y))
+    axes.set_xticks(*_ticks(one.x, {1: 16, 2: 8}.get(columns, 5)))
+    axes.set_yticks(*_ticks(one.y, 10))
+    axes.tick_params(length=0, labelsize=SMALL)
+    axes.spines[:].set_visible(False)
+    axes.set_title(one.title)
+    axes.set_xlabel(drawing.x_label or axis_name(drawing.x))
+    axes.set_ylabel(drawing.y_label or axis_name(drawing.y))
 
 
-def _norm(drawing: HeatMap, values: list[float]) -> Normalize:
-    low, high = drawing.limits or (min(values, default=0.0), max(values, default=1.0))
-    if drawing.log_color:
-        low = min((value for value in values if value > 0), default=1.0) if drawing.limits is None else low
-        return LogNorm(low, max(high, low * 1.001))
-    return Normalize(low, high if high > low else low + 1.0)
+def _text(value: float, drawing: HeatMap) -> str:
+    return f"{value:.0%}" if drawing.percent else number(value) if abs(value) >= 1000 else f"{value:.2g}"
 
 
-def _sorted(values: set[Setting]) -> list[Setting]:
-    """Numbers ascending, words in their order."""
-    if all(map(is_number, values)):
-        return sorted(values, key=float)
-    return sorted(values, key=value_text)
+def _name(value: Setting) -> str:
+    return tokens(float(value)) if is_number(value) else value_text(value)
 
 
-def _text(value: Setting) -> str:
-    if not is_number(value):
-        return value_text(value)
-    return tokens(float(value)) if float(value).is_integer() else number(float(value))
+def _ticks(values: Sequence[Setting], most: int) -> tuple[np.ndarray, list[str]]:
+    """Middles of cells, of every cell or of every so-manieth."""
+    step = -(-len(values) // most)
+    return np.arange(0, len(values), step) + 0.5, [_name(value) for value in values[::step]]

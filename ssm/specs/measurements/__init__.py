@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
+from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.measurements.base import Entry, Measurement, entry_of
 from ssm.specs.measurements.cost import Cost
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
@@ -29,6 +30,7 @@ SPECS: tuple[type[Measurement], ...] = (
     StateStatistics,
     Passkey,
     LearningCurve,
+    Accuracy,
     LengthClass,
     ModelSize,
     Taxonomy,
