@@ -18,7 +18,7 @@ from ssm.claims.verdict import REHEARSAL
 from ssm.claims.words import number
 from ssm.report.reference import Judged, Reference, judged
 
-TOLERANCE = 0.02  # ten thousand times what AVX2 in place of AVX-512 moves a ratio of lg_fig5
+TOLERANCE = 0.02  # a thousand times what AVX2 in place of AVX-512 moves a ratio of lg_fig5
 
 
 @dataclass(frozen=True)
