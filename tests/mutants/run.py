@@ -40,7 +40,7 @@ LEFT_OUT = (".git", ".venv", "results", ".snakemake", "__pycache__", ".*_cache",
 RED, SURVIVED = "red", "SURVIVED"
 PYTEST = 100  # is added to pytest's exit codes: 1 is also what a process ends with that did not come so far
 FOUND = {PYTEST: SURVIVED, PYTEST + 1: RED}  # any other is an error
-FAILED = re.compile(r"^(?:FAILED|ERROR) tests/(\S+)", re.MULTILINE)  # in pytest's summary
+FAILED = re.compile(r"^(?:FAILED|ERROR) tests/(.+?)(?: - |$)", re.MULTILINE)  # in pytest's summary
 
 
 def mutated(root: Path, mutant: Mutant) -> str:

@@ -77,10 +77,10 @@ def test_all_that_cannot_be_collected_is_told_before_anything_runs(tmp_path: Pat
     listed = ("kernels/test_x.py::test_f[cpp]", "kernels/test_x.py::test_ff", "gone/test_y.py", "kernels/test_x.py")
     mutant = MUTANTS[0]._replace(tests=listed)
     with pytest.raises(ValueError, match="no such test") as caught:
-        as_collected([mutant], Copy())  # type: ignore[arg-type]
+        as_collected([mutant], Copy())
     first, second = str(caught.value).splitlines()
     assert first.startswith("kernels/test_x.py::test_ff: ")
     assert first.endswith("did you mean kernels/test_x.py::test_f?")
     assert second.startswith("gone/test_y.py: ")
-    [found] = as_collected([mutant._replace(tests=listed[:1])], Copy())  # type: ignore[arg-type]
+    [found] = as_collected([mutant._replace(tests=listed[:1])], Copy())
     assert found.tests == (NAMES[0],)
