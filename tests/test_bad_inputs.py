@@ -18,7 +18,8 @@ from small import make_store, run_spec
 from ssm.base.files import write_json
 from ssm.cli.main import main
 from ssm.models.checkpoint import load_tensors, save_tensors
-from ssm.specs.measurement import EffectiveRemembrance, LengthClass, MeasurementTask, PositionLoss
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import EffectiveRemembrance, LengthClass, PositionLoss
 from ssm.training.loop import train
 
 CONFIG = Path(__file__).parents[1] / "config"

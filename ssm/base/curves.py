@@ -17,27 +17,36 @@ BIN = ["position_from", "position_to"]
 
 
 def mean_loss(position_loss: pl.DataFrame, start: int, stop: int) -> pl.DataFrame:
-    """Mean loss of every sequence over the positions [start, stop), each token counted once.
+    """Mean loss (nats per token) of every sequence; `mean_over` of a `position_loss` or `restart_loss` table."""
+    return mean_over(position_loss, "loss", start, stop)
+
+
+def mean_over(binned: pl.DataFrame, column: str, start: int, stop: int, sample: str = "sequence") -> pl.DataFrame:
+    """Mean value of every sequence over the positions [start, stop), each token counted once.
 
     Args:
-        position_loss: a `position_loss` or `restart_loss` table.
+        binned: a table of values by sequence and bin of positions.
+        column: the values; True counts as 1.
+        sample: what the table has for sequences.
 
     Returns:
-        Columns sequence, loss (nats per token), sorted by sequence.
+        Columns `sample` and `column`, sorted by `sample`.
 
     Raises:
         TableError: the table's bins do not tile [start, stop) exactly.
     """
-    inside = position_loss.filter(pl.col("position_from") >= start, pl.col("position_to") <= stop)
+    inside = binned.filter(pl.col("position_from") >= start, pl.col("position_to") <= stop)
     bins = inside.select(BIN).unique().sort(BIN)
     edges = [start, *bins["position_to"]]
-    everyone = position_loss["sequence"].n_unique()
+    everyone = binned[sample].n_unique()
     tiled = start < stop == edges[-1] and bins["position_from"].to_list() == edges[:-1]
     if not tiled or inside.height != bins.height * everyone:
-        raise TableError(f"the bins of this loss table do not tile the positions {start} to {stop} of every sequence")
+        raise TableError(
+            f"the bins of this {column} table do not tile the positions {start} to {stop} of every sequence"
+        )
     tokens = pl.col("position_to") - pl.col("position_from")
-    loss = pl.col("loss").fill_null(float("nan"))
-    return inside.group_by("sequence").agg(((loss * tokens).sum() / tokens.sum()).alias("loss")).sort("sequence")
+    value = pl.col(column).cast(pl.Float64).fill_null(float("nan"))
+    return inside.group_by(sample).agg(((value * tokens).sum() / tokens.sum()).alias(column)).sort(sample)
 
 
 def paired_log_ratio(

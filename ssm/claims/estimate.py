@@ -83,28 +83,32 @@ def log_mean_reading(by_sequence: np.ndarray) -> Reading:
     return mean_reading(math.log(mean) + by_sequence / mean - 1)
 
 
-def resample(*matrices: np.ndarray) -> list[np.ndarray]:
+def resample(*matrices: np.ndarray, apart: int = 0) -> list[np.ndarray]:
     """Means of bootstrap resamples of the sequences: the same resamples for every matrix, and in every call.
 
     Args:
         matrices: each (S, K), a row a sequence.
+        apart: another number draws other resamples, for sequences that have nothing to do with each other.
 
     Returns:
         for each matrix (DRAWS, K).
     """
     sequences = len(matrices[0])
-    generator = numpy_generator(0, "bootstrap over sequences")
+    generator = numpy_generator(0, "bootstrap over sequences", apart)
     weights = generator.multinomial(sequences, np.full(sequences, 1 / sequences), size=DRAWS) / sequences
     return [weights @ matrix for matrix in matrices]
 
 
-def summarize(readings: dict[int, Reading], words: str, logarithmic: bool, limits: tuple[float, float]) -> Estimate:
+def summarize(
+    readings: dict[int, Reading], words: str, logarithmic: bool, limits: tuple[float, float], agreeing: bool = False
+) -> Estimate:
     """The estimate over all seeds.
 
     Args:
         readings: seed -> reading, at least one.
         logarithmic: the readings are logarithms; the estimate is their exponential (a geometric mean over seeds).
         limits: the least and the largest value that the quantity can take; the interval is cut there.
+        agreeing: numbers that are all the same have an interval where they have limits (see `agreement`).
 
     Raises:
         UndecidableError: a reading or the interval is not finite, all seeds agree to the last bit, or there is one
@@ -116,6 +120,13 @@ def summarize(readings: dict[int, Reading], words: str, logarithmic: bool, limit
             f"not a finite number for seed {', '.join(broken)}: a number overflowed, or a ratio has a part that is 0"
         )
     values = np.array([reading.value for reading in readings.values()])
+    alone = next(iter(readings.values())).by_sequence if len(readings) == 1 else NOTHING
+    same = values if len(values) > 1 else alone
+    if agreeing and np.isfinite(limits).all() and len(same) > 1 and np.ptp(same) == 0:
+        over = "seeds" if len(values) > 1 else "sequences of one seed: other seeds may differ more"
+        low, high = agreement(float(same[0]), len(same), limits)
+        how = f"95%, of numbers between {limits[0]:g} and {limits[1]:g} that agree, over {len(same)} {over}"
+        return Estimate(float(same[0]), low, high, how, words)
     if len(readings) > 1 and np.ptp(values) == 0:
         raise UndecidableError(f"all {len(readings)} seeds gave exactly {values[0]:g}: their spread gives no interval")
     if len(readings) > 1:
@@ -131,6 +142,17 @@ def summarize(readings: dict[int, Reading], words: str, logarithmic: bool, limit
         raise UndecidableError("the estimate or its interval overflows a 64-bit number")
     value, low, high = np.clip(numbers, *limits).tolist()
     return Estimate(value, low, high, interval, words)
+
+
+def agreement(value: float, count: int, limits: tuple[float, float]) -> tuple[float, float]:
+    """The 95% interval of a mean of which `count` independent draws were all `value`; any draw lies inside `limits`.
+
+    A mean further down would be made by draws that are `value` with a probability p and the lower limit else, and all
+    of them would be `value` with probability p ** count; so with the upper limit. Nothing else is assumed (for shares
+    of 0 or 1 it is the interval of Clopper and Pearson 1934).
+    """
+    share = ((1 - LEVEL) / 2) ** (1 / count)
+    return limits[0] + share * (value - limits[0]), limits[1] - share * (limits[1] - value)
 
 
 def _one_seed(reading: Reading) -> tuple[float, float, float, str]:

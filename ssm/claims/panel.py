@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ssm.base.tables import SCHEMAS, read_provenance, read_table
+from ssm.base.columns import chosen, listed
+from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_of
 from ssm.claims.estimate import UndecidableError
+from ssm.specs.base import Setting
 from ssm.specs.figure import FigureTask, Series
 
 
@@ -37,19 +40,47 @@ class Panel:
             raise UndecidableError(f"the arm '{arm}' does not exist at the scale {self.task.scale}")
         return found
 
-    def table(self, series: Series, kind: str) -> pl.DataFrame:
-        """A series' table.
+    def of(self, name: str) -> Panel:
+        """Another panel of the same figure."""
+        return Panel(self.task, name, self.folder)
+
+    def table(self, series: Series, name: str, kind: str) -> pl.DataFrame:
+        """A series' table of the measurement with this name, which is of this kind.
 
         Raises:
             UndecidableError: it was not planned, or its run diverged.
             TableError: it was planned and is missing or broken.
         """
-        if kind not in series.tables:
-            raise UndecidableError(f"{kind} is not measured for the arm '{series.arm}' at the scale {self.task.scale}")
-        path = self.folder / f"{series.tables[kind]}.parquet"
+        self._insist(series, name)
+        path = self.folder / f"{series.tables[name]}.parquet"
         table = read_table(path, SCHEMAS[kind])
         if read_provenance(path).get("diverged"):  # the table holds the last good weights, not those the run ends with
             raise UndecidableError(f"the run of '{series.arm}', seed {series.seed}, diverged")
+        return table
+
+    def _insist(self, series: Series, name: str) -> None:
+        if name not in series.tables:
+            raise UndecidableError(f"{name} is not measured for the arm '{series.arm}' at the scale {self.task.scale}")
+
+    def any_table(self, series: Series, name: str) -> tuple[pl.DataFrame, Schema]:
+        """A series' table of the measurement with this name, whatever its kind. Raises as `table`."""
+        self._insist(series, name)
+        schema = schema_of(self.folder / f"{series.tables[name]}.parquet")
+        return self.table(series, name, schema.name), schema
+
+    def rows(self, table: pl.DataFrame, schema: Schema, where: Mapping[str, Setting]) -> pl.DataFrame:
+        """The rows of these settings.
+
+        Raises:
+            UndecidableError: there are none at this scale.
+            TableError: see `ssm.base.columns.chosen`.
+        """
+        for column, value in where.items():
+            found = chosen(table, schema, {column: value})
+            if found.is_empty():
+                there = listed(table, column)
+                raise UndecidableError(f"{schema.name} is measured at {column} {there} at this scale, not at {value}")
+            table = found
         return table
 
     def label(self, arm: str) -> str:

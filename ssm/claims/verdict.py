@@ -116,8 +116,8 @@ def _registration(task: FigureTask, name: str, claim: ClaimSpec, panel: str, tab
     if date is None:
         return False, "not registered: with these seeds this is not what was registered"
     series = [one for series in task.series_of(claim, panel).values() for one in series]
-    read = {one.tables[kind] for one in series for kind in claim.quantity.reads if kind in one.tables}
-    paths = [tables / f"{table}.parquet" for table in sorted(read)]
+    found = {one.tables[read] for one in series for read in claim.quantity.names if read in one.tables}
+    paths = [tables / f"{table}.parquet" for table in sorted(found)]
     if not series:
         every = [tables / f"{table}.parquet" for table in task.tables]
         paths = [path for path in every if schema_name(path) in claim.quantity.reads]

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=path, required=True, metavar="FILE.parquet", help="the table")
     parser.add_argument("--run", type=path, metavar="DIR", dest="run_folder", help="the folder of the run to measure")
     parser.add_argument("--tokens", type=path, metavar="DIR", help="the token store")
-    parser.add_argument("--table", type=path, metavar="FILE", help="length_class: the run's position_loss table")
+    parser.add_argument("--table", type=path, metavar="FILE", help="the table that it is made from (length_class)")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: auto")
     parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads a process (default: all)")
     add_processes(parser)

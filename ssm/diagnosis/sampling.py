@@ -30,7 +30,7 @@ from ssm.evaluation.state_statistics import state_statistics
 from ssm.evaluation.subject import Subject
 from ssm.models.readable import Readable
 from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
-from ssm.specs.measurement import (
+from ssm.specs.measurements import (
     EffectiveRemembrance,
     LengthClass,
     Passkey,

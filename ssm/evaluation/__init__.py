@@ -1,5 +1,42 @@
-"""Measurements, one file each: a run's weights and held-out text in, one table out.
+"""Measuring, one file for each kind of measurement, by its name; `measure.py` makes tables with what is listed here.
 
-A measurement is a function (task, subject) -> DataFrame in the schema of its kind. To add one: its spec in
-ssm/specs/measurement.py, its schema in ssm/base/tables.py, its file here, a line in `measure.py`.
+The file holds a function of the same name, which gives a table in its kind's schema. A measurement of a run is given
+(spec, subject); one of another table (spec, that table); one of models as they are built (spec, device). A new one: see
+ssm/specs/measurements/.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import polars as pl
+
+from ssm.base.tables import SCHEMAS
+from ssm.evaluation import (
+    cost,
+    effective_remembrance,
+    length_class,
+    model_size,
+    passkey,
+    position_loss,
+    restart_loss,
+    state_statistics,
+    taxonomy,
+)
+from ssm.specs.measurements import SPECS
+from ssm.specs.registry import check_functions, check_lines
+
+MODULES: tuple[ModuleType, ...] = (
+    position_loss,
+    restart_loss,
+    effective_remembrance,
+    state_statistics,
+    passkey,
+    length_class,
+    model_size,
+    taxonomy,
+    cost,
+)
+MEASURES: dict[str, Callable[..., pl.DataFrame]] = check_functions(__name__, MODULES, SPECS)
+check_lines("ssm.base.tables", SCHEMAS, SPECS)

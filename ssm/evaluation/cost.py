@@ -14,7 +14,7 @@ from ssm.base.tables import COST
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.device import seconds_of
 from ssm.models.state import State
-from ssm.specs.measurement import Cost
+from ssm.specs.measurements import Cost
 
 DECODED = 16  # tokens decoded in one timed go: one is too short to time
 

@@ -13,7 +13,7 @@ from ssm.base.tables import EFFECTIVE_REMEMBRANCE
 from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.stream import segments
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurement import EffectiveRemembrance
+from ssm.specs.measurements import EffectiveRemembrance
 
 
 def effective_remembrance(spec: EffectiveRemembrance, subject: Subject) -> pl.DataFrame:

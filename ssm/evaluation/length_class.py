@@ -11,7 +11,7 @@ import polars as pl
 from scipy.stats import t as student
 
 from ssm.base.tables import LENGTH_CLASS
-from ssm.specs.measurement import LengthClass
+from ssm.specs.measurements import LengthClass
 
 LEVEL = 0.05
 # Nats an octave: what the mean loss may rise by from one length to its double and "not rise": no sample shows that a

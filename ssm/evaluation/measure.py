@@ -1,48 +1,26 @@
-"""From a measurement task to its table: the registry of measurements and what each of them is given."""
+"""From a measurement task to its table: what every kind of measurement is given, and the table's provenance."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
-import polars as pl
 import torch
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.provenance import provenance
-from ssm.base.tables import POSITION_LOSS, SCHEMAS, read_provenance, read_table, write_table
+from ssm.base.tables import SCHEMAS, read_provenance, read_table, write_table
 from ssm.data.store import TokenStore
-from ssm.evaluation.cost import cost
-from ssm.evaluation.effective_remembrance import effective_remembrance
-from ssm.evaluation.length_class import length_class
-from ssm.evaluation.model_size import model_size
-from ssm.evaluation.passkey import passkey
-from ssm.evaluation.position_loss import position_loss
-from ssm.evaluation.restart_loss import restart_loss
-from ssm.evaluation.state_statistics import state_statistics
+from ssm.evaluation import MEASURES
 from ssm.evaluation.subject import Subject
-from ssm.evaluation.taxonomy import taxonomy
 from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
 from ssm.models.device import device_name
-from ssm.specs.measurement import LengthClass, MeasurementTask
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements.base import OfModels, OfRun, OfTable
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import ALONE, Team
 from ssm.training.metrics import PATIENCE
 from ssm.training.origin import read_record
-
-ON_MODELS = {
-    "position_loss": position_loss,
-    "restart_loss": restart_loss,
-    "effective_remembrance": effective_remembrance,
-    "state_statistics": state_statistics,
-    "passkey": passkey,
-}
-
-ON_SPECS = {
-    "model_size": lambda spec, device: model_size(spec),
-    "taxonomy": lambda spec, device: taxonomy(spec),
-    "cost": cost,
-}
 
 
 def measure(
@@ -59,7 +37,7 @@ def measure(
     Args:
         run: the run's folder, for measurements on a model.
         tokens: the token store, for the same.
-        table: the run's position_loss table, for length_class.
+        table: the table that the measurement is made from, where it is made from one.
 
     Raises:
         ConfigError: an input that this kind of measurement needs was not given.
@@ -67,18 +45,19 @@ def measure(
     """
     started = time.monotonic()
     measurement, diverged = task.measurement, None
-    if not team.main and measurement.kind not in ON_MODELS:
+    function, schema = MEASURES[measurement.kind], SCHEMAS[measurement.kind]
+    if not team.main and not isinstance(measurement, OfRun):
         return
-    if measurement.kind in ON_SPECS:
-        frame = ON_SPECS[measurement.kind](measurement, device)
-    elif isinstance(measurement, LengthClass):
-        curve = _given(table, "--table", measurement.kind)
-        frame = length_class(measurement, read_table(curve, POSITION_LOSS))
-        diverged = read_provenance(curve).get("diverged")
+    if isinstance(measurement, OfModels):
+        frame = function(measurement, device)
+    elif isinstance(measurement, OfTable):
+        source = _given(table, "--table", measurement.kind)
+        frame = function(measurement, read_table(source, SCHEMAS[measurement.of.kind]))
+        diverged = read_provenance(source).get("diverged")
     else:
         run, tokens = _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind)
         diverged = _divergence(run, task.snapshot)
-        frame = _on_model(task, run, tokens, device, team)
+        frame = function(measurement, _subject(task, run, tokens, device, team))
     origin = provenance(
         task=task.content(),
         seed=getattr(measurement, "seed", None),
@@ -87,10 +66,10 @@ def measure(
         **({"diverged": diverged} if diverged else {}),
     )
     if team.main:
-        write_table(frame, SCHEMAS[measurement.kind], out, origin)
+        write_table(frame, schema, out, origin)
 
 
-def _on_model(task: MeasurementTask, run: Path, tokens: Path, device: torch.device, team: Team) -> pl.DataFrame:
+def _subject(task: MeasurementTask, run: Path, tokens: Path, device: torch.device, team: Team) -> Subject:
     assert task.run is not None
     path = run / "model.safetensors" if task.snapshot is None else snapshot_path(run, task.snapshot)
     model, trained = load_model(path, device)
@@ -98,8 +77,7 @@ def _on_model(task: MeasurementTask, run: Path, tokens: Path, device: torch.devi
     store = TokenStore.open(tokens)
     store.insist_on(task.run.data, "the task")
     model.eval()
-    subject = Subject(model, task.run.seed, store, device, f"measure {task.id}", team)
-    return ON_MODELS[task.measurement.kind](task.measurement, subject)  # type: ignore[operator]
+    return Subject(model, task.run.seed, store, device, f"measure {task.id}", team)
 
 
 def _divergence(run: Path, snapshot: float | None) -> str | None:

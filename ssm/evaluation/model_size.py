@@ -7,10 +7,10 @@ import torch
 
 from ssm.base.tables import MODEL_SIZE
 from ssm.models.backbone import LanguageModel
-from ssm.specs.measurement import ModelSize
+from ssm.specs.measurements import ModelSize
 
 
-def model_size(spec: ModelSize) -> pl.DataFrame:
+def model_size(spec: ModelSize, device: torch.device | None = None) -> pl.DataFrame:
     """One row a model, in the schema MODEL_SIZE. The models are built without memory, on torch's meta device."""
     rows = []
     for model in spec.models:

@@ -14,7 +14,7 @@ from ssm.base.tables import PASSKEY
 from ssm.evaluation.prompts import PasskeyPrompts, digits_of, passkey_pieces
 from ssm.evaluation.stream import segments
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurement import Passkey
+from ssm.specs.measurements import Passkey
 
 
 def passkey(spec: Passkey, subject: Subject) -> pl.DataFrame:

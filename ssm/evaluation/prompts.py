@@ -18,7 +18,7 @@ from torch import Tensor
 from ssm.base.errors import DataError
 from ssm.base.seeds import derived_seed, numpy_generator
 from ssm.data.tokenizers import Tokenizer
-from ssm.specs.measurement import Passkey
+from ssm.specs.measurements import Passkey
 
 INSTRUCTION = (
     "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them. I will quiz you "

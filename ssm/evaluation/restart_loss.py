@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 import torch
 
+from ssm.base.tables import RESTART_LOSS
 from ssm.data.batches import HeldOutWindows
 from ssm.evaluation.bins import bin_edges, octaves
-from ssm.evaluation.position_loss import binned_table
-from ssm.evaluation.stream import segments, token_losses
+from ssm.evaluation.by_position import binned_table
+from ssm.evaluation.stream import cross_entropy, segments, token_values
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurement import RestartLoss
+from ssm.specs.measurements import RestartLoss
 
 
 def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
@@ -36,7 +37,8 @@ def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
                 read = max(0, half - segment.start)  # the first half is read, the second half is scored
                 if segment.start + read >= segment.stop:
                     continue
-                losses = token_losses(subject.model, segment.hidden[:, read:], segment.targets[:, read:])  # (B, S)
+                hidden, wanted = segment.hidden[:, read:], segment.targets[:, read:]
+                losses = token_values(subject.model, hidden, wanted, cross_entropy)  # (B, S)
                 sequences, numbers = np.divmod(segment.rows.numpy(), len(offsets))  # (B,)
                 targets = offsets[numbers, None] + np.arange(segment.start + read, segment.stop)  # (B, S)
                 bins = np.searchsorted(starts, targets, side="right") - 1
@@ -44,7 +46,7 @@ def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
                 places = torch.from_numpy(sequences[:, None] * len(starts) + bins)
                 sums.view(-1).index_add_(0, places[inside], losses.double().cpu()[inside])
     sums = subject.team.total(sums)  # zero but where a process read
-    return binned_table(sums / torch.from_numpy(stops - starts), starts, stops)
+    return binned_table(sums / torch.from_numpy(stops - starts), starts, stops, RESTART_LOSS)
 
 
 def _bins(spec: RestartLoss) -> tuple[np.ndarray, np.ndarray]:

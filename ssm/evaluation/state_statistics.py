@@ -12,7 +12,7 @@ from ssm.base.tables import STATE_STATISTICS
 from ssm.evaluation.stream import Segment, segments
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel
-from ssm.specs.measurement import StateStatistics
+from ssm.specs.measurements import StateStatistics
 
 
 def state_statistics(spec: StateStatistics, subject: Subject) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -21,6 +21,8 @@ FORWARD_TOKENS = {"cpu": 2048, "cuda": 131_072}  # tokens a forward pass: what f
 STATES = {"cpu": 4 * 2**30, "cuda": 16 * 2**30}  # bytes of all states at once
 PROBED = 64  # tokens after which a state that still grows is taken to grow on
 LOGITS = 2**27  # logits, or numbers of hidden activations, at once: half a GiB in float32
+
+Value = Callable[[Tensor, Tensor], Tensor]  # logits (tokens, V), targets (tokens,) -> a value of each, (tokens,)
 
 
 class Sequences(Protocol):
@@ -70,12 +72,17 @@ def segments(
 
 
 @torch.inference_mode()
-def token_losses(model: Readable, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy in nats of every target, (B, S), at least in float32; logits exist for a few tokens at a time."""
+def token_values(model: Readable, hidden: Tensor, targets: Tensor, value: Value) -> Tensor:
+    """A value of every target, (B, S); logits exist for a few tokens at a time."""
     at_once = max(1, LOGITS // model.vocab_size)
     pairs = zip(hidden.flatten(0, 1).split(at_once), targets.flatten().split(at_once), strict=True)
-    losses = [_cross_entropy(model.logits(part), wanted) for part, wanted in pairs]
-    return torch.cat(losses).view(targets.shape)
+    return torch.cat([value(model.logits(part), wanted) for part, wanted in pairs]).view(targets.shape)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """In nats, at least in float32: (tokens, V), (tokens,) -> (tokens,)."""
+    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (tokens, V)
+    return F.cross_entropy(precise, targets, reduction="none")
 
 
 def _state_bytes(subject: Subject, length: int) -> int:
@@ -88,8 +95,3 @@ def _state_bytes(subject: Subject, length: int) -> int:
             _, state = subject.model.hidden(piece, state)
             sizes.append(state.nbytes)
     return sizes[-1] + (length - tokens.shape[1]) * (sizes[-1] - sizes[-2])
-
-
-def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (tokens, V)
-    return F.cross_entropy(precise, targets, reduction="none")

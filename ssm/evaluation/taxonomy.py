@@ -17,7 +17,7 @@ from ssm.base.tables import TAXONOMY
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.base import Mixer
 from ssm.models.state import MEMORY
-from ssm.specs.measurement import Taxonomy
+from ssm.specs.measurements import Taxonomy
 from ssm.specs.model import ModelSpec
 
 TOLERANCE = 1e-6  # in float64, relative: what counts as equal
@@ -25,8 +25,8 @@ MOVED = 0.02  # standard deviation
 STEPS = 4  # over which a remainder is followed: no decay that is used here has taken all of it away
 
 
-def taxonomy(spec: Taxonomy) -> pl.DataFrame:
-    """One row a model, in the schema TAXONOMY; of a hybrid, the mixer that most layers have."""
+def taxonomy(spec: Taxonomy, device: torch.device | None = None) -> pl.DataFrame:
+    """One row a model, in the schema TAXONOMY; of a hybrid, the mixer that most layers have. On the CPU, in float64."""
     return pl.DataFrame([_row(model, spec) for model in spec.models], schema=TAXONOMY.columns)
 
 

@@ -19,7 +19,7 @@ from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
 from ssm.models.formats import round_as_read
 from ssm.models.opening import WEIGHTS, Opened
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
-from ssm.specs.measurement import PositionLoss, RestartLoss
+from ssm.specs.measurements import PositionLoss, RestartLoss
 from ssm.specs.training import RunSpec
 
 

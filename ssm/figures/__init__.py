@@ -1,1 +1,1 @@
-"""Pictures, drawn from tables alone: one function per kind of drawing, registered in `ssm.figures.draw`."""
+"""Pictures, drawn from tables alone: what stands in them in `ssm.figures.drawings`, stacked by `ssm.figures.draw`."""

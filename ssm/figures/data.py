@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import polars.selectors as cs
 
+from ssm.base.columns import chosen, means
 from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, remembrance_curve, state_norm_curve
 from ssm.base.errors import TableError
-from ssm.base.tables import SCHEMAS, read_provenance, read_table, schema_name
+from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_name, schema_of
 from ssm.specs.figure import FigureTask, Series
+from ssm.specs.reader import ColumnReader
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,21 @@ class Line:
 def read_planned(task: FigureTask, tables: Path, table: str, kind: str) -> pl.DataFrame:
     """Read the table with the id `table` that was planned for `task`, of the measurement `kind`.
 
-    A diverged run was measured at its last good weights, which it did not end with: all its values are NaN here.
+    A diverged run was measured at its last good weights, which it did not end with: none of its values is here, only
+    where they were measured. Numbers are NaN, what is none is null.
 
     Raises:
         TableError: one line, naming the table and the command that makes it, or what is wrong with it.
     """
+    path = _planned(task, tables, table)
+    frame = read_table(path, SCHEMAS[kind])
+    if read_provenance(path).get("diverged"):
+        return _without_values(frame, SCHEMAS[kind])
+    return frame
+
+
+def _planned(task: FigureTask, tables: Path, table: str) -> Path:
+    """The file of a table, which is there."""
     path = tables / f"{table}.parquet"
     if not path.exists():
         spec = tables.parent / "specs" / "measurements" / f"{table}.json"
@@ -68,10 +79,14 @@ def read_planned(task: FigureTask, tables: Path, table: str, kind: str) -> pl.Da
             f"{path}: no such table ({task.figure.target} needs it); "
             f"`snakemake {task.figure.target}` makes it, by `ssm evaluate {spec} --out {path}`"
         )
-    frame = read_table(path, SCHEMAS[kind])
-    if read_provenance(path).get("diverged"):
-        return frame.with_columns(cs.float() * math.nan)
-    return frame
+    return path
+
+
+def _without_values(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """The table's keys alone: what is no float has no NaN, and becomes null."""
+    values = {column: kind for column, kind in schema.columns.items() if column not in schema.keys}
+    nothing = [pl.lit(math.nan if kind.is_float() else None, kind).alias(column) for column, kind in values.items()]
+    return frame.with_columns(nothing)
 
 
 def model_tables(task: FigureTask, tables: Path, kind: str) -> pl.DataFrame | None:
@@ -99,34 +114,42 @@ def arms(task: FigureTask) -> list[str]:
     return list(dict.fromkeys(series.arm for series in task.series))
 
 
-def loaded(task: FigureTask, tables: Path, panel: str, kind: str) -> list[tuple[Series, pl.DataFrame]]:
-    """The series of `panel` for which `kind` was measured, with their tables, in the task's order."""
-    chosen = [series for series in task.series if series.panel == panel and kind in series.tables]
-    return [(series, read_planned(task, tables, series.tables[kind], kind)) for series in chosen]
+def loaded(task: FigureTask, tables: Path, panel: str, name: str, kind: str) -> list[tuple[Series, pl.DataFrame]]:
+    """The series of `panel` that have the measurement `name`, of `kind`, with its tables, in the task's order."""
+    chosen = [series for series in task.series if series.panel == panel and name in series.tables]
+    return [(series, read_planned(task, tables, series.tables[name], kind)) for series in chosen]
 
 
-def perplexity_curves(task: FigureTask, tables: Path, panel: str) -> list[Curve]:
+def perplexity_curves(task: FigureTask, tables: Path, panel: str, name: str = "position_loss") -> list[Curve]:
     """Position-wise perplexity (lg Definition 3.1) of every arm at the middle of every bin."""
     lines = []
-    for series, table in loaded(task, tables, panel, "position_loss"):
+    for series, table in loaded(task, tables, panel, name, "position_loss"):
         frame = position_curve(table)
         lines.append((series, Line(_middle(frame), _column(frame, "loss"), _column(frame, "error"))))
     return over_seeds(lines, finish=np.exp)
 
 
-def ratio_curves(task: FigureTask, tables: Path, panel: str, restarted: str | None = None) -> list[Curve]:
+def ratio_curves(
+    task: FigureTask,
+    tables: Path,
+    panel: str,
+    restarted: str | None = None,
+    names: tuple[str, ...] = ("position_loss", "restart_loss"),
+) -> list[Curve]:
     """Paired ratio: perplexity with the full history / perplexity after a restart, on the targets [3/4 kT, kT), at kT.
 
     Args:
         restarted: the arm that restarts (the base gives Rbase); None: each arm itself (Rown).
+        names: of the two measurements.
     """
+    losses, restart_losses = names
     restarts = {
         (series.arm, series.seed): (series, table)
-        for series, table in loaded(task, tables, panel, "restart_loss")
+        for series, table in loaded(task, tables, panel, restart_losses, "restart_loss")
         if restarted in (None, series.arm)
     }
     lines = []
-    for series, full in loaded(task, tables, panel, "position_loss"):
+    for series, full in loaded(task, tables, panel, losses, "position_loss"):
         other = restarts.get((restarted or series.arm, series.seed))
         if other is None:
             continue
@@ -138,21 +161,51 @@ def ratio_curves(task: FigureTask, tables: Path, panel: str, restarted: str | No
     return over_seeds(lines, finish=np.exp)
 
 
-def state_norm_curves(task: FigureTask, tables: Path, panel: str) -> list[Curve]:
+def state_norm_curves(task: FigureTask, tables: Path, panel: str, name: str = "state_statistics") -> list[Curve]:
     """Norm of the whole state against position (lg figure 4)."""
     lines = []
-    for series, table in loaded(task, tables, panel, "state_statistics"):
+    for series, table in loaded(task, tables, panel, name, "state_statistics"):
         frame = state_norm_curve(table)
         lines.append((series, _line(frame, "position", "norm")))
     return over_seeds(lines)
 
 
-def remembrance_curves(task: FigureTask, tables: Path, panel: str, distance: str) -> list[Curve]:
+def remembrance_curves(
+    task: FigureTask, tables: Path, panel: str, distance: str, name: str = "effective_remembrance"
+) -> list[Curve]:
     """Effective Remembrance against t (lg Definition 3.3) under one distance."""
     lines = []
-    for series, table in loaded(task, tables, panel, "effective_remembrance"):
+    for series, table in loaded(task, tables, panel, name, "effective_remembrance"):
         lines.append((series, _line(remembrance_curve(table, distance), "t", "value")))
     return over_seeds(lines)
+
+
+def column_curves(
+    task: FigureTask, tables: Path, panel: str, reader: ColumnReader, x: str, exponential: bool = False
+) -> list[Curve]:
+    """Any column of any table against another one, of the rows that `reader` chooses.
+
+    Args:
+        exponential: of the averages, for a column of logarithms.
+    """
+    lines = []
+    for series, table, schema in any_loaded(task, tables, panel, reader):
+        frame = means(chosen(table, schema, reader.where), schema, [x], reader.column)
+        lines.append((series, Line(_column(frame, x), _column(frame, "value"), _column(frame, "error"))))
+    return over_seeds(lines, finish=np.exp if exponential else np.asarray)
+
+
+def any_loaded(
+    task: FigureTask, tables: Path, panel: str, reader: ColumnReader
+) -> list[tuple[Series, pl.DataFrame, Schema]]:
+    """The series of `panel` that have the measurement, with its tables and their schema, whatever its kind."""
+    found = []
+    for series in task.series:
+        if series.panel == panel and reader.measurement in series.tables:
+            path = _planned(task, tables, series.tables[reader.measurement])
+            schema = schema_of(path)
+            found.append((series, read_planned(task, tables, path.stem, schema.name), schema))
+    return found
 
 
 def over_seeds(

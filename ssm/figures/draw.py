@@ -8,9 +8,7 @@ import itertools
 import math
 import re
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -20,32 +18,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ssm.base.files import whole_file, write_text
-from ssm.figures.configuration_table import configuration_table
-from ssm.figures.cost_curves import cost_curves
 from ssm.figures.data import arms
-from ssm.figures.head_std import head_std
-from ssm.figures.length_classes import length_classes
+from ssm.figures.drawings import DRAWINGS
 from ssm.figures.panel import Row
-from ssm.figures.position_curves import position_curves
-from ssm.figures.remembrance import remembrance
-from ssm.figures.state_norm import state_norm
-from ssm.figures.style import NORMAL, RC, SMALL, WIDTH, ArmStyle, arm_styles
-from ssm.figures.taxonomy_table import taxonomy_table
+from ssm.figures.style import NORMAL, RC, SMALL, WIDTH, arm_styles
 from ssm.specs.figure import FigureTask
 
-Drawing = Callable[[Any, FigureTask, Path, dict[str, ArmStyle]], list[Row]]
-
-# kind of a drawing in a figure file -> the function that makes its rows. A new kind is a new file and a line here.
-DRAWINGS: dict[str, Drawing] = {
-    "position_curves": position_curves,
-    "state_norm": state_norm,
-    "head_std": head_std,
-    "remembrance": remembrance,
-    "length_classes": length_classes,
-    "configuration_table": configuration_table,
-    "taxonomy_table": taxonomy_table,
-    "cost_curves": cost_curves,
-}
 DPI = 200
 LONGEST_DIRECT = 22  # characters of a label that may stand beside its line
 LINE = 1.25 * NORMAL / 72  # inches: height of a line of text

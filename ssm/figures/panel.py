@@ -42,7 +42,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class CurvePanel:
-    """Curves against a number of tokens. Calling it paints it."""
+    """Curves against a number of tokens, or against another number. Calling it paints it."""
 
     curves: Sequence[Curve]
     styles: dict[str, ArmStyle]
@@ -51,6 +51,7 @@ class CurvePanel:
     y_label: str
     x_limits: tuple[float, float]
     through: int = 1  # a number of tokens that has a tick of its own
+    tokens: bool = True  # x counts tokens: a logarithmic axis has ticks at `through` times powers of two
     log_x: bool = True
     log_y: bool = False
     y_limits: tuple[float, float] | None = None  # None: made to fit
@@ -110,14 +111,19 @@ class CurvePanel:
         low, high = self.x_limits
         most = {1: 10, 2: 6}.get(columns, 4)
         if self.log_x:
-            axes.set_xscale("log", base=2)
-            ticks = token_ticks(low, high, self.through, most)
-        else:
+            axes.set_xscale("log", base=2 if self.tokens else 10)
+            ticks = token_ticks(low, high, self.through, most) if self.tokens else log_ticks(low, high, most)
+        elif self.tokens:
             ticks = [low + (high - low) * i / 4 for i in range(5)]
+        else:
+            places = MaxNLocator(nbins=min(most, 6), steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+            ticks = [tick for tick in places if low - 1e-9 * abs(low) <= tick <= high + 1e-9 * abs(high)]
         room = EDGE * (np.log(high / low) if self.log_x else high - low)  # a marker at the edge is seen whole
         axes.set_xlim(*((low / np.exp(room), high * np.exp(room)) if self.log_x else (low - room, high + room)))
         axes.xaxis.set_major_locator(FixedLocator(ticks))
-        axes.xaxis.set_major_formatter(FixedFormatter([tokens(tick) for tick in ticks]))
+        axes.xaxis.set_major_formatter(
+            FixedFormatter([tokens(tick) if self.tokens else number(tick) for tick in ticks])
+        )
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel(self.x_label)
 

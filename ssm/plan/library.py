@@ -66,7 +66,7 @@ class Library:
     data: Shelf[DataSpec]
     recipes: Shelf[TrainingSpec]
     initial_states: Shelf[InitialStateSpec]
-    figures: dict[str, FigureSpec]  # by target: the wanted ones, and all others where one of them collects
+    figures: dict[str, FigureSpec]  # by target: the wanted ones, and those that they collect
     wanted: tuple[str, ...]  # the targets that are planned
     register: Register  # what was registered of all figures, at all scales
 
@@ -169,10 +169,17 @@ def _wanted(folder: Path, workflow: WorkflowConfig) -> tuple[str, ...]:
 
 
 def _figures(folder: Path, wanted: tuple[str, ...], scale: str) -> dict[str, FigureSpec]:
-    """The wanted figures. One that collects reads all others too, so that it is the same figure whatever is wanted."""
+    """The wanted figures, and those that they collect: one that collects is the same whatever is wanted."""
     figures = {target: _figure(folder, target, scale) for target in wanted}
-    if any(figure.collect for figure in figures.values()):
-        return {target: figures.get(target) or _figure(folder, target, scale) for target in figure_targets(folder)}
+    existing = figure_targets(folder)
+    for target in wanted:
+        for other in figures[target].collect:
+            where = f"{folder / 'figures' / f'{target}.yaml'}: collect"
+            if other not in existing:
+                raise ConfigError(f"{where}: unknown figure '{other}'; {nearest(other, existing)}")
+            figures[other] = figures.get(other) or _figure(folder, other, scale)
+            if figures[other].collect:
+                raise ConfigError(f"{where}: '{other}' is a figure that collects")
     return figures
 
 

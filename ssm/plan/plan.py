@@ -6,14 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ssm.base.errors import ConfigError
-from ssm.plan.arms import ArmResolver
+from ssm.plan.arms import ArmResolver, Resolved
 from ssm.plan.library import Library
-from ssm.plan.measurements import class_task, curve_of, model_tasks, series_tasks
+from ssm.plan.measurements import arm_entries, model_tasks, series_tasks, source_of, tasks_beside
 from ssm.plan.registration import with_registrations
-from ssm.plan.rehearsal import capped_figure
+from ssm.plan.rehearsal import capped_seeds
 from ssm.specs.data import DataSpec
 from ssm.specs.figure import FigureSpec, FigureTask, Series
-from ssm.specs.measurement import MeasurementTask, PositionLoss
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import BY_KIND
+from ssm.specs.measurements.base import OfRun, OfTable
 from ssm.specs.training import RunSpec
 
 
@@ -23,7 +25,7 @@ class Inputs:
 
     data: str | None = None  # a token store
     run: str | None = None  # a training job's parent, or the run that is measured
-    table: str | None = None  # the position_loss table that a length_class is made from
+    table: str | None = None  # the table that a measurement is made from
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,9 @@ class Plan:
         name = task.id
         if name not in self.measurements:
             run = self.add_run(task.run) if task.run is not None else None
-            curve = curve_of(task)
-            table = self.add_measurement(curve) if curve is not None else None
-            data = task.run.data.id if task.run is not None and curve is None else None
+            source = source_of(task)
+            table = self.add_measurement(source) if source is not None else None
+            data = task.run.data.id if task.run is not None and source is None else None
             self.measurements[name] = task
             self.edges[name] = Inputs(data=data, run=run, table=table)
         return name
@@ -95,10 +97,8 @@ def make_plan(library: Library) -> Plan:
     """
     plan = Plan(scale=library.scale)
     others = Plan(scale=library.scale)  # what a figure that collects reads, wanted or not
-    if any(library.figures[target].collect for target in library.wanted):
-        for figure in library.figures.values():
-            if not figure.collect:
-                others.figures[figure.target] = _figure(library, figure, others)
+    for target in dict.fromkeys(other for name in library.wanted for other in library.figures[name].collect):
+        others.figures[target] = _figure(library, library.figures[target], others)
     for target in library.wanted:
         figure = library.figures[target]
         plan.figures[target] = (
@@ -112,7 +112,7 @@ def make_plan(library: Library) -> Plan:
 
 def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
     """A figure with arms of its own, or none; what it needs is entered into `plan`."""
-    figure = capped_figure(figure, library.workflow.rehearsal)
+    figure = capped_seeds(figure, library.workflow.rehearsal)
     resolver = ArmResolver(library, figure)
     series = []
     for panel in figure.models if figure.arms else ():
@@ -133,7 +133,7 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
                         run=plan.add_run(resolved.run),
                         origin=resolved.run.origin.id if resolved.run.parent else None,
                         snapshot=resolved.snapshot,
-                        tables={kind: plan.add_measurement(task) for kind, task in tasks.items()},
+                        tables={name: plan.add_measurement(task) for name, task in tasks.items()},
                     )
                 )
     tables = tuple(plan.add_measurement(task) for task in model_tasks(library, figure))
@@ -146,35 +146,47 @@ def _task(library: Library, figure: FigureSpec, series: Iterable[Series], tables
 
 
 def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) -> FigureTask:
-    """A figure of all other figures' curves: each run once, by its longest curve, with its class.
+    """A figure of other figures' tables: of the measurements that it names, each run once, by its longest.
 
-    What it takes from `others` is entered into `plan`, and no more. Its measurements name the kinds that a series must
-    have to be taken. An arm is named after the figure that it comes from: `lg_fig5.base`.
+    What it takes from `others` is entered into `plan`, and no more. A series must have all that are named but those
+    that are made from others' tables. An arm is named after the figure that it comes from: `lg_fig5.base`.
     """
     file = library.figure_file(figure.target)
     if figure.arms:
         raise ConfigError(f"{file}: arms: a figure that collects has none of its own")
+    entries = arm_entries(figure)
+    made = [entry for entry in entries if issubclass(BY_KIND[entry.kind], OfTable)]
+    needed = [entry.called for entry in entries if entry not in made]
     for entry in figure.measurements:
-        if entry.model_dump(exclude={"kind"}, exclude_none=True):
-            raise ConfigError(f"{file}: measurements.{entry.kind}: a figure that collects names kinds alone")
-    needed = {"position_loss"} | {entry.kind for entry in figure.measurements} - {"length_class"}
+        if entry not in made and (entry not in entries or entry.given()):
+            raise ConfigError(f"{file}: measurements.{entry.called}: a figure that collects names what arms have")
+    if not needed:
+        raise ConfigError(f"{file}: measurements: a figure that collects names what it collects")
     longest: dict[tuple[str, float | None], tuple[int, Series]] = {}
-    for target, task in others.figures.items():
-        for series in task.series:
-            if not needed <= set(series.tables):
+    for target in figure.collect:
+        for series in others.figures[target].series:
+            if not set(needed) <= set(series.tables):
                 continue
-            curve = others.measurements[series.tables["position_loss"]]
-            assert isinstance(curve.measurement, PositionLoss)
+            length = _length(others.measurements[series.tables[needed[0]]])
             key = (series.run, series.snapshot)
-            if key in longest and longest[key][0] >= curve.measurement.length:
+            if key in longest and longest[key][0] >= length:
                 continue
             named = {"arm": f"{target}.{series.arm}", "label": f"{series.label} ({target})"}
-            longest[key] = (curve.measurement.length, series.model_copy(update=named))
+            longest[key] = (length, series.model_copy(update=named))
     if not longest:
-        raise ConfigError(f"{file}: collects the position_loss curves of other figures, and there are none")
+        raise ConfigError(f"{file}: collect: no arm of these figures has {' and '.join(needed)}")
     collected = []
     for _, series in longest.values():
-        tables = {kind: plan.add_measurement(others.measurements[series.tables[kind]]) for kind in sorted(needed)}
-        tables["length_class"] = plan.add_measurement(class_task(others.measurements[tables["position_loss"]]))
+        taken = {name: others.measurements[series.tables[name]] for name in needed}
+        resolved = Resolved(others.runs[series.run], series.snapshot)
+        tasks = tasks_beside(taken, made, library, figure, series.arm, resolved)
+        tables = {name: plan.add_measurement(task) for name, task in tasks.items()}
         collected.append(series.model_copy(update={"tables": tables}))
     return _task(library, figure, collected)
+
+
+def _length(task: MeasurementTask) -> int:
+    """Of the longest sequence that is read, in tokens."""
+    assert isinstance(task.measurement, OfRun)
+    assert task.run is not None
+    return task.measurement.read(task.run)[1]

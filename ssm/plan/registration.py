@@ -15,6 +15,7 @@ from ssm.specs.base import short_hash
 from ssm.specs.claim import ClaimSpec
 from ssm.specs.figure import FigureTask
 from ssm.specs.measurement import MeasurementTask
+from ssm.specs.quantities.base import ModelQuantity
 from ssm.specs.registration import Content, Register, Registration
 from ssm.specs.training import RunSpec
 
@@ -107,21 +108,13 @@ def _content(
     measurements: Measurements,
     cache: dict[str, Any],
 ) -> Content:
-    quantity = claim.quantity.content()
-    reads = type(claim.quantity).reads
+    quantity = claim.quantity
     fewer: tuple[int, ...] = ()
-    if claim.arms():
+    if not isinstance(quantity, ModelQuantity):
         places = task.series_of(claim, panel)
         seeds = {frozenset(one.seed for one in found) for found in places.values() if found}
         if seeds and seeds != {frozenset(seeds_of(task))}:
             fewer = tuple(sorted(frozenset.intersection(*seeds)))
-        # An arm is what it does, not what it is called: its name becomes its place.
-        order, there = list(places), quantity.pop("against_model", None) or panel
-        if quantity.get("against") is None and quantity.get("restarted") == quantity["arm"]:
-            quantity["restarted"] = None  # two ways to say that an arm is restarted itself
-        for role in ("arm", "against", "restarted"):
-            if quantity.get(role) is not None:
-                quantity[role] = order.index((there if role == "against" else panel, quantity[role]))
         arms: list[Any] = []
         measured: list[Any] = []
         for found in places.values():
@@ -133,18 +126,17 @@ def _content(
             if series.run not in cache:
                 cache[series.run] = short_hash(runs[series.run].deciding(), DIGITS)
             arms.append([cache[series.run], series.snapshot])
-            tables = [series.tables[kind] for kind in reads if kind in series.tables]
+            tables = [series.tables[name] for name in quantity.names if name in series.tables]
             measured.append([measurements[table].measurement.content() for table in tables])
     else:
-        model = quantity.pop("model", None)
         tasks = [measurements[table].measurement.content() for table in task.tables]
-        tasks = [content for content in tasks if content["kind"] in reads]
-        models = [one for content in tasks for one in content["models"] if one["name"] == model]
+        tasks = [content for content in tasks if content["kind"] in quantity.reads]
+        models = [one for content in tasks for one in content["models"] if one["name"] == quantity.model]
         arms = [{key: value for key, value in one.items() if key != "name"} for one in models]
         measured = [{key: value for key, value in content.items() if key != "models"} for content in tasks]
     return Content(
         expected=claim.expected.words(),
-        quantity=short_hash(quantity, DIGITS),
+        quantity=short_hash(quantity.nameless(panel, task.series), DIGITS),
         arms=short_hash(arms, DIGITS),
         measurements=short_hash(measured, DIGITS),
         seeds=fewer,

@@ -31,22 +31,11 @@ def capped_data(data: DataSpec, caps: Rehearsal | None) -> DataSpec:
     return data.model_copy(update={"max_documents": min(data.max_documents or caps.max_documents, caps.max_documents)})
 
 
-def capped_figure(figure: FigureSpec, caps: Rehearsal | None) -> FigureSpec:
-    """At most `max_seeds` seeds; of the lengths of a cost the two shortest."""
+def capped_seeds(figure: FigureSpec, caps: Rehearsal | None) -> FigureSpec:
+    """At most `max_seeds` seeds. Measurements are capped by themselves (ssm/specs/measurements)."""
     if caps is None:
         return figure
-    entries = tuple(
-        entry if entry.lengths is None else entry.model_copy(update={"lengths": entry.lengths[:2]})
-        for entry in figure.measurements
-    )
-    return figure.model_copy(update={"seeds": figure.seeds[: caps.max_seeds], "measurements": entries})
-
-
-def capped_size(length: int, sequences: int, context: int, caps: Rehearsal | None) -> tuple[int, int]:
-    """(length, sequences) of a measurement: at most `max_contexts` training contexts and `max_sequences`."""
-    if caps is None:
-        return length, sequences
-    return min(length, caps.max_contexts * context), min(sequences, caps.max_sequences)
+    return figure.model_copy(update={"seeds": figure.seeds[: caps.max_seeds]})
 
 
 def capped_checkpoint(checkpoint: CheckpointSpec, caps: Rehearsal | None) -> CheckpointSpec:

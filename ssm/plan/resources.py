@@ -22,7 +22,7 @@ bytes, or 4 from 65,536 tokens on.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor, log2
+from math import ceil, floor
 
 from ssm.base.errors import ConfigError
 from ssm.plan.memory import peak_memory, policy_bytes
@@ -30,15 +30,8 @@ from ssm.plan.parameters import operations_per_token, parameter_count
 from ssm.plan.plan import Plan
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
 from ssm.specs.data import DataSpec
-from ssm.specs.measurement import (
-    Cost,
-    EffectiveRemembrance,
-    MeasurementTask,
-    Passkey,
-    PositionLoss,
-    RestartLoss,
-    StateStatistics,
-)
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements.base import OfRun
 from ssm.specs.training import RunSpec
 
 MB = 1e6
@@ -53,10 +46,9 @@ HELD_BACK = 1.5  # times the peak that is in use: what the C library keeps of fr
 CHECKPOINT_BYTES = 12  # a parameter
 GOOD = 2  # sets of weights that a run keeps while it trains: what it goes back to where it diverges
 PASS_TOKENS = {True: 131_072, False: 2048}  # a measurement's forward pass, with and without a GPU
-BIN_ENDS = 6.5  # bins of positions end four times an octave: their ends together are 6.5 times the length
 TOKENIZE_CPUS = 16  # or as many as there are
 TOKENIZE_RATE = 200_000  # tokens a second and thread
-STATISTIC_BYTES = 16  # a row of state statistics, packed
+ROW_BYTES = 16  # of a table that has many, packed
 METRICS_BYTES = 64  # a training step's row
 TABLE_MB = 1  # any other table
 
@@ -204,23 +196,16 @@ class _Reckoner:
         )
 
     def measuring(self, task: MeasurementTask) -> Need:
-        measurement, seconds, memory, disk = task.measurement, 0.0, 0.0, float(TABLE_MB)
-        if isinstance(measurement, Cost):
-            for model in measurement.models:
-                for length in measurement.lengths:  # a training step, and a prefix before the decoding step
-                    operations = 4 * length * operations_per_token(model, measurement.vocab_size, length)
-                    seconds += measurement.repeats * self._seconds(operations, "float32", 2.0 * model.n_layers)
-        read = _tokens_read(task)
-        if read is not None and task.run is not None:
-            tokens, length = read
-            model, vocabulary = task.run.model, task.run.data.vocab_size
-            operations = tokens * operations_per_token(model, vocabulary, length)
-            seconds = self._seconds(operations, "float32", tokens / PASS_TOKENS[self.gpu] * model.n_layers / 3)
-            memory = 2 * 4 * parameter_count(model, vocabulary) / MB
-            if isinstance(measurement, StateStatistics):
-                heads = 1 + sum(mixer.heads(model.d_model) for mixer in model.mixers())
-                rows = measurement.sequences * (ceil(log2(length)) + 1) * heads
-                disk += rows * STATISTIC_BYTES / MB
+        measurement, run = task.measurement, task.run
+        seconds, memory, disk = 0.0, 0.0, float(TABLE_MB)
+        for work in measurement.work(run):
+            operations = work.tokens * operations_per_token(work.model, work.vocab_size, work.length)
+            passes = work.tokens / PASS_TOKENS[self.gpu] if work.passes is None else work.passes
+            seconds += self._seconds(operations, "float32", passes * work.model.n_layers / 3)
+        if isinstance(measurement, OfRun):
+            assert run is not None
+            memory = 2 * 4 * parameter_count(run.model, run.data.vocab_size) / MB
+            disk += measurement.rows(run.model) * ROW_BYTES / MB
         gpus = int(self.gpu and seconds > 0)  # a table made of another table, or of specs, needs none
         return Need(gpus, self.threads, MEMORY_MB[bool(gpus)] + ceil(memory), START_SECONDS + seconds, ceil(disk))
 
@@ -247,24 +232,3 @@ class _Reckoner:
                 break
             gpus *= 2
         return gpus
-
-
-def _tokens_read(task: MeasurementTask) -> tuple[float, int] | None:
-    """(tokens that go through the model, longest sequence); None: the model reads no text."""
-    measurement = task.measurement
-    if isinstance(measurement, PositionLoss | StateStatistics):
-        return measurement.sequences * measurement.length, measurement.length
-    if isinstance(measurement, EffectiveRemembrance):
-        return measurement.sequences * measurement.length * (1 + BIN_ENDS), measurement.length
-    if isinstance(measurement, Passkey):
-        prompts = len(measurement.depths) * measurement.trials
-        return prompts * sum(measurement.lengths), measurement.lengths[-1]
-    if isinstance(measurement, RestartLoss) and measurement.everywhere:
-        windows = max(0, ceil(2 * measurement.length / measurement.context) - 1)
-        return measurement.sequences * windows * measurement.context, measurement.context
-    if isinstance(measurement, RestartLoss):
-        windows, k = 1, 2
-        while k * measurement.context <= measurement.length:
-            windows, k = windows + k // 2, 2 * k
-        return measurement.sequences * windows * measurement.context, measurement.context
-    return None

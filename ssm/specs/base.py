@@ -109,6 +109,7 @@ def _no_twice(values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 Distinct = AfterValidator(_no_twice)  # for a tuple in which nothing may count twice
+Setting = str | bool | int | float  # what a column of a table holds
 Name = Annotated[str, StringConstraints(min_length=1, max_length=80)]  # becomes a part of the names of files
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ssm.base.errors import nearest
-from ssm.specs.base import Distinct, Name, Spec
-from ssm.specs.claim import ClaimSpec, Distance
+from ssm.specs.base import Distinct, Name, Setting, Spec, without
+from ssm.specs.claim import ClaimSpec
+from ssm.specs.drawings import DrawingSpec
+from ssm.specs.measurements import BY_KIND, MeasurementEntry
+from ssm.specs.measurements.base import ArmsEntry
+from ssm.specs.reader import Reader
 
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]  # one counts once
-Lengths = Annotated[tuple[PositiveInt, ...], Field(strict=False), Distinct]
 
 
 class ArmEntry(Spec):
@@ -39,94 +42,6 @@ class ArmEntry(Spec):
         return self
 
 
-class MeasurementEntry(Spec):
-    """One measurement of a figure, for all its arms or for some."""
-
-    kind: Literal[
-        "position_loss",
-        "restart_loss",
-        "effective_remembrance",
-        "state_statistics",
-        "length_class",
-        "model_size",
-        "taxonomy",
-        "cost",
-    ]
-    length: PositiveInt | None = None  # tokens ...
-    times_context: PositiveFloat | None = None  # ... or multiples of each arm's training context
-    sequences: PositiveInt | None = None
-    seed: int | None = None
-    arms: Names | None = None
-    lengths: Lengths | None = None  # cost: tokens of its steps
-    repeats: PositiveInt | None = None  # cost: timed steps at each length
-
-
-class PositionCurves(Spec):
-    """Position-wise perplexity against position, a panel per model; with `ratio`, the paired ratio below it."""
-
-    kind: Literal["position_curves"] = "position_curves"
-    ratio: bool = False
-    restarted: str | None = None  # the arm that is restarted in the ratio; None: each arm itself
-
-
-class StateNormCurves(Spec):
-    """Norm of the whole state against position."""
-
-    kind: Literal["state_norm"] = "state_norm"
-
-
-class HeadStdCurves(Spec):
-    """Standard deviation of the state of the heads that drift most, against position."""
-
-    kind: Literal["head_std"] = "head_std"
-    heads: PositiveInt = 6
-    chosen_by: str  # the arm whose drift chooses the heads
-
-
-class RemembranceCurves(Spec):
-    """Effective Remembrance against t, a panel per distance."""
-
-    kind: Literal["remembrance"] = "remembrance"
-    distances: Annotated[tuple[Distance, ...], Field(strict=False, min_length=1), Distinct] = ("total_variation",)
-
-
-class ClassChart(Spec):
-    """Loss against length of every curve, with its class (ls Def. 2.1)."""
-
-    kind: Literal["length_classes"] = "length_classes"
-
-
-class ConfigurationTable(Spec):
-    """Named models with their configuration and size, as a table."""
-
-    kind: Literal["configuration_table"] = "configuration_table"
-
-
-class TaxonomyTable(Spec):
-    """Systems with their recurrence, as a table: what is declared, and what was measured on the module."""
-
-    kind: Literal["taxonomy_table"] = "taxonomy_table"
-
-
-class CostCurves(Spec):
-    """Time and memory of a step against length, a panel per quantity and a curve per model."""
-
-    kind: Literal["cost_curves"] = "cost_curves"
-
-
-DrawingSpec = Annotated[
-    PositionCurves
-    | StateNormCurves
-    | HeadStdCurves
-    | RemembranceCurves
-    | ClassChart
-    | ConfigurationTable
-    | TaxonomyTable
-    | CostCurves,
-    Field(discriminator="kind"),
-]
-
-
 class FigureSpec(Spec):
     """A figure file of config/figures, its scale chosen."""
 
@@ -142,7 +57,7 @@ class FigureSpec(Spec):
     # None: this arm does not exist at this scale
     arms: Annotated[dict[Name, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
     measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()
-    collect: bool = False  # draws the curves of all other figures instead of runs of its own
+    collect: Names = ()  # targets whose measurements are drawn instead of runs of its own
     drawings: Annotated[tuple[DrawingSpec, ...], Field(strict=False, min_length=1)]
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = ()
     deviations: Names = ()  # how this scale departs from the paper, in plain words
@@ -160,23 +75,48 @@ class FigureSpec(Spec):
                 self._is_a_panel(model, f"arms.{name}.override_at")
         if not self.collect:
             for claim in self.claims:
-                for other in claim.arms():
+                for other in claim.quantity.arms():
                     if other not in self.arms:
                         raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {nearest(other, arms)}")
                 for model in claim.models or ():
                     self._is_a_panel(model, f"claims.{claim.id}.models")
-                if (other_model := getattr(claim.quantity, "against_model", None)) is not None:
-                    self._is_a_panel(other_model, f"claims.{claim.id}.quantity.against_model")
-        for entry in self.measurements:
-            for other in entry.arms or ():
-                if other not in self.arms:
-                    raise ValueError(f"measurements.{entry.kind}.arms: unknown arm '{other}'; {nearest(other, arms)}")
+                for model, _ in claim.quantity.places(panel=""):
+                    if model:
+                        self._is_a_panel(model, f"claims.{claim.id}.quantity.against_model")
+        self._measurements_are_told_apart(arms)
+        for claim in self.claims:
+            self._is_measured(claim.quantity, f"claims.{claim.id}.quantity")
+        for drawing in self.drawings:
+            self._is_measured(drawing, f"drawings.{drawing.kind}")
         ids = [claim.id for claim in self.claims]
         if len(set(ids)) != len(ids):
             raise ValueError("two claims bear the same id")
         if self.arms and not (self.models and self.data and self.seeds):
             raise ValueError("a figure with arms needs models, data and seeds")
         return self
+
+    def _measurements_are_told_apart(self, arms: list[str]) -> None:
+        kinds: dict[str, str] = {}
+        for entry in self.measurements:
+            if not isinstance(entry, ArmsEntry):
+                continue
+            where = f"measurements.{entry.called}"
+            for other in entry.arms or ():
+                if other not in self.arms:
+                    raise ValueError(f"{where}.arms: unknown arm '{other}'; {nearest(other, arms)}")
+            if entry.called in BY_KIND and entry.called != entry.kind:
+                raise ValueError(f"{where}: a {entry.kind} cannot bear the name of another kind")
+            if kinds.setdefault(entry.called, entry.kind) != entry.kind:
+                raise ValueError(f"{where}: is the name of a {kinds[entry.called]} and of a {entry.kind}")
+
+    def _is_measured(self, reader: Reader, where: str) -> None:
+        """Whether the measurements are there that it names; those that go without saying need not be."""
+        there = {entry.called: entry.kind for entry in self.measurements if isinstance(entry, ArmsEntry)}
+        for field, (name, kind) in reader.named().items():
+            if name not in there and not self.collect:
+                raise ValueError(f"{where}.{field}: no measurement '{name}' in this figure; {nearest(name, there)}")
+            if kind is not None and there.get(name, kind) != kind:
+                raise ValueError(f"{where}.{field}: '{name}' is a {there[name]}, and a {kind} is read here")
 
     def _is_a_panel(self, model: str, where: str) -> None:
         if model not in self.models:
@@ -195,7 +135,12 @@ class Series(Spec):
     run: str  # the run's id
     origin: str | None = None  # the run that was trained first of those whose weights it goes on from; None: itself
     snapshot: float | None = None
-    tables: dict[str, str]  # measurement kind -> table id
+    axes: dict[Name, Setting] = {}  # of a grid of arms: where this one stands on them
+    tables: dict[str, str]  # a measurement's name in the figure, which is its kind unless another is given -> table id
+
+    @model_serializer(mode="wrap")
+    def _without_axes(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), axes={})
 
 
 class FigureTask(Spec):
@@ -218,8 +163,7 @@ class FigureTask(Spec):
         """
         found = []
         for claim in self.figure.claims:
-            arms = claim.arms()
-            having = (series.panel for series in self.series if arms and series.arm == arms[0])
+            having = (series.panel for series in self.series if claim.quantity.about(series))
             panels = list(dict.fromkeys(panel for panel in having if claim.models is None or panel in claim.models))
             panels = panels or [next((series.panel for series in self.series), "")]
             for panel in panels:
@@ -228,14 +172,7 @@ class FigureTask(Spec):
 
     def series_of(self, claim: ClaimSpec, panel: str) -> dict[tuple[str, str], tuple[Series, ...]]:
         """The series that a claim on a panel reads, by their panel and arm; an empty tuple where there are none."""
-        there = getattr(claim.quantity, "against_model", None) or panel
-        places = []
-        for role in ("arm", "against", "restarted"):
-            arm = getattr(claim.quantity, role, None)
-            if arm is not None:
-                places.append((there if role == "against" else panel, arm))
-                if role == "restarted":
-                    places.append((there, arm))
+        places = claim.quantity.places(panel, self.series)
         return {
             place: tuple(series for series in self.series if (series.panel, series.arm) == place) for place in places
         }

@@ -70,6 +70,11 @@ class Metrics:
         recent = [row["loss"] for row in self.rows[-PATIENCE:]]
         return sum(recent) / len(recent) if recent else math.nan
 
+    @property
+    def note(self) -> str:
+        """The loss, for a progress bar; nothing before one is fetched."""
+        return f"loss {self.last_loss:.3f}" if self.rows else ""
+
     def frame(self) -> pl.DataFrame:
         return pl.DataFrame(self.rows, schema=METRICS.columns)
 

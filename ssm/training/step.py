@@ -1,17 +1,101 @@
-"""One forward pass of training: a micro-batch, its loss, and the state that it ends in."""
+"""One optimizer step: the batch in micro-batches, forward and backward, and what the policy learns from them."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ssm.data.batches import Batch
+from ssm.base.seeds import derived_seed
+from ssm.base.stopping import StopRequest
+from ssm.data.batches import Batch, StreamBatches, WindowBatches
+from ssm.data.store import TokenStore
+from ssm.models.backbone import LanguageModel
 from ssm.models.state import State
 from ssm.specs.training import TrainingSpec
+from ssm.training.gradients import gradients_of
+from ssm.training.initial_states import build_policy
+from ssm.training.job import Job
+from ssm.training.machine import Machine
+from ssm.training.optimizer import build_optimizer, set_rates
+from ssm.training.parallel import spread
+from ssm.training.schedule import learning_rate, weight_decay
+
+
+class Stepper:
+    """What makes the steps of a run: its batches, its model and the model's gradients, its optimizer, its policy."""
+
+    def __init__(self, job: Job, store: TokenStore, model: LanguageModel, machine: Machine):
+        self.job, self.model, training = job, model, job.training
+        self.mine, self.micro_batch_size = machine.share(training)
+        self.peak = job.run.model.peak_lr * training.lr_scale
+        model.recompute = training.activation_checkpointing
+        if training.compile:
+            for layer in model.layers:
+                layer.compile()
+        self.forward = spread(model, job.team, job.device, machine.shard)
+        self.gradients = gradients_of(model, self.forward, job.team)
+        self.optimizer = build_optimizer(model, training)
+        self.policy = build_policy(training.initial_state, job.run.seed, job.team)
+        # Post-training reads in another order than pre-training did; all arms of one stage read in the same.
+        order = derived_seed(job.run.seed, "order", job.run.stage)
+        batches = StreamBatches if training.initial_state.order == "stream" else WindowBatches
+        self.batches = batches(store.train, training.context, training.batch_size, order)
+
+    def settle(self) -> None:
+        """A forward and backward pass that is forgotten.
+
+        DDP lays its buckets anew behind the first one. Sums of gradients are then made in the same order at every step
+        of a run, whether it has been resumed or not.
+        """
+        if self.forward is not self.model:
+            tokens = torch.zeros(self.micro_batch_size, self.job.training.context, dtype=torch.int64)
+            loss_of(self.forward, Batch(tokens, tokens), None, self.job.training, self.job.device).loss.backward()
+
+    def make(self, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
+        """Step number `step`, from 1; returns its row of metrics, of which a device may still have to make the values.
+
+        With `stop` all processes ask each other between micro-batches whether one was told to end, which costs time.
+        None: one was; nothing is done then.
+        """
+        training = self.job.training
+        lr = learning_rate(training, self.peak, step, self.job.steps)
+        decay = weight_decay(training, lr, self.peak)
+        set_rates(self.optimizer, lr, decay)
+        batch = self.batches.batch(step - 1, self.mine)
+        start = self.policy.start(step, training.batch_size, self.job.device)
+        loss = torch.zeros((), device=self.job.device)
+        self.gradients.clear()
+        mine = torch.arange(len(batch.inputs))
+        for rows in mine.split(self.micro_batch_size):
+            if stop and len(mine) > len(rows) and self.job.team.any_of(stop.signal is not None)[0]:
+                return None
+            self.gradients.share(bool(rows[-1] == mine[-1]))
+            part = loss_of(self.forward, rows_of(batch, rows), start and start.select(rows), training, self.job.device)
+            share = len(rows) / len(mine)
+            (part.loss * share).backward()
+            loss += part.loss.detach() * share
+            self.policy.see(part.ended)
+        self.policy.learn()
+        norm = self.gradients.clip(training.clip_norm)
+        self.optimizer.step()
+        return {
+            "step": step,
+            "tokens": step * training.batch_tokens,
+            "loss": loss,
+            "grad_norm": norm,
+            "lr": lr,
+            "weight_decay": decay,
+            "state_norm": 0.0 if start is None else start.norm().mean(),
+        }
+
+    def let_go(self) -> None:
+        """Forget DDP's wrapper, which holds connections: a traceback holds the stepper."""
+        self.forward = self.gradients.forward = self.model
 
 
 @dataclass(frozen=True)

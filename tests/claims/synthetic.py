@@ -74,6 +74,7 @@ def figure_task(
             "passed": {"label": LABELS["passed"], "training": "post", "from": "base"},
             "control": None,
         },
+        "measurements": [{"kind": kind} | ({} if kind == "length_class" else {"times_context": 4.0}) for kind in KINDS],
         "drawings": [{"kind": "position_curves"}],
         "claims": claims,
         "deviations": ["bytes, not words"],

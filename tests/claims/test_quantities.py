@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,12 +12,11 @@ import pytest
 from claims.synthetic import Readings, claim, figure_task, write_tables
 from scipy import stats
 
-from ssm.base.errors import TableError
+from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import POSITION_LOSS, read_table, write_table
 from ssm.claims.estimate import Estimate, UndecidableError, log_mean_reading
-from ssm.claims.on_models import ModelQuantity
-from ssm.claims.quantities import KINDS, estimate
-from ssm.specs.claim import QuantitySpec
+from ssm.claims.quantities import estimate
+from ssm.specs.quantities.restart_ratio import RestartRatio
 
 SHIFTS = (0.2, 0.5, 0.3)  # log ratios of the three seeds
 OVERFLOWED: Readings = {("base", 2): {"norm": [1.0, math.inf, 1.0, 1.0]}}
@@ -318,7 +317,26 @@ def test_arms_share_no_seed_or_several_runs(tmp_path: Path) -> None:
         estimate(task.model_copy(update={"series": twice}), "tiny", task.figure.claims[0].quantity, tmp_path)
 
 
-def test_every_kind_of_quantity_is_registered() -> None:
-    specs = get_args(get_args(QuantitySpec)[0])
-    kinds = {spec.model_fields["kind"].default for spec in specs}
-    assert kinds == KINDS.keys() | {spec.model_fields["kind"].default for spec in get_args(ModelQuantity)}
+def test_of_several_measurements_of_a_kind_one_is_read_by_its_name(tmp_path: Path) -> None:
+    """`measurement` names the first that a quantity reads, the field called like its kind the second."""
+    plain = {"kind": "restart_ratio", "arm": "base", "times_context": 4.0}
+    task = figure_task([claim(plain, above=0.0)])
+    write_tables(tmp_path, task, {("base", seed): {"late": 2.0 + x} for seed, x in enumerate(SHIFTS, 1)})
+    renamed = []
+    for one in task.series:
+        tables = {"long": one.tables["position_loss"], "again": one.tables["restart_loss"]}
+        renamed.append(one.model_copy(update={"tables": tables}))
+    task = task.model_copy(update={"series": tuple(renamed)})
+    quantity = RestartRatio.model_validate(plain)
+    named = RestartRatio.model_validate(plain | {"measurement": "long", "restart_loss": "again"})
+    same(estimate(task, "tiny", named, tmp_path), np.exp(student(SHIFTS)))
+    with pytest.raises(UndecidableError, match="_loss is not measured for the arm 'base'"):
+        estimate(task, "tiny", quantity, tmp_path)
+    assert named.nameless("tiny") == quantity.nameless("tiny")
+    assert not quantity.content().keys() & {"measurement", "restart_loss"}
+
+
+def test_a_figure_has_the_measurements_that_its_claims_and_drawings_name() -> None:
+    quantity = {"kind": "perplexity_at", "arm": "base", "times_context": 4.0, "measurement": "position_los"}
+    with pytest.raises(ConfigError, match=r"claims.it.quantity.measurement: no measurement 'position_los' in this"):
+        figure_task([claim(quantity, above=0.0)])

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from claims.synthetic import MEASURED, claim, figure_task, write_tables
+from claims.synthetic import LABELS, MEASURED, claim, figure_task, write_tables
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ssm.base.errors import TableError
 from ssm.base.tables import MODEL_SIZE, SCHEMAS, VERDICTS, read_table, schema_name, write_table
+from ssm.claims.quantities import ESTIMATORS
+from ssm.claims.quantities.base import ModelEstimator
 from ssm.claims.verdict import ONE_SEED, REHEARSAL, claim_of, decide, judge
 from ssm.claims.words import CONFIRMED, DEFINITION, OPEN, OURS, PAPER, REFUTED, VERDICT_NAMES
 from ssm.specs.claim import Expected
@@ -84,8 +86,21 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
         thrice("cosine", LATE, LESS, LATE),
         thrice("cosine", [1.0] * 6, [0.6] * 6, [1.0, 1.0, 1.0, 0.95, 1.0, 1.0]),
     ),
+    "value_at": (
+        {"measurement": "position_loss", "column": "loss", "times_context": 4.0},
+        2.5,
+        thrice("late", 3.0, 3.1, 3.2),
+        thrice("late", 2.0, 2.1, 2.2),
+    ),
     "length_excess": ({}, 0.2, thrice("excess", 0.5, 0.51, 0.52), thrice("excess", -0.1, -0.11, -0.12)),
 }
+
+
+def test_every_quantity_is_flipped() -> None:
+    """Those of models as they are built in test_on_models.py; each has its words."""
+    on_models = {"parameter_ratio", "system_property", "cost_exponent"}
+    assert set(ESTIMATORS) == set(FLIPS) | on_models
+    assert on_models == {kind for kind, estimator in ESTIMATORS.items() if issubclass(estimator, ModelEstimator)}
 
 
 @pytest.mark.parametrize("kind", FLIPS)
@@ -97,6 +112,7 @@ def test_a_verdict_flips_when_the_data_flip(tmp_path: Path, kind: str) -> None:
         write_tables(tmp_path, task, {("base", seed): values for seed, values in enumerate(said, 1)})
         row = judge(task, tmp_path).row(0, named=True)
         assert row["verdict"] == verdict, row
+        assert LABELS["base"] in row["quantity"]
 
 
 def test_parameter_ratio_flips_with_its_bounds(tmp_path: Path) -> None:
@@ -231,7 +247,8 @@ def test_a_quantity_reads_the_tables_that_it_says(tmp_path: Path, kind: str) -> 
     named = {"model": "tiny"} if kind == "parameter_ratio" else {"arm": "base"}
     task = figure_task([claim({"kind": kind} | named | fields, above=0.0)], seeds=(1, 2))
     write_tables(tmp_path, task, {("base", 1): {"cosine": [-1.0] * 6}})
-    reads = task.figure.claims[0].quantity.reads
+    quantity = task.figure.claims[0].quantity
+    reads = quantity.reads or quantity.names
     for path in tmp_path.glob("*.parquet"):
         if schema_name(path) not in reads:
             path.unlink()

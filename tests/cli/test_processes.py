@@ -19,7 +19,8 @@ from ssm.base.tables import POSITION_LOSS, read_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.models.checkpoint import load_tensors
-from ssm.specs.measurement import MeasurementTask, PositionLoss
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import PositionLoss
 from ssm.specs.training import RunSpec
 from ssm.training.loop import train
 

@@ -10,7 +10,7 @@ from small import model_spec
 from ssm.base.errors import ConfigError
 from ssm.base.tables import COST
 from ssm.evaluation.cost import _kept_bytes, cost
-from ssm.specs.measurement import Cost
+from ssm.specs.measurements import Cost
 from ssm.specs.model import ModelSpec
 
 

@@ -11,7 +11,7 @@ import pytest
 from ssm.base.tables import POSITION_LOSS
 from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.length_class import NO_RISE, length_class
-from ssm.specs.measurement import LengthClass, PositionLoss
+from ssm.specs.measurements import LengthClass, PositionLoss
 
 CONTEXT, LENGTH, SEQUENCES = 32, 2048, 64
 

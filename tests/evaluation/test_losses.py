@@ -17,7 +17,7 @@ from ssm.evaluation.bins import bin_edges, octaves
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurement import PositionLoss, RestartLoss
+from ssm.specs.measurements import PositionLoss, RestartLoss
 
 
 def loss_of_context(subject: Subject, context: torch.Tensor, target: int) -> float:

@@ -14,16 +14,15 @@ import torch
 from small import make_store, run_spec
 
 from ssm.base.files import write_json
-from ssm.evaluation import stream
-from ssm.evaluation.measure import ON_MODELS
+from ssm.evaluation import MEASURES, stream
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import build_model
 from ssm.models.checkpoint import save_model
-from ssm.specs.measurement import (
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import (
     EffectiveRemembrance,
     MeasurementSpec,
-    MeasurementTask,
     Passkey,
     PositionLoss,
     RestartLoss,
@@ -92,7 +91,7 @@ def test_a_forward_pass_has_so_many_tokens_and_activations(
         monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", 96)
     else:
         monkeypatch.setattr(stream, "LOGITS", 96 * subject.model.hidden_size)
-    ON_MODELS[measurement.kind](measurement, subject)
+    MEASURES[measurement.kind](measurement, subject)
     assert 90 <= max(made) <= 96
 
 

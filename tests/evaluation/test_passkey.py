@@ -21,7 +21,7 @@ from ssm.evaluation import stream
 from ssm.evaluation.passkey import passkey
 from ssm.evaluation.prompts import PasskeyPrompts, passkey_pieces
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurement import Passkey
+from ssm.specs.measurements import Passkey
 from ssm.training.distributed import Team
 
 SPEC = Passkey(lengths=(300, 520), depths=(0.0, 0.5, 1.0), trials=2)

@@ -14,10 +14,10 @@ from training.processes import run_team
 from ssm.base.tables import SCHEMAS, read_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
-from ssm.specs.measurement import (
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import (
     EffectiveRemembrance,
     MeasurementSpec,
-    MeasurementTask,
     Passkey,
     PositionLoss,
     RestartLoss,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ssm.base.errors import ConfigError, DataError
 from ssm.data.tokenizers import ByteTokenizer, JsonTokenizer, Tokenizer, train_bpe
 from ssm.evaluation.prompts import INSTRUCTION, QUESTION, TEXT, PasskeyPieces, PasskeyPrompts, passkey_pieces
-from ssm.specs.measurement import Passkey
+from ssm.specs.measurements import Passkey
 
 ROUND = " " + " ".join(TEXT)
 CORPUS = f"{INSTRUCTION}{ROUND} The pass key is 10. Remember it. 10 is the pass key. {QUESTION} 10"

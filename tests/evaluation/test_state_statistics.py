@@ -15,7 +15,7 @@ from ssm.base.errors import CheckpointError
 from ssm.evaluation.state_statistics import state_statistics
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.specs.measurement import StateStatistics
+from ssm.specs.measurements import StateStatistics
 from ssm.specs.model import ModelSpec
 
 

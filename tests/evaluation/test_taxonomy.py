@@ -12,7 +12,7 @@ from ssm.base.tables import TAXONOMY
 from ssm.evaluation import taxonomy as module
 from ssm.evaluation.model_size import model_size
 from ssm.evaluation.taxonomy import taxonomy
-from ssm.specs.measurement import ModelSize, Taxonomy
+from ssm.specs.measurements import ModelSize, Taxonomy
 from ssm.specs.model import ModelSpec
 
 # kind of mixer -> (the decay depends on the input, the recurrence is linear in its state), as the papers define them

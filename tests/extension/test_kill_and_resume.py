@@ -20,7 +20,7 @@ from ssm.base.tables import read_table
 from ssm.cli import main as command_line
 from ssm.extension.stages import Stages
 from ssm.models.checkpoint import load_tensors
-from ssm.training import loop
+from ssm.training import step as training_step
 
 pytestmark = pytest.mark.xdist_group("extension")  # of the same world
 
@@ -127,7 +127,7 @@ def test_a_signal_is_one_line_and_code_75(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said, loss_of = Stages._say, loop.loss_of
+    said, loss_of = Stages._say, training_step.loss_of
     steps = 0
 
     def signalled(self: Stages, what: str) -> None:
@@ -143,7 +143,7 @@ def test_a_signal_is_one_line_and_code_75(
         return loss_of(*arguments)
 
     monkeypatch.setattr(Stages, "_say", signalled)
-    monkeypatch.setattr(loop, "loss_of", signalled_at_15)
+    monkeypatch.setattr(training_step, "loss_of", signalled_at_15)
     arguments = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "-o", str(tmp_path / "out")]
     arguments += ["--context", "16", "--length", "128", "--sequences", "64", "--no-passkey"]
     arguments += ["--in-context-tolerance", "1"]

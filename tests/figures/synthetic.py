@@ -146,7 +146,7 @@ def task(drawings: Sequence[dict[str, Any]], all_series: Sequence[dict[str, Any]
     """A figure task that collects the given series."""
     extra = figure.pop("tables", [])
     content = {
-        "target": "lg_fig5", "paper": "lg", "title": "t", "caption": "c", "setting": "s", "collect": True,
+        "target": "lg_fig5", "paper": "lg", "title": "t", "caption": "c", "setting": "s", "collect": ["lg_fig1"],
         "drawings": list(drawings),
     } | figure  # fmt: skip
     plan = {"figure": content, "scale": "smoke", "series": list(all_series), "tables": extra}

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssm.base.errors import TableError
+from ssm.base.tables import SCHEMAS
 from ssm.figures.data import (
     Curve,
     Line,
@@ -23,9 +24,11 @@ from ssm.figures.data import (
     remembrance_curves,
     state_norm_curves,
 )
-from ssm.figures.head_std import drifting_heads
+from ssm.figures.drawings.head_std import drifting_heads
 from ssm.figures.style import log_ticks, token_ticks
 from ssm.specs.figure import FigureTask, Series
+from ssm.specs.measurements import SPECS
+from ssm.specs.registry import kind_of
 
 
 def test_perplexity_is_the_exponential_of_the_mean_loss_and_its_band_the_range_of_seeds(tmp_path: Path) -> None:
@@ -105,6 +108,32 @@ def test_a_diverged_run_has_no_curve_although_its_last_good_weights_were_measure
         assert np.isnan([curve.y, curve.low, curve.high]).all()
 
 
+def test_of_a_diverged_run_nothing_but_where_it_was_measured_is_read(tmp_path: Path) -> None:
+    """Neither what it answered nor its class: none of them is a number that a NaN could stand for."""
+    answers = [{"length": 64, "depth": 0.5, "trial": t, "correct": True, "digits_right": 5} for t in range(2)]
+    synthetic.save(tmp_path / "a.parquet", "passkey", answers)
+    synthetic.length_class(tmp_path / "c.parquet", "strong", -0.1)
+    task = synthetic.task([{"kind": "state_norm"}], [])
+    assert read_planned(task, tmp_path, "a", "passkey").to_dicts() == answers
+    synthetic.diverge(tmp_path / "a.parquet", "passkey")
+    synthetic.diverge(tmp_path / "c.parquet", "length_class")
+    asked = read_planned(task, tmp_path, "a", "passkey")
+    assert asked.to_dicts() == [row | {"correct": None, "digits_right": None} for row in answers]
+    assert asked.schema == SCHEMAS["passkey"].columns
+    (row,) = read_planned(task, tmp_path, "c", "length_class").to_dicts()
+    assert math.isnan(row["excess"])
+    assert (row["class"], row["generalizes"], row["extends_from"], row["context"]) == (None, None, None, 32)
+
+
+@pytest.mark.parametrize("kind", sorted({kind_of(spec) for spec in SPECS}))
+def test_every_measurement_says_which_columns_are_keys(kind: str) -> None:
+    """What is no key is a value, which a diverged run has not."""
+    schema = SCHEMAS[kind]
+    assert schema.keys
+    assert set(schema.keys) < set(schema.columns)
+    assert schema.sample in (None, *schema.keys)
+
+
 def all_curves(task: FigureTask, tables: Path) -> list[Curve]:
     return [
         *perplexity_curves(task, tables, "tiny"),
@@ -133,8 +162,19 @@ def test_arms_keep_the_plans_order_although_json_sorts_the_figures_own() -> None
     arm = {"label": "l", "training": "pretrain"}
     figure = {"arms": {"t128": arm, "t16": arm, "t32": arm}, "models": ["tiny"], "data": "text", "seeds": [0]}
     series = [synthetic.series(name, seed) for name in ("t16", "t32", "t128") for seed in (0, 1)]
-    task = synthetic.task([{"kind": "position_curves"}], series, collect=False, **figure)
+    task = synthetic.task([{"kind": "position_curves"}], series, collect=[], **figure)
     assert arms(task) == ["t16", "t32", "t128"]
+
+
+def test_of_several_measurements_of_a_kind_one_is_drawn_by_its_name(tmp_path: Path) -> None:
+    for name, norm in (("short", 2.0), ("long", 3.0)):
+        synthetic.state_statistics(tmp_path / f"{name}.parquet", 64, norm=lambda p, norm=norm: norm)
+    series = [synthetic.series("base", 0, state_statistics="short", far="long")]
+    for drawing, drawn in (({}, 2.0), ({"measurement": "far"}, 3.0)):
+        task = synthetic.task([{"kind": "state_norm"} | drawing], series)
+        (curve,) = state_norm_curves(task, tmp_path, "tiny", *task.figure.drawings[0].names)
+        np.testing.assert_allclose(curve.y, drawn)
+        assert task.figure.drawings[0].content() == {"kind": "state_norm"} | drawing
 
 
 def test_the_heads_that_drift_most_are_chosen_and_sorted(tmp_path: Path) -> None:

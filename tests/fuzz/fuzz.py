@@ -42,7 +42,8 @@ from ssm.cli.main import main
 from ssm.models.backbone import build_model
 from ssm.models.checkpoint import load_tensors
 from ssm.models.formats import export_checkpoint
-from ssm.specs.measurement import LengthClass, MeasurementTask, PositionLoss
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import LengthClass, PositionLoss
 from ssm.training.loop import train
 
 LIMIT = 10.0  # seconds, after which a case counts as a hang

@@ -14,6 +14,7 @@ BASE = {"label": "Base", "training": "pretrain"}
 PASSING = {"label": "SP", "from": "base", "training": "posttrain", "initial_state": "state_passing"}
 SNAPSHOT = {"label": "Early", "snapshot_of": "base", "at": 0.5}
 CURVE = {"kind": "position_loss", "length": 64}
+KEYS = {"kind": "passkey", "lengths": [300]}
 
 
 @pytest.fixture
@@ -115,8 +116,8 @@ def test_a_wrong_value(folder: Path, file: str, old: str, new: str, key: str, sa
         ),
         ("from: base", "from: bas", "arms.state_passing.from", "unknown arm 'bas'; did you mean 'base'?"),
         ("arm: state_passing", "arm: state_pass", "claims.repaired", "did you mean 'state_passing'?"),
-        ("kind: position_loss", "kind: position_los", "measurements.0.kind", "did you mean 'position_loss'?"),
-        ("kind: position_curves", "kind: curves", "drawings.0", "unknown name 'curves'; "),
+        ("kind: position_loss", "kind: position_los", "measurements.0: ", "did you mean 'position_loss'?"),
+        ("kind: position_curves", "kind: curbes", "drawings.0", "unknown name 'curbes'; "),
         (
             "position_loss, times_context: 16",
             "position_loss",
@@ -224,7 +225,16 @@ def test_a_figure_cannot_train_a_checkpoint(folder: Path) -> None:
         ([CURVE, CURVE], "position_loss: stands twice for the arm 'base'"),
         ([CURVE | {"kind": "restart_loss", "length": -1}], "0.length: expected a number above 0, got -1"),
         ([{"kind": "length_class"}], "length_class (arm 'base'): is made from a position_loss"),
-        ([CURVE, {"kind": "length_class", "length": 8}], "length_class (arm 'base'): takes length, sequences and seed"),
+        ([CURVE, {"kind": "length_class", "length": 8}], "1: unknown key 'length'; valid names: arms, kind, name, of"),
+        ([CURVE, {"kind": "length_class", "of": "far"}], "length_class (arm 'base'): of: no position_loss of this arm"),
+        ([CURVE, CURVE | {"name": "far"}, CURVE | {"name": "far"}], "far: stands twice for the arm 'base'; give one"),
+        ([CURVE | {"name": "passkey"}], "passkey: a position_loss cannot bear the name of another kind"),
+        ([KEYS | {"name": "x"}, CURVE | {"name": "x"}], "x: is the name of a passkey and of a position_loss"),
+        ([KEYS | {"depth": [0]}], "0: unknown key 'depth'; did you mean 'depths'?"),
+        ([KEYS | {"times_context": [2]}], "passkey (arm 'base'): give either 'lengths' (tokens) or 'times_context'"),
+        ([{"kind": "passkey", "times_context": 2}], "0.times_context: expected a list, got 2"),
+        ([{"kind": "passkey", "lengths": [9, 8]}], "passkey (arm 'base'): lengths must ascend"),
+        ([{"kind": "cost"}], "0.lengths: this key is required and is missing"),
         ([CURVE | {"arms": ["bas"]}], "position_loss.arms: unknown arm 'bas'; did you mean 'base'?"),
     ],
 )
@@ -233,15 +243,26 @@ def test_wrong_measurements(folder: Path, entries: list[object], says: str) -> N
     assert problem(folder).startswith(f"config/figures/lg_fig3.yaml: measurements.{says}")
 
 
-def test_wrong_collections(folder: Path) -> None:
-    chart = {"arms": {}, "measurements": [], "drawings": [{"kind": "length_classes"}], "collect": True}
-    (folder / "figures" / "lg_fig5.yaml").unlink()  # the one figure with curves
-    figure(folder, "ls_fig1", **chart)
-    assert "config/figures/ls_fig1.yaml: collects" in problem(folder, figures=["ls_fig1"])
-    figure(folder, "ls_fig1", **chart | {"measurements": [{"kind": "position_loss", "length": 5}]})
-    assert "names kinds alone" in problem(folder)
-    figure(folder, "ls_fig1", **chart | {"arms": {"base": BASE}})
-    assert "a figure that collects has none of its own" in problem(folder)
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"collect": ["lg_fig6"]}, "collect: unknown figure 'lg_fig6'; did you mean 'lg_fig"),
+        ({"collect": ["ls_fig1"]}, "collect: 'ls_fig1' is a figure that collects"),
+        ({"collect": ["lg_fig4"]}, "collect: no arm of these figures has position_loss"),
+        ({"measurements": []}, "measurements: a figure that collects names what it collects"),
+        ({"measurements": [CURVE]}, "measurements.position_loss: a figure that collects names what arms have"),
+        (
+            {"measurements": [{"kind": "taxonomy"}]},
+            "measurements.taxonomy: a figure that collects names what",
+        ),
+        ({"arms": {"base": BASE}}, "arms: a figure that collects has none of its own"),
+    ],
+)
+def test_wrong_collections(folder: Path, changed: dict[str, object], says: str) -> None:
+    kinds = [{"kind": "position_loss"}, {"kind": "length_class"}]
+    chart = {"arms": {}, "measurements": kinds, "drawings": [{"kind": "length_classes"}], "collect": ["lg_fig5"]}
+    figure(folder, "ls_fig1", **chart | changed)
+    assert problem(folder, figures=["ls_fig1"]).startswith(f"config/figures/ls_fig1.yaml: {says}")
 
 
 def test_overrides_are_named_in_the_error(folder: Path) -> None:

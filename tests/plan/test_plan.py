@@ -18,7 +18,8 @@ from ssm.plan.summary import summary
 from ssm.specs.config import Rehearsal
 from ssm.specs.figure import FigureTask
 from ssm.specs.initial_states import StatePassing, ZeroState
-from ssm.specs.measurement import Cost, LengthClass, MeasurementTask, ModelSize, PositionLoss, RestartLoss, Taxonomy
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import Cost, LengthClass, ModelSize, Passkey, PositionLoss, RestartLoss, Taxonomy
 from ssm.specs.training import RunSpec
 
 ROOT = Path(__file__).parents[2]
@@ -162,13 +163,49 @@ def test_a_class_reads_the_position_loss_of_its_arm(folder: Path) -> None:
         assert needs == Inputs(run=series.run, table=series.tables["position_loss"])
 
 
+def test_an_arm_may_have_two_of_a_kind_under_two_names(folder: Path) -> None:
+    far = {"kind": "position_loss", "name": "far", "length": 256, "arms": ["base"]}
+    classes = [{"kind": "length_class"}, {"kind": "length_class", "name": "far_class", "of": "far", "arms": ["base"]}]
+    figure(folder, "ls_fig2", paper="ls", measurements=[*classes, {"kind": "position_loss", "length": 128}, far])
+    plan = planned(folder, figures=["ls_fig2"])
+    series = {one.arm: one.tables for one in plan.figures["ls_fig2"].series}
+    assert set(series["state_passing"]) == {"position_loss", "length_class"}
+    assert set(series["base"]) == {"position_loss", "length_class", "far", "far_class"}
+    lengths = {name: plan.measurements[table].measurement for name, table in series["base"].items()}
+    assert (lengths["position_loss"].length, lengths["far"].length) == (128, 256)
+    assert (lengths["length_class"].of.length, lengths["far_class"].of.length) == (128, 256)
+    assert plan.inputs_of(series["base"]["far_class"]).table == series["base"]["far"]
+    only = [{"kind": "length_class"}, far]
+    figure(folder, "ls_fig2", paper="ls", arms={"base": {"label": "B", "training": "pretrain"}}, measurements=only)
+    (series,) = planned(folder, figures=["ls_fig2"]).figures["ls_fig2"].series
+    assert set(series.tables) == {"far", "length_class"}, "a class of the one curve that there is"
+
+
+def test_a_figure_can_ask_for_passkeys(folder: Path) -> None:
+    """Whatever the fields of a kind are: lengths may be given in training contexts of the arm."""
+    asked = {"kind": "passkey", "times_context": [8, 16.5], "depths": [0, 0.5], "trials": 3}
+    figure(folder, "lg_fig7", measurements=[asked])
+    plan = planned(folder, figures=["lg_fig7"])
+    wanted = Passkey(lengths=(256, 528), depths=(0.0, 0.5), trials=3)
+    assert {task.measurement for task in plan.measurements.values()} == {wanted}
+    caps = Rehearsal(max_sequences=2, max_contexts=8)
+    capped = planned(folder, figures=["lg_fig7"], rehearsal=caps.content())
+    assert {task.measurement for task in capped.measurements.values()} == {
+        wanted.model_copy(update={"lengths": (256,), "trials": 2})
+    }
+
+
 def test_a_collection_classifies_every_curve_once_at_its_longest(folder: Path) -> None:
     figure(folder, "lg_fig6", measurements=[{"kind": "position_loss", "length": 1024, "arms": ["base"]}])
-    figure(folder, "ls_fig1", paper="ls", arms={}, measurements=[], collect=True, drawings=[{"kind": "length_classes"}])
+    figure(folder, "lg_fig7", measurements=[{"kind": "position_loss", "length": 2048}])  # which it does not name
+    kinds = [{"kind": "length_class"}, {"kind": "position_loss"}]
+    chart = {"arms": {}, "measurements": kinds, "drawings": [{"kind": "length_classes"}]}
+    figure(folder, "ls_fig1", paper="ls", collect=["lg_fig4", "lg_fig5", "lg_fig6"], **chart)
     plan = planned(folder)
     series = {one.arm: one for one in plan.figures["ls_fig1"].series}
     assert set(series) == {"lg_fig6.base", "lg_fig5.state_passing"}
-    assert list(plan.figures) == ["lg_fig4", "lg_fig5", "lg_fig6", "ls_fig1"]
+    assert list(plan.figures) == ["lg_fig4", "lg_fig5", "lg_fig6", "lg_fig7", "ls_fig1"]
+    assert set(series["lg_fig6.base"].tables) == {"position_loss", "length_class"}
     longest = plan.measurements[series["lg_fig6.base"].tables["length_class"]].measurement
     assert isinstance(longest, LengthClass)
     assert longest.of.length == 1024
@@ -206,7 +243,7 @@ def test_costs_and_taxonomies_need_no_run_either(folder: Path) -> None:
     assert not plan.runs
     figure(folder, "ls_tab1", models=["tiny"], arms={}, measurements=[{"kind": "taxonomy", "sequences": 3}],
            drawings=[{"kind": "taxonomy_table"}])  # fmt: skip
-    with pytest.raises(ConfigError, match=r"ls_tab1.yaml: measurements.taxonomy: unknown key 'sequences'"):
+    with pytest.raises(ConfigError, match=r"ls_tab1.yaml: measurements.0: unknown key 'sequences'"):
         planned(folder, figures=["ls_tab1"])
 
 

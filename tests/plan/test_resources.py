@@ -27,7 +27,8 @@ from ssm.plan.resources import ATTEMPTS, Need, needs, takes_gpus, training_token
 from ssm.plan.summary import summary
 from ssm.specs.base import Spec
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
-from ssm.specs.measurement import MeasurementTask, Passkey, RestartLoss
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import Passkey, RestartLoss
 from ssm.specs.training import Budget
 from ssm.training.loop import Interval, train
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from ssm.specs.registry import RegistryError
+from ssm.specs.registry import RegistryError, check_functions
 
 SPEC = """
 from typing import ClassVar, Literal
@@ -143,7 +144,7 @@ def test_a_spec_that_lacks_an_answer(lines: list[str], lacks: str, garden: Path)
 def test_a_module_without_its_line(garden: Path) -> None:
     lines = "from garden.modules.plants.rose import RosePlant", '    "rose": RosePlant,'
     without(garden / MODULES / "__init__.py", *lines)
-    assert said(MODULES) == f"{MODULES}/rose.py is in no registry: add its line in {MODULES}/__init__.py"
+    assert said(SPECS) == f"{MODULES}/rose.py is in no registry: add its line in {MODULES}/__init__.py"
 
 
 def test_a_module_that_is_imported_but_not_listed(garden: Path) -> None:
@@ -167,6 +168,19 @@ def test_a_module_under_another_name(garden: Path) -> None:
     registry = garden / MODULES / "__init__.py"
     registry.write_text(registry.read_text().replace('"rose": RosePlant', '"rose": OakPlant'))
     assert said(MODULES) == f"{MODULES}/__init__.py: 'rose' is in oak.py: it belongs into rose.py"
+
+
+def test_a_module_without_its_function(garden: Path) -> None:
+    """Registries of functions, in folders that hold other files too."""
+    specs = importlib.import_module(SPECS.replace("/", ".")).SPECS
+    oak, rose = ModuleType("garden.work.oak"), ModuleType("garden.work.rose")
+    oak.oak = rose.rose = len  # type: ignore[attr-defined]
+    assert check_functions("garden.work", (oak, rose), specs) == {"oak": len, "rose": len}
+    with pytest.raises(RegistryError, match=r"^garden/work/__init__.py: no line for 'rose' of garden/.*/rose.py$"):
+        check_functions("garden.work", (oak,), specs)
+    del rose.rose  # type: ignore[attr-defined]
+    with pytest.raises(RegistryError, match=r"^garden/work/rose.py: lacks the function 'rose'$"):
+        check_functions("garden.work", (oak, rose), specs)
 
 
 def test_a_lock_file_of_an_editor_is_no_spec(garden: Path) -> None:

@@ -218,14 +218,14 @@ def test_divergence_is_a_result_and_keeps_the_last_good_weights(
 ) -> None:
     good = run_spec(store.spec, budget={"steps": 30})
     train(good, store, tmp_path / "good", CPU, interval=Interval(steps=10))
-    real = loop.loss_of
+    real = training_step.loss_of
     calls = iter(range(1, 100))
 
     def breaks_at_25(*args: Any) -> Any:
         part = real(*args)
         return training_step.Part(part.loss * float("nan"), part.ended) if next(calls) == 25 else part
 
-    monkeypatch.setattr(loop, "loss_of", breaks_at_25)
+    monkeypatch.setattr(training_step, "loss_of", breaks_at_25)
     record = train(good, store, tmp_path / "bad", CPU, interval=Interval(steps=10))
     assert record["status"] == "diverged"
     assert "loss is nan at step 25" in record["message"]
@@ -243,7 +243,7 @@ def test_what_a_diverged_run_leaves_does_not_depend_on_when_it_was_saved_or_kill
     store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_spec(store.spec, budget={"steps": 60}, snapshots=[0.1, 0.9])
-    real = loop.loss_of
+    real = training_step.loss_of
 
     def train_breaking(at: int, first: int, folder: Path, interval: int) -> dict[str, Any]:
         calls = iter(range(first, 100))
@@ -253,7 +253,7 @@ def test_what_a_diverged_run_leaves_does_not_depend_on_when_it_was_saved_or_kill
             return training_step.Part(part.loss * float("nan"), part.ended) if next(calls) == at else part
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "loss_of", breaks)
+            patch.setattr(training_step, "loss_of", breaks)
             return train(run, store, folder, CPU, interval=Interval(steps=interval))
 
     for interval in (4, 7, 1000):

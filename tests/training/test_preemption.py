@@ -28,8 +28,11 @@ from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
-from ssm.training import loop
+from ssm.training import keeping, loop
+from ssm.training import step as training_step
+from ssm.training.keeping import Keeper
 from ssm.training.loop import Interval
+from ssm.training.step import Stepper
 
 CPU = torch.device("cpu")
 
@@ -45,15 +48,15 @@ def train(run: RunSpec, store: TokenStore, folder: Path, interval: Interval = In
 
 def at_step(patch: pytest.MonkeyPatch, number: int, action: Callable[[], object]) -> None:
     """Do something behind a step of the runs to come."""
-    step = loop._Job._step
+    make = Stepper.make
 
-    def eventful(job: Any, now: int, *rest: Any) -> bool:
-        done = step(job, now, *rest)
-        if now == number:
+    def eventful(stepper: Stepper, step: int, *rest: Any) -> Any:
+        row = make(stepper, step, *rest)
+        if step == number:
             action()
-        return done
+        return row
 
-    patch.setattr(loop._Job, "_step", eventful)
+    patch.setattr(Stepper, "make", eventful)
 
 
 def saved_step(folder: Path) -> int:
@@ -89,7 +92,7 @@ def test_a_signal_leaves_a_checkpoint_of_where_the_run_was(
 def test_slow_steps_are_looked_at_one_by_one(
     run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "SLOW", 0.0)
+    monkeypatch.setattr(keeping, "SLOW", 0.0)
     at_step(monkeypatch, 33, lambda: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Preempted):
         train(run, store, tmp_path, Interval(seconds=1e9))
@@ -114,7 +117,7 @@ def test_a_long_step_is_left_between_its_micro_batches(
     sigma = {"sigma": 0.3} if policy == "random_noise" else {}
     recipe = {"budget": {"steps": 60}, "batch_tokens": 128, "micro_batch_tokens": 32}
     run = run_spec(store.spec, initial_state={"policy": policy} | sigma, **recipe)
-    parts, loss_of = [0], loop.loss_of
+    parts, loss_of = [0], training_step.loss_of
 
     def eventful(*arguments: Any) -> Any:
         parts[0] += 1
@@ -123,8 +126,8 @@ def test_a_long_step_is_left_between_its_micro_batches(
         return loss_of(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "SLOW", 0.0)
-        patch.setattr(loop, "loss_of", eventful)
+        patch.setattr(keeping, "SLOW", 0.0)
+        patch.setattr(training_step, "loss_of", eventful)
         with pytest.raises(Preempted, match=f"stopped by SIGTERM at step {step - 1} of 60; its checkpoint is written"):
             train(run, store, tmp_path / "run", Interval(seconds=1e9))
     assert parts[0] == 4 * (step - 1) + 2
@@ -144,7 +147,7 @@ def test_a_run_leaves_ahead_of_its_time_limit_and_always_comes_further(
     run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is behind it already: each job makes the steps up to its first look, and the last one ends the run."""
-    monkeypatch.setattr(loop, "SLOW", 1e9)  # looks at the first step of a job, and at every tenth
+    monkeypatch.setattr(keeping, "SLOW", 1e9)  # looks at the first step of a job, and at every tenth
     over = Interval(seconds=1e9, until=time.monotonic())
     for step in (1, 2, 3):
         with pytest.raises(Preempted, match=f"by its time limit at step {step} of 60; its checkpoint is") as stop:
@@ -159,14 +162,14 @@ def test_a_step_that_would_outlast_the_limit_is_not_begun(
 ) -> None:
     """Steps of 100 seconds by a clock of their own: two of them fit into 250."""
     now = [0.0]
-    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    make_step = loop._Job._step
+    monkeypatch.setattr(keeping, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    make = Stepper.make
 
-    def step(*arguments: Any) -> bool:
+    def slow_step(*arguments: Any) -> Any:
         now[0] += 100
-        return make_step(*arguments)
+        return make(*arguments)
 
-    monkeypatch.setattr(loop._Job, "_step", step)
+    monkeypatch.setattr(Stepper, "make", slow_step)
     with pytest.raises(Preempted, match="by its time limit at step 2 of 60"):
         train(run, store, tmp_path, Interval(seconds=1e9, until=250.0))
 
@@ -176,20 +179,20 @@ def test_checkpoints_that_take_long_to_write_are_due_less_often(
 ) -> None:
     """Steps of 8 seconds, looked at one by one: 2% of 64 seconds are 1.28."""
     now, saved, takes = [0.0], [], [0.0]
-    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    make_step, save = loop._Job._step, loop._Job._save
+    monkeypatch.setattr(keeping, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    make, save = Stepper.make, Keeper.save
 
-    def step(*arguments: Any) -> bool:
+    def slow_step(*arguments: Any) -> Any:
         now[0] += 8.0
-        return make_step(*arguments)
+        return make(*arguments)
 
-    def slow_save(self: loop._Job, number: int) -> None:
+    def slow_save(keeper: Keeper, step: int) -> None:
         now[0] += takes[0]
-        saved.append(number)
-        save(self, number)
+        saved.append(step)
+        save(keeper, step)
 
-    monkeypatch.setattr(loop._Job, "_step", step)
-    monkeypatch.setattr(loop._Job, "_save", slow_save)
+    monkeypatch.setattr(Stepper, "make", slow_step)
+    monkeypatch.setattr(Keeper, "save", slow_save)
     for seconds, expected in ((1.25, [8, 16, 24, 32, 40, 48, 56, 60]), (2.5, [8, 24, 40, 56, 60])):
         saved.clear()
         takes[0] = seconds

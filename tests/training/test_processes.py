@@ -19,10 +19,12 @@ from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
-from ssm.training import loop, parallel
+from ssm.training import keeping, loop, parallel
+from ssm.training import step as training_step
 from ssm.training.distributed import ALONE, Team
 from ssm.training.loop import Interval
 from ssm.training.machine import Machine
+from ssm.training.step import Stepper
 
 CPU = torch.device("cpu")
 STEPS = 50
@@ -57,20 +59,20 @@ def train(
 
     With `one_piece` 0 the model counts as large: autograd makes its gradients one by one, and DDP sums them.
     """
-    step, usual = loop._Job._step, parallel.ONE_PIECE
+    make, usual = Stepper.make, parallel.ONE_PIECE
 
-    def interrupted(job: Any, now: int, stop: StopRequest) -> bool:
-        done = step(job, now, stop)
-        if now == at and team.rank == rank:
+    def interrupted(stepper: Stepper, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
+        row = make(stepper, step, stop)
+        if step == at and team.rank == rank:
             os.kill(os.getpid(), number)
-        return done
+        return row
 
-    loop._Job._step = interrupted  # type: ignore[method-assign]
+    Stepper.make = interrupted  # type: ignore[method-assign]
     parallel.ONE_PIECE = one_piece
     try:
         loop.train(run, TokenStore.open(tokens), folder, CPU, None, Interval(steps=20), Machine(team, **machine))
     finally:
-        loop._Job._step = step  # type: ignore[method-assign]
+        Stepper.make = make  # type: ignore[method-assign]
         parallel.ONE_PIECE = usual
 
 
@@ -174,23 +176,23 @@ def test_kill_9_of_one_ends_all_and_the_resumed_run_is_bitwise_the_same(
 
 def leave_in_the_middle(team: Team, run: RunSpec, tokens: Path, folder: Path, machine: dict[str, Any]) -> None:
     """The last process is told to end in the first micro-batch of step 7, while steps count as long."""
-    step, loss_of, slow = loop._Job._step, loop.loss_of, loop.SLOW
+    make, loss_of, slow = Stepper.make, training_step.loss_of, keeping.SLOW
     now = [0]
 
-    def noted(job: Any, number: int, stop: StopRequest) -> bool:
-        now[0] = number
-        return step(job, number, stop)
+    def noted(stepper: Stepper, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
+        now[0] = step
+        return make(stepper, step, stop)
 
     def told(*arguments: Any) -> Any:
         if now[0] == 7 and team.rank == team.size - 1:
             os.kill(os.getpid(), signal.SIGUSR1)
         return loss_of(*arguments)
 
-    loop._Job._step, loop.loss_of, loop.SLOW = noted, told, 0.0  # type: ignore[method-assign]
+    Stepper.make, training_step.loss_of, keeping.SLOW = noted, told, 0.0  # type: ignore[method-assign]
     try:
         train(team, run, tokens, folder, **machine)
     finally:
-        loop._Job._step, loop.loss_of, loop.SLOW = step, loss_of, slow  # type: ignore[method-assign]
+        Stepper.make, training_step.loss_of, keeping.SLOW = make, loss_of, slow  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,107 @@
+"""Any column of any table: the rows of some settings, their mean, and curves of one column against another.
+
+What was drawn at random (a sequence, an example: the schema's `sample`) counts alike: a mean is taken over its rows
+first, and over samples then. True counts as 1; what is null or NaN stays NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from ssm.base.errors import TableError, nearest, shown
+from ssm.base.tables import Schema
+
+SAMPLE = "the sample"
+
+
+def chosen(table: pl.DataFrame, schema: Schema, where: Mapping[str, str | bool | int | float]) -> pl.DataFrame:
+    """The rows in which every column of `where` has its value; there may be none.
+
+    Raises:
+        TableError: there is no such column, or it holds something else than what is asked for.
+    """
+    for column, value in where.items():
+        kind = _kind(schema, column)
+        fits = isinstance(value, bool if kind == pl.Boolean else int | float if kind.is_numeric() else str)
+        if not fits or (isinstance(value, bool) and kind != pl.Boolean):
+            raise TableError(
+                f"the column '{column}' of a {schema.name} table is {kind}, and can never be {shown(value)}"
+            )
+        table = table.filter(pl.col(column) == value)
+    return table
+
+
+def by_sample(table: pl.DataFrame, schema: Schema, column: str) -> np.ndarray:
+    """The mean of each sample over its rows, in the samples' order. (S,); without samples every row is one.
+
+    Raises:
+        TableError: there is no such column, or it holds no numbers.
+    """
+    return _sampled(table, schema, [], column).sort(SAMPLE)[column].to_numpy()
+
+
+def means(table: pl.DataFrame, schema: Schema, along: Sequence[str], column: str) -> pl.DataFrame:
+    """The mean over samples at every value of other columns.
+
+    Args:
+        along: names of columns. `position` stands for the middle of the bin, where there are bins of positions.
+
+    Returns:
+        The columns of `along` as numbers where they are, `value` and `error` (the standard error over samples; NaN for
+        one), sorted by `along`.
+
+    Raises:
+        TableError: there is no such column, or `column` holds no numbers.
+    """
+    error = (pl.col(column).std() / pl.len().sqrt()).fill_null(float("nan")).alias("error")
+    grouped = _sampled(table, schema, along, column).group_by(along)
+    return grouped.agg(pl.col(column).mean().alias("value"), error).sort(along)
+
+
+def matrices(table: pl.DataFrame, schema: Schema, along: str, column: str) -> tuple[np.ndarray, list[np.ndarray]]:
+    """A curve by sample: the values of `along` (K,), and at each of them the values of its samples.
+
+    Where all samples are at all values, one matrix (S, K): they were drawn once. Else K of shape (S_k, 1), drawn apart.
+    """
+    wide = _sampled(table, schema, [along], column).pivot(along, index=SAMPLE, values=column)
+    values = wide.sort(SAMPLE).drop(SAMPLE)
+    x = np.array([float(name) for name in values.columns])
+    order = np.argsort(x)
+    columns = [values[values.columns[place]] for place in order]
+    if not any(one.null_count() for one in columns):
+        return x[order], [np.stack([one.to_numpy() for one in columns], axis=1)]
+    return x[order], [one.drop_nulls().to_numpy()[:, None] for one in columns]
+
+
+def listed(table: pl.DataFrame, column: str, most: int = 8) -> str:
+    """The values that a column has, in words."""
+    values = [shown(value) for value in table[column].unique().sort().to_list()]
+    return ", ".join(values[:most]) + (f" and {len(values) - most} more" if len(values) > most else "")
+
+
+def _sampled(table: pl.DataFrame, schema: Schema, along: Sequence[str], column: str) -> pl.DataFrame:
+    """Columns of `along`, SAMPLE and the mean of `column` over the rows that share them."""
+    kind = _kind(schema, column)
+    if not (kind.is_numeric() or kind == pl.Boolean):
+        raise TableError(f"the column '{column}' of a {schema.name} table is {kind}: it holds no numbers")
+    sample = pl.int_range(pl.len()) if schema.sample is None else pl.col(schema.sample)
+    value = pl.col(column).cast(pl.Float64).fill_null(float("nan")).alias(column)
+    rows = table.select(sample.alias(SAMPLE), *(_key(schema, name) for name in along), value)
+    return rows.group_by([SAMPLE, *along]).agg(pl.col(column).mean())
+
+
+def _key(schema: Schema, name: str) -> pl.Expr:
+    """A column to draw against: a number where it is one."""
+    edges = f"{name}_from", f"{name}_to"
+    if name not in schema.columns and set(edges) <= set(schema.columns):
+        return ((pl.col(edges[0]) + pl.col(edges[1])) / 2).alias(name)
+    return pl.col(name).cast(pl.Float64) if _kind(schema, name).is_numeric() else pl.col(name)
+
+
+def _kind(schema: Schema, column: str) -> pl.DataType:
+    if column not in schema.columns:
+        raise TableError(f"a {schema.name} table has no column '{column}'; {nearest(column, schema.columns)}")
+    return schema.columns[column]

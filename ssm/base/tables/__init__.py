@@ -1,0 +1,59 @@
+"""Tables: tidy Parquet files with a declared schema, one file here for each schema, by its name.
+
+Schemas are the contract between the floor that measures and the floor that draws and judges. Losses are natural-log
+cross-entropies in nats per token; positions count tokens from the start of the sequence, and a bin
+[position_from, position_to) holds the TARGETS predicted at these positions.
+
+A measurement's schema bears the measurement's name. A new one: its file here, and a line below.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ssm.base.errors import TableError, nearest, shown
+from ssm.base.tables.cost import COST
+from ssm.base.tables.effective_remembrance import EFFECTIVE_REMEMBRANCE
+from ssm.base.tables.length_class import LENGTH_CLASS
+from ssm.base.tables.metrics import METRICS
+from ssm.base.tables.model_size import MODEL_SIZE
+from ssm.base.tables.passkey import PASSKEY
+from ssm.base.tables.position_loss import POSITION_LOSS
+from ssm.base.tables.process_speed import PROCESS_SPEED
+from ssm.base.tables.restart_loss import RESTART_LOSS
+from ssm.base.tables.scan_speed import SCAN_SPEED
+from ssm.base.tables.state_statistics import STATE_STATISTICS
+from ssm.base.tables.table import Schema, read_provenance, read_table, schema_name, write_table
+from ssm.base.tables.taxonomy import TAXONOMY
+from ssm.base.tables.training_speed import TRAINING_SPEED
+from ssm.base.tables.verdicts import VERDICTS
+
+ALL: tuple[Schema, ...] = (
+    METRICS,
+    POSITION_LOSS,
+    RESTART_LOSS,
+    EFFECTIVE_REMEMBRANCE,
+    STATE_STATISTICS,
+    PASSKEY,
+    LENGTH_CLASS,
+    MODEL_SIZE,
+    VERDICTS,
+    TAXONOMY,
+    COST,
+    TRAINING_SPEED,
+    PROCESS_SPEED,
+    SCAN_SPEED,
+)
+SCHEMAS = {schema.name: schema for schema in ALL}
+
+
+def schema_of(path: str | Path) -> Schema:
+    """The schema that a table follows. Raises as `read_table`."""
+    name = schema_name(path)
+    if name not in SCHEMAS:
+        raise TableError(f"{path}: holds the schema {shown(name)}; {nearest(name, SCHEMAS)}")
+    return SCHEMAS[name]
+
+
+# and every schema
+__all__ = ["SCHEMAS", "Schema", "read_provenance", "read_table", "schema_name", "schema_of", "write_table"]

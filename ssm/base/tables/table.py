@@ -1,0 +1,132 @@
+"""A table on disk: a tidy Parquet file with its schema's name, its provenance and its digest inside."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ssm.base.errors import TableError, first_line, nearest, shown
+from ssm.base.files import whole_file
+from ssm.base.outside import parse_json
+from ssm.base.seal import BLANK, check_seal, seal
+
+I64, F64, TEXT = pl.Int64(), pl.Float64(), pl.String()
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A table's name, its columns in order, and one line on what a row is.
+
+    `keys` are the columns that say what a row is about; the others hold what was found there. `sample` is the one of
+    them that numbers what was drawn at random, and over which a mean has its error.
+    """
+
+    name: str
+    row: str
+    columns: dict[str, pl.DataType]
+    keys: tuple[str, ...] = ()
+    sample: str | None = None
+    may_be_empty: bool = False
+
+
+def binned(name: str, row: str, column: str) -> Schema:
+    """The schema of values, in `column`, by sequence and bin of positions."""
+    bins = {"sequence": I64, "position_from": I64, "position_to": I64}
+    return Schema(name, row, bins | {column: F64}, keys=tuple(bins), sample="sequence")
+
+
+def write_table(frame: pl.DataFrame, schema: Schema, path: str | Path, provenance: dict[str, Any]) -> None:
+    """Write `frame` as a whole Parquet file that carries the schema's name and the provenance in its metadata.
+
+    Raises:
+        TableError: the columns or types of `frame` are not the schema's.
+        OutputError: `path` cannot be written.
+    """
+    _check(frame, schema, Path(path))
+    metadata = {"ssm.schema": schema.name, "ssm.provenance": json.dumps(provenance, sort_keys=True), "ssm.seal": BLANK}
+    table = frame.to_arrow()
+    # The digest is that of the whole file; the pages' own checksums are for other readers. Arrow's schema would be
+    # a second copy of the metadata.
+    options = {"compression": "zstd", "write_page_checksum": True, "store_schema": False}
+    with whole_file(path) as temporary:
+        # A file is opened here, because of a path pyarrow takes what precedes a colon for a protocol.
+        with temporary.open("wb") as file, pq.ParquetWriter(file, table.schema, **options) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(metadata)
+        seal(temporary)
+
+
+def read_table(path: str | Path, schema: Schema | None = None) -> pl.DataFrame:
+    """Read a table; with `schema` given, insist on it.
+
+    Raises:
+        TableError: no such file, not a Parquet file, changed since it was written, no or another schema, or no rows.
+    """
+    table = _open(path)
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    if schema is not None:
+        name = _metadata(table.schema, path, "schema")
+        if name != schema.name:
+            raise TableError(f"{path}: holds the schema {shown(name)}, expected '{schema.name}'")
+        _check(frame, schema, Path(path))
+    return frame
+
+
+def schema_name(path: str | Path) -> str:
+    """The name of the schema that a table follows. Raises as `read_table`."""
+    return _metadata(_open(path).schema, path, "schema")
+
+
+def read_provenance(path: str | Path) -> dict[str, Any]:
+    """The provenance that `write_table` stored. Raises as `read_table`."""
+    text = _metadata(_open(path).schema, path, "provenance")
+    found = parse_json(text, f"{path}: its provenance", TableError, "JSON object")
+    if not isinstance(found, dict):
+        raise TableError(f"{path}: its provenance: not a JSON object")
+    return found
+
+
+def _open(path: str | Path) -> pa.Table:
+    """The one way in: what is not what was written is refused before it is read."""
+    try:
+        with Path(path).open("rb") as file:
+            if file.read(4) != b"PAR1":
+                raise TableError(f"{path}: not a readable Parquet file")
+        check_seal(path, TableError, "delete it and make it again")
+        # pq.read_table would import pandas where it is installed.
+        with Path(path).open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as table:
+            return table.read()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise TableError(f"{path}: no such table") from error
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise TableError(f"{path}: not a readable Parquet file ({first_line(error)})") from error
+
+
+def _metadata(schema: pa.Schema, path: str | Path, what: str) -> str:
+    found = (schema.metadata or {}).get(f"ssm.{what}".encode())
+    if found is None:
+        raise TableError(f"{path}: carries no {what}, so it was not written by ssm")
+    return found.decode(errors="replace")
+
+
+def _check(frame: pl.DataFrame, schema: Schema, path: Path) -> None:
+    if frame.is_empty() and not schema.may_be_empty:
+        raise TableError(f"{path}: has no rows; a '{schema.name}' has at least one ({schema.row})")
+    for column in frame.columns:
+        if column not in schema.columns:
+            hint = nearest(column, schema.columns)
+            raise TableError(f"{path}: column '{column}' is not in the schema '{schema.name}'; {hint}")
+    for column, kind in schema.columns.items():
+        if column not in frame.columns:
+            raise TableError(f"{path}: column '{column}' of the schema '{schema.name}' is missing")
+        if frame.schema[column] != kind:
+            raise TableError(
+                f"{path}: column '{column}' is {frame.schema[column]}, the schema '{schema.name}' says {kind}"
+            )

@@ -1,0 +1,39 @@
+"""The exponent by which a cost grows with the length."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from ssm.base.seeds import numpy_generator
+from ssm.claims.estimate import DRAWS, LEVEL, Estimate
+from ssm.claims.panel import Panel
+from ssm.claims.quantities.base import ModelEstimator
+from ssm.specs.quantities.cost_exponent import CostExponent
+
+COSTS = {
+    "training_step": "time of a training step",
+    "training_memory": "bytes kept for the backward pass",
+    "decoding_step": "time of a decoding step",
+    "state": "bytes of the state",
+}
+
+
+class CostExponentEstimator(ModelEstimator[CostExponent]):
+    """Bytes give one exponent, exactly; seconds one a round, whose median has a bootstrap interval over the rounds."""
+
+    def estimate(self, panel: Panel) -> Estimate:
+        rows = self.rows(panel).filter(pl.col("cost") == self.spec.cost).sort("length", "repeat")
+        logs = np.log(rows["value"].to_numpy().reshape(rows["length"].n_unique(), -1))  # (lengths, rounds)
+        exponents = np.polyfit(np.log(rows["length"].unique().sort()), logs, 1)[0]  # (rounds,): as the machine was then
+        value = float(np.median(exponents))
+        if len(exponents) < 2:
+            return self.exact(value, panel)
+        generator = numpy_generator(0, "cost exponent")
+        draws = np.median(generator.choice(exponents, (DRAWS, len(exponents))), axis=1)
+        low, high = (float(np.quantile(draws, tail)) for tail in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+        how = f"bootstrap of the median over {len(exponents)} rounds"
+        return Estimate(value, low, high, how, self.words(panel))
+
+    def words(self, panel: Panel) -> str:
+        return f"p of {COSTS[self.spec.cost]} ~ T^p, the slope over all T on logarithmic scales, {self.spec.model}"

@@ -1,0 +1,44 @@
+"""How two distances' curves of remembrance differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from ssm.base.curves import remembrance_curve
+from ssm.claims.estimate import Reading, resample
+from ssm.claims.panel import Panel, by_sequence
+from ssm.claims.quantities.base import SeriesEstimator
+from ssm.specs.figure import Series
+from ssm.specs.quantities.shape_difference import ShapeDifference
+
+
+class ShapeDifferenceEstimator(SeriesEstimator[ShapeDifference]):
+    """One seed's interval is a bootstrap over sequences."""
+
+    limits = (0.0, 1.0)
+
+    def read(self, panel: Panel, series: Series) -> Reading:
+        table = panel.table(series, self.spec.name_of("effective_remembrance"), "effective_remembrance")
+        names = (self.spec.distance, self.spec.with_distance)
+        means = [remembrance_curve(table, name)["value"].to_numpy()[None] for name in names]
+        curves = [by_sequence(table.filter(pl.col("distance") == name), ["t"], "value") for name in names]
+        value = float(_largest_difference(*means)[0])
+        return Reading(value, draws=_largest_difference(*resample(*curves)), sequences=len(curves[0]))
+
+    def describe(self, panel: Panel) -> str:
+        names = " and ".join(name.replace("_", " ") for name in (self.spec.distance, self.spec.with_distance))
+        return (
+            f"largest difference over t between {panel.label(self.spec.arm)}'s mean remembrance under {names}, "
+            "each taken from its range to 0 to 1"
+        )
+
+
+def _largest_difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Between the rows of two sets of curves, each taken from its range to [0, 1].
+
+    (R, K), (R, K) -> (R,); NaN where a curve is constant.
+    """
+    with np.errstate(invalid="ignore"):
+        shapes = [(x - x.min(axis=1, keepdims=True)) / np.ptp(x, axis=1, keepdims=True) for x in (first, second)]
+    return np.abs(shapes[0] - shapes[1]).max(axis=1)

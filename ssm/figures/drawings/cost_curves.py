@@ -1,0 +1,63 @@
+"""Time and memory of a step against length, a panel per quantity and a curve per named model (ls Table 1)."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
+
+from ssm.figures.data import model_tables
+from ssm.figures.panel import Row
+from ssm.figures.style import ArmStyle, number, ramp, tokens
+from ssm.specs.drawings.cost_curves import CostCurves
+from ssm.specs.figure import FigureTask
+
+PANELS = (  # cost, title, unit of the axis, what a unit of the table is in it
+    ("training_step", "Training step", "ms", 1e3),
+    ("training_memory", "Kept for its backward pass", "MB", 1e-6),
+    ("decoding_step", "Decoding step after T tokens", "ms", 1e3),
+    ("state", "State after T tokens", "kB", 1e-3),
+)
+HEIGHT = 2.6  # inches
+
+
+def cost_curves(drawing: CostCurves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+    """Two rows of two panels: the median over repeats, with the range of the repeats as a bar."""
+    frame = model_tables(task, tables, "cost")
+    if frame is None:
+        return []
+    painters = [partial(_paint, frame, *panel) for panel in PANELS]
+    return [
+        Row(HEIGHT, painters[:2], 2, note="medians over timed steps, bars their range; one sequence a step"),
+        Row(HEIGHT, painters[2:], 2),
+    ]
+
+
+def _paint(frame: pl.DataFrame, cost: str, title: str, unit: str, scale: float, axes: Axes, columns: int) -> None:
+    models = frame["model"].unique(maintain_order=True).to_list()
+    lengths = frame["length"].unique().sort().to_list()
+    for model, style in zip(models, ramp(len(models)), strict=True):
+        points = (
+            frame.filter(pl.col("model") == model, pl.col("cost") == cost)
+            .group_by("length")
+            .agg(
+                pl.col("value").median().alias("middle"),
+                pl.col("value").min().alias("low"),
+                pl.col("value").max().alias("high"),
+            )
+            .sort("length")
+        )
+        x, y, low, high = ((points[name] * (scale if name != "length" else 1)).to_numpy() for name in points.columns)
+        axes.plot(x, y, label=model, zorder=3, **style.keywords())
+        axes.vlines(x, low, high, color=style.color, linewidth=1.0, zorder=2)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(lengths[:: -(-len(lengths) // 5)], [tokens(length) for length in lengths[:: -(-len(lengths) // 5)]])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(lambda value, _: number(value))
+    axes.set_title(title)
+    axes.set_xlabel("length T (tokens)")
+    axes.set_ylabel(unit)

@@ -1,0 +1,51 @@
+"""Any column against any other, an arm a curve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ssm.figures.data import Curve, column_curves, panels
+from ssm.figures.panel import CurvePanel, Row, columns_for, context_marks, note_on, rows_of
+from ssm.figures.style import ArmStyle
+from ssm.specs.drawings.curves import Curves
+from ssm.specs.figure import FigureTask
+
+
+def curves(drawing: Curves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+    """A panel per model; the axes show all that was measured, of the first model's kind of table."""
+    found = {
+        model: column_curves(task, tables, model, drawing, drawing.x, drawing.exponential) for model in panels(task)
+    }
+    plots = [_panel(drawing, own, styles, model) for model, own in found.items() if own]
+    note = note_on([curve for own in found.values() for curve in own])
+    return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
+
+
+def _panel(drawing: Curves, found: list[Curve], styles: dict[str, ArmStyle], title: str) -> CurvePanel:
+    logarithmic = drawing.tokens or drawing.log_x
+    return CurvePanel(
+        found,
+        styles,
+        title,
+        drawing.x_label or drawing.x.replace("_", " ") + (" (tokens)" if drawing.tokens else ""),
+        drawing.y_label or drawing.column.replace("_", " "),
+        x_range(found, logarithmic),
+        through=found[0].context,
+        tokens=drawing.tokens,
+        log_x=logarithmic,
+        log_y=drawing.log_y,
+        level=drawing.level,
+        marks=context_marks(found, styles) if drawing.tokens else (),
+    )
+
+
+def x_range(found: list[Curve], logarithmic: bool) -> tuple[float, float]:
+    """Limits that hold all points; on a logarithmic axis those above 0."""
+    x = np.concatenate([curve.x for curve in found])
+    x = x[x > 0] if logarithmic else x
+    if not x.size:
+        return (1.0, 2.0)
+    low, high = float(x.min()), float(x.max())
+    return (low, high) if low < high else (low / 2, 2 * low) if logarithmic else (low - 0.5, high + 0.5)

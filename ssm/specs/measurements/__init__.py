@@ -1,0 +1,45 @@
+"""Measurements, one file each: every one gives one table.
+
+A new one: its spec here, its schema in ssm/base/tables/, its function in ssm/evaluation/, a line in each of the three.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Union
+
+from pydantic import Field
+
+from ssm.specs.measurements.base import Entry, Measurement, entry_of
+from ssm.specs.measurements.cost import Cost
+from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
+from ssm.specs.measurements.length_class import LengthClass
+from ssm.specs.measurements.model_size import ModelSize
+from ssm.specs.measurements.passkey import Passkey
+from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.restart_loss import RestartLoss
+from ssm.specs.measurements.state_statistics import StateStatistics
+from ssm.specs.measurements.taxonomy import Taxonomy
+from ssm.specs.registry import check_specs, kind_of
+
+SPECS: tuple[type[Measurement], ...] = (
+    PositionLoss,
+    RestartLoss,
+    EffectiveRemembrance,
+    StateStatistics,
+    Passkey,
+    LengthClass,
+    ModelSize,
+    Taxonomy,
+    Cost,
+)
+check_specs(__name__, SPECS, modules=("ssm.base.tables", "ssm.evaluation"))
+
+BY_KIND = {kind_of(spec): spec for spec in SPECS}
+ENTRIES = tuple(entry_of(spec) for spec in SPECS)
+
+if TYPE_CHECKING:
+    MeasurementSpec = Measurement
+    MeasurementEntry = Entry
+else:  # unions over tuples: the registry above is the only list
+    MeasurementSpec = Annotated[Union[SPECS], Field(discriminator="kind")]  # noqa: UP007
+    MeasurementEntry = Annotated[Union[ENTRIES], Field(discriminator="kind")]  # noqa: UP007

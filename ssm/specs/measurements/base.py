@@ -1,0 +1,245 @@
+"""What the specs of all measurements share: what one is made on, what it reads, and how a figure file asks for it.
+
+A measurement is made of a run's weights (`OfRun`; `OfWindows` where these read held-out windows of one length), of
+another measurement's table of the same weights (`OfTable`), or of the figure's named models as they are built
+(`OfModels`). Whoever asks (ssm/plan, ssm/evaluation) knows none by
+name. A figure file's entry has the fields of its kind but those that the plan gives (`from_plan`), and beside them
+`name`, `arms`, and `times_context` where lengths may be given in training contexts of the arm.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_origin, get_type_hints
+
+from pydantic import Field, PositiveFloat, PositiveInt, create_model
+
+from ssm.base.errors import ConfigError, nearest
+from ssm.specs.base import Distinct, Name, Spec
+from ssm.specs.config import Rehearsal
+from ssm.specs.model import ModelSpec
+from ssm.specs.registry import kind_of
+from ssm.specs.training import RunSpec
+
+Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one model has to do for a measurement.
+
+    Attributes:
+        tokens: that go forward through it; a token that is trained on counts three times.
+        length: of the longest sequence, in tokens.
+        passes: forward passes that follow each other; None: as few as tokens fit into.
+    """
+
+    model: ModelSpec
+    vocab_size: int
+    tokens: float
+    length: int
+    passes: float | None = None
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What an arm of a figure gives its measurements.
+
+    Attributes:
+        run: whose weights are measured.
+        measured: by name, what was planned of these weights before.
+    """
+
+    run: RunSpec
+    measured: Mapping[str, Measurement]
+
+
+class Entry(Spec):
+    """A measurement as a figure file asks for it."""
+
+    kind: str
+
+    @property
+    def called(self) -> str:
+        """What errors call it."""
+        return self.kind
+
+    def given(self) -> dict[str, Any]:
+        """The kind's own fields that have a value."""
+        own = type(self).model_fields.keys() - ArmsEntry.model_fields.keys()
+        return {name: value for name in sorted(own) if (value := getattr(self, name)) is not None}
+
+
+class ArmsEntry(Entry):
+    """One that is made of all arms of the figure, or of some."""
+
+    name: Name | None = None  # of its tables in the figure; None: its kind
+    arms: Names | None = None
+
+    @property
+    def called(self) -> str:
+        return self.name or self.kind
+
+
+class Measurement(Spec, ABC):
+    """What is measured, and how."""
+
+    from_plan: ClassVar[frozenset[str]] = frozenset()  # fields that no figure file gives
+    kind: str
+
+    @abstractmethod
+    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
+        """What goes through models and takes time; `run` is the one that is measured."""
+
+    @classmethod
+    def entry_fields(cls) -> dict[str, Any]:
+        """Name -> (type, default) of what a figure file may say, `name` and `arms` not counted."""
+        types = get_type_hints(cls, include_extras=True)
+        fields = {name: field for name, field in cls.model_fields.items() if name not in {"kind", *cls.from_plan}}
+        return {
+            name: (types[name], ...) if field.is_required() else (types[name] | None, None)
+            for name, field in fields.items()
+        }
+
+
+class OfArm(Measurement):
+    """Made of the weights of an arm's run, final ones or a snapshot."""
+
+    @classmethod
+    @abstractmethod
+    def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
+        """The measurement that an entry asks for, of one arm.
+
+        Raises:
+            ConfigError: values that are missing, given twice, or impossible for this arm.
+        """
+
+    @abstractmethod
+    def capped(self, caps: Rehearsal, context: int) -> Self:
+        """As in a rehearsal: at most `max_contexts` training contexts, and `max_sequences` sequences."""
+
+
+class OfRun(OfArm):
+    """Made by the model itself."""
+
+    in_contexts: ClassVar[str | None] = None  # the field that a figure file may give in training contexts
+
+    @classmethod
+    def entry_fields(cls) -> dict[str, Any]:
+        fields = super().entry_fields()
+        if cls.in_contexts is not None:
+            tokens, _ = fields[cls.in_contexts]
+            contexts: Any = Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1)]
+            times = contexts if get_origin(get_type_hints(cls)[cls.in_contexts]) is tuple else PositiveFloat
+            fields |= {cls.in_contexts: (tokens | None, None), "times_context": (times | None, None)}
+        return fields
+
+    @classmethod
+    def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
+        given, context = entry.given(), arm.run.training.context
+        times = given.pop("times_context", None)
+        if cls.in_contexts is not None:
+            if (times is None) == (cls.in_contexts not in given):
+                both = f"'{cls.in_contexts}' (tokens) or 'times_context' (training contexts)"
+                raise ConfigError(f"{where}: give either {both}")
+            if isinstance(times, tuple):
+                given[cls.in_contexts] = tuple(max(1, round(one * context)) for one in times)
+            elif times is not None:
+                given[cls.in_contexts] = max(1, round(times * context))
+        if "context" in cls.from_plan:
+            given["context"] = context
+        return cls.parse(given, where)
+
+    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
+        assert run is not None
+        tokens, length = self.read(run)
+        return (Work(run.model, run.data.vocab_size, tokens, length),)
+
+    @abstractmethod
+    def read(self, run: RunSpec) -> tuple[float, int]:
+        """Tokens that go through the model, and of these the longest sequence's."""
+
+    def rows(self, model: ModelSpec) -> float:
+        """Rows of its table, where they are so many that a disk feels them."""
+        return 0
+
+
+class OfWindows(OfRun):
+    """Made by reading held-out windows of one length."""
+
+    in_contexts: ClassVar[str | None] = "length"
+    length: PositiveInt  # tokens a window
+    sequences: PositiveInt
+    seed: int  # which windows, together with the run's own seed: all arms of a seed read the same
+
+    def read(self, run: RunSpec) -> tuple[float, int]:
+        return self.sequences * self.length, self.length
+
+    def capped(self, caps: Rehearsal, context: int) -> Self:
+        length = min(self.length, caps.max_contexts * context)
+        return self.model_copy(update={"length": length, "sequences": min(self.sequences, caps.max_sequences)})
+
+
+class OfTable(OfArm):
+    """Made from the table of another measurement, the field `of`: an entry calls that by its name in the figure."""
+
+    of: OfRun
+
+    @classmethod
+    def entry_fields(cls) -> dict[str, Any]:
+        return super().entry_fields() | {"of": (Name | None, None)}
+
+    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
+        return ()
+
+    def capped(self, caps: Rehearsal, context: int) -> Self:
+        return self  # what it is made from is capped
+
+    @classmethod
+    def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
+        given = entry.given()
+        source: Any = cls.model_fields["of"].annotation
+        kind = kind_of(source)
+        found = {name: one for name, one in arm.measured.items() if isinstance(one, source)}
+        if not found:
+            raise ConfigError(f"{where}: is made from a {kind} of the same arm, and this figure has none")
+        name = given.get("of", next(iter(found)) if len(found) == 1 else kind)
+        if name not in found:
+            raise ConfigError(f"{where}: of: no {kind} of this arm is called '{name}'; {nearest(name, found)}")
+        given["of"] = found[name]
+        if "context" in cls.from_plan:
+            given["context"] = arm.run.training.context
+        return cls.parse(given, where)
+
+
+class OfModels(Measurement):
+    """Made on named models as they are built: without a run, and of a data set with the vocabulary alone."""
+
+    from_plan: ClassVar[frozenset[str]] = frozenset({"models", "vocab_size"})
+    models: Annotated[tuple[ModelSpec, ...], Field(strict=False, min_length=1)]
+
+    @classmethod
+    def planned(cls, entry: Entry, models: tuple[ModelSpec, ...], vocab_size: int | None, where: str) -> Self:
+        """The measurement that an entry asks for.
+
+        Raises:
+            ConfigError: no models, no vocabulary where one is needed, or impossible values.
+        """
+        needed = {"vocab_size"} & cls.model_fields.keys()
+        if not models or (needed and vocab_size is None):
+            raise ConfigError(f"{where}: needs 'models', and 'data' for its vocabulary")
+        return cls.parse(entry.given() | {"models": models} | dict.fromkeys(needed, vocab_size), where)
+
+    @abstractmethod
+    def capped(self, caps: Rehearsal) -> Self:
+        """As in a rehearsal."""
+
+
+def entry_of(spec: type[Measurement]) -> type[Entry]:
+    """What a figure file may say of a kind."""
+    base = Entry if issubclass(spec, OfModels) else ArmsEntry
+    kind = kind_of(spec)
+    fields: dict[str, Any] = {"kind": (Literal[kind], kind)} | spec.entry_fields()
+    return cast(type[Entry], create_model(f"{spec.__name__}Entry", __base__=base, __doc__=spec.__doc__, **fields))

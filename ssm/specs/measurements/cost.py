@@ -1,0 +1,40 @@
+"""Time and memory of a step."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from ssm.specs.config import Rehearsal
+from ssm.specs.measurements.base import OfModels, Work
+from ssm.specs.training import RunSpec
+
+STEP = 3  # forward passes that a training step takes as long as
+
+
+class Cost(OfModels):
+    """Time and memory of a training step and of a decoding step against length (ls Table 1)."""
+
+    kind: Literal["cost"] = "cost"
+    vocab_size: PositiveInt
+    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=2)]  # T, ascending
+    repeats: PositiveInt = 5
+    seed: int = 9
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Cost:
+        if list(self.lengths) != sorted(set(self.lengths)):
+            raise ValueError(f"lengths must ascend, got {list(self.lengths)}")
+        return self
+
+    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
+        """A training step, and a prefix before the decoding steps, which take as long as another training step."""
+        return tuple(
+            Work(model, self.vocab_size, self.repeats * (STEP + 1) * length, length, passes=self.repeats * 2 * STEP)
+            for model in self.models
+            for length in self.lengths
+        )
+
+    def capped(self, caps: Rehearsal) -> Self:
+        return self.model_copy(update={"lengths": self.lengths[:2]})

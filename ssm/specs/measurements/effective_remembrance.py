@@ -1,0 +1,23 @@
+"""Effective Remembrance."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import PositiveInt
+
+from ssm.specs.measurements.base import OfWindows
+from ssm.specs.training import RunSpec
+
+BIN_ENDS = 6.5  # bins of positions end four times an octave: their ends together are 6.5 times the length
+
+
+class EffectiveRemembrance(OfWindows):
+    """d(q(.|x_0:T), q(.|x_t:T)) against t under three distances (lg Def. 3.3 and Appendix G). T is the length."""
+
+    kind: Literal["effective_remembrance"] = "effective_remembrance"
+    sequences: PositiveInt = 32
+    seed: int = 6
+
+    def read(self, run: RunSpec) -> tuple[float, int]:
+        return self.sequences * self.length * (1 + BIN_ENDS), self.length

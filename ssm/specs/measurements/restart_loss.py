@@ -1,0 +1,41 @@
+"""The loss of the model that starts anew."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import ClassVar, Literal
+
+from pydantic import PositiveInt, model_validator
+
+from ssm.specs.measurements.base import OfWindows
+from ssm.specs.training import RunSpec
+
+
+class RestartLoss(OfWindows):
+    """The loss on the same targets when the model starts anew T/2 to T tokens before each of them.
+
+    Measured where the paired ratio is read: the last quarter [3/4 kT, kT) for k = 1, 2, 4 ... up to `length`. Or
+    `everywhere`: in every bin of positions from T/2 on, so that each bin of the position_loss has its pair.
+    """
+
+    from_plan: ClassVar[frozenset[str]] = frozenset({"context"})
+    kind: Literal["restart_loss"] = "restart_loss"
+    sequences: PositiveInt = 64  # as of position_loss: they are compared window by window
+    seed: int = 5
+    context: PositiveInt  # T
+    everywhere: bool = False
+
+    @model_validator(mode="after")
+    def _power_of_two(self) -> RestartLoss:
+        if self.context < 4 or self.context & (self.context - 1):
+            raise ValueError(f"the paired ratio needs a context that is a power of two from 4 on, got {self.context}")
+        return self
+
+    def read(self, run: RunSpec) -> tuple[float, int]:
+        if self.everywhere:
+            windows = max(0, ceil(2 * self.length / self.context) - 1)
+            return self.sequences * windows * self.context, self.context
+        windows, k = 1, 2
+        while k * self.context <= self.length:
+            windows, k = windows + k // 2, 2 * k
+        return self.sequences * windows * self.context, self.context

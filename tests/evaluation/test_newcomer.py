@@ -1,0 +1,160 @@
+"""A newcomer's measurement: three files and three lines, and a figure asks for it, it is reckoned and made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import newcomer
+import pytest
+from plan.mini import figure, write_config
+
+SPEC = '''
+"""The spec of accuracy by position."""
+
+from typing import Literal
+
+from pydantic import PositiveInt
+
+from ssm.specs.measurements.base import OfWindows
+
+
+class Top1Accuracy(OfWindows):
+    """How often the likeliest token is the right one, at every position of held-out windows, in bins."""
+
+    kind: Literal["top1_accuracy"] = "top1_accuracy"
+    sequences: PositiveInt = 16
+    seed: int = 5
+'''
+SCHEMA = '''
+"""Accuracy by position."""
+
+from ssm.base.tables.table import binned
+
+TOP1_ACCURACY = binned("top1_accuracy", "one sequence, one bin of positions: the share of right guesses", "accuracy")
+'''
+FUNCTION = '''
+"""Accuracy by position."""
+
+from ssm.base.tables.top1_accuracy import TOP1_ACCURACY
+from ssm.evaluation.by_position import by_position
+
+
+def top1_accuracy(spec, subject):
+    return by_position(spec, subject, TOP1_ACCURACY, lambda logits, targets: logits.argmax(-1) == targets)
+'''
+FILES = {
+    "specs/measurements/top1_accuracy.py": SPEC,
+    "base/tables/top1_accuracy.py": SCHEMA,
+    "evaluation/top1_accuracy.py": FUNCTION,
+}
+LINES = {
+    "specs/measurements": (
+        "from ssm.specs.measurements.top1_accuracy import Top1Accuracy\n",
+        "SPECS: ",
+        "    Top1Accuracy,\n",
+    ),
+    "base/tables": ("from ssm.base.tables.top1_accuracy import TOP1_ACCURACY\n", "ALL: ", "    TOP1_ACCURACY,\n"),
+    "evaluation": ("from ssm.evaluation import top1_accuracy\n", "MODULES: ", "    top1_accuracy,\n"),
+}
+USE = """
+import json, sys
+from pathlib import Path
+import torch
+from small import make_store, run_spec
+from ssm.base.curves import mean_over
+from ssm.base.tables import SCHEMAS, read_table
+from ssm.evaluation.measure import measure
+from ssm.evaluation.subject import Subject
+from ssm.models.checkpoint import load_model
+from ssm.plan import load_config, make_plan
+from ssm.plan.resources import needs
+from ssm.specs.measurement import MeasurementTask
+from ssm.training.loop import train
+
+library, out, cpu = load_config(sys.argv[1]), Path(sys.argv[2]), torch.device("cpu")
+plan = make_plan(library)
+(table,) = {series.tables["right"] for series in plan.figures["lg_fig5"].series}
+planned, need = plan.measurements[table].measurement, needs(plan, library.workflow, gpu=False)[table]
+store = make_store(out)
+run = run_spec(store.spec, budget={"steps": 5})
+train(run, store, out / "run", cpu)
+measure(MeasurementTask(measurement=planned, run=run), out / "t.parquet", cpu, out / "run", store.folder)
+found = read_table(out / "t.parquet", SCHEMAS["top1_accuracy"])
+model, _ = load_model(out / "run" / "model.safetensors", cpu)
+windows = Subject(model, run.seed, store, cpu, "").windows(16, 64, 5)
+inputs, targets = windows.read(torch.arange(16).numpy(), 0, 64)
+right = (model(inputs)[0].argmax(-1) == targets).double()
+print(json.dumps({
+    "planned": planned.content(),
+    "seconds": need.seconds,
+    "found": mean_over(found, "accuracy", 16, 64)["accuracy"].to_list(),
+    "expected": right[:, 16:].mean(1).tolist(),
+}))
+"""
+
+
+def test_a_newcomer_is_planned_reckoned_and_measured(tmp_path: Path) -> None:
+    newcomer.add(tmp_path, FILES, LINES)
+    config = write_config(tmp_path / "config")
+    arms = {"base": {"label": "Base", "training": "pretrain"}}
+    figure(config, "lg_fig5", arms=arms, measurements=[{"kind": "top1_accuracy", "times_context": 2, "name": "right"}])
+    done = newcomer.python(tmp_path, "-c", USE, str(config), str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["planned"] == {"kind": "top1_accuracy", "length": 64, "sequences": 16, "seed": 5}
+    assert found["seconds"] > 30, "it reads"
+    assert found["found"] == pytest.approx(found["expected"], abs=1e-12)
+    assert 0 < sum(found["found"]) < 16
+
+
+PLACE = "add ssm/{0}/top1_accuracy.py, and its line in ssm/{0}/__init__.py"
+SPEC_FILE = "ssm/specs/measurements/top1_accuracy.py"
+FORGOTTEN = {
+    "its schema": (
+        "base/tables/top1_accuracy.py",
+        None,
+        f"{SPEC_FILE}: the spec 'top1_accuracy' has no module: {PLACE.format('base/tables')}",
+    ),
+    "its schema's line": (
+        "base/tables/__init__.py",
+        LINES["base/tables"][0],
+        "ssm/base/tables/top1_accuracy.py is in no registry: add its line in ssm/base/tables/__init__.py",
+    ),
+    "its function": (
+        "evaluation/top1_accuracy.py",
+        None,
+        f"{SPEC_FILE}: the spec 'top1_accuracy' has no module: {PLACE.format('evaluation')}",
+    ),
+    "its function's line": (
+        "evaluation/__init__.py",
+        LINES["evaluation"][0],
+        "ssm/evaluation/top1_accuracy.py is in no registry: add its line in ssm/evaluation/__init__.py",
+    ),
+    "its spec's line": (
+        "specs/measurements/__init__.py",
+        LINES["specs/measurements"][2],
+        f"ssm/specs/measurements/__init__.py: no line for 'top1_accuracy' of {SPEC_FILE}",
+    ),
+    "what it is made of": (
+        "specs/measurements/top1_accuracy.py",
+        "(OfWindows)",
+        f"{SPEC_FILE}: Top1Accuracy lacks capped, read",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FORGOTTEN)
+def test_what_was_forgotten_is_one_line_before_anything_is_planned(what: str, tmp_path: Path) -> None:
+    name, lacking, said = FORGOTTEN[what]
+    newcomer.add(tmp_path, FILES, LINES)
+    path = tmp_path / "ssm" / name
+    if lacking is None:
+        path.unlink()
+    else:
+        assert lacking in path.read_text()
+        path.write_text(path.read_text().replace(lacking, "(OfRun)" if lacking.startswith("(") else ""))
+        path.write_text(path.read_text().replace("import OfWindows", "import OfRun"))
+    done = newcomer.python(tmp_path, "-m", "ssm", "plan")
+    assert done.stderr == f"ssm plan: {said}\n"
+    assert done.returncode == 2

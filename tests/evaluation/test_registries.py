@@ -1,0 +1,110 @@
+"""Every kind of measurement: a figure file asks for it, it is reckoned, measured, has its schema, is written about."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from plan.mini import figure, write_config
+
+from ssm.base.tables import SCHEMAS, write_table
+from ssm.evaluation import MEASURES, stream
+from ssm.evaluation.subject import Subject
+from ssm.plan import load_config, make_plan
+from ssm.specs.config import Rehearsal
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import BY_KIND, ENTRIES
+from ssm.specs.measurements.base import ArmsEntry, OfArm, OfModels, OfRun, OfTable
+from ssm.specs.registry import kind_of
+
+ROOT = Path(__file__).parents[2]
+CPU = torch.device("cpu")
+EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
+    "position_loss": {"length": 256, "sequences": 4},
+    "restart_loss": {"length": 256, "sequences": 4, "everywhere": True},
+    "effective_remembrance": {"length": 512, "sequences": 2},
+    "state_statistics": {"length": 256, "sequences": 4},
+    "passkey": {"lengths": [260, 500], "depths": [0, 1], "trials": 2},
+    "length_class": {"of": "beside"},
+    "model_size": {},
+    "taxonomy": {},
+    "cost": {"lengths": [4, 8, 16], "repeats": 1},
+}
+
+
+def test_every_kind_has_an_example() -> None:
+    assert set(EXAMPLES) == set(BY_KIND) == {kind_of(entry) for entry in ENTRIES}
+
+
+def planned(tmp_path: Path, kind: str, caps: Rehearsal | None = None) -> MeasurementTask:
+    """As a figure with one arm asks for it, beside what it may be made from."""
+    entries: list[dict[str, Any]] = [{"kind": kind, **EXAMPLES[kind]}]
+    spec = BY_KIND[kind]
+    if issubclass(spec, OfTable):
+        source = kind_of(spec.model_fields["of"].annotation)  # type: ignore[arg-type]
+        entries.append({"kind": source, "name": "beside", **EXAMPLES[source]})
+    folder = write_config(tmp_path / "config")
+    figure(folder, "lg_fig5", arms={"base": {"label": "B", "training": "pretrain"}}, measurements=entries)
+    overrides = {} if caps is None else {"rehearsal": caps.content()}
+    plan = make_plan(load_config(folder, figures=["lg_fig5"], overrides=overrides))
+    (task,) = (task for task in plan.measurements.values() if task.measurement.kind == kind)
+    return task
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_it_is_planned_reckoned_and_measured(
+    kind: str, subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = planned(tmp_path, kind)
+    measurement, read = task.measurement, 0
+    assert MeasurementTask.parse(task.content(), "itself") == task
+    hidden = subject.model.hidden
+
+    def counted(tokens: torch.Tensor, state: Any = None) -> Any:
+        nonlocal read
+        read += tokens.numel()
+        return hidden(tokens, state)
+
+    monkeypatch.setattr(subject.model, "hidden", counted)
+    monkeypatch.setattr(stream, "_state_bytes", lambda *_: 1)  # which reads some tokens to find out
+    given: Any = subject
+    if isinstance(measurement, OfModels):
+        given = CPU
+    elif isinstance(measurement, OfTable):
+        given = MEASURES[measurement.of.kind](measurement.of, subject)
+        read = 0
+    frame = MEASURES[kind](measurement, given)
+    assert isinstance(frame, pl.DataFrame)
+    write_table(frame, SCHEMAS[kind], tmp_path / "t.parquet", {})  # refuses what is not in the schema
+    assert set(SCHEMAS[kind].keys) < set(frame.columns), "what a row is about"
+    work = measurement.work(task.run)
+    if isinstance(measurement, OfRun):
+        assert task.run is not None
+        assert sum(one.tokens for one in work) == pytest.approx(read, rel=0.1)
+        rows = measurement.rows(subject.model.spec)  # type: ignore[attr-defined]
+        assert rows == pytest.approx(frame.height, rel=0.1) if rows else frame.height < 1000
+    else:
+        assert read == 0
+    assert all(one.tokens > 0 and one.length > 0 for one in work)
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_a_rehearsal_makes_it_less(kind: str, tmp_path: Path) -> None:
+    least = Rehearsal(max_sequences=4, max_contexts=1)
+    whole, capped = planned(tmp_path, kind), planned(tmp_path, kind, least)
+    work = [sum(one.tokens for one in task.measurement.work(task.run)) for task in (whole, capped)]
+    assert work[1] < work[0] or work == [0, 0]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=kind_of)
+def test_the_readme_of_config_files_says_what_a_figure_may_say(entry: type[ArmsEntry]) -> None:
+    """A row of its table for each kind, with the kind's own keys."""
+    text = (ROOT / "config" / "README.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text[text.index("| `measurements` |") :], re.M))
+    keys = entry.model_fields.keys() - ArmsEntry.model_fields.keys()
+    assert keys == set(re.findall(r"`(\w+)`", rows[kind_of(entry)].split("|")[-1]))
+    assert issubclass(entry, ArmsEntry) == issubclass(BY_KIND[kind_of(entry)], OfArm)
