@@ -1,5 +1,6 @@
 # make figures    the headline report: makes what is missing, and nothing else; goes on after a kill
 # make verdicts   one line per claim of what is finished
+# make compare    whether what is finished agrees with the reference results in reports
 # make test       the tests, and which ten of them took longest
 # make test-exhaustive   the tests that are slow and rarely see what the others do not
 # make mutants    whether the tests see small faults, made one at a time in a copy of the project
@@ -13,7 +14,7 @@
 # make clean      removes the environment and all caches; results stay
 #
 # Variables: PYTHON=python3.12 (makes the environment), CORES=2, TARGETS='lg_fig5 lg_fig12', ARGS='--config scale=gpu',
-# PROFILE=slurm (submits the jobs to a cluster), RESULTS=results/gpu (for verdicts), KILLS=20 SEED=2 (for campaign),
+# PROFILE=slurm (submits the jobs to a cluster), RESULTS=results/gpu (for verdicts and compare), KILLS=20 SEED=2 (for campaign),
 # MINUTES=10 SEED=2 (for fuzz), MUTANTS='training plan' (some of them).
 
 PYTHON ?= python3
@@ -33,7 +34,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: figures verdicts test test-exhaustive test-slurm mutants fuzz campaign journey bench check clean
+.PHONY: figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey bench check clean
 .DEFAULT_GOAL := figures
 
 figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
@@ -42,6 +43,9 @@ figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
 
 verdicts: $(VENV)/.installed
 	@ssm verdicts "$(RESULTS)"
+
+compare: $(VENV)/.installed
+	@ssm compare "$(RESULTS)"
 
 test: $(VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadgroup

@@ -7,8 +7,9 @@ from typing import Any
 
 from ssm.data.build import build_store
 from ssm.data.store import TokenStore
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data, DataSpec
 from ssm.specs.model import ModelSpec
+from ssm.specs.tasks import parse_data
 from ssm.specs.training import RunSpec, TrainingSpec
 
 SENTENCE = "the state of a recurrent model is all that it remembers of what it has read so far"
@@ -33,6 +34,13 @@ def make_store(folder: Path, documents: int = 24, words: int = 400) -> TokenStor
     return TokenStore.open(folder / "tokens")
 
 
+def make_task(folder: Path, **content: Any) -> TokenStore:
+    """The store of a task."""
+    spec = parse_data({"name": "small"} | content, "tests")
+    build_store(spec, folder, workers=1)
+    return TokenStore.open(folder)
+
+
 def model_spec(**changes: Any) -> ModelSpec:
     mixer = {"kind": "mamba2", "d_state": 8, "head_dim": 8, "a_range": [1, 1], "dt_range": [1e-3, 1e-1], "chunk": 8}
     mixer |= changes.pop("mixer", {})
@@ -41,7 +49,7 @@ def model_spec(**changes: Any) -> ModelSpec:
     )
 
 
-def run_spec(data: DataSpec, seed: int = 3, parent: RunSpec | None = None, **training: Any) -> RunSpec:
+def run_spec(data: Data, seed: int = 3, parent: RunSpec | None = None, **training: Any) -> RunSpec:
     recipe = {"context": 16, "batch_tokens": 64, "budget": {"steps": 30}} | training
     model = parent.model if parent else model_spec()
     return RunSpec(model=model, data=data, training=TrainingSpec.parse(recipe, "tests"), seed=seed, parent=parent)

@@ -76,6 +76,11 @@ def matrices(table: pl.DataFrame, schema: Schema, along: str, column: str) -> tu
     return x[order], [one.drop_nulls().to_numpy()[:, None] for one in columns]
 
 
+def is_key(schema: Schema, name: str) -> bool:
+    """Whether a table has this column, or bins of it."""
+    return name in schema.columns or f"{name}_from" in schema.columns
+
+
 def listed(table: pl.DataFrame, column: str, most: int = 8) -> str:
     """The values that a column has, in words."""
     values = [shown(value) for value in table[column].unique().sort().to_list()]

@@ -229,6 +229,9 @@ def _check_depth(value: Any) -> None:
 # --- YAML -------------------------------------------------------------------------------------------------------------
 
 
+_BOOL = "tag:yaml.org,2002:bool"
+
+
 class _Loader(yaml.SafeLoader):
     """The safe loader, strict about keys that stand twice, with bounds on what it makes."""
 
@@ -265,6 +268,8 @@ class _Loader(yaml.SafeLoader):
             if key.value in seen:  # 1 and "1" are one key as well
                 problem = f"the key {shown(key.value)} stands twice"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            if key.tag == _BOOL and key.value.lower() not in ("true", "false"):  # to YAML 1.1 on and off are no words
+                key.tag = yaml.resolver.BaseResolver.DEFAULT_SCALAR_TAG
             seen.add(key.value)
         return node
 

@@ -16,6 +16,15 @@ Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
 
 
+class Published(TypedDict):
+    """Weights from elsewhere, as an import found them."""
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
+    name: str
+    revision: str | None  # of the hub
+    fingerprint: str  # of config.json and the weights
+
+
 class RunRecord(TypedDict):
     """run.json of a finished run (`ssm.training.loop`): what stands in it has this type, whoever needs it."""
 
@@ -31,6 +40,7 @@ class RunRecord(TypedDict):
     tokens_per_second: NotRequired[Seconds]
     device: NotRequired[str]
     origin: NotRequired[str]
+    published: NotRequired[Published]  # the weights from elsewhere that it goes back to
     weights: NotRequired[dict[str, str]]  # file -> its digest
     spec: NotRequired[dict[str, Any]]
     provenance: NotRequired[dict[str, Any]]

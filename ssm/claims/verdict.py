@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def decide(low: float, high: float, expected: Expected) -> tuple[str, str]:
 
 def claim_of(task: FigureTask, name: str) -> ClaimSpec | None:
     """The claim that a row of the verdicts table judges; None when the figure has no such claim any more."""
-    wanted = name.split("/", 1)[0]
+    wanted = re.split(r"[\[/]", name, maxsplit=1)[0]
     return next((claim for claim in task.figure.claims if claim.id == wanted), None)
 
 
@@ -97,15 +98,16 @@ def _row(task: FigureTask, claim: ClaimSpec, name: str, panel: str, tables: Path
 
 
 def _apart(task: FigureTask, claim: ClaimSpec, panel: str) -> bool:
-    """Whether a claim compares arms of a single seed that go on from weights of different trainings.
+    """Whether a claim compares arms of a single training each that go on from different weights.
 
     Over its sequences such a difference is decided by the seed. Arms that go on from the same weights share what that
-    seed is worth, so that theirs is not.
+    seed is worth, so that theirs is not. Weights from elsewhere are of one training, whatever seeds read them.
     """
     places = task.series_of(claim, panel).values()
     seeds: set[int] = set.intersection(*({one.seed for one in series} for series in places)) if places else set()
     weights = {one.origin or one.run for series in places for one in series if one.seed in seeds}
-    return len(seeds) == 1 and len(weights) > 1
+    published = {one.published for series in places for one in series if one.seed in seeds}
+    return (len(seeds) == 1 and len(weights) > 1) or len(published) > 1
 
 
 def _registration(task: FigureTask, name: str, claim: ClaimSpec, panel: str, tables: Path) -> tuple[bool | None, str]:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ssm.base.formulas import plain
+
 CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "not decided"
 VERDICT_NAMES = (CONFIRMED, REFUTED, OPEN)
 PAPER, DEFINITION, OURS = "paper", "definition", "ours"  # whose statement a verdict is on
@@ -162,7 +164,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """A verdict under `HEADS`."""
     reason = row["reason"] if row["verdict"] == OPEN else ""
     verdict = row["verdict"] + (", not registered" if row["registered"] is False else "")
-    return row["target"], row["claim"], row["paper"], ours(row), row["expected"], verdict, reason
+    return row["target"], row["claim"], plain(row["paper"]), ours(row), row["expected"], verdict, reason
 
 
 def _fit(text: str, width: int) -> str:

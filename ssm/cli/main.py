@@ -16,8 +16,8 @@ from ssm.base.stopping import Preempted, on_signals, preempt
 from ssm.base.warm import ask
 
 VERBS = (
-    *("plan", "register", "tokenize", "train", "evaluate", "judge", "plot", "report", "verdicts", "watch", "bench"),
-    *("diagnose", "extend"),
+    *("plan", "register", "tokenize", "import", "train", "evaluate", "judge", "plot", "report"),
+    *("verdicts", "watch", "bench", "reference", "compare", "diagnose", "extend"),
 )
 OVERVIEW = """usage: ssm <verb> [arguments]
 
@@ -34,9 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb.
 
     Returns:
-        The exit code: 0 fine, 2 something that the user can put right (one line on stderr), 75, 76 and 79 stopped, to
-        be called again (`ssm.base.exit_codes`), 130 interrupted, 141 the reader of our output went away. Any other
-        exception is a defect and keeps its traceback.
+        The exit code: 0 fine, 1 no (`ssm compare`), 2 something that the user can put right (one line on stderr), 75,
+        76 and 79 stopped, to be called again (`ssm.base.exit_codes`), 130 interrupted, 141 the reader of our output
+        went away. Any other exception is a defect and keeps its traceback.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = arguments[0] if arguments else ""

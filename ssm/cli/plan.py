@@ -6,7 +6,7 @@ import argparse
 import shutil
 from typing import Any
 
-from ssm.cli import positive
+from ssm.cli import path, positive
 
 HELP = "show what the config files ask for and what it costs: runs, tables, GPU hours, disk, time of a figure"
 EPILOG = """\
@@ -17,6 +17,7 @@ examples:
   ssm plan                                    what the config folder asks for
   ssm plan --scale paper --figures lg_fig5    what one figure needs at the paper's size
   ssm plan --scale paper --gpus 64            how long everything takes on 64 GPUs
+  ssm plan --results results/smoke            and what finished figures took
   ssm plan --write results/smoke/specs        the specs of all jobs
 """
 
@@ -39,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a key of config.yaml with another value, as YAML: --set 'rehearsal={max_steps: 2}'",
     )
+    parser.add_argument(
+        "--results", metavar="DIR", type=path, help="a scale's results: a last column says what finished figures took"
+    )
     parser.add_argument("--write", metavar="DIR", help="write the specs below DIR")
     parser.add_argument("--schemas", metavar="DIR", help="write the config files' JSON schemas into DIR")
 
@@ -55,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     plan = make_plan(library)
     # Where config.yaml leaves the device open, a plan for GPUs is one that asks for them or that no CPU could follow.
     here = args.gpus is not None or library.scale != "smoke" or shutil.which("nvidia-smi") is not None
-    print(summary(plan, library.workflow, args.gpus, library.checkpoints, here))
+    print(summary(plan, library.workflow, args.gpus, library.checkpoints, here, args.results))
     if args.write:
         written = write_specs(plan, args.write)
         print(f"\n{written} spec files written below {args.write}")

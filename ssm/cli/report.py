@@ -1,4 +1,4 @@
-"""`ssm report`: one self-contained HTML page from a results folder."""
+"""`ssm report`: self-contained HTML pages from a results folder."""
 
 from __future__ import annotations
 
@@ -7,27 +7,38 @@ import sys
 
 from ssm.cli import path
 
-HELP = "build the HTML report of a results folder"
+HELP = "build the HTML report of a results folder: a front page, and a page a paper"
 EPILOG = """\
-Reads what `ssm plan --write`, `ssm plot` and `ssm judge` wrote into a results folder; writes one page that needs no
-network and no other file to be read. Its links lead to the tables, pictures and specs beside it.
+Reads what `ssm plan --write`, `ssm plot` and `ssm judge` wrote into a results folder; writes index.html, which opens
+with one picture of all figures and claims, and a page for each paper. Each is one file that needs no network and no
+other file to be read; links lead from one to the other, and to the tables, pictures and specs beside them.
 
 example:
-  ssm report results/smoke --out results/smoke/report/index.html
+  ssm report results/smoke --out results/smoke/report
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", type=path, metavar="RESULTS", help="a scale's results, such as results/smoke")
-    parser.add_argument("--out", type=path, required=True, metavar="FILE.html", help="the page")
-    parser.add_argument("--figures", nargs="+", metavar="TARGET", help="only these (default: all finished ones)")
+    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the folder of the pages")
+    parser.add_argument(
+        "--front", nargs="+", metavar="TARGET", help="on the front page in full (default: the headline figures)"
+    )
+    parser.add_argument(
+        "--figures",
+        nargs="+",
+        default=(),
+        metavar="TARGET",
+        help="these have to be finished (default: what is, is shown)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     from ssm.report.build import build_report
 
-    results = build_report(args.results, args.out, args.figures)
-    if results.left_out:
-        print(f"left out, not finished: {', '.join(results.left_out)}", file=sys.stderr)
-    print(f"wrote {args.out}", file=sys.stderr)
+    results = build_report(args.results, args.out, args.front, args.figures)
+    absent = ", ".join(f"{target} ({absent.state})" for target, absent in results.unfinished.items())
+    if absent:
+        print(f"planned, and not shown: {absent}", file=sys.stderr)
+    print(f"wrote {args.out / 'index.html'} and a page a paper beside it", file=sys.stderr)
     return 0

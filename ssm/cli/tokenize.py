@@ -6,7 +6,7 @@ import argparse
 
 from ssm.cli import positive
 
-HELP = "tokenize a corpus into a token store"
+HELP = "tokenize a corpus, or what a task needs, into a token store"
 EPILOG = """\
 Reads a data set's spec (written by `ssm plan --write`) and the text that it names; writes into --out the shards, the
 document boundaries, the tokenizer and manifest.json with checksums. A finished store of the same spec is left as it is.
@@ -27,12 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ssm.data.build import build_store
     from ssm.data.store import SPLITS, TokenStore
-    from ssm.specs.data import DataSpec
+    from ssm.specs.tasks import load_data
 
-    built = build_store(DataSpec.load(args.spec), args.out, args.workers)
+    spec = load_data(args.spec)
+    built = build_store(spec, args.out, args.workers)
     splits = TokenStore.open(args.out, verify=False).manifest["splits"]
     sizes = ", ".join(
-        f"{splits[name]['tokens']:,} {name} tokens in {splits[name]['documents']:,} documents" for name in SPLITS
+        f"{splits[name]['tokens']:,} {name} tokens in {splits[name]['documents']:,} documents"
+        for name in SPLITS
+        if splits
     )
+    sizes = sizes or f"the manifest of {spec.words}"
     print(f"{args.out}: {'' if built else 'already there, nothing done: '}{sizes}")
     return 0

@@ -1,4 +1,4 @@
-"""Batches: which tokens a training step and an evaluation see, as a function of (seed, step) alone.
+"""Batches: which tokens of a text a training step and an evaluation see, as a function of (seed, step) alone.
 
 Nothing is remembered between two batches, so a resumed run sees what an uninterrupted one would have seen, and two
 runs of one seed see the same text whatever else differs between them.
@@ -17,6 +17,7 @@ from ssm.data.order import Permutation
 from ssm.data.store import TokenSplit
 
 ALL = slice(None)
+NOT_ASKED = -100  # a target that does not count; torch's own mark
 BLOCK = 1024  # windows whose places in the shuffled order are computed at once
 
 
@@ -25,8 +26,14 @@ class Batch:
     """Sequences and what follows each of their tokens; int64 on the CPU."""
 
     inputs: torch.Tensor  # (B, T)
-    targets: torch.Tensor  # (B, T): the token after each input
+    targets: torch.Tensor  # (B, T): the token after each input; of answers NOT_ASKED where they do not count
     starts: torch.Tensor | None = None  # (B, T) bool: inputs before which a carried state is reset; None: not tracked
+    answers: bool = False  # targets are answers to what was asked, and some of them do not count
+
+    @property
+    def asked(self) -> int:
+        """How many targets count."""
+        return int((self.targets != NOT_ASKED).sum()) if self.answers else self.targets.numel()
 
 
 class WindowBatches:

@@ -23,12 +23,12 @@ from ssm.base.files import write_json, write_text
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
-from ssm.data.corpora import Document, describe, documents, stored_bytes
+from ssm.data.corpora import Document, describe, documents, files, stored_bytes
 from ssm.data.encoding import BATCH_BYTES, TextBatch, encode_in_order, usable_cores
 from ssm.data.shards import SplitWriter
 from ssm.data.store import FORMAT, MANIFEST, SPLITS, TOKENIZER, VERSION, TokenStore
-from ssm.data.tokenizers import make_tokenizer
-from ssm.specs.data import BpeTokenizer, DataSpec
+from ssm.data.tokenizers import Tokenizer, make_tokenizer
+from ssm.specs.data import BpeTokenizer, Data, DataSpec
 
 
 class TooFewDocumentsError(DataError):
@@ -39,11 +39,11 @@ class TooFewDocumentsError(DataError):
         self.documents = documents
 
 
-def build_store(spec: DataSpec, folder: str | Path, workers: int | None = None) -> bool:
-    """Tokenize the spec's corpus into `folder`, as a whole or not at all.
+def build_store(spec: Data, folder: str | Path, workers: int | None = None) -> bool:
+    """Tokenize the spec's corpus into `folder`, as a whole or not at all; of a task without any the manifest is all.
 
     Args:
-        spec: corpus, tokenizer, what is held out.
+        spec: corpus, tokenizer, what is held out; or a task.
         folder: where the store will be; missing, empty, or holding the finished store of this spec.
         workers: tokenizing processes; None: one for each core. The tokens do not depend on it.
 
@@ -77,11 +77,41 @@ def is_held_out(spec: DataSpec, index: int) -> bool:
     return derived_seed(spec.held_out_seed, "held_out", index) < spec.held_out * 2**63
 
 
-def _build(spec: DataSpec, folder: Path, workers: int) -> None:
-    tokenizer = make_tokenizer(spec.tokenizer, _tokenizer_training_texts(spec))
+def _build(spec: Data, folder: Path, workers: int) -> None:
+    text, corpus, counts = spec.text, hashlib.sha256(), {"documents": 0, "bytes": 0}
+    tokenizer, writers = None, {}
+    if spec.spelled_by is not None:
+        tokenizer = make_tokenizer(spec.spelled_by, _tokenizer_training_texts(text))
+    if text is not None:
+        assert tokenizer is not None
+        writers = _tokenize(text, tokenizer, folder, workers, corpus, counts)
+    for beside in spec.sources.corpora:  # what a task reads where it makes its examples
+        if text is None or beside != text.corpus:
+            for name, path in files.source_files(beside):
+                _hash_document(corpus, Document(name, path.read_bytes(), 0))
+    written = {name: entry for writer in writers.values() for name, entry in writer.files.items()}
+    if tokenizer is not None and tokenizer.json is not None:
+        write_text(folder / TOKENIZER, tokenizer.json)
+        content = tokenizer.json.encode()
+        written[TOKENIZER] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "spec": spec.content(),
+        "vocab_size": spec.vocab_size,
+        "corpus": counts | {"sha256": corpus.hexdigest()},
+        "splits": {name: writer.summary() for name, writer in writers.items()},
+        "files": written,
+        "provenance": provenance(),
+    }
+    write_json(folder / MANIFEST, manifest)
+
+
+def _tokenize(
+    spec: DataSpec, tokenizer: Tokenizer, folder: Path, workers: int, corpus: Any, counts: dict[str, int]
+) -> dict[str, SplitWriter]:
+    """Write the splits of a text; `corpus` is a digest that reads it on the way, `counts` are counted up."""
     writers = {name: SplitWriter(folder, name, spec) for name in SPLITS}
-    corpus = hashlib.sha256()
-    counts = {"documents": 0, "bytes": 0}
 
     def batches() -> Iterator[TextBatch]:
         batch = TextBatch()
@@ -109,31 +139,16 @@ def _build(spec: DataSpec, folder: Path, workers: int) -> None:
     for writer in writers.values():
         writer.close()
     _check_split(spec, {name: writer.n_documents for name, writer in writers.items()})
-    files = {name: entry for writer in writers.values() for name, entry in writer.files.items()}
-    if tokenizer.json is not None:
-        write_text(folder / TOKENIZER, tokenizer.json)
-        content = tokenizer.json.encode()
-        files[TOKENIZER] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    manifest = {
-        "format": FORMAT,
-        "version": VERSION,
-        "spec": spec.content(),
-        "vocab_size": spec.vocab_size,
-        "corpus": counts | {"sha256": corpus.hexdigest()},
-        "splits": {name: writer.summary() for name, writer in writers.items()},
-        "files": files,
-        "provenance": provenance(),
-    }
-    write_json(folder / MANIFEST, manifest)
+    return writers
 
 
 def _documents(spec: DataSpec) -> Iterator[Document]:
     return islice(documents(spec.corpus), spec.max_documents)
 
 
-def _tokenizer_training_texts(spec: DataSpec) -> Iterator[bytes]:
+def _tokenizer_training_texts(spec: DataSpec | None) -> Iterator[bytes]:
     """Training documents from the corpus' start, up to the BPE tokenizer's `train_bytes`."""
-    if not isinstance(spec.tokenizer, BpeTokenizer):
+    if spec is None or not isinstance(spec.tokenizer, BpeTokenizer):
         return
     left = spec.tokenizer.train_bytes
     with Progress(f"train the tokenizer of {spec.name}", left, "bytes") as progress:
@@ -164,7 +179,7 @@ def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:
             )
 
 
-def _already_there(spec: DataSpec, folder: Path) -> bool:
+def _already_there(spec: Data, folder: Path) -> bool:
     """Whether the finished store of this spec is in `folder`. Anything else there that is no leftover is refused."""
     if (folder / MANIFEST).exists():
         if TokenStore.open(folder, verify=False).manifest.get("spec") != spec.content():

@@ -1,5 +1,8 @@
 """The token store on disk, as it is read: shards with checksums, document boundaries beside the tokens.
 
+A task has one too: its examples are made where they are read, so that its store is a manifest, the tokenizer of its
+words and, where it takes sentences from a text, that text.
+
     manifest.json              written last: a folder without it is no store
     train-00000.tokens ...     the tokens, little-endian uint8, uint16 or uint32 by the size of the vocabulary
     train.documents            where each document starts in its split, int64
@@ -25,7 +28,8 @@ from ssm.base.errors import DataError, shown
 from ssm.base.outside import read_json, shaped
 from ssm.base.records import Manifest
 from ssm.data.tokenizers import ByteTokenizer, Tokenizer, read_tokenizer, token_dtype
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data
+from ssm.specs.tasks import parse_data
 
 MANIFEST, TOKENIZER = "manifest.json", "tokenizer.json"
 FORMAT, VERSION = "ssm token store", 1
@@ -135,7 +139,7 @@ class TokenStore:
         try:
             _check_files(folder, manifest["files"], verify)
             vocab_size = int(manifest["vocab_size"])
-            if vocab_size != DataSpec.parse(manifest["spec"], str(folder / MANIFEST)).vocab_size:
+            if vocab_size != parse_data(manifest["spec"], str(folder / MANIFEST)).vocab_size:
                 raise ValueError("vocab_size is not that of its spec")
             dtype = token_dtype(vocab_size)
             splits = [
@@ -145,6 +149,8 @@ class TokenStore:
                     _mapped(folder / manifest["splits"][name]["boundaries"], OFFSET),
                     vocab_size,
                 )
+                if manifest["splits"]
+                else TokenSplit(f"{folder} ({name})", [], np.empty(0, np.int64), vocab_size)
                 for name in SPLITS
             ]
         except OSError as error:  # it was there a moment ago, or may not be read
@@ -155,11 +161,11 @@ class TokenStore:
         return cls(folder, manifest, *splits)
 
     @property
-    def spec(self) -> DataSpec:
+    def spec(self) -> Data:
         """What the store was made from."""
-        return DataSpec.parse(self.manifest["spec"], str(self.folder / MANIFEST))
+        return parse_data(self.manifest["spec"], str(self.folder / MANIFEST))
 
-    def insist_on(self, spec: DataSpec, who: str) -> None:
+    def insist_on(self, spec: Data, who: str) -> None:
         """Refuse to serve `who` ("the run") with other tokens than those of `spec`.
 
         Raises:
@@ -174,7 +180,13 @@ class TokenStore:
         return self.train.vocab_size
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that made the tokens, from the store itself."""
+        """The tokenizer that made the tokens, from the store itself.
+
+        Raises:
+            DataError: the store is a task's whose tokens stand for no text.
+        """
+        if self.spec.spelled_by is None:
+            raise DataError(f"{self.folder}: the tokens of '{self.spec.name}' stand for no text")
         path = self.folder / TOKENIZER
         return read_tokenizer(path, self.vocab_size) if TOKENIZER in self.manifest["files"] else ByteTokenizer()
 

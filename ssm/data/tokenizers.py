@@ -150,6 +150,13 @@ def train_bpe(texts: Iterator[bytes], vocab_size: int) -> JsonTokenizer:
     return JsonTokenizer(model.to_str(), vocab_size, "the trained tokenizer")
 
 
+def following(tokenizer: Tokenizer, text: str) -> np.ndarray:
+    """The tokens of a text behind a sentence and a space, whichever way the tokenizer treats spaces: (n,) int64."""
+    sentence, both, alone = tokenizer.encode([b".", f". {text}".encode(), f" {text}".encode()])
+    continues = np.array_equal(both[: len(sentence)], sentence)
+    return (both[len(sentence) :] if continues else alone).astype(np.int64)
+
+
 def _download(spec: HubTokenizer) -> Path:
     try:
         import huggingface_hub

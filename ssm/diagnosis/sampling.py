@@ -22,9 +22,8 @@ from ssm.diagnosis.verdict import BREAKS, HOLDS, outcome_of
 from ssm.evaluation.bins import octaves
 from ssm.evaluation.effective_remembrance import effective_remembrance
 from ssm.evaluation.length_class import length_class
-from ssm.evaluation.passkey import passkey
+from ssm.evaluation.passkey import passkey, passkey_pieces
 from ssm.evaluation.position_loss import position_loss
-from ssm.evaluation.prompts import passkey_pieces
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.state_statistics import state_statistics
 from ssm.evaluation.subject import Subject

@@ -1,8 +1,8 @@
 """Measuring, one file for each kind of measurement, by its name; `measure.py` makes tables with what is listed here.
 
 The file holds a function of the same name, which gives a table in its kind's schema. A measurement of a run is given
-(spec, subject); one of another table (spec, that table); one of models as they are built (spec, device). A new one: see
-ssm/specs/measurements/.
+(spec, subject); one of another table (spec, that table); one of a run's metrics (spec, metrics, whether it diverged);
+one of models as they are built (spec, device). A new one: see ssm/specs/measurements/.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import polars as pl
 
 from ssm.base.tables import SCHEMAS
 from ssm.evaluation import (
+    accuracy,
     cost,
     effective_remembrance,
+    learning_curve,
     length_class,
     model_size,
     passkey,
@@ -33,6 +35,8 @@ MODULES: tuple[ModuleType, ...] = (
     effective_remembrance,
     state_statistics,
     passkey,
+    learning_curve,
+    accuracy,
     length_class,
     model_size,
     taxonomy,

@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import polars as pl
 import torch
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.provenance import provenance
-from ssm.base.tables import SCHEMAS, read_provenance, read_table, write_table
+from ssm.base.tables import METRICS, SCHEMAS, read_provenance, read_table, write_table
 from ssm.data.store import TokenStore
 from ssm.evaluation import MEASURES
 from ssm.evaluation.subject import Subject
 from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
 from ssm.models.device import device_name
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements.base import OfModels, OfRun, OfTable
+from ssm.specs.measurements.base import OfMetrics, OfModels, OfRun, OfTable
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import ALONE, Team
 from ssm.training.metrics import PATIENCE
@@ -35,8 +36,8 @@ def measure(
     """Make the table of `task` at `out`; several processes share the sequences that a model reads, and main writes.
 
     Args:
-        run: the run's folder, for measurements on a model.
-        tokens: the token store, for the same.
+        run: the run's folder, for measurements on a model or of its training.
+        tokens: the token store, for those on a model.
         table: the table that the measurement is made from, where it is made from one.
 
     Raises:
@@ -44,7 +45,7 @@ def measure(
         CheckpointError, DataError, TableError: an input is not what the task says.
     """
     started = time.monotonic()
-    measurement, diverged = task.measurement, None
+    measurement, diverged, published = task.measurement, None, None
     function, schema = MEASURES[measurement.kind], SCHEMAS[measurement.kind]
     if not team.main and not isinstance(measurement, OfRun):
         return
@@ -53,10 +54,14 @@ def measure(
     elif isinstance(measurement, OfTable):
         source = _given(table, "--table", measurement.kind)
         frame = function(measurement, read_table(source, SCHEMAS[measurement.of.kind]))
-        diverged = read_provenance(source).get("diverged")
+        diverged, published = (read_provenance(source).get(key) for key in ("diverged", "published"))
+    elif isinstance(measurement, OfMetrics):
+        run = _given(run, "--run", measurement.kind)
+        frame, broken, diverged = _logged(task, run)
+        frame, published = function(measurement, frame, broken), read_record(run).get("published")
     else:
         run, tokens = _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind)
-        diverged = _divergence(run, task.snapshot)
+        diverged, published = _divergence(run, task.snapshot), read_record(run).get("published")
         frame = function(measurement, _subject(task, run, tokens, device, team))
     origin = provenance(
         task=task.content(),
@@ -64,6 +69,7 @@ def measure(
         device=device_name(device),
         seconds=round(time.monotonic() - started, 3),
         **({"diverged": diverged} if diverged else {}),
+        **({"published": published} if published else {}),
     )
     if team.main:
         write_table(frame, schema, out, origin)
@@ -75,9 +81,25 @@ def _subject(task: MeasurementTask, run: Path, tokens: Path, device: torch.devic
     model, trained = load_model(path, device)
     _same_run(trained, task.run, path)
     store = TokenStore.open(tokens)
-    store.insist_on(task.run.data, "the task")
+    assert task.data is not None
+    store.insist_on(task.data, "the task")
     model.eval()
     return Subject(model, task.run.seed, store, device, f"measure {task.id}", team)
+
+
+def _logged(task: MeasurementTask, run: Path) -> tuple[pl.DataFrame, bool, str | None]:
+    """What a run logged up to the task's weights, whether it diverged at the last of it, and how its parent did."""
+    record, path = read_record(run), run / "metrics.parquet"
+    found, wanted = read_provenance(path).get("run"), task.run.content() if task.run is not None else None
+    if found != wanted:
+        raise CheckpointError(f"{path}: holds another run's metrics than the task's")
+    broken = record["status"] == "diverged"
+    frame = read_table(path, METRICS)
+    if task.snapshot is not None:
+        step = snapshot_step(task.snapshot, record["budget_steps"])
+        broken = broken and step >= record["steps"]
+        frame = frame.filter(pl.col("step") <= step)
+    return frame, broken, None if record["status"] == "diverged" else record["diverged"]
 
 
 def _divergence(run: Path, snapshot: float | None) -> str | None:

@@ -10,11 +10,41 @@ import numpy as np
 import polars as pl
 import torch
 
+from ssm.base.seeds import derived_seed, numpy_generator
 from ssm.base.tables import PASSKEY
-from ssm.evaluation.prompts import PasskeyPrompts, digits_of, passkey_pieces
-from ssm.evaluation.stream import segments
+from ssm.data.tasks.passkey import TEXT, PasskeyPieces, PasskeyPrompts, Wording, digits_of
+from ssm.data.tokenizers import Tokenizer
+from ssm.evaluation.stream import likeliest, segments
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurements import Passkey
+
+
+def passkey_pieces(spec: Passkey, tokenizer: Tokenizer, seed: int) -> PasskeyPieces:
+    """The pieces of a measurement's prompts, depth by depth: a function of its seed and the run's.
+
+    A key, and where its text ends, belong to a depth and a trial: they are the same at every length.
+
+    Raises:
+        DataError: the tokenizer has no tokens for digits.
+    """
+    shape = (spec.trials, len(spec.depths))  # the first trials of more are those of fewer
+    generators = (numpy_generator(derived_seed(spec.seed, "passkey", seed), name) for name in ("keys", "texts"))
+    numbers, last = (
+        generator.integers(low, high, size=shape).T.flatten()
+        for generator, low, high in zip(
+            generators, (10 ** (spec.digits - 1), 0), (10**spec.digits, len(TEXT)), strict=True
+        )
+    )
+    wording = Wording(tokenizer)
+    keys = [wording.key(number) for number in numbers.tolist()]
+    return PasskeyPieces(
+        wording=wording,
+        needles=[wording.needle(number) for number in numbers.tolist()],
+        keys=keys,
+        room=max(map(len, keys)),
+        last=last,
+        depths=np.repeat(spec.depths, spec.trials),
+    )
 
 
 def passkey(spec: Passkey, subject: Subject) -> pl.DataFrame:
@@ -25,7 +55,7 @@ def passkey(spec: Passkey, subject: Subject) -> pl.DataFrame:
     """
     tokenizer = subject.store.tokenizer()
     pieces = passkey_pieces(spec, tokenizer, subject.seed)
-    rows, longest = len(pieces.keys), pieces.longest_key
+    rows, longest = len(pieces.keys), pieces.room
     tokens = torch.tensor([len(key) for key in pieces.keys])  # (rows,)
     prompts = [PasskeyPrompts(pieces, length) for length in spec.lengths]
     frames = []
@@ -37,11 +67,10 @@ def passkey(spec: Passkey, subject: Subject) -> pl.DataFrame:
                 first = max(segment.start, prompt.prompt - 1)  # the last token of the prompt predicts the key's first
                 if first >= segment.stop:
                     continue
-                with torch.inference_mode():
-                    likeliest = subject.model.logits(segment.hidden[:, first - segment.start :]).argmax(-1)
+                said = likeliest(subject.model, segment.hidden[:, first - segment.start :])
                 place = first - prompt.prompt + 1
-                found[segment.rows, place : place + likeliest.shape[1]] = (
-                    (likeliest == segment.targets[:, first - segment.start :]).long().cpu()
+                found[segment.rows, place : place + said.shape[1]] = (
+                    (said == segment.targets[:, first - segment.start :]).long().cpu()
                 )
             found = subject.team.total(found)  # zero but where a process read
             found *= torch.arange(longest) < tokens[:, None]

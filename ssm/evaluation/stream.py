@@ -85,6 +85,13 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(precise, targets, reduction="none")
 
 
+@torch.inference_mode()
+def likeliest(model: Readable, hidden: Tensor) -> Tensor:
+    """The most probable token after every one, (B, S) int64; logits exist for a few tokens at a time."""
+    parts = hidden.flatten(0, 1).split(max(1, LOGITS // model.vocab_size))
+    return torch.cat([model.logits(part).argmax(-1) for part in parts]).view(hidden.shape[:2])
+
+
 def _state_bytes(subject: Subject, length: int) -> int:
     """Of the state of one sequence after `length` tokens; a cache grows by every token."""
     tokens = torch.zeros(1, min(length, PROBED), dtype=torch.int64, device=subject.device)

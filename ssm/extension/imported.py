@@ -1,7 +1,6 @@
 """The model to be extended as the run that its extension continues.
 
-A run of ours is one already. A checkpoint of another library becomes a run of zero steps, so that everything that takes
-a parent takes it as it takes any other.
+A run of ours is one already. A checkpoint of another library becomes a run of zero steps (`ssm.training.imported`).
 """
 
 from __future__ import annotations
@@ -9,14 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from ssm.base.errors import CheckpointError, ConfigError
-from ssm.base.files import whole_folder, write_json
-from ssm.base.provenance import provenance
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import RECORD, digests, save_model
+from ssm.models.checkpoint import RECORD
 from ssm.models.opening import WEIGHTS, Opened
-from ssm.specs.data import DataSpec, FilesCorpus, TokenizerSpec
+from ssm.specs.data import Data, DataSpec, FilesCorpus, TokenizerSpec
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
+from ssm.training.imported import write_imported
 from ssm.training.origin import read_record
 
 
@@ -34,7 +32,7 @@ def check_vocabulary(opened: Opened, tokenizer: TokenizerSpec) -> None:
         )
 
 
-def run_of(opened: Opened, data: DataSpec, context: int) -> RunSpec:
+def run_of(opened: Opened, data: Data, context: int) -> RunSpec:
     """What the model says of itself as a run: its own spec, or that of a run of zero steps.
 
     Args:
@@ -46,7 +44,7 @@ def run_of(opened: Opened, data: DataSpec, context: int) -> RunSpec:
     return RunSpec(
         model=model_spec(opened),
         data=data,
-        training=TrainingSpec.parse({"context": context, "batch_tokens": context, "budget": {"steps": 0}}, opened.name),
+        training=TrainingSpec.of_zero_steps(context, opened.name),
         seed=0,
         checkpoint=CheckpointRef(name=opened.title, fingerprint=opened.fingerprint),
     )
@@ -72,10 +70,7 @@ def parent_folder(opened: Opened, run: RunSpec, folder: Path) -> Path:
     if run.checkpoint is None:
         return own_folder(opened)
     if not (folder / RECORD).exists():
-        assert isinstance(opened.model, LanguageModel)
-        with whole_folder(folder) as temporary:
-            save_model(temporary / WEIGHTS, opened.model, run, 0, opened.fingerprint)
-            write_json(temporary / RECORD, _record(opened, run) | {"weights": digests(temporary, run)})
+        write_imported(opened, run, folder)
     return folder
 
 
@@ -91,22 +86,3 @@ def own_folder(opened: Opened) -> Path:
         raise CheckpointError(f"{opened.name}: to be extended, give the folder of the run whose {WEIGHTS} it is")
     read_record(folder)
     return folder
-
-
-def _record(opened: Opened, run: RunSpec) -> dict[str, object]:
-    """The run.json of weights that were not trained here."""
-    return {
-        "status": "finished",
-        "message": f"imported from {opened.name}",
-        "diverged": None,
-        "steps": 0,
-        "budget_steps": 0,
-        "tokens": 0,
-        "parameters": opened.model.parameters_count,
-        "seconds": 0.0,
-        "tokens_per_second": 0.0,
-        "device": "none",
-        "origin": opened.fingerprint,
-        "spec": run.content(),
-        "provenance": provenance(),
-    }

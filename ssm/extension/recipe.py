@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isclose
 
 from ssm.models.checkpoint import snapshot_step
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data
 from ssm.specs.extension import ExtensionSpec
 from ssm.specs.initial_states import InitialStateSpec, ZeroState
 from ssm.specs.model import ModelSpec
@@ -17,7 +17,7 @@ SNAPSHOTS = (0.25, 0.5, 0.75)  # of the steps
 PAPERS_BATCH, PAPERS_STEPS = 500_000, 100
 
 
-def extended_run(spec: ExtensionSpec, parent: RunSpec, data: DataSpec, source: str) -> RunSpec:
+def extended_run(spec: ExtensionSpec, parent: RunSpec, data: Data, source: str) -> RunSpec:
     """The run that continues `parent` with the intervention.
 
     Args:
@@ -29,7 +29,7 @@ def extended_run(spec: ExtensionSpec, parent: RunSpec, data: DataSpec, source: s
     return _run(spec, parent, data, source, spec.initial_state)
 
 
-def control_run(spec: ExtensionSpec, parent: RunSpec, data: DataSpec, source: str) -> RunSpec:
+def control_run(spec: ExtensionSpec, parent: RunSpec, data: Data, source: str) -> RunSpec:
     """The same run without an intervention, its text in the same order. Errors as `extended_run`."""
     return _run(spec, parent, data, source, ZeroState(order=spec.initial_state.order))
 
@@ -83,7 +83,7 @@ def unlike_the_paper(spec: ExtensionSpec, model: ModelSpec) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _run(spec: ExtensionSpec, parent: RunSpec, data: DataSpec, source: str, initial_state: InitialStateSpec) -> RunSpec:
+def _run(spec: ExtensionSpec, parent: RunSpec, data: Data, source: str, initial_state: InitialStateSpec) -> RunSpec:
     training = training_of(spec, parent.model, source).model_copy(update={"initial_state": initial_state})
     content = {"model": parent.model, "data": data, "training": training, "seed": spec.diagnosis.seed, "parent": parent}
     return RunSpec.parse(content, source)

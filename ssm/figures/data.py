@@ -7,7 +7,7 @@ sequences. Losses are averaged in nats and turned into perplexities last.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,14 +63,14 @@ def read_planned(task: FigureTask, tables: Path, table: str, kind: str) -> pl.Da
     Raises:
         TableError: one line, naming the table and the command that makes it, or what is wrong with it.
     """
-    path = _planned(task, tables, table)
+    path = planned(task, tables, table)
     frame = read_table(path, SCHEMAS[kind])
     if read_provenance(path).get("diverged"):
         return _without_values(frame, SCHEMAS[kind])
     return frame
 
 
-def _planned(task: FigureTask, tables: Path, table: str) -> Path:
+def planned(task: FigureTask, tables: Path, table: str) -> Path:
     """The file of a table, which is there."""
     path = tables / f"{table}.parquet"
     if not path.exists():
@@ -112,6 +112,14 @@ def panels(task: FigureTask) -> list[str]:
 def arms(task: FigureTask) -> list[str]:
     """The arms that have series, in the plan's order: a figure file's own order does not survive sorted JSON."""
     return list(dict.fromkeys(series.arm for series in task.series))
+
+
+def chosen_arms(task: FigureTask, names: Sequence[str] | None) -> list[str]:
+    """The arms that have series and are named, by themselves or by their family, in the order of names; None: all."""
+    every = {series.arm: series.family for series in task.series}
+    if names is None:
+        return list(every)
+    return list(dict.fromkeys(arm for name in names for arm, family in every.items() if name in (arm, family)))
 
 
 def loaded(task: FigureTask, tables: Path, panel: str, name: str, kind: str) -> list[tuple[Series, pl.DataFrame]]:
@@ -188,11 +196,17 @@ def column_curves(
     Args:
         exponential: of the averages, for a column of logarithms.
     """
+    lines = column_lines(task, tables, panel, reader, x)
+    return over_seeds(lines, finish=np.exp if exponential else np.asarray)
+
+
+def column_lines(task: FigureTask, tables: Path, panel: str, reader: ColumnReader, x: str) -> list[tuple[Series, Line]]:
+    """One line per arm and seed for `column_curves`."""
     lines = []
     for series, table, schema in any_loaded(task, tables, panel, reader):
         frame = means(chosen(table, schema, reader.where), schema, [x], reader.column)
         lines.append((series, Line(_column(frame, x), _column(frame, "value"), _column(frame, "error"))))
-    return over_seeds(lines, finish=np.exp if exponential else np.asarray)
+    return lines
 
 
 def any_loaded(
@@ -202,7 +216,7 @@ def any_loaded(
     found = []
     for series in task.series:
         if series.panel == panel and reader.measurement in series.tables:
-            path = _planned(task, tables, series.tables[reader.measurement])
+            path = planned(task, tables, series.tables[reader.measurement])
             schema = schema_of(path)
             found.append((series, read_planned(task, tables, path.stem, schema.name), schema))
     return found

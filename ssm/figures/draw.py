@@ -59,7 +59,7 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
 def picture(task: FigureTask, tables: Path) -> Figure:
     """The figure's picture, not yet written."""
     with matplotlib.rc_context(RC):
-        styles = arm_styles(arms(task))
+        styles = arm_styles(arms(task), {one.arm: (one.family, one.axes) for one in task.series if one.family})
         rows = [
             row for drawing in task.figure.drawings for row in DRAWINGS[drawing.kind](drawing, task, tables, styles)
         ]
@@ -77,7 +77,7 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
         FigureCanvasAgg(figure)
         figure.get_layout_engine().set(w_pad=0.07, h_pad=0.06)  # type: ignore[union-attr, call-arg]
         axes = _paint(figure, rows)
-        note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
+        note = ". ".join(dict.fromkeys(part for row in rows if row.note for part in row.note.split(". ")))
         if note:
             figure.supxlabel(textwrap.fill(note, int(NOTE * width / WIDTH)), fontsize=SMALL, x=0.995, ha="right")
         if not (all(row.columns == 1 for row in rows) and _label_ends(figure, axes)):

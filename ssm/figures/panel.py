@@ -50,6 +50,7 @@ class CurvePanel:
     x_label: str
     y_label: str
     x_limits: tuple[float, float]
+    ticks: tuple[float, ...] = ()  # of the x axis; none: made to fit
     through: int = 1  # a number of tokens that has a tick of its own
     tokens: bool = True  # x counts tokens: a logarithmic axis has ticks at `through` times powers of two
     log_x: bool = True
@@ -118,11 +119,13 @@ class CurvePanel:
         else:
             places = MaxNLocator(nbins=min(most, 6), steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
             ticks = [tick for tick in places if low - 1e-9 * abs(low) <= tick <= high + 1e-9 * abs(high)]
+        if self.ticks and len(self.ticks) <= most:
+            ticks = list(self.ticks)
         room = EDGE * (np.log(high / low) if self.log_x else high - low)  # a marker at the edge is seen whole
         axes.set_xlim(*((low / np.exp(room), high * np.exp(room)) if self.log_x else (low - room, high + room)))
         axes.xaxis.set_major_locator(FixedLocator(ticks))
         axes.xaxis.set_major_formatter(
-            FixedFormatter([tokens(tick) if self.tokens else number(tick) for tick in ticks])
+            FixedFormatter([tokens(tick) if self.tokens or self.ticks else number(tick) for tick in ticks])
         )
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel(self.x_label)
@@ -178,6 +181,16 @@ def token_range(curves: Sequence[Curve]) -> tuple[float, float]:
     """Limits of an axis of positions: from an eighth of the shortest training context to the end of the last bin."""
     last = max(float(curve.x.max()) for curve in curves)
     return max(1.0, min(curve.context for curve in curves) / 8), end_of_bin(last)
+
+
+def x_range(found: Sequence[Curve], logarithmic: bool) -> tuple[float, float]:
+    """Limits that hold all points; on a logarithmic axis those above 0."""
+    x = np.concatenate([curve.x for curve in found])
+    x = x[x > 0] if logarithmic else x
+    if not x.size:
+        return (1.0, 2.0)
+    low, high = float(x.min()), float(x.max())
+    return (low, high) if low < high else (low / 2, 2 * low) if logarithmic else (low - 0.5, high + 0.5)
 
 
 def end_of_bin(middle: float) -> float:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import colorsys
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.ticker import MaxNLocator
 
 from ssm.figures.colors import GRID, INK
@@ -95,22 +96,66 @@ RAMP_LINES = ("-", (0.0, (5.0, 1.5)), (0.0, (6.0, 1.2, 1.2, 1.2)), (0.0, (2.2, 1
 RAMP_MARKERS = "os^Dv<>*"
 
 
-def arm_styles(arms: Sequence[str]) -> dict[str, ArmStyle]:
+HUES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BROWN)  # of families that are no known intervention
+TINTS = (0.34, 0.67)  # lightness of a hue, darkest and lightest: both are seen on a dark and on a light page
+
+
+def arm_styles(
+    arms: Sequence[str], places: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None
+) -> dict[str, ArmStyle]:
     """The style of every arm of a figure, given the figure's arms in order.
 
     A known intervention looks the same in every figure. `standard_<intervention>` has the intervention's colour, dotted
-    with hollow markers. The other arms (contexts, budgets, noise levels) share a sequential ramp, in their order.
+    with hollow markers. The other arms (contexts, budgets, noise levels) share a sequential ramp, in their order. So do
+    the members of a family, along its longest axis of numbers, or without one its longest: of several families each
+    has tints of a hue of its own. Lines and markers tell the other axes.
+
+    Args:
+        places: of the arms that a grid has made, their family and their value on each axis.
     """
+    places = places or {}
     styles, others = {}, []
+    families: dict[str, list[str]] = {}
     for arm in arms:
         plain = ARMS.get(arm.removeprefix("standard_"))
-        if arm in ARMS:
+        if arm in places:
+            families.setdefault(places[arm][0], []).append(arm)
+        elif arm in ARMS:
             styles[arm] = ARMS[arm]
         elif plain is not None:
             styles[arm] = ArmStyle(plain.color, DOTS, plain.marker, hollow=True)
         else:
             others.append(arm)
+    hues = iter(HUES * len(families))
+    for family, members in families.items():
+        known = ARMS[family].color if family in ARMS else next(hues)
+        hue = None if len(families) == 1 else GREY if known == INK else known
+        styles |= _members(members, [places[member][1] for member in members], hue)
     return styles | dict(zip(others, ramp(len(others)), strict=True))
+
+
+def _members(members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str | None) -> dict[str, ArmStyle]:
+    """The styles of a family's members; without a hue, on the sequential ramp."""
+    values = {axis: list(dict.fromkeys(own[axis] for own in axes)) for axis in axes[0]}
+    numbers = {axis: found for axis, found in values.items() if all(type(value) in (int, float) for value in found)}
+    leading = max(numbers or values, key=lambda axis: len(values[axis]))
+    order = sorted(values[leading]) if leading in numbers else values[leading]
+    colors = [style.color for style in ramp(len(order))] if hue is None else tints(hue, len(order))
+    rest = [tuple(value for axis, value in own.items() if axis != leading) for own in axes]
+    kinds = list(dict.fromkeys(rest))
+    styles = {}
+    for member, own, kind in zip(members, axes, rest, strict=True):
+        place = kinds.index(kind) if len(kinds) > 1 else order.index(own[leading])
+        marker, hollow = RAMP_MARKERS[place % 8], place % 16 >= 8
+        styles[member] = ArmStyle(colors[order.index(own[leading])], RAMP_LINES[place % 4], marker, hollow)
+    return styles
+
+
+def tints(color: str, n: int) -> list[str]:
+    """`n` colours of one hue, from dark to light."""
+    hue, _, saturation = colorsys.rgb_to_hls(*to_rgb(color))
+    places = np.linspace(*TINTS, n) if n != 1 else [sum(TINTS) / 2]
+    return [to_hex(colorsys.hls_to_rgb(hue, light, saturation)) for light in places]
 
 
 def ramp(n: int) -> list[ArmStyle]:

@@ -99,7 +99,9 @@ def _own_weights(path: Path) -> Path | None:
 
 def _open_run(name: str, weights: Path, device: torch.device | str) -> Opened:
     model, run = load_model(weights, device)
-    trained = isinstance(run.data.tokenizer, BpeTokenizer)
+    tokenizer = run.data.spelled_by
+    trained = isinstance(tokenizer, BpeTokenizer)
+    note = f"its tokenizer.json lies in the token store of '{run.data.id}'" if trained else None
     return Opened(
         name=name,
         title=run.model.name,
@@ -109,10 +111,10 @@ def _open_run(name: str, weights: Path, device: torch.device | str) -> Opened:
         longest=None,
         imported=None,
         run=run,
-        tokenizer=None if trained else run.data.tokenizer,
+        tokenizer=None if trained else tokenizer,
         fingerprint=_fingerprint([weights]),
         why_not_extend=_why_not(run.model),
-        note=f"its tokenizer.json lies in the token store of '{run.data.id}'" if trained else None,
+        note="its tokens stand for no text" if tokenizer is None else note,
     )
 
 

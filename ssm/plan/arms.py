@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from ssm.base.errors import ConfigError, nearest
+from ssm.plan.keys import with_keys
 from ssm.plan.library import Library
 from ssm.plan.rehearsal import capped_data, capped_training
-from ssm.specs.figure import ArmEntry, FigureSpec
-from ssm.specs.training import RunSpec, TrainingSpec
+from ssm.specs.base import Spec
+from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
+from ssm.specs.figure import PUBLISHED, ArmEntry, FigureSpec
+from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class ArmResolver:
 
     library: Library
     figure: FigureSpec
-    _trainings: dict[tuple[str, str], TrainingSpec] = field(default_factory=dict)  # (arm, panel): of all seeds
+    _specs: dict[tuple[str, str], dict[str, Spec]] = field(default_factory=dict)  # (arm, panel): of all seeds
     _resolved: dict[tuple[str, str, int], Resolved] = field(default_factory=dict)
 
     def resolve(self, arm: str, panel: str, seed: int) -> Resolved:
@@ -45,28 +49,47 @@ class ArmResolver:
         if arm in below:
             raise ConfigError(f"{where}: the arms {' -> '.join((*below, arm))} stand in a circle")
         if entry.snapshot_of is not None:
-            if self._entry(entry.snapshot_of).snapshot_of is not None:
-                raise ConfigError(
-                    f"{where}.snapshot_of: '{entry.snapshot_of}' is a snapshot itself; name a trained arm"
-                )
+            taken_of = self._entry(entry.snapshot_of)
+            if taken_of.training is None:
+                what = "a snapshot itself" if taken_of.checkpoint is None else "not trained here"
+                raise ConfigError(f"{where}.snapshot_of: '{entry.snapshot_of}' is {what}; name a trained arm")
             return Resolved(self._resolve(entry.snapshot_of, panel, seed, (*below, arm)).run, entry.at)
         parent = None
         if entry.parent is not None:
             if self._entry(entry.parent).snapshot_of is not None:
                 raise ConfigError(f"{where}.from: '{entry.parent}' is a snapshot; training starts from final weights")
             parent = self._resolve(entry.parent, panel, seed, (*below, arm)).run
-        model_key = f"{where}.model" if entry.model else f"{self.library.figure_file(self.figure.target)}: models"
-        content = {
-            "model": self.library.models.get(entry.model or panel, model_key),
-            "data": capped_data(
-                self.library.data.get(str(self.figure.data), f"{self.library.figure_file(self.figure.target)}: data"),
-                self.library.workflow.rehearsal,
-            ),
-            "training": self._training(arm, panel),
-            "seed": seed,
-            "parent": parent,
-        }
+        content = self._specs_of(arm, panel) | {"seed": seed, "parent": parent}
+        if entry.checkpoint is not None:
+            content["checkpoint"] = CheckpointRef(name=self._weights(entry, panel, where)[0])
         return Resolved(RunSpec.parse(content, where))
+
+    def _weights(self, entry: ArmEntry, panel: str, where: str) -> tuple[str, int]:
+        """Of an arm that is not trained here: where its weights are, and T, the tokens that they were trained on.
+
+        No file is looked at: the run's import does that.
+        """
+        name, model, library = str(entry.checkpoint), entry.model or panel, self.library
+        found: PublishedSpec | CheckpointSpec | None = None
+        if name == PUBLISHED:
+            found = library.published.get(model)
+            if found is None:
+                models = ", ".join(library.published) or "none"
+                raise ConfigError(
+                    f"{where}.checkpoint: {library.folder / 'models.yaml'}: '{model}' has no key 'published'; of the "
+                    f"models there these have: {models}"
+                )
+        elif "/" not in name:
+            if name not in library.checkpoints:
+                hint = nearest(name, [PUBLISHED, *library.checkpoints])
+                raise ConfigError(
+                    f"{where}.checkpoint: unknown checkpoint '{name}'; {hint}; a folder is named with a /"
+                )
+            found = library.checkpoints[name]
+        context = entry.context or (found.context if found else None)
+        if context is None:
+            raise ConfigError(f"{where}: needs 'context', the tokens a sequence that {name} was trained on")
+        return found.checkpoint if found else name, context
 
     def _entry(self, arm: str) -> ArmEntry:
         entry = self.figure.arms[arm]
@@ -76,11 +99,30 @@ class ArmResolver:
     def _where(self, arm: str) -> str:
         return f"{self.library.figure_file(self.figure.target)}: arms.{arm}"
 
-    def _training(self, arm: str, panel: str) -> TrainingSpec:
-        """The arm's recipe with its overrides, its initial state, and the snapshots that the figure takes of it."""
-        if (arm, panel) in self._trainings:
-            return self._trainings[arm, panel]
-        entry, where = self._entry(arm), self._where(arm)
+    def _specs_of(self, arm: str, panel: str) -> dict[str, Any]:
+        """The model, the data and the training of an arm, with its keys of a grid set."""
+        if (arm, panel) not in self._specs:
+            entry, file = self._entry(arm), self.library.figure_file(self.figure.target)
+            caps = self.library.workflow.rehearsal
+            model_key = f"{self._where(arm)}.model" if entry.model else f"{file}: models"
+            model: Spec = self.library.models.get(entry.model or panel, model_key)
+            data_key = f"{self._where(arm)}.data" if entry.data else f"{file}: data"
+            data: Spec = capped_data(self.library.data.get(entry.data or str(self.figure.data), data_key), caps)
+            if entry.parent is not None and self._entry(entry.parent).member is not None:
+                above = self._specs_of(entry.parent, panel)
+                model, data = above["model"], above["data"]
+            training = self._training(entry, panel, self._where(arm))
+            specs = {"model": model, "data": data, "training": training, "initial_state": training.initial_state}
+            if entry.member is not None:
+                specs = with_keys(specs, entry.member.sets, self._where(arm))
+            specs["training"] = self._kept(arm, specs["training"], specs.pop("initial_state"))
+            self._specs[arm, panel] = specs
+        return dict(self._specs[arm, panel])
+
+    def _training(self, entry: ArmEntry, panel: str, where: str) -> TrainingSpec:
+        """The arm's recipe with its overrides, and its initial state; of published weights zero steps."""
+        if entry.checkpoint is not None:
+            return TrainingSpec.of_zero_steps(self._weights(entry, panel, where)[1], where)
         recipe = self.library.recipes.get(str(entry.training), f"{where}.training")
         state = self.library.initial_states.get(entry.initial_state, f"{where}.initial_state").model_dump()
         override = entry.override | entry.override_at.get(panel, {})
@@ -92,9 +134,12 @@ class ArmResolver:
         if not isinstance(changed, dict) or "policy" in changed:
             raise ConfigError(f"{where}.override.initial_state: expected values of the initial state, without 'policy'")
         content = recipe.model_dump() | override | {"initial_state": state | changed}
-        training = TrainingSpec.parse(content, f"{where}.override")
+        return TrainingSpec.parse(content, f"{where}.override")
+
+    def _kept(self, arm: str, training: Spec, initial_state: Spec) -> TrainingSpec:
+        """The arm's training with its initial state, and the snapshots that the figure takes of it."""
+        assert isinstance(training, TrainingSpec)
         taken = {other.at for other in self.figure.arms.values() if other and other.snapshot_of == arm}
+        content = training.model_dump() | {"initial_state": initial_state.model_dump()}
         content["snapshots"] = sorted({*training.snapshots, *taken})
-        training = TrainingSpec.parse(content, where)
-        self._trainings[arm, panel] = capped_training(training, self.library.workflow.rehearsal)
-        return self._trainings[arm, panel]
+        return capped_training(TrainingSpec.parse(content, self._where(arm)), self.library.workflow.rehearsal)

@@ -74,14 +74,16 @@ class CheckpointJob:
         """
         parameters = (self.weights_bytes or UNSEEN_BYTES) / BYTES_PER_PARAMETER
         diagnoses = 2 + self.spec.control if self.extends else 1
-        seconds, disk = START_SECONDS + 60 * self.spec.budget * diagnoses, float(TABLES * TABLE_MB * diagnoses)
+        seconds, disk = START_SECONDS[gpu] + 60 * self.spec.budget * diagnoses, float(TABLES * TABLE_MB * diagnoses)
         memory = 2 * 4 * parameters / MB  # as they lie on disk, and in float32
         if self.extends:
             arms = 1 + self.spec.control
             tokens = self.spec.steps * (self.spec.batch_tokens or SEQUENCES * (self.spec.context or ANY_CONTEXT)) * arms
             hardware = workflow.hardware
-            peak = hardware.gpu_tflops.bfloat16 * 1e12 if gpu else hardware.cpu_gflops * 1e9 * workflow.threads
-            seconds += 6 * parameters * tokens / (peak * hardware.utilization)
+            rate = hardware.cpu_gflops * 1e9 * workflow.threads
+            if gpu:
+                rate = hardware.gpu_tflops.bfloat16 * 1e12 * hardware.utilization
+            seconds += 6 * parameters * tokens / rate
             memory = (2 * 12 if gpu else 16 + 12) * parameters / MB
             # The original, three snapshots and the end; a checkpoint, the one that it replaces, and what a run that
             # diverges goes back to; the model that is taken home. States passed on are not known before the model is.

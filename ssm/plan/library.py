@@ -14,13 +14,14 @@ from ssm.base.names import natural
 from ssm.base.outside import pointless_numbers
 from ssm.plan.read import choose_scale, read_yaml
 from ssm.specs.base import Spec
-from ssm.specs.checkpoint import CheckpointSpec
+from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
 from ssm.specs.config import WorkflowConfig
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data
 from ssm.specs.figure import FigureSpec
 from ssm.specs.initial_states import InitialStateSpec
 from ssm.specs.model import ModelSpec
 from ssm.specs.registration import Register
+from ssm.specs.tasks import parse_data
 from ssm.specs.training import TrainingSpec
 
 T = TypeVar("T")
@@ -32,6 +33,16 @@ class TrainingFile(Spec):
 
     recipes: dict[str, TrainingSpec] = Field(default_factory=dict)
     initial_states: dict[str, InitialStateSpec] = Field(default_factory=dict)
+
+
+class NamedModel(ModelSpec):
+    """An entry of config/models.yaml that figures train; where its weights are published is no part of what it is."""
+
+    published: PublishedSpec | None = None
+
+    @property
+    def model(self) -> ModelSpec:
+        return ModelSpec.model_validate({name: getattr(self, name) for name in ModelSpec.model_fields})
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,8 @@ class Library:
     workflow: WorkflowConfig
     models: Shelf[ModelSpec]
     checkpoints: dict[str, CheckpointSpec]  # the entries of models.yaml that were trained elsewhere
-    data: Shelf[DataSpec]
+    published: dict[str, PublishedSpec]  # named model -> its published weights, of those that have some
+    data: Shelf[Data]
     recipes: Shelf[TrainingSpec]
     initial_states: Shelf[InitialStateSpec]
     figures: dict[str, FigureSpec]  # by target: the wanted ones, and those that they collect
@@ -100,7 +112,7 @@ def load_config(
     workflow = _workflow(folder, scale, figures, overrides or {})
     scale = workflow.scale
     wanted = _wanted(folder, workflow)
-    models, checkpoints = _models(folder / "models.yaml", scale)
+    models, checkpoints, published = _models(folder / "models.yaml", scale)
     training = folder / "training.yaml"
     sections = read_yaml(training)
     TrainingFile.parse({section: {} for section in sections}, str(training))  # refuses unknown sections
@@ -109,7 +121,8 @@ def load_config(
         workflow=workflow,
         models=models,
         checkpoints=checkpoints,
-        data=Shelf("data set", _named(folder / "data.yaml", DataSpec.parse, scale)),
+        published=published,
+        data=Shelf("data set", _named(folder / "data.yaml", parse_data, scale)),
         recipes=Shelf("recipe", _each(sections.get("recipes"), training, "recipes", scale, _recipe)),
         initial_states=Shelf(
             "initial state", _each(sections.get("initial_states"), training, "initial_states", scale, _initial_state)
@@ -219,25 +232,30 @@ def _named(path: Path, kind: Callable[[Any, str], T], scale: str) -> dict[str, T
     return _each(read_yaml(path), path, "", scale, parse)
 
 
-def _models(path: Path, scale: str) -> tuple[Shelf[ModelSpec], dict[str, CheckpointSpec]]:
-    """models.yaml: what figures train, and the checkpoints, which a figure cannot ask for."""
-    found, checkpoints = _named(path, _model_or_checkpoint, scale), {}
+def _models(path: Path, scale: str) -> tuple[Shelf[ModelSpec], dict[str, CheckpointSpec], dict[str, PublishedSpec]]:
+    """models.yaml: what figures train, the checkpoints, and the published weights of what figures train."""
+    checkpoints: dict[str, CheckpointSpec] = {}
+    published: dict[str, PublishedSpec] = {}
     things: dict[str, ModelSpec | ConfigError] = {}
-    for name, thing in found.items():
+    for name, thing in _named(path, _model_or_checkpoint, scale).items():
         if isinstance(thing, CheckpointSpec):
             checkpoints[name] = thing
             things[name] = ConfigError(
-                f"{path}: '{name}' is a checkpoint ({thing.checkpoint}): figures train their models from scratch; its "
-                f"targets are {' and '.join(thing.targets)}"
+                f"{path}: '{name}' is a checkpoint ({thing.checkpoint}) and no model: an arm may have it as its "
+                f"'checkpoint'; its targets are {' and '.join(thing.targets)}"
             )
-        else:
+        elif isinstance(thing, ConfigError):
             things[name] = thing
-    return Shelf("model", things), checkpoints
+        else:
+            things[name] = thing.model
+            if thing.published is not None:
+                published[name] = thing.published
+    return Shelf("model", things), checkpoints, published
 
 
-def _model_or_checkpoint(content: Any, source: str) -> ModelSpec | CheckpointSpec:
+def _model_or_checkpoint(content: Any, source: str) -> NamedModel | CheckpointSpec:
     """By its keys: an architecture reads no text of its own."""
-    kind = CheckpointSpec if content.keys() & {"checkpoint", "text"} else ModelSpec
+    kind = CheckpointSpec if content.keys() & {"checkpoint", "text"} else NamedModel
     return kind.parse(content, source)
 
 

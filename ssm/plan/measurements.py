@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ssm.base.errors import ConfigError
 from ssm.plan.arms import Resolved
 from ssm.plan.library import Library
+from ssm.plan.rehearsal import capped_data
+from ssm.specs.data import Data
 from ssm.specs.figure import FigureSpec
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import BY_KIND
@@ -41,11 +43,15 @@ def tasks_beside(
         kind = BY_KIND[entry.kind]
         assert issubclass(kind, OfArm)
         measured = {name: task.measurement for name, task in tasks.items()}
-        measurement = kind.planned(entry, Arm(run, measured), f"{where} (arm '{arm}')")
+        measurement = kind.planned(entry, Arm(run, measured, _named_data(library, where)), f"{where} (arm '{arm}')")
         if caps is not None:
             measurement = measurement.capped(caps, run.training.context)
         tasks[entry.called] = MeasurementTask(measurement=measurement, run=run, snapshot=resolved.snapshot)
     return tasks
+
+
+def _named_data(library: Library, where: str) -> Callable[[str], Data]:
+    return lambda name: capped_data(library.data.get(name, where), library.workflow.rehearsal)
 
 
 def arm_entries(figure: FigureSpec) -> list[ArmsEntry]:

@@ -10,8 +10,8 @@ from ssm.plan.arms import ArmResolver, Resolved
 from ssm.plan.library import Library
 from ssm.plan.measurements import arm_entries, model_tasks, series_tasks, source_of, tasks_beside
 from ssm.plan.registration import with_registrations
-from ssm.plan.rehearsal import capped_seeds
-from ssm.specs.data import DataSpec
+from ssm.plan.rehearsal import capped_figure
+from ssm.specs.data import Data
 from ssm.specs.figure import FigureSpec, FigureTask, Series
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import BY_KIND
@@ -33,7 +33,7 @@ class Plan:
     """The graph of all work. Keys are ids: content-addressed, but for figures, whose id is their target."""
 
     scale: str
-    data: dict[str, DataSpec] = field(default_factory=dict)
+    data: dict[str, Data] = field(default_factory=dict)
     runs: dict[str, RunSpec] = field(default_factory=dict)
     measurements: dict[str, MeasurementTask] = field(default_factory=dict)
     figures: dict[str, FigureTask] = field(default_factory=dict)
@@ -73,7 +73,8 @@ class Plan:
             parent = self.add_run(run.parent) if run.parent is not None else None
             self.data[run.data.id] = run.data
             self.runs[name] = run
-            self.edges[name] = Inputs(data=run.data.id, run=parent)
+            # An import reads no tokens: what is wrong with its weights is told before there are any.
+            self.edges[name] = Inputs(data=run.data.id if run.checkpoint is None else None, run=parent)
         return name
 
     def add_measurement(self, task: MeasurementTask) -> str:
@@ -83,9 +84,11 @@ class Plan:
             run = self.add_run(task.run) if task.run is not None else None
             source = source_of(task)
             table = self.add_measurement(source) if source is not None else None
-            data = task.run.data.id if task.run is not None and source is None else None
+            data = task.data
+            if data is not None:
+                self.data[data.id] = data
             self.measurements[name] = task
-            self.edges[name] = Inputs(data=data, run=run, table=table)
+            self.edges[name] = Inputs(data=data.id if data is not None else None, run=run, table=table)
         return name
 
 
@@ -112,7 +115,7 @@ def make_plan(library: Library) -> Plan:
 
 def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
     """A figure with arms of its own, or none; what it needs is entered into `plan`."""
-    figure = capped_seeds(figure, library.workflow.rehearsal)
+    figure = capped_figure(figure, library.workflow.rehearsal)
     resolver = ArmResolver(library, figure)
     series = []
     for panel in figure.models if figure.arms else ():
@@ -132,7 +135,10 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
                         policy=resolved.run.training.initial_state.policy,
                         run=plan.add_run(resolved.run),
                         origin=resolved.run.origin.id if resolved.run.parent else None,
+                        published=resolved.run.published,
                         snapshot=resolved.snapshot,
+                        family=entry.member.family if entry.member else None,
+                        axes=entry.member.axes if entry.member else {},
                         tables={name: plan.add_measurement(task) for name, task in tasks.items()},
                     )
                 )
@@ -172,6 +178,8 @@ def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) 
             if key in longest and longest[key][0] >= length:
                 continue
             named = {"arm": f"{target}.{series.arm}", "label": f"{series.label} ({target})"}
+            if series.family is not None:
+                named["family"] = f"{target}.{series.family}"
             longest[key] = (length, series.model_copy(update=named))
     if not longest:
         raise ConfigError(f"{file}: collect: no arm of these figures has {' and '.join(needed)}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ssm.specs.base import Setting
 from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import Rehearsal
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data
 from ssm.specs.diagnosis import LEAST
 from ssm.specs.figure import FigureSpec
 from ssm.specs.training import Budget, TrainingSpec
@@ -24,18 +25,41 @@ def capped_training(training: TrainingSpec, caps: Rehearsal | None) -> TrainingS
     return training.model_copy(update={"budget": Budget(steps=steps), "warmup": warmup})
 
 
-def capped_data(data: DataSpec, caps: Rehearsal | None) -> DataSpec:
+def capped_data(data: Data, caps: Rehearsal | None) -> Data:
     """At most `max_documents` documents."""
-    if caps is None:
-        return data
-    return data.model_copy(update={"max_documents": min(data.max_documents or caps.max_documents, caps.max_documents)})
+    return data if caps is None else data.capped(caps.max_documents)
 
 
-def capped_seeds(figure: FigureSpec, caps: Rehearsal | None) -> FigureSpec:
-    """At most `max_seeds` seeds. Measurements are capped by themselves (ssm/specs/measurements)."""
+def capped_figure(figure: FigureSpec, caps: Rehearsal | None) -> FigureSpec:
+    """At most `max_seeds` seeds, and of an axis of a grid its first and its last value.
+
+    Measurements are capped by themselves (ssm/specs/measurements).
+    """
     if caps is None:
         return figure
-    return figure.model_copy(update={"seeds": figure.seeds[: caps.max_seeds]})
+    kept = _at_corners(figure)
+    arms = {
+        name: arm if arm is None or arm.member is None or name in kept else None for name, arm in figure.arms.items()
+    }
+    return figure.model_copy(update={"seeds": figure.seeds[: caps.max_seeds], "arms": arms})
+
+
+def _at_corners(figure: FigureSpec) -> set[str]:
+    """The members at the first or last value of each of their axes, and those whose weights these take."""
+    kept = set()
+    for members in figure.families.values():
+        values: dict[str, list[Setting]] = {}
+        for member in members.values():
+            for axis, value in member.axes.items():
+                values.setdefault(axis, []).append(value)
+        for name, member in members.items():
+            arm: str | None = name
+            if all(value in (values[axis][0], values[axis][-1]) for axis, value in member.axes.items()):
+                while arm is not None and arm not in kept:
+                    kept.add(arm)
+                    entry = figure.arms[arm]
+                    arm = (entry.parent or entry.snapshot_of) if entry else None
+    return kept
 
 
 def capped_checkpoint(checkpoint: CheckpointSpec, caps: Rehearsal | None) -> CheckpointSpec:

@@ -1,9 +1,10 @@
 """What every job of a plan is expected to take: GPUs, CPUs, memory, time, disk. Arithmetic on specs, nothing measured.
 
 Operations: a training token takes three forward passes (one forward, two backward), four with activation checkpointing;
-a forward pass has the operations of ssm/plan/parameters.py. Seconds are these over peak times utilization of the
-hardware (config.yaml), and no less than what Python and kernel launches take: `layer_ms` a layer and training batch.
-Training runs at its precision's peak, measurements at float32's.
+a forward pass has the operations of ssm/plan/parameters.py. On a GPU seconds are these over peak times utilization
+(config.yaml: hardware), and no less than what Python and kernel launches take: `layer_ms` a layer and training batch.
+Training runs at its precision's peak, measurements at float32's. A CPU does one after the other: the operations at
+`cpu_gflops`, which is what a thread reaches, and `cpu_layer_ms` a layer and batch.
 
 Memory: training's peak (ssm/plan/memory.py), on a CPU with what an allocator holds back unused. A run takes 2, 4, 8 ...
 GPUs while its peak does not fit into one or it takes too long, and is allowed more (config.yaml: gpus_per_run): then
@@ -29,13 +30,14 @@ from ssm.plan.memory import peak_memory, policy_bytes
 from ssm.plan.parameters import operations_per_token, parameter_count
 from ssm.plan.plan import Plan
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.base import OfRun
 from ssm.specs.training import RunSpec
 
 MB = 1e6
-START_SECONDS = 30.0  # Python, torch, the GPU, the model's weights
+# With a GPU: Python, torch, the GPU, the model's weights; without: a job forked from a process that has all but these.
+START_SECONDS = {True: 30.0, False: 0.7}
 LEAST_SECONDS = 600.0  # that a job asks for: a shared disk may be slow, and short jobs are let in anyway
 AROUND_SECONDS = 180.0  # of a time limit that are no training, checkpoints not counted: a job's start, its last step
 DISK_RATE = 200.0  # MB/s that one job reads and writes at: assumed, of a shared disk with others on it
@@ -136,11 +138,11 @@ def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
         gpu: whether training and measuring take a GPU each; without, a job takes the configured CPU threads.
     """
     reckoner = _Reckoner(workflow.hardware, workflow.threads, gpu)
-    found = {name: reckoner.training(run) for name, run in plan.runs.items()}
+    found = {name: reckoner.run(run) for name, run in plan.runs.items()}
     found |= {name: reckoner.measuring(task) for name, task in plan.measurements.items()}
     for name, data in plan.data.items():
-        tokens = max(training_tokens(run) for run in plan.runs.values() if run.data.id == name)
-        found[name] = _tokenizing(data, tokens)
+        tokens = max((training_tokens(run) for run in plan.runs.values() if run.data.id == name), default=0)
+        found[name] = _tokenizing(data, tokens, gpu)
     return found
 
 
@@ -154,10 +156,10 @@ def _steps(run: RunSpec) -> int:
     return run.training.budget.optimizer_steps(run.training.batch_tokens, parameters)
 
 
-def _tokenizing(data: DataSpec, tokens: int) -> Need:
+def _tokenizing(data: Data, read: int, gpu: bool) -> Need:
     """A store is reckoned with the tokens of the longest run that reads it: its files alone know what it holds."""
-    width = 2 if data.vocab_size <= 2**16 else 4
-    seconds = START_SECONDS + tokens / (TOKENIZE_RATE * TOKENIZE_CPUS)
+    width, tokens = 2 if data.vocab_size <= 2**16 else 4, data.stored_tokens(read)
+    seconds = START_SECONDS[gpu] + tokens / (TOKENIZE_RATE * TOKENIZE_CPUS)
     return Need(0, TOKENIZE_CPUS, 2 * MEMORY_MB[False], seconds, ceil(width * tokens / MB))
 
 
@@ -168,6 +170,15 @@ class _Reckoner:
     hardware: Hardware
     threads: int
     gpu: bool
+
+    def run(self, run: RunSpec) -> Need:
+        return self.training(run) if run.checkpoint is None else self.importing(run)
+
+    def importing(self, run: RunSpec) -> Need:
+        """The weights as they lie on disk, and in float32; they are read, perhaps over a network, and written."""
+        weights = 4 * parameter_count(run.model, run.data.vocab_size) / MB
+        seconds = START_SECONDS[False] + 2 * weights / DISK_RATE
+        return Need(0, self.threads, MEMORY_MB[False] + ceil(2 * weights), seconds, ceil(weights))
 
     def training(self, run: RunSpec) -> Need:
         training, model, vocabulary = run.training, run.model, run.data.vocab_size
@@ -188,7 +199,7 @@ class _Reckoner:
             gpus=gpus,
             cpus=self.threads * processes,
             memory_mb=MEMORY_MB[self.gpu] * processes + ceil(memory),
-            seconds=START_SECONDS + seconds / processes,
+            seconds=START_SECONDS[self.gpu] + seconds / processes,
             disk_mb=disk,
             gpu_memory_mb=ceil(peak) if gpus else 0,
             passing_mb=disk - kept,
@@ -207,19 +218,21 @@ class _Reckoner:
             memory = 2 * 4 * parameter_count(run.model, run.data.vocab_size) / MB
             disk += measurement.rows(run.model) * ROW_BYTES / MB
         gpus = int(self.gpu and seconds > 0)  # a table made of another table, or of specs, needs none
-        return Need(gpus, self.threads, MEMORY_MB[bool(gpus)] + ceil(memory), START_SECONDS + seconds, ceil(disk))
+        seconds += START_SECONDS[self.gpu]
+        return Need(gpus, self.threads, MEMORY_MB[bool(gpus)] + ceil(memory), seconds, ceil(disk))
 
     def _seconds(self, operations: float, precision: str, layers: float) -> float:
-        """Seconds of one GPU, or of the threads: arithmetic or launches, whichever takes longer.
+        """Seconds of one GPU, arithmetic or launches, whichever takes longer; or of the threads, both together.
 
         Args:
             operations: floating-point operations altogether.
             layers: layers gone through forward and backward altogether.
         """
-        peak = self.hardware.cpu_gflops * 1e9 * self.threads
-        if self.gpu:
-            peak = getattr(self.hardware.gpu_tflops, precision) * 1e12
-        return max(operations / (peak * self.hardware.utilization), layers * self.hardware.layer_ms / 1e3)
+        hardware = self.hardware
+        if not self.gpu:
+            return operations / (hardware.cpu_gflops * 1e9 * self.threads) + layers * hardware.cpu_layer_ms / 1e3
+        peak = getattr(hardware.gpu_tflops, precision) * 1e12
+        return max(operations / (peak * hardware.utilization), layers * hardware.layer_ms / 1e3)
 
     def _gpus(self, run: RunSpec, seconds: float) -> int:
         """1, 2, 4 ... GPUs: see the top. Each has as many sequences of a batch as the others."""

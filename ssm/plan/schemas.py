@@ -8,23 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.files import write_text
-from ssm.plan.library import TrainingFile
+from ssm.plan.library import NamedModel, TrainingFile
 from ssm.specs.base import SCALES, Spec
 from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import WorkflowConfig
-from ssm.specs.data import DataSpec
+from ssm.specs.data import Data, DataSpec
 from ssm.specs.figure import FigureSpec
-from ssm.specs.model import ModelSpec
+from ssm.specs.tasks import SPECS as TASKS
 
 
 def schemas() -> dict[str, dict[str, Any]]:
     """Name -> JSON schema of every kind of config file."""
     figure = _schema(FigureSpec, "A figure or table: runs, measurements, drawings, claims")
     figure["required"].remove("target")  # the file's name says it
+    for made in ("Member", "Place"):  # of a grid, and written by nobody
+        del figure["$defs"][made]
+    del figure["$defs"]["ArmEntry"]["properties"]["member"]
     return {
         "config": _dialect(_schema(WorkflowConfig, "The workflow's configuration")),
-        "models": _dialect(_by_scale(_named("Named models", ModelSpec, CheckpointSpec))),
-        "data": _dialect(_by_scale(_named("Named data sets", DataSpec))),
+        "models": _dialect(_by_scale(_named("Named models", NamedModel, CheckpointSpec))),
+        "data": _dialect(_by_scale(_named("Named data sets", DataSpec, *TASKS))),
         "training": _dialect(_by_scale(_schema(TrainingFile, "Training recipes and initial states"))),
         "figure": _dialect(_by_scale(figure)),
     }
@@ -40,16 +43,16 @@ def _schema(kind: type[Spec], title: str) -> dict[str, Any]:
     return kind.model_json_schema(by_alias=True) | {"title": title}
 
 
-def _named(title: str, *kinds: type[ModelSpec] | type[CheckpointSpec] | type[DataSpec]) -> dict[str, Any]:
+def _named(title: str, *kinds: type[NamedModel] | type[CheckpointSpec] | type[Data]) -> dict[str, Any]:
     """A file of entries whose name is their key, each of one of the kinds."""
-    entries: list[dict[str, Any]] = []
     definitions: dict[str, Any] = {}
     for kind in kinds:
         entry = kind.model_json_schema(by_alias=True)
         definitions |= entry.pop("$defs", {})
         del entry["properties"]["name"]
         entry["required"].remove("name")
-        entries.append(entry)
+        definitions[kind.__name__] = entry
+    entries = [{"$ref": f"#/$defs/{kind.__name__}"} for kind in kinds]
     entry = entries[0] if len(entries) == 1 else {"anyOf": entries}
     return {"title": title, "type": "object", "additionalProperties": entry, "$defs": definitions}
 

@@ -7,28 +7,28 @@ from pathlib import Path
 
 from ssm.base.errors import DataError
 from ssm.base.names import HUB
-from ssm.specs.data import BytesTokenizer, DataSpec, FilesCorpus, FileTokenizer
+from ssm.specs.data import BytesTokenizer, Data, DataSpec, FilesCorpus
 
 WEIGHTS = ("*.safetensors", "*.bin")  # beside a config.json or a run.json
 
 
-def source_files(data: DataSpec) -> tuple[Path, ...] | None:
-    """The files of its corpus and its tokenizer, as absolute paths; empty where both are none of the user's files.
+def source_files(data: Data) -> tuple[Path, ...] | None:
+    """The files of its corpora and its tokenizer, as absolute paths; empty where they are none of the user's files.
 
     Returns:
         None when one of them is not there. That is no error here, because a finished store does not need them: it is
         `ssm tokenize` that misses them.
     """
     found: list[Path] = []
-    if isinstance(data.corpus, FilesCorpus):
+    for corpus in data.sources.corpora:
         from ssm.data.corpora import files  # Arrow, which no other part of the plan needs
 
         try:
-            found += [path for _, path in files.source_files(data.corpus)]
+            found += [path for _, path in files.source_files(corpus)]
         except DataError:
             return None
-    if isinstance(data.tokenizer, FileTokenizer):
-        path = Path(data.tokenizer.path).expanduser()
+    for tokenizer in data.sources.tokenizers:
+        path = Path(tokenizer.path).expanduser()
         if not path.is_file():
             return None
         found.append(path.resolve())
@@ -49,6 +49,16 @@ def weight_files(checkpoint: str) -> tuple[Path, ...] | None:
         return () if re.fullmatch(HUB, checkpoint) else None
     folder = path if path.is_dir() else path.parent  # a file: an index of shards
     return next(filter(None, (_inside(folder, pattern) for pattern in WEIGHTS)), None)
+
+
+def imported_files(checkpoint: str) -> tuple[Path, ...] | None:
+    """Those of the weights of a figure's arm, and what lies beside them.
+
+    Returns:
+        None when they are not there: gone, or the hub's. A finished import does not need them; `ssm import` does.
+    """
+    weights = weight_files(checkpoint)
+    return tuple(dict.fromkeys((*weights, *settings_files(checkpoint)))) if weights else None
 
 
 def settings_files(checkpoint: str) -> tuple[Path, ...]:

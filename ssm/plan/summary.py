@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from ssm.plan.plan import Plan
 from ssm.plan.resources import Need, needs, takes_gpus, training_tokens
+from ssm.plan.took import took
 from ssm.plan.walltime import jobs_for, wall_seconds
 from ssm.specs.base import Spec
 from ssm.specs.checkpoint import CheckpointSpec
@@ -15,6 +17,8 @@ from ssm.specs.config import WorkflowConfig
 TOKENS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 DISK = ((1e6, "TB"), (1e3, "GB"), (0.0, "MB"))  # from MB
 GPUS = 8  # where nobody says how many
+CALL_SECONDS = 8.0  # of one call: snakemake reads and plans, and starts the process that its jobs are forked from
+DRAW_SECONDS = 2.0  # a figure: drawn and judged
 LONG = 2  # times `hours_per_run`: a run of which a word is said
 
 
@@ -24,6 +28,7 @@ def summary(
     gpus: int | None = None,
     checkpoints: Mapping[str, CheckpointSpec] | None = None,
     here: bool = True,
+    results: Path | None = None,
 ) -> str:
     """A table with a line per figure, the targets of checkpoints, and what the table's numbers are reckoned with.
 
@@ -34,13 +39,24 @@ def summary(
     Args:
         gpus: as many, or as many jobs side by side where none are used; None: GPUS, or what the cores here serve.
         here: whether this machine has a GPU, which decides where nothing else does.
+        results: a scale's folder; a last column says what figures took of which all is finished there, in the same
+            layout, from the seconds that their runs and tables say.
     """
     gpu = takes_gpus(workflow, here=here)
-    gpus = gpus or (GPUS if gpu else max(1, (os.cpu_count() or 1) // workflow.threads))
+    slots = gpus or (GPUS if gpu else max(1, (os.cpu_count() or 1) // workflow.threads))
     found = needs(plan, workflow, gpu)
+    past = took(plan, found, results, gpu) if results is not None else {}
+
+    def wall(jobs: set[str], figures: int) -> tuple[str, ...]:
+        around = CALL_SECONDS + DRAW_SECONDS * figures
+        times = [_time(around + wall_seconds(plan, jobs, found, slots))]
+        if results is not None:
+            times.append(_time(around + wall_seconds(plan, jobs, past, slots)) if jobs <= past.keys() else "")
+        return tuple(times)
+
     counts_head = ("runs", "new", "tables", "new", "claims")
     most_head = ("GPUs a run", "memory") if gpu else ("memory",)
-    costs_head = ("training tokens", _unit(gpu), "disk", *most_head, "wall time")
+    costs_head = ("training tokens", _unit(gpu), "disk", *most_head, "wall time", *(("took",) if results else ()))
     lines: list[tuple[str, ...]] = [("figure", *counts_head, *costs_head)]
     seen: set[str] = set()
     for target, task in plan.figures.items():
@@ -48,13 +64,13 @@ def summary(
         jobs = jobs_for(plan, tables)
         new = jobs - seen
         counts = (len(runs), len(new & set(runs)), len(tables), len(new & set(tables)), len(task.figure.claims))
-        cost, time = _cost(plan, new, found, gpu), _time(wall_seconds(plan, jobs, found, gpus))
-        lines.append((target, *map(str, counts), *cost, *_most(plan, jobs, found, gpu), time))
+        cost, times = _cost(plan, new, found, gpu), wall(jobs, 1)
+        lines.append((target, *map(str, counts), *cost, *_most(plan, jobs, found, gpu), *times))
         seen |= jobs
     claims = sum(len(task.figure.claims) for task in plan.figures.values())
     total = ("all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(claims))
-    cost, time = _cost(plan, seen, found, gpu), _time(wall_seconds(plan, seen, found, gpus))
-    lines.append((*total, *cost, *_most(plan, seen, found, gpu), time))
+    cost, times = _cost(plan, seen, found, gpu), wall(seen, len(plan.figures))
+    lines.append((*total, *cost, *_most(plan, seen, found, gpu), *times))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = [
         "  ".join(_padded(cell, width, column) for column, (cell, width) in enumerate(zip(line, widths, strict=True)))
@@ -62,14 +78,21 @@ def summary(
     ]
     counted: dict[str, Mapping[str, Spec]] = {
         "data sets": plan.data,
-        "training runs": plan.runs,
+        "training runs": {name: run for name, run in plan.runs.items() if run.checkpoint is None},
         "tables": plan.measurements,
         "figures": plan.figures,
     }
     title = f"Plan at the scale '{plan.scale}': " + ", ".join(f"{what} {len(one)}" for what, one in counted.items())
     table = [title, "", *(row.rstrip() for row in rows), ""]
     large = _too_large(plan, workflow, found) if gpu else []
-    return "\n".join([*table, *_checkpoint_lines(checkpoints or {}), *large, *_basis(plan, workflow, found, gpu, gpus)])
+    elsewhere = [*_published_lines(plan), *_checkpoint_lines(checkpoints or {})]
+    return "\n".join([*table, *elsewhere, *large, *_basis(plan, workflow, found, gpu, slots)])
+
+
+def _published_lines(plan: Plan) -> list[str]:
+    """The weights from elsewhere that runs start from."""
+    names = dict.fromkeys(run.checkpoint.name for run in plan.runs.values() if run.checkpoint is not None)
+    return [f"Weights from elsewhere, which are imported and not trained: {', '.join(names)}.", ""] if names else []
 
 
 def _checkpoint_lines(checkpoints: Mapping[str, CheckpointSpec]) -> list[str]:
@@ -99,7 +122,7 @@ def _cost(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool)
 
 def _most(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool) -> tuple[str, ...]:
     """The GPUs, where there are any, and the memory of the runs that take most of either; nothing without runs."""
-    runs = [found[job] for job in jobs if job in plan.runs]
+    runs = [found[job] for job in jobs if job in plan.runs and plan.runs[job].checkpoint is None]
     if not runs:
         return ("", "") if gpu else ("",)
     memory = max(need.gpu_memory_mb if need.gpus else need.memory_mb for need in runs)
@@ -138,10 +161,11 @@ def _passing(plan: Plan, found: Mapping[str, Need], gpus: int) -> int:
 def _basis(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu: bool, gpus: int) -> list[str]:
     """What the numbers rest on, in words."""
     hardware, passing = workflow.hardware, _passing(plan, found, gpus)
-    speed = f"{hardware.cpu_gflops:g} GFLOP/s a thread"
+    speed = f"{hardware.cpu_gflops:g} GFLOP/s a thread and {hardware.cpu_layer_ms:g} ms a layer and batch"
     if gpu:
         peaks = hardware.gpu_tflops
         speed = f"{peaks.bfloat16:g} TFLOP/s a GPU in bfloat16 and {peaks.float32:g} in float32"
+        speed = f"{hardware.utilization:.0%} of {speed}"
     side = (
         f"on {gpus} GPU{'s' if gpus > 1 else ''}" if gpu else f"with {gpus} job{'s' if gpus > 1 else ''} side by side"
     )
@@ -152,7 +176,7 @@ def _basis(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu:
         if gpu
         else "Memory: the most that a run takes.",
         f"Wall time: the figure by itself, with all that it needs, {side}; nothing waits in a queue.",
-        f"Expected, not measured: {hardware.utilization:.0%} of {speed} (config.yaml: hardware).",
+        f"Expected, not measured: {speed} (config.yaml: hardware).",
     ]
     return [line for line in lines if line]
 
@@ -174,9 +198,11 @@ def _hours(hours: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    """The two largest units: 3 d 4 h, 5 h 6 min, 7 min."""
+    """The two largest units: 3 d 4 h, 5 h 6 min, 7 min; 90 s below two minutes."""
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)
     days, hours = divmod(minutes // 60, 24)
     if days:
         return f"{days:,} d {hours} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{max(1, minutes)} min"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"

@@ -1,59 +1,102 @@
-"""The report: gathered results, rendered into one self-contained page."""
+"""The report: gathered results, rendered into a front page and a page a paper, each of which stands alone."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ssm.base.files import write_text
+from ssm.base.formulas import marked
 from ssm.claims.words import SORTS, VERDICT_NAMES, expected_misses, number, ours, span, tally
+from ssm.report.board import SHAPES, board, legend
 from ssm.report.facts import duration, facts
 from ssm.report.gather import SYMBOLS, Gatherer, Results
+from ssm.report.papers import FRONT, PAPERS
 
-PAGE, STYLE = "page.html.j2", "style.css"
+STYLE = "style.css"
 
 
-def build_report(results: Path, out: Path, targets: list[str] | None = None) -> Results:
-    """Write the page of a results folder as a whole file.
+def build_report(results: Path, out: Path, front: Sequence[str] | None = None, needed: Sequence[str] = ()) -> Results:
+    """Write the pages of a results folder, each as a whole file: `out`/index.html, and one a paper.
 
     Args:
         results: a scale's folder, such as results/smoke.
-        out: the page; its links are relative to its folder.
-        targets: the figures wanted; None: all that have their pictures and verdicts.
+        out: the folder of the pages; their links are relative to it.
+        front: figures that the front page shows in full, as far as they are finished; None: the headline figures.
+        needed: figures that have to be finished; the others are shown as far as they are.
 
     Returns:
-        What stands on the page.
+        What stands on the pages.
 
     Raises:
-        TableError: an input is missing or broken; one line that names it and the command that makes it.
+        TableError: what is needed is missing or broken; one line that names it and the command that makes it.
         ConfigError: a planned figure or a run's spec cannot be read.
-        OutputError: the page cannot be written.
+        OutputError: a page cannot be written.
     """
-    gathered = Gatherer(results, out).gather(targets)
-    write_text(out, render(gathered))
+    gathered = Gatherer(results, out).gather(needed)
+    for name, page in render(gathered, front).items():
+        write_text(out / f"{name}.html", page)
     return gathered
 
 
-def render(results: Results) -> str:
-    """The page as text."""
-    page = template("ssm.report", PAGE)
-    return page.render(
-        results=results,
-        facts=facts(results),
-        symbols=SYMBOLS,
-        tally=tally(claim.row for claim in results.claims),
-        sorts=SORTS,
-        verdicts=VERDICT_NAMES,
-        expected_misses=expected_misses,
-        span=span,
-        style=style(),
-    )
+def render(results: Results, front: Sequence[str] | None = None) -> dict[str, str]:
+    """Name -> the text of a page."""
+    if front is None:
+        front = [figure.target for figure in results.figures if figure.task.figure.headline]
+    pages = {FRONT: _page("index.html.j2", FRONT, results, results.of(front), tuple(PAPERS))}
+    for short in PAPERS:
+        own = results.of(target for target in _targets(results) if target.startswith(f"{short}_"))
+        pages[short] = _page("paper.html.j2", short, own, own, (short,))
+    return pages
+
+
+def _targets(results: Results) -> list[str]:
+    return [*(figure.target for figure in results.figures), *results.unfinished]
+
+
+def _page(name: str, page: str, results: Results, shown: Results, papers: tuple[str, ...]) -> str:
+    """A page's text.
+
+    Args:
+        page: its name.
+        results: what its counts are about.
+        shown: what it shows in full.
+        papers: whose figures stand in its picture of everything.
+    """
+    groups = board(results, papers, tuple(figure.target for figure in shown.figures))
+    context: dict[str, Any] = {
+        "page": page,
+        "papers": PAPERS,
+        "results": results,
+        "shown": shown,
+        "groups": groups,
+        "legend": legend(groups),
+        "shapes": {mark: Markup(shape) for mark, shape in SHAPES.items()},
+        "facts": facts(results),
+        "symbols": SYMBOLS,
+        "tally": tally(claim.row for claim in results.claims),
+        "sorts": SORTS,
+        "verdicts": VERDICT_NAMES,
+        "expected_misses": expected_misses,
+        "span": span,
+        "style": style(),
+    }
+    return template("ssm.report", name).render(context)
 
 
 def template(package: str, name: str) -> Template:
     """A package's template of a page. What it shows is escaped; a name that it is not given is an error."""
+    return _environment(package).get_template(name)
+
+
+@cache
+def _environment(package: str) -> Environment:
+    """Templates are read and compiled once."""
     environment = Environment(
         loader=PackageLoader(package, "."),
         autoescape=True,
@@ -61,8 +104,13 @@ def template(package: str, name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "ours": ours, "duration": duration}
-    return environment.get_template(name)
+    environment.filters |= {"number": number, "ours": ours, "duration": duration, "prose": prose}
+    return environment
+
+
+def prose(text: str) -> Markup:
+    """Prose with its formulas set; all else is escaped."""
+    return Markup(marked(text))
 
 
 def style() -> Markup:

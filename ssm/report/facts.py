@@ -38,7 +38,8 @@ class Facts:
 def facts(results: Results) -> Facts:
     """The facts of a report's runs and tables."""
     runs = list(results.runs.values())
-    diverged = tuple(run for run in runs if run.diverged)
+    trained = [run for run in runs if run.spec.checkpoint is None]
+    diverged = tuple(run for run in trained if run.diverged)
     tables = {
         table.link.text: table.provenance for figure in results.figures for table in figure.tables
     }  # once, whatever number of figures read it
@@ -46,10 +47,10 @@ def facts(results: Results) -> Facts:
     tokens, seconds = (sum(run.record[key] for run in runs) for key in ("tokens", "seconds"))
     work: list[tuple[str, str]] = [
         ("Scale", results.scale),
-        ("Training runs", f"{len(runs)} ({len(runs) - len(diverged)} finished, {len(diverged)} diverged)"),
-        ("Training tokens", f"{tokens:,}"),
-        ("Training time", duration(seconds)),
-        ("Speed", f"{number(tokens / max(seconds, 1e-9))} tokens/s in a run, on average"),
+        ("Training runs", f"{len(trained)} ({len(trained) - len(diverged)} finished, {len(diverged)} diverged)"),
+        ("Training tokens", f"{tokens:,}" if trained else ""),
+        ("Training time", duration(seconds) if trained else ""),
+        ("Speed", f"{number(tokens / max(seconds, 1e-9))} tokens/s in a run, on average" if trained else ""),
         ("Tables", f"{len(tables)}, {duration(sum(_seconds(origin) for origin in tables.values()))} of measuring"),
         ("Written", _period(origins)),
     ]
@@ -61,12 +62,20 @@ def facts(results: Results) -> Facts:
         ("Code", _distinct(_code(origin) for origin in origins)),
     ]
     return Facts(
-        work=tuple(work + [("Data", text) for text in _data(results)]),
-        machine=tuple((name, text) for name, text in machine if text),
+        work=_said(
+            work
+            + [("Weights from elsewhere", text) for text in _imported(runs)]
+            + [("Data", text) for text in _data(results)]
+        ),
+        machine=_said(machine),
         models=_models(runs),
         size=_size(runs),
         diverged=diverged,
     )
+
+
+def _said(rows: list[tuple[str, str]]) -> Rows:
+    return tuple((name, text) for name, text in rows if text)
 
 
 def duration(seconds: float) -> str:
@@ -117,15 +126,24 @@ def _data(results: Results) -> list[str]:
     specs = {run.spec.data.id: run.spec.data for run in results.runs.values()}
     for name, spec in specs.items():
         corpus = results.manifests[name].get("corpus", {})
-        parts = [
-            f"{spec.name} ({spec.corpus.kind} corpus, {spec.tokenizer.kind} tokenizer, vocabulary {spec.vocab_size:,})"
-        ]
-        if "documents" in corpus:
+        parts = [f"{spec.name} ({spec.words})"]
+        if corpus.get("documents"):
             parts.append(f"{corpus['documents']:,} documents")
         if "sha256" in corpus:
             parts.append(f"SHA-256 of the corpus {corpus['sha256'][:16]}…")
         texts.append(", ".join([*parts, f"id {name}"]))
     return texts
+
+
+def _imported(runs: list[Run]) -> list[str]:
+    """Checkpoints that were trained elsewhere, each with what tells its files from others."""
+    found: dict[str, None] = {}
+    for run in runs:
+        published = run.record.get("published")
+        if published is not None:
+            revision = f"revision {published['revision']}, " if published["revision"] else ""
+            found[f"{published['name']} ({revision}fingerprint {published['fingerprint']})"] = None
+    return list(found)
 
 
 def _period(origins: list[dict[str, Any]]) -> str:

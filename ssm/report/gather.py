@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
 
-from ssm.base.errors import TableError, nearest
+from ssm.base.errors import TableError, UserError, nearest
+from ssm.base.formulas import plain
 from ssm.base.names import natural
 from ssm.base.outside import read_json, shaped
 from ssm.base.records import Described, read_run_record
 from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.verdict import REHEARSAL, claim_of
-from ssm.claims.words import CONFIRMED, OPEN, REFUTED
+from ssm.claims.words import CONFIRMED, ELSEWHERE, OPEN, REFUTED, ours
+from ssm.report.papers import PAPERS, spoken
 from ssm.report.picture import inline_svg
 from ssm.report.strip import strip
 from ssm.specs.base import slug
@@ -24,14 +27,11 @@ from ssm.specs.claim import ClaimSpec
 from ssm.specs.figure import FigureTask, Series
 from ssm.specs.training import RunSpec
 
-PAPERS = {
-    "lg": "Buitrago Ruiz & Gu, Understanding and Improving Length Generalization in Recurrent Models (ICML 2025)",
-    "ls": "Wang, LongSSM: On the Length Extension of State-space Models in Language Modelling (2024)",
-    "bn": "Wang et al., Understanding and Mitigating Bottlenecks of SSMs through the Lens of Recency and "
-    "Over-smoothing (ICLR 2025)",
-    "mi": "Trockman et al., Mimetic Initialization Helps State Space Models Learn to Recall (2024)",
-}
 SYMBOLS = {CONFIRMED: "✓", REFUTED: "✗", OPEN: "?"}
+MARKS = {  # of claims in the picture of everything, in the order of its legend
+    **{CONFIRMED: "confirmed", REFUTED: "refuted", "not-decided": OPEN},
+    **{"unregistered": "not registered", "elsewhere": "about models that this scale lacks", "rehearsed": "rehearsed"},
+}
 PICTURES = ("svg", "png", "pdf")
 RUN_KEYS = ("status", "message", "steps", "tokens", "parameters", "seconds", "device", "spec", "provenance")
 
@@ -100,6 +100,21 @@ class Claim:
     def style(self) -> str:
         return self.verdict.replace(" ", "-")
 
+    @property
+    def mark(self) -> str:
+        """How it stands in the picture of everything: its verdict, or why that is none that counts."""
+        if self.row["reason"] == REHEARSAL:
+            return "rehearsed"
+        if self.sort == ELSEWHERE:
+            return "elsewhere"
+        return "unregistered" if self.unregistered else self.style
+
+    @property
+    def words(self) -> str:
+        """What a mark stands for, for whom hovers over it or hears it."""
+        number = "" if self.mark in ("rehearsed", "elsewhere") else f": {ours(self.row)}"
+        return f"{plain(self.row['says'])} {MARKS[self.mark].capitalize()}{number}"
+
 
 @dataclass(frozen=True)
 class TableFile:
@@ -127,57 +142,99 @@ class Figure:
 
     @property
     def paper(self) -> str:
-        return PAPERS[self.task.figure.paper]
+        return self.task.figure.paper
+
+    @property
+    def citation(self) -> str:
+        return PAPERS[self.paper].citation
+
+    @property
+    def spoken(self) -> str:
+        return spoken(self.target)
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Why a figure is not shown."""
+
+    state: str  # in two or three words
+    why: str  # and what makes it
 
 
 @dataclass(frozen=True)
 class Results:
-    """Everything on the page."""
+    """What a results folder holds."""
 
     scale: str
-    figures: tuple[Figure, ...]
+    figures: tuple[Figure, ...]  # that are finished
     runs: dict[str, Run]
     manifests: dict[str, dict[str, Any]]  # data id -> the token store's manifest
-    left_out: tuple[str, ...]  # planned figures that were not asked for by name and are not finished
+    unfinished: dict[str, Absent]  # planned figures that are not here
 
     @property
     def rehearsal(self) -> bool:
-        """Whether a figure was rehearsed only: then nothing on the page is a result."""
+        """Whether a figure was rehearsed only: then nothing on the pages is a result."""
         return any(figure.task.rehearsal for figure in self.figures)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
         return tuple(claim for figure in self.figures for claim in figure.claims)
 
+    def of(self, targets: Iterable[str]) -> Results:
+        """Those figures alone, with what is behind them."""
+        wanted = set(targets)
+        figures = tuple(figure for figure in self.figures if figure.target in wanted)
+        runs = {id: self.runs[id] for figure in figures for id in figure.runs}
+        manifests = {run.spec.data.id: self.manifests[run.spec.data.id] for run in runs.values()}
+        unfinished = {target: why for target, why in self.unfinished.items() if target in wanted}
+        return replace(self, figures=figures, runs=runs, manifests=manifests, unfinished=unfinished)
+
 
 class Gatherer:
-    """Reads a results folder for a page that will stand at `out`."""
+    """Reads a results folder for pages that will stand in the folder `out`."""
 
     def __init__(self, results: Path, out: Path):
         self.results, self.out = results, out
         self.runs: dict[str, Run] = {}
         self.manifests: dict[str, dict[str, Any]] = {}
 
-    def gather(self, targets: list[str] | None) -> Results:
-        """Everything that the page needs.
+    def gather(self, needed: Sequence[str] = ()) -> Results:
+        """Everything that the pages need.
 
         Args:
-            targets: the figures wanted; None: all that have their pictures and verdicts.
+            needed: figures that have to be finished. Any other that is not, or was made of an older plan, is left out.
 
         Raises:
-            TableError: a file is missing or broken; one line that names it and the command that makes it.
+            TableError: of what is needed, a file is missing or broken; one line that names it and the command that
+                makes it. Or nothing is finished.
+            ConfigError: likewise a planned figure or a run's spec cannot be read.
         """
-        planned = self._planned()
-        wanted = self._checked(targets, planned) if targets else self._finished(planned)
-        tasks = [FigureTask.load(self._spec(target)) for target in wanted]
-        figures = tuple(self._figure(task) for task in tasks)
-        scales = sorted({task.scale for task in tasks})
+        planned, figures, unfinished = self._planned(), [], {}
+        for target in needed:
+            if target not in planned:
+                folder = self.results / "specs" / "figures"
+                raise TableError(f"{folder}: no figure '{target}' is planned; {nearest(target, planned)}")
+        for target in planned:
+            if target not in needed and not self._finished(target):
+                unfinished[target] = Absent("not made yet", f"`snakemake {target}` makes it")
+                continue
+            try:
+                figures.append(self._figure(FigureTask.load(self._spec(target))))
+            except UserError as problem:
+                if target in needed:
+                    raise
+                unfinished[target] = Absent("to be made again", f"`snakemake {target}` does; {problem}")
+        if not figures:
+            first, absent = next(iter(unfinished.items()))
+            why = f"{first} is {absent.state}, {absent.why}"
+            raise TableError(f"{self.results}: none of {len(planned)} planned figures is finished: {why}")
+        scales = sorted({figure.task.scale for figure in figures})
         if len(scales) > 1:
             raise TableError(
                 f"{self.results}: holds figures of several scales ({', '.join(scales)}); one folder a scale"
             )
-        left_out = () if targets else tuple(target for target in planned if target not in wanted)
-        return Results(scales[0], figures, self.runs, self.manifests, left_out)
+        everything = Results(scales[0], tuple(figures), self.runs, self.manifests, unfinished)
+        return everything.of(planned)
 
     def _planned(self) -> list[str]:
         """The planned figures, in natural order."""
@@ -187,21 +244,8 @@ class Gatherer:
             raise TableError(f"{folder}: no planned figures; `{self._plan()}` makes them")
         return found
 
-    def _checked(self, targets: list[str], planned: list[str]) -> list[str]:
-        for target in targets:
-            if target not in planned:
-                folder = self.results / "specs" / "figures"
-                raise TableError(f"{folder}: no figure '{target}' is planned; {nearest(target, planned)}")
-        return [target for target in planned if target in targets]
-
-    def _finished(self, planned: list[str]) -> list[str]:
-        finished = [t for t in planned if all(path.is_file() for path in (*self._pictures(t), self._verdicts(t)))]
-        if not finished:
-            raise TableError(
-                f"{self.results}: none of {len(planned)} planned figures has its pictures and verdicts yet; "
-                f"`snakemake {planned[0]}` makes one"
-            )
-        return finished
+    def _finished(self, target: str) -> bool:
+        return all(path.is_file() for path in (*self._pictures(target), self._verdicts(target)))
 
     def _spec(self, target: str) -> Path:
         return self.results / "specs" / "figures" / f"{target}.json"
@@ -220,7 +264,7 @@ class Gatherer:
         again = f"snakemake {target} --config scale={task.scale}"
         return Figure(
             task=task,
-            picture=inline_svg(pictures[0], target, f"{figure.title}. {figure.caption}"),
+            picture=inline_svg(pictures[0], target, plain(f"{figure.title}. {figure.caption}")),
             claims=self._claims(task, spec),
             runs=tuple(dict.fromkeys(run for series in task.series for run in self._run(series, again))),
             files=tuple(self._link(path, path.suffix[1:].upper()) for path in pictures),
@@ -281,7 +325,7 @@ class Gatherer:
         return f"ssm plan --write {self.results / 'specs'}"
 
     def _link(self, path: Path, text: str) -> Link:
-        relative = Path(os.path.relpath(path, self.out.parent)).as_posix()
+        relative = Path(os.path.relpath(path, self.out)).as_posix()
         return Link(text, quote(os.fsencode(relative)))  # a colon too, which would name a scheme
 
     def _need(self, path: Path, command: str) -> Path:

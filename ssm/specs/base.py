@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, V
 from pydantic_core import PydanticCustomError
 
 from ssm.base.errors import ConfigError, nearest, shown
+from ssm.base.formulas import checked
 from ssm.base.outside import first_problem, read_json
 
 SCALES = ("smoke", "gpu", "paper")
@@ -109,6 +110,7 @@ def _no_twice(values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 Distinct = AfterValidator(_no_twice)  # for a tuple in which nothing may count twice
+Prose = Annotated[str, AfterValidator(checked)]  # may hold formulas (ssm/base/formulas.py)
 Setting = str | bool | int | float  # what a column of a table holds
 Name = Annotated[str, StringConstraints(min_length=1, max_length=80)]  # becomes a part of the names of files
 

@@ -1,4 +1,4 @@
-"""A user's own checkpoint in config/models.yaml: what `ssm diagnose` and `ssm extend` are asked of it."""
+"""Weights that were trained elsewhere, as entries of config/models.yaml: a user's own, and those of a named model."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ EXTENSION = (
     *("held_out", "policy", "p_zero", "sigma", "steps", "lr", "batch_tokens", "micro_batch_tokens"),
     *("activation_checkpointing", "control", "measure", "in_context_tolerance"),
 )
+
+
+class PublishedSpec(Spec):
+    """The weights of a named model that somebody has published: what an arm with `checkpoint: published` is."""
+
+    checkpoint: Annotated[str, Field(min_length=1)]  # as of CheckpointSpec; a revision behind @ pins a name of the hub
+    context: PositiveInt  # T, tokens that they were trained on
 
 
 class CheckpointSpec(Spec):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from ssm.specs.base import Spec
+from ssm.specs.base import Prose, Spec
 from ssm.specs.quantities import QuantitySpec
 from ssm.specs.quantities.base import ModelQuantity
 
@@ -38,8 +38,8 @@ class ClaimSpec(Spec):
     """One claim of one figure."""
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
-    says: str  # the claim in one sentence
-    paper: str  # what the paper reports: a number where it has one
+    says: Prose  # the claim in one sentence
+    paper: Prose  # what the paper reports: a number where it has one
     quantity: QuantitySpec
     expected: Expected
     models: Annotated[tuple[str, ...], Field(strict=False)] | None = None  # of the panels those it is about; None: all

@@ -33,9 +33,10 @@ class Hardware(Spec):
 
     gpu_tflops: Peaks = Peaks()
     gpu_memory_gb: PositiveFloat = 80.0  # of one GPU
-    cpu_gflops: PositiveFloat = 50.0  # the peak of one thread in float32
-    utilization: Annotated[float, Field(gt=0, le=1)] = 0.2  # the share of either peak that is reached
+    utilization: Annotated[float, Field(gt=0, le=1)] = 0.2  # the share of a GPU's peak that is reached
     layer_ms: NonNegativeFloat = 2.0  # Python and kernel launches of a layer, forward and backward, in any batch
+    cpu_gflops: PositiveFloat = 45.0  # what one thread reaches in float32
+    cpu_layer_ms: NonNegativeFloat = 4.0  # on a CPU, where they come on top
     gpus_per_run: PositiveInt = 1  # at most; what one training job can use
     hours_per_run: PositiveFloat = 24.0  # a run is given twice the GPUs while it takes longer, or does not fit
 

@@ -1,8 +1,10 @@
-"""Data: where text comes from, how it becomes tokens, and what is held out."""
+"""Data: what a run reads, text or task; where text comes from, how it becomes tokens, and what is held out."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -70,15 +72,86 @@ class HubTokenizer(Spec):
     vocab_size: PositiveInt
 
 
+def rows_of(tokenizer: TokenizerSpec) -> int:
+    """V: rows that a model's embedding needs for a tokenizer's tokens."""
+    return 256 if isinstance(tokenizer, BytesTokenizer) else tokenizer.vocab_size
+
+
 CorpusSpec = Annotated[StdlibCorpus | FilesCorpus | HubCorpus, Field(discriminator="kind")]
 TokenizerSpec = Annotated[BytesTokenizer | BpeTokenizer | FileTokenizer | HubTokenizer, Field(discriminator="kind")]
 
 
-class DataSpec(Spec):
+@dataclass(frozen=True)
+class Sources:
+    """What data is made from and may change under the same spec."""
+
+    corpora: tuple[FilesCorpus, ...] = ()  # the user's own text, and whatever else is read in folders
+    tokenizers: tuple[FileTokenizer, ...] = ()
+    library: bool = False  # the running Python's own
+
+
+class Data(Spec, ABC):
+    """What a run reads, text or a task (ssm/specs/tasks). Whoever asks need not know which it is."""
+
+    name: Name
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}-{self.content_hash}"
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int:
+        """V: rows that a model's embedding needs for these tokens."""
+
+    @property
+    @abstractmethod
+    def spelled_by(self) -> TokenizerSpec | None:
+        """The tokenizer that text becomes its tokens by; None: its tokens stand for no text."""
+
+    @property
+    @abstractmethod
+    def text(self) -> DataSpec | None:
+        """The text that its token store holds; None: none."""
+
+    @property
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether targets are answers to what was asked, so that there is something to be right."""
+
+    @property
+    @abstractmethod
+    def least_context(self) -> int:
+        """Tokens of the shortest context T that its sequences fit into."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What it is, in a few words."""
+
+    @abstractmethod
+    def capped(self, max_documents: int) -> Self:
+        """The same for a rehearsal: at most so many documents are read."""
+
+    @property
+    def sources(self) -> Sources:
+        """What it is made from."""
+        text, tokenizer = self.text, self.spelled_by
+        return Sources(
+            corpora=(text.corpus,) if text is not None and isinstance(text.corpus, FilesCorpus) else (),
+            tokenizers=(tokenizer,) if isinstance(tokenizer, FileTokenizer) else (),
+            library=text is not None and isinstance(text.corpus, StdlibCorpus),
+        )
+
+    def stored_tokens(self, read: int) -> int:
+        """The tokens that its store is reckoned to hold, where the longest run that reads it reads so many."""
+        return 0 if self.text is None else read
+
+
+class DataSpec(Data):
     """A tokenized corpus: documents are held out WHOLE, so a window never mixes training and held-out text."""
 
     beside: ClassVar[frozenset[str]] = frozenset({"name", "shard_tokens"})
-    name: Name
     corpus: CorpusSpec
     tokenizer: TokenizerSpec = BytesTokenizer()
     held_out: Annotated[float, Field(ge=0, le=1)] = 0.1  # fraction of the documents; 0: none, 1: all of them
@@ -93,10 +166,28 @@ class DataSpec(Spec):
         return self
 
     @property
-    def id(self) -> str:
-        return f"{self.name}-{self.content_hash}"
+    def vocab_size(self) -> int:
+        return rows_of(self.tokenizer)
 
     @property
-    def vocab_size(self) -> int:
-        """V: rows that a model's embedding needs for these tokens."""
-        return 256 if isinstance(self.tokenizer, BytesTokenizer) else self.tokenizer.vocab_size
+    def spelled_by(self) -> TokenizerSpec:
+        return self.tokenizer
+
+    @property
+    def text(self) -> DataSpec:
+        return self
+
+    @property
+    def answers(self) -> bool:
+        return False
+
+    @property
+    def least_context(self) -> int:
+        return 1
+
+    @property
+    def words(self) -> str:
+        return f"{self.corpus.kind} corpus, {self.tokenizer.kind} tokenizer, vocabulary {self.vocab_size:,}"
+
+    def capped(self, max_documents: int) -> Self:
+        return self.model_copy(update={"max_documents": min(self.max_documents or max_documents, max_documents)})

@@ -2,43 +2,81 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    Field,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
-from ssm.base.errors import nearest
-from ssm.specs.base import Distinct, Name, Setting, Spec, without
+from ssm.base.errors import ConfigError, nearest
+from ssm.specs.base import Distinct, Name, Prose, Setting, Spec, without
 from ssm.specs.claim import ClaimSpec
 from ssm.specs.drawings import DrawingSpec
+from ssm.specs.families import Member, claims_of_members
+from ssm.specs.grid import Grid, expanded
 from ssm.specs.measurements import BY_KIND, MeasurementEntry
 from ssm.specs.measurements.base import ArmsEntry
 from ssm.specs.reader import Reader
 
+PUBLISHED = "published"  # an arm's checkpoint: that of its model in models.yaml
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
+ArmName = Annotated[str, StringConstraints(min_length=1, max_length=160)]
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
+Texts = Annotated[tuple[Prose, ...], Field(strict=False), Distinct]
 Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]  # one counts once
 
 
 class ArmEntry(Spec):
-    """One arm of a figure: how its runs are trained. `from` an arm: post-training of that arm's final weights."""
+    """One arm of a figure: how its runs are trained. `from` an arm: post-training of that arm's final weights.
+
+    Or weights that are there already. At every scale one of `training`, `checkpoint` and `snapshot_of` says which.
+    """
 
     label: str
     training: str | None = None  # a recipe of config/training.yaml
+    # PUBLISHED (the model's own), an entry of models.yaml, a name of the hub (owner/model@revision), or a path with a /
+    checkpoint: Annotated[str, Field(min_length=1)] | None = None
+    context: PositiveInt | None = None  # T of a checkpoint; None: as models.yaml says
     parent: str | None = Field(default=None, alias="from")
     initial_state: str = "zero"  # a named initial state of config/training.yaml
     override: dict[str, Any] = {}  # training keys that differ from the recipe
     override_at: dict[str, dict[str, Any]] = {}  # and in the panels of these models, over `override`
     seeds: PositiveInt | None = None  # of the figure's seeds the first so many; None: all
     model: str | None = None  # a named model instead of the panel's
+    data: str | None = None  # a named text or task instead of the figure's
     snapshot_of: str | None = None  # this arm is not trained: it is a snapshot of that arm ...
     at: float | None = None  # ... at this fraction of its steps
+    grid: Grid | None = None  # this arm stands for many (ssm/specs/grid.py); None: it has the figure's grid, if any
+    member: Member | None = None  # it is one of these
+
+    @model_serializer(mode="wrap")
+    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), checkpoint=None, context=None, grid=None, member=None)
+
+    @model_serializer(mode="wrap")
+    def _as_before_tasks(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), data=None)
 
     @model_validator(mode="after")
-    def _trained_or_snapshot(self) -> ArmEntry:
-        if (self.training is None) == (self.snapshot_of is None):
-            raise ValueError("give either 'training' (a recipe) or 'snapshot_of' (another arm)")
+    def _weights_come_from_one_place(self) -> ArmEntry:
+        places = (self.training, self.checkpoint, self.snapshot_of)
+        if sum(place is not None for place in places) != 1:
+            raise ValueError(
+                "give one of 'training' (a recipe), 'checkpoint' (weights from elsewhere) and 'snapshot_of' (an arm)"
+            )
         if (self.snapshot_of is None) != (self.at is None):
             raise ValueError("'snapshot_of' and 'at' go together")
+        if self.checkpoint is None and self.context is not None:
+            raise ValueError("'context' is that of a checkpoint; a recipe's is changed by 'override'")
+        changes = {"from": self.parent, "initial_state": self.initial_state != "zero", "override": self.override}
+        for name, given in (changes | {"override_at": self.override_at}).items():
+            if self.checkpoint is not None and given:
+                raise ValueError(f"a checkpoint is not trained here: it takes no '{name}'")
         return self
 
 
@@ -47,20 +85,42 @@ class FigureSpec(Spec):
 
     target: Annotated[str, Field(pattern=r"^[a-z]+_[A-Za-z0-9]+$")]  # the name in the workflow, such as lg_fig5
     paper: Literal["lg", "ls", "bn", "mi"]
-    title: str
-    caption: str  # what is drawn and how to read it
-    setting: str  # the paper's own setting, in words
+    title: Prose
+    caption: Prose  # what is drawn and how to read it
+    setting: Prose  # the paper's own setting, in words
     headline: bool = False  # part of the default target
     models: Names = ()  # named models: a panel each
     data: str | None = None  # a named data set of config/data.yaml
     seeds: Seeds = ()
+    grid: Grid | None = None  # of every arm that has none of its own; gone when the file is read, as theirs are
     # None: this arm does not exist at this scale
-    arms: Annotated[dict[Name, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
+    arms: Annotated[dict[ArmName, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
     measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()
     collect: Names = ()  # targets whose measurements are drawn instead of runs of its own
     drawings: Annotated[tuple[DrawingSpec, ...], Field(strict=False, min_length=1)]
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = ()
-    deviations: Names = ()  # how this scale departs from the paper, in plain words
+    deviations: Texts = ()  # how this scale departs from the paper, in plain words
+
+    @classmethod
+    def parse(cls, value: Any, source: str) -> Self:
+        """As of any spec; members take the place of the arms that a grid is spanned over."""
+        try:
+            return super().parse(expanded(value, MOST_ARMS) if isinstance(value, dict) else value, source)
+        except ValueError as error:
+            raise ConfigError(f"{source}: {error}") from None
+
+    @model_serializer(mode="wrap")
+    def _as_before_grids(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), grid=None)
+
+    @property
+    def families(self) -> dict[str, dict[str, Member]]:
+        """The name of each arm that had a grid -> its members, by name and in the grid's order."""
+        members = [(name, arm.member) for name, arm in self.arms.items() if arm is not None and arm.member is not None]
+        found: dict[str, dict[str, Member]] = {}
+        for name, member in sorted(members, key=lambda pair: pair[1].number):
+            found.setdefault(member.family, {})[name] = member
+        return found
 
     @model_validator(mode="after")
     def _names_exist(self) -> FigureSpec:
@@ -73,11 +133,29 @@ class FigureSpec(Spec):
                     raise ValueError(f"arms.{name}.{field}: unknown arm '{other}'; {nearest(other, arms)}")
             for model in arm.override_at:
                 self._is_a_panel(model, f"arms.{name}.override_at")
+        for name, arm in self.arms.items():
+            if self.grid is not None or (arm is not None and arm.grid is not None):
+                raise ValueError("a grid is spanned when a figure file is read")
+            if arm is not None and arm.member is None and "[" in name:
+                raise ValueError(f"arms.{name}: a name with '[' is that of a grid's member")
         if not self.collect:
+            families = self.families
+            gone: dict[str, dict[str, Member]] = {name: {} for name, arm in self.arms.items() if arm is None}
+            for drawing in self.drawings:
+                try:
+                    drawing.check(gone | families, self.arms)
+                except ValueError as error:
+                    raise ValueError(f"drawings.{drawing.kind}.{error}") from None
             for claim in self.claims:
                 for other in claim.quantity.arms():
-                    if other not in self.arms:
-                        raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {nearest(other, arms)}")
+                    if other not in self.arms and other not in families:
+                        hint = nearest(other, [*arms, *families])
+                        raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {hint}")
+                try:
+                    claim.quantity.check(gone | families, self.arms)
+                    claims_of_members(claim, families)
+                except ValueError as error:
+                    raise ValueError(f"claims.{claim.id}.quantity.{error}") from None
                 for model in claim.models or ():
                     self._is_a_panel(model, f"claims.{claim.id}.models")
                 for model, _ in claim.quantity.places(panel=""):
@@ -134,13 +212,15 @@ class Series(Spec):
     policy: str
     run: str  # the run's id
     origin: str | None = None  # the run that was trained first of those whose weights it goes on from; None: itself
+    published: str | None = None  # the weights from elsewhere that it goes back to; None: all training was here
     snapshot: float | None = None
-    axes: dict[Name, Setting] = {}  # of a grid of arms: where this one stands on them
+    family: str | None = None  # what the arm is a member of ...
+    axes: dict[Name, Setting] = {}  # ... and its value, or the name of its value, on each axis of the grid
     tables: dict[str, str]  # a measurement's name in the figure, which is its kind unless another is given -> table id
 
     @model_serializer(mode="wrap")
-    def _without_axes(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), axes={})
+    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), family=None, axes={}, published=None)
 
 
 class FigureTask(Spec):
@@ -159,15 +239,18 @@ class FigureTask(Spec):
         """Every verdict: its name, its claim, and the panel (named model) that is judged.
 
         A claim is judged on the panels that have its first arm, of those that it is about, or on one that lacks it. On
-        several panels a verdict is called `<claim>/<panel>`.
+        several panels a verdict is called `<claim>/<panel>`. One about a family is judged for each of its members, and
+        called `<claim>[<axis>=<value>]`.
         """
         found = []
-        for claim in self.figure.claims:
+        families = self.figure.families
+        judged = (named for claim in self.figure.claims for named in claims_of_members(claim, families))
+        for name, claim in judged:
             having = (series.panel for series in self.series if claim.quantity.about(series))
             panels = list(dict.fromkeys(panel for panel in having if claim.models is None or panel in claim.models))
             panels = panels or [next((series.panel for series in self.series), "")]
             for panel in panels:
-                found.append((claim.id if len(panels) == 1 else f"{claim.id}/{panel}", claim, panel))
+                found.append((name if len(panels) == 1 else f"{name}/{panel}", claim, panel))
         return tuple(found)
 
     def series_of(self, claim: ClaimSpec, panel: str) -> dict[tuple[str, str], tuple[Series, ...]]:

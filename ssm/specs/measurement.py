@@ -5,8 +5,9 @@ from __future__ import annotations
 from pydantic import model_validator
 
 from ssm.specs.base import Spec, slug
+from ssm.specs.data import Data
 from ssm.specs.measurements import MeasurementSpec
-from ssm.specs.measurements.base import OfModels
+from ssm.specs.measurements.base import OfModels, OfRun
 from ssm.specs.training import RunSpec
 
 
@@ -24,6 +25,13 @@ class MeasurementTask(Spec):
         if self.snapshot is not None and (self.run is None or self.snapshot not in self.run.training.snapshots):
             raise ValueError(f"the run keeps no snapshot at {self.snapshot}")
         return self
+
+    @property
+    def data(self) -> Data | None:
+        """The text or task whose token store it reads; None: it reads none."""
+        if self.run is None or not isinstance(self.measurement, OfRun):
+            return None
+        return self.measurement.data(self.run)
 
     @property
     def id(self) -> str:

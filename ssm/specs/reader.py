@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from ssm.specs.base import Name, Setting, Spec, without
+from ssm.specs.families import Member
 
 
 class Reader(Spec):
@@ -23,6 +25,17 @@ class Reader(Spec):
     def named(self) -> dict[str, tuple[str, str | None]]:
         """Field -> the measurement that it names, which a figure must have, and its kind; None: any."""
         return {}
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        """Whether the figure's grids have what it names of them.
+
+        Args:
+            arms: the names of all arms.
+            families: the members of each family, by name; none, where it does not exist at this scale.
+
+        Raises:
+            ValueError: an unknown family or axis, with the nearest valid name.
+        """
 
 
 class SeriesReader(Reader):

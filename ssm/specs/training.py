@@ -16,10 +16,10 @@ from pydantic import (
 )
 
 from ssm.specs.base import Spec, slug, without
-from ssm.specs.data import DataSpec
 from ssm.specs.initial_states import InitialStateSpec, ZeroState
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
+from ssm.specs.tasks import AnyData
 
 TOKENS_PER_PARAMETER = 20  # 1x Chinchilla (Hoffmann et al. 2022); lg: 45m at 25x is 22.5B tokens
 
@@ -86,6 +86,15 @@ class TrainingSpec(Spec):
             raise ValueError("snapshots must rise")
         return self
 
+    @classmethod
+    def of_zero_steps(cls, context: int, source: str) -> TrainingSpec:
+        """Of weights that were not trained here: all that is known is T.
+
+        Raises:
+            ConfigError: it is no number of tokens; `source` is the error's first word.
+        """
+        return cls.parse({"context": context, "batch_tokens": context, "budget": {"steps": 0}}, source)
+
     @property
     def batch_size(self) -> int:
         """B: sequences an optimizer step."""
@@ -100,8 +109,12 @@ class TrainingSpec(Spec):
 class CheckpointRef(Spec):
     """Weights that came from elsewhere."""
 
-    name: str  # what they are called there
-    fingerprint: str  # of their files
+    name: str  # where they are: a name of the hub (owner/model@revision), a folder, a file; or what they are called
+    fingerprint: str | None = None  # of their files; None: not known before they are imported, and then in the origin
+
+    @model_serializer(mode="wrap")
+    def _unknown_is_left_out(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), fingerprint=None)
 
 
 class RunSpec(Spec):
@@ -113,7 +126,7 @@ class RunSpec(Spec):
 
     beside: ClassVar[frozenset[str]] = frozenset({"seed"})  # one of many alike
     model: ModelSpec
-    data: DataSpec
+    data: AnyData
     training: TrainingSpec
     seed: int
     parent: RunSpec | None = None
@@ -138,7 +151,17 @@ class RunSpec(Spec):
             if self.parent.model != self.model:
                 raise ValueError(f"the model '{self.model.name}' differs from its parent's '{self.parent.model.name}'")
             if self.parent.data.vocab_size != self.data.vocab_size:
-                raise ValueError("the vocabulary differs from the parent's")
+                raise ValueError(
+                    f"the vocabulary of '{self.data.name}' ({self.data.vocab_size}) differs from the parent's "
+                    f"({self.parent.data.vocab_size})"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _examples_fit(self) -> RunSpec:
+        context, needed = self.training.context, self.data.least_context
+        if context < needed:
+            raise ValueError(f"examples of '{self.data.name}' take a context of {needed}, the recipe's is {context}")
         return self
 
     @model_validator(mode="after")
@@ -160,6 +183,12 @@ class RunSpec(Spec):
         return self if self.parent is None else self.parent.origin
 
     @property
+    def published(self) -> str | None:
+        """What the weights are called that this run goes back to; None: all of its training was here."""
+        checkpoint = self.origin.checkpoint
+        return None if checkpoint is None else checkpoint.name
+
+    @property
     def stage(self) -> int:
         """0 for pre-training, 1 for its post-training, and so on."""
         return 0 if self.parent is None else self.parent.stage + 1
@@ -175,4 +204,7 @@ class RunSpec(Spec):
             stage = "" if self.parent is None else "control"
             if state.order == "stream":
                 stage += " stream"
-        return slug(self.model.name, f"T{self.training.context}", stage, f"s{self.seed}") + f"-{self.content_hash}"
+        data = self.data.name if self.data.answers else ""
+        return (
+            slug(self.model.name, data, f"T{self.training.context}", stage, f"s{self.seed}") + f"-{self.content_hash}"
+        )

@@ -53,7 +53,8 @@ def _last_good(job: Job, keeper: Keeper, diverged_at: int) -> tuple[int, dict[st
 def _record(job: Job, seconds: float, diverged: str | None, done: int, step: int) -> dict[str, Any]:
     """What run.json says. "diverged" is also set where the parent had diverged: no claim may rest on either."""
     message = f"diverged: {diverged}; the weights are those of step {step}" if diverged else "finished"
-    inherited = read_record(job.parent)["diverged"] if job.parent else None
+    parent = read_record(job.parent) if job.parent else {}
+    inherited = parent.get("diverged")
     tokens = done * job.training.batch_tokens
     return {
         "status": "diverged" if diverged else "finished",
@@ -67,6 +68,7 @@ def _record(job: Job, seconds: float, diverged: str | None, done: int, step: int
         "tokens_per_second": round(tokens / max(seconds, 1e-9), 1),
         "device": device_name(job.device),
         "origin": job.origin,
+        **({"published": parent["published"]} if "published" in parent else {}),
         "spec": job.run.content(),
         "provenance": provenance(),
     }

@@ -58,7 +58,7 @@ def train(
     with _working_in(folder, machine.team):
         origin = origin_of(store, parent)
         job = Job(run, folder, parent, device, machine.team, origin, model.parameters_count)
-        metrics = Metrics(model.vocab_size, machine.team)
+        metrics = Metrics(model.vocab_size, machine.team, run.data.answers)
         stepper = Stepper(job, store, model, machine)
         try:
             keeper = Keeper(job, stepper, metrics, interval or Interval())

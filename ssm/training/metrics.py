@@ -16,14 +16,17 @@ from ssm.training.distributed import ALONE, Team
 SIDECAR = "checkpoint.metrics.parquet"  # the rows up to the checkpoint, and perhaps some more
 PATIENCE = 10  # steps over which the loss is averaged before it is called diverged
 MEANS = ("loss", "state_norm")  # columns that each process knows for its own rows of the batch
+ACCURACY = "accuracy"  # likewise, where a task asks something
 CEILING = 2.0  # in units of log V, the loss of a uniform guess
 
 
 class Metrics:
     """Rows wait as device tensors until `flush`, so that a GPU is not stopped at every step."""
 
-    def __init__(self, vocab_size: int, team: Team = ALONE):
+    def __init__(self, vocab_size: int, team: Team = ALONE, answers: bool = False):
         self.team = team
+        self.means = (*MEANS, ACCURACY) if answers else MEANS
+        self.columns = {name: kind for name, kind in METRICS.columns.items() if answers or name != ACCURACY}
         self.rows: list[dict[str, Any]] = []
         self.pending: list[dict[str, Any]] = []
         self.ceiling = CEILING * math.log(vocab_size)
@@ -31,7 +34,7 @@ class Metrics:
     def add(self, **row: int | float | Tensor) -> None:
         """One step's row, keyed by the columns of METRICS; values may be tensors on any device.
 
-        Those of MEANS are means over this process's rows of the batch.
+        Those of `means` are over this process's rows of the batch, their mean over processes is that of the whole.
         """
         self.pending.append(row)
 
@@ -39,10 +42,11 @@ class Metrics:
         """Fetch the pending rows, all processes at once. Returns the reason if training has diverged at one of them."""
         rows = [{key: float(v) if isinstance(v, Tensor) else v for key, v in row.items()} for row in self.pending]
         if rows and self.team.size > 1:
-            mine = torch.tensor([[row[key] for key in MEANS] for row in rows], dtype=torch.float64)  # (steps, MEANS)
-            means = self.team.total(mine) / self.team.size
+            mine = torch.tensor([[row[key] for key in self.means] for row in rows], dtype=torch.float64)
+            means = self.team.total(mine) / self.team.size  # (steps, means)
             rows = [
-                row | dict(zip(MEANS, values, strict=True)) for row, values in zip(rows, means.tolist(), strict=True)
+                row | dict(zip(self.means, values, strict=True))
+                for row, values in zip(rows, means.tolist(), strict=True)
             ]
         for row in rows:
             self.rows.append(row)
@@ -67,20 +71,27 @@ class Metrics:
     @property
     def last_loss(self) -> float:
         """Mean loss of the last steps that were fetched."""
-        recent = [row["loss"] for row in self.rows[-PATIENCE:]]
-        return sum(recent) / len(recent) if recent else math.nan
+        return self._recent("loss")
 
     @property
     def note(self) -> str:
-        """The loss, for a progress bar; nothing before one is fetched."""
-        return f"loss {self.last_loss:.3f}" if self.rows else ""
+        """The loss and, of a task, the accuracy, for a progress bar; nothing before one is fetched."""
+        if not self.rows:
+            return ""
+        right = f", accuracy {self._recent(ACCURACY):.2f}" if ACCURACY in self.means else ""
+        return f"loss {self.last_loss:.3f}{right}"
 
     def frame(self) -> pl.DataFrame:
-        return pl.DataFrame(self.rows, schema=METRICS.columns)
+        return pl.DataFrame(self.rows, schema=self.columns)
 
     def write(self, path: Path, provenance: dict[str, Any]) -> None:
         """Write all fetched rows as a whole table."""
         write_table(self.frame(), METRICS, path, provenance)
+
+    def _recent(self, column: str) -> float:
+        """The mean of the last steps that were fetched."""
+        recent = [row[column] for row in self.rows[-PATIENCE:]]
+        return sum(recent) / len(recent) if recent else math.nan
 
     def resume(self, path: Path, step: int) -> None:
         """Take the rows up to `step` from the table that a killed process left."""

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from ssm.base.seeds import derived_seed
 from ssm.base.stopping import StopRequest
-from ssm.data.batches import Batch, StreamBatches, WindowBatches
+from ssm.data.batches import NOT_ASKED, Batch
+from ssm.data.reading import training_batches
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel
 from ssm.models.state import State
@@ -43,8 +44,8 @@ class Stepper:
         self.policy = build_policy(training.initial_state, job.run.seed, job.team)
         # Post-training reads in another order than pre-training did; all arms of one stage read in the same.
         order = derived_seed(job.run.seed, "order", job.run.stage)
-        batches = StreamBatches if training.initial_state.order == "stream" else WindowBatches
-        self.batches = batches(store.train, training.context, training.batch_size, order)
+        stream = training.initial_state.order == "stream"
+        self.batches = training_batches(store, training.context, training.batch_size, stream, order)
 
     def settle(self) -> None:
         """A forward and backward pass that is forgotten.
@@ -68,22 +69,26 @@ class Stepper:
         set_rates(self.optimizer, lr, decay)
         batch = self.batches.batch(step - 1, self.mine)
         start = self.policy.start(step, training.batch_size, self.job.device)
-        loss = torch.zeros((), device=self.job.device)
+        loss, right = torch.zeros((), device=self.job.device), torch.zeros((), device=self.job.device)
+        asked = self._asked(batch)
         self.gradients.clear()
         mine = torch.arange(len(batch.inputs))
         for rows in mine.split(self.micro_batch_size):
             if stop and len(mine) > len(rows) and self.job.team.any_of(stop.signal is not None)[0]:
                 return None
             self.gradients.share(bool(rows[-1] == mine[-1]))
-            part = loss_of(self.forward, rows_of(batch, rows), start and start.select(rows), training, self.job.device)
-            share = len(rows) / len(mine)
+            micro = rows_of(batch, rows)
+            part = loss_of(self.forward, micro, start and start.select(rows), training, self.job.device)
+            share = micro.asked / asked
             (part.loss * share).backward()
             loss += part.loss.detach() * share
+            right += part.right
             self.policy.see(part.ended)
         self.policy.learn()
         norm = self.gradients.clip(training.clip_norm)
         self.optimizer.step()
-        return {
+        accuracy = {"accuracy": right / asked} if batch.answers else {}
+        return accuracy | {
             "step": step,
             "tokens": step * training.batch_tokens,
             "loss": loss,
@@ -93,6 +98,15 @@ class Stepper:
             "state_norm": 0.0 if start is None else start.norm().mean(),
         }
 
+    def _asked(self, batch: Batch) -> float:
+        """How many targets of the whole batch count, a process: gradients and metrics are means over processes.
+
+        Of a text every target counts, so that there are as many in every process.
+        """
+        if not batch.answers:
+            return batch.asked
+        return int(self.job.team.total(torch.tensor(batch.asked))) / self.job.team.size
+
     def let_go(self) -> None:
         """Forget DDP's wrapper, which holds connections: a traceback holds the stepper."""
         self.forward = self.gradients.forward = self.model
@@ -100,14 +114,24 @@ class Stepper:
 
 @dataclass(frozen=True)
 class Part:
-    """Loss (a scalar with its graph) and final state (detached) of one micro-batch."""
+    """One micro-batch.
+
+    Attributes:
+        loss: a scalar with its graph.
+        ended: the final state, detached.
+        right: how many answers' tokens are the most probable ones; 0 where nothing is asked.
+    """
 
     loss: Tensor
     ended: State
+    right: Tensor | int = 0
 
 
 def loss_of(model: nn.Module, batch: Batch, start: State | None, training: TrainingSpec, device: torch.device) -> Part:
-    """Mean cross-entropy, nats per token, of a micro-batch from its initial state; `model` calls a LanguageModel."""
+    """A micro-batch from its initial state; `model` calls a LanguageModel.
+
+    The loss is the mean cross-entropy, nats, over the targets that count: 0 where none does.
+    """
     inputs, targets = batch.inputs.to(device), batch.targets.to(device)  # (B, T)
     resets = None
     if batch.starts is not None and training.initial_state.resets:
@@ -115,8 +139,13 @@ def loss_of(model: nn.Module, batch: Batch, start: State | None, training: Train
     autocast = training.precision == "bfloat16"
     with torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext():
         logits, ended = model(inputs, start, resets)  # (B, T, V)
-    loss = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
-    return Part(loss, ended.detach())
+    logits, targets = logits.flatten(0, 1), targets.flatten()
+    if not batch.answers:
+        return Part(F.cross_entropy(logits.float(), targets), ended.detach())
+    places = (batch.targets.flatten() != NOT_ASKED).nonzero()[:, 0].to(device)
+    logits, targets = logits[places].float(), targets[places]  # (asked, V), (asked,)
+    loss = F.cross_entropy(logits, targets) if len(places) else logits.sum()
+    return Part(loss, ended.detach(), (logits.argmax(-1) == targets).sum())
 
 
 def rows_of(batch: Batch, rows: Tensor) -> Batch:
@@ -124,4 +153,4 @@ def rows_of(batch: Batch, rows: Tensor) -> Batch:
     if len(rows) == len(batch.inputs):
         return batch
     starts = None if batch.starts is None else batch.starts[rows]
-    return Batch(batch.inputs[rows], batch.targets[rows], starts)
+    return Batch(batch.inputs[rows], batch.targets[rows], starts, batch.answers)

@@ -74,6 +74,7 @@ def thrice(key: str, *values: Any) -> list[dict[str, Any]]:
 
 
 LATE, LESS = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0, 0.1, 1.0]  # curves that rise at the end alone
+NORM = {"measurement": "state_statistics", "x": "position", "column": "norm", "where": {"layer": -1}}
 # kind -> the quantity, a bound for "> bound", what the tables of the three seeds say above it, and below it
 FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[str, Any]]]] = {
     "restart_ratio": ({"times_context": 4.0}, 1.5, thrice("late", 3.0, 3.1, 3.2), thrice("late", 2.0, 2.1, 2.2)),
@@ -99,14 +100,25 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
         thrice("late", 3.0, 3.1, 3.2),
         thrice("late", 2.0, 2.1, 2.2),
     ),
+    "slope": (NORM, 0.1, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
+    "crossing": (NORM | {"value": 4.0}, 16.0, thrice("norm", 1.6, 1.62, 1.64), thrice("norm", 3.0, 3.1, 3.2)),
+    "area": (NORM, 4.0, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
+    "order": (
+        {"measurement": "effective_remembrance", "x": "t", "column": "value", "where": {"distance": "jensen_shannon"}},
+        0.05,
+        thrice("remembrance", 0.6, 0.61, 0.62),
+        thrice("remembrance", 0.1, 0.11, 0.12),
+    ),
     "length_excess": ({}, 0.2, thrice("excess", 0.5, 0.51, 0.52), thrice("excess", -0.1, -0.11, -0.12)),
 }
 
 
 def test_every_quantity_is_flipped() -> None:
-    """Those of models as they are built in test_on_models.py; each has its words."""
+    """Those of models as they are built in test_on_models.py; and a figure file's author is told of each."""
     on_models = {"parameter_ratio", "system_property", "cost_exponent"}
     assert set(ESTIMATORS) == set(FLIPS) | on_models
+    readme = (Path(__file__).parents[2] / "config" / "README.md").read_text()
+    assert not [kind for kind in ESTIMATORS if f"`{kind}`" not in readme]
     assert on_models == {kind for kind, estimator in ESTIMATORS.items() if issubclass(estimator, ModelEstimator)}
 
 
@@ -301,3 +313,16 @@ def test_several_seeds_of_arms_that_were_trained_apart_decide(tmp_path: Path) ->
     assert judge(task, tmp_path)["verdict"].to_list() == [CONFIRMED]
     single = tuple(one for one in task.series if one.arm == "base" or one.seed == 1)  # the other arm has one of them
     assert judge(task.model_copy(update={"series": single}), tmp_path)["reason"].to_list() == [ONE_SEED]
+
+
+def test_published_weights_are_of_one_training_whatever_seeds_read_them(tmp_path: Path) -> None:
+    """Several seeds of what goes on from other weights, of an arm that was trained here as well, decide nothing."""
+    task = figure_task([claim(AT | {"arm": "passed", "against": "base"}, below=1.0)])
+    write_tables(tmp_path, task, {("passed", seed): {"late": 1.0 + seed / 100} for seed in (1, 2, 3)})
+
+    def judged(**published: str | None) -> list[str]:
+        series = (one.model_copy(update={"published": published.get(one.arm)}) for one in task.series)
+        return judge(task.model_copy(update={"series": tuple(series)}), tmp_path)["verdict"].to_list()
+
+    assert judged(base="o/m", passed="o/m") == judged() == [CONFIRMED]
+    assert judged(base="o/m", passed="o/n") == judged(base="o/m") == [OPEN]

@@ -24,6 +24,9 @@ class Carries:
     def memories(self) -> list[Tensor]:
         return self.remembered
 
+    def select(self, rows: Tensor) -> Carries:
+        return Carries(self.tokens[rows])
+
 
 class Rigged:
     """Predicts what a rule says of the tokens read so far: `rule` (B, T) -> (B, T) int64, the token after each."""

@@ -8,18 +8,18 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from data.tasks.test_prompts import TOKENIZERS
 from evaluation.rigged import Rigged, copying
-from evaluation.test_prompts import TOKENIZERS
 from torch import Tensor
 
 from ssm.base.errors import DataError
 from ssm.base.tables import PASSKEY
 from ssm.data.store import TokenStore
+from ssm.data.tasks.passkey import PasskeyPrompts
 from ssm.data.tokenizers import ByteTokenizer
 from ssm.evaluation import passkey as module
 from ssm.evaluation import stream
-from ssm.evaluation.passkey import passkey
-from ssm.evaluation.prompts import PasskeyPrompts, passkey_pieces
+from ssm.evaluation.passkey import passkey, passkey_pieces
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurements import Passkey
 from ssm.training.distributed import Team
@@ -100,7 +100,7 @@ def test_keys_of_several_lengths_in_tokens_of_several_digits(subject: Subject, m
 def test_it_is_what_greedy_decoding_gives(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     """The keys that are asked for are what the model says, but for one token in a place of its own in each row."""
     pieces = passkey_pieces(SPEC, ByteTokenizer(), subject.seed)
-    rows, longest = len(pieces.keys), pieces.longest_key
+    rows, longest = len(pieces.keys), pieces.room
     prompts = PasskeyPrompts(pieces, 300)
     inputs, _ = prompts.read(np.arange(rows), 0, prompts.prompt)
     state = None

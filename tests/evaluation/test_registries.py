@@ -29,6 +29,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "effective_remembrance": {"length": 512, "sequences": 2},
     "state_statistics": {"length": 256, "sequences": 4},
     "passkey": {"lengths": [260, 500], "depths": [0, 1], "trials": 2},
+    "accuracy": {"task": "keys", "lengths": [260, 500], "examples": 8},
     "length_class": {"of": "beside"},
     "model_size": {},
     "taxonomy": {},
@@ -38,6 +39,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
 
 def test_every_kind_has_an_example() -> None:
     assert set(EXAMPLES) == set(BY_KIND) == {kind_of(entry) for entry in ENTRIES}
+
+
+def test_the_plan_and_the_measuring_know_none_by_name() -> None:
+    names = "|".join([*(f'"{kind}"' for kind in BY_KIND), *(rf"\b{spec.__name__}\b" for spec in BY_KIND.values())])
+    files = [*(ROOT / "ssm" / "plan").glob("*.py"), ROOT / "ssm" / "evaluation" / "measure.py"]
+    assert not [f"{path.name}: {found}" for path in files for found in re.findall(names, path.read_text())]
 
 
 def planned(tmp_path: Path, kind: str, caps: Rehearsal | None = None) -> MeasurementTask:

@@ -232,15 +232,23 @@ def test_systems_are_printed(tmp_path: Path) -> None:
     grows = {"model": "attention", "system": "Attention", "state_numbers_late": 640, **nothing}
     linear = {"model": "la", "system": "Linear attention", "identity": True}
     gru = {"model": "gru", "system": "GRU", "selective": True, "linear": False}
+    gru |= {
+        "recurrence": "h_t = "
+        + " + ".join(f"exp(dt_t A) x_{{t-{n}}}" for n in range(9))
+        + ",  a long one too, in words"
+    }
     synthetic.taxonomy(tmp_path / "taxonomy-1.parquet", [{}, grows, gru, linear])
     synthetic.model_size(tmp_path / "model-size-1.parquet", [{}])  # of another kind: not this drawing's
     drawn = synthetic.task([{"kind": "taxonomy_table"}], [], target="bn_appB", tables=["taxonomy-1", "model-size-1"])
     printed = texts(picture(drawn, tmp_path))
     assert printed.count("not selective") == 2
-    assert printed.count("A_t = I") == 1
+    assert printed.count("$A_{t} = I$") == 1
     assert {"S5", "Attention", "GRU", "state grows", "selective", "not linear", "complex"} <= set(printed)
-    assert "x_t = exp(L dt) x_{t-1} + B u_t" in printed
+    assert r"$x_{t} = \mathrm{exp} (L \Delta) x_{t - 1} + B u_{t}$" in printed
     assert "1 × 32 × 2" in printed
+    broken = [text for text in printed if text.startswith(r"$\quad ")]
+    assert len(broken) >= 3, "a long formula goes on in the next lines"
+    assert all(text.startswith(r"$\quad +") for text in broken)
 
 
 def test_costs_are_drawn_by_model_in_their_units(tmp_path: Path) -> None:
@@ -251,9 +259,30 @@ def test_costs_are_drawn_by_model_in_their_units(tmp_path: Path) -> None:
     assert line(panels[3], "s5").get_ydata() == pytest.approx([1e-3 * t for t in (8, 16, 32)])
 
 
+PASSKEY: dict[str, Any] = {"measurement": "passkey", "x": "length", "column": "correct"}
+OF = {"of": {"kind": "value_at", "measurement": "passkey", "column": "correct"}}
+NEEDED: dict[str, dict[str, Any]] = {  # what a kind of drawing cannot do without
+    "head_std": {"chosen_by": "base"},
+    "curves": PASSKEY,
+    "bars": OF,
+    "sweep": OF | {"over": "d_state"},
+    "heat_map": PASSKEY | {"y": "depth"},
+    "text": {"measurement": "passkey", "column": "correct"},
+}
+
+
+def test_every_drawing_is_drawn_somewhere() -> None:
+    """In these tests, by its name; and a figure file's author is told of it."""
+    tests = "".join(path.read_text() for path in sorted(Path(__file__).parent.glob("test_*.py")))
+    readme = (Path(__file__).parents[2] / "config" / "README.md").read_text()
+    for kind in DRAWINGS:
+        assert f'"kind": "{kind}"' in tests, kind
+        assert f"`{kind}`" in readme, kind
+
+
 @pytest.mark.parametrize("kind", sorted(DRAWINGS))
 def test_a_figure_without_series_says_so(kind: str, tmp_path: Path) -> None:
-    drawing = {"kind": kind} | ({"chosen_by": "base"} if kind == "head_std" else {})
+    drawing = {"kind": kind} | NEEDED.get(kind, {})
     assert any("no arm at this scale" in text for text in texts(picture(synthetic.task([drawing], []), tmp_path)))
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
 from ssm.figures.colors import INK
-from ssm.figures.style import ARMS, CLASSES, arm_styles, ramp
+from ssm.figures.style import ARMS, CLASSES, GREY, HUES, arm_styles, ramp, tints
+from ssm.specs.families import member_name
 
 # Machado, Oliveira & Fernandes (2009), deuteranopia, severity 1; acts on linear RGB
 DEUTERANOPIA = np.array(
@@ -66,3 +67,45 @@ def test_the_ramp_runs_from_dark_to_light_in_the_arms_order() -> None:
     light = [lab(styles[arm].color, np.eye(3))[0] for arm in ("t16", "t32", "t64", "t128")]
     assert light == sorted(light)
     assert light[-1] - light[0] > 40
+
+
+def places(family: str, **axes: list[object]) -> dict[str, tuple[str, dict[str, object]]]:
+    """The members of a family, by name."""
+    combos = [dict(zip(axes, combo, strict=True)) for combo in product(*axes.values())]
+    return {member_name(family, combo): (family, combo) for combo in combos}  # type: ignore[arg-type]
+
+
+def test_members_of_one_family_follow_its_numbers_and_lines_tell_the_other_axes() -> None:
+    members = places("base", d_state=[64, 16, 32], conv=["off", "on"])
+    styles = arm_styles([*members, "tbtt"], members)
+    assert styles["tbtt"] == ARMS["tbtt"]
+    colors = [styles[f"base[d_state={n},conv=off]"].color for n in (16, 32, 64)]
+    assert colors == [style.color for style in ramp(3)]  # along the numbers, whatever their order in the file
+    for n in (16, 32, 64):
+        off, on = (styles[f"base[d_state={n},conv={way}]"] for way in ("off", "on"))
+        assert off.color == on.color
+        assert (off.line, off.marker) != (on.line, on.marker)
+
+
+def test_every_member_of_the_sixteen_switches_looks_unlike_the_others() -> None:
+    switch = [False, True]
+    members = places("base", a=switch, dt=switch, bc=switch, conv=switch)
+    styles = arm_styles(list(members), members)
+    assert len(set(styles.values())) == 16
+
+
+@pytest.mark.parametrize("vision", [np.eye(3), DEUTERANOPIA], ids=["full", "deuteranopia"])
+def test_several_families_have_a_hue_each(vision: np.ndarray) -> None:
+    several = places("base", n=[1, 2, 3]) | places("default", n=[1, 2, 3]) | places("mimetic", n=[1, 2, 3])
+    styles = arm_styles(list(several), several)
+    assert closest([style.color for style in styles.values()], vision) > 7
+    for family in ("base", "default", "mimetic"):
+        light = [lab(styles[f"{family}[n={n}]"].color, np.eye(3))[0] for n in (1, 2, 3)]
+        assert light == sorted(light)
+        assert light[-1] - light[0] > 20
+
+
+@pytest.mark.parametrize("page", ["#ffffff", "#0d1117"])
+def test_every_tint_is_seen_on_a_light_and_on_a_dark_page(page: str) -> None:
+    colors = [color for hue in (*HUES, GREY) for color in tints(hue, 5)]
+    assert min(np.linalg.norm(lab(page, np.eye(3)) - lab(color, np.eye(3))) for color in colors) > 30

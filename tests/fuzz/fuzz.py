@@ -148,7 +148,7 @@ def build(folder: Path) -> World:
         return ["judge", str(spec), "--tables", f"{results}/tables", "--out", f"{out}/v.parquet"]
 
     def reporting(out: Path) -> list[str]:
-        return ["report", str(results), "--out", f"{out}/index.html"]
+        return ["report", str(results), "--out", f"{out}/pages"]
 
     def watching(out: Path) -> list[str]:
         return ["watch", str(results)]

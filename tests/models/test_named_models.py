@@ -12,7 +12,10 @@ from ssm.models.backbone import build_model
 from ssm.plan.read import read_yaml
 from ssm.specs.model import ModelSpec
 
-ALL: dict[str, dict[str, Any]] = read_yaml(Path(__file__).parents[2] / "config" / "models.yaml")
+FILE = read_yaml(Path(__file__).parents[2] / "config" / "models.yaml")
+ALL: dict[str, dict[str, Any]] = {
+    name: {key: value for key, value in fields.items() if key != "published"} for name, fields in FILE.items()
+}
 NAMED = {name: fields for name, fields in ALL.items() if fields.get("published_parameters")}
 TABLE_2 = {
     *(f"mamba1-{size}" for size in ("130m", "370m")),

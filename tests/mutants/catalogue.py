@@ -783,6 +783,79 @@ CLAIMS = (
     ),
 )
 
+SWEEPS = (
+    Mutant(
+        f"{S}figures/data.py",
+        "math.nan if kind.is_float() else None, kind",
+        "math.nan if kind.is_float() else 0, kind",
+        "a diverged run answers no instead of nothing",
+        ("figures/test_data.py::test_of_a_diverged_run_nothing_but_where_it_was_measured_is_read",),
+    ),
+    Mutant(
+        f"{S}base/columns.py",
+        "return rows.group_by([SAMPLE, *along]).agg(pl.col(column).mean())",
+        "return rows",
+        "a sample with many rows outweighs the others",
+        ("base/test_columns.py",),
+    ),
+    Mutant(
+        f"{S}claims/estimate.py",
+        "share = ((1 - LEVEL) / 2) ** (1 / count)",
+        "share = (1 - LEVEL) ** (1 / count)",
+        "seeds that agree are trusted too much",
+        ("claims/test_sweeps.py::test_numbers_that_agree_have_the_interval_of_clopper_and_pearson",),
+    ),
+    Mutant(
+        f"{S}claims/quantities/order.py",
+        "1 - (1 - LEVEL) / steps.shape[1])[2]",
+        "LEVEL)[2]",
+        "the smallest of many steps has the upper end of one",
+        ("claims/test_sweeps.py::test_an_order_is_its_smallest_step",),
+    ),
+    Mutant(
+        f"{S}claims/quantities/order.py",
+        "low = min(seed_interval(step, LEVEL)[1] for step in steps.T)",
+        "low = max(seed_interval(step, LEVEL)[1] for step in steps.T)",
+        "an order rests on its largest step",
+        ("claims/test_sweeps.py::test_the_interval_of_an_order_holds_the_true_one_often_enough",),
+    ),
+    Mutant(
+        f"{S}claims/quantities/crossing.py",
+        "stays[:, count - step :] = False",
+        "pass",
+        "what cannot be seen to hold holds",
+        ("claims/test_sweeps.py::test_a_crossing_that_has_to_hold_is_the_first_that_does",),
+    ),
+    Mutant(
+        f"{S}claims/quantities/curve.py",
+        "seeds = set.intersection(*(set(one) for one in numbers))",
+        "seeds = set.union(*(set(one) for one in numbers))",
+        "a sweep reads seeds that some arms lack",
+        ("claims/test_sweeps.py::test_a_sweep_needs_seeds_and_arms_and_sound_runs",),
+    ),
+    Mutant(
+        f"{S}specs/quantities/sweep.py",
+        "return tuple(sorted(found))",
+        "return tuple(found)",
+        "a sweep's numbers stand as they come",
+        ("claims/test_sweeps.py::test_a_grid_says_by_its_axes_what_else_is_named_by_arm",),
+    ),
+    Mutant(
+        f"{S}figures/drawings/learning_curves.py",
+        "counts = np.diff([*starts, len(line.x)])",
+        "counts = size",
+        "the end of a learning curve sinks",
+        ("figures/test_columns.py::test_a_learning_curve_is_means_of_neighbouring_steps",),
+    ),
+    Mutant(
+        f"{S}figures/numbers.py",
+        "np.exp(np.log(self.seeds).mean()) if self.logarithmic else self.seeds.mean()",
+        "self.seeds.mean()",
+        "ratios are drawn by their arithmetic mean",
+        ("figures/test_columns.py::test_a_sweep_of_a_ratio_has_its_geometric_mean",),
+    ),
+)
+
 PLAN = (
     Mutant(
         f"{S}plan/plan.py",
@@ -832,6 +905,20 @@ PLAN = (
         "gathered = 0",
         "states of micro-batches that are gathered take no memory",
         ("plan/test_memory.py::test_states_are_reckoned_within_a_fifth",),
+    ),
+    Mutant(
+        f"{S}specs/measurements/base.py",
+        "next(iter(found)) if len(found) == 1 else kind",
+        "kind",
+        "a class of the one curve that an arm has is refused where the curve has a name",
+        ("plan/test_plan.py::test_an_arm_may_have_two_of_a_kind_under_two_names",),
+    ),
+    Mutant(
+        f"{S}specs/measurements/restart_loss.py",
+        "windows + k // 2",
+        "windows + k",
+        "restarts are reckoned twice as many",
+        ("plan/test_resources.py::test_a_measurement_takes_the_tokens_that_it_reads",),
     ),
     Mutant(
         f"{S}specs/measurements/base.py",
@@ -970,6 +1057,132 @@ EXTENSION = (
     ),
 )
 
+REPORT = (
+    Mutant(
+        f"{S}base/formulas.py",
+        'tag = "msubsup" if len(scripts) == 2 else "msub" if node.low is not None else "msup"',
+        'tag = "msubsup" if len(scripts) == 2 else "msub"',
+        "a page sets powers low",
+        ("base/test_formulas.py",),
+    ),
+    Mutant(
+        f"{S}base/formulas.py",
+        "return prose(text, html.escape, mathml)",
+        "return prose(text, str, mathml)",
+        "prose with formulas is not escaped",
+        ("base/test_formulas.py", "report/test_page.py"),
+    ),
+    Mutant(
+        f"{S}report/gather.py",
+        'return "unregistered" if self.unregistered else self.style',
+        "return self.style",
+        "a claim that was not registered has the mark of its verdict",
+        ("report/test_page.py::test_a_mark_says_why_a_verdict_does_not_count",),
+    ),
+    Mutant(
+        f"{S}report/board.py",
+        "'' if target in here else",
+        "'' if target else",
+        "the front page's marks lead to figures that are on other pages",
+        ("report/test_page.py::test_every_page_stands_alone_and_every_link_leads_somewhere",),
+    ),
+    Mutant(
+        f"{S}report/gather.py",
+        "                if target in needed:\n                    raise\n",
+        "",
+        "a figure that was asked for is left out where it is broken",
+        ("report/test_page.py::test_a_figure_of_an_older_plan_keeps_no_page_from_being_written",),
+    ),
+    Mutant(
+        f"{S}report/compare.py",
+        "if here.number != there.number:",
+        "if False:",
+        "a claim agrees with one that other seeds decided",
+        ("report/test_reference.py::test_another_verdict_or_another_claim_is_no_agreement",),
+    ),
+    Mutant(
+        f"{S}report/compare.py",
+        "size = max(abs(there.estimate), (there.high - there.low) / 2)",
+        "size = abs(there.estimate)",
+        "estimates near zero never agree",
+        ("report/test_reference.py::test_an_estimate_near_zero_is_held_against_its_interval",),
+    ),
+    Mutant(
+        f"{S}report/held.py",
+        'claim for claim in reference.claims if claim.registered and claim.sort != "elsewhere"]',
+        "claim for claim in reference.claims]",
+        "README counts what was not registered",
+        ("report/test_reference.py::test_what_was_not_registered_is_no_result",),
+    ),
+    Mutant(
+        f"{S}plan/resources.py",
+        "layers * hardware.cpu_layer_ms / 1e3\n",
+        "layers * hardware.layer_ms / 1e3\n",
+        "a CPU's layers take what a GPU's do",
+        ("plan/test_resources.py::test_a_cpu_does_operations_and_python_one_after_the_other",),
+    ),
+)
+
+IMPORTED = ("training/test_imported.py",)
+PUBLISHED = (
+    Mutant(
+        f"{S}training/imported.py",
+        "_check_model(model.spec, run.model, opened.name)",
+        "model.spec = run.model",
+        "published weights of another architecture are taken",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/imported.py",
+        "_check_tokenizer(opened, run.data)",
+        "opened.model.eval()",
+        "published weights read the numbers of another tokenizer",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/imported.py",
+        "weights, run, 0, opened.fingerprint)",
+        "weights, run, 0, checkpoint.name)",
+        "weights that changed under their name are those of before",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/imported.py",
+        "resized[: model.vocab_size] = tensor[: model.vocab_size]",
+        "resized[: model.vocab_size - 1] = tensor[: model.vocab_size - 1]",
+        "the last token of an imported vocabulary has no embedding",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}training/ending.py",
+        '**({"published": parent["published"]} if "published" in parent else {}),',
+        "",
+        "post-training forgets whose weights it started from",
+        IMPORTED,
+    ),
+    Mutant(
+        f"{S}claims/verdict.py",
+        "or len(published) > 1",
+        "",
+        "seeds decide between weights that were published once each",
+        ("claims/test_verdict.py::test_published_weights_are_of_one_training_whatever_seeds_read_them",),
+    ),
+    Mutant(
+        f"{S}plan/arms.py",
+        "context = entry.context or",
+        "context = 32 or",
+        "every checkpoint was trained on 32 tokens",
+        ("plan/test_published.py",),
+    ),
+    Mutant(
+        f"{S}plan/resources.py",
+        "return self.training(run) if run.checkpoint is None else self.importing(run)",
+        "return self.training(run)",
+        "an import asks for a GPU",
+        ("plan/test_published.py",),
+    ),
+)
+
 MUTANTS = (
     *CPP,
     *TORCH,
@@ -979,8 +1192,11 @@ MUTANTS = (
     *DATA,
     *MEASUREMENTS,
     *CLAIMS,
+    *SWEEPS,
     *PLAN,
     *SPECS,
     *DIAGNOSIS,
     *EXTENSION,
+    *REPORT,
+    *PUBLISHED,
 )

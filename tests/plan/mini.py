@@ -22,6 +22,7 @@ large:
 """,
     "data.yaml": """
 text: {corpus: {kind: stdlib}}
+keys: {task: passkey, mix: [{length: 256}]}
 """,
     "training.yaml": """
 recipes:

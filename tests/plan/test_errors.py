@@ -209,13 +209,66 @@ def test_a_thing_without_a_value_for_the_scale_says_who_asks(folder: Path) -> No
     )
 
 
-def test_a_figure_cannot_train_a_checkpoint(folder: Path) -> None:
+def test_a_checkpoint_is_no_model(folder: Path) -> None:
     edit(folder, "models.yaml", "tiny: {", "mine: {checkpoint: models/mine, text: [a]}\ntiny: {")
     figure(folder, "lg_fig3", models=["mine"])
     assert problem(folder) == (
-        "config/models.yaml: 'mine' is a checkpoint (models/mine): figures train their models from scratch; its "
-        "targets are diagnose_mine and extend_mine (asked for by config/figures/lg_fig3.yaml: models)"
+        "config/models.yaml: 'mine' is a checkpoint (models/mine) and no model: an arm may have it as its "
+        "'checkpoint'; its targets are diagnose_mine and extend_mine (asked for by config/figures/lg_fig3.yaml: models)"
     )
+
+
+CHECKPOINT = {"label": "C", "checkpoint": "a/b", "context": 32}
+
+
+@pytest.mark.parametrize(
+    ("arms", "says"),
+    [
+        ({"c": {"label": "C"}}, "give one of 'training' (a recipe), 'checkpoint' (weights from elsewhere) and"),
+        ({"c": CHECKPOINT | {"training": "pretrain"}}, "give one of 'training' (a recipe), 'checkpoint'"),
+        ({"c": BASE | {"context": 8}}, "'context' is that of a checkpoint; a recipe's is changed by 'override'"),
+        ({"c": CHECKPOINT | {"initial_state": "state_passing"}}, "not trained here: it takes no 'initial_state'"),
+        ({"c": CHECKPOINT | {"override": {"warmup": 3}}}, "a checkpoint is not trained here: it takes no 'override'"),
+        ({"base": BASE, "c": CHECKPOINT | {"from": "base"}}, "a checkpoint is not trained here: it takes no 'from'"),
+        ({"c": CHECKPOINT | {"context": 0}}, "arms.c.context: expected a number above 0, got 0"),
+        ({"c": {"label": "C", "checkpoint": "a/b"}}, "arms.c: needs 'context', the tokens a sequence that a/b was"),
+        ({"c": {"label": "C", "checkpoint": "open"}}, "arms.c: needs 'context', the tokens a sequence that open was"),
+        (
+            {"c": CHECKPOINT | {"checkpoint": "publishd"}},
+            "arms.c.checkpoint: unknown checkpoint 'publishd'; did you mean 'published'?; a folder is named with a /",
+        ),
+        (
+            {"c": CHECKPOINT | {"checkpoint": "published"}},
+            "arms.c.checkpoint: config/models.yaml: 'tiny' has no key 'published'; of the models there these have: oth",
+        ),
+        (
+            {"c": CHECKPOINT, "e": SNAPSHOT | {"snapshot_of": "c"}},
+            "arms.e.snapshot_of: 'c' is not trained here; name a",
+        ),
+    ],
+)
+def test_wrong_arms_of_checkpoints(folder: Path, arms: dict[str, object], says: str) -> None:
+    models = (folder / "models.yaml").read_text()
+    other = "other: {d_model: 8, n_layers: 1, peak_lr: 1e-3, mixer: {kind: mamba2, head_dim: 8}, "
+    other += "published: {checkpoint: o/m, context: 8}}\nopen: {checkpoint: models/open, text: [a]}\n"
+    (folder / "models.yaml").write_text(models + other)
+    figure(folder, "lg_fig3", arms=arms)
+    text = problem(folder)
+    assert text.startswith("config/figures/lg_fig3.yaml: arms.")
+    assert says in text
+
+
+@pytest.mark.parametrize(
+    ("published", "says"),
+    [
+        ("{chekpoint: a/b}", ": unknown key 'chekpoint'; did you mean 'checkpoint'?"),
+        ("{checkpoint: a/b}", ".context: this key is required and is missing"),
+        ("owner/model", ": expected a mapping, got 'owner/model'"),
+    ],
+)
+def test_wrong_published_weights(folder: Path, published: str, says: str) -> None:
+    edit(folder, "models.yaml", "tiny: {", f"tiny: {{published: {published}, ")
+    assert problem(folder).startswith(f"config/models.yaml: tiny: published{says}")
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,22 @@ from plan.mini import edit, figure, write_config
 
 from ssm.base.errors import ConfigError
 from ssm.plan import Inputs, Plan, load_config, make_plan, write_specs
-from ssm.plan.resources import training_tokens
+from ssm.plan.resources import needs, training_tokens
 from ssm.plan.summary import summary
 from ssm.specs.config import Rehearsal
 from ssm.specs.figure import FigureTask
 from ssm.specs.initial_states import StatePassing, ZeroState
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import Cost, LengthClass, ModelSize, Passkey, PositionLoss, RestartLoss, Taxonomy
+from ssm.specs.measurements import (
+    Cost,
+    LearningCurve,
+    LengthClass,
+    ModelSize,
+    Passkey,
+    PositionLoss,
+    RestartLoss,
+    Taxonomy,
+)
 from ssm.specs.training import RunSpec
 
 ROOT = Path(__file__).parents[2]
@@ -344,3 +353,13 @@ def test_planning_never_imports_torch() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_a_learning_curve_needs_the_run_alone(folder: Path) -> None:
+    """Neither tokens nor a GPU, and nothing goes through a model."""
+    figure(folder, "lg_fig2", measurements=[{"kind": "learning_curve", "every": 5, "arms": ["base"]}])
+    plan = planned(folder, figures=["lg_fig2"])
+    ((name, task),) = plan.measurements.items()
+    assert task.measurement == LearningCurve(every=5)
+    assert plan.inputs_of(name) == Inputs(run=runs_by_arm(plan, "lg_fig2")["base"])
+    assert needs(plan, load_config(folder).workflow, gpu=True)[name].gpus == 0

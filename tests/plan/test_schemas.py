@@ -45,6 +45,7 @@ def test_our_config_files_follow_them(name: str, path: Path) -> None:
         ("models", {"m": {"d_modl": 3}}),
         ("models", {"m": {"d_model": {"smoke": 3, "large": 4}}}),
         ("models", {"m": {"checkpoint": "mine"}}),
+        ("models", {"m": {"published": {"checkpoint": "o/m"}}}),
         ("models", {"m": {"checkpoint": "mine", "text": []}}),
         ("models", {"m": {"checkpoint": "mine", "text": ["a"], "d_model": 3}}),
         ("training", {"recipes": {"r": {"context": {"smoke": "32"}}}}),

@@ -42,9 +42,10 @@ def test_judge_verdicts_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "  2 intervals of 95%: about 0.1 will miss the true value by chance; expect up to so many wrong verdicts",
     ]
 
-    page = tmp_path / "report" / "index.html"
-    assert main(["report", str(tmp_path), "--out", str(page), "--figures", "lg_fig5"]) == 0
-    assert page.read_text().startswith("<!DOCTYPE html>")
+    pages = tmp_path / "report"
+    assert main(["report", str(tmp_path), "--out", str(pages), "--figures", "lg_fig5"]) == 0
+    assert sorted(path.name for path in pages.iterdir()) == ["bn.html", "index.html", "lg.html", "ls.html", "mi.html"]
+    assert all(path.read_text().startswith("<!DOCTYPE html>") for path in pages.iterdir())
 
 
 def test_verdicts_fit_a_terminal(
@@ -73,15 +74,16 @@ def test_verdicts_of_a_rehearsal_say_so(tmp_path: Path, capsys: pytest.CaptureFi
     ]
 
 
-def test_a_report_without_figures_named_says_what_is_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_says_what_it_does_not_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for target in ("lg_fig5", "lg_fig11"):
         results_folder(tmp_path, target)
     (tmp_path / "figures" / "lg_fig11.pdf").unlink()
-    page = tmp_path / "index.html"
-    assert main(["report", str(tmp_path), "--out", str(page)]) == 0
-    assert capsys.readouterr().err.splitlines() == ["left out, not finished: lg_fig11", f"wrote {page}"]
+    pages = tmp_path / "pages"
+    assert main(["report", str(tmp_path), "--out", str(pages)]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "planned, and not shown: lg_fig11 (not made yet)",
+        f"wrote {pages / 'index.html'} and a page a paper beside it",
+    ]
 
 
 @pytest.mark.parametrize("verb", ["judge", "plot", "report", "verdicts"])
@@ -104,19 +106,26 @@ def test_an_empty_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("out", "said"),
+    ("verb", "out", "said"),
     [
-        (".", "'.': expected the name of a new file, got the folder itself"),
-        ("", "expected a name or a path, got '' (is a variable unset?)"),
+        ("judge", ".", "'.': expected the name of a new file, got the folder itself"),
+        ("judge", "", "expected a name or a path, got '' (is a variable unset?)"),
+        ("report", "", "expected a name or a path, got '' (is a variable unset?)"),
+        ("report", "tables/sizes.parquet", "tables/sizes.parquet/index.html: cannot be written (File exists)"),
     ],
 )
 def test_an_output_that_is_no_name_is_one_line(
-    out: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    verb: str,
+    out: str,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     results_folder(tmp_path)
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    for command in (["report", "."], ["judge", "specs/figures/lg_fig5.json", "--tables", "tables"]):
-        assert main([*command, "--out", out]) == 2
-        assert capsys.readouterr().err == f"ssm {command[0]}: {said}\n"
+    given = {"judge": ["specs/figures/lg_fig5.json", "--tables", "tables"], "report": ["."]}[verb]
+    assert main([verb, *given, "--out", out]) == 2
+    assert capsys.readouterr().err == f"ssm {verb}: {said}\n"
     assert sorted(tmp_path.rglob("*")) == before

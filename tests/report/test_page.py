@@ -1,4 +1,4 @@
-"""The page parses, stands alone, leads only to what exists, and says what the verdicts say."""
+"""The pages parse, stand alone, lead only to what exists, and say what the verdicts say."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from claims.synthetic import claim
 from html_page import Page, squeezed
 from report.folder import CLAIMS, SVG, edit_json, results_folder
 
-from ssm.base.errors import ConfigError, TableError
+from ssm.base.errors import ConfigError, TableError, UserError
 from ssm.base.tables import VERDICTS, read_table, write_table
+from ssm.plan.library import figure_targets
+from ssm.report.board import SHAPES
 from ssm.report.build import build_report
+from ssm.report.gather import MARKS
+from ssm.report.papers import PAGES, PAPERS, spoken
 from ssm.report.picture import inline_svg
+from ssm.specs.figure import FigureTask
 
 
 @pytest.fixture
@@ -24,53 +29,58 @@ def results(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def built(results: Path, targets: list[str] | None = None) -> tuple[str, Page]:
-    out = results / "report" / "index.html"
-    build_report(results, out, targets)
-    text = out.read_text(encoding="utf-8")
+def built(results: Path, name: str = "lg", front: list[str] | None = None) -> tuple[str, Page]:
+    """A page of the report, that of the paper `lg` or another."""
+    out = results / "report"
+    build_report(results, out, front)
+    text = (out / f"{name}.html").read_text(encoding="utf-8")
     return text, Page(text)
 
 
-def test_the_page_stands_alone_and_every_link_leads_somewhere(results: Path) -> None:
-    text, page = built(results)
-    assert len(page.ids) == len(set(page.ids))
-    assert not page.tags & {"script", "iframe", "link", "img", "object", "embed"}
-    for href in page.links + page.loads:
-        if href.startswith("#"):
-            assert href[1:] in page.ids, href
-        else:
-            assert (results / "report" / unquote(href)).is_file(), href
-    assert all(href.startswith("#") for href in page.loads)
-    assert not re.search(r"@import|url\((?!#)", text)
-    names = re.findall(r"https?://[^\s\"<]+", text)
-    assert set(names) == {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}  # XML namespaces: never loaded
+def test_every_page_stands_alone_and_every_link_leads_somewhere(results: Path) -> None:
+    (results / "specs/figures/lg_fig4.json").write_text("{}")  # planned, and not finished
+    built(results, "index", ["lg_fig5"])
+    texts = {name: (results / "report" / name).read_text(encoding="utf-8") for name in PAGES}
+    pages = {name: Page(text) for name, text in texts.items()}
+    for name, page in pages.items():
+        assert len(page.ids) == len(set(page.ids))
+        assert not page.tags & {"script", "iframe", "link", "img", "object", "embed"}
+        for href in page.links + page.loads:
+            file, _, place = href.partition("#")
+            assert not file or (results / "report" / unquote(file)).is_file(), href
+            assert not place or place in pages[file or name].ids, href
+        assert all(href.startswith("#") for href in page.loads)
+        assert {*PAGES} - {name} <= set(page.links), "every page is one click from every other"
+        assert not re.search(r"@import|url\((?!#)", texts[name])
+        names = re.findall(r"https?://[^\s\"<]+", texts[name])  # XML namespaces: never loaded
+        assert set(names) <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
 
 
-def test_links_are_relative_to_wherever_the_page_stands(results: Path) -> None:
-    out = results.parent / "elsewhere" / "deep" / "page.html"
+def test_links_are_relative_to_wherever_the_pages_stand(results: Path) -> None:
+    out = results.parent / "elsewhere" / "deep"
     build_report(results, out)
-    links = [href for href in Page(out.read_text()).links if not href.startswith("#")]
+    links = [href.partition("#")[0] for href in Page((out / "lg.html").read_text()).links if not href.startswith("#")]
     assert links
-    assert all((out.parent / href).resolve().is_file() for href in links)
+    assert all((out / href).resolve().is_file() for href in links)
 
 
 def test_links_are_percent_encoded(tmp_path: Path) -> None:
     """A name of a file is one to a browser too: no scheme, no query, no mark-up."""
     results = tmp_path / 'javascript:alert(1)?a=100%&b#c "d" é'
     results_folder(results)
-    out = tmp_path / "index.html"
-    build_report(results, out)
-    links = [href for href in Page(out.read_text(encoding="utf-8")).links if not href.startswith("#")]
-    assert links
+    build_report(results, tmp_path)
+    links = [href for href in Page((tmp_path / "lg.html").read_text(encoding="utf-8")).links if href not in PAGES]
+    links = [href for href in links if "#" not in href]
+    assert len(links) > 10
     for href in links:
         assert re.fullmatch(r"[A-Za-z0-9._~/%-]+", href), href
         assert (tmp_path / unquote(href)).is_file()
 
 
-def test_every_claim_stands_with_its_verdict_number_and_reason(results: Path) -> None:
-    _, page = built(results, ["lg_fig5"])
+def test_every_claim_stands_with_its_verdict_number_and_reason(tmp_path: Path) -> None:
+    results_folder(tmp_path)
+    _, page = built(tmp_path)
     text = squeezed(page.text)
-    assert "lg_fig11" not in text
     assert "Statements of the papers 1 1 0 Checks of our own 0 0 1" in text  # confirmed, refuted, not decided
     assert "2 intervals of 95%: about 0.1 will miss the true value by chance" in text
     assert text.count("our check") == 2  # in the overview and in the figure
@@ -109,6 +119,58 @@ def test_what_was_not_registered_is_marked_and_counts_nowhere(tmp_path: Path) ->
     assert text.count("✗ refuted not registered") == 2  # in the overview and in the figure
     assert "✓ confirmed not registered" not in text
     assert text.count("not registered: with these seeds this is not what was registered") == 2
+
+
+def marks(html: str) -> list[str]:
+    """The marks of claims in the picture of everything, in their order; the legend's have no link."""
+    return re.findall(r'<a class="(?:large|small)"[^>]*><svg class="mark ([a-z-]+)"', html)
+
+
+def test_the_front_page_opens_with_every_figure_and_every_claim(results: Path) -> None:
+    html, page = built(results, "index", ["lg_fig5"])
+    assert page.ids.index("summary") < page.ids.index("reading") < page.ids.index("lg_fig5")
+    assert "lg_fig11" not in page.ids  # on its paper's page
+    text = squeezed(page.text)
+    assert "Rebuilt here: 2 of the 49 figures and tables of four papers" in text
+    assert text.count("not planned") == 47
+    assert marks(html) == ["confirmed", "refuted", "not-decided"] * 2
+    assert {"#lg_fig5", "#lg-fig5_base-fails", "lg.html#lg_fig11", "lg.html#lg-fig11_base-fails"} <= set(page.links)
+    for says in ("the claim base_fails holds Confirmed: 3 (2.34 to 3.85)", "the claim passed_fails holds Refuted: "):
+        assert html.count(f'title="{says}') == html.count(f'aria-label="{says}') == 2
+    assert "confirmed (2) refuted (2) not decided (2)" in text
+    assert text.count("our check") == 1  # of the figure that is shown
+
+
+def test_a_mark_says_why_a_verdict_does_not_count(tmp_path: Path) -> None:
+    elsewhere = CLAIMS[0] | {"id": "large", "models": []}
+    results_folder(tmp_path, claims=[*CLAIMS[:2], elsewhere], registered=("base_fails", "large"))
+    html, page = built(tmp_path, "index")
+    assert marks(html) == ["confirmed", "unregistered", "elsewhere"]
+    assert "not registered (1) about models that this scale lacks (1)" in squeezed(page.text)
+
+
+def test_every_mark_has_a_shape_of_its_own() -> None:
+    assert list(SHAPES) == list(MARKS)
+    assert len(set(SHAPES.values())) == len(SHAPES)
+
+
+def test_the_headline_figures_stand_on_the_front_page(results: Path) -> None:
+    assert not {"lg_fig5", "lg_fig11"} & set(built(results, "index")[1].ids)
+    task = FigureTask.load(results / "specs/figures/lg_fig11.json")
+    headline = task.figure.model_copy(update={"headline": True})
+    edit_json(results / "specs/figures/lg_fig11.json", figure=headline.content())
+    ids = built(results, "index")[1].ids
+    assert "lg_fig11" in ids
+    assert "lg_fig5" not in ids
+
+
+def test_all_figures_of_the_papers_have_a_card() -> None:
+    """What a figure file adds to these is shown too."""
+    assert [len(paper.shows) for paper in PAPERS.values()] == [15, 13, 10, 11]
+    for short, paper in PAPERS.items():
+        assert all(target.startswith(f"{short}_") and spoken(target)[0].isupper() for target in paper.shows)
+    planned = figure_targets(Path(__file__).parents[2] / "config")
+    assert not set(planned) - {target for paper in PAPERS.values() for target in paper.shows}
 
 
 def test_definitions_are_named_and_counted_apart(tmp_path: Path) -> None:
@@ -180,7 +242,7 @@ def test_a_missing_input_is_one_line_with_the_command_that_makes_it(tmp_path: Pa
     for path in tmp_path.glob(missing):
         path.unlink()
     with pytest.raises(TableError) as error:
-        build_report(tmp_path, out, ["lg_fig5"])
+        build_report(tmp_path, out.parent, needed=["lg_fig5"])
     message = str(error.value)
     assert "\n" not in message
     assert command in message
@@ -189,34 +251,50 @@ def test_a_missing_input_is_one_line_with_the_command_that_makes_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize("missing", ["figures/lg_fig5.png", "verdicts/lg_fig5.parquet"])
-def test_planned_figures_that_are_not_finished_are_left_out(results: Path, missing: str) -> None:
+def test_planned_figures_that_are_not_finished_are_named_and_not_shown(results: Path, missing: str) -> None:
     (results / missing).unlink()
-    out = results / "report" / "index.html"
-    assert build_report(results, out).left_out == ("lg_fig5",)
-    page = Page(out.read_text())
+    assert list(build_report(results, results / "report").unfinished) == ["lg_fig5"]
+    _, page = built(results)
     assert "lg_fig11" in page.ids
-    assert "lg_fig5" not in page.text
-    assert build_report(results, out, ["lg_fig11"]).left_out == ()  # nothing else was asked for
+    assert "lg_fig5" not in page.ids
+    assert "lg_fig5 , not made yet: `snakemake lg_fig5` makes it" in squeezed(page.text.replace(", not", " , not"))
+
+
+@pytest.mark.parametrize("broken", ["specs/figures/lg_fig5.json", "verdicts/lg_fig5.parquet", "figures/lg_fig5.svg"])
+def test_a_figure_of_an_older_plan_keeps_no_page_from_being_written(results: Path, broken: str) -> None:
+    """Unless it is needed: the workflow names what it has just made."""
+    (results / broken).write_text("{}")
+    _, page = built(results)
+    assert "lg_fig11" in page.ids
+    assert "lg_fig5" not in page.ids
+    assert "lg_fig5, to be made again: `snakemake lg_fig5` does; " in squeezed(page.text)
+    assert Path(broken).name in page.text
+    with pytest.raises(UserError, match=Path(broken).name):
+        build_report(results, results / "report", needed=["lg_fig5"])
 
 
 def test_no_finished_figure_is_one_line(results: Path) -> None:
     for path in results.glob("figures/*.svg"):
         path.unlink()
-    with pytest.raises(TableError, match=r"none of 2 planned figures .* `snakemake lg_fig5` makes one"):
-        build_report(results, results / "x.html")
+    with pytest.raises(
+        TableError, match=r"none of 2 planned figures is finished: lg_fig5 .* `snakemake lg_fig5` makes"
+    ):
+        build_report(results, results / "x")
 
 
 def test_a_rehearsal_looks_like_none_of_the_real_thing(tmp_path: Path) -> None:
     results_folder(tmp_path, rehearsal=True)
-    html, page = built(tmp_path)
-    text = squeezed(page.text)
-    assert "A rehearsal: no number, curve or verdict on this page means anything." in text
-    assert "This page rehearses 1 figure or table of published papers at the smoke scale and judges none of" in text
-    assert "<title>A rehearsal: " in html
-    assert html.index("A rehearsal: no number") < html.index('class="lead"')
-    assert text.count("a rehearsal: its numbers mean nothing") == 3
-    assert not re.search(r"\d (confirmed|refuted|not decided)|[✓✗]|1\.5 to|class=.strip", html)
-    assert "#rehearsal" in page.links  # in the contents, which stay in sight
+    for name in ("index", "lg"):
+        html, page = built(tmp_path, name, ["lg_fig5"])
+        text = squeezed(page.text)
+        assert "A rehearsal: no number, curve or verdict on this page means anything." in text
+        assert re.search(r"Rehearsed here: 1 of the (49|15) figures and tables", text)
+        assert "<title>A rehearsal: " in html
+        assert html.index("A rehearsal: no number") < html.index('class="lead"')
+        assert text.count("a rehearsal: its numbers mean nothing") == 3
+        assert marks(html) == ["rehearsed"] * 3
+        assert not re.search(r"\d (confirmed|refuted|not decided)|[✓✗]|1\.5 to|class=.strip", html)
+        assert "#rehearsal" in page.links  # in the contents, which stay in sight
     results_folder(tmp_path)
     html, page = built(tmp_path)
     assert "rehears" not in page.text.lower()
@@ -229,40 +307,40 @@ def test_verdicts_on_the_real_thing_do_not_stand_on_a_rehearsals_page(tmp_path: 
         results_folder(tmp_path, rehearsal=not rehearsal)
         edit_json(path, rehearsal=rehearsal)
         with pytest.raises(TableError, match="judges again"):
-            build_report(tmp_path, tmp_path / "x.html")
+            build_report(tmp_path, tmp_path / "x")
 
 
 def test_the_page_says_what_intervals_over_seeds_hold(results: Path) -> None:
-    text = squeezed(built(results)[1].text)
+    text = squeezed(built(results, "index")[1].text)
     assert "They include the sampling error of the text, since every seed reads its own windows" in text
 
 
 def test_an_unknown_target_has_a_hint(results: Path) -> None:
     with pytest.raises(TableError, match="did you mean 'lg_fig5'"):
-        build_report(results, results / "x.html", ["lg_fig55"])
+        build_report(results, results / "x", needed=["lg_fig55"])
 
 
 def test_verdicts_on_other_claims_are_refused(results: Path) -> None:
     path = results / "specs" / "figures" / "lg_fig5.json"
     path.write_text(path.read_text().replace("the claim base_fails holds", "another claim holds"))
     with pytest.raises(TableError, match="judges again"):
-        build_report(results, results / "x.html")
+        build_report(results, results / "x", needed=["lg_fig5"])
 
 
 def test_a_broken_run_record_is_named(results: Path) -> None:
     path = sorted(results.glob("runs/*/run.json"))[0]
     path.write_text("{")
     with pytest.raises(TableError, match=r"run\.json: not a readable record"):
-        build_report(results, results / "x.html")
+        build_report(results, results / "x", needed=["lg_fig5"])
     path.write_text("{}")
     with pytest.raises(TableError, match="status: this key is required"):
-        build_report(results, results / "x.html")
+        build_report(results, results / "x", needed=["lg_fig5"])
 
 
 def test_a_run_record_with_another_spec_is_refused(results: Path) -> None:
     edit_json(sorted(results.glob("runs/*/run.json"))[0], spec={"sed": 1})
     with pytest.raises(ConfigError, match=r"run\.json"):
-        build_report(results, results / "x.html")
+        build_report(results, results / "x", needed=["lg_fig5"])
 
 
 def test_a_picture_is_scoped_recoloured_and_harmless(tmp_path: Path) -> None:
@@ -300,4 +378,4 @@ def test_a_claim_without_a_verdict_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "verdicts" / "lg_fig5.parquet"
     write_table(read_table(path).head(2), VERDICTS, path, {})
     with pytest.raises(TableError, match="has no verdict on 'control_fails'; `ssm judge"):
-        build_report(tmp_path, tmp_path / "x.html")
+        build_report(tmp_path, tmp_path / "x")

@@ -14,6 +14,7 @@ from html_page import Page
 from matplotlib.figure import Figure
 
 from ssm.base.errors import TableError
+from ssm.base.formulas import mathtext
 from ssm.figures.style import RC
 from ssm.report.picture import inlined
 
@@ -124,6 +125,7 @@ def test_what_matplotlib_draws_is_let_in() -> None:
         above.annotate("there", (1, 1), (2, 2), arrowprops={"arrowstyle": "->"}, rotation=30)
         above.set_xscale("log")
         above.set_ylabel("$10^{-3}$ × y")
+        above.text(1, 1, mathtext("y_t = sum_s exp(dt A)^T / sqrt(1 - a_t^2) + S_{t-1}, vectors"))
         above.legend()
         figure.colorbar(below.imshow(np.eye(4)))
         buffer = io.BytesIO()

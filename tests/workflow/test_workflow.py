@@ -18,6 +18,8 @@ import pytest
 import yaml
 from plan.mini import edit, write_config
 
+from ssm.report.papers import PAGES
+
 ROOT = Path(__file__).parents[2]
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile")]
 STAND_IN = f"""#!{sys.executable} -S
@@ -43,10 +45,12 @@ if verb == "tokenize" and pathlib.Path("gate").exists():
     open("gate").read()  # until the test lets go of it
 files = {{
     "tokenize": ["manifest.json"],
+    "import": ["run.json", "model.safetensors"],
     "train": ["run.json", "metrics.parquet", "model.safetensors"],
     "diagnose": ["index.html", "diagnosis.json"],
     "extend": ["index.html", "result.json"],
     "plot": [f"{{spec.stem}}.{{end}}" for end in ("svg", "png", "pdf")],
+    "report": {list(PAGES)},
 }}.get(verb)
 for path in [out / name for name in files] if files else [out]:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,13 +99,13 @@ def snakemake(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return run(place, *SNAKEMAKE, *arguments)
 
 
-def make(place: Path, *arguments: str, report: str | None = "index") -> list[list[str]]:
-    """The calls of `ssm` that one successful run of the workflow made; it names its `report` and no other."""
+def make(place: Path, *arguments: str, report: bool = True) -> list[list[str]]:
+    """The calls of `ssm` that one successful run of the workflow made; it names its `report`, if it makes one."""
     (place / "calls.txt").write_text("")
     result = snakemake(place, "--cores", "2", *arguments)
     assert result.returncode == 0, result.stdout + result.stderr
     named = re.findall("^Report: (.*)$", result.stderr, re.MULTILINE)
-    assert named == ([f"a b/smoke/report/{report}.html"] if report else [])
+    assert named == ["a b/smoke/report/index.html"] * report
     return [shlex.split(call) for call in (place / "calls.txt").read_text().splitlines()]
 
 
@@ -132,6 +136,12 @@ def test_from_nothing_to_the_report_and_nothing_twice(place: Path) -> None:
     assert measured == {after("--out", parent), after("--out", child)}
     assert make(place) == []
 
+    # What is asked for has to be finished, and the headline figure stands on the front page.
+    (pages,) = (call for call in first if call[0] == "report")
+    assert pages == [
+        *("report", "a b/smoke", "--out", "a b/smoke/report", "--front", "lg_fig5", "--figures", "lg_fig5"),
+    ]
+
     # A figure's own text changed: its specs, picture, verdicts and report, no training and no measuring.
     edit(place / "config", "figures/lg_fig5.yaml", "The curves.", "All curves.")
     assert verbs(make(place)) == ["judge", "plot", "report"]
@@ -147,7 +157,9 @@ def test_from_nothing_to_the_report_and_nothing_twice(place: Path) -> None:
     assert verbs(make(place)) == ["evaluate", "judge", "plot", "report", "train"]
 
     # All figures: what lg_fig4 needs besides the base run. Snakemake's own report holds every figure with its caption.
-    assert verbs(make(place, "all", report="all")) == ["evaluate", "judge", "plot", "report"]
+    all_figures = make(place, "all")
+    assert verbs(all_figures) == ["evaluate", "judge", "plot", "report"]
+    assert all_figures[-1][-4:] == ["lg_fig5", "--figures", "lg_fig4", "lg_fig5"]
     assert snakemake(place, "all", "--report", "report.html").returncode == 0
     shown = (place / "report.html").read_text()
     embedded = re.findall(r"base64,([A-Za-z0-9+/=]+)", shown)
@@ -162,7 +174,11 @@ def test_from_nothing_to_the_report_and_nothing_twice(place: Path) -> None:
     (place / "my text").rename(place / "moved")
     edit(place / "config", "figures/lg_fig4.yaml", "times_context: 8", "times_context: 4")
     assert make(place) == []
-    assert verbs(make(place, "lg_fig4", "lg", report=None)) == ["evaluate", "judge", "plot"]
+    assert verbs(make(place, "lg_fig4", report=False)) == ["evaluate", "judge", "plot"]
+    # It is on the pages when these are asked for, by whichever name.
+    assert verbs(make(place)) == ["report"]
+    assert make(place) == []
+    assert verbs(make(place, "lg")) == ["report"]
 
 
 def test_a_failed_job_fails_the_run_keeps_its_log_and_goes_on(place: Path) -> None:
@@ -173,7 +189,7 @@ def test_a_failed_job_fails_the_run_keeps_its_log_and_goes_on(place: Path) -> No
     assert (place / "results/smoke/logs/figures/lg_fig4.judge.log").read_text() == "judge progress\n"
     assert (place / "results/smoke/figures/lg_fig4.svg").is_file()
     (place / "fail").unlink()
-    assert verbs(make(place, "lg_fig4", report=None)) == ["judge"]
+    assert verbs(make(place, "lg_fig4", report=False)) == ["judge"]
 
 
 @pytest.mark.exhaustive
@@ -294,7 +310,7 @@ def answers(place: Path, *targets: str) -> list[list[str]]:
 
 
 def test_a_checkpoint_is_diagnosed_and_extended_when_it_is_asked_for_and_not_twice(own: Path) -> None:
-    assert not {"diagnose", "extend"} & {call[0] for call in make(own, "all", report="all")}
+    assert not {"diagnose", "extend"} & {call[0] for call in make(own, "all")}
     diagnosed, extended = answers(own, *BOTH)
     given = ["my model", "--text", "my text/*.txt", "--context", "64", "--budget", "10.0"]
     assert diagnosed[:8] == ["diagnose", *given]
@@ -449,7 +465,7 @@ def test_dry_runs_of_this_projects_own_config() -> None:
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
         assert "Train mamba2-" in result.stdout
-        assert "Write the report on" in result.stdout
+        assert "Write the report, with" in result.stdout
 
 
 def test_a_config_mistake_is_told_in_one_line(place: Path) -> None:

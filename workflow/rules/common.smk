@@ -36,7 +36,7 @@ def flags_of_table(table):
 
 def corpus_version(data):
     """What a corpus depends on besides its files: the running Python, whose library the standard library's corpus is."""
-    return platform.python_version() if isinstance(data.corpus, StdlibCorpus) else ""
+    return platform.python_version() if data.sources.library else ""
 
 
 def tables_of_figure(wildcards):
@@ -44,6 +44,42 @@ def tables_of_figure(wildcards):
     return expand(
         "{S}/tables/{table}.parquet", S=S, table=PLAN.tables_of(wildcards.target)
     )
+
+
+PAPERS = sorted({task.figure.paper for task in PLAN.figures.values()})
+
+
+def results_of(targets):
+    """The pictures and verdicts of figures."""
+    pictures = expand(
+        "{S}/figures/{target}.{format}", S=S, target=targets, format=FORMATS
+    )
+    return pictures + expand("{S}/verdicts/{target}.parquet", S=S, target=targets)
+
+
+@cache
+def reported():
+    """The figures that have to be finished before this call writes the report: what it asks for, or the front page's."""
+    asked = set(workflow.dag_settings.targets or ())
+    if "all" in asked:
+        return PLAN.targets()
+    papers = asked & set(PAPERS)
+    front = () if papers and not asked & {"headline"} else WANTED
+    return tuple(
+        target
+        for target, task in PLAN.figures.items()
+        if task.figure.paper in papers or target in asked or target in front
+    )
+
+
+def finished_besides(targets):
+    """What else the report shows, and since when: where that changes, it is written anew."""
+    made = {}
+    for target in PLAN.targets():
+        files = [Path(name) for name in results_of([target])]
+        if target not in targets and all(path.is_file() for path in files):
+            made[target] = max(path.stat().st_mtime_ns for path in files)
+    return made
 
 
 def hold_results():

@@ -29,7 +29,7 @@ rule plot:
     params:
         spec=f"{S}/specs/figures/{{target}}.json",
         content=lambda wildcards: PLAN.figures[wildcards.target].content_hash,
-        caption=lambda wildcards: PLAN.figures[wildcards.target].figure.caption,
+        caption=lambda wildcards: plain(PLAN.figures[wildcards.target].figure.caption),
         tables=f"{S}/tables",
         folder=lambda wildcards, output: str(Path(output[0]).parent),
     message:

@@ -1,29 +1,25 @@
-# The report: index.html shows the headline figures, all.html every planned one.
+# The report: a front page and a page a paper, of all that is finished; what the call asks for is finished first.
 
 
 rule report:
-    """One page with the figures, their verdicts and where they come from."""
+    """The pages: one picture of everything, and the figures with their verdicts and where they come from."""
     input:
-        lambda wildcards: expand(
-            "{S}/figures/{target}.{format}",
-            S=S,
-            target=REPORTS[wildcards.report],
-            format=FORMATS,
-        ),
-        lambda wildcards: expand(
-            "{S}/verdicts/{target}.parquet", S=S, target=REPORTS[wildcards.report]
-        ),
+        lambda wildcards: results_of(reported()),
     output:
-        f"{S}/report/{{report}}.html",
+        expand("{S}/report/{page}", S=S, page=PAGES),
     log:
-        f"{S}/logs/report/{{report}}.log",
+        f"{S}/logs/report.log",
     localrule: True
     conda:
         "../envs/ssm.yaml"
     params:
-        folder=lambda wildcards, output: str(Path(output[0]).parents[1]),
-        targets=lambda wildcards: " ".join(REPORTS[wildcards.report]),
+        results=S,
+        folder=lambda wildcards, output: str(Path(output[0]).parent),
+        front=" ".join(WANTED),
+        figures=lambda wildcards: " ".join(reported()),
+        others=lambda wildcards: finished_besides(reported()),
     message:
-        "Write the report on {params.targets}"
+        "Write the report, with {params.figures}"
     shell:
-        "ssm report {params.folder:q} --out {output:q} --figures {params.targets} 2>&1 | tee {log:q}"
+        "ssm report {params.results:q} --out {params.folder:q} --front {params.front} --figures {params.figures}"
+        " 2>&1 | tee {log:q}"

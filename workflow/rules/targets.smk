@@ -1,12 +1,10 @@
 # Names to ask for beside the default one: all, a paper (lg, ls ...), a figure (lg_fig5 ...).
 
-PAPERS = sorted({task.figure.paper for task in PLAN.figures.values()})
-
 
 rule all:
-    """The report on every planned figure."""
+    """Every planned figure, and the report on them."""
     input:
-        f"{S}/report/all.html",
+        f"{S}/report/index.html",
     localrule: True
     message:
         "The report on every figure is complete"
@@ -18,8 +16,7 @@ for target in PLAN.targets():
         name:
             target
         input:
-            expand("{S}/figures/{target}.{format}", S=S, target=target, format=FORMATS),
-            f"{S}/verdicts/{target}.parquet",
+            results_of([target]),
         localrule: True
         message:
             "{rule} is complete"
@@ -34,17 +31,11 @@ for paper in PAPERS:
         name:
             paper
         input:
-            expand(
-                "{S}/figures/{target}.{format}",
-                S=S,
-                target=PLAN.targets(paper),
-                format=FORMATS,
-            ),
-            expand("{S}/verdicts/{target}.parquet", S=S, target=PLAN.targets(paper)),
+            f"{S}/report/{paper}.html",
         localrule: True
         message:
             "All figures of the paper '{rule}' are complete"
 
     workflow.get_rule(paper).docstring = (
-        f"Every figure of this paper: {', '.join(PLAN.targets(paper))}"
+        f"Every figure of this paper, and the report: {', '.join(PLAN.targets(paper))}"
     )

@@ -11,6 +11,8 @@ rule train:
         f"{S}/runs/{{run}}/run.json",
         f"{S}/runs/{{run}}/metrics.parquet",
         f"{S}/runs/{{run}}/model.safetensors",
+    wildcard_constraints:
+        run="|".join(map(re.escape, TRAINED)) or "(?!)",
     log:
         f"{S}/logs/runs/{{run}}.log",
     conda:

@@ -12,8 +12,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ssm.base.errors import TableError, nearest, shown
+from ssm.base.tables.accuracy import ACCURACY
 from ssm.base.tables.cost import COST
 from ssm.base.tables.effective_remembrance import EFFECTIVE_REMEMBRANCE
+from ssm.base.tables.learning_curve import LEARNING_CURVE
 from ssm.base.tables.length_class import LENGTH_CLASS
 from ssm.base.tables.metrics import METRICS
 from ssm.base.tables.model_size import MODEL_SIZE
@@ -35,6 +37,8 @@ ALL: tuple[Schema, ...] = (
     EFFECTIVE_REMEMBRANCE,
     STATE_STATISTICS,
     PASSKEY,
+    LEARNING_CURVE,
+    ACCURACY,
     LENGTH_CLASS,
     MODEL_SIZE,
     VERDICTS,

@@ -15,7 +15,9 @@ METRICS = Schema(
         "lr": F64,
         "weight_decay": F64,
         "state_norm": F64,  # mean norm of the state that the batch started from (0 for the zero state)
+        "accuracy": F64,  # of a task: share of the answers' tokens in this batch that are the most probable ones
     },
     keys=("step", "tokens"),
     may_be_empty=True,  # so it is at a checkpoint inside the first step
+    optional=frozenset({"accuracy"}),
 )

@@ -24,7 +24,8 @@ class Schema:
     """A table's name, its columns in order, and one line on what a row is.
 
     `keys` are the columns that say what a row is about; the others hold what was found there. `sample` is the one of
-    them that numbers what was drawn at random, and over which a mean has its error.
+    them that numbers what was drawn at random, and over which a mean has its error. Columns that are `optional` a table
+    need not have.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Schema:
     keys: tuple[str, ...] = ()
     sample: str | None = None
     may_be_empty: bool = False
+    optional: frozenset[str] = frozenset()
 
 
 def binned(name: str, row: str, column: str) -> Schema:
@@ -125,6 +127,8 @@ def _check(frame: pl.DataFrame, schema: Schema, path: Path) -> None:
             raise TableError(f"{path}: column '{column}' is not in the schema '{schema.name}'; {hint}")
     for column, kind in schema.columns.items():
         if column not in frame.columns:
+            if column in schema.optional:
+                continue
             raise TableError(f"{path}: column '{column}' of the schema '{schema.name}' is missing")
         if frame.schema[column] != kind:
             raise TableError(

@@ -29,8 +29,8 @@ class CrossingEstimator(CurveEstimator[Crossing]):
         rows, before = np.arange(len(y)), np.maximum(first - 1, 0)
         below, above = height[rows, before], height[rows, first]
         with np.errstate(divide="ignore", invalid="ignore"):
-            share = below / (below - above)
-        return np.where(first > 0, x[before] + share * (x[first] - x[before]), np.nan)
+            there = x[before] + below / (below - above) * (x[first] - x[before])
+        return np.where(first > 0, there, np.nan)
 
     def missing(self, points: Points) -> str:
         return f"does not go {self._through()} from {points.x[0]:g} to {points.x[-1]:g}"

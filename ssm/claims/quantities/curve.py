@@ -13,6 +13,7 @@ from ssm.base.columns import matrices
 from ssm.claims.estimate import NOTHING, Reading, UndecidableError, resample
 from ssm.claims.panel import Panel
 from ssm.claims.quantities.base import SeedEstimator
+from ssm.specs.families import value_text
 from ssm.specs.figure import Series
 from ssm.specs.quantities.base import Quantity
 from ssm.specs.quantities.curve import CurveQuantity
@@ -137,13 +138,14 @@ def swept(sweep: Sweep, panel: Panel, against: bool = False) -> dict[int, Points
 
 def numbers_of(quantity: Quantity, panel: Panel) -> dict[int, float]:
     """Seed -> the number of a quantity of an arm. Raises as `Estimator.estimate`."""
-    estimator = _estimator(quantity)
+    estimator = estimator_of(quantity)
     found = {seed: reading.value for seed, reading in estimator.readings(panel).items()}
     with np.errstate(over="ignore"):
         return {seed: float(np.exp(value)) if estimator.logarithmic else value for seed, value in found.items()}
 
 
-def _estimator(quantity: Quantity) -> SeedEstimator[Quantity]:
+def estimator_of(quantity: Quantity) -> SeedEstimator[Quantity]:
+    """How a quantity of an arm is read."""
     from ssm.claims.quantities import ESTIMATORS  # the registry holds what is built from this module too
 
     found = ESTIMATORS[quantity.kind](quantity)
@@ -157,11 +159,13 @@ def _members(sweep: Sweep, panel: Panel, against: bool = False) -> str:
     if sweep.over is None:
         return ", ".join(f"{panel.label(arm)} ({number:g})" for number, arm in members)
     where = ((sweep.against_where or {}) if against else sweep.where).items()
+    family = (sweep.against_family or sweep.family) if against else sweep.family
     values = ", ".join(f"{number:g}" for number, _ in members)
-    return f"{sweep.over} {values}" + "".join(f", {axis} {value}" for axis, value in where)
+    others = "".join(f", {axis} {value_text(value)}" for axis, value in where)
+    return f"{f'{family}, ' if family else ''}{sweep.over} {values}{others}"
 
 
 def _of(sweep: Sweep, panel: Panel) -> str:
     """What is read of every arm."""
     members = sweep.members(panel.name, panel.task.series)
-    return _estimator(sweep.quantity(members[0][1] if members else "each arm")).words(panel)
+    return estimator_of(sweep.quantity(members[0][1] if members else "each arm")).words(panel)

@@ -6,15 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ssm.figures.drawings.bars import bars
 from ssm.figures.drawings.configuration_table import configuration_table
 from ssm.figures.drawings.cost_curves import cost_curves
 from ssm.figures.drawings.curves import curves
 from ssm.figures.drawings.head_std import head_std
+from ssm.figures.drawings.heat_map import heat_map
+from ssm.figures.drawings.learning_curves import learning_curves
 from ssm.figures.drawings.length_classes import length_classes
 from ssm.figures.drawings.position_curves import position_curves
 from ssm.figures.drawings.remembrance import remembrance
 from ssm.figures.drawings.state_norm import state_norm
+from ssm.figures.drawings.sweep import sweep
 from ssm.figures.drawings.taxonomy_table import taxonomy_table
+from ssm.figures.drawings.text import text
 from ssm.figures.panel import Row
 from ssm.figures.style import ArmStyle
 from ssm.specs.drawings import SPECS
@@ -33,5 +38,10 @@ DRAWINGS: dict[str, Draw] = {
     "configuration_table": configuration_table,
     "taxonomy_table": taxonomy_table,
     "cost_curves": cost_curves,
+    "learning_curves": learning_curves,
+    "sweep": sweep,
+    "bars": bars,
+    "heat_map": heat_map,
+    "text": text,
 }
 check_modules(__name__, DRAWINGS, SPECS)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from ssm.figures.data import Curve, column_curves, panels
-from ssm.figures.panel import CurvePanel, Row, columns_for, context_marks, note_on, rows_of
+from ssm.figures.panel import (
+    CurvePanel,
+    Row,
+    columns_for,
+    context_marks,
+    end_of_bin,
+    note_on,
+    rows_of,
+    token_range,
+    x_range,
+)
 from ssm.figures.style import ArmStyle
 from ssm.specs.drawings.curves import Curves
 from ssm.specs.figure import FigureTask
@@ -25,13 +33,16 @@ def curves(drawing: Curves, task: FigureTask, tables: Path, styles: dict[str, Ar
 
 def _panel(drawing: Curves, found: list[Curve], styles: dict[str, ArmStyle], title: str) -> CurvePanel:
     logarithmic = drawing.tokens or drawing.log_x
+    low, high = x_range(found, logarithmic)
+    if drawing.tokens:
+        low, high = max(low, token_range(found)[0]), end_of_bin(high)
     return CurvePanel(
         found,
         styles,
         title,
         drawing.x_label or drawing.x.replace("_", " ") + (" (tokens)" if drawing.tokens else ""),
         drawing.y_label or drawing.column.replace("_", " "),
-        x_range(found, logarithmic),
+        (low, high),
         through=found[0].context,
         tokens=drawing.tokens,
         log_x=logarithmic,
@@ -39,13 +50,3 @@ def _panel(drawing: Curves, found: list[Curve], styles: dict[str, ArmStyle], tit
         level=drawing.level,
         marks=context_marks(found, styles) if drawing.tokens else (),
     )
-
-
-def x_range(found: list[Curve], logarithmic: bool) -> tuple[float, float]:
-    """Limits that hold all points; on a logarithmic axis those above 0."""
-    x = np.concatenate([curve.x for curve in found])
-    x = x[x > 0] if logarithmic else x
-    if not x.size:
-        return (1.0, 2.0)
-    low, high = float(x.min()), float(x.max())
-    return (low, high) if low < high else (low / 2, 2 * low) if logarithmic else (low - 0.5, high + 0.5)

@@ -25,7 +25,7 @@ PEAK_LR = {45: 1e-3, 85: 1e-3, 130: 6e-4, 370: 3e-4, 780: 2.5e-4, 1300: 2e-4}
 # rounding of the vocabulary, which the weights' shapes tell.
 SILENT = (
     *("name", "peak_lr", "published_parameters", "a_range", "dt_range", "chunk", "segment", "dt", "bc", "conv"),
-    "vocab_multiple",
+    *("conv_bias", "slow_heads", "vocab_multiple"),
 )
 # Fields that None leaves to other fields.
 DERIVED = ("key_dim", "value_dim", "n_kv_heads", "head_dim", "width", "dt_rank", "out_bias")
@@ -162,7 +162,7 @@ class Format:
         except (AttributeError, ValueError) as error:  # of a mixer or ffn that the format does not have
             raise CheckpointError(f"{refusal}, whose layers are others") from error
         said, _ = self.spec(config, spec.name, refusal)
-        differ = [f"{key} is {ours!r}, there {theirs!r}" for key, ours, theirs in _differences(spec, said)]
+        differ = [f"{key} is {ours!r}, there {theirs!r}" for key, ours, theirs in differences(spec, said)]
         if differ:
             raise CheckpointError(f"{refusal}: {'; '.join(differ)}")
         return config
@@ -218,7 +218,7 @@ def check_same(spec: ModelSpec, other: ModelSpec, source: str) -> None:
     Raises:
         CheckpointError: what differs.
     """
-    differ = [f"{key} was {theirs!r} and is {ours!r}" for key, ours, theirs in _differences(spec, other)]
+    differ = [f"{key} was {theirs!r} and is {ours!r}" for key, ours, theirs in differences(spec, other)]
     if differ:
         raise CheckpointError(f"{source}: the model is not the one that was read: {'; '.join(differ)}")
 
@@ -235,13 +235,15 @@ def _plain(spec: ModelSpec) -> dict[str, Any]:
 
 def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in content.items():
+        if key in SILENT:
+            continue
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
-        elif key not in SILENT:
+        else:
             yield f"{prefix}{key}", value
 
 
-def _differences(one: ModelSpec, other: ModelSpec) -> list[tuple[str, Any, Any]]:
+def differences(one: ModelSpec, other: ModelSpec) -> list[tuple[str, Any, Any]]:
     """(key, its value in the one, in the other), for every key that changes what is computed."""
     ours, theirs = _plain(one), _plain(other)
     pairs = [(key, ours.get(key), theirs.get(key)) for key in ours | theirs]

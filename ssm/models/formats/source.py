@@ -218,10 +218,11 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
 
 def _downloaded(name: str) -> Path:
     """The folder of a hub's model on this machine, downloaded if it is not there yet."""
+    by_hand = f"without a network, put its {CONFIG} and weights into {Path(name).absolute()}"
     try:
         import huggingface_hub
     except ImportError as error:
-        raise CheckpointError(f"{name}: models of the hub need `pip install 'ssm-length[hub]'`") from error
+        raise CheckpointError(f"{name}: models of the hub need `pip install 'ssm-length[hub]'`; {by_hand}") from error
     repository, _, revision = name.partition("@")
     patterns = [CONFIG, CARD, *BESIDE, "*.safetensors", "*.safetensors" + INDEX]
 
@@ -233,7 +234,11 @@ def _downloaded(name: str) -> Path:
         if not any(folder.glob("*.safetensors")):
             folder = fetched([*patterns, WEIGHTS[1], "pytorch_model-*.bin", WEIGHTS[1] + INDEX])
     except Exception as error:  # the package raises its own and its transports' kinds
-        raise CheckpointError(f"{name}: no such folder, and the hub does not give it ({first_line(error)})") from error
+        cache = huggingface_hub.constants.HF_HUB_CACHE
+        raise CheckpointError(
+            f"{name}: no such folder, and the hub does not give it ({first_line(error)}); {by_hand}, or another "
+            f"machine's cache of the hub into {cache}"
+        ) from error
     return folder
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from ssm_kernels import gated_scan
@@ -53,10 +55,11 @@ class Rwkv6(Mixer):
         ramps = (ramp, ramp, ramp + 0.3 * depth, (channel / self.d_model) ** (0.5 * rest))  # w, k, v, then r and g
         place = channel / max(self.d_model - 1, 1)  # 0 to 1
         zigzag = 0.1 * ((channel + 1) % 3 - 1)
+        slowest, fastest = map(math.log, self.spec.decay_range) if self.spec.decay_range else (-6.0, -1.0)
         with torch.no_grad():
             self.shift_mix.copy_(1 - ramp)
             self.shift_base.copy_(1 - torch.stack([*ramps, ramps[-1]]))
-            self.decay_base.copy_(-6 + 5 * place ** (0.7 + 1.3 * depth))
+            self.decay_base.copy_(slowest + (fastest - slowest) * place ** (0.7 + 1.3 * depth))
             self.bonus.copy_((depth * (1 - place) + zigzag).view_as(self.bonus))
 
     def forward(

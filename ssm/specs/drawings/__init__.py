@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
+from ssm.specs.drawings.bars import Bars
 from ssm.specs.drawings.base import Drawing
 from ssm.specs.drawings.configuration_table import ConfigurationTable
 from ssm.specs.drawings.cost_curves import CostCurves
 from ssm.specs.drawings.curves import Curves
 from ssm.specs.drawings.head_std import HeadStdCurves
+from ssm.specs.drawings.heat_map import HeatMap
+from ssm.specs.drawings.learning_curves import LearningCurves
 from ssm.specs.drawings.length_classes import ClassChart
 from ssm.specs.drawings.position_curves import PositionCurves
 from ssm.specs.drawings.remembrance import RemembranceCurves
 from ssm.specs.drawings.state_norm import StateNormCurves
+from ssm.specs.drawings.sweep import SweepCurves
 from ssm.specs.drawings.taxonomy_table import TaxonomyTable
+from ssm.specs.drawings.text import Text
 from ssm.specs.registry import check_specs
 
 SPECS: tuple[type[Drawing], ...] = (
@@ -31,6 +36,11 @@ SPECS: tuple[type[Drawing], ...] = (
     ConfigurationTable,
     TaxonomyTable,
     CostCurves,
+    LearningCurves,
+    SweepCurves,
+    Bars,
+    HeatMap,
+    Text,
 )
 check_specs(__name__, SPECS, modules="ssm.figures.drawings")
 

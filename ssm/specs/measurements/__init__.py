@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
+from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.measurements.base import Entry, Measurement, entry_of
 from ssm.specs.measurements.cost import Cost
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
+from ssm.specs.measurements.learning_curve import LearningCurve
 from ssm.specs.measurements.length_class import LengthClass
 from ssm.specs.measurements.model_size import ModelSize
 from ssm.specs.measurements.passkey import Passkey
@@ -27,6 +29,8 @@ SPECS: tuple[type[Measurement], ...] = (
     EffectiveRemembrance,
     StateStatistics,
     Passkey,
+    LearningCurve,
+    Accuracy,
     LengthClass,
     ModelSize,
     Taxonomy,

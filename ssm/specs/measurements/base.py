@@ -1,8 +1,8 @@
 """What the specs of all measurements share: what one is made on, what it reads, and how a figure file asks for it.
 
 A measurement is made of a run's weights (`OfRun`; `OfWindows` where these read held-out windows of one length), of
-another measurement's table of the same weights (`OfTable`), or of the figure's named models as they are built
-(`OfModels`). Whoever asks (ssm/plan, ssm/evaluation) knows none by
+another measurement's table of the same weights (`OfTable`), of what was logged when these were trained (`OfMetrics`),
+or of the figure's named models as they are built (`OfModels`). Whoever asks (ssm/plan, ssm/evaluation) knows none by
 name. A figure file's entry has the fields of its kind but those that the plan gives (`from_plan`), and beside them
 `name`, `arms`, and `times_context` where lengths may be given in training contexts of the arm.
 """
@@ -10,7 +10,7 @@ name. A figure file's entry has the fields of its kind but those that the plan g
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_origin, get_type_hints
 
@@ -19,6 +19,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, create_model
 from ssm.base.errors import ConfigError, nearest
 from ssm.specs.base import Distinct, Name, Spec
 from ssm.specs.config import Rehearsal
+from ssm.specs.data import Data
 from ssm.specs.model import ModelSpec
 from ssm.specs.registry import kind_of
 from ssm.specs.training import RunSpec
@@ -50,10 +51,12 @@ class Arm:
     Attributes:
         run: whose weights are measured.
         measured: by name, what was planned of these weights before.
+        data: the text or task of a name in config/data.yaml; raises ConfigError where there is none.
     """
 
     run: RunSpec
     measured: Mapping[str, Measurement]
+    data: Callable[[str], Data]
 
 
 class Entry(Spec):
@@ -157,6 +160,10 @@ class OfRun(OfArm):
         tokens, length = self.read(run)
         return (Work(run.model, run.data.vocab_size, tokens, length),)
 
+    def data(self, run: RunSpec) -> Data:
+        """The text or task whose token store is read."""
+        return run.data
+
     @abstractmethod
     def read(self, run: RunSpec) -> tuple[float, int]:
         """Tokens that go through the model, and of these the longest sequence's."""
@@ -173,6 +180,12 @@ class OfWindows(OfRun):
     length: PositiveInt  # tokens a window
     sequences: PositiveInt
     seed: int  # which windows, together with the run's own seed: all arms of a seed read the same
+
+    @classmethod
+    def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
+        if arm.run.data.answers:
+            raise ConfigError(f"{where}: reads a held-out text, and '{arm.run.data.name}' is a task")
+        return super().planned(entry, arm, where)
 
     def read(self, run: RunSpec) -> tuple[float, int]:
         return self.sequences * self.length, self.length
@@ -212,6 +225,22 @@ class OfTable(OfArm):
         if "context" in cls.from_plan:
             given["context"] = arm.run.training.context
         return cls.parse(given, where)
+
+
+class OfMetrics(OfArm):
+    """Made from the metrics that the run's training has logged; of a snapshot, from those up to it."""
+
+    @classmethod
+    def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
+        if arm.run.training.budget.steps == 0:
+            raise ConfigError(f"{where}: '{arm.run.model.name}' was not trained here")
+        return cls.parse(entry.given(), where)
+
+    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
+        return ()
+
+    def capped(self, caps: Rehearsal, context: int) -> Self:
+        return self  # the training is capped
 
 
 class OfModels(Measurement):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
+from ssm.specs.base import without
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
 from ssm.specs.part import Kept, linear, low_rank
 
 
@@ -28,6 +29,20 @@ class Rwkv6Mixer(MixerSpecBase):
     decay_rank: PositiveInt = 64  # of the low-rank map that makes the decay
     norm_eps: PositiveFloat = 64e-5  # of the group norm
     chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
+    decay_range: Range | None = (
+        None  # -log w of first and last channel at initialization; None: e^-6 to e^-1, the authors'
+    )
+
+    @model_validator(mode="after")
+    def _sane(self) -> Rwkv6Mixer:
+        if self.decay_range is not None:
+            check_range("decay_range", self.decay_range)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_before_this_field(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What goes without saying is left out: the ids of runs are older than the field."""
+        return without(plain(self), decay_range=None)
 
     def check(self, d_model: int) -> None:
         if d_model % self.head_dim:

@@ -24,6 +24,9 @@ class Placed(Protocol):
     def panel(self) -> str: ...
 
     @property
+    def family(self) -> str | None: ...
+
+    @property
     def axes(self) -> Mapping[str, Setting]: ...
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
 from ssm.specs.base import Name, Setting
+from ssm.specs.families import Member
 from ssm.specs.quantities.base import Place, Placed, Quantity
 from ssm.specs.quantities.sweep import Sweep
 
@@ -60,6 +61,10 @@ class CurveQuantity(Quantity):
         if self.sweep is not None:
             return self.sweep.named_arms()
         return tuple(arm for arm in (self.arm, self.against) if arm is not None)
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        if self.sweep is not None:
+            self.sweep.check(families)
 
     def about(self, series: Placed) -> bool:
         return self.sweep.about(series) if self.sweep is not None else series.arm == self.arm

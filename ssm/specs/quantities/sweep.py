@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from ssm.base.errors import nearest, shown
 from ssm.base.outside import first_problem
 from ssm.specs.base import Distinct, Name, Setting, Spec
+from ssm.specs.families import Member, is_number, stands_at
 from ssm.specs.quantities.base import Place, Placed, Quantity
 
 SOME = "arm"  # a name for an arm where any will do
@@ -47,8 +48,9 @@ Numbers = Annotated[tuple[float, ...], Field(strict=False, min_length=2), Distin
 class Sweep(Spec):
     """`of` (a quantity without its arm) at the arms `arms`, whose swept numbers are `at`.
 
-    Or at the arms of a grid: those that stand on its axis `over`, of the values of other axes that `where` says.
-    `against`, or `against_where`, is another family at the same numbers, from which this one's number is told apart.
+    Or at the arms of a grid: those of `family` that stand on its axis `over`, of the values of other axes that `where`
+    says. `against`, or `against_family` and `against_where`, is another family at the same numbers, from which this
+    one's number is told apart.
     """
 
     of: Of
@@ -56,17 +58,20 @@ class Sweep(Spec):
     at: Numbers | None = None
     against: Arms | None = None
     over: Name | None = None
+    family: Name | None = None  # an arm that has a grid; None: all that have the axis
     where: dict[Name, Setting] = {}
+    against_family: Name | None = None  # None: the same, where 'against_where' is given
     against_where: dict[Name, Setting] | None = None
 
     @model_validator(mode="after")
     def _arms_or_axis(self) -> Self:
         if (self.arms is None) == (self.over is None):
             raise ValueError("give either 'arms' with their numbers 'at', or 'over', an axis of the figure's grid")
-        if self.over is None and (self.where or self.against_where is not None):
-            raise ValueError("'where' and 'against_where' go with 'over'")
+        on_grids = (self.where or None, self.against_where, self.family, self.against_family)
+        if self.over is None and any(one is not None for one in on_grids):
+            raise ValueError("'family', 'where', 'against_family' and 'against_where' go with 'over'")
         if self.over is not None and (self.at is not None or self.against is not None):
-            raise ValueError("'at' and 'against' go with 'arms'; on a grid it is 'against_where'")
+            raise ValueError("'at' and 'against' go with 'arms'; on grids it is 'against_family' or 'against_where'")
         for name, arms in (("arms", self.arms), ("against", self.against)):
             if arms is not None and len(arms) != len(self.at or ()):
                 raise ValueError(f"{name}: {len(arms)} arms at {len(self.at or ())} numbers ('at')")
@@ -75,11 +80,37 @@ class Sweep(Spec):
     @property
     def compared(self) -> bool:
         """Whether there is a second family."""
-        return self.against is not None or self.against_where is not None
+        return any(one is not None for one in (self.against, self.against_family, self.against_where))
 
     def quantity(self, arm: str = SOME) -> Quantity:
         """What is read of an arm."""
         return quantity_of(self.of, arm)
+
+    def check(self, families: Mapping[str, Mapping[str, Member]]) -> None:
+        """As of `Quantity`."""
+        for arm in self.named_arms():
+            if families.get(arm):
+                raise ValueError(
+                    f"sweep: '{arm}' stands for {len(families[arm])} arms; name one, or sweep over an axis"
+                )
+        for field, family in (("family", self.family), ("against_family", self.against_family)):
+            if family is not None and family not in families:
+                raise ValueError(f"sweep.{field}: no arm '{family}' with a grid; {nearest(family, families)}")
+        if self.over is None:
+            return
+        for field, family, where in (
+            ("where", self.family, self.where),
+            ("against_where", self.against_family or self.family, self.against_where or {}),
+        ):
+            if family is not None and not families[family]:
+                continue  # it does not exist at this scale
+            own = [members for name, members in families.items() if family in (None, name)]
+            axes = {axis for members in own for member in members.values() for axis in member.axes}
+            for place, axis in (("over", self.over), *((field, axis) for axis in where)):
+                if axis not in axes:
+                    raise ValueError(
+                        f"sweep.{place}: no axis '{axis}' in {family or 'any grid'}; {nearest(axis, axes)}"
+                    )
 
     def named_arms(self) -> tuple[str, ...]:
         """The arms that it names, its own first."""
@@ -93,11 +124,12 @@ class Sweep(Spec):
         if self.over is None:
             return tuple(sorted(zip(self.at or (), arms or (), strict=True)))
         where = (self.against_where or {}) if against else self.where
+        family = (self.against_family or self.family) if against else self.family
         found: dict[tuple[float, str], None] = {}
         for one in series:
             number = one.axes.get(self.over)
-            there = one.panel == panel and all(one.axes.get(axis) == value for axis, value in where.items())
-            if there and isinstance(number, int | float) and not isinstance(number, bool):
+            there = one.panel == panel and family in (None, one.family) and stands_at(one.axes, where)
+            if there and number is not None and is_number(number):
                 found[float(number), one.arm] = None
         return tuple(sorted(found))
 

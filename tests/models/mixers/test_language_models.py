@@ -125,6 +125,10 @@ def test_layers_know_their_depth() -> None:
     assert torch.equal(first.shift_mix, 1 - torch.arange(systems.D) / systems.D)
     assert first.decay_base[0] == -6
     assert first.decay_base[-1] == -1
+    slow = build_model(spec(mixer=systems.SYSTEMS["rwkv6"] | {"decay_range": [1e-4, 1e-3]}), tiny.VOCABULARY, 0)
+    for layer in slow.layers:
+        assert layer.mixer.decay_base[[0, -1]].exp().tolist() == pytest.approx([1e-4, 1e-3])
+        assert (layer.mixer.decay_base.diff() > 0).all()
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssm.base.errors import ConfigError, DataError
+from ssm.data.tasks.passkey import INSTRUCTION, QUESTION, TEXT, PasskeyPieces, PasskeyPrompts
 from ssm.data.tokenizers import ByteTokenizer, JsonTokenizer, Tokenizer, train_bpe
-from ssm.evaluation.prompts import INSTRUCTION, QUESTION, TEXT, PasskeyPieces, PasskeyPrompts, passkey_pieces
+from ssm.evaluation.passkey import passkey_pieces
 from ssm.specs.measurements import Passkey
 
 ROUND = " " + " ".join(TEXT)
@@ -74,7 +75,7 @@ def test_a_prompt_reads_as_the_paper_s(extra: int, pieces: PasskeyPieces, tokeni
     assert len(prompts) == 12
     for row in range(12):
         tokens = whole(prompts, row)
-        assert length - pieces.longest_key == len(tokens) - len(pieces.keys[row])
+        assert length - pieces.room == len(tokens) - len(pieces.keys[row])
         text = tokenizer.decode(tokens)
         found = re.fullmatch(
             re.escape(INSTRUCTION) + r"(.*) The pass key is (\d{5})\. Remember it\. \2 is the pass key\."
@@ -91,10 +92,10 @@ def test_a_prompt_reads_as_the_paper_s(extra: int, pieces: PasskeyPieces, tokeni
 
 def test_a_prompt_has_the_tokens_of_its_text(pieces: PasskeyPieces, tokenizer: Tokenizer) -> None:
     """Pieces are tokenized as in running text: nothing tells the place of the key but the key."""
-    sizes = np.diff(pieces.ends, prepend=0)
+    sizes = np.diff(pieces.wording.ends, prepend=0)
     for row in range(12):
         text = int(sizes[pieces.last[row]] + sizes[pieces.last[row] - 1])  # two whole sentences
-        around = len(pieces.instruction) + len(pieces.needles[row]) + len(pieces.question) + pieces.longest_key
+        around = len(pieces.wording.instruction) + len(pieces.needles[row]) + len(pieces.wording.question) + pieces.room
         tokens = whole(PasskeyPrompts(pieces, around + text), row)
         (encoded,) = tokenizer.encode([tokenizer.decode(tokens).encode()])
         np.testing.assert_array_equal(tokens, encoded)
@@ -102,12 +103,12 @@ def test_a_prompt_has_the_tokens_of_its_text(pieces: PasskeyPieces, tokenizer: T
 
 def test_the_key_stands_at_the_sentence_nearest_to_its_depth(pieces: PasskeyPieces) -> None:
     prompts = PasskeyPrompts(pieces, 6000)
-    sizes = np.diff(pieces.ends, prepend=0)
+    sizes = np.diff(pieces.wording.ends, prepend=0)
     for row in range(12):
         tokens, needle, depth = whole(prompts, row).tolist(), pieces.needles[row].tolist(), pieces.depths[row]
         (place,) = (i for i in range(len(tokens)) if tokens[i : i + len(needle)] == needle)
-        text = prompts.prompt - len(pieces.instruction) - len(needle) - len(pieces.question)
-        before = place - len(pieces.instruction)
+        text = prompts.prompt - len(pieces.wording.instruction) - len(needle) - len(pieces.wording.question)
+        before = place - len(pieces.wording.instruction)
         assert abs(before - depth * text) <= sizes.max() / 2
         if depth in (0, 1):
             assert before == depth * text

@@ -1,0 +1,90 @@
+"""What training reads: a text's windows or its stream, or a task's examples, batch by batch."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from ssm.base.seeds import numpy_generator
+from ssm.data.batches import ALL, NOT_ASKED, Batch, StreamBatches, WindowBatches
+from ssm.data.order import Permutation
+from ssm.data.store import TokenStore
+from ssm.data.tasks import build_generator
+from ssm.data.tasks.base import Generator
+from ssm.specs.tasks.base import Task
+
+
+class Batches(Protocol):
+    """Batches as a function of their step alone."""
+
+    def batch(self, step: int, rows: slice = ALL) -> Batch:
+        """The batch of `step` >= 0, or some rows of it; no others are read."""
+
+
+def training_batches(store: TokenStore, context: int, batch_size: int, stream: bool, seed: int) -> Batches:
+    """The batches of a run.
+
+    Args:
+        store: of a text or of a task.
+        context: T.
+        batch_size: B.
+        stream: row b of a batch begins where row b of the last one ended. Examples of a task have nothing to go on
+            from but the state.
+        seed: the data order's.
+
+    Raises:
+        DataError: the text is shorter than one window.
+    """
+    data = store.spec
+    if isinstance(data, Task):
+        return TaskBatches(build_generator(data, "train", seed, store), context, batch_size, stream)
+    return (StreamBatches if stream else WindowBatches)(store.train, context, batch_size, seed)
+
+
+class TaskBatches:
+    """Examples one after another; a finite set of them in epochs, each in an order of its own.
+
+    Behind an example that is shorter than T zeros are read, and nothing is asked.
+
+    Args:
+        generator: makes the examples.
+        context: T.
+        batch_size: B.
+        starts: say that every sequence begins anew.
+    """
+
+    def __init__(self, generator: Generator, context: int, batch_size: int, starts: bool = False):
+        self.generator, self.context, self.batch_size, self.starts = generator, context, batch_size, starts
+        self._epoch: tuple[int, Permutation] | None = None
+
+    def batch(self, step: int, rows: slice = ALL) -> Batch:
+        """The batch of `step` >= 0, or some rows of it; no others are made."""
+        numbers = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows]
+        examples = self.generator.make(self.indices(numbers))
+        width = examples.asked.shape[1]
+        inputs = np.zeros((len(numbers), self.context), np.int64)  # (B, T)
+        targets = np.full((len(numbers), self.context), NOT_ASKED)
+        inputs[:, :width], targets[:, :width] = examples.inputs, examples.targets
+        starts = None
+        if self.starts:
+            starts = torch.zeros(len(numbers), self.context, dtype=torch.bool)
+            starts[:, 0] = True
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), starts, answers=True)
+
+    def indices(self, numbers: np.ndarray) -> np.ndarray:
+        """(n,) which examples the run's `numbers`-th ones are, counted from 0."""
+        count = self.generator.spec.examples
+        if count is None:
+            return numbers
+        found = np.empty_like(numbers)
+        for epoch in np.unique(numbers // count).tolist():
+            mine = numbers // count == epoch
+            found[mine] = self._order(epoch, count)(numbers[mine] % count)
+        return found
+
+    def _order(self, epoch: int, count: int) -> Permutation:
+        if self._epoch is None or self._epoch[0] != epoch:
+            self._epoch = epoch, Permutation(count, numpy_generator(self.generator.seed, "examples", epoch))
+        return self._epoch[1]

@@ -1,0 +1,23 @@
+"""The tasks, one file each. A new one: its spec in ssm/specs/tasks/, its generator here, a line in both registries."""
+
+from __future__ import annotations
+
+from ssm.data.store import TokenStore
+from ssm.data.tasks.base import Generator, Split
+from ssm.data.tasks.copy import Copy
+from ssm.data.tasks.facts import Facts
+from ssm.data.tasks.passkey import Passkey
+from ssm.specs.registry import check_modules
+from ssm.specs.tasks import KEY, SPECS, TaskSpec
+
+GENERATORS: dict[str, type[Generator]] = {
+    "copy": Copy,
+    "passkey": Passkey,
+    "facts": Facts,
+}
+check_modules(__name__, GENERATORS, SPECS, key=KEY)
+
+
+def build_generator(spec: TaskSpec, split: Split, seed: int, store: TokenStore) -> Generator:
+    """The generator of a task's examples in one split; `store` is the task's own."""
+    return GENERATORS[spec.task](spec, split, seed, store)

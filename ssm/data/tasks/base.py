@@ -1,0 +1,132 @@
+"""What the generators of all tasks share: examples as batches, as test sets, and as nothing that is kept."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ssm.data.batches import NOT_ASKED
+from ssm.data.store import TokenSplit, TokenStore
+from ssm.data.tasks.draws import Draws
+from ssm.data.tokenizers import token_dtype
+
+Split = Literal["train", "test"]
+AT_ONCE = 2**18  # tokens of a test set that are made at once
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of some examples, one after the other; those of an example in the order in which they stand."""
+
+    example: np.ndarray  # (A,) int64: in which of the examples
+    start: np.ndarray  # (A,) the place of its first target that is scored
+    stop: np.ndarray  # (A,) behind the last
+    length: np.ndarray  # (A,) what the spec calls its length
+    group: np.ndarray  # (A,) the number of its group among the spec's
+    difficulty: np.ndarray  # (A,) float64: what the spec calls its difficulty; NaN: there is none
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Some examples; what is behind the end of a shorter one is not asked and has no meaning."""
+
+    tokens: np.ndarray  # (B, N + 1) int64: inputs and the last target
+    asked: np.ndarray  # (B, N) bool: which targets count
+    answers: Answers
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """(B, N)."""
+        return self.tokens[:, :-1]
+
+    @property
+    def targets(self) -> np.ndarray:
+        """(B, N), NOT_ASKED where they do not count."""
+        return np.where(self.asked, self.tokens[:, 1:], NOT_ASKED)
+
+
+class Generator(ABC):
+    """The examples of a task in one split: a function of (spec, seed, split, index).
+
+    Training and test examples are drawn from generators of different names, and what they take from a text from its
+    training documents or the held-out ones.
+
+    Args:
+        spec: the task's.
+        split: train, or test.
+        seed: which examples.
+        store: the task's own, or that of a text in the same tokens.
+    """
+
+    def __init__(self, spec: Any, split: Split, seed: int, store: TokenStore):
+        self.spec, self.split, self.seed, self.store = spec, split, seed, store
+        shares = np.array([part.share for part in spec.mix])
+        self.borders = np.cumsum(shares / shares.sum())[:-1]
+
+    @abstractmethod
+    def make(self, indices: np.ndarray) -> Examples:
+        """The examples of (B,) indices, each whatever the others are."""
+
+    @property
+    def text(self) -> TokenSplit:
+        """The text that examples of this split may use."""
+        return self.store.train if self.split == "train" else self.store.held_out
+
+    def draws(self, indices: np.ndarray) -> Draws:
+        return Draws(self.seed, self.split, indices)
+
+    def parts(self, draws: Draws) -> np.ndarray:
+        """Which part of the mix each example is of: (B,) int64."""
+        return np.searchsorted(self.borders, draws.uniform("part")[:, 0], side="right")
+
+
+class TestSet:
+    """The first examples of a generator, as sequences that are read a segment at a time.
+
+    Of the examples that are being read the tokens are held, as small as they are in a store, and nothing else.
+    """
+
+    __test__ = False  # for pytest
+
+    def __init__(self, generator: Generator, count: int):
+        self.generator, self.count = generator, count
+        self.rows, self.tokens = np.empty(0, np.int64), np.empty((0, 0), np.uint8)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self, rows: np.ndarray, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets [start, stop) of some examples: two (rows, stop - start) int64 tensors.
+
+        Targets are the tokens, asked for or not; zeros behind an example's end.
+        """
+        if not np.array_equal(rows, self.rows):
+            self.rows, self.tokens = rows, self._made(rows)
+        part = self.tokens[:, start : stop + 1].astype(np.int64)
+        tokens = torch.from_numpy(np.pad(part, ((0, 0), (0, stop + 1 - start - part.shape[1]))))
+        return tokens[:, :-1], tokens[:, 1:]
+
+    def answers(self) -> Answers:
+        """The answers of all examples."""
+        parts = [self.generator.make(rows).answers for rows in self._few(np.arange(self.count))]
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])}
+        sizes = [len(rows) for rows in self._few(np.arange(self.count))]
+        before = np.repeat(np.cumsum([0, *sizes[:-1]]), [len(part.example) for part in parts])
+        return Answers(**columns | {"example": columns["example"] + before})
+
+    def _made(self, rows: np.ndarray) -> np.ndarray:
+        """(rows, N + 1) tokens."""
+        dtype = token_dtype(self.generator.spec.vocab_size)
+        parts = [self.generator.make(few).tokens.astype(dtype) for few in self._few(rows)]
+        width = max(part.shape[1] for part in parts)
+        return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
+
+    def _few(self, rows: np.ndarray) -> list[np.ndarray]:
+        """As many at a time as are worth making at once."""
+        at_once = max(1, AT_ONCE // (self.generator.spec.least_context + 1))
+        return np.split(rows, range(at_once, len(rows), at_once))

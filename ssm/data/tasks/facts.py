@@ -1,0 +1,131 @@
+"""Facts: a story's sentences between those of a long text by BABILong's rule, a question, and its answer."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from ssm.base.errors import DataError
+from ssm.data.store import TokenStore
+from ssm.data.tasks.base import Answers, Examples, Generator, Split
+from ssm.data.tasks.draws import Dice
+from ssm.data.tasks.published import Prompt, read_babi, read_babilong
+from ssm.data.tasks.sentences import Sentences
+from ssm.data.tasks.stories import ANSWERS, Story, story
+from ssm.data.tokenizers import following
+from ssm.specs.tasks.facts import FACTS, FactsPart, FactsTask
+
+ATTEMPTS = 50  # at a story that fits into a prompt
+KEPT = 2**16  # sentences whose tokens are remembered; there are some hundreds, and as many more as a file has
+
+
+class Facts(Generator):
+    """Every example by itself: a story is told sentence by sentence."""
+
+    spec: FactsTask
+
+    def __init__(self, spec: Any, split: Split, seed: int, store: TokenStore):
+        super().__init__(spec, split, seed, store)
+        self.tokenizer = store.tokenizer()
+        self.following = lru_cache(KEPT)(lambda text: following(self.tokenizer, text))
+        self.published = cache(lambda question: read_babi(spec.babi, question, split))
+        self.prompts = cache(lambda question, length: read_babilong(spec.babilong, question, length))
+        self.ready = spec.babilong is not None and split == "test"  # prompts are published as they are
+        hidden = spec.corpus is not None and not self.ready
+        self.sentences = Sentences(self.text, self.tokenizer, spec.least_sentence) if hidden else None
+        asked = {question for part in spec.mix for question in part.questions}
+        self.room = max(len(self._answer(answer)) for question in asked for answer in self._possible(question))
+
+    def make(self, indices: np.ndarray) -> Examples:
+        draws = self.draws(indices)
+        parts, where = self.parts(draws).tolist(), draws.uniform("text")[:, 0].tolist()
+        rows = []
+        for index, number, place, dice in zip(indices.tolist(), parts, where, draws.dice("story"), strict=True):
+            part = self.spec.mix[number]
+            made = self._published(part, index) if self.ready else self._hidden(part, place, dice)
+            rows.append((*made, part.length))
+        longest = max(len(prompt) + len(answer) for prompt, answer, *_ in rows)
+        width = longest if self.ready else max(part.length for part in self.spec.mix)
+        tokens, asked = np.zeros((len(rows), width), np.int64), np.zeros((len(rows), width - 1), bool)
+        for row, (prompt, answer, *_) in enumerate(rows):
+            end = len(prompt) + len(answer)
+            tokens[row, :end] = np.concatenate([prompt, answer])
+            asked[row, len(prompt) - 1 : end - 1] = True
+        starts = np.array([len(prompt) - 1 for prompt, *_ in rows])
+        return Examples(
+            tokens,
+            asked,
+            Answers(
+                example=np.arange(len(rows)),
+                start=starts,
+                stop=starts + [len(answer) for _, answer, *_ in rows],
+                length=np.array([length for *_, length in rows]),
+                group=np.array([list(FACTS).index(question) for _, _, question, *_ in rows]),
+                difficulty=np.array([count for *_, count, _ in rows], np.float64),
+            ),
+        )
+
+    def _hidden(self, part: FactsPart, place: float, dice: Dice) -> tuple[np.ndarray, np.ndarray, str, float]:
+        """Prompt, answer, question, and how many sentences the story has."""
+        question = dice.one_of(part.questions)
+        for _ in range(ATTEMPTS):
+            shown = [self._story(part, question, dice, 0) for _ in range(self.spec.shots)]
+            shots = [piece for shot in shown for piece in self._told(shot)]
+            told = self._story(part, question, dice)
+            facts, asked = [self.following(fact) for fact in told.facts], self.following(told.question)
+            left = part.length - self.room - sum(map(len, (*shots, *facts, asked)))
+            if left >= 0:
+                break
+        else:
+            raise DataError(f"length {part.length}: too short for a story of {question} and its question")
+        context = facts
+        if self.sentences is not None:
+            text = self.sentences.take(int(place * self.text.n_tokens), left)
+            slots = sorted(dice.below(len(text) + 1) for _ in facts)  # in front of which sentence; several in one too
+            context = []
+            for number in range(len(text) + 1):
+                context += [fact for fact, slot in zip(facts, slots, strict=True) if slot == number]
+                context += text[number : number + 1]
+        prompt = np.concatenate([*shots, *context, asked])
+        return prompt, self._answer(told.answer), question, len(facts)
+
+    def _published(self, part: FactsPart, index: int) -> tuple[np.ndarray, np.ndarray, str, float]:
+        """The same of a published prompt: tasks in turn, each in its file's order."""
+        round_, number = divmod(index, len(part.questions))
+        question = part.questions[number]
+        prompts: list[Prompt] = self.prompts(question, part.length)
+        prompt = prompts[round_ % len(prompts)]
+        text = self.tokenizer.encode([prompt["input"].encode()])[0].astype(np.int64)
+        asked = np.concatenate([text, self.following(prompt["question"].strip())])
+        return asked, self._answer(prompt["target"].strip()), question, np.nan
+
+    def _story(self, part: FactsPart, question: str, dice: Dice, spread: int | None = None) -> Story:
+        """One of bAbI's, or one that is made here, as short as the part's are where `spread` is 0."""
+        if self.spec.babi is not None:
+            return dice.one_of(self.published(question))
+        low, high = part.facts or FACTS[question]
+        spread = high - low if spread is None else spread
+        made = story(question, low + dice.below(spread + 1), dice)
+        if made is None:
+            raise DataError(f"facts {[low, high]}: too few for a question of {question}")
+        return made
+
+    def _told(self, told: Story) -> list[np.ndarray]:
+        """A story with its question and answer, in tokens."""
+        return [*map(self.following, told.facts), self.following(told.question), self._answer(told.answer)]
+
+    def _answer(self, answer: str) -> np.ndarray:
+        """An answer's tokens and those of the full stop."""
+        return self.following(f"{answer}.")
+
+    def _possible(self, question: str) -> set[str]:
+        """All answers that there may be."""
+        if self.ready:
+            return {
+                prompt["target"].strip() for part in self.spec.mix for prompt in self.prompts(question, part.length)
+            }
+        if self.spec.babi is not None:
+            return {told.answer for told in self.published(question)}
+        return set(ANSWERS[question])

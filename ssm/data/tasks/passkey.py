@@ -1,0 +1,213 @@
+"""The prompt of the passkey task (lg Figure 8, after Mohtashami & Jaggi 2023) in the tokens of any tokenizer.
+
+    There is an important info ... there. | is green. The sky is ... again. | The pass key is 12345. ... the pass key. |
+    The grass is green. ... again. | What is the pass key? The pass key is | 12345
+
+Every piece, and every sentence of the text between, is tokenized apart, as what follows another sentence. So a prompt
+has its length to the token, the key stands between two sentences, and its tokens are the same wherever it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ssm.base.errors import DataError
+from ssm.data.store import TokenStore
+from ssm.data.tasks.base import Answers, Examples, Generator, Split
+from ssm.data.tokenizers import Tokenizer, following
+from ssm.specs.tasks.passkey import PasskeyTask
+
+INSTRUCTION = (
+    "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them. I will quiz you "
+    "about the important information there."
+)
+TEXT = ("The grass is green.", "The sky is blue.", "The sun is yellow.", "Here we go.", "There and back again.")
+NEEDLE = "The pass key is {key}. Remember it. {key} is the pass key."
+QUESTION = "What is the pass key? The pass key is"
+DIGITS = "0123456789"
+
+
+class Wording:
+    """What all prompts of one tokenizer share."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        self.tokenizer = tokenizer
+        sentences = [following(tokenizer, sentence) for sentence in TEXT]
+        self.instruction = tokenizer.encode([INSTRUCTION.encode()])[0].astype(np.int64)  # (I,) tokens
+        self.sentences = np.concatenate(sentences)  # (U,) tokens of the text, which repeats
+        self.ends = np.cumsum([len(sentence) for sentence in sentences])  # (sentences,): behind each one's last token
+        self.question = following(tokenizer, QUESTION)  # (Q,)
+
+    def key(self, number: int, stop: str = "") -> np.ndarray:
+        """(K,) tokens of a key, and of what stands right behind it.
+
+        Raises:
+            DataError: the tokenizer has no tokens for digits.
+        """
+        key = following(self.tokenizer, f"{number}{stop}")
+        if digits_of(self.tokenizer, key) != str(number):
+            spelled = self.tokenizer.decode(key)
+            raise DataError(f"the tokenizer cannot spell a key: of {number} it makes '{spelled}'")
+        return key
+
+    def needle(self, number: int) -> np.ndarray:
+        """(n,) tokens of the sentences that tell a key."""
+        return following(self.tokenizer, NEEDLE.format(key=number))
+
+
+@dataclass(frozen=True)
+class PasskeyPieces:
+    """What prompts of every length are made of, a row for each key."""
+
+    wording: Wording
+    needles: Sequence[np.ndarray]  # (n_i,) tokens of each row
+    keys: Sequence[np.ndarray]  # (K_i,) tokens of each row, and of what stands behind the key
+    room: int  # tokens that a prompt leaves for a key
+    last: np.ndarray  # (rows,): the number of the sentence that the text ends with
+    depths: np.ndarray  # (rows,)
+
+    @property
+    def shortest(self) -> int:
+        """The least length of a prompt and its key: without any text between."""
+        fixed = len(self.wording.instruction) + len(self.wording.question)
+        return fixed + max(map(len, self.needles)) + self.room
+
+
+def digits_of(tokenizer: Tokenizer, tokens: np.ndarray) -> str:
+    """The digits in the text of (n,) tokens."""
+    return "".join(character for character in tokenizer.decode(tokens) if character in DIGITS)
+
+
+class PasskeyPrompts:
+    """Prompts of one length with their keys behind them. Tokens are made where they are read, none are stored.
+
+    Args:
+        pieces: what they are made of.
+        length: tokens of a prompt and the room for its key. What is behind a shorter key has no meaning.
+
+    Raises:
+        DataError: `length` is too short.
+    """
+
+    def __init__(self, pieces: PasskeyPieces, length: int):
+        if length < pieces.shortest:
+            raise DataError(
+                f"length {length}: too short for a passkey; instruction, needle, question and key take "
+                f"{pieces.shortest} tokens"
+            )
+        wording = pieces.wording
+        self.pieces, self.length = pieces, length
+        self.prompt = length - pieces.room  # tokens, up to the key
+        self.needle = np.array([len(needle) for needle in pieces.needles])  # (rows,) tokens
+        self.text = self.prompt - len(wording.instruction) - self.needle - len(wording.question)  # (rows,) tokens
+        # Of the repeated sentences, the token with which a text begins: cut there, so that it ends with a whole one.
+        self.first = (wording.ends[pieces.last] - self.text) % len(wording.sentences)  # (rows,)
+        self.before = np.array([self._before(row) for row in range(len(pieces.depths))])  # (rows,) tokens of the text
+        fixed = [
+            np.concatenate([wording.instruction, needle, wording.question, key])
+            for needle, key in zip(pieces.needles, pieces.keys, strict=True)
+        ]
+        # Without any text between, and zeros behind a shorter key: (rows, shortest).
+        self.fixed = np.stack([np.pad(tokens, (0, pieces.shortest - len(tokens))) for tokens in fixed])
+
+    def __len__(self) -> int:
+        return len(self.pieces.depths)
+
+    def read(self, rows: np.ndarray, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets [start, stop) of some prompts: two (rows, stop - start) int64 tensors."""
+        tokens = torch.from_numpy(self.tokens(rows, start, stop + 1))
+        return tokens[:, :-1], tokens[:, 1:]
+
+    def tokens(self, rows: np.ndarray, start: int, stop: int) -> np.ndarray:
+        """Tokens [start, stop) of some prompts: (rows, stop - start) int64."""
+        position = np.arange(start, stop)
+        needle, text, before, first = (x[rows, None] for x in (self.needle, self.text, self.before, self.first))
+        begin = len(self.pieces.wording.instruction)  # of the text; then come needle, text, question and key
+        there, again, end = begin + before, begin + before + needle, begin + text + needle  # (B, 1)
+        in_text = ((begin <= position) & (position < there)) | ((again <= position) & (position < end))  # (B, S)
+        in_front = np.where(position < there, 0, np.where(position < end, before, text))  # tokens of the text
+        fixed = np.take_along_axis(self.fixed[rows], np.where(in_text, 0, position - in_front), 1)
+        index = first + position - begin - np.where(position < there, 0, needle)
+        sentences = self.pieces.wording.sentences[index % len(self.pieces.wording.sentences)]
+        return np.where(in_text, sentences, fixed)
+
+    def _before(self, row: int) -> int:
+        """Tokens of the text before the key: those before the end of a sentence that is nearest to the depth."""
+        text, period = int(self.text[row]), len(self.pieces.wording.sentences)
+        wanted = self.pieces.depths[row] * text
+        rounds = int(wanted) // period + np.arange(-1, 3)
+        ends = (self.pieces.wording.ends - self.first[row] + period * rounds[:, None]).flatten()
+        places = np.unique([0, text, *ends[(ends > 0) & (ends < text)]])
+        return int(places[np.abs(places - wanted).argmin()])
+
+
+class Passkey(Generator):
+    """Keys, depths and texts of one's own for every example; behind the key a full stop."""
+
+    spec: PasskeyTask
+
+    def __init__(self, spec: Any, split: Split, seed: int, store: TokenStore):
+        super().__init__(spec, split, seed, store)
+        self.wording = Wording(store.tokenizer())
+        self.room = spec.digits + 2  # a space, the digits and a full stop, in no more tokens than characters
+
+    def make(self, indices: np.ndarray) -> Examples:
+        spec, draws = self.spec, self.draws(indices)
+        parts = self.parts(draws)  # (B,)
+        low, high = np.array([part.depths for part in spec.mix])[parts].T
+        depths = low + (high - low) * draws.uniform("depth")[:, 0]
+        last = draws.integers("text", len(TEXT))[:, 0]
+        digits = draws.integers("key", 10, spec.digits)  # (B, digits); a key begins with no zero
+        digits[:, 0] = 1 + draws.integers("first digit", 9)[:, 0]
+        numbers = ["".join(map(str, row)) for row in digits.tolist()]
+        keys = [self._key(int(number)) for number in numbers]
+        lengths = np.array([part.length for part in spec.mix])
+        tokens = np.zeros((len(parts), lengths.max()), np.int64)
+        asked = np.zeros((len(parts), lengths.max() - 1), bool)
+        sizes = np.array([len(key) for key in keys])
+        starts = lengths[parts] - self.room - 1  # the prompt's last token, which the key follows
+        for part, length in enumerate(lengths.tolist()):
+            rows = np.nonzero(parts == part)[0]
+            if not len(rows):
+                continue
+            pieces = PasskeyPieces(
+                wording=self.wording,
+                needles=[self.wording.needle(int(numbers[row])) for row in rows],
+                keys=[keys[row] for row in rows],
+                room=self.room,
+                last=last[rows],
+                depths=depths[rows],
+            )
+            tokens[rows, :length] = PasskeyPrompts(pieces, length).tokens(np.arange(len(rows)), 0, length)
+        place = np.arange(asked.shape[1])
+        asked |= (place >= starts[:, None]) & (place < (starts + sizes)[:, None])
+        return Examples(
+            tokens,
+            asked,
+            Answers(
+                example=np.arange(len(parts)),
+                start=starts,
+                stop=starts + [self._scored(key) for key in keys],
+                length=lengths[parts],
+                group=np.zeros(len(parts), np.int64),
+                difficulty=depths,
+            ),
+        )
+
+    def _key(self, number: int) -> np.ndarray:
+        """A key's tokens and the full stop."""
+        key = self.wording.key(number, ".")
+        if len(key) > self.room:
+            raise DataError(f"the tokenizer spells the key {number} in {len(key)} tokens, more than its characters")
+        return key
+
+    def _scored(self, key: np.ndarray) -> int:
+        """Tokens of a key up to its last digit."""
+        tokenizer = self.wording.tokenizer
+        return max(place for place in range(1, len(key) + 1) if digits_of(tokenizer, key[place - 1 : place]))

@@ -1,0 +1,90 @@
+"""Stories and prompts that others published: bAbI's text files, BABILong's JSON files, where a user has them.
+
+bAbI (Weston et al. 2015): every line begins with its number in the story, a story with line 1. A question's line goes
+on with a tab, the answer, a tab and the numbers of the lines that it rests on. BABILong (Kuratov et al. 2024): a list
+of mappings with input, question and target, a file for each task and length, such as qa1/4k.json.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typing_extensions import TypedDict
+
+from ssm.base.errors import DataError, first_line
+from ssm.base.outside import read_json, shaped
+from ssm.data.tasks.stories import Story
+
+
+class Prompt(TypedDict):
+    """An entry of one of BABILong's files."""
+
+    input: str
+    question: str
+    target: str
+
+
+def read_babi(folder: str, question: str, split: str) -> list[Story]:
+    """The stories of one of bAbI's files, each with one question and all sentences before it.
+
+    Args:
+        folder: holds files such as qa1_single-supporting-fact_train.txt.
+        question: qa1 to qa20.
+        split: train or test.
+
+    Raises:
+        DataError: no such file, or a line that is none of bAbI's.
+    """
+    found = sorted(Path(folder).expanduser().glob(f"{question}_*_{split}.txt"))
+    if not found:
+        raise DataError(f"{folder}: holds no {question}_*_{split}.txt, as bAbI's files are called")
+    try:
+        text = found[0].read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{found[0]}: cannot be read ({first_line(error)})") from error
+    return parse_babi(text, str(found[0]))
+
+
+def parse_babi(text: str, source: str) -> list[Story]:
+    """As `read_babi`, of a file's content."""
+    stories: list[Story] = []
+    facts: list[str] = []
+    numbers: dict[int, int] = {}  # of the story's lines: the number of the sentence, from 0
+    for line_number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        number, _, rest = line.strip("\n").partition(" ")
+        try:
+            if int(number) == 1:
+                facts, numbers = [], {}
+            if "\t" not in rest:
+                numbers[int(number)] = len(facts)
+                facts.append(rest.strip())
+                continue
+            asked, answer, support = rest.split("\t")
+            rests_on = tuple(numbers[int(place)] for place in support.split())
+        except (ValueError, KeyError) as error:
+            raise DataError(f"{source}:{line_number}: no line of bAbI's: {line[:60]!r}") from error
+        stories.append(Story(tuple(facts), asked.strip(), answer.strip(), rests_on))
+    if not stories:
+        raise DataError(f"{source}: holds no question")
+    return stories
+
+
+def read_babilong(folder: str, question: str, length: int) -> list[Prompt]:
+    """The prompts of one of BABILong's files.
+
+    Args:
+        folder: holds folders qa1, qa2 ...
+        length: thousands of tokens as BABILong counts them, GPT-2's; 0 is the story alone.
+
+    Raises:
+        DataError: no such file, or not as BABILong writes them.
+    """
+    name = f"{length // 1000}k" if length < 1_000_000 else f"{length // 1_000_000}M"
+    path = Path(folder).expanduser() / question / f"{name}.json"
+    missing = f"{path}: missing; BABILong has a file for each task and length, such as qa1/4k.json"
+    prompts = shaped(read_json(path, DataError, "JSON file", missing), list[Prompt], str(path), DataError)
+    if not prompts:
+        raise DataError(f"{path}: holds no prompt")
+    return prompts

@@ -1,0 +1,318 @@
+"""Stories with a question, in the manner of bAbI's first ten tasks (Weston et al. 2015), and the question's answer.
+
+A story is a walk through a small world: people go from room to room, take things, give them away and put them down.
+The reader is told what happens and not how it began, so that a question is one that the told sentences answer. Where
+they do not, or tell it in two ways, the walk is begun anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import permutations
+
+from ssm.data.tasks.draws import Dice
+
+PEOPLE, GIVERS, INDEFINITE = (
+    ("Mary", "John", "Sandra", "Daniel"),
+    ("Fred", "Jeff", "Bill", "Mary"),
+    ("Bill", "Fred", "Julie", "Mary"),
+)
+ROOMS = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
+PLACES = ("bedroom", "cinema", "kitchen", "office", "park", "school")
+THINGS = ("apple", "football", "milk")
+GO = ("went to", "went back to", "journeyed to", "travelled to", "moved to")
+TAKE = ("took", "got", "grabbed", "picked up")
+DROP = ("dropped", "discarded", "left", "put down")
+GIVE = ("gave", "handed", "passed")
+NUMBERS = ("none", "one", "two", "three")
+DIRECTIONS = ("north", "south", "east", "west")
+ATTEMPTS = 1000  # at a story whose question has one answer; a few are enough
+
+
+@dataclass(frozen=True)
+class Story:
+    """Sentences, a question, its answer, and the numbers of the sentences, from 0, that it rests on."""
+
+    facts: tuple[str, ...]
+    question: str
+    answer: str
+    support: tuple[int, ...]
+
+
+@dataclass
+class World:
+    """What is so, and what the reader was told of it."""
+
+    dice: Dice
+    people: tuple[str, ...]
+    at: dict[str, str] = field(default_factory=dict)  # where people are, told or not
+    held: dict[str, str] = field(default_factory=dict)  # thing -> who has it
+    lies: dict[str, str] = field(default_factory=dict)  # thing -> where it lies
+    told: dict[str, tuple[str, int]] = field(default_factory=dict)  # person -> place and sentence of the last move
+    taken: dict[str, int] = field(default_factory=dict)  # thing -> sentence in which its holder came to it
+    path: dict[str, list[tuple[str, tuple[int, ...]]]] = field(default_factory=dict)  # thing -> places, with support
+    carries: dict[str, list[str]] = field(default_factory=dict)  # person -> things, in the order in which they came
+    touched: dict[str, list[int]] = field(default_factory=dict)  # person -> sentences about what they carry
+    facts: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.at = {person: self.dice.one_of(ROOMS) for person in self.people}
+        self.lies = {thing: self.dice.one_of(ROOMS) for thing in THINGS}
+
+    def move(self) -> None:
+        """Somebody goes to another room, with all that they carry."""
+        person = self.dice.one_of(self.people)
+        room = self.dice.one_of([room for room in ROOMS if room != self.at[person]])
+        self.at[person] = room
+        self._say(f"{person} {self.dice.one_of(GO)} the {room}.")
+        self.told[person] = room, len(self.facts) - 1
+        for thing in self.carries.get(person, []):
+            self._seen(thing, person)
+
+    def take(self) -> None:
+        """Somebody takes what lies where they are."""
+        near = [
+            (person, thing) for person in self.people for thing, room in self.lies.items() if room == self.at[person]
+        ]
+        if not near:
+            return
+        person, thing = self.dice.one_of(near)
+        del self.lies[thing]
+        self._say(f"{person} {self.dice.one_of(TAKE)} the {thing}{self.dice.one_of(('', ' there'))}.")
+        self._receive(person, thing)
+
+    def drop(self) -> None:
+        """Somebody puts down what they have."""
+        if not self.held:
+            return
+        thing = self.dice.one_of(list(self.held))
+        person = self._lose(thing)
+        self.lies[thing] = self.at[person]
+        self._say(f"{person} {self.dice.one_of(DROP)} the {thing}{self.dice.one_of(('', ' there'))}.")
+        self.touched[person].append(len(self.facts) - 1)
+        self._seen(thing, person, len(self.facts) - 1)
+
+    def give(self) -> None:
+        """Somebody gives what they have to somebody in the same room."""
+        near = [
+            (thing, other)
+            for thing, person in self.held.items()
+            for other in self.people
+            if other != person and self.at[other] == self.at[person]
+        ]
+        if not near:
+            return
+        thing, other = self.dice.one_of(near)
+        person = self._lose(thing)
+        self._say(f"{person} {self.dice.one_of(GIVE)} the {thing} to {other}.")
+        self.touched[person].append(len(self.facts) - 1)
+        self._receive(other, thing)
+
+    def _say(self, sentence: str) -> None:
+        self.facts.append(sentence)
+
+    def _receive(self, person: str, thing: str) -> None:
+        self.held[thing] = person
+        self.carries.setdefault(person, []).append(thing)
+        self.touched.setdefault(person, []).append(len(self.facts) - 1)
+        self.taken[thing] = len(self.facts) - 1
+        self._seen(thing, person)
+
+    def _lose(self, thing: str) -> str:
+        person = self.held.pop(thing)
+        self.carries[person].remove(thing)
+        return person
+
+    def _seen(self, thing: str, person: str, put: int | None = None) -> None:
+        """The reader knows where the thing is, if where the person is was told."""
+        if person not in self.told:
+            return
+        room, moved = self.told[person]
+        support = tuple(sorted({self.taken[thing] if put is None else put, moved}))
+        path = self.path.setdefault(thing, [])
+        if path and path[-1][0] == room:
+            path[-1] = room, support
+        else:
+            path.append((room, support))
+
+
+Asked = tuple[str, str, tuple[int, ...]]  # the question, its answer, what it rests on
+
+
+def _walk(dice: Dice, count: int, people: tuple[str, ...], actions: tuple[str, ...]) -> World:
+    world = World(dice, people)
+    while len(world.facts) < count:
+        getattr(world, dice.one_of(actions))()
+    return world
+
+
+def _where_is_somebody(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+    world = _walk(dice, count, PEOPLE, ("move",))
+    person = dice.one_of(list(world.told))
+    room, moved = world.told[person]
+    return world.facts, (f"Where is {person}?", room, (moved,))
+
+
+def _where_is_a_thing(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+    world = _walk(dice, count, PEOPLE, ("move", "move", "take", "drop"))
+    if not world.path:
+        return world.facts, None
+    thing = dice.one_of(list(world.path))
+    room, support = world.path[thing][-1]
+    return world.facts, (f"Where is the {thing}?", room, support)
+
+
+def _where_was_a_thing(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+    world = _walk(dice, count, PEOPLE, ("move", "move", "take", "drop"))
+    known = []
+    for thing, path in world.path.items():
+        rooms = [room for room, _ in path]
+        if len(path) > 1 and rooms.count(rooms[-1]) == 1:
+            known.append(thing)
+    if not known:
+        return world.facts, None
+    thing = dice.one_of(known)
+    (before, early), (room, late) = world.path[thing][-2:]
+    return world.facts, (f"Where was the {thing} before the {room}?", before, tuple(sorted({*early, *late})))
+
+
+def _two_arguments(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+    """a is north of b, b is north of c: what is asked is about b."""
+    a, b = dice.two_of(ROOMS)
+    c = dice.one_of([room for room in ROOMS if room not in (a, b)])
+    direction = dice.one_of(DIRECTIONS)
+    pairs = [(a, b), (b, c)]
+    if dice.below(2):
+        pairs.reverse()
+    facts = [f"The {one} is {direction} of the {other}." for one, other in pairs]
+    if dice.below(2):
+        return facts, (f"What is {direction} of the {b}?", a, (pairs.index((a, b)),))
+    return facts, (f"What is the {b} {direction} of?", c, (pairs.index((b, c)),))
+
+
+def _three_arguments(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+    """The last gift of the story."""
+    world = _walk(dice, count, GIVERS, ("move", "take", "give", "drop"))
+    gifts = [number for number, fact in enumerate(world.facts) if any(f" {verb} the " in fact for verb in GIVE)]
+    if not gifts:
+        return world.facts, None
+    giver, *_, thing, _, receiver = world.facts[gifts[-1]].rstrip(".").split(" ")
+    question, answer = dice.one_of(
+        (
+            (f"Who gave the {thing} to {receiver}?", giver),
+            (f"What did {giver} give to {receiver}?", thing),
+            (f"Who did {giver} give the {thing} to?", receiver),
+            (f"Who gave the {thing}?", giver),
+            (f"Who received the {thing}?", receiver),
+        )
+    )
+    return world.facts, (question, answer, (gifts[-1],))
+
+
+def _yes_or_no(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+    world = _walk(dice, count, PEOPLE, ("move", "move", "take", "drop"))
+    if not world.told:
+        return world.facts, None
+    person = dice.one_of(list(world.told))
+    room, moved = world.told[person]
+    asked = room if dice.below(2) else dice.one_of([other for other in ROOMS if other != room])
+    return world.facts, (f"Is {person} in the {asked}?", "yes" if asked == room else "no", (moved,))
+
+
+def _counting(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+    world = _walk(dice, count, PEOPLE, ("move", "take", "drop", "give"))
+    if not world.touched:
+        return world.facts, None
+    person = dice.one_of(list(world.touched))
+    number = NUMBERS[len(world.carries[person])]
+    return world.facts, (f"How many objects is {person} carrying?", number, tuple(world.touched[person]))
+
+
+def _lists(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+    world = _walk(dice, count, PEOPLE, ("move", "take", "drop", "give"))
+    if not world.touched:
+        return world.facts, None
+    person = dice.one_of(list(world.touched))
+    carried = ",".join(world.carries[person]) or "nothing"
+    return world.facts, (f"What is {person} carrying?", carried, tuple(world.touched[person]))
+
+
+def _negation(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+    """Where somebody is, or is not; what was said of a person last is asked, or what it excludes."""
+    facts: list[str] = []
+    known: dict[str, tuple[str, bool, int]] = {}  # person -> place, whether they are there, sentence
+    for number in range(count):
+        person, room = dice.one_of(PEOPLE), dice.one_of(ROOMS)
+        form = dice.below(3)
+        before = known.get(person)
+        if form == 0 and before is not None and before[1]:
+            room = before[0]
+            facts.append(f"{person} is no longer in the {room}.")
+        elif form == 0:
+            facts.append(f"{person} is not in the {room}.")
+        elif form == 1:
+            facts.append(f"{person} is in the {room}.")
+        else:
+            facts.append(f"{person} {dice.one_of(GO)} the {room}.")
+        known[person] = room, form != 0, number
+    person = dice.one_of(list(known))
+    room, there, number = known[person]
+    if there and dice.below(2):
+        other = dice.one_of([place for place in ROOMS if place != room])
+        return facts, (f"Is {person} in the {other}?", "no", (number,))
+    return facts, (f"Is {person} in the {room}?", "yes" if there else "no", (number,))
+
+
+def _indefinite(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+    """Where somebody is, or may be: what was said of a person last."""
+    facts: list[str] = []
+    known: dict[str, tuple[tuple[str, ...], int]] = {}  # person -> one place or two, sentence
+    for number in range(count):
+        person, form = dice.one_of(INDEFINITE), dice.below(3)
+        places: tuple[str, ...] = dice.two_of(PLACES) if form == 0 else (dice.one_of(PLACES),)
+        if form == 0:
+            facts.append(f"{person} is either in the {places[0]} or the {places[1]}.")
+        elif form == 1:
+            facts.append(f"{person} is in the {places[0]}.")
+        else:
+            facts.append(f"{person} {dice.one_of(GO)} the {places[0]}.")
+        known[person] = places, number
+    person = dice.one_of(list(known))
+    places, number = known[person]
+    asked = dice.one_of(places) if dice.below(3) else dice.one_of([place for place in PLACES if place not in places])
+    answer = "no" if asked not in places else "yes" if len(places) == 1 else "maybe"
+    return facts, (f"Is {person} in the {asked}?", answer, (number,))
+
+
+MAKERS: dict[str, Callable[[Dice, int], tuple[list[str], Asked | None]]] = {
+    "qa1": _where_is_somebody,
+    "qa2": _where_is_a_thing,
+    "qa3": _where_was_a_thing,
+    "qa4": _two_arguments,
+    "qa5": _three_arguments,
+    "qa6": _yes_or_no,
+    "qa7": _counting,
+    "qa8": _lists,
+    "qa9": _negation,
+    "qa10": _indefinite,
+}
+_CARRIED = tuple(",".join(things) for n in range(1, len(THINGS) + 1) for things in permutations(THINGS, n))
+ANSWERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("qa1", "qa2", "qa3", "qa4"), ROOMS),
+    "qa5": GIVERS + THINGS,
+    "qa6": ("yes", "no"),
+    "qa7": NUMBERS,
+    "qa8": ("nothing", *_CARRIED),
+    "qa9": ("yes", "no"),
+    "qa10": ("yes", "no", "maybe"),
+}
+
+
+def story(question: str, count: int, dice: Dice) -> Story | None:
+    """A story of `count` sentences (qa4: two) about a question, qa1 to qa10; None: none of ATTEMPTS had an answer."""
+    for _ in range(ATTEMPTS):
+        facts, asked = MAKERS[question](dice, count)
+        if asked is not None:
+            return Story(tuple(facts), *asked)
+    return None

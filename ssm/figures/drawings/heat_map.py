@@ -1,0 +1,176 @@
+"""A column against two others, as coloured cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.patches import Rectangle
+
+from ssm.base.columns import by_sample, chosen, is_key, means
+from ssm.base.tables import Schema
+from ssm.figures.colors import GRID
+from ssm.figures.data import any_loaded, chosen_arms, panels
+from ssm.figures.panel import Row, columns_for
+from ssm.figures.style import SMALL, WIDTH, ArmStyle, number, tokens
+from ssm.specs.base import Setting
+from ssm.specs.drawings.heat_map import HeatMap
+from ssm.specs.families import axis_name, is_number, value_text
+from ssm.specs.figure import FigureTask, Series
+
+LETTER, TITLE, BESIDE = 0.085, 0.112, 0.9  # inches: letters of cells and titles, and what stands beside the cells
+DARK, LIGHT = "#101418", "#fbfbfb"  # on cells: their colours stay what they are by day and by night
+
+
+Cells = dict[tuple[Setting, Setting], float]  # by (x, y)
+
+
+@dataclass(frozen=True)
+class Map:
+    """One arm's cells."""
+
+    title: str
+    x: list[Setting]
+    y: list[Setting]
+    values: np.ndarray  # (y, x); NaN: not measured, or of a run that diverged
+    seeds: int
+
+
+def heat_map(drawing: HeatMap, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+    """A panel per model and arm, all with the same colours."""
+    maps = [one for model in panels(task) for one in heat_maps(drawing, task, tables, model)]
+    if not maps:
+        return []
+    values = np.concatenate([one.values.ravel() for one in maps])
+    finite = values[np.isfinite(values) & (values > 0)] if drawing.log_color else values[np.isfinite(values)]
+    limits = drawing.limits or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
+    columns = _columns(drawing, maps)
+    lines = max(one.title.count("\n") for one in maps)
+    height = 1.1 + 0.27 * max(len(one.y) for one in maps) + 0.2 * lines
+    seeds = {one.seeds for one in maps}
+    note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
+    note += (". " if note else "") + f"Dark to light: {_text(limits[0], drawing)} to {_text(limits[1], drawing)}"
+    if finite.size < values.size:
+        note += ". Empty: not measured, or a run that diverged"
+    painters = [partial(_paint, drawing, one, limits) for one in maps]
+    return [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
+
+
+def _columns(drawing: HeatMap, maps: Sequence[Map]) -> int:
+    """Panels side by side: as many as leave room for the numbers in the cells, and for the titles."""
+    most = columns_for(len(maps))
+    for columns in range(most, 1, -1):
+        room = WIDTH / columns - BESIDE
+        cells = all(_width(one, drawing) * len(one.x) <= room for one in maps)
+        if cells and all(TITLE * len(line) <= room for one in maps for line in one.title.split("\n")):
+            return columns
+    return 1
+
+
+def _width(one: Map, drawing: HeatMap) -> float:
+    """What the longest text of a cell takes, with room beside it, in inches."""
+    texts = [_text(value, drawing) for value in one.values[np.isfinite(one.values)]] if drawing.cells else []
+    return LETTER * (1 + max(map(len, [*texts, *map(_name, one.x)]), default=0))
+
+
+def heat_maps(drawing: HeatMap, task: FigureTask, tables: Path, panel: str) -> list[Map]:
+    """The cells of a panel, by arm; members along an axis that is drawn in one.
+
+    Means over seeds; a seed without a number leaves its cell without one.
+    """
+    several = len(panels(task)) > 1
+    wanted = chosen_arms(task, drawing.arms)
+    found: dict[str, list[tuple[Series, Cells]]] = {}
+    for series, table, schema in any_loaded(task, tables, panel, drawing):
+        if series.arm in wanted:
+            drawn = [name for name in (drawing.x, drawing.y) if not is_key(schema, name) and name in series.axes]
+            cells = _cells(drawing, series, chosen(table, schema, drawing.where), schema)
+            found.setdefault(_title(task, series, drawn), []).append((series, cells))
+    maps = []
+    for title, loaded in sorted(found.items(), key=lambda pair: min(wanted.index(one.arm) for one, _ in pair[1])):
+        held: dict[tuple[Setting, Setting], list[float]] = {}
+        for place, value in (cell for _, cells in loaded for cell in cells.items()):
+            held.setdefault(place, []).append(value)
+        x, y = (_ordered([place[number] for place in held]) for number in (0, 1))
+        values = np.full((len(y), len(x)), np.nan)
+        for (across, up), of_seeds in held.items():
+            mean = float(np.mean(of_seeds))
+            values[y.index(up), x.index(across)] = np.exp(mean) if drawing.exponential else mean
+        seeds = len({series.seed for series, _ in loaded})
+        maps.append(Map(f"{panel}\n{title}" if several else title, x, y, values, seeds))
+    return maps
+
+
+def _cells(drawing: HeatMap, series: Series, rows: pl.DataFrame, schema: Schema) -> Cells:
+    """One seed's means by (x, y), each a column of its table or the place of its arm on an axis.
+
+    Raises:
+        TableError: x or y is neither.
+    """
+    names = (drawing.x, drawing.y)
+    columns = [name for name in names if is_key(schema, name) or name not in series.axes]
+    if not columns:
+        return {(series.axes[drawing.x], series.axes[drawing.y]): float(by_sample(rows, schema, drawing.column).mean())}
+    cells: Cells = {}
+    for row in means(rows, schema, columns, drawing.column).iter_rows(named=True):
+        x, y = (row[name] if name in columns else series.axes[name] for name in names)
+        cells[x, y] = row["value"]
+    return cells
+
+
+def _ordered(values: Sequence[Setting]) -> list[Setting]:
+    """Each once: numbers ascending, words as they come."""
+    every = list(dict.fromkeys(values))
+    return sorted(every, key=float) if all(map(is_number, every)) else every
+
+
+def _title(task: FigureTask, series: Series, drawn: Sequence[str]) -> str:
+    """What an arm is called, without the axes that are drawn."""
+    entry = task.figure.arms.get(series.arm)
+    return entry.member.label_without(*drawn) if drawn and entry and entry.member else series.label
+
+
+def _paint(drawing: HeatMap, one: Map, limits: tuple[float, float], axes: Axes, columns: int) -> None:
+    axes.grid(False)
+    scale = LogNorm(*limits) if drawing.log_color else Normalize(*limits)
+    for (row, column), value in np.ndenumerate(one.values):
+        if not np.isfinite(value):
+            axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, fill=False, edgecolor=GRID, linewidth=0.8))
+            continue
+        share = min(max(float(scale(value)), 0.0), 1.0) if limits[0] < limits[1] else 0.0
+        color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
+        axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
+        if drawing.cells and _width(one, drawing) * len(one.x) <= WIDTH / columns - BESIDE:
+            ink = DARK if share > 0.55 else LIGHT
+            place = (column + 0.5, row + 0.5)
+            axes.text(*place, _text(value, drawing), color=ink, ha="center", va="center", fontsize=SMALL)
+    axes.set_xlim(0, len(one.x))
+    axes.set_ylim(0, len(one.y))
+    axes.set_xticks(*_ticks(one.x, {1: 16, 2: 8}.get(columns, 5)))
+    axes.set_yticks(*_ticks(one.y, 10))
+    axes.tick_params(length=0, labelsize=SMALL)
+    axes.spines[:].set_visible(False)
+    axes.set_title(one.title)
+    axes.set_xlabel(drawing.x_label or axis_name(drawing.x))
+    axes.set_ylabel(drawing.y_label or axis_name(drawing.y))
+
+
+def _text(value: float, drawing: HeatMap) -> str:
+    return f"{value:.0%}" if drawing.percent else number(value) if abs(value) >= 1000 else f"{value:.2g}"
+
+
+def _name(value: Setting) -> str:
+    return tokens(float(value)) if is_number(value) else value_text(value)
+
+
+def _ticks(values: Sequence[Setting], most: int) -> tuple[np.ndarray, list[str]]:
+    """Middles of cells, of every cell or of every so-manieth."""
+    step = -(-len(values) // most)
+    return np.arange(0, len(values), step) + 0.5, [_name(value) for value in values[::step]]

@@ -1,0 +1,51 @@
+"""A quantity of an arm, seed by seed, as pictures show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ssm.claims.estimate import UndecidableError
+from ssm.claims.panel import Panel
+from ssm.claims.quantities.base import SeedEstimator
+from ssm.claims.quantities.curve import estimator_of
+from ssm.specs.figure import FigureTask
+from ssm.specs.quantities.base import Quantity
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """One arm's numbers."""
+
+    seeds: np.ndarray  # (seeds,) empty: it has none, because a run diverged or they cannot be read
+    logarithmic: bool  # their mean is that of their logarithms
+
+    def summary(self) -> tuple[float, float, float]:
+        """Mean and range over the seeds; NaN where there is none."""
+        if not len(self.seeds):
+            return np.nan, np.nan, np.nan
+        with np.errstate(divide="ignore"):
+            mean = np.exp(np.log(self.seeds).mean()) if self.logarithmic else self.seeds.mean()
+        return float(mean), float(self.seeds.min()), float(self.seeds.max())
+
+
+def numbers_of_arm(quantity: Quantity, arm: str, task: FigureTask, tables: Path, panel: str) -> Numbers | None:
+    """The numbers of an arm; None where it does not exist at this scale, or is not measured so.
+
+    Raises:
+        TableError: a planned table is missing or broken.
+    """
+    own = [series for series in task.series if (series.panel, series.arm) == (panel, arm)]
+    if not own or not all(set(quantity.names) <= set(series.tables) for series in own):
+        return None
+    estimator: SeedEstimator[Quantity] = estimator_of(quantity)
+    try:
+        readings = estimator.readings(Panel(task, panel, tables))
+    except UndecidableError:
+        return Numbers(np.empty(0), estimator.logarithmic)
+    values = np.array([reading.value for reading in readings.values()])
+    with np.errstate(over="ignore"):
+        values = np.exp(values) if estimator.logarithmic else values
+    return Numbers(values if np.isfinite(values).all() else np.empty(0), estimator.logarithmic)

@@ -1,0 +1,92 @@
+"""What held and what did not, as README files show it: tables that are made of the committed reference results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ssm.base.errors import TableError
+from ssm.base.formulas import plain
+from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, ours
+from ssm.report.papers import PAPERS, spoken
+from ssm.report.reference import Judged, Reference, read_references
+
+START, END = "<!-- verdicts: written by `ssm reference` -->", "<!-- end of verdicts -->"
+
+
+def held(references: Iterable[Reference]) -> str:
+    """What held and what did not, as a Markdown table: a row a figure."""
+    lines = ["| figure | held | did not hold | not decided |", "|---|---|---|---|"]
+    for reference in references:
+        counted = [claim for claim in reference.claims if claim.registered and claim.sort != "elsewhere"]
+        left = sum(not claim.registered and claim.sort != "elsewhere" for claim in reference.claims)
+        note = f" ({left} not registered, not counted)" if left else ""
+        cells = [
+            _cell([claim for claim in counted if claim.verdict == verdict]) for verdict in (CONFIRMED, REFUTED, OPEN)
+        ]
+        shows = next(
+            (paper.shows[reference.target] for paper in PAPERS.values() if reference.target in paper.shows), ""
+        )
+        lines.append(f"| `{reference.target}` {shows}{note} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def every_verdict(references: Iterable[Reference]) -> str:
+    """Every verdict with its number, as a Markdown table: a row a claim."""
+    lines = ["| figure | statement | here (95% interval) | expected | verdict |", "|---|---|---|---|---|"]
+    for reference in references:
+        for claim in reference.claims:
+            note = "" if claim.registered else ", not registered"
+            figure = f"`{reference.target}` {spoken(reference.target)}"
+            says = plain(claim.says).replace("|", "\\|")
+            shown = f"{ours(claim.content())} | {claim.expected} | {claim.verdict}{note}"
+            lines.append(f"| {figure} | {says} (`{claim.claim}`) | {shown} |")
+    return "\n".join(lines)
+
+
+def with_table(text: str, table: str, source: str) -> str:
+    """A README's text with the table between its marks.
+
+    Raises:
+        TableError: it has no such place, or several.
+    """
+    if text.count(START) != 1 or text.count(END) != 1 or text.index(START) > text.index(END):
+        raise TableError(f"{source}: expected one line '{START}' and after it one line '{END}'")
+    return f"{text[: text.index(START)]}{START}\n\n{table}\n\n{text[text.index(END) :]}"
+
+
+def readmes(folder: Path, readme: Path) -> dict[Path, tuple[str, str]]:
+    """README -> its text as it is, and as it should be: the project's own, and that of the reference folder's parent.
+
+    Args:
+        folder: of the references, such as reports/smoke.
+
+    Raises:
+        ConfigError: a reference or a README cannot be read.
+        TableError: a README has no place for its table.
+    """
+    references = list(read_references(folder).values())
+    tables = {readme: held(references), folder.parent / readme.name: every_verdict(references)}
+    texts = {path: _read(path) for path in tables}
+    return {path: (text, with_table(text, tables[path], str(path))) for path, text in texts.items()}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TableError(f"{path}: cannot be read ({error})") from error
+
+
+def _cell(claims: Sequence[Judged]) -> str:
+    """Claims by name, each with its number; of definitions how many there are."""
+    definitions = sum(claim.sort == "definition" for claim in claims)
+    shown = []
+    for claim in claims:
+        if claim.sort != "definition":
+            name = claim.claim.replace("_", " ")
+            value = f" {number(claim.estimate)}" if claim.estimate is not None else ""
+            shown.append(f"*{name}*{value}" if claim.sort == "ours" else f"{name}{value}")
+    if definitions:
+        shown.append("1 definition" if definitions == 1 else f"{definitions} definitions")
+    return ", ".join(shown)

@@ -1,0 +1,114 @@
+"""The four papers, and every figure and table of theirs that is to be rebuilt here: 49 in all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One paper.
+
+    Attributes:
+        shows: target -> what that figure or table of the paper shows, in few words; in the paper's order.
+    """
+
+    short: str
+    citation: str
+    shows: dict[str, str]
+
+
+PAPERS = {
+    paper.short: paper
+    for paper in (
+        Paper(
+            "lg",
+            "Buitrago Ruiz & Gu, Understanding and Improving Length Generalization in Recurrent Models (ICML 2025)",
+            {
+                "lg_fig1": "perplexity by position, and what is remembered",
+                "lg_fig2": "several training contexts",
+                "lg_fig3": "several training budgets",
+                "lg_fig4": "the norm of the state",
+                "lg_fig5": "four interventions",
+                "lg_fig6": "BABILong",
+                "lg_fig7": "passkeys by length and depth",
+                "lg_fig8": "a passkey prompt",
+                "lg_fig9": "heads that drift",
+                "lg_fig10": "RWKV-6",
+                "lg_fig11": "length of the warm-up",
+                "lg_fig12": "size of the random state",
+                "lg_fig13": "three distances of remembrance",
+                "lg_tab1": "copying beyond the training length",
+                "lg_tab2": "model configurations",
+            },
+        ),
+        Paper(
+            "ls",
+            "Wang, LongSSM: On the Length Extension of State-space Models in Language Modelling (2024)",
+            {
+                "ls_def21": "strong, weak and no length extension",
+                "ls_fig2": "official Mamba, by length and size",
+                "ls_fig4": "zero against previous states, shuffled text or not",
+                "ls_fig5": "previous states at many lengths",
+                "ls_fig6": "zero and previous states at many lengths",
+                "ls_fig7": "instability of previous states",
+                "ls_fig8": "S5: zero against previous states",
+                "ls_fig9": "training length by evaluation length",
+                "ls_fig10": "GRU: zero against previous states",
+                "ls_tab1": "cost against length",
+                "ls_tab2": "S5, Mamba and gated linear attention",
+                "ls_eq12": "extrapolation of polynomials",
+                "ls_eq40": "the largest recurrent weight",
+            },
+        ),
+        Paper(
+            "bn",
+            "Wang et al., Understanding and Mitigating Bottlenecks of SSMs through the Lens of Recency and "
+            "Over-smoothing (ICLR 2025)",
+            {
+                "bn_fig1": "influence against distance",
+                "bn_fig2": "a needle in a haystack",
+                "bn_fig3": "attacks on a target class",
+                "bn_fig4": "loss by size and depth",
+                "bn_fig5": "smoothness by layer",
+                "bn_fig6": "the spread of decays by channel",
+                "bn_fig7": "influence in Mamba and Pythia",
+                "bn_tab1": "corrupted pixels",
+                "bn_tab2": "recall with polarized channels",
+                "bn_appB": "one formulation for every system",
+            },
+        ),
+        Paper(
+            "mi",
+            "Trockman et al., Mimetic Initialization Helps State Space Models Learn to Recall (2024)",
+            {
+                "mi_fig1": "attention maps while learning to copy",
+                "mi_fig2": "a hybrid with one attention layer",
+                "mi_fig3": "four parts of the initialization",
+                "mi_fig4": "stack-order copying, recall, sorting",
+                "mi_fig5": "linear attention in its place",
+                "mi_fig6": "vocabulary size",
+                "mi_fig7": "state size",
+                "mi_fig8": "width and depth",
+                "mi_fig9": "training length",
+                "mi_fig10": "a pretrained model against mimetic",
+                "mi_fig11": "each layer of a teacher",
+            },
+        ),
+    )
+}
+NAMES = {"fig": "Figure", "tab": "Table", "def": "Definition", "eq": "Equation", "app": "Appendix"}
+NUMBERS = {"ls_def21": "2.1"}  # that a target cannot spell
+FRONT = "index"
+PAGES = tuple(f"{name}.html" for name in (FRONT, *PAPERS))  # of a report: the front page, and one a paper
+
+
+def spoken(target: str) -> str:
+    """What a paper calls the thing.
+
+    >>> spoken("lg_fig5"), spoken("bn_appB"), spoken("ls_def21")
+    ('Figure 5', 'Appendix B', 'Definition 2.1')
+    """
+    rest = target.partition("_")[2]
+    kind = next((kind for kind in NAMES if rest.startswith(kind)), "")
+    return f"{NAMES[kind]} {NUMBERS.get(target, rest.removeprefix(kind))}" if kind else rest

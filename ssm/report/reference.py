@@ -1,0 +1,125 @@
+"""Reference results, which are committed: a folder such as reports/smoke, with a picture and a JSON file a figure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from PIL import Image
+from pydantic import Field
+
+from ssm.base.errors import TableError
+from ssm.base.files import whole_file, write_text
+from ssm.base.names import natural
+from ssm.base.tables import read_provenance
+from ssm.report.gather import Gatherer
+from ssm.report.papers import PAPERS
+from ssm.specs.base import Spec
+
+COLORS = 128  # of a committed picture: a third of the bytes
+
+
+class Judged(Spec):
+    """A claim's verdict: a row of the verdicts table, without its explanations."""
+
+    claim: str
+    says: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+    interval: str
+    expected: str
+    verdict: str
+    sort: str
+    number: str  # the same as long as the same seeds, arms and measurements decide it
+    registered: bool
+
+    @property
+    def numbers(self) -> tuple[float | None, ...]:
+        return self.estimate, self.low, self.high
+
+
+class Reference(Spec):
+    """A figure's reference results."""
+
+    target: str
+    scale: str
+    made: dict[str, str]  # on what, when and with what
+    claims: Annotated[tuple[Judged, ...], Field(strict=False)]
+
+
+def write_reference(results: Path, out: Path) -> list[str]:
+    """Take the finished figures of a results folder as the reference: `out`/<target>.png and .json, each a whole file.
+
+    Returns:
+        Their targets.
+
+    Raises:
+        TableError: nothing is finished, it was a rehearsal, or a picture is none.
+        OutputError: `out` cannot be written.
+    """
+    gathered = Gatherer(results, out).gather()
+    if gathered.rehearsal:
+        raise TableError(f"{results}: a rehearsal, whose numbers mean nothing: no reference")
+    for figure in gathered.figures:
+        verdicts = results / "verdicts" / f"{figure.target}.parquet"
+        made = _made(read_provenance(verdicts))
+        claims = tuple(judged(claim.row) for claim in figure.claims)
+        reference = Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims)
+        write_text(out / f"{figure.target}.json", _layout(reference))
+        picture = _small(results / "figures" / f"{figure.target}.png")
+        with whole_file(out / f"{figure.target}.png") as temporary:
+            picture.save(temporary, format="png", optimize=True)
+    return [figure.target for figure in gathered.figures]
+
+
+def read_references(folder: Path) -> dict[str, Reference]:
+    """Target -> its reference, in the order of the papers.
+
+    Raises:
+        ConfigError: a file is none.
+    """
+    found = {path.stem: Reference.load(path) for path in folder.glob("*.json")}
+    order = [target for paper in PAPERS.values() for target in paper.shows]
+    known = [target for target in order if target in found]
+    return {target: found[target] for target in [*known, *sorted(set(found) - set(known), key=natural)]}
+
+
+def judged(row: Mapping[str, Any]) -> Judged:
+    """A row of the verdicts table; a number that is not finite is none."""
+    content = {name: row[name] for name in Judged.model_fields}
+    for name in ("estimate", "low", "high"):
+        content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
+    return Judged(**content | {"registered": content["registered"] is not False})
+
+
+def _small(path: Path) -> Image.Image:
+    """A picture with few colours."""
+    try:
+        with Image.open(path) as picture:
+            return picture.convert("RGB").quantize(COLORS)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise TableError(f"{path}: not a readable picture ({error})") from error
+
+
+def _made(origin: Mapping[str, Any]) -> dict[str, str]:
+    machine, code, packages = (origin.get(key, {}) for key in ("machine", "code", "packages"))
+    found = {
+        "written": origin.get("written"),
+        "processor": machine.get("processor"),
+        "python": machine.get("python"),
+        "torch": packages.get("torch"),
+        "commit": code.get("commit"),
+    }
+    return {name: str(value) for name, value in found.items() if value}
+
+
+def _layout(reference: Reference) -> str:
+    """JSON with a line a claim, so that a change is seen as one."""
+    content = reference.content()
+    claims = ",\n".join(f"    {json.dumps(claim, ensure_ascii=False)}" for claim in content.pop("claims"))
+    head = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
+    return f'{{\n{head},\n  "claims": [\n{claims}\n  ]\n}}\n' if claims else f'{{\n{head},\n  "claims": []\n}}\n'

@@ -1,0 +1,171 @@
+"""Weights that were trained elsewhere as a run of zero steps, so that whatever takes a run takes them as any other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError, shown
+from ssm.base.files import make_folder, only_one, remove_leftovers, write_json
+from ssm.base.provenance import provenance
+from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
+from ssm.models.backbone import LanguageModel
+from ssm.models.checkpoint import RECORD, digests, save_weights
+from ssm.models.formats.format import differences
+from ssm.models.opening import WEIGHTS, Opened, open_model
+from ssm.specs.data import BpeTokenizer, Data, FileTokenizer, HubTokenizer
+from ssm.specs.model import ModelSpec
+from ssm.specs.training import RunSpec
+from ssm.training.origin import read_record
+
+
+def import_run(run: RunSpec, folder: Path) -> dict[str, Any]:
+    """Fill the folder of a run of zero steps with the weights that its spec names; returns what run.json says.
+
+    Leaves model.safetensors, in float32, and, last of all, run.json. A call after a kill makes both anew.
+
+    Raises:
+        CheckpointError: the run is trained; its weights cannot be found or read, are those of another model or
+            vocabulary, or of a kind that is no model of ours; the folder holds another run.
+        ConfigError, DataError: a config.json or a tokenizer cannot be read.
+        OutputError: `folder` cannot be written.
+    """
+    if run.checkpoint is None:
+        raise CheckpointError(f"{run.id}: is trained here, by `ssm train`; there is nothing to import")
+    opened = open_model(Path(run.checkpoint.name).expanduser())
+    _check_tokenizer(opened, run.data)
+    return write_imported(opened, run, folder)
+
+
+def write_imported(opened: Opened, run: RunSpec, folder: Path) -> dict[str, Any]:
+    """`import_run`, of a model that has been opened."""
+    model, checkpoint = opened.model, run.checkpoint
+    assert checkpoint is not None
+    if not isinstance(model, LanguageModel):
+        raise CheckpointError(f"{opened.name}: {opened.kind}, which can be diagnosed, but is no model of ssm's own")
+    if checkpoint.fingerprint not in (None, opened.fingerprint):
+        raise CheckpointError(
+            f"{opened.name}: its files have changed: their fingerprint was {checkpoint.fingerprint}, is "
+            f"{opened.fingerprint}"
+        )
+    _check_model(model.spec, run.model, opened.name)
+    if model.vocab_size != run.data.vocab_size:
+        raise CheckpointError(
+            f"{opened.name}: its vocabulary has {model.vocab_size:,} tokens, that of the data set '{run.data.name}' "
+            f"{run.data.vocab_size:,}"
+        )
+    weights = {name: _rows_as(tensor, name, model, run) for name, tensor in model.state_dict().items()}
+    make_folder(folder)
+    with only_one(folder):
+        if (folder / RECORD).exists() and read_record(folder).get("spec") != run.content():
+            raise CheckpointError(f"{folder}: holds another run; give another --out, or delete it")
+        remove_leftovers(folder)
+        save_weights(folder / WEIGHTS, weights, run, 0, opened.fingerprint)
+        parameters = sum(weights[name].numel() for name, _ in model.named_parameters())
+        record = _record(opened, run, parameters) | {"weights": digests(folder, run)}
+        write_json(folder / RECORD, record)
+    return record
+
+
+def _check_model(found: ModelSpec, wanted: ModelSpec, name: str) -> None:
+    """Whether the weights are of the model that the run says; what changes no computation may differ.
+
+    Raises:
+        CheckpointError: every difference, that of several layers once.
+    """
+    same: dict[tuple[str, str], list[str]] = defaultdict(list)  # (key, values) -> layers
+    for key, here, there in differences(wanted, found):
+        layer, key = key.split(".", 2)[1:] if key.startswith("layers.") else ("", key)
+        if key != "state_shape":  # follows from others
+            same[key, f"{shown(there)}, not {shown(here)}"].append(layer)
+    if same:
+        words = []
+        for (key, values), layers in same.items():
+            at = f" of layer {', '.join(layers)}" if layers != [""] and len(layers) < wanted.n_layers else ""
+            words.append(f"{key}{at} is {values}")
+        raise CheckpointError(f"{name}: is not the model '{wanted.name}': {'; '.join(words)}")
+
+
+def _check_tokenizer(opened: Opened, data: Data) -> None:
+    """Whether the weights read the run's tokens, as far as what lies beside them says it.
+
+    Raises:
+        CheckpointError: they come with a tokenizer that numbers tokens otherwise.
+        DataError: a tokenizer cannot be read.
+    """
+    name, ours, theirs = opened.name, data.spelled_by, opened.tokenizer
+    if ours is None:  # a task whose tokens stand for no text: their number is all that is asked
+        return
+    other = f"the data set '{data.name}' has a tokenizer of its own ({ours.kind})"
+    if opened.run is not None:
+        trained = opened.run.data
+        same_text = trained.text is not None and data.text is not None and trained.text.corpus == data.text.corpus
+        if trained.spelled_by != ours or (isinstance(ours, BpeTokenizer) and not same_text):
+            raise CheckpointError(f"{name}: was trained on tokens of '{trained.id}'; {other}")
+    elif isinstance(theirs, FileTokenizer):
+        if not isinstance(ours, FileTokenizer | HubTokenizer):
+            raise CheckpointError(f"{name}: comes with {theirs.path}; {other}")
+        here, there = _numbers(ours), _numbers(theirs)
+        wrong = [token for token, number in here.items() if there.get(token) != number]
+        if wrong:
+            raise CheckpointError(
+                f"{name}: comes with {theirs.path}, which numbers {len(wrong):,} of {len(here):,} tokens otherwise "
+                f"than the data set '{data.name}', such as {shown(min(wrong))}"
+            )
+
+
+def _numbers(spec: FileTokenizer | HubTokenizer) -> dict[str, int]:
+    """Token -> its number."""
+    tokenizer = make_tokenizer(spec, iter(()))
+    assert isinstance(tokenizer, JsonTokenizer)
+    return dict(tokenizer.inner.get_vocab(with_added_tokens=True))
+
+
+def _rows_as(tensor: Tensor, name: str, model: LanguageModel, run: RunSpec) -> Tensor:
+    """Embedding and head with the run's number of rows: those past the vocabulary are read and written by nobody."""
+    if name not in ("embedding.weight", "head.weight"):
+        return tensor
+    multiple = run.model.vocab_multiple
+    rows = -(-model.vocab_size // multiple) * multiple
+    resized = tensor.new_zeros(rows, tensor.shape[1])  # (rows, D)
+    resized[: model.vocab_size] = tensor[: model.vocab_size]
+    return resized
+
+
+def _record(opened: Opened, run: RunSpec, parameters: int) -> dict[str, Any]:
+    """The run.json of weights that were not trained here."""
+    return {
+        "status": "finished",
+        "message": f"imported from {opened.name}",
+        "diverged": _diverged(opened),
+        "steps": 0,
+        "budget_steps": 0,
+        "tokens": 0,
+        "parameters": parameters,
+        "seconds": 0.0,
+        "tokens_per_second": 0.0,
+        "device": "none",
+        "origin": opened.fingerprint,
+        "published": {"name": opened.name, "revision": _revision(opened), "fingerprint": opened.fingerprint},
+        "spec": run.content(),
+        "provenance": provenance(),
+    }
+
+
+def _diverged(opened: Opened) -> str | None:
+    """What the record of a run of ours says, where it lies beside the weights."""
+    path = Path(opened.name)
+    folder = path if path.is_dir() else path.parent
+    if opened.run is None or not (folder / RECORD).is_file():
+        return None
+    diverged = read_record(folder)["diverged"]
+    return diverged and f"its weights are of a run that {diverged}"
+
+
+def _revision(opened: Opened) -> str | None:
+    """The commit of the hub's cache that was read: snapshots/<revision>."""
+    folder = opened.imported.source.folder if opened.imported is not None else Path()
+    return folder.name if folder.parent.name == "snapshots" else None

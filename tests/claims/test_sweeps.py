@@ -1,0 +1,310 @@
+"""Numbers of curves by hand: over arms that differ by a number, and along a column of one arm's table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from figures import synthetic
+from pydantic import TypeAdapter
+from scipy import stats
+
+from ssm.base.errors import ConfigError, TableError
+from ssm.claims.estimate import Estimate, UndecidableError, agreement
+from ssm.claims.quantities import estimate
+from ssm.claims.quantities.curve import Points
+from ssm.claims.quantities.order import OrderEstimator
+from ssm.specs.claim import ClaimSpec
+from ssm.specs.figure import FigureTask
+from ssm.specs.quantities import QuantitySpec
+from ssm.specs.quantities.order import Order
+
+X = (16.0, 32.0, 64.0, 128.0)
+EXCESS = {"kind": "value_at", "measurement": "length_class", "column": "excess"}
+ARMS = {"of": EXCESS, "arms": [f"d{x:g}" for x in X], "at": list(X)}
+Height = Callable[[int, float], float]  # of (seed, number)
+
+
+def quantity(content: Mapping[str, Any]) -> Any:
+    return TypeAdapter(QuantitySpec).validate_python(content)
+
+
+def family(folder: Path, height: Height, name: str = "d", seeds: int = 3, **axes: Any) -> list[dict[str, Any]]:
+    """Series of arms `name` and number, whose excess is `height(seed, number)`."""
+    found = []
+    for x in X:
+        for seed in range(seeds):
+            table = f"{name}{x:g}_{seed}"
+            synthetic.length_class(folder / f"{table}.parquet", "none", height(seed, x))
+            one = synthetic.series(f"{name}{x:g}", seed, length_class=table)
+            found.append(one | ({"axes": {"d_state": x} | axes} if axes else {}))
+    return found
+
+
+def figure(series: list[dict[str, Any]]) -> FigureTask:
+    return synthetic.task([{"kind": "state_norm"}], series)
+
+
+def read(folder: Path, content: Mapping[str, Any], series: list[dict[str, Any]]) -> Estimate:
+    return estimate(figure(series), "tiny", quantity(content), folder)
+
+
+def student(values: Any) -> tuple[float, float, float]:
+    values = np.asarray(values, float)
+    low, high = stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values))
+    return float(values.mean()), float(low), float(high)
+
+
+def same(found: Estimate, expected: Any) -> None:
+    assert (found.value, found.low, found.high) == pytest.approx(tuple(expected), rel=1e-9, abs=1e-12)
+
+
+def test_a_slope_is_that_of_every_seed(tmp_path: Path) -> None:
+    series = family(tmp_path, lambda seed, x: 5 - seed + (0.1 + 0.02 * seed) * x)
+    found = read(tmp_path, {"kind": "slope", "sweep": ARMS}, series)
+    same(found, student([0.1, 0.12, 0.14]))
+    assert found.words == "slope, of d16 (16), d32 (32), d64 (64), d128 (128): mean excess of d16 in length_class"
+    powers = family(tmp_path, lambda seed, x: (2 + seed) * x ** (0.5 + 0.1 * seed))
+    found = read(tmp_path, {"kind": "slope", "sweep": ARMS, "log_x": True, "log_y": True}, powers)
+    same(found, student([0.5, 0.6, 0.7]))
+    bent = family(tmp_path, lambda seed, x: {16.0: 1.0, 32.0: 4.0, 64.0: 2.0, 128.0: 2.0 + seed}[x])
+    expected = [np.polyfit(X, [1, 4, 2, 2 + seed], 1)[0] for seed in range(3)]
+    same(read(tmp_path, {"kind": "slope", "sweep": ARMS}, bent), student(expected))
+
+
+def test_two_families_are_told_apart_by_seed(tmp_path: Path) -> None:
+    own = family(tmp_path, lambda seed, x: (seed + 0.5) * x)
+    others = family(tmp_path, lambda seed, x: (seed + 0.2 + 0.1 * seed) * x, "e")
+    content = {"kind": "slope", "sweep": ARMS | {"against": [f"e{x:g}" for x in X]}}
+    found = read(tmp_path, content, own + others)
+    same(found, student([0.3, 0.2, 0.1]))
+    assert "difference from the same of e16 (16)" in found.words
+
+
+def test_a_grid_says_by_its_axes_what_else_is_named_by_arm(tmp_path: Path) -> None:
+    """And both are registered as the same thing."""
+    series = family(tmp_path, lambda seed, x: (1 + seed) * x, mimetic="off")
+    series += family(tmp_path, lambda seed, x: (3 + 2 * seed) * x, "e", mimetic="on")
+    task = figure(series)
+    grid = {"of": EXCESS, "over": "d_state", "where": {"mimetic": "on"}, "against_where": {"mimetic": "off"}}
+    named = {"of": EXCESS, "arms": [f"e{x:g}" for x in X], "at": list(X), "against": [f"d{x:g}" for x in X]}
+    by_axis, by_arm = (quantity({"kind": "slope", "sweep": sweep}) for sweep in (grid, named))
+    found = estimate(task, "tiny", by_axis, tmp_path)
+    same(found, student([2, 3, 4]))
+    same(estimate(task, "tiny", by_arm, tmp_path), student([2, 3, 4]))
+    assert found.words.startswith("slope, of d_state 16, 32, 64, 128, mimetic on: ")
+    assert by_axis.nameless("tiny", task.series) == by_arm.nameless("tiny", task.series)
+    assert by_axis.places("tiny", task.series) == by_arm.places("tiny", task.series)
+    assert [by_axis.about(one) for one in task.series] == [one.arm.startswith("e") for one in task.series]
+    claim = {"id": "it", "says": "s", "paper": "p", "expected": {"above": 0}}
+    claim["quantity"] = {"kind": "slope", "sweep": grid}
+    content = task.content()
+    content["figure"]["claims"] = [claim]
+    planned = FigureTask.parse(content, "test")
+    assert [name for name, *_ in planned.verdicts] == ["it"]
+    assert len(planned.series_of(planned.figure.claims[0], "tiny")) == 8
+    alike = series + [one | {"arm": f"again {one['arm']}"} for one in series[:3]]
+    with pytest.raises(UndecidableError, match=r"each at a number of its own; .*again d16 \(16\), d16 \(16\)"):
+        estimate(figure(alike), "tiny", quantity({"kind": "slope", "sweep": grid | {"where": {}}}), tmp_path)
+
+
+def test_a_crossing_lies_on_the_line_between_two_points(tmp_path: Path) -> None:
+    """Excess is 0.02 x less a little by seed: it goes through 1 at 50 and a little."""
+    series = family(tmp_path, lambda seed, x: 0.02 * x - 0.1 * seed)
+    content = {"kind": "crossing", "sweep": ARMS, "value": 1.0}
+    same(read(tmp_path, content, series), student([50, 55, 60]))
+    falling = family(tmp_path, lambda seed, x: 0.1 * seed - 0.02 * x)
+    same(read(tmp_path, content | {"value": -1.0, "direction": "down"}, falling), student([50, 55, 60]))
+    linear = family(tmp_path, lambda seed, x: np.log2(x) + 0.1 * seed)  # on a logarithmic axis
+    found = read(tmp_path, content | {"value": 5.5, "log_x": True}, linear)
+    same(found, np.exp(student(np.log(2) * (5.5 - 0.1 * np.arange(3)))))
+
+
+def test_what_does_not_go_through_a_value_is_told_of(tmp_path: Path) -> None:
+    series = family(tmp_path, lambda seed, x: x if seed else 0.0)
+    for value, says in ((30.0, "seed 0: does not go up through 30 from 16 to 128"), (10.0, "seed 0")):
+        with pytest.raises(UndecidableError, match=says):
+            read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": value}, series)
+    above = family(tmp_path, lambda seed, x: x + seed)
+    with pytest.raises(UndecidableError, match="seed 0: does not go up through 3"):
+        read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": 3.0}, above)
+
+
+def test_a_crossing_that_has_to_hold_is_the_first_that_does(tmp_path: Path) -> None:
+    heights = {16.0: 0.0, 32.0: 2.0, 64.0: 0.0, 128.0: 2.0}
+    series = family(tmp_path, lambda seed, x: heights[x] + 0.1 * seed)
+    once = read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": 1.0}, series)
+    assert once.value == pytest.approx(16 + 16 * (0.5 + 0.45 + 0.4) / 3)
+    with pytest.raises(UndecidableError, match="up through 1 for 2 points"):
+        read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": 1.0, "holds": 2}, series)
+    steady = family(tmp_path, lambda seed, x: (2.0 if x > 40 else heights[x] * (x == 16)) + 0.1 * seed)
+    held = read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": 1.0, "holds": 2}, steady)
+    assert held.value == pytest.approx(32 + 32 * (0.5 + 0.45 + 0.4) / 3)
+
+
+def test_an_area_is_the_mean_height(tmp_path: Path) -> None:
+    series = family(tmp_path, lambda seed, x: (1 + seed) * np.sqrt(x))
+    for log_x in (False, True):
+        x = np.log(X) if log_x else np.array(X)
+        expected = [(1 + seed) * np.trapezoid(np.sqrt(X), x) / (x[-1] - x[0]) for seed in range(3)]
+        same(read(tmp_path, {"kind": "area", "sweep": ARMS, "log_x": log_x}, series), student(expected))
+
+
+def test_an_order_is_its_smallest_step(tmp_path: Path) -> None:
+    spread = np.array([[0.1, 0.0, 0.3, 0.1], [0.0, 0.2, 0.1, 0.0], [0.2, 0.1, 0.0, 0.4]])  # by seed and number
+    heights = np.array([0.0, 3.0, 4.0, 6.0]) + spread
+    series = family(tmp_path, lambda seed, x: heights[seed, X.index(x)])
+    found = read(tmp_path, {"kind": "order", "sweep": ARMS}, series)
+    steps = np.diff(heights, axis=1)
+    assert found.value == pytest.approx(steps.mean(axis=0).min())
+    assert found.low == pytest.approx(min(student(step)[1] for step in steps.T))
+    t = stats.t.ppf(1 - 0.025 / 3, 2)
+    assert found.high == pytest.approx(min(step.mean() + t * stats.sem(step) for step in steps.T))
+    down = family(tmp_path, lambda seed, x: np.exp(-heights[seed, X.index(x)]))
+    ratio = read(tmp_path, {"kind": "order", "sweep": ARMS, "direction": "down", "ratio": True}, down)
+    same(ratio, np.exp([found.value, found.low, found.high]))
+
+
+@pytest.mark.parametrize("steps", [(0.0, 0.0, 0.0), (0.0, 1.0, 3.0), (0.3, 0.35, 0.4)])
+def test_the_interval_of_an_order_holds_the_true_one_often_enough(steps: tuple[float, ...]) -> None:
+    generator = np.random.default_rng(0)
+    estimator = OrderEstimator(Order(sweep=ARMS))
+    x, true, held = np.arange(4.0), np.cumsum([0, *steps]), 0
+    for _ in range(400):
+        curves = [Points(x, true + generator.normal(0, 0.3, 4)) for _ in range(5)]
+        _, low, high, _ = estimator._over_seeds(curves)
+        held += low <= min(steps) <= high
+    assert held / 400 > 0.94  # of 0.95, less what 400 of them let one expect
+
+
+def passkeys(path: Path, right: Mapping[int, int], trials: int = 20) -> None:
+    """Of all keys at a length so many are right, the first ones."""
+    rows = [
+        {"length": length, "depth": 0.5, "trial": trial, "correct": trial < count, "digits_right": 0}
+        for length, count in right.items()
+        for trial in range(trials)
+    ]
+    synthetic.save(path, "passkey", rows)
+
+
+KEYS = {"measurement": "passkey", "x": "length", "column": "correct"}
+
+
+def test_how_far_keys_are_found_is_a_crossing_of_every_seed(tmp_path: Path) -> None:
+    counts = [{64: 20, 128: 20 - seed, 256: 4, 512: 0} for seed in range(3)]
+    series = []
+    for seed, right in enumerate(counts):
+        passkeys(tmp_path / f"base{seed}.parquet", right)
+        passkeys(tmp_path / f"far{seed}.parquet", {2 * length: min(count, 18) for length, count in right.items()})
+        series += [synthetic.series(arm, seed, passkey=f"{arm}{seed}") for arm in ("base", "far")]
+    content = KEYS | {"kind": "crossing", "arm": "base", "value": 0.5, "direction": "down", "log_x": True}
+    logs = [7 + (1 - seed / 20 - 0.5) / (1 - seed / 20 - 0.2) for seed in range(3)]  # between 2^7 and 2^8
+    same(read(tmp_path, content, series), np.exp(np.log(2) * np.array(student(logs))))
+    found = read(tmp_path, content | {"arm": "far", "against": "base", "where": {"depth": 0.5}}, series)
+    far = [8 + (0.9 - 0.5) / (0.9 - 0.2)] * 3
+    same(found, np.exp(np.log(2) * np.array(student(np.array(far) - logs))))
+    assert "ratio to the same of base" in found.words
+    with pytest.raises(UndecidableError, match=r"passkey is measured at depth 0.5 at this scale, not at 0.75"):
+        read(tmp_path, content | {"where": {"depth": 0.75}}, series)
+    with pytest.raises(TableError, match="a passkey table has no column 'corect'; did you mean 'correct'"):
+        read(tmp_path, content | {"column": "corect"}, series)
+
+
+def test_one_seed_has_its_interval_from_its_trials(tmp_path: Path) -> None:
+    passkeys(tmp_path / "k.parquet", {64: 19, 128: 15, 256: 5, 512: 2})
+    content = KEYS | {"kind": "area", "arm": "base"}
+    found = read(tmp_path, content, [synthetic.series("base", 1, passkey="k")])
+    assert found.value == pytest.approx((17 * 64 + 10 * 128 + 3.5 * 256) / 20 / 448)
+    assert found.low < found.value < found.high
+    assert found.interval.startswith("95% bootstrap over 20 sequences of one seed")
+    order = KEYS | {"kind": "order", "arm": "base", "direction": "down"}
+    found = read(tmp_path, order, [synthetic.series("base", 1, passkey="k")])
+    assert (found.value, found.low < 0.15 < found.high) == (pytest.approx(0.15), True)
+
+
+def test_a_sweep_is_of_any_number_of_an_arm(tmp_path: Path) -> None:
+    """Here of the length to which keys are found, which doubles with the number."""
+    series = []
+    for x in X:
+        for seed in range(3):
+            length = int(x)
+            right = {length: 20, 2 * length: 16 - seed * X.index(x), 4 * length: 0}
+            passkeys(tmp_path / f"d{x:g}_{seed}.parquet", right)
+            series.append(synthetic.series(f"d{x:g}", seed, passkey=f"d{x:g}_{seed}"))
+    of = KEYS | {"kind": "crossing", "value": 0.5, "direction": "down", "log_x": True}
+    found = read(tmp_path, {"kind": "order", "sweep": ARMS | {"of": of}, "ratio": True}, series)
+    places = [[1 + (0.8 - seed * i / 20 - 0.5) / (0.8 - seed * i / 20) for i in range(4)] for seed in range(3)]
+    assert found.value == pytest.approx(np.exp(np.log(2) * (1 + np.diff(places, axis=1)).mean(axis=0).min()))
+    assert "of d16 (16), d32 (32)" in found.words
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"kind": "slope"}, "give either 'sweep', or all of 'arm', 'measurement', 'x' and 'column'"),
+        ({"kind": "slope", "sweep": ARMS, "arm": "d16"}, "a 'sweep' says by itself"),
+        ({"kind": "slope", "sweep": ARMS | {"at": [1.0, 2.0]}}, "arms: 4 arms at 2 numbers"),
+        (
+            {"kind": "slope", "sweep": ARMS | {"over": "d_state"}},
+            "give either 'arms' with their numbers 'at', or 'over'",
+        ),
+        ({"kind": "slope", "sweep": ARMS | {"of": EXCESS | {"kind": "value_a"}}}, "did you mean 'value_at'"),
+        ({"kind": "slope", "sweep": ARMS | {"of": EXCESS | {"arm": "d16"}}}, "the arms are those of the sweep"),
+        (
+            {"kind": "slope", "sweep": ARMS | {"of": EXCESS | {"colum": "x"}}},
+            "unknown key 'colum'; did you mean 'column'",
+        ),
+        ({"kind": "order", "sweep": ARMS | {"against": ARMS["arms"]}}, "leave 'against' out"),
+        ({"kind": "slope", "sweep": {"of": {"kind": "parameter_ratio"}}}, "is no quantity of an arm"),
+    ],
+)
+def test_what_is_no_curve_is_refused_in_one_line(content: dict[str, Any], says: str) -> None:
+    claim = {"id": "it", "says": "s", "paper": "p", "quantity": content, "expected": {"above": 0}}
+    with pytest.raises(ConfigError) as error:
+        ClaimSpec.parse(claim, "figure.yaml")
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_sweep_needs_seeds_and_arms_and_sound_runs(tmp_path: Path) -> None:
+    content = {"kind": "slope", "sweep": ARMS}
+    series = family(tmp_path, lambda seed, x: x + seed)
+    with pytest.raises(UndecidableError, match="share 1 of their seeds"):
+        read(tmp_path, content, [one for one in series if one["seed"] == 0 or one["arm"] == "d16"])
+    with pytest.raises(UndecidableError, match="the arm 'd32' does not exist"):
+        read(tmp_path, content, [one for one in series if one["arm"] != "d32"])
+    synthetic.diverge(tmp_path / "d64_1.parquet", "length_class")
+    with pytest.raises(UndecidableError, match="the run of 'd64', seed 1, diverged"):
+        read(tmp_path, content, series)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 10])
+def test_numbers_that_agree_have_the_interval_of_clopper_and_pearson(count: int) -> None:
+    exact = stats.binomtest(count, count).proportion_ci(method="exact")
+    assert agreement(1.0, count, (0.0, 1.0)) == pytest.approx((exact.low, 1.0))
+    none = stats.binomtest(0, count).proportion_ci(method="exact")
+    assert agreement(0.0, count, (0.0, 1.0)) == pytest.approx((0.0, none.high))
+    low, high = agreement(0.3, count, (0.0, 1.0))
+    assert 0 < low < 0.3 < high < 1
+
+
+def test_keys_that_are_found_by_every_seed_have_an_interval(tmp_path: Path) -> None:
+    series = []
+    for seed in range(5):
+        passkeys(tmp_path / f"k{seed}.parquet", {64: 20, 128: 20 - seed})
+        series.append(synthetic.series("base", seed, passkey=f"k{seed}"))
+    of = {"kind": "value_at", "arm": "base", "measurement": "passkey", "column": "correct"}
+    found = read(tmp_path, of | {"where": {"length": 64}, "limits": [0, 1]}, series)
+    same(found, (1.0, 0.025 ** (1 / 5), 1.0))
+    same(read(tmp_path, of | {"where": {"length": 64}, "limits": [0, 1]}, series[:1]), (1.0, 0.025 ** (1 / 20), 1.0))
+    with pytest.raises(UndecidableError, match="all 5 seeds gave exactly 1"):
+        read(tmp_path, of | {"where": {"length": 64}}, series)
+    shares = [1 - seed / 20 for seed in range(5)]
+    mean, low, high = student(shares)
+    limited = of | {"along": "length", "times_context": 4.0, "limits": [0, 1]}
+    same(read(tmp_path, limited, series), (mean, low, min(high, 1.0)))
+    with pytest.raises(UndecidableError, match="measured at length 64, 128 at this scale, 256 is needed"):
+        read(tmp_path, limited | {"times_context": 8.0}, series)

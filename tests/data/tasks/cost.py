@@ -1,0 +1,80 @@
+"""What a task's examples cost a training step: every task of config/data.yaml at the smoke scale, on one thread.
+
+    python tests/data/tasks/cost.py
+
+A batch of 16 sequences is made at the run's start and ten million examples later, and trained on by the smoke scale's
+model, whose step is timed without them. Times are processor time, so that other programs count little; medians.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from ssm.bench.processes import MODEL
+from ssm.data.build import build_store
+from ssm.data.reading import TaskBatches
+from ssm.data.store import TokenStore
+from ssm.data.tasks import build_generator
+from ssm.models.backbone import build_model
+from ssm.models.device import prepare_device
+from ssm.plan import load_config
+from ssm.specs.tasks.base import Task
+from ssm.specs.training import Budget, TrainingSpec
+from ssm.training.optimizer import build_optimizer
+from ssm.training.step import loss_of
+
+ROOT = Path(__file__).parents[3]
+BATCH, FAR, REPEATS = 16, 10_000_000, 20
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    """Of one call."""
+    times = []
+    for _ in range(REPEATS):
+        begun = time.process_time()
+        work()
+        times.append(1000 * (time.process_time() - begun))
+    return median(times)
+
+
+def main() -> None:
+    library = load_config(ROOT / "config", "smoke")
+    device = prepare_device("cpu", 1)
+    print(f"{'task':<12}{'T':>6}{'first, ms':>12}{'far, ms':>12}{'step, ms':>12}{'share':>8}")
+    for name in library.data.things:
+        task = library.data.get(name, "cost.py")
+        if isinstance(task, Task):
+            context = -(-task.least_context // 32) * 32
+            first, far, step = measured(task, context, device)
+            share = max(first, far) / (max(first, far) + step)
+            print(f"{name:<12}{context:>6}{first:>12.2f}{far:>12.2f}{step:>12.2f}{share:>8.1%}", flush=True)
+
+
+def measured(task: Task, context: int, device: torch.device) -> tuple[float, float, float]:
+    """Milliseconds of the first batch, of one far behind it, and of a training step."""
+    with tempfile.TemporaryDirectory() as folder:
+        build_store(task, Path(folder) / "tokens")
+        generator = build_generator(task, "train", 1, TokenStore.open(Path(folder) / "tokens"))
+        batches = TaskBatches(generator, context, BATCH)
+        training = TrainingSpec(context=context, batch_tokens=BATCH * context, budget=Budget(steps=1))
+        model = build_model(MODEL, task.vocab_size, 1)
+        optimizer, batch = build_optimizer(model, training), batches.batch(0)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            loss_of(model, batch, None, training, device).loss.backward()
+            optimizer.step()
+
+        step()
+        first, far = (milliseconds(lambda at=at: batches.batch(at)) for at in (0, FAR // BATCH))
+        return first, far, milliseconds(step)
+
+
+if __name__ == "__main__":
+    main()

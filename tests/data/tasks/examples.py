@@ -1,0 +1,45 @@
+"""An example of every task, for the tests that all have to pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from small import make_task, text
+
+from ssm.data.store import TokenStore
+
+QUESTIONS = [f"qa{number}" for number in range(1, 11)]
+TASKS: dict[str, dict[str, Any]] = {
+    "copy": {"task": "copy", "mix": [{"shortest": 5, "longest": 9, "share": 3}, {"shortest": 12, "longest": 12}]},
+    "copy, packed": {"task": "copy", "alphabet": 7, "packed": 50, "mix": [{"shortest": 2, "longest": 9}]},
+    "passkey": {"task": "passkey", "mix": [{"length": 280}, {"length": 260, "depths": [0.5, 1.0]}]},
+    "facts": {"task": "facts", "mix": [{"length": 3500, "questions": QUESTIONS}]},
+    "facts, hidden": {
+        "task": "facts",
+        "corpus": {"kind": "files", "paths": ["TEXTS"]},
+        "held_out": 0.4,
+        "mix": [{"length": 700, "questions": ["qa1", "qa6"], "facts": [2, 6]}],
+        "shots": 1,
+    },
+}
+# The first tokens of examples that were made once: who changes what is drawn changes results under the same ids.
+GOLDEN = {
+    "copy": "ecf6bfaf9481f427",
+    "copy, packed": "98b450debdbfd2ee",
+    "passkey": "9cecc0ed9cbe0d40",
+    "facts": "f289afea16169fd4",
+    "facts, hidden": "0c8e0aee047f0864",
+}
+
+
+def task_store(name: str, folder: Path) -> TokenStore:
+    """The store of an example; texts lie beside it."""
+    content = TASKS[name]
+    if "corpus" in content:
+        texts = folder / "texts"
+        texts.mkdir(parents=True)
+        for number in range(12):
+            (texts / f"{number:02}.txt").write_text(text(number).replace(" is ", " is. ").replace(" so ", " so\n"))
+        content = content | {"corpus": {"kind": "files", "paths": [str(texts)]}}
+    return make_task(folder / "tokens", **content)

@@ -1,0 +1,171 @@
+"""What all tasks have in common: examples are a function of (spec, seed, split, index), and of nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data.tasks.examples import GOLDEN, TASKS, task_store
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssm.base.errors import ConfigError
+from ssm.data.batches import NOT_ASKED
+from ssm.data.store import TokenStore
+from ssm.data.tasks import GENERATORS, build_generator
+from ssm.data.tasks.base import Examples, Split, TestSet
+from ssm.specs.tasks import SPECS, parse_data
+from ssm.specs.tasks.base import Task
+
+INDICES = st.lists(st.integers(0, 10**7), min_size=1, max_size=5)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TokenStore]:
+    return {name: task_store(name, tmp_path_factory.mktemp("task")) for name in TASKS}
+
+
+@pytest.fixture(params=list(TASKS))
+def store(request: pytest.FixtureRequest, stores: dict[str, TokenStore]) -> TokenStore:
+    return stores[request.param]
+
+
+def task_of(store: TokenStore) -> Task:
+    assert isinstance(store.spec, Task)
+    return store.spec
+
+
+def made(store: TokenStore, indices: list[int], seed: int = 1, split: Split = "train") -> Examples:
+    return build_generator(task_of(store), split, seed, store).make(np.array(indices))
+
+
+def test_every_task_has_an_example_here() -> None:
+    assert {content["task"] for content in TASKS.values()} == set(GENERATORS)
+    assert len(SPECS) == len(GENERATORS)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_examples_are_those_that_were_made_once(name: str, stores: dict[str, TokenStore]) -> None:
+    examples = made(stores[name], [0, 1, 2, 10**7])
+    digest = hashlib.sha256(examples.tokens.astype("<i4").tobytes() + examples.asked.tobytes()).hexdigest()
+    assert digest[:16] == GOLDEN[name]
+
+
+@settings(deadline=None, max_examples=15)
+@given(indices=INDICES, seed=st.integers(0, 2**31), split=st.sampled_from(["train", "test"]))
+def test_an_example_is_the_same_whatever_stands_beside_it(
+    indices: list[int], seed: int, split: Split, stores: dict[str, TokenStore]
+) -> None:
+    for store in stores.values():
+        task = task_of(store)
+        together = made(store, indices, seed, split)
+        assert together.tokens.shape[1] - 1 <= task.least_context
+        assert together.tokens.min() >= 0
+        assert together.tokens.max() < task.vocab_size
+        assert together.asked.any(1).all()
+        for row, index in enumerate(indices):
+            alone = made(store, [index], seed, split)
+            size = int(alone.asked[0].nonzero()[0][-1]) + 2  # tokens up to the last that counts
+            np.testing.assert_array_equal(alone.tokens[0, :size], together.tokens[row, :size])
+            np.testing.assert_array_equal(alone.asked[0, : size - 1], together.asked[row, : size - 1])
+            assert not together.asked[row, size - 1 :].any()
+
+
+@settings(deadline=None, max_examples=15)
+@given(indices=INDICES)
+def test_answers_lie_in_what_is_asked(indices: list[int], stores: dict[str, TokenStore]) -> None:
+    for store in stores.values():
+        examples = made(store, indices)
+        answers, task = examples.answers, task_of(store)
+        assert set(answers.example) == set(range(len(indices)))
+        assert (np.diff(answers.example) >= 0).all()
+        assert (answers.start < answers.stop).all()
+        assert (answers.group < len(task.groups)).all()
+        for example, start, stop in zip(answers.example, answers.start, answers.stop, strict=True):
+            assert examples.asked[example, start:stop].all()
+            assert not examples.asked[example, start - 1], "an answer begins where asking does"
+        targets = examples.targets
+        assert ((targets == NOT_ASKED) == ~examples.asked).all()
+        np.testing.assert_array_equal(targets[examples.asked], examples.tokens[:, 1:][examples.asked])
+
+
+def test_training_and_test_examples_never_meet(store: TokenStore) -> None:
+    """Nor do those of two seeds: strings, keys and stories are drawn from generators of different names."""
+    sets = [
+        {tuple(row) for row in made(store, list(range(60)), seed, split).tokens.tolist()}
+        for seed in (1, 2)
+        for split in ("train", "test")
+    ]
+    assert all(len(examples) > 55 for examples in sets)
+    for number, examples in enumerate(sets):
+        for other in sets[:number]:
+            assert len(examples & other) <= 2  # two short strings, or two stories of two sentences, may be the same
+
+
+def test_parts_have_their_shares(stores: dict[str, TokenStore]) -> None:
+    answers = made(stores["copy"], list(range(4000))).answers
+    assert np.mean(answers.length == 12) == pytest.approx(0.25, abs=0.03)
+    assert set(answers.length) == {5, 6, 7, 8, 9, 12}
+
+
+def test_a_test_set_reads_its_examples_in_segments(store: TokenStore) -> None:
+    generator = build_generator(task_of(store).tested(), "test", 5, store)
+    test, rows = TestSet(generator, 40), np.array([3, 1, 39])
+    whole = generator.make(rows).tokens
+    for start, stop in ((0, 4), (4, 20), (1, whole.shape[1] + 6)):
+        inputs, targets = test.read(rows, start, stop)
+        padded = np.pad(whole, ((0, 0), (0, 8)))
+        np.testing.assert_array_equal(inputs, padded[:, start:stop])
+        np.testing.assert_array_equal(targets, padded[:, start + 1 : stop + 1])
+    answers, together = test.answers(), generator.make(np.arange(40)).answers
+    for name, column in vars(together).items():
+        np.testing.assert_array_equal(getattr(answers, name), column)
+
+
+def test_test_sets_of_one_length(stores: dict[str, TokenStore]) -> None:
+    for name, length in (("copy", 30), ("copy, packed", 30), ("passkey", 400), ("facts", 3000), ("facts, hidden", 500)):
+        store = stores[name]
+        examples = build_generator(task_of(store).at(length), "test", 1, store).make(np.arange(20))
+        assert set(examples.answers.length) == {length}
+        assert examples.answers.example.tolist() == list(range(20)), "one answer each"
+    with pytest.raises(ConfigError, match=r"at length 0: mix\.0\.shortest: expected a number above 0, got 0"):
+        task_of(stores["copy"]).at(0)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"task": "cpoy"}, "unknown name 'cpoy'; did you mean 'copy'"),
+        ({"task": "copy", "mix": []}, "mix: expected at least 1 entry"),
+        ({"task": "copy", "mix": [{"shortest": 3, "longest": 2}]}, "mix.0: shortest 3 is above longest 2"),
+        ({"task": "copy", "mix": [{"shortest": 3, "longest": 3}], "packed": 8}, "a string of 3 letters takes 9 tokens"),
+        ({"task": "copy", "mix": [{"shortest": 3, "longest": 3}], "rows": 29}, "26 letters and 4 symbols need 30"),
+        ({"task": "copy", "mix": [{"shortest": 3, "longest": 3}], "letters": 5}, "unknown key 'letters'"),
+        ({"task": "passkey", "mix": [{"length": 300, "depths": [1, 0]}]}, "depths must ascend"),
+        ({"task": "facts", "mix": [{"length": 300, "facts": [4, 2]}]}, "facts must ascend"),
+        ({"task": "facts", "mix": [{"length": 300, "questions": ["qa11"]}]}, "unknown name 'qa11'"),
+        (
+            {"task": "facts", "mix": [{"length": 300}], "tokenizer": {"kind": "bpe", "vocab_size": 300}},
+            "a bpe tokenizer is trained on text: name the corpus",
+        ),
+        ({"task": "facts", "mix": [{"length": 300}], "babilong": "x", "shots": 2}, "come without shots"),
+    ],
+)
+def test_wrong_settings_are_named(content: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^data.yaml: x: .*{said}"):
+        parse_data({"name": "x"} | content, "data.yaml: x")
+
+
+def test_how_text_and_tasks_answer(stores: dict[str, TokenStore], tmp_path: Path) -> None:
+    copy, facts = task_of(stores["copy"]), task_of(stores["facts, hidden"])
+    assert (copy.vocab_size, copy.least_context, copy.spelled_by, copy.text) == (30, 26, None, None)
+    assert copy.stored_tokens(1000) == 0
+    assert facts.stored_tokens(1000) == 1000
+    assert copy.capped(3) == copy
+    assert facts.capped(3).text.max_documents == 3
+    assert [corpus.paths for corpus in facts.sources.corpora] == [facts.text.corpus.paths]
+    text = parse_data({"name": "x", "corpus": {"kind": "stdlib"}}, "test")
+    assert (text.answers, text.least_context, text.sources.library, text.text) == (False, 1, True, text)
+    assert copy.words == "task copy, vocabulary 30"

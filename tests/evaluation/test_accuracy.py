@@ -1,0 +1,239 @@
+"""Accuracy on tasks: models whose answers are known, and decoding token by token without any batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from data.tasks.examples import TASKS, task_store
+from evaluation.rigged import Carries, Rigged
+from small import make_task, model_spec
+from torch import Tensor
+
+from ssm.base.errors import ConfigError
+from ssm.base.seeds import derived_seed
+from ssm.base.tables import ACCURACY
+from ssm.data.store import TokenStore
+from ssm.data.tasks import build_generator
+from ssm.evaluation import stream
+from ssm.evaluation.accuracy import accuracy
+from ssm.evaluation.subject import Subject
+from ssm.models.backbone import LanguageModel, build_model
+from ssm.specs.measurements import Accuracy
+from ssm.training.distributed import Team
+
+CPU = torch.device("cpu")
+MIX = [{"shortest": 4, "longest": 7}]
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    return make_task(tmp_path_factory.mktemp("copies") / "tokens", task="copy", alphabet=5, mix=MIX)
+
+
+def subject_of(store: TokenStore, model: Any) -> Subject:
+    return Subject(model, 3, store, CPU, "test")
+
+
+def copier(upto: int = 10**9, doubts: bool = False) -> Rigged:
+    """Copies the first `upto` letters of a string. One that doubts errs behind an error of its own."""
+    bar = 6
+
+    def rule(read: Tensor) -> Tensor:
+        said = torch.zeros_like(read)
+        for row, tokens in enumerate(read.tolist()):
+            if bar not in tokens:
+                continue
+            at = tokens.index(bar)
+            string = tokens[1:at]
+            for place in range(at, len(tokens)):
+                number = place - at  # of the letter that comes next
+                before = tokens[at + 1 : place + 1]
+                if number >= len(string):
+                    said[row, place] = 7
+                elif number >= upto or (doubts and before and before[-1] != string[number - 1]):
+                    said[row, place] = (string[number] + 1) % 5
+                else:
+                    said[row, place] = string[number]
+        return said
+
+    return Rigged(rule, 9)
+
+
+def test_who_copies_is_right(copies: TokenStore) -> None:
+    spec = Accuracy(task=copies.spec, lengths=(1, 5, 12), examples=20)
+    table = accuracy(spec, subject_of(copies, copier()))
+    assert dict(table.schema) == ACCURACY.columns
+    assert table["length"].to_list() == [1] * 20 + [5] * 20 + [12] * 20
+    assert table["tokens"].to_list() == table["length"].to_list(), "the full stop is not scored"
+    assert table["example"].to_list() == [*range(20)] * 3
+    assert table["answer"].sum() == 0
+    assert table["difficulty"].null_count() == 60
+    assert set(table["group"]) == {"copy"}
+    for column in ("forced_share", "generated_share"):
+        assert (table[column] == 1).all()
+    assert table["forced_all"].all()
+    assert table["generated_all"].all()
+
+
+def test_without_lengths_the_set_is_the_tasks_own_mix(copies: TokenStore) -> None:
+    table = accuracy(Accuracy(task=copies.spec, examples=200), subject_of(copies, copier()))
+    assert set(table["length"]) == {4, 5, 6, 7}
+
+
+def test_shares_are_of_the_answer(copies: TokenStore) -> None:
+    spec = Accuracy(task=copies.spec, lengths=(2, 8), examples=10)
+    table = accuracy(spec, subject_of(copies, copier(upto=2)))
+    for length, share in ((2, 1.0), (8, 0.25)):
+        part = table.filter(length=length)
+        assert (part["forced_share"] == share).all()
+        assert (part["generated_share"] == share).all()
+        assert (part["forced_all"] == (share == 1)).all()
+        assert (part["generated_all"] == (share == 1)).all()
+
+
+def test_one_who_goes_by_its_own_errors_is_worse_when_it_writes(copies: TokenStore) -> None:
+    """Behind the second letter, which it has wrong, it errs once under teacher forcing, and to the end by itself."""
+
+    class OnceWrong(Rigged):
+        def __init__(self) -> None:
+            right = copier(doubts=True).rule
+
+            def rule(read: Tensor) -> Tensor:
+                said = right(read)
+                for row, tokens in enumerate(read.tolist()):
+                    if 6 in tokens and tokens.index(6) + 1 < len(tokens):
+                        place = tokens.index(6) + 1
+                        said[row, place] = (tokens[2] + 1) % 5
+                return said
+
+            super().__init__(rule, 9)
+
+    table = accuracy(Accuracy(task=copies.spec, lengths=(6,), examples=12), subject_of(copies, OnceWrong()))
+    assert np.allclose(table["forced_share"], 5 / 6)
+    assert np.allclose(table["generated_share"], 1 / 6)
+
+
+def by_hand(spec: Accuracy, store: TokenStore, model: LanguageModel) -> pl.DataFrame:
+    """Example by example and token by token, through the model's other way of reading: its steps."""
+    rows = []
+    seed = derived_seed(spec.seed, "accuracy", 3)
+    for task in spec.sets():
+        generator = build_generator(task, "test", seed, store)
+        for example in range(spec.examples):
+            made = generator.make(np.array([example]))
+            tokens, answers = made.tokens[0], made.answers
+            for number, (start, stop) in enumerate(zip(answers.start, answers.stop, strict=True)):
+                state, forced, generated = None, [], []
+                for place in range(stop):
+                    logits, state = model.step(torch.tensor([tokens[place]]), state)
+                    if place == start:
+                        branch = state, logits
+                    if place >= start:
+                        forced.append(int(logits.argmax()) == tokens[place + 1])
+                state, logits = branch
+                for place in range(start, stop):
+                    said = logits.argmax(-1)
+                    generated.append(int(said) == tokens[place + 1])
+                    logits, state = model.step(said, state)
+                shares = [np.mean(forced), all(forced), np.mean(generated), all(generated)]
+                group = task.groups[answers.group[number]]
+                difficulty = answers.difficulty[number]
+                about = [
+                    answers.length[number],
+                    group,
+                    example,
+                    number,
+                    None if difficulty != difficulty else difficulty,
+                ]
+                rows.append([*about, stop - start, *shares])
+    return pl.DataFrame(rows, schema=ACCURACY.columns, orient="row")
+
+
+@pytest.mark.parametrize("name", TASKS)
+@torch.no_grad()
+def test_it_is_what_reading_and_writing_token_by_token_gives(name: str, tmp_path: Path) -> None:
+    """A fresh model has a fifth of the answers' tokens right where there are few, and never all of a long one."""
+    store = task_store(name, tmp_path)
+    lengths = {"copy": (3, 11), "copy, packed": (2, 6), "passkey": (260,), "facts": (300,), "facts, hidden": (400,)}
+    task = store.spec
+    if name == "facts":
+        mix = [{"length": 300, "questions": ["qa1", "qa6", "qa8"], "facts": [2, 5]}]
+        task = task.model_validate(task.model_dump() | {"mix": mix})  # type: ignore[attr-defined]
+    spec = Accuracy(task=task, lengths=lengths[name], examples=5 if name.startswith("copy") else 2)
+    model = build_model(model_spec(), store.vocab_size, 5).double().eval()
+    table = accuracy(spec, subject_of(store, model))
+    assert table.equals(by_hand(spec, store, model))
+    assert (table["forced_share"] != table["generated_share"]).any() or name not in ("copy", "copy, packed")
+
+
+@pytest.mark.parametrize(("forward_tokens", "rows"), [(1, 1), (7, 3), (64, 2)])
+def test_segments_change_nothing(
+    forward_tokens: int, rows: int, copies: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = Accuracy(task=copies.spec, examples=9)  # prompts of several lengths, side by side
+    model = build_model(model_spec(), 9, 5).double().eval()
+    whole = accuracy(spec, subject_of(copies, model))
+    monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", forward_tokens)
+    monkeypatch.setitem(stream.ROWS, "cpu", rows)
+    assert accuracy(spec, subject_of(copies, model)).equals(whole)
+
+
+def test_every_process_reads_its_examples(copies: TokenStore) -> None:
+    summed: list[Tensor] = []
+
+    class Apart(Team):
+        """One of two processes, which hears nothing of the other."""
+
+        def total(self, values: Tensor) -> Tensor:
+            summed.append(values)
+            return values
+
+    spec = Accuracy(task=copies.spec, lengths=(4, 6), examples=7)
+    for rank in range(2):
+        accuracy(spec, replace(subject_of(copies, copier()), team=Apart(rank, 2)))
+    forced, generated = summed[::2], summed[1::2]
+    for parts in (forced, generated):
+        for one, other in zip(parts[:2], parts[2:], strict=True):  # both lengths
+            assert (one + other == 1).all()
+            assert one.any()
+            assert other.any()
+
+
+def test_seeds_ask_other_examples(copies: TokenStore) -> None:
+    seen: dict[tuple[int, int], set[tuple[int, ...]]] = {}
+
+    class Noting(Rigged):
+        def __init__(self, key: tuple[int, int]):
+            super().__init__(copier().rule, 9)
+            self.key = key
+
+        def hidden(self, tokens: Tensor, state: Carries | None = None) -> tuple[Tensor, Carries]:
+            if state is None:
+                seen.setdefault(self.key, set()).update(tuple(row) for row in tokens.tolist() if any(row))
+            return super().hidden(tokens, state)
+
+    for seed in (1, 2):
+        for run in (3, 4):
+            spec = Accuracy(task=copies.spec, lengths=(9,), examples=6, seed=seed)
+            accuracy(spec, replace(subject_of(copies, Noting((seed, run))), seed=run))
+    assert len(set.union(*seen.values())) == sum(len(examples) for examples in seen.values())
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"lengths": [5, 3]}, "lengths must ascend"),
+        ({"lengths": [3, 3]}, "3 stands twice"),
+        ({"lengths": []}, "lengths"),
+        ({"examples": 0}, "examples: expected a number above 0"),
+    ],
+)
+def test_wrong_settings_are_named(content: dict[str, object], said: str, copies: TokenStore) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Accuracy.parse({"task": copies.spec.content()} | content, "test")

@@ -1,0 +1,103 @@
+"""Learning curves: means of what a run has logged, with its end where it diverged."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from small import run_spec
+
+from ssm.base.errors import CheckpointError, ConfigError
+from ssm.base.tables import LEARNING_CURVE, METRICS, read_provenance, read_table
+from ssm.data.store import TokenStore
+from ssm.evaluation.learning_curve import learning_curve
+from ssm.evaluation.measure import measure
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import LearningCurve
+from ssm.specs.training import RunSpec
+from ssm.training.loop import train
+
+CPU = torch.device("cpu")
+
+
+def logged(loss: np.ndarray, **more: object) -> pl.DataFrame:
+    """Metrics of steps with these losses, of 64 tokens each."""
+    steps = np.arange(1, len(loss) + 1)
+    rest = dict.fromkeys(("grad_norm", "lr", "weight_decay", "state_norm"), 0.0)
+    schema = METRICS.columns | {name: pl.Float64() for name in more}
+    return pl.DataFrame({"step": steps, "tokens": 64 * steps, "loss": loss} | rest | more, schema=schema)
+
+
+@pytest.mark.parametrize(("steps", "every"), [(23, 10), (20, 10), (5, 10), (7, 1), (100, 33)])
+def test_rows_are_means_over_steps_and_stand_at_the_last_of_them(steps: int, every: int) -> None:
+    loss = np.random.default_rng(1).normal(3, 1, steps)
+    found = learning_curve(LearningCurve(every=every), logged(loss), diverged=False)
+    parts = [loss[start : start + every] for start in range(0, steps, every)]
+    ends = [min(start + every, steps) for start in range(0, steps, every)]
+    assert found["step"].to_list() == ends
+    assert found["tokens"].to_list() == [64 * end for end in ends]
+    np.testing.assert_allclose(found["loss"].to_numpy(), [part.mean() for part in parts], rtol=1e-14)
+    assert found["accuracy"].to_list() == [None] * len(parts)
+    assert dict(found.schema) == LEARNING_CURVE.columns
+
+
+def test_of_a_task_it_holds_the_accuracy() -> None:
+    right = np.linspace(0, 1, 6)
+    found = learning_curve(LearningCurve(every=2), logged(right, accuracy=right), diverged=False)
+    np.testing.assert_allclose(found["accuracy"].to_numpy(), [0.1, 0.5, 0.9])
+
+
+def test_a_diverged_run_ends_in_a_value_that_is_none() -> None:
+    """Also where its last losses were finite, and too large."""
+    right = np.full(7, 0.5)
+    found = learning_curve(LearningCurve(every=3), logged(np.arange(7.0), accuracy=right), diverged=True)
+    assert found["loss"].to_list()[:2] == [1.0, 4.0]
+    assert math.isnan(found["loss"][2])
+    assert math.isnan(found["accuracy"][2])
+    assert found["step"].to_list() == [3, 6, 7]
+    assert (
+        learning_curve(LearningCurve(every=3), logged(np.arange(7.0)), diverged=True)["accuracy"].to_list()
+        == [None] * 3
+    )
+
+
+def curve(run: RunSpec, folder: Path, snapshot: float | None = None) -> tuple[pl.DataFrame, str | None]:
+    """The table that is measured of a run, and whether it is marked as diverged."""
+    out = folder.parent / f"{folder.name}-{snapshot}.parquet"
+    measure(MeasurementTask(measurement=LearningCurve(every=2), run=run, snapshot=snapshot), out, CPU, run=folder)
+    return read_table(out, LEARNING_CURVE), read_provenance(out).get("diverged")
+
+
+def test_it_is_made_from_the_runs_own_metrics_without_its_tokens(store: TokenStore, tmp_path: Path) -> None:
+    run = run_spec(store.spec, budget={"steps": 8}, snapshots=[0.5])
+    train(run, store, tmp_path / "run", CPU)
+    losses = read_table(tmp_path / "run" / "metrics.parquet", METRICS)["loss"].to_numpy()
+    found, diverged = curve(run, tmp_path / "run")
+    np.testing.assert_allclose(found["loss"].to_numpy(), losses.reshape(4, 2).mean(1), rtol=1e-14)
+    assert diverged is None
+    assert curve(run, tmp_path / "run", snapshot=0.5)[0].equals(found[:2])  # of a snapshot, up to it
+    with pytest.raises(CheckpointError, match="holds another run's metrics than the task's"):
+        curve(run_spec(store.spec, budget={"steps": 9}), tmp_path / "run")
+    with pytest.raises(ConfigError, match="'learning_curve' needs --run"):
+        measure(MeasurementTask(measurement=LearningCurve(), run=run), tmp_path / "none.parquet", CPU)
+
+
+def test_a_run_that_diverged_shows_how_and_its_child_is_marked(store: TokenStore, tmp_path: Path) -> None:
+    base = run_spec(
+        store.spec, lr_scale=3000.0, schedule="constant", warmup=0.0, budget={"steps": 100}, snapshots=[0.02]
+    )
+    steps = train(base, store, tmp_path / "base", CPU)["steps"]
+    found, diverged = curve(base, tmp_path / "base")
+    assert found["step"].max() == steps < 100
+    assert math.isnan(found["loss"][-1])
+    assert found["loss"][:-1].is_finite().all()
+    assert diverged is None  # the curve is what happened, and says itself where it ends
+    early, _ = curve(base, tmp_path / "base", snapshot=0.02)
+    assert early.equals(found[:1])
+    child = run_spec(store.spec, parent=base, budget={"steps": 2}, lr_scale=0.1)
+    train(child, store, tmp_path / "child", CPU, parent=tmp_path / "base")
+    assert str(curve(child, tmp_path / "child")[1]).startswith("its parent diverged: ")

@@ -1,0 +1,273 @@
+"""Drawings of any column and of any quantity: what stands in their artists is what the tables hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from figures import synthetic
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from ssm.base.errors import ConfigError, TableError
+from ssm.figures.data import Line
+from ssm.figures.draw import draw, picture
+from ssm.figures.drawings.learning_curves import thinned
+from ssm.figures.style import ARMS
+
+KEYS = {"measurement": "passkey", "column": "correct"}
+AT = {"kind": "value_at", **KEYS}
+LENGTHS, DEPTHS = (64, 128, 256), (0.0, 0.5, 1.0)
+
+
+def keys(path: Path, right: Callable[[int, float], int], trials: int = 10) -> str:
+    """Of the keys at a length and a depth so many are right; the name of the table."""
+    rows = [
+        {"length": length, "depth": depth, "trial": trial, "correct": trial < right(length, depth), "digits_right": 0}
+        for length in LENGTHS
+        for depth in DEPTHS
+        for trial in range(trials)
+    ]
+    synthetic.save(path, "passkey", rows)
+    return path.stem
+
+
+def two_arms(folder: Path, seeds: int = 2, panel: str = "tiny") -> list[dict[str, Any]]:
+    """Base: 8 - seed right at 64, 4 at 128, none further; State Passing finds all. Depth 1 costs one."""
+    found = []
+    for seed in range(seeds):
+        right = {64: 8 - seed, 128: 4, 256: 1}
+        base = keys(folder / f"b{seed}.parquet", lambda length, depth, r=right: r[length] - (depth == 1))
+        far = keys(folder / f"p{seed}.parquet", lambda length, depth: 10 - (depth == 1))
+        for arm, table in (("base", base), ("state_passing", far)):
+            found.append(synthetic.series(arm, seed, panel=panel, context=64, passkey=table))
+    return found
+
+
+def axes_of(folder: Path, drawing: Mapping[str, Any], series: list[dict[str, Any]], **figure: Any) -> list[Axes]:
+    return picture(synthetic.task([dict(drawing)], series, **figure), folder).axes
+
+
+def line(axes: Axes, label: str) -> Line2D:
+    (found,) = (each for each in axes.lines if each.get_label() == label)
+    return found
+
+
+def texts(axes: Axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def test_a_curve_is_the_mean_of_its_column(tmp_path: Path) -> None:
+    """Over depths and trials of a seed first, and then over seeds, whose range is the band."""
+    drawing = {"kind": "curves", **KEYS, "x": "length", "tokens": True, "level": 0.1, "y_label": "keys found"}
+    (axes,) = axes_of(tmp_path, drawing, two_arms(tmp_path))
+    base = line(axes, "base")
+    assert base.get_xdata().tolist() == list(LENGTHS)
+    np.testing.assert_allclose(base.get_ydata(), [(2 * 7.5 + 6.5) / 30, 11 / 30, 2 / 30])
+    np.testing.assert_allclose(line(axes, "state passing").get_ydata(), 29 / 30)
+    band = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.max() == pytest.approx(23 / 30)
+    assert axes.get_xscale() == "log"
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["64", "128", "256"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("length (tokens)", "keys found")
+    assert "T = 64" in texts(axes)
+    assert any(list(each.get_ydata()) == [0.1, 0.1] for each in axes.lines)
+
+
+def test_a_curve_is_of_the_rows_that_are_asked_for(tmp_path: Path) -> None:
+    drawing = {"kind": "curves", **KEYS, "x": "depth", "where": {"length": 64}}
+    (axes,) = axes_of(tmp_path, drawing, two_arms(tmp_path, seeds=1))
+    np.testing.assert_allclose(line(axes, "base").get_ydata(), [0.8, 0.8, 0.7])
+    assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("linear", "depth", "correct")
+    error = np.std([1.0] * 8 + [0.0] * 2, ddof=1) / math.sqrt(10)  # one seed: over its trials
+    band = axes.collections[0].get_paths()[0].vertices
+    assert band[band[:, 0] == 0, 1].max() == pytest.approx(0.8 + error)
+    with pytest.raises(TableError, match="the column 'depth' of a passkey table is Float64, and can never be 'deep'"):
+        axes_of(tmp_path, drawing | {"where": {"depth": "deep"}}, two_arms(tmp_path))
+    with pytest.raises(TableError, match="no column 'lenght'; did you mean 'length'"):
+        axes_of(tmp_path, drawing | {"x": "lenght"}, two_arms(tmp_path))
+
+
+def test_a_curve_of_logarithms_is_their_exponential_at_the_middle_of_bins(tmp_path: Path) -> None:
+    synthetic.position_loss(tmp_path / "p.parquet", 64, lambda p: 1.0, offsets=(0.0, 0.2))
+    drawing = {"kind": "curves", "measurement": "position_loss", "column": "loss", "x": "position", "exponential": True}
+    (axes,) = axes_of(tmp_path, drawing, [synthetic.series("base", 0, position_loss="p")])
+    drawn = line(axes, "base")
+    assert drawn.get_xdata()[[0, -1]].tolist() == [0.5, 60]
+    np.testing.assert_allclose(drawn.get_ydata(), math.exp(1.1))
+
+
+def learning(folder: Path, arm: str, seed: int, steps: int = 100) -> dict[str, Any]:
+    others = dict.fromkeys(("grad_norm", "lr", "weight_decay", "state_norm"), 0.0)
+    rows = [{"step": step, "tokens": step, "loss": float(step), **others} for step in range(1, steps + 1)]
+    synthetic.save(folder / f"{arm}{seed}.parquet", "metrics", rows)
+    return synthetic.series(arm, seed, learning_curve=f"{arm}{seed}")
+
+
+def test_a_learning_curve_is_means_of_neighbouring_steps(tmp_path: Path) -> None:
+    drawing = {"kind": "learning_curves", "column": "loss", "points": 8}
+    (axes,) = axes_of(tmp_path, drawing, [learning(tmp_path, "base", 0)])
+    drawn = line(axes, "base")
+    expected = [*(np.arange(7) * 13 + 7.0), 96.0]  # 13 steps each, the last 9
+    np.testing.assert_allclose(drawn.get_xdata(), expected)
+    np.testing.assert_allclose(drawn.get_ydata(), expected)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "loss")
+    few = thinned(Line(*(np.arange(3.0) for _ in range(3))), points=60)
+    np.testing.assert_array_equal(few.x, np.arange(3.0))
+
+
+def grid(folder: Path, seeds: int = 2) -> list[dict[str, Any]]:
+    """Keys found of 10: 1, 2 and 4 at d_state 16, 32 and 64, 3 more with mimetic initialization, one more a seed."""
+    found = []
+    for size, count in ((16, 1), (32, 2), (64, 4)):
+        for mimetic in ("off", "on"):
+            for seed in range(seeds):
+                right = count + 3 * (mimetic == "on") + seed
+                table = keys(folder / f"d{size}{mimetic}{seed}.parquet", lambda length, depth, r=right: r)
+                one = synthetic.series(f"d{size}_{mimetic}", seed, passkey=table)
+                found.append(one | {"axes": {"d_state": size, "mimetic": mimetic}})
+    return found
+
+
+def test_a_sweep_has_a_curve_a_family_and_a_tick_a_number(tmp_path: Path) -> None:
+    drawing = {"kind": "sweep", "of": AT, "over": "d_state", "log_x": True}
+    (axes,) = axes_of(tmp_path, drawing, grid(tmp_path))
+    np.testing.assert_allclose(line(axes, "mimetic off").get_ydata(), [0.15, 0.25, 0.45])
+    np.testing.assert_allclose(line(axes, "mimetic on").get_ydata(), [0.45, 0.55, 0.75])
+    assert line(axes, "mimetic on").get_xdata().tolist() == [16, 32, 64]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["16", "32", "64"]
+    band = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == pytest.approx((0.1, 0.5))
+    (axes,) = axes_of(tmp_path, drawing | {"where": {"mimetic": "on"}}, grid(tmp_path))
+    assert [str(each.get_label()) for each in axes.lines if not str(each.get_label()).startswith("_")] == ["all"]
+    named = {"base": ["d16_off", "d32_off", "d64_off"], "state_passing": ["d16_on", "d32_on", "d64_on"]}
+    drawing = {"kind": "sweep", "of": AT, "families": named, "at": [1, 2, 3], "x_label": "layers"}
+    (axes,) = axes_of(tmp_path, drawing, grid(tmp_path))
+    np.testing.assert_allclose(line(axes, "state passing").get_ydata(), [0.45, 0.55, 0.75])
+    assert line(axes, "state passing").get_color() == ARMS["state_passing"].color
+    assert axes.get_xlabel() == "layers"
+
+
+def test_a_sweep_of_a_ratio_has_its_geometric_mean(tmp_path: Path) -> None:
+    drawing = {"kind": "sweep", "of": AT | {"scale": "ratio", "against": "d16_off"}, "over": "d_state"}
+    (axes,) = axes_of(tmp_path, drawing, grid(tmp_path))
+    np.testing.assert_allclose(line(axes, "mimetic off").get_ydata(), [1, math.sqrt(2 * 1.5), math.sqrt(4 * 2.5)])
+
+
+def test_a_diverged_run_has_no_point_no_bar_and_no_cell(tmp_path: Path) -> None:
+    """Not even where its other seeds are sound."""
+    series = grid(tmp_path)
+    synthetic.diverge(tmp_path / "d32off1.parquet", "passkey")
+    (axes,) = axes_of(tmp_path, {"kind": "sweep", "of": AT, "over": "d_state"}, series)
+    np.testing.assert_array_equal(np.isfinite(line(axes, "mimetic off").get_ydata()), [True, False, True])
+    assert np.isfinite(line(axes, "mimetic on").get_ydata()).all()
+    (axes,) = axes_of(tmp_path, {"kind": "bars", "of": AT, "arms": ["d16_off", "d32_off"]}, series)
+    assert "d32 off (diverged, or no number)" in texts(axes)
+    assert len(axes.patches) == 1
+    drawing = {"kind": "heat_map", **KEYS, "x": "length", "y": "depth", "arms": ["d16_off", "d32_off"]}
+    maps = axes_of(tmp_path, drawing, series)
+    sound, diverged = ([patch.get_fill() for patch in axes.patches] for axes in maps)
+    assert (all(sound), any(diverged), len(diverged)) == (True, False, 9)
+    assert texts(maps[1]) == []
+    alone = [one for one in series if one["arm"] == "d32_off"][1:]
+    (axes,) = axes_of(tmp_path, {"kind": "text", **KEYS}, alone)
+    assert texts(axes) == ["This figure has no arm at this scale."]
+
+
+def test_bars_are_means_and_every_seed_is_a_dot(tmp_path: Path) -> None:
+    drawing = {"kind": "bars", "of": AT | {"where": {"length": 64, "depth": 0.0}}, "level": 0.1, "label": "keys found"}
+    (axes,) = axes_of(tmp_path, drawing, two_arms(tmp_path))
+    assert [patch.get_width() for patch in axes.patches] == pytest.approx([0.75, 1.0])
+    dots = [sorted(each.get_xdata()) for each in axes.lines if each.get_marker() == "o"]
+    assert dots == [pytest.approx([0.7, 0.8]), pytest.approx([1.0, 1.0])]
+    heights = [each.get_ydata() for each in axes.lines if each.get_marker() == "o"]
+    assert all(len(set(one)) == 2 for one in heights), "equal seeds stand beside each other"
+    assert texts(axes) == ["base", "state passing"]
+    assert axes.get_xlabel() == "keys found"
+    assert axes.get_xlim()[0] == 0
+    assert axes.get_xlim()[1] > 1
+    both = two_arms(tmp_path) + [one | {"panel": "small"} for one in two_arms(tmp_path)]
+    assert [axes.get_title(loc="left") for axes in axes_of(tmp_path, drawing, both)] == ["tiny", "small"]
+
+
+def test_a_bar_of_a_negative_number_starts_at_zero_too(tmp_path: Path) -> None:
+    drawing = {"kind": "bars", "of": AT | {"against": "state_passing", "where": {"length": 64}}, "arms": ["base"]}
+    (axes,) = axes_of(tmp_path, drawing, two_arms(tmp_path))
+    (bar,) = axes.patches
+    assert (bar.get_x() + bar.get_width(), bar.get_x()) == pytest.approx((21.5 / 30 - 29 / 30, 0.0))
+    assert axes.get_xlim()[0] < 21.5 / 30 - 29 / 30
+
+
+def test_a_heat_map_has_a_cell_a_setting(tmp_path: Path) -> None:
+    drawing = {"kind": "heat_map", **KEYS, "x": "length", "y": "depth", "percent": True, "limits": [0, 1]}
+    base, passing = axes_of(tmp_path, drawing, two_arms(tmp_path))
+    assert [axes.get_title(loc="left") for axes in (base, passing)] == ["base", "state passing"]
+    cells = {text.get_position(): text.get_text() for text in base.texts}
+    assert cells == {
+        (0.5, 0.5): "75%", (1.5, 0.5): "40%", (2.5, 0.5): "10%",
+        (0.5, 1.5): "75%", (1.5, 1.5): "40%", (2.5, 1.5): "10%",
+        (0.5, 2.5): "65%", (1.5, 2.5): "30%", (2.5, 2.5): "0%",
+    }  # fmt: skip
+    assert [text.get_text() for text in base.get_xticklabels()] == ["64", "128", "256"]
+    assert [text.get_text() for text in base.get_yticklabels()] == ["0", "0.5", "1"]
+    colors = {patch.get_facecolor() for patch in passing.patches if isinstance(patch, Rectangle)}
+    assert len(colors) == 2  # nine cells of two values
+    (bare, _) = axes_of(tmp_path, drawing | {"cells": False}, two_arms(tmp_path))
+    assert texts(bare) == []
+    assert len(bare.patches) == 9
+
+
+def test_text_stands_as_it_is(tmp_path: Path) -> None:
+    """Dollars are no formulas, and a long line goes on below."""
+    long = "word " * 30
+    (axes,) = axes_of(tmp_path, {"kind": "text", "lines": ["$a|a.", "", "  " + long]}, [])
+    drawn = texts(axes)
+    assert drawn[:3] == ["$a|a.", "", "  " + " ".join(["word"] * 15)]
+    assert all(line.startswith("    word") for line in drawn[3:])
+    assert " ".join(drawn[2:]).split() == long.split()
+    assert not any(text.get_parse_math() for text in axes.texts)
+    assert {text.get_family()[0] for text in axes.texts} == {"monospace"}
+    column = {"kind": "text", "measurement": "passkey", "column": "length", "rows": 3}
+    (axes,) = axes_of(tmp_path, column, two_arms(tmp_path))
+    assert texts(axes) == ["64"] * 3
+    with pytest.raises(TableError, match="has no column 'prompt'"):
+        axes_of(tmp_path, column | {"column": "prompt"}, two_arms(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("drawing", "says"),
+    [
+        ({"kind": "sweep", "of": AT}, "drawings.0: give either 'families' with their numbers 'at', or 'over'"),
+        (
+            {"kind": "sweep", "of": AT, "families": {"a": ["x", "y"]}, "at": [1, 2, 3]},
+            "families.a: 2 arms at 3 numbers",
+        ),
+        ({"kind": "bars", "of": {"kind": "value_at", "measurement": "passkey"}}, "of: column: this key is required"),
+        ({"kind": "text"}, "give either 'lines', or 'measurement' and 'column'"),
+        ({"kind": "curves", "measurement": "passkey", "column": "correct"}, "x: this key is required"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_one_line(drawing: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        synthetic.task([drawing], [])
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_all_of_them_are_written_the_same_every_time(tmp_path: Path) -> None:
+    drawings = [
+        {"kind": "curves", **KEYS, "x": "length", "tokens": True},
+        {"kind": "sweep", "of": AT, "over": "d_state"},
+        {"kind": "bars", "of": AT},
+        {"kind": "heat_map", **KEYS, "x": "length", "y": "depth"},
+        {"kind": "text", "lines": ["a $ b"]},
+    ]
+    task = synthetic.task(drawings, grid(tmp_path))
+    first, again = (draw(task, tmp_path, tmp_path / name)[0].read_bytes() for name in ("once", "twice"))
+    assert first == again
+    assert b"a $ b" in first

@@ -1,0 +1,172 @@
+"""Arms of weights that were trained elsewhere: what is planned, what is reckoned, what is registered."""
+
+from __future__ import annotations
+
+from math import ceil
+from pathlib import Path
+
+import pytest
+from plan.mini import edit, figure, write_config
+
+from ssm.plan import Inputs, Plan, load_config, make_plan
+from ssm.plan.registration import contents
+from ssm.plan.resources import MEMORY_MB, needs, training_tokens
+from ssm.plan.sources import imported_files
+from ssm.plan.summary import summary
+from ssm.specs.training import CheckpointRef, RunSpec
+
+ROOT = Path(__file__).parents[2]
+BASE = {
+    "label": "Base",
+    "training": {"smoke": "pretrain", "paper": None},
+    "checkpoint": {"smoke": None, "paper": "x/y"},
+}
+PASSING = {"label": "State Passing", "from": "base", "training": "posttrain", "initial_state": "state_passing"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_config(tmp_path / "config")
+
+
+def planned(folder: Path, scale: str = "smoke", target: str = "lg_fig5") -> Plan:
+    return make_plan(load_config(folder, scale, [target]))
+
+
+def of_arms(plan: Plan, target: str = "lg_fig5") -> dict[str, RunSpec]:
+    return {series.arm: plan.runs[series.run] for series in plan.figures[target].series}
+
+
+def test_an_arm_is_trained_at_one_scale_and_imported_at_another(folder: Path) -> None:
+    before = planned(folder)
+    figure(
+        folder, "lg_fig5", arms={"base": BASE | {"context": {"smoke": None, "paper": 2048}}, "state_passing": PASSING}
+    )
+    assert planned(folder).runs == before.runs, "where it is trained nothing has changed"
+    assert planned(folder).figures["lg_fig5"].series == before.figures["lg_fig5"].series
+
+    plan = planned(folder, "paper")
+    base, passing = of_arms(plan).values()
+    assert base.checkpoint == CheckpointRef(name="x/y")
+    assert (base.training.context, base.training.budget.steps, base.parent) == (2048, 0, None)
+    assert passing.parent == base
+    assert plan.inputs_of(base.id) == Inputs(), "to import weights no text is tokenized"
+    assert plan.inputs_of(passing.id) == Inputs(data=base.data.id, run=base.id)
+    assert plan.inputs_of(plan.figures["lg_fig5"].series[0].tables["position_loss"]) == Inputs(base.data.id, base.id)
+    assert plan.measurements[plan.figures["lg_fig5"].series[0].tables["position_loss"]].measurement.length == 16 * 2048
+    assert base.id.startswith("tiny_T2048_imported_s1-")
+    assert [series.published for series in plan.figures["lg_fig5"].series] == ["x/y", "x/y"]
+
+
+def test_where_the_weights_are(folder: Path) -> None:
+    """With the model, in an entry of models.yaml, on the hub, in a folder; T is the arm's own where it gives one."""
+    edit(folder, "models.yaml", "tiny: {", "tiny: {published: {checkpoint: o/tiny@5f, context: 64}, ")
+    with (folder / "models.yaml").open("a") as models:
+        models.write("mine: {checkpoint: my models/mine, text: [a], context: {smoke: 16, paper: 32}}\n")
+    arms = {
+        "own": {"label": "A", "checkpoint": "published"},
+        "entry": {"label": "B", "checkpoint": "mine"},
+        "longer": {"label": "C", "checkpoint": "mine", "context": 48},
+        "hub": {"label": "D", "checkpoint": "o/m", "context": 8},
+        "path": {"label": "E", "checkpoint": "./m", "context": 8},
+    }
+    figure(folder, "lg_fig5", arms=arms)
+    found = {arm: (run.published, run.training.context) for arm, run in of_arms(planned(folder)).items()}
+    assert found == {
+        "own": ("o/tiny@5f", 64),
+        "entry": ("my models/mine", 16),
+        "longer": ("my models/mine", 48),
+        "hub": ("o/m", 8),
+        "path": ("./m", 8),
+    }
+
+
+def test_every_seed_has_an_import_of_its_own(folder: Path) -> None:
+    """Its windows follow the seed, and arms are paired by it."""
+    arms = {"base": {"label": "B", "checkpoint": "x/y", "context": 32}, "state_passing": PASSING}
+    figure(folder, "lg_fig5", arms=arms, seeds=[7, 5])
+    plan = planned(folder)
+    assert [(s.arm, s.seed, plan.runs[s.run].seed) for s in plan.figures["lg_fig5"].series] == [
+        ("base", 7, 7),
+        ("base", 5, 5),
+        ("state_passing", 7, 7),
+        ("state_passing", 5, 5),
+    ]
+    assert len(plan.runs) == 4
+    for run in plan.runs.values():
+        assert run.origin.seed == run.seed
+
+
+def test_an_import_takes_no_gpu_and_no_training(folder: Path) -> None:
+    edit(folder, "models.yaml", "d_model: {paper: 512}", "d_model: 512")
+    arms = {"base": {"label": "B", "checkpoint": "x/y", "context": 2048}, "state_passing": PASSING}
+    figure(folder, "lg_fig5", arms=arms, models=["large"])
+    library = load_config(folder, "smoke", ["lg_fig5"], {"device": "cuda"})
+    plan = make_plan(library)
+    base, passing = of_arms(plan).values()
+    found = needs(plan, library.workflow, gpu=True)
+    weights = 4 * (12 * 1_720_112 + 256 * 512 + 512) / 1e6  # MB, in float32: models.yaml
+    assert found[base.id].disk_mb == ceil(weights)
+    assert found[base.id].memory_mb == MEMORY_MB[False] + ceil(2 * weights)
+    assert (found[base.id].gpus, found[passing.id].gpus) == (0, 1)
+    assert training_tokens(base) == 0
+    told = summary(plan, library.workflow)
+    assert told.startswith("Plan at the scale 'smoke': data sets 1, training runs 1, tables 2")
+    assert "Weights from elsewhere, which are imported and not trained: x/y." in told
+    assert "Weights from elsewhere" not in summary(planned(folder, target="lg_fig4"), library.workflow)
+
+
+def test_a_registration_holds_the_weights(folder: Path) -> None:
+    """Another revision is another base model; what the arm is called is not."""
+
+    def decided(**changes: object) -> object:
+        base = {"label": "B", "checkpoint": "x/y", "context": 32} | changes
+        one = {"kind": "perplexity_growth", "arm": "base", "times_context": 16}
+        claim = {"id": "c", "says": "S.", "paper": "P.", "quantity": one, "expected": {"above": 1.1}}
+        figure(folder, "lg_fig5", arms={"base": base}, claims=[claim])
+        plan = planned(folder)
+        return contents(plan.figures["lg_fig5"], plan.runs, plan.measurements)["c"]
+
+    assert decided() == decided(label="Official")
+    assert decided() != decided(checkpoint="x/y@5f")
+    assert decided() != decided(context=64)
+
+
+def test_the_files_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights, and what says what they are; None where there are none, of the hub or gone."""
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "models/m/pytorch_model.bin",
+        "models/m/config.json",
+        "models/m/notes.txt",
+        "models/empty/config.json",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    there = tmp_path / "models" / "m"
+    assert imported_files("models/m") == (there / "pytorch_model.bin", there / "config.json")
+    assert [imported_files(name) for name in ("models/gone", "o/m@5f", "models/empty", "~/no such")] == [None] * 4
+
+
+def test_the_papers_figures_start_from_the_official_checkpoints() -> None:
+    """What was 300B tokens of pre-training a size; nothing of the other scales is imported."""
+    targets = [f"lg_fig{number}" for number in (1, 4, 5, 9, 12, 13)]
+    plan = make_plan(load_config(ROOT / "config", "paper", targets))
+    bases = {run.model.name: run for run in plan.runs.values() if run.parent is None}
+    assert {name: run.published for name, run in bases.items()} == {
+        f"mamba2-{size}": f"state-spaces/mamba2-{size}" for size in ("130m", "370m", "780m", "1.3b")
+    }
+    assert {run.training.context for run in bases.values()} == {2048}
+    assert sum(training_tokens(run) for run in plan.runs.values()) < 3e9
+    used = {31, *range(11, 14), *range(21, 25), *range(32, 37)}
+    assert not used & {run.seed for run in plan.runs.values()}, "registered for the base models that were trained here"
+    for scale in ("smoke", "gpu"):
+        runs = make_plan(load_config(ROOT / "config", scale)).runs.values()
+        assert not [run.id for run in runs if run.checkpoint is not None]
+
+
+def test_published_weights_are_no_part_of_a_model(folder: Path) -> None:
+    before = load_config(folder).models.get("tiny", "here")
+    edit(folder, "models.yaml", "tiny: {", "tiny: {published: {checkpoint: o/m, context: 8}, ")
+    library = load_config(folder)
+    assert library.models.get("tiny", "here") == before

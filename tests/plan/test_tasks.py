@@ -1,0 +1,145 @@
+"""Tasks in the plan: beside text in one figure, with the stores and the measurements that they need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plan.mini import edit, figure, write_config
+
+from ssm.base.errors import ConfigError
+from ssm.plan import Inputs, Plan, load_config, make_plan
+from ssm.plan.resources import needs
+from ssm.plan.sources import source_files
+from ssm.plan.summary import summary
+from ssm.specs.measurements import Accuracy
+from ssm.specs.tasks.copy import CopyTask
+from ssm.specs.tasks.passkey import PasskeyTask
+
+TASKS = """
+copy: {task: copy, alphabet: {smoke: 12, paper: 26}, mix: [{shortest: 5, longest: {smoke: 10, paper: 100}}]}
+passkey: {task: passkey, mix: [{length: 256}]}
+facts: {task: facts, corpus: {kind: stdlib}, mix: [{length: 300}]}
+"""
+ARMS = {
+    "base": {"label": "Base", "training": "pretrain"},
+    "sp": {"label": "SP", "training": "pretrain", "initial_state": "state_passing"},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = write_config(tmp_path / "config")
+    data = folder / "data.yaml"
+    data.write_text(data.read_text() + TASKS)
+    return folder
+
+
+def planned(folder: Path, **changes: Any) -> Plan:
+    figure(folder, "lg_tab1", **({"data": "copy", "arms": ARMS, "measurements": []} | changes))
+    return make_plan(load_config(folder, figures=["lg_tab1"]))
+
+
+def test_a_figure_of_a_task(folder: Path) -> None:
+    plan = planned(folder, measurements=[{"kind": "accuracy", "lengths": [10, 30], "examples": 64}])
+    (data,) = plan.data.values()
+    assert isinstance(data, CopyTask)
+    assert source_files(data) == ()
+    assert len(plan.runs) == 2
+    for name, task in plan.measurements.items():
+        measurement = task.measurement
+        assert isinstance(measurement, Accuracy)
+        assert (measurement.task, measurement.lengths, measurement.examples) == (data, (10, 30), 64)
+        assert plan.inputs_of(name) == Inputs(data=data.id, run=task.run and task.run.id)
+    library = load_config(folder, figures=["lg_tab1"])
+    found = needs(plan, library.workflow, gpu=False)
+    assert found[data.id].disk_mb == 0, "nothing is stored"
+    table = next(iter(plan.measurements))
+    assert found[table].seconds > 30, "reading and writing take time"
+    assert "lg_tab1" in summary(plan, library.workflow, gpus=1)
+
+
+def test_fine_tuning_on_a_task_from_text(folder: Path) -> None:
+    """The base is measured on the task too: an arm's own data, the measurement's task."""
+    fine = {"label": "Fine-tuned", "from": "base", "training": "posttrain", "data": "passkey"}
+    fine["override"] = {"context": 256, "batch_tokens": 512}
+    entries = [
+        {"kind": "accuracy", "task": "passkey", "lengths": [256, 512]},
+        {"kind": "accuracy", "task": "facts", "name": "facts", "arms": ["fine"]},
+        {"kind": "position_loss", "times_context": 2, "arms": ["base"]},
+    ]
+    plan = planned(folder, data="text", arms={"base": ARMS["base"], "fine": fine}, measurements=entries)
+    assert sorted(plan.data) == sorted({data.id for data in plan.data.values()})
+    assert sorted(data.name for data in plan.data.values()) == ["facts", "passkey", "text"]
+    base, tuned = plan.runs.values()
+    assert (base.data.name, tuned.data.name) == ("text", "passkey")
+    assert tuned.parent == base
+    assert tuned.content()["parent"] == base.content()
+    series = {one.arm: one.tables for one in plan.figures["lg_tab1"].series}
+    for arm, run in (("base", base), ("fine", tuned)):
+        measured = plan.measurements[series[arm]["accuracy"]].measurement
+        assert isinstance(measured, Accuracy)
+        assert isinstance(measured.task, PasskeyTask)
+        assert plan.inputs_of(series[arm]["accuracy"]) == Inputs(data=tuned.data.id, run=run.id)
+    facts = plan.measurements[series["fine"]["facts"]]
+    assert facts.data is not None
+    assert plan.inputs_of(series["fine"]["facts"]).data == facts.data.id
+    needs(plan, load_config(folder).workflow, gpu=True)
+
+
+def test_a_rehearsal_is_short(folder: Path) -> None:
+    figure(
+        folder,
+        "lg_tab1",
+        data="facts",
+        arms={"base": ARMS["base"] | {"override": {"context": 512, "batch_tokens": 1024}}},
+        measurements=[
+            {"kind": "accuracy", "lengths": [300, 40_000]},
+            {"kind": "accuracy", "task": "facts", "name": "b"},
+        ],
+    )
+    plan = make_plan(load_config(folder, figures=["lg_tab1"], overrides={"rehearsal": {}}))
+    (data,) = plan.data.values()
+    assert data.text is not None
+    assert data.text.max_documents == 40
+    lengths = {task.measurement.lengths for task in plan.measurements.values()}  # type: ignore[union-attr]
+    assert lengths == {(300,), None}
+    assert {task.measurement.examples for task in plan.measurements.values()} == {4}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"data": "cop"}, "unknown data set 'cop'; did you mean 'copy'"),
+        ({"measurements": [{"kind": "position_loss", "length": 64}]}, "reads a held-out text, and 'copy' is a task"),
+        ({"measurements": [{"kind": "accuracy", "task": "text"}]}, "task: 'text' is a text, which asks nothing"),
+        ({"measurements": [{"kind": "accuracy", "task": "pass"}]}, "unknown data set 'pass'; did you mean 'passkey'"),
+        (
+            {"measurements": [{"kind": "accuracy", "task": "passkey"}]},
+            "'passkey' is in other tokens than the run's 'copy'",
+        ),
+        ({"measurements": [{"kind": "accuracy", "lengths": [0]}]}, "lengths.0: expected a number above 0"),
+        ({"data": "text", "measurements": [{"kind": "accuracy"}]}, "task: 'text' is a text"),
+        ({"data": "passkey"}, "examples of 'passkey' take a context of 255, the recipe's is 32"),
+        (
+            {"arms": ARMS | {"fine": {"label": "F", "from": "base", "training": "posttrain", "data": "text"}}},
+            r"the vocabulary of 'text' \(256\) differs from the parent's \(16\)",
+        ),
+        ({"arms": {"base": ARMS["base"] | {"data": "copi"}}}, "arms.base.data: unknown data set 'copi'"),
+    ],
+)
+def test_mistakes_are_one_line(changes: dict[str, Any], said: str, folder: Path) -> None:
+    with pytest.raises(ConfigError, match=f"lg_tab1.yaml.*{said}"):
+        planned(folder, **changes)
+
+
+def test_mistakes_of_a_task_name_their_file(folder: Path) -> None:
+    edit(
+        folder,
+        "data.yaml",
+        "\npasskey: {task: passkey, mix: [{length: 256}]}",
+        "\npasskey: {task: passkey, mix: [{lenght: 256}]}",
+    )
+    with pytest.raises(ConfigError, match=r"data.yaml: passkey: mix.0: unknown key 'lenght'; did you mean 'length'"):
+        planned(folder)

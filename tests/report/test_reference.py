@@ -1,0 +1,215 @@
+"""Reference results are what was judged; other results agree with them or do not; README files say what they say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from claims.synthetic import claim
+from PIL import Image
+from report.folder import CLAIMS, results_folder
+
+from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
+from ssm.cli.main import main
+from ssm.report.compare import TOLERANCE
+from ssm.report.held import END, START, readmes
+from ssm.report.reference import read_references
+
+ROOT = Path(__file__).parents[2]
+TABLE = f"# Title\n\n{START}\n\nold\n\n{END}\n\nMore.\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with results of one figure, and places for its tables."""
+    monkeypatch.chdir(tmp_path)
+    size = claim({"kind": "parameter_ratio", "model": "tiny"}, "size", above=1.0)
+    results(Path("results/smoke"), claims=[*CLAIMS, size])
+    for readme in (Path("README.md"), Path("reports/README.md")):
+        readme.parent.mkdir(exist_ok=True)
+        readme.write_text(TABLE)
+    return tmp_path
+
+
+def results(folder: Path, target: str = "lg_fig5", **options: Any) -> None:
+    results_folder(folder, target, **options)
+    Image.new("RGB", (9, 9), "white").save(folder / "figures" / f"{target}.png")
+
+
+def changed(**columns: pl.Expr) -> None:
+    """Other verdicts of the figure."""
+    path = Path("results/smoke/verdicts/lg_fig5.parquet")
+    write_table(read_table(path).with_columns(**columns), VERDICTS, path, read_provenance(path))
+
+
+def lines(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> list[str]:
+    capsys.readouterr()
+    assert main(list(arguments)) == code
+    printed = capsys.readouterr()
+    return (printed.out + printed.err).splitlines()
+
+
+def test_results_become_the_reference_with_a_line_a_claim_and_agree_bitwise(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lines(capsys, "reference", "results/smoke", code=0) == [
+        "wrote reports/smoke: lg_fig5",
+        "wrote the table in README.md",
+        "wrote the table in reports/README.md",
+    ]
+    assert sorted(path.name for path in Path("reports/smoke").iterdir()) == ["lg_fig5.json", "lg_fig5.png"]
+    with Image.open("reports/smoke/lg_fig5.png") as picture:
+        assert picture.size == (9, 9)
+    text = Path("reports/smoke/lg_fig5.json").read_text()
+    assert len([line for line in text.splitlines() if line.startswith('    {"claim": ')]) == 4
+    rows = read_table("results/smoke/verdicts/lg_fig5.parquet").to_dicts()
+    for row, written in zip(rows, json.loads(text)["claims"], strict=True):
+        assert written.items() <= row.items()
+    (reference,) = read_references(Path("reports/smoke")).values()
+    assert reference.made == {"written": "2025-01-01T00:00:00+00:00"}
+    first, *_, last = lines(capsys, "compare", "results/smoke", code=0)
+    assert first.split() == ["lg_fig5", "base_fails", "agrees", "confirmed", "3,", "bitwise"]
+    assert last == "4 of 4 claims agree with reports/smoke, 4 of them bitwise"
+    assert lines(capsys, "reference", code=0) == []  # both tables say so already
+
+
+def test_the_tables_say_what_the_reference_says(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(lines(capsys, "reference", "--check", code=2)) == 2
+    assert Path("README.md").read_text() == TABLE, "a check writes nothing"
+    lines(capsys, "reference", "results/smoke", code=0)
+    text = Path("README.md").read_text()
+    assert text.startswith("# Title\n")
+    assert text.endswith("\n\nMore.\n")
+    assert text.split("\n\n")[2].splitlines() == [
+        "| figure | held | did not hold | not decided |",
+        "|---|---|---|---|",
+        "| `lg_fig5` four interventions | base fails 3, 1 definition | passed fails 1.11 | *control fails* |",
+    ]
+    every = Path("reports/README.md").read_text()
+    assert (
+        "| `lg_fig5` Figure 5 | the claim base_fails holds (`base_fails`) | 3 (2.34 to 3.85) | > 1.5 | confirmed |"
+        in every
+    )
+    assert "| no number | > 1 | not decided |" in every
+    assert lines(capsys, "reference", "--check", code=0) == ["the tables say what the reference results say"]
+    Path("README.md").write_text(text.replace("base fails 3", "base fails 2"))
+    assert lines(capsys, "reference", "--check", code=2) == [
+        "ssm reference: README.md: its table is not that of reports/smoke; `ssm reference` writes it"
+    ]
+
+
+def test_what_was_not_registered_is_no_result(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results(Path("results/smoke"), registered=("base_fails",))
+    lines(capsys, "reference", "results/smoke", code=0)
+    row = "| `lg_fig5` four interventions (2 not registered, not counted) | base fails 3 |  |  |"
+    assert row in Path("README.md").read_text()
+    assert Path("reports/README.md").read_text().count(", not registered |") == 2
+
+
+@pytest.mark.parametrize(
+    ("factor", "mark", "words"),
+    [
+        (1.0, "agrees", "confirmed 3, bitwise"),
+        (1 + TOLERANCE / 2, "agrees", "confirmed 3.15 here, confirmed 3 in the reference: moved by 0.05"),
+        (1 - TOLERANCE / 2, "agrees", "confirmed 2.85 here, confirmed 3 in the reference: moved by 0.05"),
+        (1 + TOLERANCE * 2, "DIFFERS", "confirmed 3.6 here, confirmed 3 in the reference: moved by 0.2"),
+    ],
+)
+def test_an_estimate_may_move_by_the_tolerance(
+    place: Path, capsys: pytest.CaptureFixture[str], factor: float, mark: str, words: str
+) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    changed(estimate=pl.when(pl.col("claim") == "base_fails").then(pl.col("estimate") * factor).otherwise("estimate"))
+    first, *_, last = lines(capsys, "compare", "results/smoke", code=mark == "DIFFERS")
+    assert first.split(maxsplit=3) == ["lg_fig5", "base_fails", mark, words]
+    assert last.startswith("3 of 4" if mark == "DIFFERS" else "4 of 4")
+    assert last.endswith(f"{4 if factor == 1 else 3} of them bitwise")
+    lines(capsys, "compare", "results/smoke", "--tolerance", "0.5", code=0)
+
+
+def test_an_estimate_near_zero_is_held_against_its_interval(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed(estimate=pl.lit(0.001), low=pl.lit(-1.0), high=pl.lit(1.0))
+    lines(capsys, "reference", "results/smoke", code=0)
+    changed(estimate=pl.lit(-0.09))
+    lines(capsys, "compare", "results/smoke", code=0)
+    changed(estimate=pl.lit(-0.2))
+    assert "DIFFERS" in lines(capsys, "compare", "results/smoke", code=1)[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("verdict", "not decided", "not decided 3 here, confirmed 3 in the reference"),
+        ("expected", "> 1.4", "expects > 1.4 here, > 1.5 in the reference"),
+        ("number", "another", "is decided by other seeds, arms or measurements than in the reference"),
+        ("estimate", None, "confirmed, no number here, confirmed 3 in the reference"),
+    ],
+)
+def test_another_verdict_or_another_claim_is_no_agreement(
+    place: Path, capsys: pytest.CaptureFixture[str], column: str, value: object, words: str
+) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    changed(**{column: pl.when(pl.col("claim") == "base_fails").then(pl.lit(value)).otherwise(column)})
+    first, *rest = lines(capsys, "compare", "results/smoke", code=1)
+    assert first.split(maxsplit=3) == ["lg_fig5", "base_fails", "DIFFERS", words]
+    assert not any("DIFFERS" in line for line in rest)
+
+
+def test_a_claim_that_one_side_lacks_is_no_agreement(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    changed(claim=pl.col("claim").replace("base_fails", "renamed"))
+    found = lines(capsys, "compare", "results/smoke", code=1)
+    assert "is in the reference, and not judged here" in found[0]
+    assert "is judged here, and not in the reference" in found[-2]
+
+
+def test_figures_that_only_one_side_has_are_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    shutil.copy("reports/smoke/lg_fig5.json", "reports/smoke/lg_fig1.json")
+    shutil.copy("results/smoke/verdicts/lg_fig5.parquet", "results/smoke/verdicts/ls_tab2.parquet")
+    found = lines(capsys, "compare", "results/smoke", code=0)
+    assert found[-3:-1] == ["not made here, not compared: lg_fig1", "without a reference, not compared: ls_tab2"]
+    Path("results/smoke/verdicts/lg_fig5.parquet").unlink()
+    (line,) = lines(capsys, "compare", "results/smoke", code=2)
+    assert line == "ssm compare: reports/smoke: of its figures none is finished in results/smoke"
+    (line,) = lines(capsys, "compare", "results/smoke", "elsewhere", code=2)
+    assert line == "ssm compare: elsewhere: no reference results"
+
+
+def test_a_rehearsal_is_no_reference_and_agrees_with_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    before = Path("reports/smoke/lg_fig5.json").read_bytes()
+    results(Path("results/smoke"), rehearsal=True)
+    for verb in ("reference", "compare"):
+        (line,) = lines(capsys, verb, "results/smoke", code=2)
+        assert "a rehearsal, whose numbers mean nothing" in line
+    assert Path("reports/smoke/lg_fig5.json").read_bytes() == before
+
+
+def test_what_cannot_be_read_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    Path("README.md").write_text("no place")
+    (line,) = lines(capsys, "reference", code=2)
+    assert line.startswith(f"ssm reference: README.md: expected one line '{START}'")
+    Path("README.md").unlink()
+    (line,) = lines(capsys, "reference", code=2)
+    assert line.startswith("ssm reference: README.md: cannot be read")
+    Path("reports/smoke/lg_fig5.json").write_text("{}")
+    for verb in (["reference"], ["compare", "results/smoke"]):
+        (line,) = lines(capsys, *verb, code=2)
+        assert "reports/smoke/lg_fig5.json" in line
+    Path("results/smoke/figures/lg_fig5.png").write_text("png")
+    (line,) = lines(capsys, "reference", "results/smoke", code=2)
+    assert line.startswith("ssm reference: results/smoke/figures/lg_fig5.png: not a readable picture")
+    (line,) = lines(capsys, "reference", "results/smoke", "--check", code=2)
+    assert line == "ssm reference: give either RESULTS or --check: a check writes nothing"
+
+
+def test_the_projects_own_tables_are_those_of_its_reference_results() -> None:
+    """`ssm reference` writes them."""
+    for path, (text, wanted) in readmes(ROOT / "reports" / "smoke", ROOT / "README.md").items():
+        assert text == wanted, path
