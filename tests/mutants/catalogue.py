@@ -394,8 +394,8 @@ MODELS = (
 TRAINING = (
     Mutant(
         f"{S}training/step.py",
-        "return Part(loss, ended.detach())",
-        "return Part(loss, ended)",
+        "return Part(F.cross_entropy(logits.float(), targets), ended.detach())",
+        "return Part(F.cross_entropy(logits.float(), targets), ended)",
         "gradients flow back through passed states",
         ("training/test_loop.py::test_the_same_run_twice_is_bitwise_the_same",),
     ),
@@ -609,7 +609,80 @@ DATA = (
     ),
 )
 
+TASKS = (
+    Mutant(
+        f"{S}training/step.py",
+        "share = micro.asked / asked",
+        "share = len(rows) / len(mine)",
+        "micro-batches count alike however much they ask",
+        ("training/test_tasks.py::test_the_gradient_is_that_of_the_whole_batch",),
+    ),
+    Mutant(
+        f"{S}training/step.py",
+        "int(self.job.team.total(torch.tensor(batch.asked))) / self.job.team.size",
+        "batch.asked",
+        "a process divides by what it asks itself",
+        ("training/test_tasks.py::test_two_processes_train_the_run_that_one_trains",),
+    ),
+    Mutant(
+        f"{S}data/tasks/base.py",
+        'return self.store.train if self.split == "train" else self.store.held_out',
+        "return self.store.train",
+        "test examples stand in text that trained",
+        ("data/tasks/test_facts.py::test_training_reads_training_documents_and_tests_the_held_out_ones",),
+    ),
+    Mutant(
+        f"{S}data/tasks/draws.py",
+        'f"task/{self.split}/{stream}"',
+        'f"task/{stream}"',
+        "test examples are the first of training",
+        ("data/tasks/test_tasks.py::test_training_and_test_examples_never_meet",),
+    ),
+    Mutant(
+        f"{S}data/tasks/copy.py",
+        "copied = within > length + 1",
+        "copied = within >= length + 1",
+        "the bar of a string is asked for",
+        ("data/tasks/test_copy.py::test_one_string_and_its_copy",),
+    ),
+    Mutant(
+        f"{S}data/tasks/copy.py",
+        "whole = stop <= N",
+        "whole = stop < N",
+        "a string that just fits is not asked for",
+        ("data/tasks/test_copy.py::test_a_string_that_just_fits_is_asked_for",),
+    ),
+    Mutant(
+        f"{S}data/tasks/facts.py",
+        "slots = sorted(dice.below(len(text) + 1) for _ in facts)",
+        "slots = list(dice.below(len(text) + 1) for _ in facts)",
+        "a story's sentences stand in any order",
+        ("data/tasks/test_facts.py::test_a_story_stands_between_whole_sentences_in_its_order",),
+    ),
+    Mutant(
+        f"{S}data/tasks/passkey.py",
+        "places[np.abs(places - wanted).argmin()]",
+        "places[(places >= wanted).argmax()]",
+        "a key stands behind its depth, not where it is nearest",
+        ("data/tasks/test_prompts.py::test_the_key_stands_at_the_sentence_nearest_to_its_depth",),
+    ),
+)
+
 MEASUREMENTS = (
+    Mutant(
+        f"{S}evaluation/accuracy.py",
+        "hidden, state = model.hidden(written[-1], state)",
+        "hidden, state = model.hidden(wanted[rows][:, [len(written) - 1]], state)",
+        "decoding reads the answer instead of what it wrote",
+        ("evaluation/test_accuracy.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/learning_curve.py",
+        'pl.when(pl.col("step") == last)',
+        'pl.when(pl.col("step") > last)',
+        "the last row of a diverged run looks better than the run",
+        ("evaluation/test_learning_curve.py",),
+    ),
     Mutant(
         f"{S}evaluation/stream.py",
         "subject.model.hidden(inputs.to(device), state)",
@@ -943,8 +1016,8 @@ PLAN = (
     ),
     Mutant(
         f"{S}plan/resources.py",
-        "tokens = max(training_tokens(run)",
-        "tokens = min(training_tokens(run)",
+        "tokens = max((training_tokens(run)",
+        "tokens = min((training_tokens(run)",
         "a store is sized by the shortest run that reads it",
         ("plan/test_resources.py::test_a_store_is_sized_by_the_longest_run_that_reads_it",),
     ),
@@ -1190,6 +1263,7 @@ MUTANTS = (
     *MODELS,
     *TRAINING,
     *DATA,
+    *TASKS,
     *MEASUREMENTS,
     *CLAIMS,
     *SWEEPS,
