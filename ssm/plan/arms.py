@@ -110,7 +110,7 @@ class ArmResolver:
             data: Spec = capped_data(self.library.data.get(entry.data or str(self.figure.data), data_key), caps)
             if entry.parent is not None and self._entry(entry.parent).member is not None:
                 above = self._specs_of(entry.parent, panel)
-                model, data = above["model"], above["data"]
+                model, data = above["model"], data if entry.data else above["data"]
             training = self._training(entry, panel, self._where(arm))
             specs = {"model": model, "data": data, "training": training, "initial_state": training.initial_state}
             if entry.member is not None:

@@ -16,7 +16,7 @@ from ssm.specs.grid import OF_ARMS
 
 Path = tuple[Any, ...]
 # Names and kinds say which fields there are; the others are set by an arm in ways of their own.
-NOT_SET = ("name", "kind", "policy", "initial_state", "snapshots")
+NOT_SET = ("name", "kind", "policy", "task", "initial_state", "snapshots")
 LONGEST = 80  # characters of a name (ssm.specs.base.Name)
 
 
