@@ -1175,8 +1175,8 @@ GRIDS = (
     ),
     Mutant(
         f"{S}plan/arms.py",
-        '                model, data = above["model"], above["data"]\n',
-        '                model = above["model"]\n',
+        "data if entry.data else above[",
+        "data if True else above[",
         "what goes on from a member reads other data",
         ("plan/test_grid.py",),
     ),
