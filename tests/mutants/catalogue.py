@@ -1175,7 +1175,7 @@ GRIDS = (
     ),
     Mutant(
         f"{S}plan/arms.py",
-        '                model, data = above["model"], above["data"]\n',
+        '                model, data = above["model"], data if entry.data else above["data"]\n',
         '                model = above["model"]\n',
         "what goes on from a member reads other data",
         ("plan/test_grid.py",),
