@@ -28,7 +28,7 @@ def logged(loss: np.ndarray, **more: object) -> pl.DataFrame:
     """Metrics of steps with these losses, of 64 tokens each."""
     steps = np.arange(1, len(loss) + 1)
     rest = dict.fromkeys(("grad_norm", "lr", "weight_decay", "state_norm"), 0.0)
-    schema = METRICS.columns | {name: pl.Float64() for name in more}
+    schema = {name: kind for name, kind in METRICS.columns.items() if name not in METRICS.optional or name in more}
     return pl.DataFrame({"step": steps, "tokens": 64 * steps, "loss": loss} | rest | more, schema=schema)
 
 

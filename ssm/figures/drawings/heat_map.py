@@ -163,7 +163,7 @@ def _paint(drawing: HeatMap, one: Map, limits: tuple[float, float], axes: Axes, 
 
 
 def _text(value: float, drawing: HeatMap) -> str:
-    return f"{value:.0%}" if drawing.percent else number(value) if abs(value) >= 1000 else f"{value:.2g}"
+    return f"{value:.0%}" if drawing.percent else number(value) if abs(value) >= 100 else f"{value:.2g}"
 
 
 def _name(value: Setting) -> str:
