@@ -97,14 +97,17 @@ $(BIN)/python:
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing ssm and what it needs into $(VENV)"
 	@$(PIP) install -c constraints.txt -e .
+	@ssm plan --schemas workflow/schemas > /dev/null  # for editors
 	@touch $@
 
 $(VENV)/.installed-slurm: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing ssm and what a SLURM cluster needs into $(VENV)"
 	@$(PIP) install -c constraints.txt -e '.[slurm]'
+	@ssm plan --schemas workflow/schemas > /dev/null  # for editors
 	@touch $(VENV)/.installed $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing ssm, what it needs and the development tools into $(VENV)"
 	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@ssm plan --schemas workflow/schemas > /dev/null  # for editors
 	@touch $(VENV)/.installed $(VENV)/.installed-slurm $@

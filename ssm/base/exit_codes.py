@@ -2,7 +2,7 @@
 
 # The job was told to stop, all that it keeps is on disk, and the same command goes on from there, or does it anew where
 # it is short: submit it again. In sysexits.h it is EX_TEMPFAIL, "the user is invited to retry". The workflow has SLURM
-# start the same job again, so that no retry is used up (workflow/rules/common.smk: start_again). A process that has no
+# start the same job again, so that no retry is used up (workflow/rules/common.smk, at its end). A process that has no
 # handlers yet ends by the signal itself; the workflow takes that for the same.
 REQUEUE = 75
 

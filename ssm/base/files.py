@@ -72,6 +72,38 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextmanager
+def replacing(folder: Path, version: str | None, mark: str) -> Iterator[Path]:
+    """Yield the place of a new folder, which takes that of `folder` on success: the old one stays until then.
+
+    What a killed process had begun of this version is there, to be gone on with; of other versions it is deleted.
+
+    Args:
+        version: eight hex digits. None: `folder` itself is yielded.
+        mark: the name of a file in every finished folder of this kind; nothing else is replaced.
+
+    Raises:
+        OutputError: `folder` is something else, or cannot be written.
+    """
+    if version is None:
+        yield folder
+        return
+    new, old = folder.with_name(f"{folder.name}.{version}"), _temporary(folder)
+    try:
+        if folder.exists() and not (folder / mark).exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise OutputError(f"{folder}: holds no {mark}; what was not made like this is not replaced")
+        for begun in folder.parent.glob("*"):
+            if begun != new and (_is_version(begun, folder) or _is_temporary(begun, folder)):
+                shutil.rmtree(begun)
+        yield new
+        if folder.exists():
+            folder.replace(old)
+        new.replace(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write `text` as a whole file."""
     with whole_file(path) as temporary:
@@ -200,6 +232,11 @@ def _is_open_at(file: IO[str], path: Path) -> bool:
 def _temporary(path: Path) -> Path:
     """A name beside `path` that no other process takes."""
     return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+
+
+def _is_version(found: Path, path: Path) -> bool:
+    """Whether `found` is a folder in which `replacing` makes a new `path`."""
+    return re.fullmatch(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}", found.name) is not None
 
 
 def _is_temporary(found: Path, path: Path) -> bool:

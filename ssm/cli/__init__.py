@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +35,23 @@ def given(text: str) -> str:
 def path(text: str) -> Path:
     """An argparse type: a path."""
     return Path(given(text))
+
+
+def version(text: str) -> str:
+    """An argparse type: eight hex digits."""
+    if not re.fullmatch("[0-9a-f]{8}", text):
+        raise UserError(f"expected eight hex digits, got '{text}'")
+    return text
+
+
+def add_replace(parser: argparse.ArgumentParser) -> None:
+    """The option of verbs whose folder may take the place of an older one."""
+    parser.add_argument(
+        "--replace",
+        type=version,
+        metavar="VERSION",
+        help="make DIR.VERSION, or go on with it, and put it in the place of DIR when it is whole; eight hex digits",
+    )
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ disagrees.
 
 examples:
   ssm compare results/smoke
-  ssm compare results/smoke reports/smoke --tolerance 0.02
+  ssm compare results/smoke reports/smoke --tolerance 0.1
 """
 
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "reference", nargs="?", type=path, metavar="REFERENCE", help="default: the folder of that name in reports"
     )
-    parser.add_argument("--tolerance", type=positive(float), metavar="SHARE", help="default: 0.1")
+    parser.add_argument("--tolerance", type=positive(float), metavar="SHARE", help="default: 0.02")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ssm.cli import given, path, positive
+from ssm.cli import add_replace, given, path, positive
 
 HELP = "up to where can a model be trusted, and why does it break: your own checkpoint, read on your own text"
 EPILOG = """\
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_and_text(parser)
     add_diagnosis(parser)
     parser.add_argument("-o", "--out", type=path, required=True, metavar="DIR", help="a new folder for page and tables")
+    add_replace(parser)
 
 
 def add_model_and_text(parser: argparse.ArgumentParser) -> None:
@@ -77,9 +78,13 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ssm.diagnosis import diagnose
+    from ssm.base.files import replacing
+    from ssm.diagnosis import RECORD, diagnose, load_diagnosis
 
-    found = diagnose(**{name: value for name, value in vars(args).items() if name != "processes"})
+    asked = {name: value for name, value in vars(args).items() if name not in ("out", "replace")}
+    with replacing(args.out, args.replace, RECORD) as out:
+        whole = args.replace and out.exists()  # by a process that was killed then
+        found = load_diagnosis(out) if whole else diagnose(out=out, **asked)
     print(found.verdict.paragraph)
     print(f"Report: {args.out / 'index.html'}", file=sys.stderr)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ssm.cli import given, path, positive
+from ssm.cli import add_replace, given, path, positive
 from ssm.cli.diagnose import add_diagnosis, add_model_and_text
 from ssm.specs.extension import USUAL_POLICY
 from ssm.specs.initial_states import INTERVENTIONS
@@ -79,12 +79,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_diagnosis(parser)
     parser.add_argument("-o", "--out", type=path, required=True, metavar="DIR", help="the extension's folder")
+    add_replace(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from ssm.base.files import replacing
     from ssm.extension import extend
+    from ssm.extension.folder import RESULT
 
-    result = extend(**vars(args))
+    asked = {name: value for name, value in vars(args).items() if name not in ("out", "replace")}
+    with replacing(args.out, args.replace, RESULT) as out:
+        result = extend(out=out, **asked)
     print(f"{result['outcome']}: {result['reason']}")
     print(f"Report: {args.out / 'index.html'}", file=sys.stderr)
     if result["model"] is not None:

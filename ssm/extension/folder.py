@@ -13,7 +13,7 @@ from ssm.base.files import make_folder, write_json
 from ssm.base.outside import read_json, shaped
 from ssm.base.records import Settings
 
-SETTINGS, LOCK = "extension.json", ".lock"
+SETTINGS, LOCK, RESULT = "extension.json", ".lock", "result.json"
 CHOICE = ("measure", "in_context_tolerance")  # settings that nothing but the choice depends on
 
 
@@ -50,7 +50,7 @@ class Folder:
 
     @property
     def result(self) -> Path:
-        return self.path / "result.json"
+        return self.path / RESULT
 
     def run(self, arm: str) -> Path:
         """Of imported, extended or control."""

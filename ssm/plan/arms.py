@@ -11,7 +11,9 @@ from ssm.plan.library import Library
 from ssm.plan.rehearsal import capped_data, capped_training
 from ssm.specs.base import Spec
 from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
+from ssm.specs.families import Member
 from ssm.specs.figure import PUBLISHED, ArmEntry, FigureSpec
+from ssm.specs.tasks.base import Task
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 
 
@@ -110,14 +112,21 @@ class ArmResolver:
             data: Spec = capped_data(self.library.data.get(entry.data or str(self.figure.data), data_key), caps)
             if entry.parent is not None and self._entry(entry.parent).member is not None:
                 above = self._specs_of(entry.parent, panel)
-                model, data = above["model"], above["data"]
+                model, data = above["model"], data if entry.data else above["data"]
             training = self._training(entry, panel, self._where(arm))
             specs = {"model": model, "data": data, "training": training, "initial_state": training.initial_state}
             if entry.member is not None:
-                specs = with_keys(specs, entry.member.sets, self._where(arm))
+                specs |= self._gridded(entry, entry.member, specs, self._where(arm))
             specs["training"] = self._kept(arm, specs["training"], specs.pop("initial_state"))
             self._specs[arm, panel] = specs
         return dict(self._specs[arm, panel])
+
+    def _gridded(self, entry: ArmEntry, member: Member, specs: dict[str, Spec], where: str) -> dict[str, Spec]:
+        """What a member's keys change. Of weights that were trained elsewhere no training can be set."""
+        roots = ["model", "data"] if entry.checkpoint is not None else list(specs)
+        called = {"data": "task"} if isinstance(specs["data"], Task) else {}
+        found = with_keys({called.get(root, root): specs[root] for root in roots}, member.sets, where)
+        return {root: found[called.get(root, root)] for root in roots}
 
     def _training(self, entry: ArmEntry, panel: str, where: str) -> TrainingSpec:
         """The arm's recipe with its overrides, and its initial state; of published weights zero steps."""

@@ -56,11 +56,6 @@ class CheckpointJob:
         return self.spec.extend_words if self.extends else self.spec.diagnose_words
 
     @property
-    def last_file(self) -> str:
-        """Where this is, the job is done."""
-        return "result.json" if self.extends else "diagnosis.json"
-
-    @property
     def version(self) -> str:
         """Eight hex digits of what is asked and of which files, by their sizes and times: unfinished work of another
         version is not gone on with."""

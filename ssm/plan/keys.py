@@ -1,7 +1,8 @@
 """Keys of a grid: what a name in a figure file means for one arm, and the specs with it set.
 
 A key is the path of a field from what it belongs to: `model.mixer.d_state`, `training.lr_scale`,
-`initial_state.p_zero`, `data.held_out`. Its end is enough where no other path ends so: `d_state`, `mimetic.conv`.
+`initial_state.p_zero`, `data.held_out` of a text or `task.alphabet` of a task. Its end is enough where no other path
+ends so: `d_state`, `mimetic.conv`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ssm.specs.grid import OF_ARMS
 
 Path = tuple[Any, ...]
 # Names and kinds say which fields there are; the others are set by an arm in ways of their own.
-NOT_SET = ("name", "kind", "policy", "initial_state", "snapshots")
+NOT_SET = ("name", "kind", "policy", "task", "initial_state", "snapshots")
 LONGEST = 80  # characters of a name (ssm.specs.base.Name)
 
 
@@ -114,6 +115,11 @@ def _changes(before: Any, after: Any, key: str = "") -> Iterator[str]:
     if isinstance(before, dict) and isinstance(after, dict):
         for name in before.keys() | after.keys():
             yield from _changes(before.get(name), after.get(name), str(name))
+    elif isinstance(after, list) and all(isinstance(item, str | int | float) for item in after):
+        yield f"{key}={':'.join(map(value_text, after))}"
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for one, other in zip(before, after, strict=True):
+            yield from _changes(one, other, key)
     elif isinstance(after, str | int | float | None):
         yield f"{key}={'none' if after is None else value_text(after)}"
     else:

@@ -177,7 +177,7 @@ class _Reckoner:
     def importing(self, run: RunSpec) -> Need:
         """The weights as they lie on disk, and in float32; they are read, perhaps over a network, and written."""
         weights = 4 * parameter_count(run.model, run.data.vocab_size) / MB
-        seconds = START_SECONDS[False] + 2 * weights / DISK_RATE
+        seconds = START_SECONDS[self.gpu] + 2 * weights / DISK_RATE
         return Need(0, self.threads, MEMORY_MB[False] + ceil(2 * weights), seconds, ceil(weights))
 
     def training(self, run: RunSpec) -> Need:

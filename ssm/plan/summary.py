@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ssm.plan.plan import Plan
 from ssm.plan.resources import Need, needs, takes_gpus, training_tokens
-from ssm.plan.took import took
 from ssm.plan.walltime import jobs_for, wall_seconds
 from ssm.specs.base import Spec
 from ssm.specs.checkpoint import CheckpointSpec
@@ -45,7 +44,11 @@ def summary(
     gpu = takes_gpus(workflow, here=here)
     slots = gpus or (GPUS if gpu else max(1, (os.cpu_count() or 1) // workflow.threads))
     found = needs(plan, workflow, gpu)
-    past = took(plan, found, results, gpu) if results is not None else {}
+    past: dict[str, Need] = {}
+    if results is not None:
+        from ssm.plan.took import took  # tables are read with what takes long to import
+
+        past = took(plan, found, results, gpu)
 
     def wall(jobs: set[str], figures: int) -> tuple[str, ...]:
         around = CALL_SECONDS + DRAW_SECONDS * figures

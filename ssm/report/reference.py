@@ -17,7 +17,7 @@ from ssm.base.names import natural
 from ssm.base.tables import read_provenance
 from ssm.report.gather import Gatherer
 from ssm.report.papers import PAPERS
-from ssm.specs.base import Spec
+from ssm.specs.base import Spec, without
 
 COLORS = 128  # of a committed picture: a third of the bytes
 
@@ -36,6 +36,7 @@ class Judged(Spec):
     sort: str
     number: str  # the same as long as the same seeds, arms and measurements decide it
     registered: bool
+    timed: bool = False  # made of times, so that the next run has another estimate
 
     @property
     def numbers(self) -> tuple[float | None, ...]:
@@ -67,7 +68,7 @@ def write_reference(results: Path, out: Path) -> list[str]:
     for figure in gathered.figures:
         verdicts = results / "verdicts" / f"{figure.target}.parquet"
         made = _made(read_provenance(verdicts))
-        claims = tuple(judged(claim.row) for claim in figure.claims)
+        claims = tuple(judged(claim.row, claim.spec.quantity.timed) for claim in figure.claims)
         reference = Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims)
         write_text(out / f"{figure.target}.json", _layout(reference))
         picture = _small(results / "figures" / f"{figure.target}.png")
@@ -88,12 +89,12 @@ def read_references(folder: Path) -> dict[str, Reference]:
     return {target: found[target] for target in [*known, *sorted(set(found) - set(known), key=natural)]}
 
 
-def judged(row: Mapping[str, Any]) -> Judged:
+def judged(row: Mapping[str, Any], timed: bool = False) -> Judged:
     """A row of the verdicts table; a number that is not finite is none."""
-    content = {name: row[name] for name in Judged.model_fields}
+    content = {name: row[name] for name in Judged.model_fields if name != "timed"}
     for name in ("estimate", "low", "high"):
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
-    return Judged(**content | {"registered": content["registered"] is not False})
+    return Judged(**content | {"registered": content["registered"] is not False, "timed": timed})
 
 
 def _small(path: Path) -> Image.Image:
@@ -120,6 +121,7 @@ def _made(origin: Mapping[str, Any]) -> dict[str, str]:
 def _layout(reference: Reference) -> str:
     """JSON with a line a claim, so that a change is seen as one."""
     content = reference.content()
-    claims = ",\n".join(f"    {json.dumps(claim, ensure_ascii=False)}" for claim in content.pop("claims"))
+    rows = [without(claim, timed=False) for claim in content.pop("claims")]
+    claims = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in rows)
     head = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
     return f'{{\n{head},\n  "claims": [\n{claims}\n  ]\n}}\n' if claims else f'{{\n{head},\n  "claims": []\n}}\n'

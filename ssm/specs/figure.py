@@ -56,11 +56,7 @@ class ArmEntry(Spec):
 
     @model_serializer(mode="wrap")
     def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), checkpoint=None, context=None, grid=None, member=None)
-
-    @model_serializer(mode="wrap")
-    def _as_before_tasks(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), data=None)
+        return without(plain(self), checkpoint=None, context=None, data=None, grid=None, member=None)
 
     @model_validator(mode="after")
     def _weights_come_from_one_place(self) -> ArmEntry:

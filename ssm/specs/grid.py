@@ -28,7 +28,8 @@ Values = Annotated[tuple[bool | int | float | ValueName | None, ...], Field(stri
 # values as they are; or by name, each of the key that the axis is called after, or a mapping of keys to their values
 Grid = TypeAliasType("Grid", dict[AxisName, Values | Annotated[dict[ValueName | int, Any], Field(min_length=1)]])
 
-OF_ARMS = ("model", "training", "initial_state", "at")  # keys of the arm itself: what they name is named elsewhere
+# Keys of the arm itself: what they name is named elsewhere.
+OF_ARMS = ("model", "data", "training", "checkpoint", "initial_state", "at")
 UNCOUNTED = 10**9  # members; of more it is only said that they are more
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ssm.base import files
 from ssm.base.errors import OutputError
-from ssm.base.files import claimed, whole_file, whole_folder
+from ssm.base.files import claimed, replacing, whole_file, whole_folder
 
 
 @pytest.mark.parametrize("path", [".", "", "..", "/", "a/.."])
@@ -67,3 +67,60 @@ def test_without_locks_nobodys_folder_is_removed(tmp_path: Path, monkeypatch: py
     with claimed(tmp_path / "report"):
         pass
     assert (tmp_path / ".report.12-0123abcd.tmp").exists()
+
+
+MARK = "page.html"
+
+
+def finished(folder: Path, says: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / MARK).write_text(says)
+
+
+def test_an_old_folder_stays_until_a_new_one_is_whole_and_what_was_begun_is_gone_on_with(tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    finished(folder, "old")
+
+    def begin(words: str) -> None:
+        with replacing(folder, "0123abcd", MARK) as new:
+            new.mkdir(exist_ok=True)
+            with (new / "work").open("a") as work:
+                work.write(words)
+            raise KeyboardInterrupt
+
+    for words in ("one ", "two "):
+        with pytest.raises(KeyboardInterrupt):
+            begin(words)
+        assert (folder / MARK).read_text() == "old"
+    with replacing(folder, "0123abcd", MARK) as new:
+        finished(new, "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {MARK: "new", "work": "one two "}
+    with replacing(folder, None, MARK) as same:
+        assert same == folder
+
+
+def test_what_was_begun_of_another_version_is_deleted_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    others = ["report.2", "report.0123abc", "report.0123ABCD", "reports.0123abcd", "report.0123abcd.txt"]
+    begun = ["report.0123abcd", "report.ffffffff", ".report.12-0123abcd.tmp"]
+    for name in others + begun:
+        (tmp_path / name).mkdir()
+    folder.mkdir()  # as Snakemake makes it
+    with replacing(folder, "00000000", MARK) as new:
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "report"])
+        finished(new, "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "report"])
+
+
+def test_what_was_not_made_like_this_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter").write_text("Dear")
+    (tmp_path / "file").write_text("Dear")
+    for name in ("home", "file"):
+        with (
+            pytest.raises(OutputError, match=f"{name}: holds no page.html; what was not made like this"),
+            replacing(tmp_path / name, "0123abcd", MARK),
+        ):
+            pytest.fail("it is not ours")
+    assert (tmp_path / "home" / "letter").exists()

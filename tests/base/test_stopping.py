@@ -25,7 +25,7 @@ def python(code: str) -> subprocess.Popen[str]:
 
 
 def test_handlers_are_there_though_the_signals_were_ignored() -> None:
-    """As by the shell of a training job, whose `trap ''` its children inherit."""
+    """As by a shell's `trap ''`, which its children inherit."""
     code = "import signal; from ssm.base.stopping import SIGNALS; [signal.signal(n, signal.SIG_IGN) for n in SIGNALS]; "
     code += "import ssm.cli.main as module; module._dispatch = lambda *given: signal.raise_signal(signal.SIGTERM); "
     heeding = python(code + ENDS)

@@ -11,7 +11,7 @@ from claims.synthetic import LABELS, MEASURED, claim, figure_task, write_tables
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ssm.base.errors import TableError
+from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import MODEL_SIZE, SCHEMAS, VERDICTS, read_table, schema_name, write_table
 from ssm.claims.quantities import ESTIMATORS
 from ssm.claims.quantities.base import ModelEstimator
@@ -61,6 +61,13 @@ def test_the_reason_names_the_interval_and_the_bound() -> None:
     assert decide(1.6, 1.9, Expected(above=1.5)) == (CONFIRMED, "interval 1.6 to 1.9 lies inside > 1.5")
     assert decide(1.2, 1.5, Expected(above=1.5)) == (REFUTED, "interval 1.2 to 1.5 lies outside > 1.5")
     assert decide(1.0, 1.0, Expected(above=0.9, below=1.1)) == (CONFIRMED, "value 1 lies inside 0.9 to 1.1")
+
+
+def test_a_region_is_neither_unbounded_nor_empty() -> None:
+    for bounds in ({}, {"above": 1.0, "below": 1.0}, {"above": 1.1, "below": 1.0}):
+        with pytest.raises(ConfigError):
+            Expected.parse(bounds, "tests")
+    assert Expected(above=1.0, below=1.1).words() == "1 to 1.1"
 
 
 def thrice(key: str, *values: Any) -> list[dict[str, Any]]:

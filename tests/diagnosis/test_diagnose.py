@@ -154,6 +154,27 @@ def test_what_a_killed_one_left_is_gone_after_the_next(world: Path, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_new_one_takes_the_place_of_an_old_one(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that was whole when its process was killed is not made again."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "diagnosis.json").write_text("the old one")
+    assert call(world, out, "--replace", "0123abcd") == 0
+    made = load_diagnosis(out)
+    shutil.copytree(out, tmp_path / "out.ffffffff")
+    monkeypatch.setattr("ssm.diagnosis.diagnose", lambda **_: pytest.fail("it is there"))
+    capsys.readouterr()
+    assert call(world, out, "--replace", "ffffffff") == 0
+    said = capsys.readouterr()
+    assert said.out.strip() == made.verdict.paragraph
+    assert said.err == f"Report: {out}/index.html\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert call(world, out, "--replace", "old") == 2
+    assert "expected eight hex digits, got 'old'" in capsys.readouterr().err
+
+
 def test_no_context_is_known(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["diagnose", f"{world}/theirs", "--text", f"{world}/texts", "-o", f"{tmp_path}/out", "--device", "cpu"]
     assert main(arguments) == 2

@@ -29,7 +29,12 @@ def classified(
     generator = np.random.default_rng(seed)
     level = generator.normal(0, 0.1, (sequences, 1))  # some texts are harder than others
     loss = expected_loss((starts + stops) / 2) + level
-    loss = loss + generator.normal(0, noise, (sequences, len(starts))) / np.sqrt(stops - starts)
+    return class_of(loss + generator.normal(0, noise, (sequences, len(starts))) / np.sqrt(stops - starts), edges)
+
+
+def class_of(loss: np.ndarray, edges: np.ndarray) -> dict:
+    """The class of the losses (sequences, bins) between these edges."""
+    (sequences, _), starts, stops, length = loss.shape, edges[:-1], edges[1:], int(edges[-1])
     frame = pl.DataFrame(
         {
             "sequence": np.repeat(np.arange(sequences), len(starts)),
@@ -88,6 +93,16 @@ def test_sampling_error_alone_is_seldom_called_a_failure(noise: float) -> None:
     rows = [classified(lambda p: np.full_like(p, 1.5), noise, seed) for seed in range(100)]
     assert sum(row["class"] == "none" for row in rows) <= 11
     assert sum(not row["generalizes"] for row in rows) <= 11
+
+
+def test_the_best_bin_is_found_on_every_other_sequence_and_tested_on_the_rest() -> None:
+    """It is the third for those that choose; for the rest the fifth is, by more, and the third is as all others."""
+    edges = bin_edges(LENGTH)
+    loss = np.ones((SEQUENCES, len(edges) - 1))
+    loss[::2, 2], loss[1::2, 4] = 0.9, 0.5
+    row = class_of(loss, edges)
+    assert row["best_position"] == (edges[2] + edges[3]) // 2
+    assert (row["excess"], row["excess_sequences"]) == (0.0, SEQUENCES // 2)
 
 
 def rising(nats: float) -> Callable[[np.ndarray], np.ndarray]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -25,6 +27,14 @@ def loss_of_context(subject: Subject, context: torch.Tensor, target: int) -> flo
     with torch.no_grad():
         logits, _ = subject.model(context[None])
     return float(-logits[0, -1].log_softmax(-1)[target])
+
+
+def test_every_run_and_measurement_of_a_seed_of_its_own_reads_other_windows(subject: Subject) -> None:
+    """And arms of one seed the same ones, which pairs them."""
+    read = [replace(subject, seed=run).windows(4, 40, seed).positions for run, seed in ((3, 5), (4, 5), (3, 6), (3, 5))]
+    assert np.array_equal(read[0], read[3])
+    assert not np.array_equal(read[0], read[1])
+    assert not np.array_equal(read[0], read[2])
 
 
 def test_position_loss_is_the_definition(subject: Subject) -> None:

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from small import text
 
 from ssm.base.tables import POSITION_LOSS, read_table
+from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
 from ssm.diagnosis.verdict import BREAKS
@@ -298,3 +299,20 @@ def test_what_is_measured_is_what_is_written(world: Path, tmp_path: Path) -> Non
         for of in ("out/after/tables", "again/before/tables")
     )
     assert measured.equals(written)
+
+
+def test_a_new_one_takes_the_place_of_an_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def made(out: Path, **asked: object) -> dict[str, object]:
+        assert not {"replace", "log"} & asked.keys()
+        out.mkdir()
+        (out / "result.json").write_text("new")
+        return {"outcome": "repaired", "reason": "it holds", "model": "model"}
+
+    monkeypatch.setattr("ssm.extension.extend", made)
+    out = tmp_path / "out"
+    for _ in range(2):
+        assert main(["extend", "theirs", "--text", "t", "-o", str(out), "--replace", "0123abcd"]) == 0
+    assert f"Model: {out}/model\n" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

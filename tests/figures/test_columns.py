@@ -103,9 +103,8 @@ def test_a_curve_of_logarithms_is_their_exponential_at_the_middle_of_bins(tmp_pa
 
 
 def learning(folder: Path, arm: str, seed: int, steps: int = 100) -> dict[str, Any]:
-    others = dict.fromkeys(("grad_norm", "lr", "weight_decay", "state_norm"), 0.0)
-    rows = [{"step": step, "tokens": step, "loss": float(step), **others} for step in range(1, steps + 1)]
-    synthetic.save(folder / f"{arm}{seed}.parquet", "metrics", rows)
+    rows = [{"step": step, "tokens": step, "loss": float(step), "accuracy": None} for step in range(1, steps + 1)]
+    synthetic.save(folder / f"{arm}{seed}.parquet", "learning_curve", rows)
     return synthetic.series(arm, seed, learning_curve=f"{arm}{seed}")
 
 

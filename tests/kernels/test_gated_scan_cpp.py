@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
 import pytest
@@ -140,8 +141,9 @@ def test_no_state_in_and_no_resets(build: Build, kind: str) -> None:
 @pytest.mark.parametrize("length", [15, 16, 17, 31, 32, 33, 48, 63, 64, 65])
 @pytest.mark.parametrize("kind", ["scalar", "vector"])
 def test_borders_of_blocks_and_chunks(kind: str, length: int) -> None:
-    for bonus in (False, True):
-        check(make(Sizes(length=length), kind, bonus), 1e-13)
+    """With resets too, behind which it does not show what a whole chunk does to the state before it."""
+    for bonus, resets in product((False, True), repeat=2):
+        check(make(Sizes(length=length), kind, bonus, resets=resets), 1e-13)
 
 
 @pytest.mark.parametrize("kind", ["constant", "scalar", "vector"])

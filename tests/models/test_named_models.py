@@ -9,10 +9,13 @@ import pytest
 import torch
 
 from ssm.models.backbone import build_model
+from ssm.models.formats.format import differences
+from ssm.models.formats.mamba_ssm import MAMBA_SSM
 from ssm.plan.read import read_yaml
 from ssm.specs.model import ModelSpec
 
-FILE = read_yaml(Path(__file__).parents[2] / "config" / "models.yaml")
+CONFIG = Path(__file__).parents[2] / "config"
+FILE = read_yaml(CONFIG / "models.yaml")
 ALL: dict[str, dict[str, Any]] = {
     name: {key: value for key, value in fields.items() if key != "published"} for name, fields in FILE.items()
 }
@@ -65,3 +68,29 @@ def test_every_system_has_a_laptop_model() -> None:
     assert {fields["d_model"] for fields in laptop} == {64}
     kinds = {"linear_attention", "retnet", "gla", "rwkv4", "rwkv6", "rglru", "s4d", "dss", "s5", "h3"}
     assert {fields["mixer"]["kind"] for fields in laptop} == kinds | {"mamba1", "mamba2", "gru", "attention"}
+
+
+# config.json of state-spaces' checkpoints, as published: what they leave out are mamba_ssm's own defaults.
+PUBLISHED = {
+    "mamba1-130m": {"d_model": 768, "n_layer": 24, "ssm_cfg": {}, "pad_vocab_size_multiple": 8},
+    "mamba1-370m": {"d_model": 1024, "n_layer": 48, "ssm_cfg": {}, "pad_vocab_size_multiple": 8},
+    "mamba1-1.4b": {"d_model": 2048, "n_layer": 48, "ssm_cfg": {}, "pad_vocab_size_multiple": 8},
+    "mamba2-130m": {"d_model": 768, "n_layer": 24, "ssm_cfg": {"layer": "Mamba2"}, "pad_vocab_size_multiple": 16},
+    "mamba2-370m": {"d_model": 1024, "n_layer": 48, "ssm_cfg": {"layer": "Mamba2"}, "pad_vocab_size_multiple": 16},
+    "mamba2-780m": {"d_model": 1536, "n_layer": 48, "ssm_cfg": {"layer": "Mamba2"}, "pad_vocab_size_multiple": 16},
+    "mamba2-1.3b": {"d_model": 2048, "n_layer": 48, "ssm_cfg": {"layer": "Mamba2"}, "pad_vocab_size_multiple": 16},
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_models_are_the_named_ones(name: str) -> None:
+    """What an import at the papers' size compares: without a network it is not known before."""
+    shared = {"vocab_size": 50_277, "rms_norm": True, "residual_in_fp32": True, "fused_add_norm": True}
+    found, vocab_size = MAMBA_SSM.spec(shared | PUBLISHED[name], name, name)
+    assert differences(ModelSpec.parse({"name": name} | ALL[name], name), found) == []
+    data = read_yaml(CONFIG / "data.yaml")["pile_unseen"]
+    assert vocab_size == data["tokenizer"]["vocab_size"]
+
+
+def test_all_published_models_are_compared() -> None:
+    assert {name for name, fields in FILE.items() if "published" in fields} == set(PUBLISHED)

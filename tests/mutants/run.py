@@ -3,16 +3,20 @@
     python tests/mutants/run.py [--jobs 2] [--root DIR] [WORD ...]
 
 A mutant is made in a copy of the project, never in the project itself, and its tests run up to the first that fails.
-It is red when a test failed; tests that cannot be collected, or that hang, are errors of the list. Once, the same tests
-run without a mutant, and have to pass. Kernels are compiled into a cache of their own. Exit code: 0 all red, 1 not.
+It is red when a test failed, whose name follows; tests that hang are errors of the list. Before all, every test that
+the list names has to be among those of `make test`. Once, the same tests run without a mutant, and have to pass.
+Kernels are compiled into a cache of their own. Exit code: 0 all red, 1 not.
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
+import json
 import multiprocessing
 import os
 import queue
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +25,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]  # as pyproject.toml has it for pytest: this is a command too
@@ -35,6 +40,7 @@ LEFT_OUT = (".git", ".venv", "results", ".snakemake", "__pycache__", ".*_cache",
 RED, SURVIVED = "red", "SURVIVED"
 PYTEST = 100  # is added to pytest's exit codes: 1 is also what a process ends with that did not come so far
 FOUND = {PYTEST: SURVIVED, PYTEST + 1: RED}  # any other is an error
+FAILED = re.compile(r"^(?:FAILED|ERROR) tests/(.+?)(?: - |$)", re.MULTILINE)  # in pytest's summary
 
 
 def mutated(root: Path, mutant: Mutant) -> str:
@@ -52,8 +58,21 @@ def mutated(root: Path, mutant: Mutant) -> str:
     return text.replace(mutant.old, mutant.new)
 
 
-def run_tests(folder: Path, cache: Path, tests: list[str], log: Path) -> None:
-    """pytest on the copy of the project in `folder`, in this process, which ends with its exit code and PYTEST."""
+class Collected:
+    """A plugin of pytest that writes the names of the tests that would run, as JSON."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        self.path.write_text(json.dumps([item.nodeid.removeprefix("tests/") for item in session.items]))
+
+
+def run_tests(folder: Path, cache: Path, tests: list[str], log: Path, collected: Path | None = None) -> None:
+    """pytest on the copy of the project in `folder`, in this process, which ends with its exit code and PYTEST.
+
+    With a file for their names, the tests are collected and do not run.
+    """
     descriptor = os.open(log, os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -64,7 +83,19 @@ def run_tests(folder: Path, cache: Path, tests: list[str], log: Path) -> None:
     import pytest
 
     options = ["-x", "--tb=line", "--hypothesis-seed=0", "-p", "no_shrinking", "-p", "no:cacheprovider"]
-    sys.exit(PYTEST + pytest.main([*options, *(f"tests/{test}" for test in tests)]))
+    plugins: list[object] = []
+    if collected is not None:
+        options, plugins = ["--collect-only", "-q", "-p", "no:cacheprovider"], [Collected(collected)]
+    sys.exit(PYTEST + pytest.main([*options, *(f"tests/{test}" for test in tests)], plugins))
+
+
+def chosen(test: str, names: Iterable[str]) -> list[str]:
+    """Those of pytest's `names` that an entry of the list means; none if there is no such test."""
+    path, _, words = test.removesuffix("]").partition("[")
+    if not words:
+        return [test] if any(name == test or name.startswith((f"{test}::", f"{test}[")) for name in names) else []
+    of_it = [name for name in names if name.partition("[")[0] == path]
+    return [name for name in of_it if set(words.split("-")) <= set(name.removesuffix("]").partition("[")[2].split("-"))]
 
 
 class Copy:
@@ -77,10 +108,10 @@ class Copy:
         compiling = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "ssm", "kernels"]
         subprocess.run(compiling, cwd=folder, check=True)
 
-    def tests(self, tests: Iterable[str]) -> tuple[int | None, str]:
+    def tests(self, tests: Iterable[str], collected: Path | None = None) -> tuple[int | None, str]:
         """The exit code of `run_tests`, None if it ran past its time, and what was printed."""
         log = self.folder.with_suffix(".log")
-        process = PROCESSES.Process(target=run_tests, args=(self.folder, self.cache, list(tests), log))
+        process = PROCESSES.Process(target=run_tests, args=(self.folder, self.cache, list(tests), log, collected))
         process.start()
         process.join(TIME_LIMIT)
         if process.exitcode is None:
@@ -88,6 +119,19 @@ class Copy:
             process.join()
             return None, ""
         return process.exitcode, log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+
+    def names(self, files: Iterable[str]) -> list[str]:
+        """The tests of these files that run by default, as pytest names them.
+
+        Raises:
+            ValueError: a file cannot be collected.
+        """
+        collected = self.folder.with_suffix(".json")
+        code, said = self.tests(files, collected)
+        if code != PYTEST:
+            raise ValueError("the tests cannot be collected\n" + last_lines(code, said))
+        names: list[str] = json.loads(collected.read_text())
+        return names
 
     def with_fault(self, mutant: Mutant) -> tuple[int | None, str]:
         """The same for the mutant's tests; the copy is whole again afterwards."""
@@ -109,6 +153,31 @@ def warm_cache(folder: Path) -> Path:
     return folder
 
 
+def last_lines(code: int | None, said: str) -> str:
+    return "ran past its time" if code is None else "\n".join(said.strip().splitlines()[-8:])
+
+
+def as_collected(wanted: list[Mutant], copy: Copy) -> list[Mutant]:
+    """The mutants with their tests as pytest names them.
+
+    Raises:
+        ValueError: tests of the list are not among those that run by default, one line for each.
+    """
+    listed = list(dict.fromkeys(test for mutant in wanted for test in mutant.tests))
+    there = [test for test in listed if (copy.folder / "tests" / test.partition("::")[0]).is_file()]
+    names = copy.names(dict.fromkeys(test.partition("::")[0] for test in there))
+    ids = {test: chosen(test, names) for test in listed}
+    functions = dict.fromkeys(name.partition("[")[0] for name in names)
+    problems = []
+    for test in (test for test in listed if not ids[test]):
+        close = difflib.get_close_matches(test, functions, n=1)
+        hint = f"; did you mean {close[0]}?" if close and close[0] != test.partition("[")[0] else ""
+        problems.append(f"{test}: no such test, or none that runs by default{hint}")
+    if problems:
+        raise ValueError("\n".join(problems))
+    return [mutant._replace(tests=tuple(name for test in mutant.tests for name in ids[test])) for mutant in wanted]
+
+
 def judged(mutant: Mutant | None, wanted: list[Mutant], copies: queue.SimpleQueue[Copy]) -> tuple[bool, str]:
     """Whether all is well with a mutant, or without one, and a line that says so."""
     copy, started = copies.get(), time.monotonic()
@@ -125,9 +194,10 @@ def judged(mutant: Mutant | None, wanted: list[Mutant], copies: queue.SimpleQueu
         copies.put(copy)
     name = "all of their tests, without a mutant" if mutant is None else f"{mutant.file}: {mutant.breaks}"
     line = f"{word:9} {time.monotonic() - started:5.0f} s  {name}"
+    if word == RED:
+        line += f"  ({', '.join(FAILED.findall(said))})"
     if word in ("ERROR", "NOT GREEN"):
-        tail = "ran past its time" if code is None else "\n".join(said.strip().splitlines()[-8:])
-        line += f"\n{tail}"
+        line += f"\n{last_lines(code, said)}"
     return good, line
 
 
@@ -147,19 +217,27 @@ def main() -> int:
     if problems or not wanted:
         print("\n".join(problems) or "no such mutant", file=sys.stderr)
         return 1
-    lost = []
+    started_at, lost = time.monotonic(), []
     with tempfile.TemporaryDirectory(prefix="mutants-") as name, ThreadPoolExecutor(args.jobs) as pool:
         folder, copies = Path(name), queue.SimpleQueue[Copy]()
         cache = warm_cache(folder / "cache")
-        for number in range(args.jobs):
-            copies.put(Copy(args.root, folder / str(number), cache))
+        all_copies = [Copy(args.root, folder / str(number), cache) for number in range(args.jobs)]
+        for copy in all_copies:
+            copies.put(copy)
+        try:
+            wanted = as_collected(wanted, all_copies[0])
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return 1
         started = [pool.submit(judged, mutant, wanted, copies) for mutant in (*wanted, None)]
         for future in as_completed(started):
             good, line = future.result()
             print(line, flush=True)
             if not good:
                 lost.append(line)
-    print(f"\n{len(wanted)} mutants, {len(lost)} lines to mend" + "".join(f"\n{line}" for line in lost))
+    minutes = (time.monotonic() - started_at) / 60
+    mending = "".join(f"\n{line}" for line in lost)
+    print(f"\n{len(wanted)} mutants in {minutes:.0f} minutes, {len(lost)} lines to mend{mending}")
     return 1 if lost else 0
 
 

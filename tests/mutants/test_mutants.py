@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from mutants.catalogue import MUTANTS, Mutant
-from mutants.run import mutated
+from mutants.run import as_collected, chosen, mutated
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,3 +42,45 @@ def test_it_can_be_made(mutant: Mutant) -> None:
 
 def mutant_free(mutant: Mutant) -> str:
     return (ROOT / mutant.file).read_text(encoding="utf-8")
+
+
+NAMES = ["kernels/test_x.py::test_f[native-scan-cpp]", "kernels/test_x.py::test_f[native-scan-torch]"]
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("kernels/test_x.py", ["kernels/test_x.py"]),
+        ("kernels/test_x.py::test_f", ["kernels/test_x.py::test_f"]),
+        ("kernels/test_x.py::test_f[scan-cpp]", NAMES[:1]),
+        ("kernels/test_x.py::test_f[scan]", NAMES),
+        ("kernels/test_x.py::test_f[sca]", []),
+        ("kernels/test_x.py::test_f[scan-triton]", []),
+        ("kernels/test_x.py::test", []),
+        ("kernels/test_y.py", []),
+    ],
+)
+def test_a_test_is_named_by_some_of_its_parameters(test: str, expected: list[str]) -> None:
+    assert chosen(test, NAMES) == expected
+
+
+def test_all_that_cannot_be_collected_is_told_before_anything_runs(tmp_path: Path) -> None:
+    class Copy:
+        folder = tmp_path
+
+        def names(self, files: Iterable[str]) -> list[str]:
+            assert list(files) == ["kernels/test_x.py"]
+            return NAMES
+
+    (tmp_path / "tests/kernels").mkdir(parents=True)
+    (tmp_path / "tests/kernels/test_x.py").touch()
+    listed = ("kernels/test_x.py::test_f[cpp]", "kernels/test_x.py::test_ff", "gone/test_y.py", "kernels/test_x.py")
+    mutant = MUTANTS[0]._replace(tests=listed)
+    with pytest.raises(ValueError, match="no such test") as caught:
+        as_collected([mutant], Copy())
+    first, second = str(caught.value).splitlines()
+    assert first.startswith("kernels/test_x.py::test_ff: ")
+    assert first.endswith("did you mean kernels/test_x.py::test_f?")
+    assert second.startswith("gone/test_y.py: ")
+    [found] = as_collected([mutant._replace(tests=listed[:1])], Copy())
+    assert found.tests == (NAMES[0],)

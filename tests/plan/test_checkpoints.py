@@ -54,7 +54,7 @@ def understood(words: tuple[str, ...]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     {"diagnose": diagnose, "extend": extend}[verb].add_arguments(parser)
     found = vars(parser.parse_args([*arguments, "--out", "o"]))
-    return {name: value for name, value in found.items() if name not in ("out", "device", "threads")}
+    return {name: value for name, value in found.items() if name not in ("out", "replace", "device", "threads")}
 
 
 def test_every_key_is_an_option_and_every_option_a_key() -> None:

@@ -24,6 +24,7 @@ from ssm.specs.figure import FigureTask, Series
 from ssm.specs.initial_states import RandomNoise, StatePassing, ZeroState
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 from ssm.specs.mixers.mimetic import Mimetic
+from ssm.specs.tasks.copy import CopyTask
 from ssm.training.loop import train
 
 BASE = {"label": "Base", "training": "pretrain"}
@@ -162,6 +163,41 @@ def test_named_recipes_models_and_states_are_axes_too(folder: Path) -> None:
     assert found == [ZeroState(), StatePassing()]
 
 
+def test_a_tasks_fields_are_keys_too(folder: Path) -> None:
+    """How large a vocabulary, and how long strings: with `size` two keys at a time, in lists of a task's parts."""
+    copying = "\ncopy: {task: copy, alphabet: 26, mix: [{shortest: 2, longest: 4}, {shortest: 5, longest: 10}]}\n"
+    (folder / "data.yaml").write_text((folder / "data.yaml").read_text() + copying)
+    long = {"mix.1.longest": 14, "mix.1.shortest": 8}
+    arms = one(alphabet=[8, 26], size={"short": {}, "long": long}) | {"after": AFTER}
+    plan = planned(folder, data="copy", arms=arms, measurements=[])
+    for arm, own in series(plan).items():
+        data = plan.runs[own.run].data
+        assert isinstance(data, CopyTask)
+        assert data.alphabet == own.axes["alphabet"]
+        assert data.mix[1].longest == (14 if own.axes["size"] == "long" else 10), arm
+    names = {plan.runs[own.run].data.name for own in series(plan).values()}
+    changes = ("alphabet=8", "longest=14,shortest=8", "alphabet=8,longest=14,shortest=8")
+    assert names == {"copy", *(f"copy[{change}]" for change in changes)}
+    with pytest.raises(ConfigError, match=r"grid.alphabt: unknown key; did you mean 'alphabet'"):
+        planned(folder, data="copy", arms=one(alphabt=[8]), measurements=[])
+    with pytest.raises(
+        ConfigError, match=r"grid.longest: may be task.mix.0.longest or task.mix.1.longest; write which"
+    ):
+        planned(folder, data="copy", arms=one(longest=[8]), measurements=[])
+    of_text = planned(folder, arms=one(data=["text", "copy"]), measurements=[])
+    assert [of_text.runs[own.run].data.name for own in series(of_text).values()] == ["text", "copy"]
+
+
+def test_weights_from_elsewhere_are_an_axis_and_take_no_recipe(folder: Path) -> None:
+    base = {"label": "Base", "context": 32, "grid": {"checkpoint": {"small": "their/small", "large": "their/large"}}}
+    plan = planned(folder, arms={"base": base, "after": AFTER})
+    names = {arm: plan.runs[own.run].origin.checkpoint for arm, own in series(plan).items()}
+    assert [found and found.name for found in names.values()] == ["their/small", "their/large"] * 2
+    assert list(names) == [f"{arm}[checkpoint={size}]" for arm in ("base", "after") for size in ("small", "large")]
+    with pytest.raises(ConfigError, match=r"grid.lr_scale: unknown key; "):
+        planned(folder, arms={"base": base | {"checkpoint": "their/small", "grid": {"lr_scale": [0.5]}}})
+
+
 def test_a_grid_has_values_for_each_scale(folder: Path) -> None:
     plan = {
         scale: planned(folder, scale, arms=one(d_state={"smoke": [8, 16], "paper": [64]}))
@@ -265,6 +301,7 @@ def test_a_key_that_several_fields_answer_to_is_asked_for_in_full(folder: Path) 
     (run,) = plan.runs.values()
     mixer = run.model.mixer.model_dump()
     assert (mixer["a_range"], mixer["slow_heads"]["a_range"]) == ((1.0, 1.0), (2.0, 2.0))
+    assert run.model.name == "tiny[a_range=1:1,a_range=2:2]"
 
 
 def test_a_small_grid_from_the_plan_to_the_picture(folder: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from plan.mini import edit, figure, write_config
 
+from ssm.base.errors import ConfigError
 from ssm.plan import Inputs, Plan, load_config, make_plan
 from ssm.plan.registration import contents
 from ssm.plan.resources import MEMORY_MB, needs, training_tokens
@@ -170,3 +171,23 @@ def test_published_weights_are_no_part_of_a_model(folder: Path) -> None:
     edit(folder, "models.yaml", "tiny: {", "tiny: {published: {checkpoint: o/m, context: 8}, ")
     library = load_config(folder)
     assert library.models.get("tiny", "here") == before
+
+
+def test_published_weights_are_fine_tuned_on_a_task(folder: Path) -> None:
+    """In the tokens that they read; of another vocabulary there is one line."""
+    data = folder / "data.yaml"
+    copy = "copy: {task: copy, alphabet: 12, mix: [{shortest: 5, longest: 6}]}"
+    tasks = f"passkey: {{task: passkey, mix: [{{length: 256}}]}}\n{copy}\n"
+    data.write_text(data.read_text() + tasks)
+    base = {"label": "B", "checkpoint": "x/y", "context": 32}
+    tuned = {"label": "T", "from": "base", "training": "posttrain", "data": "passkey"}
+    tuned["override"] = {"context": 256, "batch_tokens": 512}
+    figure(folder, "lg_fig5", arms={"base": base, "tuned": tuned}, measurements=[])
+    before, after = of_arms(planned(folder)).values()
+    assert (before.data.name, after.data.name) == ("text", "passkey")
+    assert (after.parent, after.published) == (before, "x/y")
+    figure(folder, "lg_fig5", arms={"base": base, "tuned": tuned | {"data": "copy"}}, measurements=[])
+    with pytest.raises(
+        ConfigError, match=r"arms.tuned: .*vocabulary of 'copy' \(\d+\) differs from the parent's \(256\)"
+    ):
+        planned(folder)

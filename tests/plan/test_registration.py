@@ -273,6 +273,27 @@ def test_an_arm_that_is_restarted_itself_is_one_number_with_its_name_or_without(
     assert content(folder) != unnamed
 
 
+def test_a_sweep_is_its_numbers_and_what_is_read_there(folder: Path) -> None:
+    """Not the names of its arms and measurements."""
+
+    def swept(name: str = "losses", arm: str = "t64", at: int = 64, context: int = 64, start: int = 0) -> Content:
+        of = {"kind": "value_at", "measurement": name, "column": "loss", "where": {"position_from": start}}
+        claim = {"id": "rises", "says": "s", "paper": "p", "expected": {"above": 0}}
+        claim["quantity"] = {"kind": "slope", "sweep": {"of": of, "arms": ["t32", arm], "at": [32, at]}}
+        recipe = {"label": "a", "training": "pretrain"}
+        arms = {"t32": recipe, arm: recipe | {"override": {"context": context}}}
+        measured = [{"kind": "position_loss", "length": 64, "name": name}]
+        figure(folder, "lg_fig5", arms=arms, measurements=measured, claims=[claim])
+        return content(folder, claim="rises")
+
+    first = swept()
+    assert swept(name="others", arm="longer") == first
+    for changed in (swept(at=65), swept(start=32)):
+        assert changed.quantity != first.quantity
+        assert (changed.arms, changed.measurements) == (first.arms, first.measurements)
+    assert swept(context=128).arms != first.arms
+
+
 def test_a_rehearsal_is_nothing_registered(folder: Path) -> None:
     assert register(folder) == 0
     caps = dict.fromkeys(("max_steps", "max_sequences", "max_contexts", "max_seeds", "max_documents"), 4)

@@ -13,6 +13,7 @@ from ssm.plan import Inputs, Plan, load_config, make_plan
 from ssm.plan.resources import needs
 from ssm.plan.sources import source_files
 from ssm.plan.summary import summary
+from ssm.specs.figure import ArmEntry
 from ssm.specs.measurements import Accuracy, Sample
 from ssm.specs.tasks.copy import CopyTask
 from ssm.specs.tasks.passkey import PasskeyTask
@@ -55,8 +56,10 @@ def test_a_figure_of_a_task(folder: Path) -> None:
     library = load_config(folder, figures=["lg_tab1"])
     found = needs(plan, library.workflow, gpu=False)
     assert found[data.id].disk_mb == 0, "nothing is stored"
-    table = next(iter(plan.measurements))
-    assert found[table].seconds > 30, "reading and writing take time"
+    few = planned(folder, measurements=[{"kind": "accuracy", "lengths": [10], "examples": 4}])
+    less = needs(few, library.workflow, gpu=False)
+    assert found[next(iter(plan.measurements))].seconds > less[next(iter(few.measurements))].seconds
+    plan = planned(folder, measurements=[{"kind": "accuracy", "lengths": [10, 30]}])
     assert "lg_tab1" in summary(plan, library.workflow, gpus=1)
 
 
@@ -186,3 +189,21 @@ def test_mistakes_of_a_task_name_their_file(folder: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"data.yaml: passkey: mix.0: unknown key 'lenght'; did you mean 'length'"):
         planned(folder)
+
+
+def test_what_a_figure_file_leaves_out_is_no_part_of_its_content() -> None:
+    """Every field that is younger than the first figures, or their pictures would be drawn anew."""
+    content = ArmEntry(label="B", training="pretrain").content()
+    assert not content.keys() & {"checkpoint", "context", "data", "grid", "member"}
+
+
+def test_a_grid_over_a_tasks_keys(folder: Path) -> None:
+    arms = {"base": ARMS["base"] | {"grid": {"alphabet": [4, 8], "longest": [6, 10]}}}
+    plan = planned(folder, arms=arms, measurements=[{"kind": "accuracy", "lengths": [20]}])
+    found = {(task.data.alphabet, task.data.mix[0].longest) for task in plan.measurements.values()}  # type: ignore
+    assert found == {(4, 6), (4, 10), (8, 6), (8, 10)}
+    fine = {"label": "F", "from": "base", "training": "posttrain", "data": "keys"}
+    fine["override"] = {"context": 256, "batch_tokens": 256}
+    arms = {"base": ARMS["base"] | {"grid": {"warmup": [0.0, 0.5]}}, "fine": fine}
+    plan = planned(folder, data="text", arms=arms)
+    assert sorted(run.data.name for run in plan.runs.values()) == ["keys", "keys", "text", "text"]

@@ -18,6 +18,7 @@ from ssm.cli.main import main
 from ssm.report.compare import TOLERANCE
 from ssm.report.held import END, START, readmes
 from ssm.report.reference import read_references
+from ssm.specs.quantities.cost_exponent import CostExponent
 
 ROOT = Path(__file__).parents[2]
 TABLE = f"# Title\n\n{START}\n\nold\n\n{END}\n\nMore.\n"
@@ -114,9 +115,9 @@ def test_what_was_not_registered_is_no_result(place: Path, capsys: pytest.Captur
     ("factor", "mark", "words"),
     [
         (1.0, "agrees", "confirmed 3, bitwise"),
-        (1 + TOLERANCE / 2, "agrees", "confirmed 3.15 here, confirmed 3 in the reference: moved by 0.05"),
-        (1 - TOLERANCE / 2, "agrees", "confirmed 2.85 here, confirmed 3 in the reference: moved by 0.05"),
-        (1 + TOLERANCE * 2, "DIFFERS", "confirmed 3.6 here, confirmed 3 in the reference: moved by 0.2"),
+        (1 + TOLERANCE / 2, "agrees", "confirmed 3.03 here, confirmed 3 in the reference: moved by 1%"),
+        (1 - TOLERANCE / 2, "agrees", "confirmed 2.97 here, confirmed 3 in the reference: moved by 1%"),
+        (1 + TOLERANCE * 2, "DIFFERS", "confirmed 3.12 here, confirmed 3 in the reference: moved by 4%"),
     ],
 )
 def test_an_estimate_may_move_by_the_tolerance(
@@ -134,10 +135,25 @@ def test_an_estimate_may_move_by_the_tolerance(
 def test_an_estimate_near_zero_is_held_against_its_interval(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed(estimate=pl.lit(0.001), low=pl.lit(-1.0), high=pl.lit(1.0))
     lines(capsys, "reference", "results/smoke", code=0)
-    changed(estimate=pl.lit(-0.09))
+    changed(estimate=pl.lit(-0.018))
     lines(capsys, "compare", "results/smoke", code=0)
     changed(estimate=pl.lit(-0.2))
     assert "DIFFERS" in lines(capsys, "compare", "results/smoke", code=1)[0]
+
+
+def test_of_a_time_the_verdict_counts_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    path = Path("reports/smoke/lg_fig5.json")
+    assert '"timed"' not in path.read_text()
+    path.write_text(path.read_text().replace('"claim": "base_fails"', '"timed": true, "claim": "base_fails"'))
+    changed(estimate=pl.lit(9.0))
+    first, *_ = lines(capsys, "compare", "results/smoke", code=1)
+    assert first.split()[2] == "agrees"
+    assert first.endswith("a time, of which the verdict counts alone")
+    changed(verdict=pl.lit("not decided"))
+    assert "DIFFERS" in lines(capsys, "compare", "results/smoke", code=1)[0]
+    times = [CostExponent(model="m", cost=cost).timed for cost in ("training_step", "decoding_step", "state")]
+    assert times == [True, True, False]
 
 
 @pytest.mark.parametrize(

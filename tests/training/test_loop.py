@@ -6,7 +6,9 @@ import dataclasses
 import errno
 import fcntl
 import json
+import math
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +154,18 @@ def test_arms_of_one_seed_see_the_same_batches_and_start_from_the_same_weights(
         assert first_losses[name] == first_losses["zero"]  # the first batch starts from zero in every arm
 
 
+def test_every_stage_reads_in_an_order_of_its_own(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy, run, parent = Spy(monkeypatch), None, None
+    for stage in range(3):
+        run = run_spec(store.spec, parent=run, budget={"steps": 2})
+        train(run, store, tmp_path / str(stage), CPU, parent=parent)
+        parent = tmp_path / str(stage)
+    read = torch.stack([tokens for tokens, _, _ in spy.seen]).unflatten(0, (3, 2))  # (stage, step, B, T)
+    assert not any(torch.equal(a, b) for a, b in combinations(read, 2))
+
+
 def test_state_passing_starts_where_the_last_batch_ended(
     store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +251,22 @@ def test_divergence_is_a_result_and_keeps_the_last_good_weights(
     assert metrics["step"].max() == 25
     before = read_table(tmp_path / "good" / "metrics.parquet", METRICS).filter(pl.col("step") < 25)
     assert metrics.filter(pl.col("step") < 25).equals(before)
+
+
+def test_an_infinite_gradient_of_a_finite_loss_is_divergence(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = training_step.loss_of
+
+    def breaks(*args: Any) -> Any:
+        part = real(*args)
+        part.loss.register_hook(lambda gradient: gradient * math.inf)
+        return part
+
+    monkeypatch.setattr(training_step, "loss_of", breaks)
+    record = train(run_spec(store.spec, budget={"steps": 1}), store, tmp_path, CPU)
+    assert record["status"] == "diverged"
+    assert "grad_norm is" in record["message"]
 
 
 def test_what_a_diverged_run_leaves_does_not_depend_on_when_it_was_saved_or_killed(

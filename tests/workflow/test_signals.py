@@ -1,8 +1,10 @@
-"""A scheduler's signals to a job, with the rules' own shell text: what is started again, over stand-ins for SLURM."""
+"""A scheduler's signals to a job, within the workflow's shell text: what is started again, over stand-ins for SLURM."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -124,12 +126,29 @@ def test_a_job_that_is_told_to_leave_starts_again_whoever_gets_the_signal(place:
         numbers.reverse()
 
 
-def shells(place: Path, *mode: str) -> dict[str, str]:
-    """By verb, the shell text of a job: of a dry run."""
+def commands(place: Path, *mode: str) -> dict[str, str]:
+    """By verb, the command of a job: of a dry run."""
     command = [*SNAKEMAKE, *mode, "--dry-run", "--printshellcmds", "lg_fig5", "diagnose_mine", "extend_mine"]
     planned = subprocess.run(command, cwd=place, env=environment(place), capture_output=True, text=True, check=True)
-    lines = [line.partition("Shell command: ")[2] for line in planned.stdout.splitlines() if "| tee" in line]
-    return {verb: next(line for line in lines if f" ssm {verb} " in line) for verb in VERBS}
+    lines = re.findall("^(?:Shell command: )?(ssm .* --log .*)$", planned.stdout, re.MULTILINE)
+    return {verb: next(line for line in lines if line.startswith(f"ssm {verb} ")) for verb in VERBS}
+
+
+def around(place: Path, mode: str) -> list[str]:
+    """What the workflow puts before and behind every command."""
+    code = (
+        "import json, sys; from pathlib import Path; from snakemake.api import ResourceSettings, SnakemakeApi\n"
+        "from snakemake.api import WorkflowSettings; from snakemake.shell import shell\n"
+        "from snakemake_interface_executor_plugins.settings import ExecMode\n"
+        "with SnakemakeApi() as api:\n"
+        "    settings = WorkflowSettings(exec_mode=ExecMode[sys.argv[2]])\n"
+        "    snakefile = Path(sys.argv[1])\n"
+        "    api.workflow(ResourceSettings(), workflow_settings=settings, snakefile=snakefile)._workflow.rules\n"
+        "print(json.dumps([shell._process_prefix, shell._process_suffix]))"
+    )
+    words = [sys.executable, "-c", code, str(ROOT / "workflow/Snakefile"), mode]
+    said = subprocess.run(words, cwd=place, env=environment(place), capture_output=True, text=True, check=True)
+    return json.loads(said.stdout.splitlines()[-1])
 
 
 @pytest.mark.exhaustive
@@ -137,25 +156,40 @@ def test_no_other_end_is_started_again(place: Path) -> None:
     """By the exit code of `ssm`, the signal that it ended by, and what SLURM says of the job."""
     ends = {f"exit {code}": code in (REQUEUE, TIME_OVER) for code in (1, 2, LOST, 130, REQUEUE, TIME_OVER)}
     ends |= {f"kill -{name} $$": name in ("TERM", "USR1") for name in ("TERM", "USR1", "KILL")}
+    before, behind = around(place, "REMOTE")
 
-    def run(shell: str) -> int:
-        text = f"set -euo pipefail; {shell}"
+    def run(end: str, words: str = "ssm train x") -> int:
+        executable(place / "bin/ssm", f"#!/bin/sh\n{end}\n")
+        text = f"{before} {words} {behind}"
         return subprocess.run(["bash", "-c", text], cwd=place, env=environment(place), check=False).returncode
 
-    for folder in ("logs/tokens", "logs/runs", "logs/tables", "logs/checkpoints/mine", "checkpoints/mine"):
-        (place / "results/smoke" / folder).mkdir(parents=True)
-    for verb, shell in shells(place, "--mode", "remote").items():
-        for end, again in ends.items():
-            executable(place / "bin/ssm", f"#!/bin/sh\n{end}\n")
-            code = run(shell)
-            assert code == int(end.split()[1]) if end.startswith("exit") else code > 128, (verb, end)
-            assert asked_of_slurm(place) == "requeue 7\n" * again, (verb, end)
-        (place / "state").write_text("COMPLETING\n")  # it is being cancelled, or its time is over
-        executable(place / "bin/ssm", f"#!/bin/sh\nexit {REQUEUE}\n")
-        assert run(shell) == REQUEUE
-        assert asked_of_slurm(place) == "", verb
-        (place / "state").write_text("RUNNING\n")
-    for verb, shell in shells(place).items():
-        assert not {"scontrol", "USR1"} & {*shlex.split(shell)}, "on one machine nobody starts a job again"
-        assert run(shell) == REQUEUE, verb
-        assert asked_of_slurm(place) == "", verb
+    for end, again in ends.items():
+        code = run(end)
+        assert code == int(end.split()[1]) if end.startswith("exit") else code > 128, end
+        assert asked_of_slurm(place) == "requeue 7\n" * again, end
+    for state in ("COMPLETING", ""):  # it is being cancelled, its time is over; squeue knows nothing
+        (place / "state").write_text(state)
+        assert run(f"exit {REQUEUE}") == REQUEUE
+        assert asked_of_slurm(place) == ""
+    (place / "state").write_text("RUNNING\n")
+    for command in commands(place, "--mode", "remote").values():
+        assert run(f"exit {REQUEUE}", command) == REQUEUE
+        assert asked_of_slurm(place) == "requeue 7\n"
+
+
+@pytest.mark.exhaustive
+def test_on_one_machine_a_command_takes_the_place_of_its_shell(place: Path) -> None:
+    """Whoever ends a job meets `ssm`, and nobody starts it again."""
+    before, behind = around(place, "DEFAULT")
+    for verb, command in commands(place).items():
+        (place / "waits").unlink(missing_ok=True)
+        (place / "wait").write_text(verb)
+        shell = subprocess.Popen(["bash", "-c", f"{before} {command} {behind}"], cwd=place, env=environment(place))
+        end = time.monotonic() + SECONDS
+        while not (place / "waits").exists():
+            assert shell.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        shell.terminate()
+        assert shell.wait(SECONDS) == REQUEUE, verb
+        assert asked_of_slurm(place) == ""

@@ -24,23 +24,17 @@ ROOT = Path(__file__).parents[2]
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile")]
 STAND_IN = f"""#!{sys.executable} -S
 import pathlib, shlex, sys
-verb, *rest = sys.argv[1:]
+verb, *rest, option, log = sys.argv[1:]
 with open("calls.txt", "a") as calls:
-    print(shlex.join(sys.argv[1:]), file=calls)
+    print(shlex.join([verb, *rest]), file=calls)
+assert option == "--log", "every rule has a log"
 assert verb in ("report", "diagnose", "extend") or pathlib.Path(rest[0]).is_file(), "the spec is missing"
-print(f"{{verb}} progress", file=sys.stderr)
+says = f"{{verb}} progress\\n"
+sys.stderr.write(says)
+pathlib.Path(log).write_text(says)
 out = pathlib.Path(rest[rest.index("--out") + 1])
 spec = pathlib.Path(rest[0])
 assert verb != "tokenize" or not (out / "manifest.json").exists(), "a finished store would be taken as it is"
-assert verb != "diagnose" or not out.exists(), "a folder that is not new would be refused"
-if verb == "extend":  # like the real one it goes on in its folder, and leaves alone what is finished
-    out.mkdir(parents=True, exist_ok=True)
-    assert not (out / "result.json").exists(), "nothing would be made anew"
-    (out / "work").open("a").write("begun ")
-    if pathlib.Path("kill").exists():
-        sys.exit(75)
-if verb == "diagnose" and pathlib.Path("kill").exists():
-    sys.exit(75)
 if verb == "tokenize" and pathlib.Path("gate").exists():
     open("gate").read()  # until the test lets go of it
 files = {{
@@ -52,11 +46,28 @@ files = {{
     "plot": [f"{{spec.stem}}.{{end}}" for end in ("svg", "png", "pdf")],
     "report": {list(PAGES)},
 }}.get(verb)
-for path in [out / name for name in files] if files else [out]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(verb)
-if pathlib.Path("fail").exists() and verb in ("judge", "diagnose", "extend"):
-    sys.exit(3)
+
+def make(out):
+    for path in [out / name for name in files] if files else [out]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(verb)
+
+if verb in ("diagnose", "extend"):
+    from ssm.base.files import replacing
+    with replacing(out, rest[rest.index("--replace") + 1], files[-1]) as new:
+        if verb == "extend" and not (new / files[-1]).exists():  # like the real one it goes on in its folder
+            new.mkdir(parents=True, exist_ok=True)
+            (new / "work").open("a").write("begun ")
+        if pathlib.Path("kill").exists():
+            sys.exit(75)
+        if not (new / files[-1]).exists():
+            make(new)
+        if pathlib.Path("fail").exists():
+            sys.exit(3)
+else:
+    make(out)
+    if verb == "judge" and pathlib.Path("fail").exists():
+        sys.exit(3)
 """
 
 
@@ -319,8 +330,7 @@ def test_a_checkpoint_is_diagnosed_and_extended_when_it_is_asked_for_and_not_twi
         assert call[-4:] == ["--device", "auto", "--threads", "1"]
     assert answers(own, *BOTH) == []
     assert {path.name for path in (own / ANSWERS).iterdir()} == {"diagnosis", "extension"}
-    log = own / "a b/smoke/logs/checkpoints/mine-1.3b/extension.log"
-    assert log.read_text() == f"extend progress\nMoved to {ANSWERS}/extension\n"
+    assert (own / "a b/smoke/logs/checkpoints/mine-1.3b/extension.log").read_text() == "extend progress\n"
 
     # What the extension alone is asked; what both are; the text; the model. What figures train is left alone.
     edit(own / "config", "models.yaml", "my model,", "my model, steps: 7,")
@@ -373,7 +383,9 @@ def test_an_answer_stays_until_there_is_a_new_one_and_an_extension_goes_on(own: 
     edit(own / "config", "models.yaml", "smoke: 256", "smoke: 512")
     assert snakemake(own, "--cores", "1", "--keep-going", *BOTH).returncode != 0
     (own / "fail").unlink()
-    assert answers(own, *BOTH) == []
+    made = {path: path.stat().st_mtime_ns for path in (own / ANSWERS).rglob("*.json")}
+    assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
+    assert {path.stat().st_mtime_ns for path in (own / ANSWERS).rglob("*.json")} < set(made.values())
     assert {path.name for path in (own / ANSWERS).iterdir()} == {"diagnosis", "extension"}
 
 

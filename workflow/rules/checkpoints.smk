@@ -1,8 +1,7 @@
 # A user's own checkpoint (config/models.yaml): diagnose_<name> and extend_<name>. No other target needs them.
 #
 # Snakemake deletes an output before its job runs, and the old page has to stay until there is a new one. So the output is
-# an empty file beside the page, and a new folder takes the old one's place when it is whole. Work that was begun on the
-# same files is gone on with after a kill; that of another version is deleted.
+# an empty file beside the page, and `ssm` itself puts a new folder in the old one's place when it is whole.
 
 
 rule answer:
@@ -10,7 +9,7 @@ rule answer:
     input:
         lambda wildcards: CHECKPOINTS[wildcards.job].files or [],
     output:
-        f"{S}/checkpoints/{{job}}/.made",
+        touch(f"{S}/checkpoints/{{job}}/.made"),
     log:
         f"{S}/logs/checkpoints/{{job}}.log",
     conda:
@@ -30,18 +29,11 @@ rule answer:
     params:
         words=lambda wildcards: shlex.join(CHECKPOINTS[wildcards.job].words),
         folder=f"{S}/checkpoints/{{job}}",
-        last=lambda wildcards: CHECKPOINTS[wildcards.job].last_file,
-        heed=heed,
-        start_again=start_again,
     message:
         "ssm {params.words}"
     shell:
-        "new={params.folder:q}.{resources.version}; for begun in {params.folder:q}.????????; do"
-        ' test "$begun" = "$new" || rm -rf "$begun"; done; if ! test -e "$new/{params.last}"; then {params.heed}'
-        ' ssm {params.words} --out "$new" --device {resources.device} --threads {threads} 2>&1 | tee -i {log:q}'
-        " {params.start_again}; fi;"
-        ' touch "$new/.made"; rm -rf {params.folder:q}; mv "$new" {params.folder:q};'
-        " echo Moved to {params.folder:q} | tee -a {log:q}"
+        "ssm {params.words} --out {params.folder:q} --replace {resources.version}"
+        " --device {resources.device} --threads {threads} --log {log:q}"
 
 
 for job in CHECKPOINTS.values():

@@ -205,37 +205,6 @@ def time_limit(wildcards, resources):
     return f"--stop-after {seconds}" if on_cluster() else ""
 
 
-def heed(wildcards, resources):
-    """Shell code before `ssm`: of the shell, `tee` and `ssm` a scheduler's signals end none but the last.
-
-    So the shell is there to see its exit code. Not on a single machine, where nothing is started again.
-    """
-    back = 'heed() { trap - TERM USR1; exec "$@"; }'  # of a pipeline, each part has a shell of its own
-    return f"trap '' TERM USR1; {back}; heed" if on_cluster() else ""
-
-
-def start_again(wildcards, resources):
-    """Shell code behind `ssm` that left because it was told to: SLURM starts the same job again, and no retry is used up.
-
-    It leaves by itself with a code that says so; in its first moments, before it has handlers, the signal ends it. Not
-    where SLURM itself ends the job, cancelled for instance: then it is no longer running. Tables of one run share a job,
-    which starts again as a whole. SLURM counts how often, but sets no limit: who sends the signals has to stop.
-    """
-    codes = [REQUEUE, TIME_OVER, *(128 + number for number in SIGNALS)]
-    left = " || ".join(f"$code = {code}" for code in codes)
-    runs = "[[ $(squeue -h -j $SLURM_JOB_ID -o %T) = RUNNING ]]"
-    again = f"if [[ {left} ]] && {runs}; then scontrol requeue $SLURM_JOB_ID; fi"
-    return f"|| {{ code=$?; {again}; exit $code; }}" if on_cluster() else ""
-
-
-# On a compute node snakemake is what SLURM starts, and with proctrack/cgroup, the usual way, it is all that SLURM sends a
-# signal to. It would die of SIGUSR1, and wait for its job on SIGTERM without telling it.
-if workflow.remote_exec:
-    pass_on_signals(
-        lambda: [child.pid for child in psutil.Process().children(recursive=True)]
-    )
-
-
 def disk(wildcards):
     return expected()[wildcards[0]].disk_mb
 
@@ -256,3 +225,24 @@ def tables_together(wildcards):
 
 # What the profile calls them all: group-components: measure=...
 workflow.parent_groupids.update(dict.fromkeys(job_names(PLAN), "measure"))
+
+
+# Rules are plain commands. Here a command takes its shell's place, so that whoever ends a job meets `ssm`, which leaves as
+# it should. On a compute node the shell stays, to see how it left: told to, by a scheduler's signal or its time limit, it
+# says so by its exit code, or in its first moments, before it has handlers, ends by the signal. SLURM then starts the same
+# job again, and no retry is used up; a job of several tables starts again as a whole. Not where SLURM itself ends the job
+# (cancelled, say): it is no longer running then. SLURM counts how often, but sets no limit: who sends signals has to stop.
+shell.prefix("exec")
+if workflow.remote_exec:
+    left = "|".join(
+        map(str, [REQUEUE, TIME_OVER, *(128 + number for number in SIGNALS)])
+    )
+    runs = 'test "$(squeue -h -j $SLURM_JOB_ID -o %T)" = RUNNING'
+    again = f"{runs} && scontrol requeue $SLURM_JOB_ID"
+    shell.prefix("trap '' TERM USR1; (trap - TERM USR1; exec")
+    shell.suffix(f"); code=$?; case $code in {left}) {again};; esac; exit $code")
+    # Snakemake is what SLURM starts, and with proctrack/cgroup, the usual way, all that SLURM sends a signal to. It would
+    # die of SIGUSR1, and wait for its job on SIGTERM without telling it.
+    pass_on_signals(
+        lambda: [child.pid for child in psutil.Process().children(recursive=True)]
+    )

@@ -27,10 +27,8 @@ rule evaluate:
     params:
         spec=f"{S}/specs/measurements/{{table}}.json",
         inputs=lambda wildcards: flags_of_table(wildcards.table),
-        heed=heed,
-        start_again=start_again,
     message:
         "Measure {wildcards.table}"
     shell:
-        "{params.heed} ssm evaluate {params.spec:q} {params.inputs} --out {output:q}"
-        " --device {resources.device} --threads {threads} 2>&1 | tee {log:q} {params.start_again}"
+        "ssm evaluate {params.spec:q} {params.inputs} --out {output:q}"
+        " --device {resources.device} --threads {threads} --log {log:q}"

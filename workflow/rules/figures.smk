@@ -35,7 +35,7 @@ rule plot:
     message:
         "Draw {wildcards.target}"
     shell:
-        "ssm plot {params.spec:q} --tables {params.tables:q} --out {params.folder:q} 2>&1 | tee {log:q}"
+        "ssm plot {params.spec:q} --tables {params.tables:q} --out {params.folder:q} --log {log:q}"
 
 
 rule judge:
@@ -56,4 +56,4 @@ rule judge:
     message:
         "Judge the claims of {wildcards.target}"
     shell:
-        "ssm judge {params.spec:q} --tables {params.tables:q} --out {output:q} 2>&1 | tee {log:q}"
+        "ssm judge {params.spec:q} --tables {params.tables:q} --out {output:q} --log {log:q}"

@@ -8,10 +8,10 @@ rule import_run:
     output:
         f"{S}/runs/{{run}}/run.json",
         f"{S}/runs/{{run}}/model.safetensors",
-    wildcard_constraints:
-        run="|".join(map(re.escape, IMPORTED)) or "(?!)",
     log:
         f"{S}/logs/runs/{{run}}.log",
+    wildcard_constraints:
+        run="|".join(map(re.escape, IMPORTED)) or "(?!)",
     conda:
         "../envs/ssm.yaml"
     threads: cpus
@@ -26,9 +26,7 @@ rule import_run:
     params:
         spec=f"{S}/specs/runs/{{run}}.json",
         folder=lambda wildcards, output: str(Path(output[0]).parent),
-        heed=heed,
-        start_again=start_again,
     message:
         "Import {wildcards.run}"
     shell:
-        "{params.heed} ssm import {params.spec:q} --out {params.folder:q} 2>&1 | tee {log:q} {params.start_again}"
+        "ssm import {params.spec:q} --out {params.folder:q} --log {log:q}"

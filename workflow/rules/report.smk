@@ -22,4 +22,4 @@ rule report:
         "Write the report, with {params.figures}"
     shell:
         "ssm report {params.results:q} --out {params.folder:q} --front {params.front} --figures {params.figures}"
-        " 2>&1 | tee {log:q}"
+        " --log {log:q}"

@@ -23,10 +23,8 @@ rule tokenize:
         spec=f"{S}/specs/data/{{data}}.json",
         folder=lambda wildcards, output: str(Path(output[0]).parent),
         corpus=lambda wildcards: corpus_version(PLAN.data[wildcards.data]),
-        heed=heed,
-        start_again=start_again,
     message:
         "Tokenize {wildcards.data}"
     shell:
-        "{params.heed} ssm tokenize {params.spec:q} --out {params.folder:q} --workers {threads}"
-        " 2>&1 | tee {log:q} {params.start_again}"
+        "ssm tokenize {params.spec:q} --out {params.folder:q} --workers {threads}"
+        " --log {log:q}"

@@ -11,10 +11,10 @@ rule train:
         f"{S}/runs/{{run}}/run.json",
         f"{S}/runs/{{run}}/metrics.parquet",
         f"{S}/runs/{{run}}/model.safetensors",
-    wildcard_constraints:
-        run="|".join(map(re.escape, TRAINED)) or "(?!)",
     log:
         f"{S}/logs/runs/{{run}}.log",
+    wildcard_constraints:
+        run="|".join(map(re.escape, TRAINED)) or "(?!)",
     conda:
         "../envs/ssm.yaml"
     threads: cpus
@@ -40,11 +40,9 @@ rule train:
         processes=lambda wildcards, resources: max(1, resources.gpu),  # a GPU each
         threads=threads_each,
         time_limit=time_limit,
-        heed=heed,
-        start_again=start_again,
     message:
         "Train {wildcards.run}"
     shell:
-        "trap '' TERM; {params.heed} ssm train {params.spec:q} --tokens {params.tokens:q} {params.parent}"
+        "ssm train {params.spec:q} --tokens {params.tokens:q} {params.parent}"
         " --out {params.folder:q} --device {resources.device} --threads {params.threads} --processes {params.processes}"
-        " {params.time_limit} 2>&1 | tee -i {log:q} {params.start_again}"
+        " {params.time_limit} --log {log:q}"

@@ -14,7 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
 
-from ssm.base.columns import chosen, is_key, means
+from ssm.base.columns import by_sample, chosen, is_key, means
+from ssm.base.tables import Schema
 from ssm.figures.colors import GRID
 from ssm.figures.data import any_loaded, chosen_arms, panels
 from ssm.figures.panel import Row, columns_for
@@ -26,6 +27,9 @@ from ssm.specs.figure import FigureTask, Series
 
 LETTER, TITLE, BESIDE = 0.085, 0.112, 0.9  # inches: letters of cells and titles, and what stands beside the cells
 DARK, LIGHT = "#101418", "#fbfbfb"  # on cells: their colours stay what they are by day and by night
+
+
+Cells = dict[tuple[Setting, Setting], float]  # by (x, y)
 
 
 @dataclass(frozen=True)
@@ -83,26 +87,48 @@ def heat_maps(drawing: HeatMap, task: FigureTask, tables: Path, panel: str) -> l
     """
     several = len(panels(task)) > 1
     wanted = chosen_arms(task, drawing.arms)
-    found: dict[str, list[tuple[Series, pl.DataFrame]]] = {}
+    found: dict[str, list[tuple[Series, Cells]]] = {}
     for series, table, schema in any_loaded(task, tables, panel, drawing):
-        axes = [name for name in (drawing.x, drawing.y) if not is_key(schema, name)]
-        if series.arm not in wanted or (axes and not set(axes) <= set(series.axes)):
-            continue  # where nobody has the axis, the column that is missing is told of
-        rows = chosen(table, schema, drawing.where)
-        own = means(rows, schema, [name for name in (drawing.x, drawing.y) if name not in axes], drawing.column)
-        own = own.with_columns(pl.lit(series.axes[name]).alias(name) for name in axes)
-        found.setdefault(_title(task, series, axes), []).append((series, own))
+        if series.arm in wanted:
+            drawn = [name for name in (drawing.x, drawing.y) if not is_key(schema, name) and name in series.axes]
+            cells = _cells(drawing, series, chosen(table, schema, drawing.where), schema)
+            found.setdefault(_title(task, series, drawn), []).append((series, cells))
     maps = []
     for title, loaded in sorted(found.items(), key=lambda pair: min(wanted.index(one.arm) for one, _ in pair[1])):
-        cells = pl.concat(one.select(drawing.x, drawing.y, "value") for _, one in loaded)
-        cells = cells.group_by(drawing.x, drawing.y).agg(pl.col("value").mean())
-        x, y = (cells[name].unique().sort().to_list() for name in (drawing.x, drawing.y))
+        held: dict[tuple[Setting, Setting], list[float]] = {}
+        for place, value in (cell for _, cells in loaded for cell in cells.items()):
+            held.setdefault(place, []).append(value)
+        x, y = (_ordered([place[number] for place in held]) for number in (0, 1))
         values = np.full((len(y), len(x)), np.nan)
-        for across, up, value in cells.iter_rows():
-            values[y.index(up), x.index(across)] = np.exp(value) if drawing.exponential else value
+        for (across, up), of_seeds in held.items():
+            mean = float(np.mean(of_seeds))
+            values[y.index(up), x.index(across)] = np.exp(mean) if drawing.exponential else mean
         seeds = len({series.seed for series, _ in loaded})
         maps.append(Map(f"{panel}\n{title}" if several else title, x, y, values, seeds))
     return maps
+
+
+def _cells(drawing: HeatMap, series: Series, rows: pl.DataFrame, schema: Schema) -> Cells:
+    """One seed's means by (x, y), each a column of its table or the place of its arm on an axis.
+
+    Raises:
+        TableError: x or y is neither.
+    """
+    names = (drawing.x, drawing.y)
+    columns = [name for name in names if is_key(schema, name) or name not in series.axes]
+    if not columns:
+        return {(series.axes[drawing.x], series.axes[drawing.y]): float(by_sample(rows, schema, drawing.column).mean())}
+    cells: Cells = {}
+    for row in means(rows, schema, columns, drawing.column).iter_rows(named=True):
+        x, y = (row[name] if name in columns else series.axes[name] for name in names)
+        cells[x, y] = row["value"]
+    return cells
+
+
+def _ordered(values: Sequence[Setting]) -> list[Setting]:
+    """Each once: numbers ascending, words as they come."""
+    every = list(dict.fromkeys(values))
+    return sorted(every, key=float) if all(map(is_number, every)) else every
 
 
 def _title(task: FigureTask, series: Series, drawn: Sequence[str]) -> str:

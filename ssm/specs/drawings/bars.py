@@ -16,9 +16,8 @@ class Bars(OfArms):
     """`of` (a quantity without its arm) of every arm: a panel a model, a bar an arm, a dot a seed."""
 
     kind: Literal["bars"] = "bars"
-    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = (
-        None  # or families; None: all
-    )
+    # arms, or families; None: all
+    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
     level: float | None = None  # a line of reference, such as chance
     label: str | None = None  # of the axis
 

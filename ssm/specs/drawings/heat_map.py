@@ -22,9 +22,8 @@ class HeatMap(ColumnReader, SeriesDrawing):
     kind: Literal["heat_map"] = "heat_map"
     x: Name  # a column, or else an axis
     y: Name
-    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = (
-        None  # or families; None: all
-    )
+    # arms, or families; None: all
+    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
     limits: Annotated[tuple[float, float], Field(strict=False)] | None = None  # of the colours; None: of what is there
     cells: bool = True  # every cell holds its number
     percent: bool = False  # numbers are shares

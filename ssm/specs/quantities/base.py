@@ -35,6 +35,11 @@ class Quantity(Reader, ABC):
 
     definition: ClassVar[bool] = False  # a property of what was built: no experiment, no chance in it
 
+    @property
+    def timed(self) -> bool:
+        """Whether it is made of times, which no two runs and no two machines have in common."""
+        return False
+
     @abstractmethod
     def arms(self) -> tuple[str, ...]:
         """The arms that it names, the one that it is about first."""

@@ -13,3 +13,7 @@ class CostExponent(ModelQuantity):
     kind: Literal["cost_exponent"] = "cost_exponent"
     reads: ClassVar[tuple[str, ...]] = ("cost",)
     cost: Literal["training_step", "training_memory", "decoding_step", "state"]
+
+    @property
+    def timed(self) -> bool:
+        return self.cost in ("training_step", "decoding_step")

@@ -83,6 +83,7 @@ measure(task, out / "t.parquet", cpu, out / "run", out / "tokens")
 found = read_table(out / "t.parquet", ACCURACY)
 print(json.dumps({
     "seconds": needs(plan, library.workflow, gpu=False)[task.id].seconds,
+    "tokens": sum(work.tokens for work in task.measurement.work(task.run)),
     "learned": read_table(out / "run" / "metrics.parquet", METRICS)["accuracy"][-10:].mean(),
     "lengths": sorted(set(found["length"])),
     "right": found["generated_share"].mean(),
@@ -100,7 +101,8 @@ def test_a_newcomer_is_planned_reckoned_trained_and_measured(tmp_path: Path) -> 
     done = newcomer.python(tmp_path, "-c", USE, str(config), str(tmp_path))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["seconds"] > 30, "it reads and writes"
+    assert found["seconds"] > 0
+    assert found["tokens"] == 128 * 2 * (2 + 9), "it reads and writes"
     assert found["learned"] > 0.95
     assert found["lengths"] == [2, 9]
     assert found["right"] > 0.9

@@ -1,0 +1,79 @@
+"""Any column of any table by hand: what was drawn at random counts alike, whatever the number of its rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ssm.base.columns import by_sample, chosen, matrices, means
+from ssm.base.errors import TableError
+from ssm.base.tables import Schema
+from ssm.base.tables.table import F64, I64, TEXT
+
+SCHEMA = Schema(
+    "answers",
+    "one example, one question",
+    {"example": I64, "length": I64, "group": TEXT, "right": pl.Boolean(), "share": F64},
+    keys=("example", "length", "group"),
+    sample="example",
+)
+ROWS = [  # example 0 has two questions at length 8, and one at 16
+    (0, 8, "a", True, 1.0),
+    (0, 8, "b", False, 0.5),
+    (1, 8, "a", True, 0.25),
+    (0, 16, "a", False, 0.0),
+    (1, 16, "a", False, None),
+]
+TABLE = pl.DataFrame(ROWS, schema=SCHEMA.columns, orient="row")
+
+
+def test_samples_count_alike_whatever_the_number_of_their_rows() -> None:
+    eight = chosen(TABLE, SCHEMA, {"length": 8})
+    assert by_sample(eight, SCHEMA, "right").tolist() == [0.5, 1.0]
+    assert by_sample(eight, SCHEMA, "share").tolist() == [0.75, 0.25]
+    frame = means(TABLE, SCHEMA, ["length"], "right")
+    assert frame["length"].to_list() == [8, 16]
+    assert frame["value"].to_list() == [0.75, 0.0]
+    assert frame["error"].to_list() == pytest.approx([np.std([0.5, 1.0], ddof=1) / math.sqrt(2), 0.0])
+
+
+def test_what_is_missing_stays_missing() -> None:
+    frame = means(TABLE, SCHEMA, ["length"], "share")
+    assert frame["value"][0] == 0.5
+    assert math.isnan(frame["value"][1])
+
+
+def test_a_table_without_samples_has_rows_and_no_error() -> None:
+    """Every row is one."""
+    plain = Schema("plain", "a row", {"x": I64, "y": F64}, keys=("x",))
+    table = pl.DataFrame({"x": [1, 1, 2], "y": [1.0, 3.0, 5.0]}, schema=plain.columns)
+    assert by_sample(table, plain, "y").tolist() == [1.0, 3.0, 5.0]
+    frame = means(table, plain, ["x"], "y")
+    assert frame["value"].to_list() == [2.0, 5.0]
+    assert frame["error"][0] == 1.0
+    assert math.isnan(frame["error"][1])
+
+
+def test_curves_of_the_same_samples_are_one_matrix_and_of_others_one_each() -> None:
+    x, (together,) = matrices(TABLE, SCHEMA, "length", "right")
+    assert x.tolist() == [8.0, 16.0]
+    assert together.tolist() == [[0.5, 0.0], [1.0, 0.0]]
+    apart = TABLE.filter((pl.col("example") == 0) | (pl.col("length") == 16))
+    x, found = matrices(apart, SCHEMA, "length", "right")
+    assert [one.tolist() for one in found] == [[[0.5]], [[0.0], [0.0]]]
+
+
+def test_a_setting_is_a_value_that_the_column_can_have() -> None:
+    assert chosen(TABLE, SCHEMA, {"group": "b", "right": False}).height == 1
+    assert chosen(TABLE, SCHEMA, {"length": 8.0}).height == 3
+    assert chosen(TABLE, SCHEMA, {"length": 7}).is_empty()
+    for where in ({"length": "8"}, {"length": True}, {"right": 1}, {"group": 8}):
+        with pytest.raises(TableError, match="can never be"):
+            chosen(TABLE, SCHEMA, where)
+    with pytest.raises(TableError, match="no column 'lengt'; did you mean 'length'"):
+        chosen(TABLE, SCHEMA, {"lengt": 8})
+    with pytest.raises(TableError, match="holds no numbers"):
+        by_sample(TABLE, SCHEMA, "group")

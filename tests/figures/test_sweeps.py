@@ -1,0 +1,229 @@
+"""Pictures of grids: every curve, bar and cell is the number that its members' tables hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from figures import synthetic
+from matplotlib.axes import Axes
+
+from ssm.base.errors import ConfigError, TableError
+from ssm.claims.quantities import estimate
+from ssm.figures.draw import picture
+from ssm.figures.style import ARMS, ramp
+from ssm.specs.base import Setting
+from ssm.specs.claim import ClaimSpec
+from ssm.specs.figure import FigureSpec, FigureTask
+
+EXCESS = {"kind": "value_at", "measurement": "length_class", "column": "excess"}
+BASE = {"label": "Base", "training": "p"}
+GRID = {"d_state": [8, 16, 32], "init": {"default": {}, "mimetic": {"a": 8}}}
+ARMS_OF_GRID = {"base": BASE | {"grid": GRID}, "tbtt": {"label": "TBTT", "training": "p"}}
+SEEDS = (1, 2, 3)
+Axis = Mapping[str, Setting]
+Height = Callable[[str, Axis, int], float]  # of (model, axes, seed)
+
+
+def spec(drawings: list[dict[str, Any]], arms: dict[str, Any], models: tuple[str, ...], **more: Any) -> FigureSpec:
+    kinds = [{"kind": "length_class"}, {"kind": "passkey", "lengths": [64]}, {"kind": "position_loss", "length": 64}]
+    content = {"target": "mi_fig7", "paper": "mi", "title": "t", "caption": "c", "setting": "s", "data": "d"}
+    content |= {"models": list(models), "seeds": list(SEEDS), "arms": arms, "drawings": drawings, "measurements": kinds}
+    return FigureSpec.parse(content | more, "fig.yaml")
+
+
+def task(
+    drawings: list[dict[str, Any]],
+    write: Callable[[Path, str, Axis, int], str],
+    folder: Path,
+    arms: dict[str, Any] = ARMS_OF_GRID,
+    models: tuple[str, ...] = ("tiny",),
+    **more: Any,
+) -> FigureTask:
+    """A figure whose tables are written by `write`(path, model, axes, seed), which says their kind."""
+    figure, series = spec(drawings, arms, models, **more), []
+    for model in models:
+        for number, (name, arm) in enumerate(figure.arms.items()):
+            assert arm is not None
+            axes = arm.member.axes if arm.member else {}
+            for seed in SEEDS:
+                table = f"{model}_{number}_{seed}"
+                kind = write(folder / f"{table}.parquet", model, axes, seed)
+                one = synthetic.series(name, seed, panel=model, **{kind: table}) | {"label": arm.label, "axes": axes}
+                series.append(one | ({"family": arm.member.family} if arm.member else {}))
+    plan = {"figure": figure.content(), "scale": "smoke", "series": series}
+    return FigureTask.parse(plan, "test")
+
+
+def excess(height: Height) -> Callable[[Path, str, Axis, int], str]:
+    def write(path: Path, model: str, axes: Axis, seed: int) -> str:
+        value = height(model, axes, seed)
+        synthetic.length_class(path, "none", value)
+        if math.isinf(value):
+            synthetic.diverge(path, "length_class")
+        return "length_class"
+
+    return write
+
+
+def height(model: str, axes: Axis, seed: int) -> float:
+    """A number that tells every series apart."""
+    mimetic = axes.get("init") == "mimetic"
+    return float(axes.get("d_state", 1)) * (3 if mimetic else 1) + 0.1 * seed + (100 if model == "large" else 0)
+
+
+def lines(axes: Axes) -> dict[str, Any]:
+    return {str(line.get_label()): line for line in axes.lines if not str(line.get_label()).startswith("_")}
+
+
+SWEEP = {"kind": "sweep", "of": EXCESS, "over": "d_state", "log_x": True, "reference": ["tbtt"]}
+
+
+def test_a_sweep_draws_the_mean_over_seeds_at_every_number(tmp_path: Path) -> None:
+    figure = picture(task([SWEEP], excess(height), tmp_path, models=("tiny", "large")), tmp_path)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["tiny", "large"]
+    for axes, model in zip(figure.axes, ("tiny", "large"), strict=True):
+        found = lines(axes)
+        assert list(found) == ["init default", "init mimetic", "TBTT"]
+        for way in ("default", "mimetic"):
+            x, y = found[f"init {way}"].get_data()
+            assert list(x) == [8, 16, 32]
+            expected = [np.mean([height(model, {"d_state": n, "init": way}, s) for s in SEEDS]) for n in (8, 16, 32)]
+            np.testing.assert_allclose(y, expected)
+        np.testing.assert_allclose(found["TBTT"].get_ydata(), np.mean([height(model, {}, s) for s in SEEDS]))
+        assert axes.get_xlabel() == "N"
+        default, mimetic, tbtt = (found[label].get_color() for label in found)
+        assert (default, mimetic) == tuple(style.color for style in ramp(2))
+        assert tbtt == ARMS["tbtt"].color
+
+
+def test_families_on_one_axis_are_curves_of_their_own(tmp_path: Path) -> None:
+    arms = {"base": BASE | {"grid": GRID}, "tbtt": {"label": "TBTT", "training": "q", "from": "base"}}
+    drawing = SWEEP | {"reference": [], "where": {"init": "mimetic"}}
+    (axes,) = picture(task([drawing], excess(height), tmp_path, arms), tmp_path).axes
+    assert list(lines(axes)) == ["Base", "TBTT"]
+    assert all(list(found.get_xdata()) == [8, 16, 32] for found in lines(axes).values())
+
+
+def test_a_sweep_shows_what_a_claim_on_it_is_judged_by(tmp_path: Path) -> None:
+    """The slope over the drawn points is the claim's own number."""
+    sweep = {"of": EXCESS, "over": "d_state", "family": "base", "where": {"init": "mimetic"}}
+    quantity = {"kind": "slope", "sweep": sweep | {"against_where": {"init": "default"}}}
+    claim = {"id": "steeper", "says": "s", "paper": "p", "quantity": quantity, "expected": {"above": 0.0}}
+    made = task([SWEEP], excess(height), tmp_path, claims=[claim])
+    (found,) = picture(made, tmp_path).axes
+    slopes = [np.polyfit(*lines(found)[f"init {way}"].get_data(), 1)[0] for way in ("mimetic", "default")]
+    ((name, judged, panel),) = made.verdicts
+    assert (name, panel) == ("steeper", "tiny")
+    noisy = task([SWEEP], excess(lambda m, a, s: height(m, a, s) * (1 + 0.01 * s)), tmp_path, claims=[claim])
+    assert estimate(noisy, "tiny", judged.quantity, tmp_path).value == pytest.approx((slopes[0] - slopes[1]) * 1.02)
+    members = {arm for arm in made.figure.arms if arm != "tbtt"}
+    assert {arm for _, arm in judged.quantity.places("tiny", made.series)} == members
+
+
+def test_bars_may_be_of_a_family(tmp_path: Path) -> None:
+    bars = {"kind": "bars", "of": EXCESS, "arms": ["tbtt", "base"]}
+    (axes,) = picture(task([bars], excess(height), tmp_path), tmp_path).axes
+    ways = [(n, way) for n in (8, 16, 32) for way in ("default", "mimetic")]
+    assert [text.get_text() for text in axes.texts] == ["TBTT", *(f"Base, N = {n}, init {way}" for n, way in ways)]
+    expected = [np.mean([height("tiny", {"d_state": n, "init": way}, seed) for seed in SEEDS]) for n, way in ways]
+    np.testing.assert_allclose([patch.get_width() for patch in axes.patches][1:], expected)
+
+
+def cells(axes: Axes) -> dict[tuple[float, float], str]:
+    return {text.get_position(): text.get_text() for text in axes.texts}
+
+
+def test_a_heat_map_of_a_key_and_an_axis_has_a_row_for_every_member(tmp_path: Path) -> None:
+    def write(path: Path, model: str, axes: Axis, seed: int) -> str:
+        synthetic.position_loss(path, 4, lambda p: math.log(float(axes["context"]) * p), offsets=(0.0,))
+        if axes["context"] == 64 and seed == 3:
+            synthetic.diverge(path, "position_loss")
+        return "position_loss"
+
+    arms = {"base": BASE | {"grid": {"context": [64, 16, 32], "conv": [False, True]}}}
+    drawing = {"kind": "heat_map", "measurement": "position_loss", "column": "loss", "x": "position", "y": "context"}
+    made = task([drawing | {"exponential": True, "log_color": True}], write, tmp_path, arms)
+    off, on = picture(made, tmp_path).axes
+    assert [axes.get_title(loc="left") for axes in (off, on)] == ["Base, conv off", "Base, conv on"]
+    assert [text.get_text() for text in off.get_yticklabels()] == ["16", "32", "64"]
+    expected = {(x + 0.5, y + 0.5): f"{T * (x + 1):.2g}" for x in range(4) for y, T in enumerate((16, 32))}
+    assert {place: float(text) for place, text in cells(off).items()} == {p: float(v) for p, v in expected.items()}
+    assert off.get_ylabel() == "T"
+    color = {patch.get_xy(): patch.get_facecolor() for patch in off.patches if patch.get_fill()}
+    np.testing.assert_allclose(color[1.03, 0.05], color[0.03, 1.05])  # 16 * 2 = 32 * 1
+    assert color[0.03, 0.05] != color[1.03, 0.05]
+    with pytest.raises(TableError, match="no column 'contxt'"):
+        picture(task([drawing | {"y": "contxt"}], write, tmp_path, arms), tmp_path)
+
+
+def test_a_heat_map_of_two_axes_is_one_number_a_member(tmp_path: Path) -> None:
+    drawing = {"kind": "heat_map", "measurement": "length_class", "column": "excess", "x": "d_state", "y": "init"}
+    (axes,) = picture(task([drawing | {"arms": ["base"]}], excess(height), tmp_path), tmp_path).axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["default", "mimetic"]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["8", "16", "32"]
+    assert cells(axes)[2.5, 1.5] == "96"  # 3 * 32 + 0.2
+    assert axes.get_title(loc="left") == "Base"
+
+
+@pytest.mark.parametrize(
+    ("drawing", "says"),
+    [
+        (
+            SWEEP | {"over": "d_stat"},
+            "drawings.sweep.over: no axis 'd_stat' in any grid; did you mean 'd_state'?",
+        ),
+        (SWEEP | {"over": "init"}, "drawings.sweep.over: not all values of 'init' are numbers; 'bars' draws"),
+        (SWEEP | {"reference": ["tbt"]}, "drawings.sweep.reference: unknown arm 'tbt'; did you mean 'tbtt'?"),
+        (
+            {"kind": "bars", "of": EXCESS, "arms": ["bse"]},
+            "drawings.bars.arms: unknown arm 'bse'; did you mean 'base'?",
+        ),
+        (
+            SWEEP | {"of": EXCESS | {"measurement": "length"}},
+            "drawings.sweep.of.measurement: no measurement 'length' in this figure; did you mean 'len",
+        ),
+        (
+            {"kind": "heat_map", "measurement": "passkey", "column": "correct", "x": "depth", "y": "depth"},
+            "drawings.0: x and y are both 'depth'",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_told_when_the_file_is_read(drawing: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        spec([drawing], ARMS_OF_GRID, ("tiny",))
+    assert str(error.value).startswith(f"fig.yaml: {says}")
+
+
+@pytest.mark.parametrize(
+    ("sweep", "says"),
+    [
+        ({"over": "d_stat"}, "sweep.over: no axis 'd_stat' in any grid; did you mean 'd_state'?"),
+        ({"over": "d_state", "family": "bse"}, "sweep.family: no arm 'bse' with a grid; did you mean 'base'?"),
+        ({"over": "d_state", "where": {"int": "x"}}, "sweep.where: no axis 'int' in any grid; did you mean 'init'?"),
+        ({"arms": ["base", "tbtt"], "at": [1, 2]}, "sweep: 'base' stands for 6 arms; name one, or sweep over an axis"),
+    ],
+)
+def test_a_sweep_over_what_no_grid_has_is_told_when_the_file_is_read(sweep: dict[str, Any], says: str) -> None:
+    claim = {"id": "it", "says": "s", "paper": "p", "quantity": {"kind": "slope", "sweep": {"of": EXCESS} | sweep}}
+    ClaimSpec.parse(claim | {"expected": {"above": 0}}, "alone")
+    with pytest.raises(ConfigError) as error:
+        spec([{"kind": "state_norm"}], ARMS_OF_GRID, ("tiny",), claims=[claim | {"expected": {"above": 0}}])
+    assert str(error.value).startswith(f"fig.yaml: claims.it.quantity.{says}")
+
+
+def test_a_sweep_takes_one_family_and_values_however_they_are_written(tmp_path: Path) -> None:
+    both = {"base": BASE | {"grid": {"d_state": [8, 16], "conv": [False, True]}}}
+    both["after"] = {"label": "A", "training": "q", "from": "base"}
+    quantity = {"kind": "slope", "sweep": {"of": EXCESS, "over": "d_state", "where": {"conv": "on"}, "family": "after"}}
+    claim = {"id": "it", "says": "s", "paper": "p", "quantity": quantity, "expected": {"above": 0.0}}
+    made = task([{"kind": "state_norm"}], excess(height), tmp_path, both, claims=[claim])
+    ((_, judged, _),) = made.verdicts
+    assert [arm for _, arm in judged.quantity.places("tiny", made.series)] == [
+        "after[d_state=8,conv=on]",
+        "after[d_state=16,conv=on]",
+    ]
