@@ -232,7 +232,7 @@ def test_figures_without_seeds_are_registered_by_content(folder: Path, capsys: p
 
 
 def test_what_decides_a_number_of_a_sample(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The pieces, the example and the task's settings; not what the task is called."""
+    """The pieces, the example and the task's settings; not what the task is called, or how long its others are."""
     share = {"id": "share", "says": "s", "paper": "p", "expected": {"above": 0.9}}
     share["quantity"] = {"kind": "piece_share", "pieces": ["a", "b"]}
     entry = {"kind": "sample", "length": 300}
@@ -242,7 +242,12 @@ def test_what_decides_a_number_of_a_sample(folder: Path, capsys: pytest.CaptureF
     figure(folder, "lg_fig8", **names)
     assert register(folder) == 0
     assert list(task(folder, "lg_fig8").registered) == ["share"]
-    edit(folder, "data.yaml", "keys:", "prompts:")
+    edit(
+        folder,
+        "data.yaml",
+        "keys: {task: passkey, mix: [{length: 256}]}",
+        "prompts: {task: passkey, mix: [{length: 999}]}",
+    )
     figure(folder, "lg_fig8", **(names | {"data": "prompts"}))
     assert register(folder, "--check") == 0
     figure(folder, "lg_fig8", **(names | {"data": "prompts", "measurements": [entry | {"seed": 5}]}))

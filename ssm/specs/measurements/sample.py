@@ -33,6 +33,10 @@ class Sample(OfTask):
         found.example()
         return found
 
+    def deciding(self) -> Any:
+        """The task as it makes this example: what else it mixes decides nothing."""
+        return super().deciding() | {"task": self.example().deciding()}
+
     def example(self) -> Task:
         """The task at this length and depth alone.
 
