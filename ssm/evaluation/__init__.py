@@ -2,7 +2,8 @@
 
 The file holds a function of the same name, which gives a table in its kind's schema. A measurement of a run is given
 (spec, subject); one of another table (spec, that table); one of a run's metrics (spec, metrics, whether it diverged);
-one of models as they are built (spec, device). A new one: see ssm/specs/measurements/.
+one of models as they are built (spec, device); one of a task (spec, its token store). A new one: see
+ssm/specs/measurements/.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ssm.evaluation import (
     passkey,
     position_loss,
     restart_loss,
+    sample,
     state_statistics,
     taxonomy,
 )
@@ -41,6 +43,7 @@ MODULES: tuple[ModuleType, ...] = (
     model_size,
     taxonomy,
     cost,
+    sample,
 )
 MEASURES: dict[str, Callable[..., pl.DataFrame]] = check_functions(__name__, MODULES, SPECS)
 check_lines("ssm.base.tables", SCHEMAS, SPECS)

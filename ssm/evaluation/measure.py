@@ -17,7 +17,7 @@ from ssm.evaluation.subject import Subject
 from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
 from ssm.models.device import device_name
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements.base import OfMetrics, OfModels, OfRun, OfTable
+from ssm.specs.measurements.base import OfMetrics, OfModels, OfRun, OfTable, OfTask
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import ALONE, Team
 from ssm.training.metrics import PATIENCE
@@ -37,7 +37,7 @@ def measure(
 
     Args:
         run: the run's folder, for measurements on a model or of its training.
-        tokens: the token store, for those on a model.
+        tokens: the token store, for those on a model or of a task.
         table: the table that the measurement is made from, where it is made from one.
 
     Raises:
@@ -51,6 +51,9 @@ def measure(
         return
     if isinstance(measurement, OfModels):
         frame = function(measurement, device)
+    elif isinstance(measurement, OfTask):
+        store = _store(task, _given(tokens, "--tokens", measurement.kind))
+        frame = function(measurement, store)
     elif isinstance(measurement, OfTable):
         source = _given(table, "--table", measurement.kind)
         frame = function(measurement, read_table(source, SCHEMAS[measurement.of.kind]))
@@ -80,11 +83,16 @@ def _subject(task: MeasurementTask, run: Path, tokens: Path, device: torch.devic
     path = run / "model.safetensors" if task.snapshot is None else snapshot_path(run, task.snapshot)
     model, trained = load_model(path, device)
     _same_run(trained, task.run, path)
+    store = _store(task, tokens)
+    model.eval()
+    return Subject(model, task.run.seed, store, device, f"measure {task.id}", team)
+
+
+def _store(task: MeasurementTask, tokens: Path) -> TokenStore:
     store = TokenStore.open(tokens)
     assert task.data is not None
     store.insist_on(task.data, "the task")
-    model.eval()
-    return Subject(model, task.run.seed, store, device, f"measure {task.id}", team)
+    return store
 
 
 def _logged(task: MeasurementTask, run: Path) -> tuple[pl.DataFrame, bool, str | None]:

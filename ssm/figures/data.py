@@ -89,8 +89,8 @@ def _without_values(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     return frame.with_columns(nothing)
 
 
-def model_tables(task: FigureTask, tables: Path, kind: str) -> pl.DataFrame | None:
-    """The task's tables of named models that are of this kind, as one; None if it has none.
+def own_table(task: FigureTask, tables: Path, kind: str) -> pl.DataFrame | None:
+    """The figure's own tables of this kind, which belong to no arm, as one; None if it has none.
 
     Raises:
         TableError: see `read_planned`.

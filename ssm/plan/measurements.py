@@ -12,7 +12,7 @@ from ssm.specs.data import Data
 from ssm.specs.figure import FigureSpec
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import BY_KIND
-from ssm.specs.measurements.base import Arm, ArmsEntry, OfArm, OfModels, OfTable
+from ssm.specs.measurements.base import Arm, ArmsEntry, OfArm, OfFigure, OfTable
 
 Tasks = dict[str, MeasurementTask]  # by their measurements' names in the figure
 
@@ -60,21 +60,21 @@ def arm_entries(figure: FigureSpec) -> list[ArmsEntry]:
     return sorted(entries, key=lambda entry: issubclass(BY_KIND[entry.kind], OfTable))
 
 
-def model_tasks(library: Library, figure: FigureSpec) -> list[MeasurementTask]:
-    """The tasks that measure the figure's named models as they are built; of a data set the vocabulary is read alone.
+def own_tasks(library: Library, figure: FigureSpec) -> list[MeasurementTask]:
+    """The tasks that measure what the figure names, without an arm: its models as they are built, or its task.
 
     Raises:
-        ConfigError: no models, no data set where a vocabulary is needed, or an entry that its kind does not take.
+        ConfigError: the figure does not name what is measured, or an entry that its kind does not take.
     """
     file, caps = library.figure_file(figure.target), library.workflow.rehearsal
     tasks = []
     for entry in figure.measurements:
         kind = BY_KIND[entry.kind]
-        if not issubclass(kind, OfModels):
+        if not issubclass(kind, OfFigure):
             continue
         models = tuple(library.models.get(name, f"{file}: models") for name in figure.models)
-        vocabulary = None if figure.data is None else library.data.get(figure.data, f"{file}: data").vocab_size
-        measurement = kind.planned(entry, models, vocabulary, f"{file}: measurements.{entry.called}")
+        data = None if figure.data is None else _named_data(library, f"{file}: data")(figure.data)
+        measurement = kind.planned(entry, models, data, f"{file}: measurements.{entry.called}")
         tasks.append(MeasurementTask(measurement=measurement if caps is None else measurement.capped(caps)))
     return tasks
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ssm.base.errors import ConfigError
 from ssm.plan.arms import ArmResolver, Resolved
 from ssm.plan.library import Library
-from ssm.plan.measurements import arm_entries, model_tasks, series_tasks, source_of, tasks_beside
+from ssm.plan.measurements import arm_entries, own_tasks, series_tasks, source_of, tasks_beside
 from ssm.plan.registration import with_registrations
 from ssm.plan.rehearsal import capped_figure
 from ssm.specs.data import Data
@@ -142,7 +142,7 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
                         tables={name: plan.add_measurement(task) for name, task in tasks.items()},
                     )
                 )
-    tables = tuple(plan.add_measurement(task) for task in model_tasks(library, figure))
+    tables = tuple(plan.add_measurement(task) for task in own_tasks(library, figure))
     return _task(library, figure, series, tables)
 
 

@@ -15,7 +15,7 @@ from ssm.specs.base import short_hash
 from ssm.specs.claim import ClaimSpec
 from ssm.specs.figure import FigureTask
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.quantities.base import ModelQuantity
+from ssm.specs.quantities.base import FigureQuantity
 from ssm.specs.registration import Content, Register, Registration
 from ssm.specs.training import RunSpec
 
@@ -110,7 +110,7 @@ def _content(
 ) -> Content:
     quantity = claim.quantity
     fewer: tuple[int, ...] = ()
-    if not isinstance(quantity, ModelQuantity):
+    if not isinstance(quantity, FigureQuantity):
         places = task.series_of(claim, panel)
         seeds = {frozenset(one.seed for one in found) for found in places.values() if found}
         if seeds and seeds != {frozenset(seeds_of(task))}:
@@ -129,11 +129,8 @@ def _content(
             tables = [series.tables[name] for name in quantity.names if name in series.tables]
             measured.append([measurements[table].measurement.content() for table in tables])
     else:
-        tasks = [measurements[table].measurement.content() for table in task.tables]
-        tasks = [content for content in tasks if content["kind"] in quantity.reads]
-        models = [one for content in tasks for one in content["models"] if one["name"] == quantity.model]
-        arms = [{key: value for key, value in one.items() if key != "name"} for one in models]
-        measured = [{key: value for key, value in content.items() if key != "models"} for content in tasks]
+        own = [measurements[table].measurement for table in task.tables]
+        arms, measured = quantity.decided_by([one for one in own if one.kind in quantity.reads])
     return Content(
         expected=claim.expected.words(),
         quantity=short_hash(quantity.nameless(panel, task.series), DIGITS),

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from ssm.specs.base import Prose, Spec
 from ssm.specs.quantities import QuantitySpec
-from ssm.specs.quantities.base import ModelQuantity
+from ssm.specs.quantities.base import FigureQuantity
 
 
 class Expected(Spec):
@@ -47,6 +47,6 @@ class ClaimSpec(Spec):
 
     @model_validator(mode="after")
     def _models_of_arms(self) -> ClaimSpec:
-        if self.models is not None and isinstance(self.quantity, ModelQuantity):
+        if self.models is not None and isinstance(self.quantity, FigureQuantity):
             raise ValueError("'models' chooses panels of an arm, and this quantity reads none")
         return self

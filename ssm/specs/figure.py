@@ -185,7 +185,8 @@ class FigureSpec(Spec):
 
     def _is_measured(self, reader: Reader, where: str) -> None:
         """Whether the measurements are there that it names; those that go without saying need not be."""
-        there = {entry.called: entry.kind for entry in self.measurements if isinstance(entry, ArmsEntry)}
+        named = [entry for entry in self.measurements if isinstance(entry, ArmsEntry) or reader.of_figure]
+        there = {entry.called: entry.kind for entry in named}
         for field, (name, kind) in reader.named().items():
             if name not in there and not self.collect:
                 raise ValueError(f"{where}.{field}: no measurement '{name}' in this figure; {nearest(name, there)}")

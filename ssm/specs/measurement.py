@@ -7,12 +7,12 @@ from pydantic import model_validator
 from ssm.specs.base import Spec, slug
 from ssm.specs.data import Data
 from ssm.specs.measurements import MeasurementSpec
-from ssm.specs.measurements.base import OfModels, OfRun
+from ssm.specs.measurements.base import OfFigure, OfRun, OfTask
 from ssm.specs.training import RunSpec
 
 
 class MeasurementTask(Spec):
-    """A measurement of a run's final weights, or of a snapshot of them; or of models as they are built."""
+    """A measurement of a run's final weights, or of a snapshot of them; or of what a figure names."""
 
     measurement: MeasurementSpec
     run: RunSpec | None = None
@@ -20,7 +20,7 @@ class MeasurementTask(Spec):
 
     @model_validator(mode="after")
     def _sane(self) -> MeasurementTask:
-        if (self.run is None) != isinstance(self.measurement, OfModels):
+        if (self.run is None) != isinstance(self.measurement, OfFigure):
             raise ValueError(f"'{self.measurement.kind}' {'needs a run' if self.run is None else 'takes no run'}")
         if self.snapshot is not None and (self.run is None or self.snapshot not in self.run.training.snapshots):
             raise ValueError(f"the run keeps no snapshot at {self.snapshot}")
@@ -29,6 +29,8 @@ class MeasurementTask(Spec):
     @property
     def data(self) -> Data | None:
         """The text or task whose token store it reads; None: it reads none."""
+        if isinstance(self.measurement, OfTask):
+            return self.measurement.task
         if self.run is None or not isinstance(self.measurement, OfRun):
             return None
         return self.measurement.data(self.run)

@@ -15,6 +15,7 @@ class Reader(Spec):
     """Reads tables of the kinds that it says."""
 
     reads: ClassVar[tuple[str, ...]]  # kinds of measurements, the one that it is about first
+    of_figure: ClassVar[bool] = False  # whether it may name one of the figure's own, which belong to no arm
     kind: str
 
     @property

@@ -15,6 +15,7 @@ from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import MODEL_SIZE, SCHEMAS, VERDICTS, read_table, schema_name, write_table
 from ssm.claims.quantities import ESTIMATORS
 from ssm.claims.quantities.base import ModelEstimator
+from ssm.claims.quantities.sample import SampleEstimator
 from ssm.claims.verdict import ONE_SEED, REHEARSAL, claim_of, decide, judge
 from ssm.claims.words import CONFIRMED, DEFINITION, OPEN, OURS, PAPER, REFUTED, VERDICT_NAMES
 from ssm.specs.claim import Expected
@@ -114,12 +115,13 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
 
 
 def test_every_quantity_is_flipped() -> None:
-    """Those of models as they are built in test_on_models.py; and a figure file's author is told of each."""
-    on_models = {"parameter_ratio", "system_property", "cost_exponent"}
-    assert set(ESTIMATORS) == set(FLIPS) | on_models
+    """Those of what a figure names in test_on_models.py and test_on_samples.py; and its author is told of each."""
+    on_models, on_samples = {"parameter_ratio", "system_property", "cost_exponent"}, {"piece_share", "piece_depth"}
+    assert set(ESTIMATORS) == set(FLIPS) | on_models | on_samples
     readme = (Path(__file__).parents[2] / "config" / "README.md").read_text()
     assert not [kind for kind in ESTIMATORS if f"`{kind}`" not in readme]
-    assert on_models == {kind for kind, estimator in ESTIMATORS.items() if issubclass(estimator, ModelEstimator)}
+    for kinds, base in ((on_models, ModelEstimator), (on_samples, SampleEstimator)):
+        assert kinds == {kind for kind, estimator in ESTIMATORS.items() if issubclass(estimator, base)}
 
 
 @pytest.mark.parametrize("kind", FLIPS)

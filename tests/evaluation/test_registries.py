@@ -12,13 +12,15 @@ import torch
 from plan.mini import figure, write_config
 
 from ssm.base.tables import SCHEMAS, write_table
+from ssm.data.build import build_store
+from ssm.data.store import TokenStore
 from ssm.evaluation import MEASURES, stream
 from ssm.evaluation.subject import Subject
 from ssm.plan import load_config, make_plan
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import BY_KIND, ENTRIES
-from ssm.specs.measurements.base import ArmsEntry, OfArm, OfModels, OfRun, OfTable
+from ssm.specs.measurements.base import ArmsEntry, OfArm, OfModels, OfRun, OfTable, OfTask
 from ssm.specs.registry import kind_of
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +36,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "model_size": {},
     "taxonomy": {},
     "cost": {"lengths": [4, 8, 16], "repeats": 1},
+    "sample": {"length": 300, "depth": 0.5},
 }
 
 
@@ -55,7 +58,9 @@ def planned(tmp_path: Path, kind: str, caps: Rehearsal | None = None) -> Measure
         source = kind_of(spec.model_fields["of"].annotation)  # type: ignore[arg-type]
         entries.append({"kind": source, "name": "beside", **EXAMPLES[source]})
     folder = write_config(tmp_path / "config")
-    figure(folder, "lg_fig5", arms={"base": {"label": "B", "training": "pretrain"}}, measurements=entries)
+    names = {"data": "keys", "arms": {}} if issubclass(spec, OfTask) else {}
+    base = {"label": "B", "training": "pretrain"}
+    figure(folder, "lg_fig5", **({"arms": {"base": base}, "measurements": entries} | names))
     overrides = {} if caps is None else {"rehearsal": caps.content()}
     plan = make_plan(load_config(folder, figures=["lg_fig5"], overrides=overrides))
     (task,) = (task for task in plan.measurements.values() if task.measurement.kind == kind)
@@ -81,6 +86,9 @@ def test_it_is_planned_reckoned_and_measured(
     given: Any = subject
     if isinstance(measurement, OfModels):
         given = CPU
+    elif isinstance(measurement, OfTask):
+        build_store(measurement.task, tmp_path / "tokens", workers=1)
+        given = TokenStore.open(tmp_path / "tokens")
     elif isinstance(measurement, OfTable):
         given = MEASURES[measurement.of.kind](measurement.of, subject)
         read = 0

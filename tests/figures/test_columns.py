@@ -238,6 +238,21 @@ def test_text_stands_as_it_is(tmp_path: Path) -> None:
         axes_of(tmp_path, column | {"column": "prompt"}, two_arms(tmp_path))
 
 
+def test_text_of_a_table_that_belongs_to_no_arm(tmp_path: Path) -> None:
+    pieces = [("prompt", 2, "a b"), ("answer", 1, " c.")]
+    rows = [
+        {"place": place, "piece": piece, "tokens": tokens, "text": text}
+        for place, (piece, tokens, text) in enumerate(pieces)
+    ]
+    synthetic.save(tmp_path / "sample-1.parquet", "sample", rows)
+    task = synthetic.task([{"kind": "text", "measurement": "sample", "column": "text"}], [], tables=["sample-1"])
+    (axes,) = picture(task, tmp_path).axes
+    assert texts(axes) == ["a b", " c."]
+    (tmp_path / "sample-1.parquet").unlink()
+    with pytest.raises(TableError, match="no such table"):
+        picture(task, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("drawing", "says"),
     [

@@ -231,6 +231,36 @@ def test_figures_without_seeds_are_registered_by_content(folder: Path, capsys: p
     assert register(folder, "--check") == 0
 
 
+def test_what_decides_a_number_of_a_sample(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The pieces, the example and the task's settings; not what the task is called, or how long its others are."""
+    share = {"id": "share", "says": "s", "paper": "p", "expected": {"above": 0.9}}
+    share["quantity"] = {"kind": "piece_share", "pieces": ["a", "b"]}
+    entry = {"kind": "sample", "length": 300}
+    drawing = {"kind": "text", "measurement": "sample", "column": "text"}
+    names: dict[str, Any] = {"data": "keys", "models": [], "seeds": [], "arms": {}}
+    names |= {"claims": [share], "measurements": [entry], "drawings": [drawing]}
+    figure(folder, "lg_fig8", **names)
+    assert register(folder) == 0
+    assert list(task(folder, "lg_fig8").registered) == ["share"]
+    edit(
+        folder,
+        "data.yaml",
+        "keys: {task: passkey, mix: [{length: 256}]}",
+        "prompts: {task: passkey, mix: [{length: 999}]}",
+    )
+    figure(folder, "lg_fig8", **(names | {"data": "prompts"}))
+    assert register(folder, "--check") == 0
+    figure(folder, "lg_fig8", **(names | {"data": "prompts", "measurements": [entry | {"seed": 5}]}))
+    assert "lg_fig8 (smoke): not registered" in refused(folder, capsys, "--check")
+    share["quantity"]["pieces"] = ["a", "c"]
+    figure(folder, "lg_fig8", **(names | {"data": "prompts"}))
+    assert "lg_fig8 (smoke): not registered" in refused(folder, capsys, "--check")
+    share["quantity"]["pieces"] = ["a", "b"]
+    edit(folder, "data.yaml", "prompts: {task: passkey,", "prompts: {task: passkey, digits: 4,")
+    figure(folder, "lg_fig8", **(names | {"data": "prompts"}))
+    assert "lg_fig8 (smoke): not registered" in refused(folder, capsys, "--check")
+
+
 def test_a_figure_does_not_lose_all_of_its_claims(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert register(folder) == 0
     text = (folder / FIGURE).read_text()

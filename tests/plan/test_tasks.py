@@ -14,7 +14,7 @@ from ssm.plan.resources import needs
 from ssm.plan.sources import source_files
 from ssm.plan.summary import summary
 from ssm.specs.figure import ArmEntry
-from ssm.specs.measurements import Accuracy
+from ssm.specs.measurements import Accuracy, Sample
 from ssm.specs.tasks.copy import CopyTask
 from ssm.specs.tasks.passkey import PasskeyTask
 
@@ -111,6 +111,32 @@ def test_a_rehearsal_is_short(folder: Path) -> None:
     assert {task.measurement.examples for task in plan.measurements.values()} == {4}  # type: ignore[union-attr]
 
 
+def sample(data: str = "passkey", **keys: Any) -> dict[str, Any]:
+    """What a figure has that shows an example of a task."""
+    drawing = {"kind": "text", "measurement": "sample", "column": "text"}
+    entry = {"kind": "sample", "length": 300} | keys
+    return {"data": data, "models": [], "seeds": [], "arms": {}, "measurements": [entry], "drawings": [drawing]}
+
+
+def test_an_example_needs_no_run(folder: Path) -> None:
+    plan = planned(folder, **sample(depth=0.5))
+    ((name, task),) = plan.measurements.items()
+    (data,) = plan.data.values()
+    assert isinstance(task.measurement, Sample)
+    assert task.measurement.task == data
+    assert task.measurement.example().mix[0].model_dump() == {"share": 1.0, "length": 300, "depths": (0.5, 0.5)}
+    assert plan.inputs_of(name) == Inputs(data=data.id)
+    assert plan.tables_of("lg_tab1") == (name,)
+    found = needs(plan, load_config(folder).workflow, gpu=True)
+    assert (found[name].gpus, found[name].seconds) == (0, 30.0)
+    assert planned(folder, **sample("facts")).measurements.keys() != plan.measurements.keys()
+    figure(folder, "lg_tab1", **sample("facts"))
+    capped = make_plan(load_config(folder, figures=["lg_tab1"], overrides={"rehearsal": {}}))
+    (data,) = capped.data.values()
+    assert data.text is not None
+    assert data.text.max_documents == 40
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -130,11 +156,28 @@ def test_a_rehearsal_is_short(folder: Path) -> None:
             r"the vocabulary of 'text' \(256\) differs from the parent's \(16\)",
         ),
         ({"arms": {"base": ARMS["base"] | {"data": "copi"}}}, "arms.base.data: unknown data set 'copi'"),
+        (sample("text"), "measurements.sample: needs 'data', and that a task"),
+        (sample("copy"), "the tokens of 'copy' stand for no text"),
+        (sample("passky"), "data: unknown data set 'passky'; did you mean 'passkey'"),
+        (sample(depth=2), "measurements.0.depth: expected a number up to 1, got 2"),
+        (sample(name="one"), "measurements.0: unknown key 'name'"),
+        (sample() | {"measurements": []}, "drawings.text.measurement: no measurement 'sample' in this figure"),
     ],
 )
 def test_mistakes_are_one_line(changes: dict[str, Any], said: str, folder: Path) -> None:
     with pytest.raises(ConfigError, match=f"lg_tab1.yaml.*{said}"):
         planned(folder, **changes)
+
+
+def test_a_depth_of_what_hides_no_key_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"facts at depth 0.5: mix.0: unknown key 'depths'"):
+        planned(folder, **sample("facts", depth=0.5))
+
+
+def test_curves_of_what_belongs_to_no_arm_are_refused(folder: Path) -> None:
+    curves = {"kind": "curves", "measurement": "sample", "column": "tokens", "x": "place"}
+    with pytest.raises(ConfigError, match=r"drawings.curves.measurement: no measurement 'sample'"):
+        planned(folder, **(sample() | {"drawings": [curves]}))
 
 
 def test_mistakes_of_a_task_name_their_file(folder: Path) -> None:

@@ -23,6 +23,7 @@ from ssm.base.tables.passkey import PASSKEY
 from ssm.base.tables.position_loss import POSITION_LOSS
 from ssm.base.tables.process_speed import PROCESS_SPEED
 from ssm.base.tables.restart_loss import RESTART_LOSS
+from ssm.base.tables.sample import SAMPLE
 from ssm.base.tables.scan_speed import SCAN_SPEED
 from ssm.base.tables.state_statistics import STATE_STATISTICS
 from ssm.base.tables.table import Schema, read_provenance, read_table, schema_name, write_table
@@ -44,6 +45,7 @@ ALL: tuple[Schema, ...] = (
     VERDICTS,
     TAXONOMY,
     COST,
+    SAMPLE,
     TRAINING_SPEED,
     PROCESS_SPEED,
     SCAN_SPEED,

@@ -17,6 +17,8 @@ from ssm.claims.quantities.order import OrderEstimator
 from ssm.claims.quantities.parameter_ratio import ParameterRatioEstimator
 from ssm.claims.quantities.perplexity_at import PerplexityAtEstimator
 from ssm.claims.quantities.perplexity_growth import PerplexityGrowthEstimator
+from ssm.claims.quantities.piece_depth import PieceDepthEstimator
+from ssm.claims.quantities.piece_share import PieceShareEstimator
 from ssm.claims.quantities.remembrance import RemembranceEstimator
 from ssm.claims.quantities.restart_ratio import RestartRatioEstimator
 from ssm.claims.quantities.shape_difference import ShapeDifferenceEstimator
@@ -45,6 +47,8 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "parameter_ratio": ParameterRatioEstimator,
     "system_property": SystemPropertyEstimator,
     "cost_exponent": CostExponentEstimator,
+    "piece_share": PieceShareEstimator,
+    "piece_depth": PieceDepthEstimator,
 }
 check_modules(__name__, ESTIMATORS, SPECS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Generic, Literal, TypeVar
 
 import polars as pl
@@ -12,11 +13,12 @@ from ssm.base.tables import SCHEMAS, read_table, schema_name
 from ssm.claims.estimate import Estimate, Reading, UndecidableError, summarize
 from ssm.claims.panel import Panel
 from ssm.specs.figure import Series
-from ssm.specs.quantities.base import ArmQuantity, ModelQuantity, Quantity, SeriesQuantity
+from ssm.specs.quantities.base import ArmQuantity, FigureQuantity, ModelQuantity, Quantity, SeriesQuantity
 
 ANY, POSITIVE = (-math.inf, math.inf), (0.0, math.inf)
 Q = TypeVar("Q", bound=Quantity)
 A = TypeVar("A", bound=SeriesQuantity)
+F = TypeVar("F", bound=FigureQuantity)
 M = TypeVar("M", bound=ModelQuantity)
 
 
@@ -125,7 +127,23 @@ class SeriesEstimator(SeedEstimator[A]):
         return f"{text}; {compared} the same of {panel.label(self.against)}{model}"
 
 
-class ModelEstimator(Estimator[M]):
+class FigureEstimator(Estimator[F]):
+    """Reads a number off the figure's own tables, which belong to no arm."""
+
+    def tables(self, panel: Panel) -> Iterator[pl.DataFrame]:
+        """Those of the kind that it reads."""
+        (kind,) = self.spec.reads
+        for table in panel.task.tables:
+            path = panel.folder / f"{table}.parquet"
+            if schema_name(path) == kind:
+                yield read_table(path, SCHEMAS[kind])
+
+    def exact(self, value: float, panel: Panel) -> Estimate:
+        """A number without chance in it."""
+        return Estimate(value, value, value, "exact", self.words(panel))
+
+
+class ModelEstimator(FigureEstimator[M]):
     """Reads a number off the table of named models."""
 
     def rows(self, panel: Panel) -> pl.DataFrame:
@@ -134,16 +152,8 @@ class ModelEstimator(Estimator[M]):
         Raises:
             UndecidableError: the model is not in the tables.
         """
-        (kind,) = self.spec.reads
-        for table in panel.task.tables:
-            path = panel.folder / f"{table}.parquet"
-            if schema_name(path) != kind:
-                continue
-            rows = read_table(path, SCHEMAS[kind]).filter(pl.col("model") == self.spec.model)
+        for table in self.tables(panel):
+            rows = table.filter(pl.col("model") == self.spec.model)
             if rows.height:
                 return rows
         raise UndecidableError(f"{self.spec.model} is not among the models measured at the scale {panel.task.scale}")
-
-    def exact(self, value: float, panel: Panel) -> Estimate:
-        """A number without chance in it."""
-        return Estimate(value, value, value, "exact", self.words(panel))

@@ -72,6 +72,14 @@ class Generator(ABC):
     def make(self, indices: np.ndarray) -> Examples:
         """The examples of (B,) indices, each whatever the others are."""
 
+    def pieces(self, index: int) -> list[tuple[str, np.ndarray]]:
+        """What an example is made of, in its order: names, and (n_i,) tokens. Here what is given, and what is asked."""
+        made = self.make(np.array([index]))
+        size = int(made.asked[0].nonzero()[0][-1]) + 2  # tokens up to the last that counts
+        answer = np.concatenate([[False], made.asked[0, : size - 1]])  # (size,): whether a token is one of an answer
+        parts = np.split(made.tokens[0, :size], np.flatnonzero(np.diff(answer)) + 1)
+        return [("answer" if number % 2 else "prompt", part) for number, part in enumerate(parts)]
+
     @property
     def text(self) -> TokenSplit:
         """The text that examples of this split may use."""

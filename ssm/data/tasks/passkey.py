@@ -78,6 +78,11 @@ class PasskeyPieces:
         fixed = len(self.wording.instruction) + len(self.wording.question)
         return fixed + max(map(len, self.needles)) + self.room
 
+    def of(self, rows: np.ndarray) -> PasskeyPieces:
+        """Those of some rows."""
+        needles, keys = ([those[row] for row in rows] for those in (self.needles, self.keys))
+        return PasskeyPieces(self.wording, needles, keys, self.room, self.last[rows], self.depths[rows])
+
 
 def digits_of(tokenizer: Tokenizer, tokens: np.ndarray) -> str:
     """The digits in the text of (n,) tokens."""
@@ -158,33 +163,17 @@ class Passkey(Generator):
         self.room = spec.digits + 2  # a space, the digits and a full stop, in no more tokens than characters
 
     def make(self, indices: np.ndarray) -> Examples:
-        spec, draws = self.spec, self.draws(indices)
-        parts = self.parts(draws)  # (B,)
-        low, high = np.array([part.depths for part in spec.mix])[parts].T
-        depths = low + (high - low) * draws.uniform("depth")[:, 0]
-        last = draws.integers("text", len(TEXT))[:, 0]
-        digits = draws.integers("key", 10, spec.digits)  # (B, digits); a key begins with no zero
-        digits[:, 0] = 1 + draws.integers("first digit", 9)[:, 0]
-        numbers = ["".join(map(str, row)) for row in digits.tolist()]
-        keys = [self._key(int(number)) for number in numbers]
-        lengths = np.array([part.length for part in spec.mix])
+        parts, pieces = self._drawn(indices)
+        lengths = np.array([part.length for part in self.spec.mix])
         tokens = np.zeros((len(parts), lengths.max()), np.int64)
         asked = np.zeros((len(parts), lengths.max() - 1), bool)
-        sizes = np.array([len(key) for key in keys])
+        sizes = np.array([len(key) for key in pieces.keys])
         starts = lengths[parts] - self.room - 1  # the prompt's last token, which the key follows
         for part, length in enumerate(lengths.tolist()):
             rows = np.nonzero(parts == part)[0]
             if not len(rows):
                 continue
-            pieces = PasskeyPieces(
-                wording=self.wording,
-                needles=[self.wording.needle(int(numbers[row])) for row in rows],
-                keys=[keys[row] for row in rows],
-                room=self.room,
-                last=last[rows],
-                depths=depths[rows],
-            )
-            tokens[rows, :length] = PasskeyPrompts(pieces, length).tokens(np.arange(len(rows)), 0, length)
+            tokens[rows, :length] = PasskeyPrompts(pieces.of(rows), length).tokens(np.arange(len(rows)), 0, length)
         place = np.arange(asked.shape[1])
         asked |= (place >= starts[:, None]) & (place < (starts + sizes)[:, None])
         return Examples(
@@ -193,11 +182,44 @@ class Passkey(Generator):
             Answers(
                 example=np.arange(len(parts)),
                 start=starts,
-                stop=starts + [self._scored(key) for key in keys],
+                stop=starts + [self._scored(key) for key in pieces.keys],
                 length=lengths[parts],
                 group=np.zeros(len(parts), np.int64),
-                difficulty=depths,
+                difficulty=pieces.depths,
             ),
+        )
+
+    def pieces(self, index: int) -> list[tuple[str, np.ndarray]]:
+        parts, pieces = self._drawn(np.array([index]))
+        prompts = PasskeyPrompts(pieces, self.spec.mix[parts[0]].length)
+        before, text, needle = int(prompts.before[0]), int(prompts.text[0]), int(prompts.needle[0])
+        sizes = {
+            "instruction": len(self.wording.instruction),
+            "text before": before,
+            "needle": needle,
+            "text behind": text - before,
+            "question": len(self.wording.question),
+            "key": len(pieces.keys[0]),
+        }
+        tokens = prompts.tokens(np.array([0]), 0, sum(sizes.values()))[0]
+        found = zip(sizes, np.split(tokens, np.cumsum(list(sizes.values()))[:-1]), strict=True)
+        return [(name, part) for name, part in found if len(part)]
+
+    def _drawn(self, indices: np.ndarray) -> tuple[np.ndarray, PasskeyPieces]:
+        """Of examples, (B,) which part of the mix each is of, and what they are made of."""
+        spec, draws = self.spec, self.draws(indices)
+        parts = self.parts(draws)  # (B,)
+        low, high = np.array([part.depths for part in spec.mix])[parts].T
+        digits = draws.integers("key", 10, spec.digits)  # (B, digits); a key begins with no zero
+        digits[:, 0] = 1 + draws.integers("first digit", 9)[:, 0]
+        numbers = [int("".join(map(str, row))) for row in digits.tolist()]
+        return parts, PasskeyPieces(
+            wording=self.wording,
+            needles=[self.wording.needle(number) for number in numbers],
+            keys=[self._key(number) for number in numbers],
+            room=self.room,
+            last=draws.integers("text", len(TEXT))[:, 0],
+            depths=low + (high - low) * draws.uniform("depth")[:, 0],
         )
 
     def _key(self, number: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from ssm.figures.colors import GRID, INK
-from ssm.figures.data import model_tables
+from ssm.figures.data import own_table
 from ssm.figures.panel import Row
 from ssm.figures.style import SMALL, ArmStyle
 from ssm.specs.drawings.configuration_table import ConfigurationTable
@@ -46,7 +46,7 @@ def configuration_table(
     drawing: ConfigurationTable, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]
 ) -> list[Row]:
     """One line per named model, in the order of the model_size table."""
-    frame = model_tables(task, tables, "model_size")
+    frame = own_table(task, tables, "model_size")
     if frame is None:
         return []
     models = frame.unique("model", maintain_order=True).to_dicts()

@@ -9,7 +9,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from ssm.figures.data import model_tables
+from ssm.figures.data import own_table
 from ssm.figures.panel import Row
 from ssm.figures.style import ArmStyle, number, ramp, tokens
 from ssm.specs.drawings.cost_curves import CostCurves
@@ -26,7 +26,7 @@ HEIGHT = 2.6  # inches
 
 def cost_curves(drawing: CostCurves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
     """Two rows of two panels: the median over repeats, with the range of the repeats as a bar."""
-    frame = model_tables(task, tables, "cost")
+    frame = own_table(task, tables, "cost")
     if frame is None:
         return []
     painters = [partial(_paint, frame, *panel) for panel in PANELS]

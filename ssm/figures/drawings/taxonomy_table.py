@@ -14,7 +14,7 @@ from matplotlib.mathtext import MathTextParser
 from ssm.base.formulas import lines as breaks
 from ssm.base.formulas import mathtext
 from ssm.figures.colors import GRID, INK
-from ssm.figures.data import model_tables
+from ssm.figures.data import own_table
 from ssm.figures.panel import Row
 from ssm.figures.style import SMALL, WIDTH, ArmStyle
 from ssm.specs.drawings.taxonomy_table import TaxonomyTable
@@ -33,7 +33,7 @@ FORMULA = 0.94 * (0.555 - 0.15) * WIDTH * 72  # points: a line of the recurrence
 
 def taxonomy_table(drawing: TaxonomyTable, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
     """A block of lines per named model, in the order of the taxonomy table."""
-    frame = model_tables(task, tables, "taxonomy")
+    frame = own_table(task, tables, "taxonomy")
     if frame is None:
         return []
     blocks = [_block(row) for row in frame.unique("model", maintain_order=True).iter_rows(named=True)]

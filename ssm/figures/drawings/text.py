@@ -5,11 +5,12 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import polars as pl
 from matplotlib.axes import Axes
 
 from ssm.base.errors import TableError, nearest
 from ssm.base.tables import schema_of
-from ssm.figures.data import planned, read_planned
+from ssm.figures.data import own_table, planned, read_planned
 from ssm.figures.panel import Row
 from ssm.figures.style import SMALL, ArmStyle
 from ssm.specs.drawings.text import Text
@@ -28,14 +29,18 @@ def text(drawing: Text, task: FigureTask, tables: Path, styles: dict[str, ArmSty
 
 
 def _column(drawing: Text, task: FigureTask, tables: Path) -> list[str]:
-    series = next((one for one in task.series if drawing.measurement in one.tables), None)
-    if series is None:
+    name, column = str(drawing.measurement), str(drawing.column)
+    series = next((one for one in task.series if name in one.tables), None)
+    if series is not None:
+        path = planned(task, tables, series.tables[name])
+        table: pl.DataFrame | None = read_planned(task, tables, path.stem, schema_of(path).name)
+    else:
+        table = own_table(task, tables, name)
+    if table is None:
         return []
-    path = planned(task, tables, series.tables[str(drawing.measurement)])
-    table = read_planned(task, tables, path.stem, schema_of(path).name)
-    if drawing.column not in table.columns:
-        raise TableError(f"{path}: has no column '{drawing.column}'; {nearest(str(drawing.column), table.columns)}")
-    return [str(value) for value in table[str(drawing.column)].drop_nulls().head(drawing.rows).to_list()]
+    if column not in table.columns:
+        raise TableError(f"{task.figure.target}: {name} has no column '{column}'; {nearest(column, table.columns)}")
+    return [str(value) for value in table[column].drop_nulls().head(drawing.rows).to_list()]
 
 
 def _parts(line: str) -> list[str]:

@@ -15,8 +15,9 @@ class Text(SeriesDrawing):
 
     kind: Literal["text"] = "text"
     reads: ClassVar[tuple[str, ...]] = ()  # any
+    of_figure: ClassVar[bool] = True
     lines: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
-    column: Name | None = None  # of the table of the first series that has `measurement`
+    column: Name | None = None  # of the table of the first series that has `measurement`, or of the figure's own
     rows: PositiveInt = 40  # of that table, at most
 
     @model_validator(mode="after")

@@ -19,6 +19,7 @@ from ssm.specs.measurements.model_size import ModelSize
 from ssm.specs.measurements.passkey import Passkey
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.restart_loss import RestartLoss
+from ssm.specs.measurements.sample import Sample
 from ssm.specs.measurements.state_statistics import StateStatistics
 from ssm.specs.measurements.taxonomy import Taxonomy
 from ssm.specs.registry import check_specs, kind_of
@@ -35,6 +36,7 @@ SPECS: tuple[type[Measurement], ...] = (
     ModelSize,
     Taxonomy,
     Cost,
+    Sample,
 )
 check_specs(__name__, SPECS, modules=("ssm.base.tables", "ssm.evaluation"))
 

@@ -2,9 +2,10 @@
 
 A measurement is made of a run's weights (`OfRun`; `OfWindows` where these read held-out windows of one length), of
 another measurement's table of the same weights (`OfTable`), of what was logged when these were trained (`OfMetrics`),
-or of the figure's named models as they are built (`OfModels`). Whoever asks (ssm/plan, ssm/evaluation) knows none by
-name. A figure file's entry has the fields of its kind but those that the plan gives (`from_plan`), and beside them
-`name`, `arms`, and `times_context` where lengths may be given in training contexts of the arm.
+or of what the figure names (`OfFigure`): its models as they are built (`OfModels`), examples of its task (`OfTask`).
+Whoever asks (ssm/plan, ssm/evaluation) knows none by name. A figure file's entry has the fields of its kind but those
+that the plan gives (`from_plan`), and beside them `name`, `arms`, and `times_context` where lengths may be given in
+training contexts of the arm.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from ssm.specs.config import Rehearsal
 from ssm.specs.data import Data
 from ssm.specs.model import ModelSpec
 from ssm.specs.registry import kind_of
+from ssm.specs.tasks import TaskSpec
+from ssm.specs.tasks.base import Task
 from ssm.specs.training import RunSpec
 
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
@@ -243,32 +246,64 @@ class OfMetrics(OfArm):
         return self  # the training is capped
 
 
-class OfModels(Measurement):
-    """Made on named models as they are built: without a run, and of a data set with the vocabulary alone."""
-
-    from_plan: ClassVar[frozenset[str]] = frozenset({"models", "vocab_size"})
-    models: Annotated[tuple[ModelSpec, ...], Field(strict=False, min_length=1)]
+class OfFigure(Measurement):
+    """Made of what the figure names, without an arm and its run."""
 
     @classmethod
-    def planned(cls, entry: Entry, models: tuple[ModelSpec, ...], vocab_size: int | None, where: str) -> Self:
+    @abstractmethod
+    def planned(cls, entry: Entry, models: tuple[ModelSpec, ...], data: Data | None, where: str) -> Self:
         """The measurement that an entry asks for.
 
+        Args:
+            models: the figure's named models.
+            data: its text or task; None: it names none.
+
         Raises:
-            ConfigError: no models, no vocabulary where one is needed, or impossible values.
+            ConfigError: the figure does not name what is measured, or impossible values.
         """
-        needed = {"vocab_size"} & cls.model_fields.keys()
-        if not models or (needed and vocab_size is None):
-            raise ConfigError(f"{where}: needs 'models', and 'data' for its vocabulary")
-        return cls.parse(entry.given() | {"models": models} | dict.fromkeys(needed, vocab_size), where)
 
     @abstractmethod
     def capped(self, caps: Rehearsal) -> Self:
         """As in a rehearsal."""
 
 
+class OfModels(OfFigure):
+    """Made on named models as they are built: without a run, and of a data set with the vocabulary alone."""
+
+    from_plan: ClassVar[frozenset[str]] = frozenset({"models", "vocab_size"})
+    models: Annotated[tuple[ModelSpec, ...], Field(strict=False, min_length=1)]
+
+    @classmethod
+    def planned(cls, entry: Entry, models: tuple[ModelSpec, ...], data: Data | None, where: str) -> Self:
+        needed = {"vocab_size"} & cls.model_fields.keys()
+        if not models or (needed and data is None):
+            raise ConfigError(f"{where}: needs 'models', and 'data' for its vocabulary")
+        vocabulary = None if data is None else data.vocab_size
+        return cls.parse(entry.given() | {"models": models} | dict.fromkeys(needed, vocabulary), where)
+
+
+class OfTask(OfFigure):
+    """Made of examples of a task, from the task's own token store."""
+
+    from_plan: ClassVar[frozenset[str]] = frozenset({"task"})
+    task: TaskSpec
+
+    @classmethod
+    def planned(cls, entry: Entry, models: tuple[ModelSpec, ...], data: Data | None, where: str) -> Self:
+        if not isinstance(data, Task):
+            raise ConfigError(f"{where}: needs 'data', and that a task")
+        return cls.parse(entry.given() | {"task": data}, where)
+
+    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
+        return ()
+
+    def capped(self, caps: Rehearsal) -> Self:
+        return self
+
+
 def entry_of(spec: type[Measurement]) -> type[Entry]:
     """What a figure file may say of a kind."""
-    base = Entry if issubclass(spec, OfModels) else ArmsEntry
+    base = Entry if issubclass(spec, OfFigure) else ArmsEntry
     kind = kind_of(spec)
     fields: dict[str, Any] = {"kind": (Literal[kind], kind)} | spec.entry_fields()
     return cast(type[Entry], create_model(f"{spec.__name__}Entry", __base__=base, __doc__=spec.__doc__, **fields))

@@ -19,6 +19,8 @@ from ssm.specs.quantities.order import Order
 from ssm.specs.quantities.parameter_ratio import ParameterRatio
 from ssm.specs.quantities.perplexity_at import PerplexityAt
 from ssm.specs.quantities.perplexity_growth import PerplexityGrowth
+from ssm.specs.quantities.piece_depth import PieceDepth
+from ssm.specs.quantities.piece_share import PieceShare
 from ssm.specs.quantities.remembrance import Remembrance
 from ssm.specs.quantities.restart_ratio import RestartRatio
 from ssm.specs.quantities.shape_difference import ShapeDifference
@@ -45,6 +47,8 @@ SPECS: tuple[type[Quantity], ...] = (
     ParameterRatio,
     SystemProperty,
     CostExponent,
+    PieceShare,
+    PieceDepth,
 )
 check_specs(__name__, SPECS, modules="ssm.claims.quantities")
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from pydantic import model_validator
 
-from ssm.specs.base import Setting
+from ssm.specs.base import Setting, Spec
 from ssm.specs.reader import Reader, SeriesReader
 
 Place = tuple[str, str]  # a panel (named model) and an arm of it
@@ -61,10 +61,8 @@ class Quantity(Reader, ABC):
         """Its content, in which an arm is its number among `places`, and a measurement or a model has no name."""
 
 
-class ModelQuantity(Quantity):
-    """A number of one named model as it is built."""
-
-    model: str
+class FigureQuantity(Quantity):
+    """A number of what the figure names, without an arm."""
 
     def arms(self) -> tuple[str, ...]:
         return ()
@@ -73,7 +71,38 @@ class ModelQuantity(Quantity):
         return ()
 
     def nameless(self, panel: str, series: Sequence[Placed] = ()) -> dict[str, Any]:
+        return self.content()
+
+    @abstractmethod
+    def decided_by(self, measured: Sequence[Spec]) -> tuple[list[Any], list[Any]]:
+        """What is measured, and how, as plain data without names: what decides the number.
+
+        Args:
+            measured: the figure's own measurements of the kinds that it reads.
+        """
+
+
+class ModelQuantity(FigureQuantity):
+    """A number of one named model as it is built."""
+
+    model: str
+
+    def nameless(self, panel: str, series: Sequence[Placed] = ()) -> dict[str, Any]:
         return {key: value for key, value in self.content().items() if key != "model"}
+
+    def decided_by(self, measured: Sequence[Spec]) -> tuple[list[Any], list[Any]]:
+        contents = [one.content() for one in measured]
+        models = [one for content in contents for one in content["models"] if one["name"] == self.model]
+        what = [{key: value for key, value in one.items() if key != "name"} for one in models]
+        return what, [{key: value for key, value in content.items() if key != "models"} for content in contents]
+
+
+class TaskQuantity(FigureQuantity):
+    """A number of the figure's task."""
+
+    def decided_by(self, measured: Sequence[Spec]) -> tuple[list[Any], list[Any]]:
+        contents = [one.deciding() for one in measured]
+        return [content.pop("task") for content in contents], contents
 
 
 class SeriesQuantity(SeriesReader, Quantity):

@@ -124,6 +124,18 @@ def test_a_test_set_reads_its_examples_in_segments(store: TokenStore) -> None:
         np.testing.assert_array_equal(getattr(answers, name), column)
 
 
+def test_pieces_are_the_example(stores: dict[str, TokenStore]) -> None:
+    """One behind the other its tokens, up to the last that counts; and what is asked is pieces of their own."""
+    for name, store in stores.items():
+        generator = build_generator(task_of(store), "train", 3, store)
+        for index in range(6):
+            pieces, example = generator.pieces(index), generator.make(np.array([index]))
+            size = int(example.asked[0].nonzero()[0][-1]) + 2
+            np.testing.assert_array_equal(np.concatenate([tokens for _, tokens in pieces]), example.tokens[0, :size])
+            asked = np.concatenate([np.full(len(tokens), piece in ("answer", "key")) for piece, tokens in pieces])
+            np.testing.assert_array_equal(asked[1:], example.asked[0, : size - 1], err_msg=name)
+
+
 def test_test_sets_of_one_length(stores: dict[str, TokenStore]) -> None:
     for name, length in (("copy", 30), ("copy, packed", 30), ("passkey", 400), ("facts", 3000), ("facts, hidden", 500)):
         store = stores[name]
