@@ -11,7 +11,7 @@ import pytest
 import torch
 from plan.mini import figure, write_config
 
-from ssm.base.tables import SCHEMAS, write_table
+from ssm.base.tables import METRICS, SCHEMAS, write_table
 from ssm.data.build import build_store
 from ssm.data.store import TokenStore
 from ssm.evaluation import MEASURES, stream
@@ -20,7 +20,7 @@ from ssm.plan import load_config, make_plan
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import BY_KIND, ENTRIES
-from ssm.specs.measurements.base import ArmsEntry, OfArm, OfModels, OfRun, OfTable, OfTask
+from ssm.specs.measurements.base import ArmsEntry, OfArm, OfMetrics, OfModels, OfRun, OfTable, OfTask
 from ssm.specs.registry import kind_of
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +32,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "state_statistics": {"length": 256, "sequences": 4},
     "passkey": {"lengths": [260, 500], "depths": [0, 1], "trials": 2},
     "accuracy": {"task": "keys", "lengths": [260, 500], "examples": 8},
+    "learning_curve": {"every": 2},
     "length_class": {"of": "beside"},
     "model_size": {},
     "taxonomy": {},
@@ -92,7 +93,10 @@ def test_it_is_planned_reckoned_and_measured(
     elif isinstance(measurement, OfTable):
         given = MEASURES[measurement.of.kind](measurement.of, subject)
         read = 0
-    frame = MEASURES[kind](measurement, given)
+    elif isinstance(measurement, OfMetrics):
+        steps = {"step": [1, 2, 3, 4], "tokens": [8, 16, 24, 32]}
+        given = pl.DataFrame(steps | dict.fromkeys(METRICS.columns.keys() - steps.keys(), 1.0), METRICS.columns)
+    frame = MEASURES[kind](measurement, given, *([False] if isinstance(measurement, OfMetrics) else []))
     assert isinstance(frame, pl.DataFrame)
     write_table(frame, SCHEMAS[kind], tmp_path / "t.parquet", {})  # refuses what is not in the schema
     assert set(SCHEMAS[kind].keys) < set(frame.columns), "what a row is about"
