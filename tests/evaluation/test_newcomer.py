@@ -9,6 +9,8 @@ import newcomer
 import pytest
 from plan.mini import figure, write_config
 
+from ssm.plan.resources import START_SECONDS
+
 SPEC = '''
 """The spec of accuracy by position."""
 
@@ -16,7 +18,6 @@ from typing import Literal
 
 from pydantic import PositiveInt
 
-from ssm.plan.resources import START_SECONDS
 from ssm.specs.measurements.base import OfWindows
 
 
