@@ -366,7 +366,7 @@ MODELS = (
         'starts[:, 0] |= True if state is None else ~state["begun"].bool()',
         "starts[:, 0] |= True",
         "Griffin's input is unscaled wherever a sequence is cut",
-        (f"{PROPERTIES}::test_cutting_it_anywhere_changes_nothing[rglru]",),
+        (f"{PROPERTIES}::test_cutting_it_anywhere_changes_nothing[rglru, unscaled start]",),
     ),
     Mutant(
         f"{M}mixers/gla.py",

@@ -3,9 +3,9 @@
     python tests/mutants/run.py [--jobs 2] [--root DIR] [WORD ...]
 
 A mutant is made in a copy of the project, never in the project itself, and its tests run up to the first that fails.
-It is red when a test failed, whose name follows; tests that hang are errors of the list. Before all, every test that
-the list names has to be among those of `make test`. Once, the same tests run without a mutant, and have to pass.
-Kernels are compiled into a cache of their own. Exit code: 0 all red, 1 not.
+It is red when a test failed: which one, and why, follows. Tests that hang are errors of the list. Before all, every
+test that the list names has to be among those of `make test`. Once, the same tests run without a mutant, and have to
+pass. Kernels are compiled into a cache of their own. Exit code: 0 all red, 1 not.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ LEFT_OUT = (".git", ".venv", "results", ".snakemake", "__pycache__", ".*_cache",
 RED, SURVIVED = "red", "SURVIVED"
 PYTEST = 100  # is added to pytest's exit codes: 1 is also what a process ends with that did not come so far
 FOUND = {PYTEST: SURVIVED, PYTEST + 1: RED}  # any other is an error
+REASON = re.compile(r"^(?:E +)?\S+:\d+: (.{1,90})", re.MULTILINE)  # of a failure, as --tb=line has it
 FAILED = re.compile(r"^(?:FAILED|ERROR) tests/(.+?)(?: - |$)", re.MULTILINE)  # in pytest's summary
 
 
@@ -195,7 +196,7 @@ def judged(mutant: Mutant | None, wanted: list[Mutant], copies: queue.SimpleQueu
     name = "all of their tests, without a mutant" if mutant is None else f"{mutant.file}: {mutant.breaks}"
     line = f"{word:9} {time.monotonic() - started:5.0f} s  {name}"
     if word == RED:
-        line += f"  ({', '.join(FAILED.findall(said))})"
+        line += f"  ({', '.join(FAILED.findall(said))}: {', '.join(REASON.findall(said))})"
     if word in ("ERROR", "NOT GREEN"):
         line += f"\n{last_lines(code, said)}"
     return good, line
