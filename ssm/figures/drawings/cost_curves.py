@@ -11,7 +11,7 @@ from matplotlib.ticker import NullLocator
 
 from ssm.figures.data import own_table
 from ssm.figures.panel import Row
-from ssm.figures.style import ArmStyle, number, ramp, tokens
+from ssm.figures.style import ArmStyle, log_ticks, number, ramp, tokens
 from ssm.specs.drawings.cost_curves import CostCurves
 from ssm.specs.figure import FigureTask
 
@@ -57,7 +57,9 @@ def _paint(frame: pl.DataFrame, cost: str, title: str, unit: str, scale: float, 
     axes.set_yscale("log")
     axes.set_xticks(lengths[:: -(-len(lengths) // 5)], [tokens(length) for length in lengths[:: -(-len(lengths) // 5)]])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(lambda value, _: number(value))
+    ticks = log_ticks(*axes.get_ylim())
+    axes.set_yticks(ticks, [number(tick) for tick in ticks])
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.set_title(title)
     axes.set_xlabel("length T (tokens)")
     axes.set_ylabel(unit)
