@@ -13,7 +13,7 @@ rule report:
     conda:
         "../envs/ssm.yaml"
     params:
-        results=S,
+        results=lambda wildcards, output: str(Path(output[0]).parents[1]),
         folder=lambda wildcards, output: str(Path(output[0]).parent),
         front=" ".join(WANTED),
         figures=lambda wildcards: " ".join(reported()),
