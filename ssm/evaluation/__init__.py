@@ -16,6 +16,8 @@ import polars as pl
 from ssm.base.tables import SCHEMAS
 from ssm.evaluation import (
     accuracy,
+    attack,
+    corruption,
     cost,
     effective_remembrance,
     learning_curve,
@@ -39,6 +41,8 @@ MODULES: tuple[ModuleType, ...] = (
     passkey,
     learning_curve,
     accuracy,
+    attack,
+    corruption,
     length_class,
     model_size,
     taxonomy,

@@ -38,11 +38,14 @@ class Examples:
     tokens: np.ndarray  # (B, N + 1) int64: inputs and the last target
     asked: np.ndarray  # (B, N) bool: which targets count
     answers: Answers
+    # (B, N, C + 1) float32: what is read where inputs are values (`ssm.models.backbone.ValueEmbedding`); then tokens
+    # are there for the targets alone. None: tokens are read.
+    values: np.ndarray | None = None
 
     @property
     def inputs(self) -> np.ndarray:
-        """(B, N)."""
-        return self.tokens[:, :-1]
+        """(B, N), or of values (B, N, C + 1)."""
+        return self.tokens[:, :-1] if self.values is None else self.values
 
     @property
     def targets(self) -> np.ndarray:
@@ -104,6 +107,7 @@ class TestSet:
     def __init__(self, generator: Generator, count: int):
         self.generator, self.count = generator, count
         self.rows, self.tokens = np.empty(0, np.int64), np.empty((0, 0), np.uint8)
+        self.values: np.ndarray | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -111,13 +115,16 @@ class TestSet:
     def read(self, rows: np.ndarray, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Inputs and targets [start, stop) of some examples: two (rows, stop - start) int64 tensors.
 
-        Targets are the tokens, asked for or not; zeros behind an example's end.
+        Targets are the tokens, asked for or not; zeros behind an example's end. Inputs that are values are
+        (rows, stop - start, C + 1) float32.
         """
         if not np.array_equal(rows, self.rows):
-            self.rows, self.tokens = rows, self._made(rows)
+            self.rows = rows
+            self.tokens, self.values = self._made(rows)
         part = self.tokens[:, start : stop + 1].astype(np.int64)
         tokens = torch.from_numpy(np.pad(part, ((0, 0), (0, stop + 1 - start - part.shape[1]))))
-        return tokens[:, :-1], tokens[:, 1:]
+        inputs = tokens[:, :-1] if self.values is None else torch.from_numpy(self.values[:, start:stop])
+        return inputs, tokens[:, 1:]
 
     def answers(self) -> Answers:
         """The answers of all examples."""
@@ -127,12 +134,15 @@ class TestSet:
         before = np.repeat(np.cumsum([0, *sizes[:-1]]), [len(part.example) for part in parts])
         return Answers(**columns | {"example": columns["example"] + before})
 
-    def _made(self, rows: np.ndarray) -> np.ndarray:
-        """(rows, N + 1) tokens."""
+    def _made(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """(rows, N + 1) tokens, and (rows, N, C + 1) values where these are read."""
         dtype = token_dtype(self.generator.spec.vocab_size)
-        parts = [self.generator.make(few).tokens.astype(dtype) for few in self._few(rows)]
+        made = [self.generator.make(few) for few in self._few(rows)]
+        parts = [part.tokens.astype(dtype) for part in made]
         width = max(part.shape[1] for part in parts)
-        return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
+        tokens = np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
+        values = [part.values for part in made if part.values is not None]
+        return tokens, np.concatenate(values) if values else None
 
     def _few(self, rows: np.ndarray) -> list[np.ndarray]:
         """As many at a time as are worth making at once."""
