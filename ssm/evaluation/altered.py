@@ -80,10 +80,13 @@ class Altered(ABC):
         return np.asarray(subject.team.total(said).numpy())  # zero but where a process read
 
     def table(self, schema: Schema, rows: np.ndarray | None = None, **columns: np.ndarray | list[Any]) -> pl.DataFrame:
-        """Some sequences or all, a row each: which image, where the region lies, and `columns`."""
+        """Some sequences or all, a row each: which image, where the region lies, and `columns`.
+
+        A position is rounded to hundredths, so that middles of several sizes are called alike.
+        """
         rows = np.arange(len(self)) if rows is None else rows
         start, stop = self.regions[self.region[rows]].T
         count = stop - start
-        position = pl.Series(np.where(count > 0, start / (self.length - 1 - count), np.nan)).fill_nan(None)
+        position = pl.Series(np.where(count > 0, start / (self.length - 1 - count), np.nan).round(2)).fill_nan(None)
         found = {"pixels": count, "position": position, "start": start, "example": self.example[rows], **columns}
         return pl.DataFrame(found).select(*schema.columns).cast(dict(schema.columns))
