@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ssm.base.tables import Schema
-from ssm.data.tasks import build_generator
 from ssm.data.tasks.pixels import Pixels, with_class_token
 from ssm.evaluation.stream import likeliest, segments
 from ssm.evaluation.subject import Subject
@@ -32,10 +31,8 @@ class Altered(ABC):
     def __init__(self, spec: OfImages, subject: Subject, seed: int):
         task = subject.store.spec
         assert isinstance(task, PixelsTask)
-        generators = (build_generator(task, split, seed, subject.store) for split in ("test", "train"))
-        self.spec, self.seed, self.length, (self.test, self.train) = spec, seed, task.least_context, generators
-        assert isinstance(self.test, Pixels)
-        assert isinstance(self.train, Pixels)
+        self.spec, self.seed, self.length = spec, seed, task.least_context
+        self.test, self.train = Pixels(task, "test", seed, subject.store), Pixels(task, "train", seed, subject.store)
         self.images = self.test.pixels(np.arange(spec.examples))  # (E, P, C)
         self.labels = self.test.labels(np.arange(spec.examples))  # (E,)
         self.regions = np.array([(0, 0), *spec.regions])
@@ -89,4 +86,4 @@ class Altered(ABC):
         count = stop - start
         position = pl.Series(np.where(count > 0, start / (self.length - 1 - count), np.nan).round(2)).fill_nan(None)
         found = {"pixels": count, "position": position, "start": start, "example": self.example[rows], **columns}
-        return pl.DataFrame(found).select(*schema.columns).cast(dict(schema.columns))
+        return pl.DataFrame(found).select(*schema.columns).cast(pl.Schema(schema.columns))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,16 @@ import polars as pl
 import pytest
 import torch
 from evaluation.rigged import Rigged
+from plan.mini import figure, write_config
 from small import make_task
 from torch import Tensor
 
+from ssm.base.errors import ConfigError
 from ssm.data.store import TokenStore
 from ssm.evaluation.attack import Attacked, attack
 from ssm.evaluation.corruption import Corrupted, corruption
 from ssm.evaluation.subject import Subject
+from ssm.plan import load_config, make_plan
 from ssm.specs.measurements import Attack, Corruption
 
 REGIONS = [[0, 2], [3, 40], [60, 64]]
@@ -165,3 +169,19 @@ def test_one_image_wrongly_classified_is_a_success_of_one_target(digits: TokenSt
 def test_regions_that_are_none(regions: list[list[int]], said: str) -> None:
     with pytest.raises(Exception, match=said):
         Corruption.parse({"regions": regions}, "x")
+
+
+@pytest.mark.parametrize(
+    ("data", "region", "said"),
+    [
+        ("digits", [60, 65], r"\[60, 65\] is no part of an image of 64 pixels"),
+        ("digits", [0, 64], r"\[0, 64\] is no part of an image of 64 pixels"),
+        ("text", [0, 2], r"replaces pixels, and 'text' has none; it is for the task 'pixels'"),
+    ],
+)
+def test_a_figure_asks_for_parts_of_an_image(data: str, region: list[int], said: str, tmp_path: Path) -> None:
+    folder = write_config(tmp_path / "config")
+    arms = {"base": {"label": "B", "training": "pretrain", "override": {"context": 65, "batch_tokens": 130}}}
+    figure(folder, "lg_fig5", data=data, arms=arms, measurements=[{"kind": "attack", "regions": [region]}])
+    with pytest.raises(ConfigError, match=said):
+        make_plan(load_config(folder, figures=["lg_fig5"]))
