@@ -1,4 +1,4 @@
-"""Multi-query associative recall: key value key value ... | key . . key . . . . (Arora et al. 2023; bn Appendix E.5.2)."""
+"""Multi-query associative recall (MQAR): key value key value ... and then key . . . key . (Arora et al. 2023)."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ class RecallTask(Task):
     """Multi-query associative recall (MQAR; Arora et al. 2023, "Zoology", Section 3; bn Appendix E.5.2).
 
     Token 0 fills; of the others the lower half of the vocabulary are keys and the upper half values. A sequence begins
-    with its pairs, a key and its value each, and no key or value twice. Behind them every key is asked once, at a random
-    one of the places that a pair takes; the rest is filled. The target of an asked key is its value, which the sequence
-    does not show again.
+    with its pairs, a key and its value each, and no key or value twice. Behind them every key is asked once, at random
+    at one of the even places; the rest is filled. The target of an asked key is its value, which the sequence does not
+    show again.
     """
 
     length_is: ClassVar[str] = "tokens of the sequence"

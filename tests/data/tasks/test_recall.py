@@ -95,5 +95,7 @@ def test_a_test_set_of_one_length_keeps_the_pairs() -> None:
     examples = Recall(task.at(40), "test", 1, None).make(np.arange(30))  # type: ignore[attr-defined, arg-type]
     assert set(examples.answers.length) == {40}
     assert set(examples.answers.difficulty) == {2, 5}
-    with pytest.raises(ConfigError, match=r"x at length 16: mix\.0: length 16: an even number is needed, and at least 20"):
+    with pytest.raises(
+        ConfigError, match=r"x at length 16: mix\.0: length 16: an even number is needed, and at least 20"
+    ):
         task.at(16)  # type: ignore[attr-defined]

@@ -158,7 +158,10 @@ def test_test_sets_of_one_length(stores: dict[str, TokenStore]) -> None:
         ({"task": "copy", "mix": [{"shortest": 3, "longest": 3}], "rows": 29}, "26 letters and 4 symbols need 30"),
         ({"task": "copy", "mix": [{"shortest": 3, "longest": 3}], "letters": 5}, "unknown key 'letters'"),
         ({"task": "passkey", "mix": [{"length": 300, "depths": [1, 0]}]}, "depths must ascend"),
-        ({"task": "recall", "mix": [{"length": 15, "pairs": 4}]}, "length 15: an even number is needed, and at least 16"),
+        (
+            {"task": "recall", "mix": [{"length": 15, "pairs": 4}]},
+            "length 15: an even number is needed, and at least 16",
+        ),
         ({"task": "recall", "vocabulary": 8, "mix": [{"length": 16, "pairs": 4}]}, "has 3 keys, 4 pairs need 10"),
         ({"task": "recall", "mix": [{"length": 16, "pairs": 4}], "power": 2}, "power: "),
         ({"task": "facts", "mix": [{"length": 300, "facts": [4, 2]}]}, "facts must ascend"),
