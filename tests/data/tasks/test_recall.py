@@ -22,7 +22,8 @@ def made(count: int, seed: int = 0, **content: object) -> Examples:
 
 def check(inputs: list[int], targets: list[int], vocabulary: int, length: int) -> list[tuple[int, int]]:
     """Insist on one right example; (pairs, distance) of every question in its order."""
-    first_value, told, found = vocabulary // 2, {}, []
+    first_value, found = vocabulary // 2, []
+    told: dict[int, tuple[int, int]] = {}
     place = 0
     while inputs[place] and inputs[place] not in told:  # the pairs, until a filler or a key that was there before
         key, value = inputs[place], inputs[place + 1]
