@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import random
 import resource
-import shutil
 import sys
 import tempfile
 import time
@@ -45,17 +44,13 @@ def case(world: World, seed: int, number: int, limit: float = LIMIT) -> tuple[st
     good = target.file.read_bytes()
     with tempfile.TemporaryDirectory() as name:
         out = Path(name)
-        words = target.words(out)
-        if kind == "arguments":
-            bad, words = good, words_changed(words, rng)
-        else:
-            bad = changed(target.file, good, rng)
-        about = f"{target.file.name}: {' '.join(words)[:300]!r}"
+        bad = good if kind == "arguments" else changed(target.file, good, rng)
         if bad != good:
             target.file.write_bytes(bad)
-        if kind == "checkpoint":
-            shutil.rmtree(out / "run")
-            words = target.words(out)
+        words = target.words(out)  # behind the change: some work on a copy of the input
+        if kind == "arguments":
+            words = words_changed(words, rng)
+        about = f"{target.file.name}: {' '.join(words)[:300]!r}"
         before = state(world.folder)
         try:
             with contextlib.chdir(out):
