@@ -17,7 +17,9 @@ from ssm.base.tables import SCHEMAS
 from ssm.evaluation import (
     accuracy,
     cost,
+    decay_range,
     effective_remembrance,
+    influence,
     learning_curve,
     length_class,
     model_size,
@@ -25,6 +27,7 @@ from ssm.evaluation import (
     position_loss,
     restart_loss,
     sample,
+    smoothness,
     state_statistics,
     taxonomy,
 )
@@ -36,6 +39,9 @@ MODULES: tuple[ModuleType, ...] = (
     restart_loss,
     effective_remembrance,
     state_statistics,
+    influence,
+    smoothness,
+    decay_range,
     passkey,
     learning_curve,
     accuracy,

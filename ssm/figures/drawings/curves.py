@@ -23,12 +23,18 @@ from ssm.specs.figure import FigureTask
 
 def curves(drawing: Curves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
     """A panel per model; the axes show all that was measured, of the first model's kind of table."""
+    wanted = drawing.against or dict.fromkeys(panels(task))
     found = {
-        model: column_curves(task, tables, model, drawing, drawing.x, drawing.exponential) for model in panels(task)
+        model: column_curves(task, tables, model, drawing, drawing.x, drawing.exponential, other)
+        for model, other in wanted.items()
     }
-    plots = [_panel(drawing, own, styles, model) for model, own in found.items() if own]
+    plots = [_panel(drawing, own, styles, _title(model, wanted[model])) for model, own in found.items() if own]
     note = note_on([curve for own in found.values() for curve in own])
     return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
+
+
+def _title(model: str, other: str | None) -> str:
+    return model if other is None else f"{model} against {other}"
 
 
 def _panel(drawing: Curves, found: list[Curve], styles: dict[str, ArmStyle], title: str) -> CurvePanel:

@@ -10,7 +10,11 @@ from ssm.specs.reader import ColumnReader
 
 
 class Curves(ColumnReader, SeriesDrawing):
-    """A column of a measurement's table against another: a panel a model, a curve an arm, a mean over seeds."""
+    """A column of a measurement's table against another: a panel a model, a curve an arm, a mean over seeds.
+
+    With `against` the panels named there alone, and of each arm's curve the difference from that of the same arm in
+    another panel, seed by seed: of logarithms the logarithm of a ratio.
+    """
 
     kind: Literal["curves"] = "curves"
     x: Name  # a key; `position` stands for the middle of the bins of a table that has them
@@ -20,6 +24,10 @@ class Curves(ColumnReader, SeriesDrawing):
     exponential: bool = False  # the column is a logarithm (a loss in nats), of which the exponential is drawn
     log_x: bool = False
     log_y: bool = False
+    against: dict[Name, Name] = {}  # panel -> the panel that it is compared with
     level: float | None = None  # a line of reference, such as chance
     x_label: str | None = None
     y_label: str | None = None
+
+    def panels(self) -> tuple[str, ...]:
+        return tuple(self.against) + tuple(self.against.values())
