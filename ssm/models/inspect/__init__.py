@@ -1,4 +1,4 @@
-"""What goes on inside a layer: the coefficients of its recurrence, its states, its attention map; what depends on what."""
+"""What goes on inside a layer: coefficients of its recurrence, states, its attention map; what depends on what."""
 
 from ssm.models.inspect.attention_map import attention_map, attention_mask
 from ssm.models.inspect.coefficients import Coefficients, coefficients

@@ -16,9 +16,9 @@ BACKWARD = 2  # forward passes that a backward pass takes as long as
 class Influence(OfWindows):
     """log |dy_t/dx_s| (bn Section 3.1) of the last token's output y_t against the distance t - s.
 
-    y_t is the last hidden activation behind the last norm, x_s what enters the first layer; the norm is Frobenius'. With
-    `directions` it is not taken over all D coordinates of y_t but over so many random orthonormal directions, whose
-    squares, times D over their number, have the same mean.
+    y_t is the last hidden activation behind the last norm, x_s what enters the first layer; the norm is Frobenius'.
+    With `directions` it is not taken over all D coordinates of y_t but over so many random orthonormal directions,
+    whose squares, times D over their number, have the same mean.
     """
 
     kind: Literal["influence"] = "influence"
