@@ -15,13 +15,13 @@ from small import model_spec
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
-from ssm.evaluation import decay_range, influence, smoothness
+from ssm.evaluation import decay_range, influence, memory_length, smoothness
 from ssm.evaluation.influence import random_directions
 from ssm.evaluation.smoothness import pairwise_distance
 from ssm.evaluation.subject import Subject
 from ssm.models import inspect
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.specs.measurements import DecayRange, Influence, Smoothness
+from ssm.specs.measurements import DecayRange, Influence, MemoryLength, Smoothness
 
 LENGTH, SEQUENCES = 12, 3
 ATTENTION = {"kind": "attention", "n_heads": 2}
@@ -75,6 +75,24 @@ def test_ranges_of_decays_are_counted(subject: Subject) -> None:
             expected = [np.mean(of_layer[sequence] <= threshold) for threshold in rows["threshold"]]
             np.testing.assert_allclose(rows["share"], expected)
             assert 0.05 < rows.filter(pl.col("threshold") == 0.3)["share"].item() < 0.95
+
+
+def test_memories_are_those_of_the_mean_decay(subject: Subject) -> None:
+    """What is left of a state after so many tokens like those of the window is 1/e."""
+    subject = measured(subject)
+    table = memory_length.memory_length(MemoryLength(length=LENGTH, sequences=SEQUENCES), subject)
+    left = [A.prod(1).flatten(1) ** (1 / LENGTH) for A in decays(subject.model, windows(subject, 12))]  # type: ignore[arg-type]
+    for layer, mean in enumerate([torch.cat(left, 1), *left]):
+        for sequence in range(SEQUENCES):
+            rows = table.filter(layer=layer, sequence=sequence)
+            assert rows["tokens"].to_list() == [2**octave for octave in range(21)]
+            expected = [float((mean[sequence] ** tokens <= np.exp(-1)).double().mean()) for tokens in rows["tokens"]]
+            np.testing.assert_allclose(rows["share"], expected)
+    assert table["share"].min() < 0.5 < table["share"].max()
+    polarized = measured(subject, mixer={"kind": "mamba1", "d_state": 2, "polarize": "both"})  # and two states beside
+    shares = memory_length.memory_length(MemoryLength(length=LENGTH, sequences=1), polarized).filter(layer=0)["share"]
+    assert shares[0] >= 0.25, "a decay of 0 remembers nothing"
+    assert shares[-1] == 0.75, "a decay of 1 remembers forever"
 
 
 def test_a_decay_that_no_token_changes_has_no_range(subject: Subject) -> None:

@@ -33,6 +33,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "influence": {"length": 64, "sequences": 4, "directions": 3},
     "smoothness": {"length": 64, "sequences": 4},
     "decay_range": {"length": 64, "sequences": 4},
+    "memory_length": {"length": 64, "sequences": 4},
     "passkey": {"lengths": [260, 500], "depths": [0, 1], "trials": 2},
     "accuracy": {"task": "keys", "lengths": [260, 500], "examples": 8},
     "learning_curve": {"every": 2},

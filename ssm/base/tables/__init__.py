@@ -19,6 +19,7 @@ from ssm.base.tables.effective_remembrance import EFFECTIVE_REMEMBRANCE
 from ssm.base.tables.influence import INFLUENCE
 from ssm.base.tables.learning_curve import LEARNING_CURVE
 from ssm.base.tables.length_class import LENGTH_CLASS
+from ssm.base.tables.memory_length import MEMORY_LENGTH
 from ssm.base.tables.metrics import METRICS
 from ssm.base.tables.model_size import MODEL_SIZE
 from ssm.base.tables.passkey import PASSKEY
@@ -43,6 +44,7 @@ ALL: tuple[Schema, ...] = (
     INFLUENCE,
     SMOOTHNESS,
     DECAY_RANGE,
+    MEMORY_LENGTH,
     PASSKEY,
     LEARNING_CURVE,
     ACCURACY,

@@ -46,11 +46,6 @@ class Coefficients:
         """bn's b_t(x_t): without the step size, where the recurrence has one that differs by token. As `b`."""
         return self.b if self.bare_key is None else self.bare_key.unsqueeze(-1) * self.value.unsqueeze(-2)
 
-    def decay_range(self, batch: int) -> Tensor:
-        """A_max - A_min of the size of every state's decay over all tokens (bn Section 6), (batch, H N)."""
-        sizes = self.A.abs()
-        return (sizes.amax(1) - sizes.amin(1)).flatten(1).expand(batch, -1)
-
     def states(self, memory: Tensor | None = None) -> Tensor:
         """h_t for every t, (B, T, H, N, P), from the memory (B, H, N, P) before the first; one step at a time."""
         b = self.b

@@ -17,6 +17,7 @@ from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
 from ssm.specs.measurements.influence import Influence
 from ssm.specs.measurements.learning_curve import LearningCurve
 from ssm.specs.measurements.length_class import LengthClass
+from ssm.specs.measurements.memory_length import MemoryLength
 from ssm.specs.measurements.model_size import ModelSize
 from ssm.specs.measurements.passkey import Passkey
 from ssm.specs.measurements.position_loss import PositionLoss
@@ -35,6 +36,7 @@ SPECS: tuple[type[Measurement], ...] = (
     Influence,
     Smoothness,
     DecayRange,
+    MemoryLength,
     Passkey,
     LearningCurve,
     Accuracy,

@@ -42,8 +42,8 @@ class CurveQuantity(Quantity):
         of_arm = (self.arm, self.measurement, self.x, self.column)
         if self.sweep is None and None in of_arm:
             raise ValueError("give either 'sweep', or all of 'arm', 'measurement', 'x' and 'column'")
-        others = (*of_arm, self.against, self.against_model, self.between)
-        others = (*others, self.where or None, self.exponential or None)
+        chosen = (self.where or None, self.between, self.exponential or None)
+        others = (*of_arm, self.against, self.against_model, *chosen)
         if self.sweep is not None and any(one is not None for one in others):
             raise ValueError("a 'sweep' says by itself what is read, of which arms")
         if self.against_model is not None and self.against is None:
