@@ -282,6 +282,10 @@ def test_a_curve_between_two_points(tmp_path: Path) -> None:
     assert "against distance of base in influence, distance 10 to 29; difference" in found.words
     alone = influences(tmp_path, lambda seed, d: float(d == 9), seeds=1, sequences=3)
     assert read(tmp_path, CURVE | {"kind": "area", "between": [8, 10]}, alone).low > 0.1
+    rising = influences(tmp_path, lambda seed, d: d + seed)
+    for which, end in (("largest", 7), ("smallest", 3)):
+        found = read(tmp_path, CURVE | {"kind": "extreme", "which": which, "between": [3, 7]}, rising)
+        same(found, student([end, end + 1, end + 2]))
     with pytest.raises(UndecidableError, match="influence of 'base' has 0 distance at this scale: no curve"):
         read(tmp_path, content | {"between": [40, 50]}, series + others)
     content = {"kind": "slope", "arm": "a", "measurement": "m", "x": "x", "column": "y"}
