@@ -83,7 +83,6 @@ def test_a_checkpoint_is_a_run_of_zero_steps_and_says_so() -> None:
         ({"checkpoint": REFERENCE}, "a checkpoint takes training.budget.steps 0"),
         ({"training": NOT_TRAINED, "checkpoint": REFERENCE, "parent": run()}, "a run of zero steps has no parent"),
         ({"training": NOT_TRAINED, "parent": run()}, "a run of zero steps has no parent"),
-        ({"training": NOT_TRAINED | {"snapshots": [0.5]}}, "snapshots: a run of zero steps has none"),
     ],
 )
 def test_zero_steps_start_anew_or_from_a_checkpoint(changes: dict[str, Any], said: str) -> None:
