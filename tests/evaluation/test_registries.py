@@ -30,6 +30,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "restart_loss": {"length": 256, "sequences": 4, "everywhere": True},
     "effective_remembrance": {"length": 512, "sequences": 2},
     "state_statistics": {"length": 256, "sequences": 4},
+    "influence": {"length": 64, "sequences": 4, "directions": 3},
+    "smoothness": {"length": 64, "sequences": 4},
+    "decay_range": {"length": 64, "sequences": 4},
+    "memory_length": {"length": 64, "sequences": 4},
     "passkey": {"lengths": [260, 500], "depths": [0, 1], "trials": 2},
     "accuracy": {"task": "keys", "lengths": [260, 500], "examples": 8},
     "learning_curve": {"every": 2},
@@ -39,6 +43,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "cost": {"lengths": [4, 8, 16], "repeats": 1},
     "sample": {"length": 300, "depth": 0.5},
 }
+
+PASSES = {"influence": 1 + 2 * 3, "smoothness": 3}  # whose tokens go through the layers more often than into them
 
 
 def test_every_kind_has_an_example() -> None:
@@ -75,14 +81,15 @@ def test_it_is_planned_reckoned_and_measured(
     task = planned(tmp_path, kind)
     measurement, read = task.measurement, 0
     assert MeasurementTask.parse(task.content(), "itself") == task
-    hidden = subject.model.hidden
+    model: Any = subject.model
+    embedded = model.embedded
 
-    def counted(tokens: torch.Tensor, state: Any = None) -> Any:
+    def counted(tokens: torch.Tensor) -> Any:
         nonlocal read
-        read += tokens.numel()
-        return hidden(tokens, state)
+        read += PASSES.get(kind, 1) * tokens.numel()
+        return embedded(tokens)
 
-    monkeypatch.setattr(subject.model, "hidden", counted)
+    monkeypatch.setattr(model, "embedded", counted)
     monkeypatch.setattr(stream, "_state_bytes", lambda *_: 1)  # which reads some tokens to find out
     given: Any = subject
     if isinstance(measurement, OfModels):
