@@ -639,6 +639,27 @@ TASKS = (
         ("data/tasks/test_tasks.py::test_training_and_test_examples_never_meet",),
     ),
     Mutant(
+        f"{S}data/tasks/draws.py",
+        "self.uniform(stream, len(weights))) / weights",
+        "self.uniform(stream, len(weights))) * weights",
+        "the likely ones are drawn last",
+        ("data/tasks/test_draws.py::test_different_things_are_drawn_one_after_the_other_by_their_weights",),
+    ),
+    Mutant(
+        f"{S}data/tasks/recall.py",
+        "places - given[rows, places]",
+        "places",
+        "a question's distance is its place",
+        ("data/tasks/test_recall.py::test_every_key_is_asked_once_for_its_value",),
+    ),
+    Mutant(
+        f"{S}data/tasks/base.py",
+        "return together, _joined(labels) if labels else together[:, 1:]",
+        "return together, together[:, 1:]",
+        "a test set takes the next tokens for its labels",
+        ("data/tasks/test_tasks.py::test_a_test_set_reads_its_examples_in_segments",),
+    ),
+    Mutant(
         f"{S}data/tasks/copy.py",
         "copied = within > length + 1",
         "copied = within >= length + 1",
