@@ -172,13 +172,18 @@ class _Reckoner:
     gpu: bool
 
     def run(self, run: RunSpec) -> Need:
-        return self.training(run) if run.checkpoint is None else self.importing(run)
+        return self.training(run) if _steps(run) else self.without_training(run)
 
-    def importing(self, run: RunSpec) -> Need:
-        """The weights as they lie on disk, and in float32; they are read, perhaps over a network, and written."""
+    def without_training(self, run: RunSpec) -> Need:
+        """Weights that are written as they were initialized; or imported: read, perhaps over a network, and written.
+
+        They are held twice, as they lie on disk and in float32. `ssm train`, which initializes, is given its GPU.
+        """
         weights = 4 * parameter_count(run.model, run.data.vocab_size, run.data.channels) / MB
         seconds = START_SECONDS[self.gpu] + 2 * weights / DISK_RATE
-        return Need(0, self.threads, MEMORY_MB[False] + ceil(2 * weights), seconds, ceil(weights))
+        gpus = int(self.gpu and run.checkpoint is None)
+        memory = MEMORY_MB[bool(gpus)] + ceil(2 * weights)
+        return Need(gpus, self.threads, memory, seconds, ceil(weights), gpu_memory_mb=gpus * ceil(weights))
 
     def training(self, run: RunSpec) -> Need:
         training, model, vocabulary = run.training, run.model, run.data.vocab_size

@@ -33,6 +33,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "restart_loss": {"length": 256, "sequences": 4, "everywhere": True},
     "effective_remembrance": {"length": 512, "sequences": 2},
     "state_statistics": {"length": 256, "sequences": 4},
+    "influence": {"length": 64, "sequences": 4, "directions": 3},
+    "smoothness": {"length": 64, "sequences": 4},
+    "decay_range": {"length": 64, "sequences": 4},
+    "memory_length": {"length": 64, "sequences": 4},
     "passkey": {"lengths": [260, 500], "depths": [0, 1], "trials": 2},
     "accuracy": {"task": "keys", "lengths": [260, 500], "examples": 8},
     "learning_curve": {"every": 2},
@@ -44,6 +48,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "corruption": {"regions": [[0, 6], [58, 64]], "draws": 2, "examples": 8},
     "attack": {"regions": [[0, 16]], "examples": 8},
 }
+
+PASSES = {"influence": 1 + 2 * 3, "smoothness": 3}  # whose tokens go through the layers more often than into them
 
 
 def test_every_kind_has_an_example() -> None:
@@ -82,24 +88,24 @@ def test_it_is_planned_reckoned_and_measured(
     task = planned(tmp_path, kind)
     measurement, read = task.measurement, 0
     assert MeasurementTask.parse(task.content(), "itself") == task
-    hidden = subject.model.hidden
+    if isinstance(measurement, OfImages):
+        assert task.run is not None
+        build_store(task.run.data, tmp_path / "images", workers=1)
+        model: Any = build_model(task.run.model, 10, 1, channels=1).eval()
+        subject = replace(subject, model=model, store=TokenStore.open(tmp_path / "images"))
+    model = subject.model
+    embedded = model.embedded
 
-    def counted(tokens: torch.Tensor, state: Any = None) -> Any:
+    def counted(tokens: torch.Tensor) -> Any:
         nonlocal read
-        read += tokens.shape[:2].numel()
-        return hidden(tokens, state)
+        read += PASSES.get(kind, 1) * tokens.shape[:2].numel()
+        return embedded(tokens)
 
-    monkeypatch.setattr(subject.model, "hidden", counted)
+    monkeypatch.setattr(model, "embedded", counted)
     monkeypatch.setattr(stream, "_state_bytes", lambda *_: 1)  # which reads some tokens to find out
     given: Any = subject
     if isinstance(measurement, OfModels):
         given = CPU
-    elif isinstance(measurement, OfImages):
-        build_store(task.run.data, tmp_path / "tokens", workers=1)
-        model = build_model(subject.model.spec, 10, 1, channels=1)
-        hidden = model.double().hidden
-        monkeypatch.setattr(model, "hidden", lambda values, state=None: counted(values.double(), state))
-        given = replace(subject, model=model, store=TokenStore.open(tmp_path / "tokens"))
     elif isinstance(measurement, OfTask):
         build_store(measurement.task, tmp_path / "tokens", workers=1)
         given = TokenStore.open(tmp_path / "tokens")

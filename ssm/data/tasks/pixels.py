@@ -43,7 +43,7 @@ class Pixels(Generator):
                 group=tokens[:, -1],
                 difficulty=np.full(B, np.nan),
             ),
-            values,
+            values=values,
         )
 
     def labels(self, indices: np.ndarray) -> np.ndarray:
