@@ -16,6 +16,8 @@ import polars as pl
 from ssm.base.tables import SCHEMAS
 from ssm.evaluation import (
     accuracy,
+    attack,
+    corruption,
     cost,
     decay_range,
     effective_remembrance,
@@ -47,6 +49,8 @@ MODULES: tuple[ModuleType, ...] = (
     passkey,
     learning_curve,
     accuracy,
+    attack,
+    corruption,
     length_class,
     model_size,
     taxonomy,

@@ -151,6 +151,8 @@ class RunSpec(Spec):
         if self.parent is not None:
             if self.parent.model != self.model:
                 raise ValueError(f"the model '{self.model.name}' differs from its parent's '{self.parent.model.name}'")
+            if self.parent.data.channels != self.data.channels:
+                raise ValueError(f"the inputs of '{self.data.name}' differ from the parent's '{self.parent.data.name}'")
             if self.parent.data.vocab_size != self.data.vocab_size:
                 raise ValueError(
                     f"the vocabulary of '{self.data.name}' ({self.data.vocab_size}) differs from the parent's "

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from ssm.base.errors import TableError, nearest, shown
 from ssm.base.tables.accuracy import ACCURACY
+from ssm.base.tables.attack import ATTACK
+from ssm.base.tables.corruption import CORRUPTION
 from ssm.base.tables.cost import COST
 from ssm.base.tables.decay_range import DECAY_RANGE
 from ssm.base.tables.effective_remembrance import EFFECTIVE_REMEMBRANCE
@@ -48,6 +50,8 @@ ALL: tuple[Schema, ...] = (
     PASSKEY,
     LEARNING_CURVE,
     ACCURACY,
+    CORRUPTION,
+    ATTACK,
     LENGTH_CLASS,
     MODEL_SIZE,
     VERDICTS,

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Union
 from pydantic import Field
 
 from ssm.specs.measurements.accuracy import Accuracy
+from ssm.specs.measurements.attack import Attack
 from ssm.specs.measurements.base import Entry, Measurement, entry_of
+from ssm.specs.measurements.corruption import Corruption
 from ssm.specs.measurements.cost import Cost
 from ssm.specs.measurements.decay_range import DecayRange
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
@@ -40,6 +42,8 @@ SPECS: tuple[type[Measurement], ...] = (
     Passkey,
     LearningCurve,
     Accuracy,
+    Corruption,
+    Attack,
     LengthClass,
     ModelSize,
     Taxonomy,

@@ -27,7 +27,9 @@ TASKS: dict[str, dict[str, Any]] = {
         "mix": [{"length": 700, "questions": ["qa1", "qa6"], "facts": [2, 6]}],
         "shots": 1,
     },
+    "pixels": {"task": "pixels", "images": {"kind": "digits"}, "examples": 1297},
 }
+HELD = {"pixels": 500}  # tasks whose examples are no endless stream: as many as there are in either split
 # The first tokens of examples that were made once: who changes what is drawn changes results under the same ids.
 GOLDEN = {
     "copy": "ecf6bfaf9481f427",
@@ -36,6 +38,7 @@ GOLDEN = {
     "recall": "e30fcd2723272a5f",
     "facts": "f289afea16169fd4",
     "facts, hidden": "0c8e0aee047f0864",
+    "pixels": "9f91dbde5bfeffdc",
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data.tasks.examples import GOLDEN, TASKS, task_store
+from data.tasks.examples import GOLDEN, HELD, TASKS, task_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +27,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TokenStore]:
     return {name: task_store(name, tmp_path_factory.mktemp("task")) for name in TASKS}
 
 
-@pytest.fixture(params=list(TASKS))
+@pytest.fixture(params=[name for name in TASKS if name not in HELD])
 def store(request: pytest.FixtureRequest, stores: dict[str, TokenStore]) -> TokenStore:
     return stores[request.param]
 
@@ -38,7 +38,8 @@ def task_of(store: TokenStore) -> Task:
 
 
 def made(store: TokenStore, indices: list[int], seed: int = 1, split: Split = "train") -> Examples:
-    return build_generator(task_of(store), split, seed, store).make(np.array(indices))
+    numbers = np.array(indices) % HELD.get(task_of(store).task, 10**9)
+    return build_generator(task_of(store), split, seed, store).make(numbers)
 
 
 def test_every_task_has_an_example_here() -> None:
@@ -49,7 +50,8 @@ def test_every_task_has_an_example_here() -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_examples_are_those_that_were_made_once(name: str, stores: dict[str, TokenStore]) -> None:
     examples = made(stores[name], [0, 1, 2, 10**7])
-    labels = b"" if examples.labels is None else examples.labels.astype("<i4").tobytes()
+    read = b"" if examples.values is None else examples.values.astype("<f4").tobytes()
+    labels = read if examples.labels is None else examples.labels.astype("<i4").tobytes()
     digest = hashlib.sha256(examples.tokens.astype("<i4").tobytes() + examples.asked.tobytes() + labels).hexdigest()
     assert digest[:16] == GOLDEN[name]
 
