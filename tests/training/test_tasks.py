@@ -151,7 +151,11 @@ def test_two_processes_train_the_run_that_one_trains(
         np.testing.assert_allclose(two[column], one[column], rtol=tolerance, err_msg=column)
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy["policy"])
+@pytest.mark.parametrize(
+    "policy",
+    [*POLICIES[:2], *(pytest.param(policy, marks=pytest.mark.exhaustive) for policy in POLICIES[2:])],
+    ids=lambda policy: policy["policy"],
+)
 def test_every_policy_trains_on_tasks_and_a_killed_run_resumes_to_the_same_bits(
     policy: dict[str, Any], copies: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
