@@ -34,6 +34,9 @@ first = pytest.mark.parametrize(  # those of `each`; the others are exhaustive
 )
 
 
+TRACED = [(name, "cpp", variants(name)[0]) for name in ("gated_scan", "selective_scan")]
+
+
 def same_bits(got: list[Tensor], expected: list[Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
 
@@ -301,7 +304,13 @@ def test_the_custom_operators_keep_their_promises(operation: str, backend: str, 
     check_promises(operation, backend, variant, ("test_schema", "test_autograd_registration", "test_faketensor"))
 
 
-@first
+@pytest.mark.parametrize(
+    ("operation", "backend", "variant"),
+    [
+        pytest.param(*case, marks=[] if case in TRACED else pytest.mark.exhaustive)
+        for case in ((*pair, variant) for pair in PAIRS for variant in variants(pair[0]))
+    ],
+)
 def test_the_custom_operators_can_be_traced_with_any_sizes(operation: str, backend: str, variant: int) -> None:
     check_promises(operation, backend, variant, ("test_aot_dispatch_dynamic",))
 

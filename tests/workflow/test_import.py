@@ -45,6 +45,7 @@ def weights(place: Path) -> Path:
     return place / "my models" / "mine"
 
 
+@pytest.mark.exhaustive
 def test_weights_are_imported_once_and_anew_when_their_files_change(place: Path, weights: Path) -> None:
     first = make(place)
     assert verbs(first) == sorted([*RESTING, "import", "tokenize", "train"])

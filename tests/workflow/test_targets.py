@@ -75,7 +75,7 @@ def test_a_cluster_of_which_nobody_says_whether_it_has_gpus_is_sent_nothing(plac
 @pytest.mark.parametrize(
     ("profile", "asked"),
     [
-        (["--workflow-profile", "workflow/profiles/slurm"], " --processes 2 "),
+        pytest.param(["--workflow-profile", "workflow/profiles/slurm"], " --processes 2 ", marks=exhaustive),
         pytest.param(["--cores", "6", "--resources", "gpu=2"], " --threads 3 --processes 2 ", marks=exhaustive),
         (["--cores", "4", "--resources", "gpu=2"], " --threads 2 --processes 2 "),
         pytest.param(["--cores", "6"], " --threads 3 --processes 1 ", marks=exhaustive),  # by default there is one GPU
