@@ -23,9 +23,9 @@ BLOCK = 1024  # windows whose places in the shuffled order are computed at once
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences and what follows each of their tokens; int64 on the CPU."""
+    """Sequences and what follows each of their tokens; int64 on the CPU, but for values."""
 
-    inputs: torch.Tensor  # (B, T)
+    inputs: torch.Tensor  # (B, T); where they are values and no tokens (B, T, C + 1) float32
     targets: torch.Tensor  # (B, T): the token after each input; of answers NOT_ASKED where they do not count
     starts: torch.Tensor | None = None  # (B, T) bool: inputs before which a carried state is reset; None: not tracked
     answers: bool = False  # targets are answers to what was asked, and some of them do not count

@@ -64,9 +64,10 @@ class TaskBatches:
         numbers = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows]
         examples = self.generator.make(self.indices(numbers))
         width = examples.asked.shape[1]
-        inputs = np.zeros((len(numbers), self.context), np.int64)  # (B, T)
+        given = examples.inputs
+        inputs = np.zeros((len(numbers), self.context, *given.shape[2:]), given.dtype)  # (B, T) or (B, T, C + 1)
         targets = np.full((len(numbers), self.context), NOT_ASKED)
-        inputs[:, :width], targets[:, :width] = examples.inputs, examples.targets
+        inputs[:, :width], targets[:, :width] = given, examples.targets
         starts = None
         if self.starts:
             starts = torch.zeros(len(numbers), self.context, dtype=torch.bool)

@@ -98,6 +98,7 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
         enough=ENOUGH,
         why_tolerance=WHY_TOLERANCE,
         interval=interval,
+        percent=percent,
         compared=_compared(diagnosis, before, control),
         dash=NONE,
         number=number,
@@ -115,6 +116,17 @@ def interval(found: Interval | None) -> str:
     if found is None or not isfinite(found.value):
         return NONE if found is None else "not a number"
     return number(found.value) + (f" ({span(found.low, found.high)})" if isfinite(found.high - found.low) else "")
+
+
+def percent(found: Interval) -> str:
+    """A share with its interval.
+
+    >>> percent(Interval(0.213, 0.191, 0.236))
+    '21% (19% to 24%)'
+    """
+    if not isfinite(found.high - found.low):
+        return interval(found)
+    return f"{found.value:.0%} ({found.low:.0%} to {found.high:.0%})"
 
 
 def factor(found: Interval | None) -> str:

@@ -16,11 +16,13 @@ from ssm.base.curves import BIN, mean_loss, paired_log_ratio, seed_interval
 from ssm.base.errors import TableError
 from ssm.claims.estimate import LEVEL, resample
 from ssm.claims.panel import by_sequence
-from ssm.diagnosis.result import Drift, Facts, HeadGrowth, Interval, Readings, Recall, Tables
+from ssm.diagnosis.result import Drift, Facts, HeadGrowth, Interval, Memory, Readings, Recall, Tables
 
 DISTANCE = "total_variation"  # of Effective Remembrance (lg eq. 3)
 DRIFTS = 2.0  # a head drifts whose state's standard deviation grows by more than this factor (lg figure 9)
 SHOWN = 10  # heads that are named
+RECENT = 16  # a state that forgets within this part of the context sees the recent past alone
+NARROW = 0.5  # of A_max - A_min (bn figure 6)
 BEYOND = 1e3  # nats: what stands for a loss that is not a number
 OVERFLOW = 700.0  # the largest logarithm whose exponential is a number
 
@@ -47,6 +49,9 @@ def read(tables: Tables, facts: Facts) -> Readings:
         if tables.effective_remembrance is None
         else remembrance_at(tables.effective_remembrance, context),
         passkey=() if tables.passkey is None else passkey(tables.passkey),
+        memory=None
+        if tables.memory_length is None or tables.decay_range is None
+        else memory(tables.memory_length, tables.decay_range, context, facts.length),
     )
 
 
@@ -193,10 +198,26 @@ def remembrance_at(effective_remembrance: pl.DataFrame, context: int) -> Interva
     times = np.sort(rows["t"].unique().to_numpy())  # (t,)
     wanted = int(effective_remembrance["length"].max()) - context  # type: ignore[arg-type]
     values = by_sequence(rows, ["t"], "value")  # (sequences, t)
-    value, low, high = seed_interval(np.array([np.interp(wanted, times, row) for row in values]), LEVEL)
-    if not isfinite(value):
-        return Interval(nan, -inf, inf)
-    return Interval(value, max(0.0, low), min(1.0, high))
+    return _share(np.array([np.interp(wanted, times, row) for row in values]))
+
+
+def memory(memory_length: pl.DataFrame, decay_range: pl.DataFrame, context: int, length: int) -> Memory:
+    """Shares of all states; Student t over sequences, cut to [0, 1].
+
+    Recent is a sixteenth of the context. What is kept is kept over the whole length, or the next power of two.
+    """
+    recent_tokens = max(1, context // RECENT)
+    kept_tokens = min(1 << (length - 1).bit_length(), int(memory_length["tokens"].max()))  # type: ignore[arg-type]
+    of_all = memory_length.filter(pl.col("layer") == 0)
+    by = {tokens: of_all.filter(pl.col("tokens") == tokens) for tokens in (recent_tokens, kept_tokens)}
+    narrow = decay_range.filter((pl.col("layer") == 0) & (pl.col("threshold") == NARROW))
+    return Memory(
+        recent_tokens,
+        _share(by[recent_tokens]["share"].to_numpy()),
+        kept_tokens,
+        _share(1 - by[kept_tokens]["share"].to_numpy()),
+        _share(narrow["share"].to_numpy()),
+    )
 
 
 def passkey(table: pl.DataFrame) -> tuple[Recall, ...]:
@@ -252,6 +273,14 @@ def _not_finite_from(*losses: pl.DataFrame) -> int | None:
 def exponential(logarithms: np.ndarray, level: float = LEVEL) -> Interval:
     """exp of a mean over sequences, (sequences,), with its Student t interval."""
     return _interval(*seed_interval(logarithms, level))
+
+
+def _share(by_sequence: np.ndarray) -> Interval:
+    """The mean of numbers between 0 and 1, (sequences,), with its Student t interval, cut there."""
+    value, low, high = seed_interval(by_sequence, LEVEL)
+    if not isfinite(value):
+        return Interval(nan, -inf, inf)
+    return Interval(value, max(0.0, low), min(1.0, high))
 
 
 def _interval(value: float, low: float, high: float) -> Interval:

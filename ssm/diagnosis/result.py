@@ -60,6 +60,17 @@ class Recall:
     accuracy: Interval  # Wilson's interval
 
 
+@dataclass(frozen=True)
+class Memory:
+    """How long the states remember, until 1/e is left of what they held: shares of all states."""
+
+    recent_tokens: int
+    recent: Interval  # forget within so many tokens
+    kept_tokens: int
+    kept: Interval  # still hold more than that after so many
+    narrow: Interval  # whose decay ranges over less than half of what it could (bn figure 6)
+
+
 def _ascending(found: dict[int, Interval]) -> dict[int, Interval]:
     """A JSON file is sorted by its keys, which are texts there."""
     return dict(sorted(found.items()))
@@ -82,6 +93,7 @@ class Readings:
     drift: Drift | None  # None: not measured
     remembrance: Interval | None  # Effective Remembrance with the last T tokens kept, total variation
     passkey: tuple[Recall, ...]
+    memory: Memory | None = None  # None: not measured
 
 
 @dataclass(frozen=True)
@@ -141,6 +153,8 @@ class Tables:
     effective_remembrance: pl.DataFrame | None = None
     state_statistics: pl.DataFrame | None = None
     passkey: pl.DataFrame | None = None
+    memory_length: pl.DataFrame | None = None
+    decay_range: pl.DataFrame | None = None
 
     def present(self) -> dict[str, pl.DataFrame]:
         """Name of the schema -> table, of those that were measured."""

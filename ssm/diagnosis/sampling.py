@@ -20,8 +20,10 @@ from ssm.diagnosis.readings import failure_position, ratios
 from ssm.diagnosis.result import Interval, Tables
 from ssm.diagnosis.verdict import BREAKS, HOLDS, outcome_of
 from ssm.evaluation.bins import octaves
+from ssm.evaluation.decay_range import decay_range
 from ssm.evaluation.effective_remembrance import effective_remembrance
 from ssm.evaluation.length_class import length_class
+from ssm.evaluation.memory_length import memory_length
 from ssm.evaluation.passkey import passkey, passkey_pieces
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
@@ -30,8 +32,10 @@ from ssm.evaluation.subject import Subject
 from ssm.models.readable import Readable
 from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
 from ssm.specs.measurements import (
+    DecayRange,
     EffectiveRemembrance,
     LengthClass,
+    MemoryLength,
     Passkey,
     PositionLoss,
     RestartLoss,
@@ -121,6 +125,7 @@ class _Sampler:
             length_class=length_class(self._class_spec(sequences), losses),
             state_statistics=self._states(few),
             effective_remembrance=self._remembrance(few),
+            **self._decays(few),
             passkey=self._passkey(),
         )
         return Sample(
@@ -186,6 +191,20 @@ class _Sampler:
         if not self._affordable("Effective Remembrance", int(REMEMBRANCE_PASSES * sequences * self.spec.length)):
             return None
         return effective_remembrance(spec, self.reader)
+
+    def _decays(self, sequences: int) -> dict[str, pl.DataFrame]:
+        """How long states remember and how far their decays range, over windows of one context."""
+        context = self.spec.context
+        if not self._affordable("decays", 2 * sequences * context):
+            return {}
+        try:
+            return {
+                "memory_length": memory_length(MemoryLength(length=context, sequences=sequences), self.reader),
+                "decay_range": decay_range(DecayRange(length=context, sequences=sequences), self.reader),
+            }
+        except UserError as error:
+            self.missing.append(f"decays: {error}")
+            return {}
 
     def _passkey(self) -> pl.DataFrame | None:
         if not self.spec.passkey:

@@ -25,7 +25,7 @@ def model_size(spec: ModelSize, device: torch.device | None = None) -> pl.DataFr
                 "state_shape": " x ".join(map(str, model.main_mixer().state_shape(model.d_model))),
                 "peak_lr": model.peak_lr,
                 "parameters": built.parameters_count,
-                "embedding_parameters": built.embedding.weight.numel(),
+                "embedding_parameters": sum(weights.numel() for weights in built.embedding.parameters()),
                 "published_parameters": model.published_parameters,
             }
         )

@@ -32,7 +32,10 @@ class Sequences(Protocol):
         """How many sequences."""
 
     def read(self, rows: np.ndarray, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets [start, stop) of some sequences: two (rows, stop - start) int64 tensors."""
+        """Inputs and targets [start, stop) of some sequences: two (rows, stop - start) int64 tensors.
+
+        Inputs that are values and no tokens are (rows, stop - start, C + 1) float.
+        """
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def segments(
     device = subject.device
     at_once = min(FORWARD_TOKENS[device.type], LOGITS // subject.model.hidden_size)  # tokens
     most = max(ROWS[device.type], at_once // (length - start))
-    fitting = STATES[device.type] // max(1, _state_bytes(subject, length - start))
+    fitting = STATES[device.type] // max(1, _state_bytes(subject, sequences, start, length))
     groups = subject.groups(len(sequences), max(1, min(most, fitting)))
     size = max(1, at_once // max((len(rows) for rows in groups), default=1))
     borders = sorted({*range(start, length, size), *(stops or []), length})
@@ -92,13 +95,14 @@ def likeliest(model: Readable, hidden: Tensor) -> Tensor:
     return torch.cat([model.logits(part).argmax(-1) for part in parts]).view(hidden.shape[:2])
 
 
-def _state_bytes(subject: Subject, length: int) -> int:
-    """Of the state of one sequence after `length` tokens; a cache grows by every token."""
-    tokens = torch.zeros(1, min(length, PROBED), dtype=torch.int64, device=subject.device)
+def _state_bytes(subject: Subject, sequences: Sequences, start: int, stop: int) -> int:
+    """Of the state of one sequence after the tokens [start, stop); a cache grows by every token."""
+    probed = min(stop - start, PROBED)
+    inputs, _ = sequences.read(np.zeros(1, np.int64), start, start + probed)
     state: Carried | None = None
     sizes = [0]
     with torch.inference_mode():
-        for piece in tokens.split(max(1, tokens.shape[1] - 1), dim=1):  # all but the last token, and the last
+        for piece in inputs.to(subject.device).split(max(1, probed - 1), dim=1):  # all but the last token, and the last
             _, state = subject.model.hidden(piece, state)
             sizes.append(state.nbytes)
-    return sizes[-1] + (length - tokens.shape[1]) * (sizes[-1] - sizes[-2])
+    return sizes[-1] + (stop - start - probed) * (sizes[-1] - sizes[-2])

@@ -189,24 +189,51 @@ def remembrance_curves(
 
 
 def column_curves(
-    task: FigureTask, tables: Path, panel: str, reader: ColumnReader, x: str, exponential: bool = False
+    task: FigureTask,
+    tables: Path,
+    panel: str,
+    reader: ColumnReader,
+    x: str,
+    exponential: bool = False,
+    against: str | None = None,
+    wanted: Sequence[str] | None = None,
 ) -> list[Curve]:
     """Any column of any table against another one, of the rows that `reader` chooses.
 
     Args:
+        wanted: arms; None: all.
+        against: a panel, from whose curves of the same arm and seed the differences are taken.
         exponential: of the averages, for a column of logarithms.
     """
     lines = column_lines(task, tables, panel, reader, x)
+    if against is not None:
+        lines = differences(lines, column_lines(task, tables, against, reader, x))
+    lines = [(series, line) for series, line in lines if wanted is None or series.arm in wanted]
     return over_seeds(lines, finish=np.exp if exponential else np.asarray)
 
 
 def column_lines(task: FigureTask, tables: Path, panel: str, reader: ColumnReader, x: str) -> list[tuple[Series, Line]]:
-    """One line per arm and seed for `column_curves`."""
+    """One line per arm and seed for `column_curves`; none where a table has no such rows."""
     lines = []
     for series, table, schema in any_loaded(task, tables, panel, reader):
         frame = means(chosen(table, schema, reader.where), schema, [x], reader.column)
+        if frame.is_empty():
+            continue
         lines.append((series, Line(_column(frame, x), _column(frame, "value"), _column(frame, "error"))))
     return lines
+
+
+def differences(lines: list[tuple[Series, Line]], others: list[tuple[Series, Line]]) -> list[tuple[Series, Line]]:
+    """Lines less those of the same arm and seed, at the points that both have; errors add in quadrature."""
+    there = {(series.arm, series.seed): line for series, line in others}
+    found = []
+    for series, line in lines:
+        other = there.get((series.arm, series.seed))
+        if other is not None:
+            x, own, its = np.intersect1d(line.x, other.x, return_indices=True)
+            error = np.hypot(line.error[own], other.error[its])
+            found.append((series, Line(x, line.y[own] - other.y[its], error)))
+    return found
 
 
 def any_loaded(

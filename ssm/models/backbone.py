@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from ssm_kernels import gated_rms_norm
@@ -53,19 +55,27 @@ class Block(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """tokens, state -> logits, state. Splitting a sequence anywhere and carrying the state changes nothing."""
+    """tokens, state -> logits, state. Splitting a sequence anywhere and carrying the state changes nothing.
 
-    def __init__(self, spec: ModelSpec, vocab_size: int):
+    With `channels` its inputs are values and no tokens: (..., C + 1) float, as `ValueEmbedding` takes them. Then the
+    head is a linear one over `vocab_size` classes, tied to nothing. Whatever is said of tokens goes for values too.
+    """
+
+    def __init__(self, spec: ModelSpec, vocab_size: int, channels: int | None = None):
         super().__init__()
-        self.spec, self.vocab_size = spec, vocab_size
+        self.spec, self.vocab_size, self.channels = spec, vocab_size, channels
+        self.tied = spec.tie_embeddings and channels is None
         self.recompute = False  # keep no activations inside blocks; the backward pass computes them again
         rows = -(-vocab_size // spec.vocab_multiple) * spec.vocab_multiple
-        self.embedding = nn.Embedding(rows, spec.d_model)
+        self.embedding = (
+            nn.Embedding(rows, spec.d_model) if channels is None else ValueEmbedding(channels, spec.d_model)
+        )
         self.embedding_norm = build_norm(spec) if spec.embedding_norm else nn.Identity()
         self.layers = nn.ModuleList(Block(spec, layer) for layer in range(spec.n_layers))
         self.norm = build_norm(spec)
-        nn.init.normal_(self.embedding.weight, std=0.02)
-        if not spec.tie_embeddings:
+        if isinstance(self.embedding, nn.Embedding):
+            nn.init.normal_(self.embedding.weight, std=0.02)
+        if not self.tied:
             self.head = nn.Linear(spec.d_model, rows, bias=False)
 
     def forward(self, tokens: Tensor, state: State | None = None, resets: Tensor | None = None) -> tuple[Tensor, State]:
@@ -106,7 +116,7 @@ class LanguageModel(nn.Module):
         return self.norm(x), State(tuple(ended))
 
     def embedded(self, tokens: Tensor) -> Tensor:
-        """What enters the first layer: tokens (...) -> (..., D)."""
+        """What enters the first layer: tokens (...), or values (..., C + 1) -> (..., D)."""
         x = self.embedding(tokens)
         if self.spec.embedding_scale != 1:
             x = x * self.spec.embedding_scale
@@ -114,7 +124,7 @@ class LanguageModel(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., D) -> (..., V): rows that only round up the vocabulary are left out."""
-        weight = self.embedding.weight if self.spec.tie_embeddings else self.head.weight
+        weight = cast(nn.Embedding, self.embedding).weight if self.tied else self.head.weight
         logits = F.linear(hidden, weight)[..., : self.vocab_size]
         cap = self.spec.logit_cap
         return logits if cap is None else cap * torch.tanh(logits / cap)
@@ -128,6 +138,20 @@ class LanguageModel(nn.Module):
     def parameters_count(self) -> int:
         """Parameters, tied embeddings once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+
+class ValueEmbedding(nn.Module):
+    """What values enter a model by: a linear map of their C numbers; a learned class token where one is marked."""
+
+    def __init__(self, channels: int, d_model: int):
+        super().__init__()
+        self.map = nn.Linear(channels, d_model)
+        self.class_token = nn.Parameter(torch.empty(d_model))
+        nn.init.normal_(self.class_token, std=0.02)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """values (..., C + 1), of which the last number marks class tokens (anything but 0) -> (..., D)."""
+        return torch.where(values[..., -1:] != 0, self.class_token, self.map(values[..., :-1]))
 
 
 class RmsNorm(nn.Module):
@@ -166,11 +190,11 @@ def build_norm(spec: ModelSpec) -> nn.Module:
     return NORMS[spec.norm](spec.d_model, eps=spec.norm_eps)
 
 
-def build_model(spec: ModelSpec, vocab_size: int, seed: int) -> LanguageModel:
-    """A freshly initialized model: a function of (spec, vocab_size, seed), whatever was drawn before."""
+def build_model(spec: ModelSpec, vocab_size: int, seed: int, channels: int | None = None) -> LanguageModel:
+    """A freshly initialized model: a function of its arguments, whatever was drawn before."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(seed, "initialization"))
-        return LanguageModel(spec, vocab_size)
+        return LanguageModel(spec, vocab_size, channels)
 
 
 def _split(state: LayerState | None) -> tuple[LayerState | None, LayerState | None]:

@@ -114,7 +114,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[La
     tensors, header = load_tensors(path)
     run = run_of(header, path)
     _check_size(run, tensors, path)
-    model = build_model(run.model, run.data.vocab_size, run.seed)
+    model = build_model(run.model, run.data.vocab_size, run.seed, run.data.channels)
     load_weights(model, tensors, str(path))
     _check_record(Path(path))
     return model.to(device), run
@@ -161,7 +161,7 @@ def _check_size(run: RunSpec, tensors: dict[str, Tensor], path: str | Path) -> N
     """A spec that asks for much more than its file holds is refused before anything of its size is made."""
     with torch.device("meta"):
         try:
-            parameters = LanguageModel(run.model, run.data.vocab_size).parameters_count
+            parameters = LanguageModel(run.model, run.data.vocab_size, run.data.channels).parameters_count
         except (RuntimeError, OverflowError) as error:
             raise CheckpointError(f"{path}: its spec asks for an impossible model ({first_line(error)})") from error
     held = sum(tensor.numel() for tensor in tensors.values())

@@ -99,6 +99,8 @@ def _own_weights(path: Path) -> Path | None:
 
 def _open_run(name: str, weights: Path, device: torch.device | str) -> Opened:
     model, run = load_model(weights, device)
+    if run.data.channels is not None:
+        raise CheckpointError(f"{name}: reads the values of '{run.data.name}' and no tokens: there is no text for it")
     tokenizer = run.data.spelled_by
     trained = isinstance(tokenizer, BpeTokenizer)
     note = f"its tokenizer.json lies in the token store of '{run.data.id}'" if trained else None

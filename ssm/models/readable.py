@@ -39,6 +39,7 @@ class Readable(Protocol):
     def hidden(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """tokens (B, T) int64 -> what `logits` makes logits of, (B, T, *), and the state after the last token.
 
+        A model whose inputs are values and no tokens is given these, (B, T, C + 1).
         A state (`Carried`; None at a sequence's start) is given back once, with the tokens that follow.
         """
 

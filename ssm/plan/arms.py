@@ -55,7 +55,10 @@ class ArmResolver:
             if taken_of.training is None:
                 what = "a snapshot itself" if taken_of.checkpoint is None else "not trained here"
                 raise ConfigError(f"{where}.snapshot_of: '{entry.snapshot_of}' is {what}; name a trained arm")
-            return Resolved(self._resolve(entry.snapshot_of, panel, seed, (*below, arm)).run, entry.at)
+            taken = self._resolve(entry.snapshot_of, panel, seed, (*below, arm)).run
+            if taken.training.budget.steps == 0:
+                raise ConfigError(f"{where}.snapshot_of: '{entry.snapshot_of}' makes no steps; name a trained arm")
+            return Resolved(taken, entry.at)
         parent = None
         if entry.parent is not None:
             if self._entry(entry.parent).snapshot_of is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,7 +141,7 @@ def read_register(folder: Path) -> Register:
         ConfigError: it is no such file.
     """
     path = folder / REGISTER
-    return Register.load(path) if path.is_file() else Register()
+    return Register.load(path) if os.path.isfile(path) else Register()  # noqa: PTH113 (a name may be too long)
 
 
 def figure_targets(folder: Path) -> tuple[str, ...]:

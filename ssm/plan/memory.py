@@ -68,7 +68,7 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
     tokens = micro * training.context
     bfloat16 = training.precision == "bfloat16"
 
-    parameters = parameter_count(model, vocabulary)
+    parameters = parameter_count(model, vocabulary, run.data.channels)
     weights = NUMBER * parameters
     if shard:
         halves = [part.parameters(D) for part in (*mixers, model.ffn) if part is not None]
@@ -99,7 +99,7 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
     gradients = NUMBER * parameters // (processes if shard else 1)
     cast = weights // 2 if bfloat16 else 0  # autocast keeps the weights in bfloat16 as well
     early = gradients if processes > 1 or micro < sequences else 0
-    twice = NUMBER * D * vocabulary if model.tie_embeddings else 0
+    twice = NUMBER * D * vocabulary if model.tie_embeddings and run.data.channels is None else 0
     logits = NUMBER * 3 * vocabulary * tokens
     turning = kept + (one if recompute else backward) + hidden  # the last layer goes backward
     phases = [

@@ -152,7 +152,7 @@ def training_tokens(run: RunSpec) -> int:
 
 
 def _steps(run: RunSpec) -> int:
-    parameters = parameter_count(run.model, run.data.vocab_size)
+    parameters = parameter_count(run.model, run.data.vocab_size, run.data.channels)
     return run.training.budget.optimizer_steps(run.training.batch_tokens, parameters)
 
 
@@ -172,19 +172,26 @@ class _Reckoner:
     gpu: bool
 
     def run(self, run: RunSpec) -> Need:
-        return self.training(run) if run.checkpoint is None else self.importing(run)
+        return self.training(run) if _steps(run) else self.without_training(run)
 
-    def importing(self, run: RunSpec) -> Need:
-        """The weights as they lie on disk, and in float32; they are read, perhaps over a network, and written."""
-        weights = 4 * parameter_count(run.model, run.data.vocab_size) / MB
+    def without_training(self, run: RunSpec) -> Need:
+        """Weights that are written as they were initialized; or imported: read, perhaps over a network, and written.
+
+        They are held twice, as they lie on disk and in float32. `ssm train`, which initializes, is given its GPU.
+        """
+        weights = 4 * parameter_count(run.model, run.data.vocab_size, run.data.channels) / MB
         seconds = START_SECONDS[self.gpu] + 2 * weights / DISK_RATE
-        return Need(0, self.threads, MEMORY_MB[False] + ceil(2 * weights), seconds, ceil(weights))
+        gpus = int(self.gpu and run.checkpoint is None)
+        memory = MEMORY_MB[bool(gpus)] + ceil(2 * weights)
+        return Need(gpus, self.threads, memory, seconds, ceil(weights), gpu_memory_mb=gpus * ceil(weights))
 
     def training(self, run: RunSpec) -> Need:
         training, model, vocabulary = run.training, run.model, run.data.vocab_size
-        parameters, steps = parameter_count(model, vocabulary), _steps(run)
+        channels, steps = run.data.channels, _steps(run)
+        parameters = parameter_count(model, vocabulary, channels)
         passes = 4 if training.activation_checkpointing else 3
-        operations = passes * operations_per_token(model, vocabulary, training.context) * training_tokens(run)
+        each = operations_per_token(model, vocabulary, training.context, channels)
+        operations = passes * each * training_tokens(run)
         batches = steps * (training.batch_size // training.micro_batch_size)
         seconds = self._seconds(operations, training.precision, batches * model.n_layers * passes / 3)
         gpus = self._gpus(run, seconds)
@@ -210,12 +217,12 @@ class _Reckoner:
         measurement, run = task.measurement, task.run
         seconds, memory, disk = 0.0, 0.0, float(TABLE_MB)
         for work in measurement.work(run):
-            operations = work.tokens * operations_per_token(work.model, work.vocab_size, work.length)
+            operations = work.tokens * operations_per_token(work.model, work.vocab_size, work.length, work.channels)
             passes = work.tokens / PASS_TOKENS[self.gpu] if work.passes is None else work.passes
             seconds += self._seconds(operations, "float32", passes * work.model.n_layers / 3)
         if isinstance(measurement, OfRun):
             assert run is not None
-            memory = 2 * 4 * parameter_count(run.model, run.data.vocab_size) / MB
+            memory = 2 * 4 * parameter_count(run.model, run.data.vocab_size, run.data.channels) / MB
             disk += measurement.rows(run.model) * ROW_BYTES / MB
         gpus = int(self.gpu and seconds > 0)  # a table made of another table, or of specs, needs none
         seconds += START_SECONDS[self.gpu]

@@ -102,7 +102,12 @@ class Data(Spec, ABC):
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """V: rows that a model's embedding needs for these tokens."""
+        """V: rows that a model's embedding needs for these tokens; where inputs are none, the classes of its head."""
+
+    @property
+    def channels(self) -> int | None:
+        """C: numbers of an input, where inputs are values and no tokens; None: they are tokens."""
+        return None
 
     @property
     @abstractmethod

@@ -142,6 +142,8 @@ class FigureSpec(Spec):
                     drawing.check(gone | families, self.arms)
                 except ValueError as error:
                     raise ValueError(f"drawings.{drawing.kind}.{error}") from None
+                for model in drawing.panels():
+                    self._is_a_panel(model, f"drawings.{drawing.kind}.against")
             for claim in self.claims:
                 for other in claim.quantity.arms():
                     if other not in self.arms and other not in families:

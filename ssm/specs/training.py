@@ -27,7 +27,7 @@ TOKENS_PER_PARAMETER = 20  # 1x Chinchilla (Hoffmann et al. 2022); lg: 45m at 25
 class Budget(Spec):
     """How long to train: exactly one of the three."""
 
-    steps: NonNegativeInt | None = None  # 0: weights that were not trained here (RunSpec.checkpoint)
+    steps: NonNegativeInt | None = None  # 0: as initialized, or weights from elsewhere (RunSpec.checkpoint)
     tokens: PositiveInt | None = None
     chinchilla: PositiveFloat | None = None  # multiples of 20 tokens per parameter
 
@@ -120,8 +120,9 @@ class CheckpointRef(Spec):
 class RunSpec(Spec):
     """One training run: from a fresh initialization, or from the final weights of another run.
 
-    Or a run of zero steps: weights that were trained elsewhere, for other runs to start from. Of their training `model`
-    and `training.context` are known; `data` says in which tokens they are read here.
+    Or a run of zero steps: a model as it is initialized, or with `checkpoint` weights that were trained elsewhere, for
+    other runs to start from. Of the training of these `model` and `training.context` are known; `data` says in which
+    tokens they are read here.
     """
 
     beside: ClassVar[frozenset[str]] = frozenset({"seed"})  # one of many alike
@@ -138,11 +139,11 @@ class RunSpec(Spec):
         return without(plain(self), checkpoint=None)
 
     @model_validator(mode="after")
-    def _zero_steps_are_a_checkpoint(self) -> RunSpec:
-        if (self.training.budget.steps == 0) != (self.checkpoint is not None):
-            raise ValueError("training.budget.steps 0 is for weights that were not trained here, and for them alone")
-        if self.checkpoint is not None and self.parent is not None:
-            raise ValueError("weights that were not trained here have no parent")
+    def _zero_steps_start_anew(self) -> RunSpec:
+        if self.checkpoint is not None and self.training.budget.steps != 0:
+            raise ValueError("a checkpoint takes training.budget.steps 0: it was not trained here")
+        if self.training.budget.steps == 0 and self.parent is not None:
+            raise ValueError("a run of zero steps has no parent: it would be the parent itself")
         return self
 
     @model_validator(mode="after")
@@ -150,6 +151,8 @@ class RunSpec(Spec):
         if self.parent is not None:
             if self.parent.model != self.model:
                 raise ValueError(f"the model '{self.model.name}' differs from its parent's '{self.parent.model.name}'")
+            if self.parent.data.channels != self.data.channels:
+                raise ValueError(f"the inputs of '{self.data.name}' differ from the parent's '{self.parent.data.name}'")
             if self.parent.data.vocab_size != self.data.vocab_size:
                 raise ValueError(
                     f"the vocabulary of '{self.data.name}' ({self.data.vocab_size}) differs from the parent's "
@@ -200,6 +203,8 @@ class RunSpec(Spec):
         stage = state.policy
         if self.checkpoint is not None:
             stage = "imported"
+        elif self.training.budget.steps == 0:
+            stage = "initialization"
         elif isinstance(state, ZeroState):
             stage = "" if self.parent is None else "control"
             if state.order == "stream":

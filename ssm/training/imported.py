@@ -52,7 +52,9 @@ def write_imported(opened: Opened, run: RunSpec, folder: Path) -> dict[str, Any]
             f"{opened.fingerprint}"
         )
     _check_model(model.spec, run.model, opened.name)
-    if model.vocab_size != run.data.vocab_size:
+    multiple = run.model.vocab_multiple
+    rounded = -(-run.data.vocab_size // multiple) * multiple  # some formats count the embedding's rows: GPT-NeoX
+    if model.vocab_size not in (run.data.vocab_size, rounded):
         raise CheckpointError(
             f"{opened.name}: its vocabulary has {model.vocab_size:,} tokens, that of the data set '{run.data.name}' "
             f"{run.data.vocab_size:,}"

@@ -32,7 +32,7 @@ def starting_weights(run: RunSpec, parent: Path | None) -> LanguageModel:
     if run.checkpoint is not None:
         raise CheckpointError(f"{run.id}: its weights were imported; a run of zero steps cannot be trained")
     if run.parent is None:
-        return build_model(run.model, run.data.vocab_size, run.seed)
+        return build_model(run.model, run.data.vocab_size, run.seed, run.data.channels)
     if parent is None:
         raise CheckpointError(f"this run continues '{run.parent.id}': give its folder as --parent")
     path = parent / "model.safetensors"

@@ -54,8 +54,8 @@ class Stepper:
         of a run, whether it has been resumed or not.
         """
         if self.forward is not self.model:
-            tokens = torch.zeros(self.micro_batch_size, self.job.training.context, dtype=torch.int64)
-            loss_of(self.forward, Batch(tokens, tokens), None, self.job.training, self.job.device).loss.backward()
+            micro = rows_of(self.batches.batch(0, self.mine), torch.arange(self.micro_batch_size))
+            loss_of(self.forward, micro, None, self.job.training, self.job.device).loss.backward()
 
     def make(self, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
         """Step number `step`, from 1; returns its row of metrics, of which a device may still have to make the values.

@@ -225,6 +225,81 @@ def test_one_seed_has_its_interval_from_its_trials(tmp_path: Path) -> None:
     assert (found.value, found.low < 0.15 < found.high) == (pytest.approx(0.15), True)
 
 
+DISTANCES = np.arange(1, 30)
+CURVE = {"arm": "base", "measurement": "influence", "x": "distance", "column": "log_influence"}
+
+
+def influences(
+    folder: Path, height: Height, seeds: int = 3, arm: str = "base", sequences: int = 1
+) -> list[dict[str, Any]]:
+    found = []
+    for seed in range(seeds):
+        rows = [
+            {"sequence": n, "distance": d, "log_influence": float(height(seed, d)) + n * np.sin(d)}
+            for n in range(sequences)
+            for d in range(30)
+        ]
+        synthetic.save(folder / f"{arm}{seed}.parquet", "influence", rows)
+        found.append(synthetic.series(arm, seed, influence=f"{arm}{seed}"))
+    return found
+
+
+def test_how_straight_a_curve_is(tmp_path: Path) -> None:
+    """The squared correlation, by scipy; an exponential and a power are told apart."""
+
+    def bent(seed: int, d: float) -> float:
+        return -0.1 * d + 0.3 * np.sin(d * (1 + seed))
+
+    series = influences(tmp_path, bent)
+    whole = np.arange(30)
+    expected = [stats.linregress(whole, [bent(seed, d) for d in whole]).rvalue ** 2 for seed in range(3)]
+    found = read(tmp_path, CURVE | {"kind": "r_squared"}, series)
+    same(found, student(expected))
+    assert found.words == "R^2 of a straight line, of log_influence against distance of base in influence"
+    within = CURVE | {"kind": "r_squared", "between": [1, 1e9]}
+    for height, above in (
+        (lambda d: -0.1 * d, True),
+        (lambda d: -np.log(d), False),
+    ):
+        series = influences(tmp_path, lambda seed, d, height=height: height(max(d, 1)) + 0.01 * seed * np.cos(d))
+        y = [[height(d) + 0.01 * seed * np.cos(d) for d in DISTANCES] for seed in range(3)]
+        line = [stats.linregress(DISTANCES, one).rvalue ** 2 for one in y]
+        power = [stats.linregress(np.log(DISTANCES), one).rvalue ** 2 for one in y]
+        same(read(tmp_path, within | {"log_x": True}, series), np.minimum(student(power), 1))
+        found = read(tmp_path, within | {"less_log_x": True}, series)
+        same(found, student(np.subtract(line, power)))
+        assert (found.low > 0) == above
+        assert (found.high < 0) != above
+
+
+def test_a_curve_between_two_points(tmp_path: Path) -> None:
+    """Both included; of one arm told apart from another, and with one seed over its sequences."""
+    series = influences(tmp_path, lambda seed, d: -0.1 * d if d < 10 else (0.2 + 0.1 * seed) * d)
+    others = influences(tmp_path, lambda seed, d: -0.5 * d, arm="other")
+    content = CURVE | {"kind": "slope", "between": [10, 29], "against": "other"}
+    found = read(tmp_path, content, series + others)
+    same(found, student([0.7, 0.8, 0.9]))
+    assert "against distance of base in influence, distance 10 to 29; difference" in found.words
+    alone = influences(tmp_path, lambda seed, d: float(d == 9), seeds=1, sequences=3)
+    assert read(tmp_path, CURVE | {"kind": "area", "between": [8, 10]}, alone).low > 0.1
+    rising = influences(tmp_path, lambda seed, d: d + seed)
+    for which, end in (("largest", 7), ("smallest", 3)):
+        found = read(tmp_path, CURVE | {"kind": "extreme", "which": which, "between": [3, 7]}, rising)
+        same(found, student([end, end + 1, end + 2]))
+    with pytest.raises(UndecidableError, match="influence of 'base' has 0 distance at this scale: no curve"):
+        read(tmp_path, content | {"between": [40, 50]}, series + others)
+    content = {"kind": "slope", "arm": "a", "measurement": "m", "x": "x", "column": "y"}
+    assert "between" not in quantity(content).content(), "what is registered is older"
+    assert quantity(content | {"between": [1, 2]}).nameless("tiny")["between"] == [1, 2]
+
+
+def test_the_extreme_of_a_curve(tmp_path: Path) -> None:
+    series = influences(tmp_path, lambda seed, d: np.cos(d) * (2 + seed))
+    y = np.cos(np.arange(30))
+    for which, most in (("largest", y.max()), ("smallest", y.min())):
+        same(read(tmp_path, CURVE | {"kind": "extreme", "which": which}, series), student(most * np.array([2, 3, 4])))
+
+
 def test_a_sweep_is_of_any_number_of_an_arm(tmp_path: Path) -> None:
     """Here of the length to which keys are found, which doubles with the number."""
     series = []
@@ -257,6 +332,8 @@ def test_a_sweep_is_of_any_number_of_an_arm(tmp_path: Path) -> None:
             {"kind": "slope", "sweep": ARMS | {"of": EXCESS | {"colum": "x"}}},
             "unknown key 'colum'; did you mean 'column'",
         ),
+        ({"kind": "slope", "sweep": ARMS, "between": [1, 2]}, "a 'sweep' says by itself"),
+        ({"kind": "r_squared", "sweep": ARMS, "log_x": True, "less_log_x": True}, "x is logarithmic already"),
         ({"kind": "order", "sweep": ARMS | {"against": ARMS["arms"]}}, "leave 'against' out"),
         ({"kind": "slope", "sweep": {"of": {"kind": "parameter_ratio"}}}, "is no quantity of an arm"),
     ],

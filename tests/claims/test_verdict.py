@@ -110,6 +110,18 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
         thrice("remembrance", 0.6, 0.61, 0.62),
         thrice("remembrance", 0.1, 0.11, 0.12),
     ),
+    "r_squared": (
+        {
+            "measurement": "effective_remembrance",
+            "x": "t",
+            "column": "value",
+            "where": {"distance": "one_minus_cosine"},
+        },
+        0.9,
+        thrice("cosine", *([1.0] * 5 + [end] for end in (1.01, 1.02, 1.03))),
+        thrice("cosine", LATE, LESS, [1.0, 0.0, 0.0, 0.0, 0.2, 1.0]),
+    ),
+    "extreme": (NORM | {"which": "largest"}, 6.0, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
     "length_excess": ({}, 0.2, thrice("excess", 0.5, 0.51, 0.52), thrice("excess", -0.1, -0.11, -0.12)),
 }
 

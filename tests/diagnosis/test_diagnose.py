@@ -61,7 +61,8 @@ def test_page_record_and_tables(
     assert page.count("<svg") == 4
     assert record["facts"]["parameters"] == build_model(model_spec(), 256, seed=1).parameters_count
     names = {path.stem for path in (tmp_path / "out" / "tables").iterdir()}
-    assert names == {"position_loss", "restart_loss", "length_class", "state_statistics", "effective_remembrance"}
+    inside = {"state_statistics", "effective_remembrance", "memory_length", "decay_range"}
+    assert names == {"position_loss", "restart_loss", "length_class"} | inside
     assert read_provenance(tmp_path / "out" / "tables" / "position_loss.parquet")["context"] == 16
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "diagnosis.json", "tables"}
 

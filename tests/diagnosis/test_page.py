@@ -13,7 +13,7 @@ from diagnosis.fabricated import Tables, diagnosis, everything, fails_from, tabl
 from html_page import Page, squeezed
 
 from ssm.diagnosis.page import build_page
-from ssm.diagnosis.result import Extension
+from ssm.diagnosis.result import Extension, Interval, Memory
 from ssm.specs.diagnosis import WHY_TOLERANCE
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
@@ -66,6 +66,15 @@ def test_verdict_numbers_and_facts_stand_on_it() -> None:
         "ssm extend state-spaces/mamba2-130m --text FILES --context 2048 --length 32768 --policy state_passing",
     ):
         assert shown in text, shown
+
+
+def test_how_long_the_states_remember_is_told_in_words() -> None:
+    found = diagnosis(everything(0, fails_from(3100)))
+    memory = Memory(128, Interval(0.4, 0.35, 0.45), 32768, Interval(0.05, 0.0, 0.1), Interval(0.9, 0.85, 0.95))
+    _, text = read(build_page(replace(found, readings=replace(found.readings, memory=memory))))
+    assert "40% (35% to 45%) of the states see the recent past alone: 128 tokens after" in text
+    assert "5% (0% to 10%) never forget: after 32,768 tokens more than that is left" in text
+    assert "90% (85% to 95%) cannot choose" in text
 
 
 def test_the_definitions_answer_beside_the_verdict_and_differ_with_a_word_on_it() -> None:

@@ -23,7 +23,18 @@ from diagnosis.fabricated import (
 from scipy import stats
 
 from ssm.base.errors import TableError
-from ssm.diagnosis.readings import drift, failure_position, passkey, perplexity, ratios, read, remembrance_at, wilson
+from ssm.base.tables import DECAY_RANGE, MEMORY_LENGTH
+from ssm.diagnosis.readings import (
+    drift,
+    failure_position,
+    memory,
+    passkey,
+    perplexity,
+    ratios,
+    read,
+    remembrance_at,
+    wilson,
+)
 
 
 def excess_at(full: pl.DataFrame, restarted: pl.DataFrame, start: int, stop: int) -> np.ndarray:
@@ -228,9 +239,27 @@ def test_passkeys_are_counted_by_length_and_depth() -> None:
     assert by_place[8192, 0.0] == 0.0
 
 
+def test_memory_is_the_share_of_states_that_forget_soon_or_late_or_cannot_choose() -> None:
+    """T is 2,048 and L 32,768: within 128 tokens, and after all of them."""
+    spread = (-0.1, 0.0, 0.1)
+    places = [(n, layer) for n in range(3) for layer in (0, 1)]
+    rows = [(n, layer, 2**i, i / 20 + spread[n] * (layer == 0)) for n, layer in places for i in range(21)]
+    lengths = pl.DataFrame(rows, schema=MEMORY_LENGTH.columns, orient="row")
+    shares = [(n, layer, k / 50, (k / 50 + spread[n]) * (1 - layer)) for n, layer in places for k in range(51)]
+    ranges = pl.DataFrame(shares, schema=DECAY_RANGE.columns, orient="row")
+    found = memory(lengths, ranges, CONTEXT, LENGTH)
+    assert (found.recent_tokens, found.kept_tokens) == (128, 32768)
+    half = stats.t.ppf(0.975, 2) * 0.1 / np.sqrt(3)
+    for share, expected in ((found.recent, 7 / 20), (found.kept, 5 / 20), (found.narrow, 0.5)):
+        assert share.value == pytest.approx(expected)
+        assert (share.low, share.high) == (pytest.approx(max(0, expected - half)), pytest.approx(expected + half))
+    assert memory(lengths, ranges, 8, 9000).kept_tokens == 16384
+    assert memory(lengths, ranges, 8, 2**24).kept_tokens == 2**20, "no further than was counted"
+
+
 def test_what_was_not_measured_is_not_read() -> None:
     given = everything(0, holds)
     readings = read(type(given)(given.position_loss, given.restart_loss, given.length_class), facts())
-    assert (readings.drift, readings.remembrance, readings.passkey) == (None, None, ())
+    assert (readings.drift, readings.remembrance, readings.passkey, readings.memory) == (None, None, (), None)
     assert readings.not_finite_from is None
     assert (readings.length_class, readings.generalizes) == ("strong", True)

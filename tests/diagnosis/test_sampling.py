@@ -123,7 +123,7 @@ def test_it_stops_when_the_budget_is_spent(store: TokenStore, monkeypatch: pytes
     assert found.tables.effective_remembrance is None
     assert found.tables.passkey is None
     spent = {text.partition(":")[0] for text in found.missing if text.endswith("the budget was spent")}
-    assert spent == {"state statistics", "Effective Remembrance"}
+    assert spent == {"state statistics", "Effective Remembrance", "decays"}
 
 
 @pytest.mark.parametrize(("seconds", "sequences"), [(5.0, LEAST), (8.0, 16), (40.0, 64), (100.0, WINDOWS)])

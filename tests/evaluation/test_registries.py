@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from ssm.data.build import build_store
 from ssm.data.store import TokenStore
 from ssm.evaluation import MEASURES, stream
 from ssm.evaluation.subject import Subject
+from ssm.models.backbone import build_model
 from ssm.plan import load_config, make_plan
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import BY_KIND, ENTRIES
 from ssm.specs.measurements.base import ArmsEntry, OfArm, OfMetrics, OfModels, OfRun, OfTable, OfTask
+from ssm.specs.measurements.of_images import OfImages
 from ssm.specs.registry import kind_of
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +33,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "restart_loss": {"length": 256, "sequences": 4, "everywhere": True},
     "effective_remembrance": {"length": 512, "sequences": 2},
     "state_statistics": {"length": 256, "sequences": 4},
+    "influence": {"length": 64, "sequences": 4, "directions": 3},
+    "smoothness": {"length": 64, "sequences": 4},
+    "decay_range": {"length": 64, "sequences": 4},
+    "memory_length": {"length": 64, "sequences": 4},
     "passkey": {"lengths": [260, 500], "depths": [0, 1], "trials": 2},
     "accuracy": {"task": "keys", "lengths": [260, 500], "examples": 8},
     "learning_curve": {"every": 2},
@@ -38,7 +45,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "taxonomy": {},
     "cost": {"lengths": [4, 8, 16], "repeats": 1},
     "sample": {"length": 300, "depth": 0.5},
+    "corruption": {"regions": [[0, 6], [58, 64]], "draws": 2, "examples": 8},
+    "attack": {"regions": [[0, 16]], "examples": 8},
 }
+
+PASSES = {"influence": 1 + 2 * 3, "smoothness": 3}  # whose tokens go through the layers more often than into them
 
 
 def test_every_kind_has_an_example() -> None:
@@ -59,8 +70,10 @@ def planned(tmp_path: Path, kind: str, caps: Rehearsal | None = None) -> Measure
         source = kind_of(spec.model_fields["of"].annotation)  # type: ignore[arg-type]
         entries.append({"kind": source, "name": "beside", **EXAMPLES[source]})
     folder = write_config(tmp_path / "config")
-    names = {"data": "keys", "arms": {}} if issubclass(spec, OfTask) else {}
-    base = {"label": "B", "training": "pretrain"}
+    names: dict[str, Any] = {"data": "keys", "arms": {}} if issubclass(spec, OfTask) else {}
+    base: dict[str, Any] = {"label": "B", "training": "pretrain"}
+    if issubclass(spec, OfImages):
+        names, base = {"data": "digits"}, base | {"override": {"context": 65, "batch_tokens": 130}}
     figure(folder, "lg_fig5", **({"arms": {"base": base}, "measurements": entries} | names))
     overrides = {} if caps is None else {"rehearsal": caps.content()}
     plan = make_plan(load_config(folder, figures=["lg_fig5"], overrides=overrides))
@@ -75,14 +88,20 @@ def test_it_is_planned_reckoned_and_measured(
     task = planned(tmp_path, kind)
     measurement, read = task.measurement, 0
     assert MeasurementTask.parse(task.content(), "itself") == task
-    hidden = subject.model.hidden
+    if isinstance(measurement, OfImages):
+        assert task.run is not None
+        build_store(task.run.data, tmp_path / "images", workers=1)
+        model: Any = build_model(task.run.model, 10, 1, channels=1).eval()
+        subject = replace(subject, model=model, store=TokenStore.open(tmp_path / "images"))
+    model = subject.model
+    embedded = model.embedded
 
-    def counted(tokens: torch.Tensor, state: Any = None) -> Any:
+    def counted(tokens: torch.Tensor) -> Any:
         nonlocal read
-        read += tokens.numel()
-        return hidden(tokens, state)
+        read += PASSES.get(kind, 1) * tokens.shape[:2].numel()
+        return embedded(tokens)
 
-    monkeypatch.setattr(subject.model, "hidden", counted)
+    monkeypatch.setattr(model, "embedded", counted)
     monkeypatch.setattr(stream, "_state_bytes", lambda *_: 1)  # which reads some tokens to find out
     given: Any = subject
     if isinstance(measurement, OfModels):

@@ -80,12 +80,12 @@ def test_a_checkpoint_is_a_run_of_zero_steps_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"training": NOT_TRAINED}, "steps 0 is for weights that were not trained here"),
-        ({"checkpoint": REFERENCE}, "steps 0 is for weights that were not trained here"),
-        ({"training": NOT_TRAINED, "checkpoint": REFERENCE, "parent": run()}, "have no parent"),
+        ({"checkpoint": REFERENCE}, "a checkpoint takes training.budget.steps 0"),
+        ({"training": NOT_TRAINED, "checkpoint": REFERENCE, "parent": run()}, "a run of zero steps has no parent"),
+        ({"training": NOT_TRAINED, "parent": run()}, "a run of zero steps has no parent"),
     ],
 )
-def test_zero_steps_and_a_checkpoint_go_together(changes: dict[str, Any], said: str) -> None:
+def test_zero_steps_start_anew_or_from_a_checkpoint(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         run(**changes)
 

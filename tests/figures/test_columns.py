@@ -79,6 +79,66 @@ def test_a_curve_is_the_mean_of_its_column(tmp_path: Path) -> None:
     assert any(list(each.get_ydata()) == [0.1, 0.1] for each in axes.lines)
 
 
+def test_a_curve_against_that_of_another_panel(tmp_path: Path) -> None:
+    """Arm by arm and seed by seed, so that what both share of a seed is gone."""
+    found = []
+    for seed in range(3):
+        for panel, arms in (("tiny", ("base", "passed")), ("other", ("base",))):
+            for arm in arms:
+                rate = {"tiny": 0.3, "other": 0.1}[panel]
+                rows = [
+                    {"sequence": n, "distance": d, "log_influence": seed**3 - rate * d - n}
+                    for n in range(2)
+                    for d in range(panel == "other", 5)
+                ]
+                name = f"{panel}{arm}{seed}"
+                synthetic.save(tmp_path / f"{name}.parquet", "influence", rows)
+                found.append(synthetic.series(arm, seed, panel=panel, influence=name))
+    drawing = {"kind": "curves", "measurement": "influence", "x": "distance", "column": "log_influence"}
+    drawing["against"] = {"tiny": "other"}
+    (axes,) = axes_of(tmp_path, drawing, found, models=["tiny", "other"])
+    assert axes.get_title(loc="left") == "tiny against other"
+    base = line(axes, "base")
+    assert base.get_xdata().tolist() == [1, 2, 3, 4]
+    np.testing.assert_allclose(base.get_ydata(), [-0.2, -0.4, -0.6, -0.8])
+    assert [each.get_label() for each in axes.lines if not str(each.get_label()).startswith("_")] == ["base"]
+    with pytest.raises(ConfigError, match=r"drawings\.curves\.against: 'othr' is no panel of this figure"):
+        synthetic.task([drawing | {"against": {"tiny": "othr"}}], found, models=["tiny", "other"], collect=[])
+
+
+def test_a_curve_for_each_value_of_a_key(tmp_path: Path) -> None:
+    """Of the arms that are wanted; a panel without a value has no curve of it."""
+    found = []
+    for panel, signals in (("tiny", ("b", "h")), ("other", ("block",))):
+        for arm in ("base", "passed"):
+            rows = [
+                {"sequence": 0, "layer": layer, "depth": layer / 2, "signal": name, "relative_to_b": None}
+                | {"pairwise_distance": float(layer * (1 + signals.index(name)))}
+                for layer in (1, 2)
+                for name in signals
+            ]
+            synthetic.save(tmp_path / f"{panel}{arm}.parquet", "smoothness", rows)
+            found.append(synthetic.series(arm, 1, panel=panel, smoothness=f"{panel}{arm}"))
+    drawing = {
+        "kind": "curves",
+        "measurement": "smoothness",
+        "x": "depth",
+        "column": "pairwise_distance",
+        "by": "signal",
+    }
+    tiny, other = axes_of(tmp_path, drawing | {"arms": ["base"]}, found, models=["tiny", "other"])
+    assert {str(each.get_label()): each.get_ydata().tolist() for each in tiny.lines} == {"b": [1, 2], "h": [2, 4]}
+    assert [str(each.get_label()) for each in other.lines] == ["block"]
+    assert len({each.get_color() for each in (*tiny.lines, *other.lines)}) == 3
+    tiny, _ = axes_of(tmp_path, drawing, found, models=["tiny", "other"])
+    assert [str(each.get_label()) for each in tiny.lines] == ["base, b", "passed, b", "base, h", "passed, h"]
+    alone = drawing | {"by": None, "where": {"signal": "h"}}
+    (tiny,) = axes_of(tmp_path, alone, found, models=["tiny", "other"])
+    assert tiny.get_title(loc="left") == "tiny"
+    with pytest.raises(ConfigError, match="unknown arm 'bose'"):
+        synthetic.task([drawing | {"arms": ["bose"]}], found, collect=[], arms={"base": None})
+
+
 def test_a_curve_is_of_the_rows_that_are_asked_for(tmp_path: Path) -> None:
     drawing = {"kind": "curves", **KEYS, "x": "depth", "where": {"length": 64}}
     (axes,) = axes_of(tmp_path, drawing, two_arms(tmp_path, seeds=1))

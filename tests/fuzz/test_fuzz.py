@@ -6,7 +6,9 @@ import random
 from pathlib import Path
 
 import pytest
-from fuzz.fuzz import Target, World, build, case, flipped
+from fuzz.changes import flipped
+from fuzz.fuzz import case
+from fuzz.world import Target, World, build
 
 from ssm.base import seal
 
@@ -46,7 +48,7 @@ def test_a_traceback_a_hang_and_many_lines_are_seen(
     alone = World(world.folder, [target])
 
     def ends(main: object, limit: float = LIMIT) -> str:
-        monkeypatch.setattr("fuzz.fuzz.main", main)
+        monkeypatch.setattr("fuzz.world.main", main)
         return case(alone, 1, 1, limit)[1]
 
     def loops(words: list[str]) -> int:

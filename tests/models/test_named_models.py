@@ -10,6 +10,7 @@ import torch
 
 from ssm.models.backbone import build_model
 from ssm.models.formats.format import differences
+from ssm.models.formats.gpt_neox import GPT_NEOX
 from ssm.models.formats.mamba_ssm import MAMBA_SSM
 from ssm.plan.read import read_yaml
 from ssm.specs.model import ModelSpec
@@ -92,5 +93,22 @@ def test_published_models_are_the_named_ones(name: str) -> None:
     assert vocab_size == data["tokenizer"]["vocab_size"]
 
 
+# And of EleutherAI's: their vocabulary is that of the embedding's rows.
+PYTHIAS = {
+    "pythia-160m": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
+    "pythia-1.4b": {"hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 8192},
+}
+
+
+@pytest.mark.parametrize("name", PYTHIAS)
+def test_published_pythias_are_the_named_ones(name: str) -> None:
+    shared = {"vocab_size": 50_304, "hidden_act": "gelu", "rotary_pct": 0.25, "layer_norm_eps": 1e-5}
+    found, rows = GPT_NEOX.spec(shared | PYTHIAS[name], name, name)
+    named = ModelSpec.parse({"name": name} | ALL[name], name)
+    assert differences(named, found) == []
+    tokens = read_yaml(CONFIG / "data.yaml")["pile_unseen"]["tokenizer"]["vocab_size"]
+    assert rows == -(-tokens // named.vocab_multiple) * named.vocab_multiple
+
+
 def test_all_published_models_are_compared() -> None:
-    assert {name for name, fields in FILE.items() if "published" in fields} == set(PUBLISHED)
+    assert {name for name, fields in FILE.items() if "published" in fields} == set(PUBLISHED) | set(PYTHIAS)

@@ -22,6 +22,7 @@ from ssm.models.foreign import ForeignModel
 from ssm.models.formats import export_checkpoint
 from ssm.models.opening import Opened, open_model
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, FileTokenizer, StdlibCorpus, TokenizerSpec
+from ssm.specs.tasks import parse_data
 from ssm.specs.training import RunSpec
 
 MAMBA2 = {"hidden_size": 32, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 2}
@@ -88,6 +89,14 @@ def test_a_run_of_ours_that_is_broken_or_not_there(tmp_path: Path) -> None:
 
 
 ATTENTION = {"kind": "attention", "n_heads": 2, "head_dim": 8}
+
+
+def test_a_classifier_of_pixels_reads_no_text(tmp_path: Path) -> None:
+    images = {"name": "x", "task": "pixels", "images": {"kind": "digits"}, "examples": 9}
+    run = run_spec(parse_data(images, "test"), context=65, batch_tokens=65)
+    save_model(tmp_path / "a.safetensors", build_model(run.model, 10, 0, channels=1), run, 30, "origin")
+    with pytest.raises(CheckpointError, match="no tokens: there is no text for it"):
+        open_model(tmp_path / "a.safetensors")
 
 
 def test_attention_without_a_window_has_no_state_to_start_from(tmp_path: Path) -> None:

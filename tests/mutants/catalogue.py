@@ -639,6 +639,27 @@ TASKS = (
         ("data/tasks/test_tasks.py::test_training_and_test_examples_never_meet",),
     ),
     Mutant(
+        f"{S}data/tasks/draws.py",
+        "self.uniform(stream, len(weights))) / weights",
+        "self.uniform(stream, len(weights))) * weights",
+        "the likely ones are drawn last",
+        ("data/tasks/test_draws.py::test_different_things_are_drawn_one_after_the_other_by_their_weights",),
+    ),
+    Mutant(
+        f"{S}data/tasks/recall.py",
+        "places - given[rows, places]",
+        "places",
+        "a question's distance is its place",
+        ("data/tasks/test_recall.py::test_every_key_is_asked_once_for_its_value",),
+    ),
+    Mutant(
+        f"{S}data/tasks/base.py",
+        "return together, _joined(labels) if labels else together[:, 1:]",
+        "return together, together[:, 1:]",
+        "a test set takes the next tokens for its labels",
+        ("data/tasks/test_tasks.py::test_a_test_set_reads_its_examples_in_segments",),
+    ),
+    Mutant(
         f"{S}data/tasks/copy.py",
         "copied = within > length + 1",
         "copied = within >= length + 1",
@@ -1343,10 +1364,112 @@ PUBLISHED = (
     ),
     Mutant(
         f"{S}plan/resources.py",
-        "return self.training(run) if run.checkpoint is None else self.importing(run)",
-        "return self.training(run)",
+        "gpus = int(self.gpu and run.checkpoint is None)",
+        "gpus = int(self.gpu)",
         "an import asks for a GPU",
         ("plan/test_published.py",),
+    ),
+)
+
+INSIDE = "evaluation/test_inside.py"
+READING = (
+    Mutant(
+        f"{M}inspect/influence.py",
+        "return (squares * (width / len(rows))).sqrt()",
+        "return squares.sqrt()",
+        "fewer directions are taken for less influence",
+        ("models/test_influence.py",),
+    ),
+    Mutant(
+        f"{M}inspect/influence.py",
+        "inputs[0].detach().requires_grad_()",
+        "inputs[0].detach().clone().relu().requires_grad_()",
+        "the influence is that at another input",
+        ("models/test_influence.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/influence.py",
+        "torch.arange(spec.length - 1, -1, -1)",
+        "torch.arange(spec.length)",
+        "distances are counted from the first token",
+        (INSIDE,),
+    ),
+    Mutant(
+        f"{S}evaluation/smoothness.py",
+        "* (T / (T - 1))",
+        "* (T / (T + 1))",
+        "the pairwise distance is a little too small",
+        (INSIDE,),
+    ),
+    Mutant(
+        f"{S}evaluation/smoothness.py",
+        '"b": signals.bare_b',
+        '"b": signals.b',
+        "the step size is left in b",
+        (INSIDE,),
+    ),
+    Mutant(
+        f"{S}evaluation/decay_range.py",
+        "sizes.amax(1) - sizes.amin(1)",
+        "sizes.amax(1) - sizes.mean(1)",
+        "ranges end at the mean decay",
+        (INSIDE,),
+    ),
+    Mutant(
+        f"{S}evaluation/histograms.py",
+        "right=True",
+        "right=False",
+        "what is just as much as a threshold lies above it",
+        (INSIDE,),
+    ),
+    Mutant(
+        f"{S}evaluation/memory_length.py",
+        "sizes.double().log().mean(1)",
+        "sizes.double().mean(1).log()",
+        "memory is that of the arithmetic mean of decays",
+        (INSIDE,),
+    ),
+    Mutant(
+        f"{S}evaluation/memory_length.py",
+        ".clamp_max(0.0).abs()",
+        ".neg()",
+        "a decay of 1 remembers nothing",
+        (INSIDE,),
+    ),
+    Mutant(
+        f"{S}claims/quantities/curve.py",
+        "(x <= spec.between[1])",
+        "(x < spec.between[1])",
+        "the last point of a curve between two is left out",
+        ("claims/test_sweeps.py::test_a_curve_between_two_points",),
+    ),
+    Mutant(
+        f"{S}claims/quantities/r_squared.py",
+        "(height @ distance) ** 2 /",
+        "np.abs(height @ distance) /",
+        "R^2 is no square",
+        ("claims/test_sweeps.py::test_how_straight_a_curve_is",),
+    ),
+    Mutant(
+        f"{S}figures/data.py",
+        "line.y[own] - other.y[its]",
+        "line.y[own] - other.y[own]",
+        "points of two curves are paired by their place",
+        ("figures/test_columns.py::test_a_curve_against_that_of_another_panel",),
+    ),
+    Mutant(
+        f"{S}diagnosis/readings.py",
+        '_share(1 - by[kept_tokens]["share"].to_numpy())',
+        '_share(by[kept_tokens]["share"].to_numpy())',
+        "states that forget are called those that never do",
+        ("diagnosis/test_readings.py",),
+    ),
+    Mutant(
+        f"{S}plan/resources.py",
+        "return self.training(run) if _steps(run) else",
+        "return self.training(run) if run.checkpoint is None else",
+        "initial weights ask for what training takes",
+        ("plan/test_resources.py::test_a_run_of_zero_steps_takes_its_weights_alone",),
     ),
 )
 
@@ -1368,4 +1491,5 @@ MUTANTS = (
     *GRIDS,
     *REPORT,
     *PUBLISHED,
+    *READING,
 )

@@ -23,6 +23,7 @@ large:
     "data.yaml": """
 text: {corpus: {kind: stdlib}}
 keys: {task: passkey, mix: [{length: 256}]}
+digits: {task: pixels, images: {kind: digits}, examples: 1297}
 """,
     "training.yaml": """
 recipes:

@@ -13,6 +13,7 @@ from ssm.plan import load_config, make_plan
 BASE = {"label": "Base", "training": "pretrain"}
 PASSING = {"label": "SP", "from": "base", "training": "posttrain", "initial_state": "state_passing"}
 SNAPSHOT = {"label": "Early", "snapshot_of": "base", "at": 0.5}
+UNTRAINED = {"label": "U", "training": "pretrain", "override": {"budget": {"steps": 0}}}
 CURVE = {"kind": "position_loss", "length": 64}
 KEYS = {"kind": "passkey", "lengths": [300]}
 
@@ -244,6 +245,14 @@ CHECKPOINT = {"label": "C", "checkpoint": "a/b", "context": 32}
         (
             {"c": CHECKPOINT, "e": SNAPSHOT | {"snapshot_of": "c"}},
             "arms.e.snapshot_of: 'c' is not trained here; name a",
+        ),
+        (
+            {"c": UNTRAINED, "e": SNAPSHOT | {"snapshot_of": "c"}},
+            "arms.e.snapshot_of: 'c' makes no steps; name a trained arm",
+        ),
+        (
+            {"c": UNTRAINED, "e": UNTRAINED | {"from": "c"}},
+            "arms.e: a run of zero steps has no parent",
         ),
     ],
 )

@@ -63,6 +63,20 @@ def test_training_takes_its_operations_over_the_rate(folder: Path) -> None:
     assert found.seconds == pytest.approx(resources.START_SECONDS[True] + 4 * forward / 1e6)
 
 
+def test_a_run_of_zero_steps_takes_its_weights_alone(folder: Path) -> None:
+    edit(folder, "training.yaml", "{steps: 100}", "{steps: 0}")
+    edit(folder, "figures/lg_fig4.yaml", "[tiny]", "[large]")
+    plan, workflow = planned(folder, "paper")
+    (base,) = (run for run in plan.runs.values() if run.model.name == "large")
+    weights = 4 * parameter_count(base.model, 256) / 1e6
+    for gpu in (False, True):
+        found = needs(plan, workflow, gpu)[base.id]
+        assert (found.gpus, found.gpu_memory_mb) == (int(gpu), gpu * math.ceil(weights))
+        assert found.memory_mb == resources.MEMORY_MB[gpu] + math.ceil(2 * weights)
+        assert found.seconds == pytest.approx(resources.START_SECONDS[gpu] + 2 * weights / resources.DISK_RATE)
+        assert found.disk_mb == math.ceil(weights)
+
+
 def test_small_models_take_no_less_than_their_launches(folder: Path) -> None:
     edit(folder, "training.yaml", "{steps: 100}", "{steps: 100}, micro_batch_tokens: 32")
     plan, workflow = planned(folder, hardware={"layer_ms": 1000})

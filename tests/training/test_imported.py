@@ -213,6 +213,17 @@ def words(path: Path, shift: int = 0, count: int = V) -> Path:
     return path
 
 
+def test_a_format_that_counts_rows_as_its_vocabulary(tmp_path: Path) -> None:
+    """Pythia has 50,304 rows for the 50,277 tokens of its tokenizer, and says that it has as many tokens."""
+    there = published(tmp_path / "theirs", vocab_size=40)
+    import_run(run_of(there, vocab_multiple=8), tmp_path / "run")
+    model, _ = load_model(tmp_path / "run" / "model.safetensors")
+    assert (model.vocab_size, model.embedding.weight.shape[0]) == (V, 40)
+    with torch.no_grad():
+        wanted = import_checkpoint(there).model(round_trip.tokens())[0]
+        assert torch.equal(model(round_trip.tokens())[0], wanted[..., :V])
+
+
 def test_another_vocabulary(tmp_path: Path) -> None:
     """Of another size, or the same size and another tokenizer beside the weights."""
     there = published(tmp_path / "theirs", vocab_size=40)

@@ -24,11 +24,12 @@ from ssm.base.errors import CheckpointError, ConfigError, DataError
 from ssm.base.files import only_one
 from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
-from ssm.models.backbone import LanguageModel
+from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.checkpoint import load_model, load_tensors, snapshot_path
 from ssm.models.state import State
 from ssm.specs.training import RunSpec
 from ssm.training.loop import Interval, train
+from ssm.training.origin import starting_weights
 
 CPU = torch.device("cpu")
 
@@ -58,6 +59,20 @@ def test_training_learns_and_leaves_whole_results(store: TokenStore, tmp_path: P
     assert not same(halfway, weights(tmp_path))
     assert not list(tmp_path.glob(".*.tmp"))
     assert not (tmp_path / "good").exists()
+
+
+def test_a_run_of_zero_steps_is_the_initialization(store: TokenStore, tmp_path: Path) -> None:
+    """It ends as any run, and others go on from it."""
+    run = run_spec(store.spec, budget={"steps": 0})
+    assert run.id.startswith("tiny_T16_initialization_s3-")
+    record = train(run, store, tmp_path / "zero", CPU)
+    assert (record["status"], record["steps"], record["budget_steps"], record["tokens"]) == ("finished", 0, 0, 0)
+    model, trained = load_model(tmp_path / "zero" / "model.safetensors")
+    assert trained == run
+    assert same(dict(model.state_dict()), dict(build_model(run.model, 256, run.seed).state_dict()))
+    assert read_table(tmp_path / "zero" / "metrics.parquet", METRICS).is_empty()
+    child = starting_weights(run_spec(store.spec, parent=run), tmp_path / "zero")
+    assert same(dict(child.state_dict()), dict(model.state_dict()))
 
 
 def test_no_line_tells_a_loss_before_there_is_one(

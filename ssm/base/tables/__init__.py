@@ -13,10 +13,15 @@ from pathlib import Path
 
 from ssm.base.errors import TableError, nearest, shown
 from ssm.base.tables.accuracy import ACCURACY
+from ssm.base.tables.attack import ATTACK
+from ssm.base.tables.corruption import CORRUPTION
 from ssm.base.tables.cost import COST
+from ssm.base.tables.decay_range import DECAY_RANGE
 from ssm.base.tables.effective_remembrance import EFFECTIVE_REMEMBRANCE
+from ssm.base.tables.influence import INFLUENCE
 from ssm.base.tables.learning_curve import LEARNING_CURVE
 from ssm.base.tables.length_class import LENGTH_CLASS
+from ssm.base.tables.memory_length import MEMORY_LENGTH
 from ssm.base.tables.metrics import METRICS
 from ssm.base.tables.model_size import MODEL_SIZE
 from ssm.base.tables.passkey import PASSKEY
@@ -25,6 +30,7 @@ from ssm.base.tables.process_speed import PROCESS_SPEED
 from ssm.base.tables.restart_loss import RESTART_LOSS
 from ssm.base.tables.sample import SAMPLE
 from ssm.base.tables.scan_speed import SCAN_SPEED
+from ssm.base.tables.smoothness import SMOOTHNESS
 from ssm.base.tables.state_statistics import STATE_STATISTICS
 from ssm.base.tables.table import Schema, read_provenance, read_table, schema_name, write_table
 from ssm.base.tables.taxonomy import TAXONOMY
@@ -37,9 +43,15 @@ ALL: tuple[Schema, ...] = (
     RESTART_LOSS,
     EFFECTIVE_REMEMBRANCE,
     STATE_STATISTICS,
+    INFLUENCE,
+    SMOOTHNESS,
+    DECAY_RANGE,
+    MEMORY_LENGTH,
     PASSKEY,
     LEARNING_CURVE,
     ACCURACY,
+    CORRUPTION,
+    ATTACK,
     LENGTH_CLASS,
     MODEL_SIZE,
     VERDICTS,

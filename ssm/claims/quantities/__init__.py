@@ -12,6 +12,7 @@ from ssm.claims.quantities.base import Estimator
 from ssm.claims.quantities.cost_exponent import CostExponentEstimator
 from ssm.claims.quantities.crossing import CrossingEstimator
 from ssm.claims.quantities.drifting_heads import DriftingHeadsEstimator
+from ssm.claims.quantities.extreme import ExtremeEstimator
 from ssm.claims.quantities.length_excess import LengthExcessEstimator
 from ssm.claims.quantities.order import OrderEstimator
 from ssm.claims.quantities.parameter_ratio import ParameterRatioEstimator
@@ -19,6 +20,7 @@ from ssm.claims.quantities.perplexity_at import PerplexityAtEstimator
 from ssm.claims.quantities.perplexity_growth import PerplexityGrowthEstimator
 from ssm.claims.quantities.piece_depth import PieceDepthEstimator
 from ssm.claims.quantities.piece_share import PieceShareEstimator
+from ssm.claims.quantities.r_squared import RSquaredEstimator
 from ssm.claims.quantities.remembrance import RemembranceEstimator
 from ssm.claims.quantities.restart_ratio import RestartRatioEstimator
 from ssm.claims.quantities.shape_difference import ShapeDifferenceEstimator
@@ -44,6 +46,8 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "crossing": CrossingEstimator,
     "area": AreaEstimator,
     "order": OrderEstimator,
+    "r_squared": RSquaredEstimator,
+    "extreme": ExtremeEstimator,
     "parameter_ratio": ParameterRatioEstimator,
     "system_property": SystemPropertyEstimator,
     "cost_exponent": CostExponentEstimator,

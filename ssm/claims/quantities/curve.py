@@ -79,6 +79,8 @@ class CurveEstimator(SeedEstimator[C]):
         if spec.sweep is None:
             column = f"exponential of {spec.column}" if spec.exponential else spec.column
             where = "".join(f", {name} {value}" for name, value in spec.where.items())
+            if spec.between is not None:
+                where += f", {spec.x} {spec.between[0]:g} to {spec.between[1]:g}"
             what = f"{column} against {spec.x} of {panel.label(str(spec.arm))} in {spec.measurement}{where}"
             model = f" of {spec.against_model}" if spec.against_model else ""
             other = f"{panel.label(spec.against)}{model}" if spec.against else ""
@@ -104,8 +106,13 @@ class CurveEstimator(SeedEstimator[C]):
         table, schema = panel.any_table(series, str(spec.measurement))
         rows = panel.rows(table, schema, spec.where)
         x, samples = matrices(rows, schema, str(spec.x), str(spec.column))
+        if spec.between is not None:
+            inside = (spec.between[0] <= x) & (x <= spec.between[1])
+            apart = len(samples) == len(x)
+            x, samples = x[inside], [samples[i] for i in np.flatnonzero(inside)] if apart else [samples[0][:, inside]]
         if len(x) < 2:
-            raise UndecidableError(f"{spec.measurement} of '{series.arm}' has one {spec.x} at this scale: no curve")
+            there = f"{spec.measurement} of '{series.arm}' has {len(x)} {spec.x} at this scale"
+            raise UndecidableError(f"{there}: no curve")
         y = np.concatenate([one.mean(axis=0) for one in samples])
         fewest = min(len(one) for one in samples)
         draws = NOTHING

@@ -7,6 +7,8 @@ from ssm.data.tasks.base import Generator, Split
 from ssm.data.tasks.copy import Copy
 from ssm.data.tasks.facts import Facts
 from ssm.data.tasks.passkey import Passkey
+from ssm.data.tasks.pixels import Pixels
+from ssm.data.tasks.recall import Recall
 from ssm.specs.registry import check_modules
 from ssm.specs.tasks import KEY, SPECS, TaskSpec
 
@@ -14,6 +16,8 @@ GENERATORS: dict[str, type[Generator]] = {
     "copy": Copy,
     "passkey": Passkey,
     "facts": Facts,
+    "pixels": Pixels,
+    "recall": Recall,
 }
 check_modules(__name__, GENERATORS, SPECS, key=KEY)
 

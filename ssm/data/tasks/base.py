@@ -38,16 +38,25 @@ class Examples:
     tokens: np.ndarray  # (B, N + 1) int64: inputs and the last target
     asked: np.ndarray  # (B, N) bool: which targets count
     answers: Answers
+    labels: np.ndarray | None = None  # (B, N) int64: the targets, where they are not the tokens that follow
+    # (B, N, C + 1) float32: what is read where inputs are values (`ssm.models.backbone.ValueEmbedding`); then tokens
+    # are there for the targets alone. None: tokens are read.
+    values: np.ndarray | None = None
 
     @property
     def inputs(self) -> np.ndarray:
-        """(B, N)."""
-        return self.tokens[:, :-1]
+        """(B, N), or of values (B, N, C + 1)."""
+        return self.tokens[:, :-1] if self.values is None else self.values
+
+    @property
+    def following(self) -> np.ndarray:
+        """(B, N): the targets, asked for or not."""
+        return self.tokens[:, 1:] if self.labels is None else self.labels
 
     @property
     def targets(self) -> np.ndarray:
         """(B, N), NOT_ASKED where they do not count."""
-        return np.where(self.asked, self.tokens[:, 1:], NOT_ASKED)
+        return np.where(self.asked, self.following, NOT_ASKED)
 
 
 class Generator(ABC):
@@ -103,7 +112,8 @@ class TestSet:
 
     def __init__(self, generator: Generator, count: int):
         self.generator, self.count = generator, count
-        self.rows, self.tokens = np.empty(0, np.int64), np.empty((0, 0), np.uint8)
+        self.rows, self.tokens, self.following = np.empty(0, np.int64), np.empty((0, 0)), np.empty((0, 0))
+        self.values: np.ndarray | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -111,13 +121,14 @@ class TestSet:
     def read(self, rows: np.ndarray, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Inputs and targets [start, stop) of some examples: two (rows, stop - start) int64 tensors.
 
-        Targets are the tokens, asked for or not; zeros behind an example's end.
+        Targets are there asked for or not; zeros behind an example's end. Inputs that are values are
+        (rows, stop - start, C + 1) float32.
         """
         if not np.array_equal(rows, self.rows):
-            self.rows, self.tokens = rows, self._made(rows)
-        part = self.tokens[:, start : stop + 1].astype(np.int64)
-        tokens = torch.from_numpy(np.pad(part, ((0, 0), (0, stop + 1 - start - part.shape[1]))))
-        return tokens[:, :-1], tokens[:, 1:]
+            self.rows = rows
+            self.tokens, self.following, self.values = self._made(rows)
+        read = _cut(self.tokens, start, stop) if self.values is None else torch.from_numpy(self.values[:, start:stop])
+        return read, _cut(self.following, start, stop)
 
     def answers(self) -> Answers:
         """The answers of all examples."""
@@ -127,14 +138,34 @@ class TestSet:
         before = np.repeat(np.cumsum([0, *sizes[:-1]]), [len(part.example) for part in parts])
         return Answers(**columns | {"example": columns["example"] + before})
 
-    def _made(self, rows: np.ndarray) -> np.ndarray:
-        """(rows, N + 1) tokens."""
+    def _made(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """(rows, N + 1) tokens, (rows, N) targets, a view of them where they are the tokens that follow, and values."""
         dtype = token_dtype(self.generator.spec.vocab_size)
-        parts = [self.generator.make(few).tokens.astype(dtype) for few in self._few(rows)]
-        width = max(part.shape[1] for part in parts)
-        return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
+        tokens, labels, values = [], [], []
+        for few in self._few(rows):
+            made = self.generator.make(few)
+            tokens.append(made.tokens.astype(dtype))
+            if made.labels is not None:
+                labels.append(made.labels.astype(dtype))
+            if made.values is not None:
+                values.append(made.values)
+        together = _joined(tokens)
+        following = _joined(labels) if labels else together[:, 1:]
+        return together, following, np.concatenate(values) if values else None
 
     def _few(self, rows: np.ndarray) -> list[np.ndarray]:
         """As many at a time as are worth making at once."""
         at_once = max(1, AT_ONCE // (self.generator.spec.least_context + 1))
         return np.split(rows, range(at_once, len(rows), at_once))
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """(b_i, n_i) rows below one another, zeros behind the shorter ones."""
+    width = max(part.shape[1] for part in parts)
+    return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
+
+
+def _cut(tokens: np.ndarray, start: int, stop: int) -> Tensor:
+    """Columns [start, stop) as int64, zeros behind the last one."""
+    part = tokens[:, start:stop].astype(np.int64)
+    return torch.from_numpy(np.pad(part, ((0, 0), (0, stop - start - part.shape[1]))))

@@ -35,6 +35,21 @@ class Draws:
         """Numbers from 0 to below 1: (B, count) float64."""
         return (self._words(stream, count) >> np.uint64(11)) * 2.0**-53
 
+    def chosen(self, stream: str, weights: np.ndarray, count: int) -> np.ndarray:
+        """Different ones of n things, one drawn after the other with probabilities as their (n,) weights.
+
+        Each thing comes at a time that is exponential at the rate of its weight, and the first `count` are taken: the
+        next to come is always one of those that are left, by their weights (Efraimidis & Spirakis 2006).
+
+        Returns:
+            (B, count) int64 numbers of things, in the order in which they are drawn.
+        """
+        times = -np.log1p(-self.uniform(stream, len(weights))) / weights  # (B, n)
+        first = np.argpartition(times, count - 1)[:, :count]
+        order = np.argsort(np.take_along_axis(times, first, 1))
+        found: np.ndarray = np.take_along_axis(first, order, 1)
+        return found
+
     def dice(self, stream: str) -> list[Dice]:
         """A generator for each example, for what is drawn one by one."""
         return [Dice(start) for start in self._starts(stream).tolist()]

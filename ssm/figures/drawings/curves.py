@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from ssm.figures.data import Curve, column_curves, panels
+from ssm.base.columns import chosen
+from ssm.figures.data import Curve, any_loaded, chosen_arms, column_curves, panels
 from ssm.figures.panel import (
     CurvePanel,
     Row,
@@ -16,19 +18,53 @@ from ssm.figures.panel import (
     token_range,
     x_range,
 )
-from ssm.figures.style import ArmStyle
+from ssm.figures.style import ArmStyle, arm_styles
+from ssm.specs.base import Setting
 from ssm.specs.drawings.curves import Curves
+from ssm.specs.families import member_name, value_text
 from ssm.specs.figure import FigureTask
+
+Places = dict[
+    str, tuple[str, dict[str, Setting]]
+]  # of a curve that stands for a value of a key: its arm, and the value
 
 
 def curves(drawing: Curves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
     """A panel per model; the axes show all that was measured, of the first model's kind of table."""
+    places: Places = {}
     found = {
-        model: column_curves(task, tables, model, drawing, drawing.x, drawing.exponential) for model in panels(task)
+        title: own
+        for model, other in (drawing.against or dict.fromkeys(panels(task))).items()
+        for title in [model if other is None else f"{model} against {other}"]
+        if (own := _curves(drawing, task, tables, model, other, places))
     }
-    plots = [_panel(drawing, own, styles, model) for model, own in found.items() if own]
+    looks = styles | arm_styles(list(places), places)
+    plots = [_panel(drawing, own, looks, title) for title, own in found.items()]
     note = note_on([curve for own in found.values() for curve in own])
     return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
+
+
+def _curves(
+    drawing: Curves, task: FigureTask, tables: Path, model: str, other: str | None, places: Places
+) -> list[Curve]:
+    """The curves of a panel; those that stand for values of a key are noted in `places`."""
+    arms = chosen_arms(task, drawing.arms)
+
+    def read(reader: Curves) -> list[Curve]:
+        return column_curves(task, tables, model, reader, drawing.x, drawing.exponential, other, arms)
+
+    if drawing.by is None:
+        return read(drawing)
+    every = [chosen(table, schema, drawing.where) for _, table, schema in any_loaded(task, tables, model, drawing)]
+    values = dict.fromkeys(value for table in every for value in table[drawing.by].to_list())
+    found = []
+    for value in values:
+        for curve in read(drawing.model_copy(update={"where": drawing.where | {drawing.by: value}})):
+            place = {drawing.by: value}
+            name, label = member_name(curve.arm, place), value_text(value)
+            places[name] = (curve.arm, place)
+            found.append(replace(curve, arm=name, label=label if len(arms) == 1 else f"{curve.label}, {label}"))
+    return found
 
 
 def _panel(drawing: Curves, found: list[Curve], styles: dict[str, ArmStyle], title: str) -> CurvePanel:

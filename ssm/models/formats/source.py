@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -204,7 +205,8 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
         "safetensors.torch.save_file as model.safetensors"
     )
     try:
-        tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        with warnings.catch_warnings(action="ignore"):  # of an unusual pickle, which is read or refused all the same
+            tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
         raise CheckpointError(f"{file}: holds pickled code, which is never run; {convert}") from error
     except Exception as error:  # anything, from a damaged pickle

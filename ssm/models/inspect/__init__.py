@@ -1,7 +1,17 @@
-"""What goes on inside a layer: the coefficients of its recurrence, its states, its attention map."""
+"""What goes on inside a layer: coefficients of its recurrence, states, its attention map; what depends on what."""
 
 from ssm.models.inspect.attention_map import attention_map, attention_mask
 from ssm.models.inspect.coefficients import Coefficients, coefficients
-from ssm.models.inspect.signals import LayerSignals, layer_signals
+from ssm.models.inspect.influence import influence
+from ssm.models.inspect.signals import LayerSignals, layer_coefficients, layer_signals
 
-__all__ = ["Coefficients", "LayerSignals", "attention_map", "attention_mask", "coefficients", "layer_signals"]
+__all__ = [
+    "Coefficients",
+    "LayerSignals",
+    "attention_map",
+    "attention_mask",
+    "coefficients",
+    "influence",
+    "layer_coefficients",
+    "layer_signals",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,11 +34,17 @@ class Coefficients:
     C: Tensor | None = None  # readouts, (B, T, H, N); None: they mix heads (S5), or divide (RWKV-4)
     bonus: Tensor | None = None  # RWKV-6's u (H, N): step t reads the state before it, and its own b_t times u
     normalizer_eps: float | None = None  # linear attention's: y_t is divided by the sum of its weights and this
+    bare_key: Tensor | None = None  # of Mamba: the key without the step size Delta_t in it, (B, T, H, N)
 
     @property
     def b(self) -> Tensor:
         """b_t, with the step size Delta_t in it: (B, T, H, N, P)."""
         return self.key.unsqueeze(-1) * self.value.unsqueeze(-2)
+
+    @property
+    def bare_b(self) -> Tensor:
+        """bn's b_t(x_t): without the step size, where the recurrence has one that differs by token. As `b`."""
+        return self.b if self.bare_key is None else self.bare_key.unsqueeze(-1) * self.value.unsqueeze(-2)
 
     def states(self, memory: Tensor | None = None) -> Tensor:
         """h_t for every t, (B, T, H, N, P), from the memory (B, H, N, P) before the first; one step at a time."""
@@ -82,7 +88,7 @@ def coefficients(
     if resets is None:
         return found
     A = found.A.expand(*u.shape[:2], *found.A.shape[2:]).masked_fill(resets[..., None, None], 0.0)
-    return Coefficients(A, found.key, found.value, found.C, found.bonus, found.normalizer_eps)
+    return replace(found, A=A)
 
 
 def _gated(mixer: Mixer, calls: Calls) -> Coefficients:
@@ -107,7 +113,7 @@ def _mamba2(mixer: Mamba2, u: Tensor, state: MixerState | None, resets: Tensor |
     B, C = (wide(part).repeat_interleave(shared, 2) for part in (B, C))  # (B, T, H, N)
     dt = dt.unsqueeze(-1)  # (B, T, H, 1)
     A = (dt * mixer.continuous_decay().unsqueeze(-1)).exp()
-    return Coefficients(A.expand_as(B), dt * B, wide(x), C)
+    return Coefficients(A.expand_as(B), dt * B, wide(x), C, bare_key=B)
 
 
 def _selective(mixer: Mixer, calls: Calls) -> Coefficients:
@@ -117,8 +123,8 @@ def _selective(mixer: Mixer, calls: Calls) -> Coefficients:
     delta = (F.softplus(delta, threshold=50.0) if options.dt_softplus else delta).unsqueeze(-1)  # (B, T, D, 1)
     forgets = torch.isneginf(inputs.A)  # (D, N): a decay of exactly 0
     A = (delta * inputs.A.masked_fill(forgets, 0.0)).exp().masked_fill(forgets, 0.0)
-    C = wide(inputs.C).unsqueeze(2)  # (B, T, 1, N)
-    return Coefficients(A, delta * wide(inputs.B).unsqueeze(2), wide(inputs.u).unsqueeze(-1), C)
+    B, C = (wide(part).unsqueeze(2) for part in (inputs.B, inputs.C))  # (B, T, 1, N)
+    return Coefficients(A, delta * B, wide(inputs.u).unsqueeze(-1), C, bare_key=B)
 
 
 def _diagonal(mixer: Mixer, calls: Calls) -> Coefficients:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ssm.models.backbone import Block, LanguageModel
-from ssm.models.inspect.coefficients import coefficients
+from ssm.models.inspect.coefficients import Coefficients, coefficients
 from ssm.models.mixers.attention import Attention
 from ssm.models.mixers.gru import Gru
 
@@ -20,6 +20,7 @@ class LayerSignals:
 
     layer: int
     b: Tensor | None  # what enters the state (bn's Delta_t b_t), (B, T, H N P); None: no linear recurrence
+    bare_b: Tensor | None  # the same without the step size (b_t), where that differs by token
     h: Tensor | None  # the state, (B, T, H N P)
     mixer: Tensor  # the mixer's output, (B, T, D)
     block: Tensor  # the residual stream behind the block, (B, T, D)
@@ -35,10 +36,26 @@ def layer_signals(model: LanguageModel, tokens: Tensor) -> Iterator[LayerSignals
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
         u = layer.norm(x)
-        b = h = None
-        if not isinstance(layer.mixer, Attention | Gru):
+        b = bare_b = h = None
+        if _recurs(layer):
             found = coefficients(layer.mixer, u)
-            b, h = found.b.flatten(2), found.states().flatten(2)
+            b, bare_b, h = (part.flatten(2) for part in (found.b, found.bare_b, found.states()))
         mixed, _ = layer.mixer(u)
         x, _ = layer(x, None, None)
-        yield LayerSignals(number, b, h, mixed, x)
+        yield LayerSignals(number, b, bare_b, h, mixed, x)
+
+
+@torch.no_grad()
+def layer_coefficients(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Coefficients]]:
+    """The number and the coefficients of every layer that is a linear recurrence, tokens (B, T) from the zero state."""
+    x = model.embedded(tokens)  # (B, T, D)
+    for number, layer in enumerate(model.layers):
+        assert isinstance(layer, Block)
+        if _recurs(layer):
+            yield number, coefficients(layer.mixer, layer.norm(x))
+        x, _ = layer(x, None, None)
+
+
+def _recurs(layer: Block) -> bool:
+    """Whether its mixer is a linear recurrence."""
+    return not isinstance(layer.mixer, Attention | Gru)

@@ -14,6 +14,10 @@ from ssm.specs.reader import Reader, SeriesReader
 class Drawing(Reader):
     """A part of a figure's picture: one row of panels, or several."""
 
+    def panels(self) -> tuple[str, ...]:
+        """The panels (named models) that it names."""
+        return ()
+
 
 def insist_on_arms(field: str, names: Iterable[str], arms: Collection[str], families: Collection[str]) -> None:
     """Whether these are arms, or families of arms.

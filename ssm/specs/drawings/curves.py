@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Collection, Mapping
+from typing import Annotated, Literal
 
-from ssm.specs.base import Name
-from ssm.specs.drawings.base import SeriesDrawing
+from pydantic import Field
+
+from ssm.specs.base import Distinct, Name
+from ssm.specs.drawings.base import SeriesDrawing, insist_on_arms
+from ssm.specs.families import Member
 from ssm.specs.reader import ColumnReader
 
 
 class Curves(ColumnReader, SeriesDrawing):
-    """A column of a measurement's table against another: a panel a model, a curve an arm, a mean over seeds."""
+    """A column of a measurement's table against another: a panel a model, a curve an arm, a mean over seeds.
+
+    With `against` the panels named there alone, and of each arm's curve the difference from that of the same arm in
+    another panel, seed by seed: of logarithms the logarithm of a ratio. With `by` every value of that key has a curve.
+    """
 
     kind: Literal["curves"] = "curves"
     x: Name  # a key; `position` stands for the middle of the bins of a table that has them
@@ -20,6 +28,16 @@ class Curves(ColumnReader, SeriesDrawing):
     exponential: bool = False  # the column is a logarithm (a loss in nats), of which the exponential is drawn
     log_x: bool = False
     log_y: bool = False
+    by: Name | None = None  # a key of few values
+    # arms, or families; None: all
+    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
+    against: dict[Name, Name] = {}  # panel -> the panel that it is compared with
     level: float | None = None  # a line of reference, such as chance
     x_label: str | None = None
     y_label: str | None = None
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        insist_on_arms("arms", self.arms or (), arms, families)
+
+    def panels(self) -> tuple[str, ...]:
+        return tuple(self.against) + tuple(self.against.values())

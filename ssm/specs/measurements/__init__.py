@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Union
 from pydantic import Field
 
 from ssm.specs.measurements.accuracy import Accuracy
+from ssm.specs.measurements.attack import Attack
 from ssm.specs.measurements.base import Entry, Measurement, entry_of
+from ssm.specs.measurements.corruption import Corruption
 from ssm.specs.measurements.cost import Cost
+from ssm.specs.measurements.decay_range import DecayRange
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
+from ssm.specs.measurements.influence import Influence
 from ssm.specs.measurements.learning_curve import LearningCurve
 from ssm.specs.measurements.length_class import LengthClass
+from ssm.specs.measurements.memory_length import MemoryLength
 from ssm.specs.measurements.model_size import ModelSize
 from ssm.specs.measurements.passkey import Passkey
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.restart_loss import RestartLoss
 from ssm.specs.measurements.sample import Sample
+from ssm.specs.measurements.smoothness import Smoothness
 from ssm.specs.measurements.state_statistics import StateStatistics
 from ssm.specs.measurements.taxonomy import Taxonomy
 from ssm.specs.registry import check_specs, kind_of
@@ -29,9 +35,15 @@ SPECS: tuple[type[Measurement], ...] = (
     RestartLoss,
     EffectiveRemembrance,
     StateStatistics,
+    Influence,
+    Smoothness,
+    DecayRange,
+    MemoryLength,
     Passkey,
     LearningCurve,
     Accuracy,
+    Corruption,
+    Attack,
     LengthClass,
     ModelSize,
     Taxonomy,

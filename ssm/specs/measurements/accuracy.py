@@ -59,7 +59,8 @@ class Accuracy(OfRun):
         task, own = arm.run.data if name is None else arm.data(name), arm.run.data
         if not isinstance(task, Task):
             raise ConfigError(f"{where}: task: '{task.name}' is a text, which asks nothing; name a task of data.yaml")
-        if task.vocab_size != own.vocab_size or (own.spelled_by and task.spelled_by not in (None, own.spelled_by)):
+        alike = (task.vocab_size, task.channels) == (own.vocab_size, own.channels)
+        if not alike or (own.spelled_by and task.spelled_by not in (None, own.spelled_by)):
             raise ConfigError(f"{where}: task: '{task.name}' is in other tokens than the run's '{own.name}'")
         return cls.parse(given | {"task": task}, where)
 
@@ -82,6 +83,7 @@ class Accuracy(OfRun):
                 self.examples * task.longest_answer,
                 task.least_context,
                 passes=at_once * task.longest_answer,
+                channels=task.channels,
             )
             for task in self.sets()
         )

@@ -38,6 +38,7 @@ class Work:
         tokens: that go forward through it; a token that is trained on counts three times.
         length: of the longest sequence, in tokens.
         passes: forward passes that follow each other; None: as few as tokens fit into.
+        channels: numbers of an input that is no token.
     """
 
     model: ModelSpec
@@ -45,6 +46,7 @@ class Work:
     tokens: float
     length: int
     passes: float | None = None
+    channels: int | None = None
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ class OfRun(OfArm):
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         assert run is not None
         tokens, length = self.read(run)
-        return (Work(run.model, run.data.vocab_size, tokens, length),)
+        return (Work(run.model, run.data.vocab_size, tokens, length, channels=run.data.channels),)
 
     def data(self, run: RunSpec) -> Data:
         """The text or task whose token store is read."""
@@ -278,6 +280,8 @@ class OfModels(OfFigure):
         needed = {"vocab_size"} & cls.model_fields.keys()
         if not models or (needed and data is None):
             raise ConfigError(f"{where}: needs 'models', and 'data' for its vocabulary")
+        if needed and data is not None and data.channels is not None:
+            raise ConfigError(f"{where}: is of models over tokens, and '{data.name}' has none")
         vocabulary = None if data is None else data.vocab_size
         return cls.parse(entry.given() | {"models": models} | dict.fromkeys(needed, vocabulary), where)
 

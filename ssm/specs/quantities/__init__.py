@@ -14,6 +14,7 @@ from ssm.specs.quantities.base import Quantity
 from ssm.specs.quantities.cost_exponent import CostExponent
 from ssm.specs.quantities.crossing import Crossing
 from ssm.specs.quantities.drifting_heads import DriftingHeads
+from ssm.specs.quantities.extreme import Extreme
 from ssm.specs.quantities.length_excess import LengthExcess
 from ssm.specs.quantities.order import Order
 from ssm.specs.quantities.parameter_ratio import ParameterRatio
@@ -21,6 +22,7 @@ from ssm.specs.quantities.perplexity_at import PerplexityAt
 from ssm.specs.quantities.perplexity_growth import PerplexityGrowth
 from ssm.specs.quantities.piece_depth import PieceDepth
 from ssm.specs.quantities.piece_share import PieceShare
+from ssm.specs.quantities.r_squared import RSquared
 from ssm.specs.quantities.remembrance import Remembrance
 from ssm.specs.quantities.restart_ratio import RestartRatio
 from ssm.specs.quantities.shape_difference import ShapeDifference
@@ -44,6 +46,8 @@ SPECS: tuple[type[Quantity], ...] = (
     Crossing,
     Area,
     Order,
+    RSquared,
+    Extreme,
     ParameterRatio,
     SystemProperty,
     CostExponent,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ssm.specs.base import Name, Setting
+from ssm.specs.base import Name, Setting, without
 from ssm.specs.families import Member
 from ssm.specs.quantities.base import Place, Placed, Quantity
 from ssm.specs.quantities.sweep import Sweep
@@ -17,7 +17,8 @@ class CurveQuantity(Quantity):
     """A number of a curve.
 
     `sweep`: a quantity against the number in which arms differ. Or `arm`, `measurement`, `x` and `column`: a column of
-    one arm's table against another, of the rows of `where`; with `against` told apart from the same of another arm.
+    one arm's table against another, of the rows of `where`, and of the points `between` two of x, both included; with
+    `against` told apart from the same of another arm.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()  # any
@@ -29,14 +30,20 @@ class CurveQuantity(Quantity):
     x: Name | None = None
     column: Name | None = None
     where: dict[Name, Setting] = {}
+    between: Annotated[tuple[float, float], Field(strict=False)] | None = None
     exponential: bool = False  # the column is a logarithm (a loss in nats), and its exponential is meant
+
+    @model_serializer(mode="wrap")
+    def _as_before_between(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), between=None)
 
     @model_validator(mode="after")
     def _one_curve(self) -> Self:
         of_arm = (self.arm, self.measurement, self.x, self.column)
         if self.sweep is None and None in of_arm:
             raise ValueError("give either 'sweep', or all of 'arm', 'measurement', 'x' and 'column'")
-        others = (*of_arm, self.against, self.against_model, self.where or None, self.exponential or None)
+        chosen = (self.where or None, self.between, self.exponential or None)
+        others = (*of_arm, self.against, self.against_model, *chosen)
         if self.sweep is not None and any(one is not None for one in others):
             raise ValueError("a 'sweep' says by itself what is read, of which arms")
         if self.against_model is not None and self.against is None:

@@ -18,11 +18,15 @@ from ssm.specs.tasks.base import Task
 from ssm.specs.tasks.copy import CopyTask
 from ssm.specs.tasks.facts import FactsTask
 from ssm.specs.tasks.passkey import PasskeyTask
+from ssm.specs.tasks.pixels import PixelsTask
+from ssm.specs.tasks.recall import RecallTask
 
 SPECS: tuple[type[Task], ...] = (
     CopyTask,
     PasskeyTask,
     FactsTask,
+    PixelsTask,
+    RecallTask,
 )
 KEY = "task"  # by which config files name one
 check_specs(__name__, SPECS, modules="ssm.data.tasks", key=KEY)

@@ -14,6 +14,11 @@ TASKS: dict[str, dict[str, Any]] = {
     "copy": {"task": "copy", "mix": [{"shortest": 5, "longest": 9, "share": 3}, {"shortest": 12, "longest": 12}]},
     "copy, packed": {"task": "copy", "alphabet": 7, "packed": 50, "mix": [{"shortest": 2, "longest": 9}]},
     "passkey": {"task": "passkey", "mix": [{"length": 280}, {"length": 260, "depths": [0.5, 1.0]}]},
+    "recall": {
+        "task": "recall",
+        "vocabulary": 64,
+        "mix": [{"length": 30, "pairs": 5, "share": 3}, {"length": 40, "pairs": 9}],
+    },
     "facts": {"task": "facts", "mix": [{"length": 3500, "questions": QUESTIONS}]},
     "facts, hidden": {
         "task": "facts",
@@ -22,14 +27,18 @@ TASKS: dict[str, dict[str, Any]] = {
         "mix": [{"length": 700, "questions": ["qa1", "qa6"], "facts": [2, 6]}],
         "shots": 1,
     },
+    "pixels": {"task": "pixels", "images": {"kind": "digits"}, "examples": 1297},
 }
+HELD = {"pixels": 500}  # tasks whose examples are no endless stream: as many as there are in either split
 # The first tokens of examples that were made once: who changes what is drawn changes results under the same ids.
 GOLDEN = {
     "copy": "ecf6bfaf9481f427",
     "copy, packed": "98b450debdbfd2ee",
     "passkey": "9cecc0ed9cbe0d40",
+    "recall": "e30fcd2723272a5f",
     "facts": "f289afea16169fd4",
     "facts, hidden": "0c8e0aee047f0864",
+    "pixels": "9f91dbde5bfeffdc",
 }
 
 

@@ -64,3 +64,19 @@ def test_two_of_are_two_and_every_pair() -> None:
     pairs = [dice.two_of("abc") for _ in range(600)]
     assert all(first != second for first, second in pairs)
     assert stats.chisquare([pairs.count((a, b)) for a in "abc" for b in "abc" if a != b]).pvalue > 1e-4
+
+
+def test_different_things_are_drawn_one_after_the_other_by_their_weights() -> None:
+    """The probability of every ordered pair is that of drawing without replacement, and a row is its index's alone."""
+    weights = np.array([1.0, 4.0, 2.0, 0.5])
+    found = Draws(1, "train", np.arange(20_000)).chosen("x", weights, 2)
+    pairs = np.bincount(found @ [4, 1], minlength=16).reshape(4, 4)
+    share = weights / weights.sum()
+    expected = share[:, None] * share / (1 - share[:, None])
+    np.fill_diagonal(expected, 0)
+    assert pairs.diagonal().sum() == 0
+    off = ~np.eye(4, dtype=bool)
+    assert stats.chisquare(pairs[off], 20_000 * expected[off]).pvalue > 1e-4
+    np.testing.assert_array_equal(found[7:9], Draws(1, "train", np.array([7, 8])).chosen("x", weights, 2))
+    everything = Draws(1, "train", np.arange(5)).chosen("x", weights, 4)
+    assert (np.sort(everything) == np.arange(4)).all()

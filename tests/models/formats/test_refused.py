@@ -244,6 +244,14 @@ CANNOT_SAY: dict[str, tuple[ModelSpec, str, str]] = {
         tiny.spec(mimetic={"a": 2}), "mamba2",
         "cannot be written as transformers' Mamba-2: layers.0.mimetic.a is 2, there None;",
     ),
+    "polarized states": (
+        tiny.spec(mixer={"kind": "mamba1", "d_state": 4, "polarize": "one"}), "mamba",
+        "cannot be written as transformers' Mamba: layers.0.polarize is 'one', there 'none'",
+    ),
+    "polarized states, matched": (
+        tiny.spec(mixer={"kind": "mamba1", "polarize": "both", "polarized_size": "matched"}), "mamba_ssm",
+        "cannot be written as mamba_ssm's models: layers.0.polarize is 'both', there 'none'",
+    ),
     "another epsilon": (tiny.spec(norm_eps=1e-3), "mamba2", "layer_norm_epsilon is 0.001"),
     "an ffn": (tiny.spec(ffn={"kind": "mlp", "d_hidden": 8}), "mamba2", "ffn.kind is 'mlp', there None"),
     "a norm": (tiny.spec(norm="layer"), "mamba2", "norm is 'layer', there 'rms'"),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from kernels.numerics import error, worst
@@ -202,3 +203,31 @@ def test_the_constant_decays_are_no_weights() -> None:
     names = {name for name, _ in layer(polarize="both").named_parameters()}
     assert names == {name for name, _ in layer().named_parameters()}
     assert all(tensor.isfinite().all() for tensor in layer(polarize="both").state_dict().values())
+
+
+@pytest.mark.parametrize("fields", [fields for fields, *_ in POLARIZED], ids=lambda fields: "-".join(fields.values()))
+def test_a_polarized_layer_is_its_recurrence_written_out(fields: dict[str, str]) -> None:
+    """In numpy, from the weights alone: state by state, with decays of 1 and 0 that are no exponentials."""
+    mixer = move(layer(8, d_state=4, **fields), 5).double()
+    u = inputs(2, 2, 11)
+    w = {name: parameter.numpy() for name, parameter in mixer.named_parameters()}
+    silu = lambda x: x / (1 + np.exp(-x))  # noqa: E731
+    x, z = np.split(u.numpy() @ w["in_proj.weight"].T, 2, -1)  # (B, T, E)
+    before = np.pad(x, ((0, 0), (3, 0), (0, 0)))
+    x = silu(sum(before[:, k : k + 11] * w["conv_weight"][:, k] for k in range(4)) + w["conv_bias"])
+    R, learned = w["dt_proj.weight"].shape[1], w["A_log"].shape[1]
+    dt, BC = np.split(x @ w["x_proj.weight"].T, [R], -1)
+    B, C = np.split(BC, 2, -1)  # (B, T, N)
+    dt = np.log1p(np.exp(dt @ w["dt_proj.weight"].T + w["dt_proj.bias"]))  # (B, T, E)
+    one, zero = fields["polarize"] in ("one", "both"), fields["polarize"] in ("zero", "both")
+    assert B.shape[-1] == one + learned + zero
+    y = x * w["D"]
+    for n in range(B.shape[-1]):
+        h = np.zeros_like(x[:, 0])  # (B, E)
+        for t in range(11):
+            decay = np.exp(-dt[:, t] * np.exp(w["A_log"][:, n - one])) if one <= n < one + learned else float(n < one)
+            h = decay * h + dt[:, t] * B[:, t, None, n] * x[:, t]
+            y[:, t] += C[:, t, None, n] * h
+    expected = (y * silu(z)) @ w["out_proj.weight"].T
+    got = mixer(u)[0].numpy()
+    assert np.abs(got - expected).max() < 1e-12 * np.abs(expected).max()

@@ -1,0 +1,89 @@
+"""Test images of which some pixels are replaced, and the class that wins for each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ssm.base.tables import Schema
+from ssm.data.tasks.pixels import Pixels, with_class_token
+from ssm.evaluation.stream import likeliest, segments
+from ssm.evaluation.subject import Subject
+from ssm.specs.measurements.of_images import OfImages
+from ssm.specs.tasks.pixels import PixelsTask
+
+
+class Altered(ABC):
+    """Sequences, numbered: first every test image as it is, then region by region all that stands in for its pixels.
+
+    Attributes:
+        regions: (R + 1, 2) the pixels [start, stop) that are replaced; of the first, none.
+        region: (n,) of which of them each sequence is.
+        example: (n,) of which test image.
+        variant: (n,) which of the things that stand in for its pixels.
+    """
+
+    def __init__(self, spec: OfImages, subject: Subject, seed: int):
+        task = subject.store.spec
+        assert isinstance(task, PixelsTask)
+        self.spec, self.seed, self.length = spec, seed, task.least_context
+        self.test, self.train = Pixels(task, "test", seed, subject.store), Pixels(task, "train", seed, subject.store)
+        self.images = self.test.pixels(np.arange(spec.examples))  # (E, P, C)
+        self.labels = self.test.labels(np.arange(spec.examples))  # (E,)
+        self.regions = np.array([(0, 0), *spec.regions])
+        examples, variants = self.variants()
+        R = len(spec.regions)
+        self.region = np.concatenate([np.zeros(spec.examples, np.int64), np.repeat(np.arange(1, R + 1), len(examples))])
+        self.example = np.concatenate([np.arange(spec.examples), np.tile(examples, R)])
+        self.variant = np.concatenate([np.zeros(spec.examples, np.int64), np.tile(variants, R)])
+
+    @abstractmethod
+    def variants(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which images are altered, and by what: two (n,) int64, of one region."""
+
+    @abstractmethod
+    def standing_in(self, examples: np.ndarray, variants: np.ndarray) -> np.ndarray:
+        """What stands in for all pixels of (n,) images: (n, P, C)."""
+
+    def __len__(self) -> int:
+        return len(self.region)
+
+    def read(self, rows: np.ndarray, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Inputs [start, stop) of some sequences, (rows, stop - start, C + 1) float32; targets have no meaning."""
+        inputs = torch.from_numpy(with_class_token(self.pixels(rows))[:, start:stop])
+        return inputs, torch.zeros(inputs.shape[:2], dtype=torch.int64)
+
+    def pixels(self, rows: np.ndarray) -> np.ndarray:
+        """The pixels of some sequences: (rows, P, C)."""
+        images = self.images[self.example[rows]]
+        place = np.arange(images.shape[1])
+        first, last = self.regions[self.region[rows]].T[:, :, None]
+        replaced = (first <= place) & (place < last)  # (rows, P)
+        return np.where(replaced[..., None], self.standing_in(self.example[rows], self.variant[rows]), images)
+
+    def winners(self, subject: Subject) -> np.ndarray:
+        """The class that wins for each sequence: (n,) int64."""
+        said = torch.zeros(len(self), dtype=torch.int64)
+        with subject.progress(len(self), self.length) as progress:
+            for segment in segments(subject, self, self.length):
+                progress.advance(segment.targets.numel())
+                if segment.stop == self.length:
+                    said[segment.rows] = likeliest(subject.model, segment.hidden[:, -1:])[:, 0].cpu()
+        return np.asarray(subject.team.total(said).numpy())  # zero but where a process read
+
+    def table(self, schema: Schema, rows: np.ndarray | None = None, **columns: np.ndarray | list[Any]) -> pl.DataFrame:
+        """Some sequences or all, a row each: which image, where the region lies, and `columns`.
+
+        A position is rounded to hundredths, so that middles of several sizes are called alike.
+        """
+        rows = np.arange(len(self)) if rows is None else rows
+        start, stop = self.regions[self.region[rows]].T
+        count = stop - start
+        position = pl.Series(np.where(count > 0, start / (self.length - 1 - count), np.nan).round(2)).fill_nan(None)
+        found = {"pixels": count, "position": position, "start": start, "example": self.example[rows], **columns}
+        return pl.DataFrame(found).select(*schema.columns).cast(pl.Schema(schema.columns))

@@ -1,0 +1,44 @@
+"""Images in which pixels of another class stand for some of theirs (bn Figures 3 and 10)."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from ssm.base.seeds import derived_seed
+from ssm.base.tables import ATTACK
+from ssm.data.tasks.draws import Draws
+from ssm.evaluation.altered import Altered
+from ssm.evaluation.subject import Subject
+from ssm.specs.measurements.attack import Attack
+
+
+class Attacked(Altered):
+    """A variant is the target class."""
+
+    spec: Attack
+
+    def variants(self) -> tuple[np.ndarray, np.ndarray]:
+        classes = np.arange(self.test.spec.vocab_size)
+        examples, targets = np.nonzero(self.labels[:, None] != classes)
+        return examples, targets
+
+    def standing_in(self, examples: np.ndarray, variants: np.ndarray) -> np.ndarray:
+        found = np.empty((len(examples), *self.images.shape[1:]), np.float32)
+        for target in np.unique(variants).tolist():
+            rows = variants == target
+            there = np.flatnonzero(self.test.images.labels == target)
+            chosen = Draws(self.seed, f"target/{target}", examples[rows]).integers("image", len(there))[:, 0]
+            found[rows] = self.test.pixels(there[chosen])
+        return found
+
+
+def attack(spec: Attack, subject: Subject) -> pl.DataFrame:
+    """Whether the target class wins, by image, region and target, in the schema ATTACK."""
+    altered = Attacked(spec, subject, derived_seed(spec.seed, "attack", subject.seed))
+    winners = altered.winners(subject)
+    # An image as it is was read once, and is a row for every target.
+    examples, targets = altered.variants()
+    rows = np.concatenate([examples, np.arange(spec.examples, len(altered))])
+    target = np.concatenate([targets, altered.variant[spec.examples :]])
+    return altered.table(ATTACK, rows, target=target, success=winners[rows] == target)

@@ -1,0 +1,44 @@
+"""How much the output at the end of a window depends on each of its tokens (bn figures 1 and 7)."""
+
+from __future__ import annotations
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from ssm.base.seeds import derived_seed
+from ssm.base.tables import INFLUENCE
+from ssm.evaluation.inside import own_layers, window_groups
+from ssm.evaluation.subject import Subject
+from ssm.models.inspect import influence as influence_of
+from ssm.specs.measurements import Influence
+
+
+def influence(spec: Influence, subject: Subject) -> pl.DataFrame:
+    """By window and distance from its last token, in the schema INFLUENCE.
+
+    Raises:
+        CheckpointError: the model's layers are not ssm's own.
+    """
+    model = own_layers(subject)
+    passes, width = spec.passes(model.spec), model.spec.d_model
+    seed = derived_seed(spec.seed, "directions", subject.seed)
+    directions = None if passes == width else random_directions(passes, width, seed)
+    frames = [pl.DataFrame(schema=INFLUENCE.columns)]
+    for rows, tokens in window_groups(spec, subject):
+        norms = influence_of(model, tokens, directions).log().cpu()  # (B, T)
+        distances = torch.arange(spec.length - 1, -1, -1)
+        columns = {
+            "sequence": rows.repeat_interleave(spec.length).numpy(),
+            "distance": distances.repeat(len(rows)).numpy(),
+            "log_influence": norms.flatten().numpy(),
+        }
+        frames.append(pl.DataFrame(columns, schema=INFLUENCE.columns))
+    return subject.together(pl.concat(frames)).sort("sequence", "distance")
+
+
+def random_directions(count: int, width: int, seed: int) -> Tensor:
+    """Orthonormal rows, (count, width), uniform over all such."""
+    generator = torch.Generator().manual_seed(seed)
+    q, r = torch.linalg.qr(torch.randn(width, count, generator=generator, dtype=torch.float64))
+    return (q * r.diagonal().sign()).T

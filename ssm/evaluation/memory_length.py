@@ -1,0 +1,26 @@
+"""How long every state remembers: the time constant of its decay over a window."""
+
+from __future__ import annotations
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from ssm.base.tables import MEMORY_LENGTH
+from ssm.evaluation.histograms import histograms
+from ssm.evaluation.subject import Subject
+from ssm.specs.measurements import MemoryLength
+from ssm.specs.measurements.memory_length import OCTAVES
+
+
+def memory_length(spec: MemoryLength, subject: Subject) -> pl.DataFrame:
+    """-1 / (mean of log A_t) as a cumulative histogram, in the schema MEMORY_LENGTH. Raises as `histograms`.
+
+    A decay of exactly 1 remembers forever, one of 0 nothing.
+    """
+    return histograms(spec, subject, MEMORY_LENGTH, _tokens, 2 ** torch.arange(OCTAVES + 1))
+
+
+def _tokens(sizes: Tensor) -> Tensor:
+    """(B, T, H, N) -> (B, H, N)."""
+    return 1 / sizes.double().log().mean(1).clamp_max(0.0).abs()

@@ -1,0 +1,65 @@
+"""How different the tokens of a window are inside the layers (bn figure 5)."""
+
+from __future__ import annotations
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from ssm.base.tables import SMOOTHNESS
+from ssm.evaluation.inside import own_layers, window_groups
+from ssm.evaluation.subject import Subject
+from ssm.models.inspect import LayerSignals, layer_signals
+from ssm.specs.measurements import Smoothness
+
+
+def smoothness(spec: Smoothness, subject: Subject) -> pl.DataFrame:
+    """By window, layer and signal, in the schema SMOOTHNESS.
+
+    Raises:
+        CheckpointError: the model's layers are not ssm's own.
+    """
+    model = own_layers(subject)
+    frames = [pl.DataFrame(schema=SMOOTHNESS.columns)]
+    for rows, tokens in window_groups(spec, subject):
+        for signals in layer_signals(model, tokens):
+            frames += _of_layer(rows, signals, model.spec.n_layers)
+    return subject.together(pl.concat(frames)).sort("sequence", "layer", "signal")
+
+
+def pairwise_distance(x: Tensor) -> Tensor:
+    """E(x) = 1 / (2 (T - 1)) sum over i != j of |x_i - x_j|^2 / sum over i of |x_i|^2 (bn Section 4.2).
+
+    The sum over pairs is 2 T times that of the squared distances from the mean, so that it takes time linear in T.
+
+    Args:
+        x: (B, T, C), real or complex, T from 2 on.
+
+    Returns:
+        (B,), float64.
+    """
+    x = (torch.view_as_real(x) if x.is_complex() else x).double().flatten(2)
+    T = x.shape[1]
+    spread = (x - x.mean(1, keepdim=True)).square().sum((1, 2))  # (B,)
+    return spread / x.square().sum((1, 2)) * (T / (T - 1))
+
+
+def _of_layer(rows: Tensor, signals: LayerSignals, layers: int) -> list[pl.DataFrame]:
+    """A frame for each signal of one layer."""
+    found = {"b": signals.bare_b, "input": signals.b, "h": signals.h, "mixer": signals.mixer, "block": signals.block}
+    distances = {name: pairwise_distance(x).cpu() for name, x in found.items() if x is not None}  # (B,) each
+    of_b = distances.get("b")
+    return [
+        pl.DataFrame(
+            {
+                "sequence": rows.numpy(),
+                "layer": signals.layer + 1,
+                "depth": (signals.layer + 1) / layers,
+                "signal": name,
+                "pairwise_distance": distance.numpy(),
+                "relative_to_b": None if of_b is None else (distance / of_b).numpy(),
+            },
+            schema=SMOOTHNESS.columns,
+        )
+        for name, distance in distances.items()
+    ]

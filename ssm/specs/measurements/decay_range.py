@@ -1,0 +1,23 @@
+"""How far the decays of a channel range."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import PositiveInt
+
+from ssm.specs.measurements.base import OfWindows
+from ssm.specs.model import ModelSpec
+
+THRESHOLDS = 50  # of the cumulative histogram, behind 0
+
+
+class DecayRange(OfWindows):
+    """A_max - A_min of every state's decay over a text, as a cumulative histogram (bn figure 6)."""
+
+    kind: Literal["decay_range"] = "decay_range"
+    sequences: PositiveInt = 16
+    seed: int = 12
+
+    def rows(self, model: ModelSpec) -> float:
+        return self.sequences * (1 + model.n_layers) * (1 + THRESHOLDS)

@@ -1,0 +1,37 @@
+"""The influence of every token on the last output."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import PositiveInt
+
+from ssm.specs.measurements.base import OfWindows
+from ssm.specs.model import ModelSpec
+from ssm.specs.training import RunSpec
+
+BACKWARD = 2  # forward passes that a backward pass takes as long as
+
+
+class Influence(OfWindows):
+    """log |dy_t/dx_s| (bn Section 3.1) of the last token's output y_t against the distance t - s.
+
+    y_t is the last hidden activation behind the last norm, x_s what enters the first layer; the norm is Frobenius'.
+    With `directions` it is not taken over all D coordinates of y_t but over so many random orthonormal directions,
+    whose squares, times D over their number, have the same mean.
+    """
+
+    kind: Literal["influence"] = "influence"
+    sequences: PositiveInt = 16
+    seed: int = 11
+    directions: PositiveInt | None = None  # a backward pass each; None: all D, exact
+
+    def passes(self, model: ModelSpec) -> int:
+        """Backward passes over every sequence."""
+        return min(self.directions or model.d_model, model.d_model)
+
+    def read(self, run: RunSpec) -> tuple[float, int]:
+        return self.sequences * self.length * (1 + BACKWARD * self.passes(run.model)), self.length
+
+    def rows(self, model: ModelSpec) -> float:
+        return self.sequences * self.length

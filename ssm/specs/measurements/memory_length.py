@@ -1,0 +1,23 @@
+"""How long states remember."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import PositiveInt
+
+from ssm.specs.measurements.base import OfWindows
+from ssm.specs.model import ModelSpec
+
+OCTAVES = 20  # of the cumulative histogram, from 1 token on
+
+
+class MemoryLength(OfWindows):
+    """After how many tokens a state has 1/e left of what it held, -1 / (mean of log A_t), as a cumulative histogram."""
+
+    kind: Literal["memory_length"] = "memory_length"
+    sequences: PositiveInt = 16
+    seed: int = 12
+
+    def rows(self, model: ModelSpec) -> float:
+        return self.sequences * (1 + model.n_layers) * (1 + OCTAVES)

@@ -1,0 +1,102 @@
+"""Recall in the format of Arora et al. (2023): every example is read by a slow reader, token by token."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from ssm.base.errors import ConfigError
+from ssm.data.batches import NOT_ASKED
+from ssm.data.tasks.base import Examples
+from ssm.data.tasks.recall import Recall
+from ssm.specs.tasks import parse_data
+
+
+def made(count: int, seed: int = 0, **content: object) -> Examples:
+    spec = parse_data({"name": "x", "task": "recall"} | content, "test")
+    return Recall(spec, "train", seed, None).make(np.arange(count))  # type: ignore[arg-type]
+
+
+def check(inputs: list[int], targets: list[int], vocabulary: int, length: int) -> list[tuple[int, int]]:
+    """Insist on one right example; (pairs, distance) of every question in its order."""
+    first_value, found = vocabulary // 2, []
+    told: dict[int, tuple[int, int]] = {}
+    place = 0
+    while inputs[place] and inputs[place] not in told:  # the pairs, until a filler or a key that was there before
+        key, value = inputs[place], inputs[place + 1]
+        assert 0 < key < first_value <= value < vocabulary
+        assert targets[place : place + 2] == [NOT_ASKED] * 2
+        assert value not in [one for one, _ in told.values()]
+        told[key] = value, place
+        place += 2
+    start, open_keys = place, set(told)
+    for place in range(start, len(inputs)):
+        if not inputs[place]:
+            assert targets[place] == NOT_ASKED
+            continue
+        assert (place - start) % 2 == 0
+        assert place < length
+        open_keys.remove(inputs[place])  # asked once, and given before
+        value, given = told[inputs[place]]
+        assert targets[place] == value
+        found.append((len(told), place - given))
+    assert not open_keys
+    return found
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_every_key_is_asked_once_for_its_value(data: st.DataObject) -> None:
+    pairs = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=3))
+    mix = [{"pairs": count, "length": 4 * count + 2 * data.draw(st.integers(0, 12))} for count in pairs]
+    vocabulary = 2 * (max(pairs) + 1 + data.draw(st.integers(0, 30)))
+    power = data.draw(st.sampled_from([0.01, 0.5, 1.0]))
+    examples = made(15, data.draw(st.integers(0, 2**31)), mix=mix, vocabulary=vocabulary, power=power)
+    assert examples.inputs.shape == (15, max(part["length"] for part in mix))
+    answers, seen = examples.answers, 0
+    for row in range(15):
+        mine = answers.example == row
+        (length,) = set(answers.length[mine].tolist())
+        found = check(examples.inputs[row].tolist(), examples.targets[row].tolist(), vocabulary, length)
+        assert {"pairs": len(found), "length": length} in mix
+        assert answers.difficulty[mine].tolist() == [count for count, _ in found]
+        assert answers.group[mine].tolist() == [int(4 * distance / length) for _, distance in found]
+        assert answers.start[mine].tolist() == np.flatnonzero(examples.asked[row]).tolist()
+        seen += len(found)
+    assert len(answers.start) == seen
+    assert (answers.stop == answers.start + 1).all()
+
+
+@pytest.mark.parametrize("power", [0.01, 1.0])
+def test_places_follow_the_power_law(power: float) -> None:
+    """Against numpy's own draws without replacement, by the places' counts; and keys and values are even."""
+    count, pairs, length = 3000, 4, 40
+    examples = made(count, mix=[{"pairs": pairs, "length": length}], vocabulary=22, power=power)
+    places = np.bincount((examples.answers.start - 2 * pairs) // 2, minlength=16)
+    likely = np.arange(1, 17) ** (power - 1.0)
+    rng = np.random.default_rng(0)
+    drawn = [rng.choice(16, pairs, replace=False, p=likely / likely.sum()) for _ in range(count)]
+    assert stats.chi2_contingency([places, np.bincount(np.concatenate(drawn), minlength=16)]).pvalue > 1e-4
+    for column, first in ((0, 1), (1, 11)):
+        tokens = examples.inputs[:, column : 2 * pairs : 2] - first
+        assert stats.chisquare(np.bincount(tokens[:, 0], minlength=10 + column)).pvalue > 1e-4
+        assert len(np.unique(tokens)) == 10 + column
+    asked = np.stack([examples.inputs[row][examples.asked[row]] for row in range(count)])  # in the order of asking
+    if power == 1.0:  # which of the pairs is asked first says nothing
+        first_pair = (examples.inputs[:, 0 : 2 * pairs : 2] == asked[:, :1]).argmax(1)
+        assert stats.chisquare(np.bincount(first_pair, minlength=pairs)).pvalue > 1e-4
+
+
+def test_a_test_set_of_one_length_keeps_the_pairs() -> None:
+    mix = [{"length": 20, "pairs": 5}, {"length": 32, "pairs": 2}]
+    task = parse_data({"name": "x", "task": "recall", "vocabulary": 16, "mix": mix}, "test")
+    examples = Recall(task.at(40), "test", 1, None).make(np.arange(30))  # type: ignore[attr-defined, arg-type]
+    assert set(examples.answers.length) == {40}
+    assert set(examples.answers.difficulty) == {2, 5}
+    with pytest.raises(
+        ConfigError, match=r"x at length 16: mix\.0: length 16: an even number is needed, and at least 20"
+    ):
+        task.at(16)  # type: ignore[attr-defined]

@@ -1,0 +1,187 @@
+"""Corruption and target attack: which pixels are replaced, by what, and what models say of it whose answer is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from evaluation.rigged import Rigged
+from plan.mini import figure, write_config
+from small import make_task
+from torch import Tensor
+
+from ssm.base.errors import ConfigError
+from ssm.data.store import TokenStore
+from ssm.evaluation.attack import Attacked, attack
+from ssm.evaluation.corruption import Corrupted, corruption
+from ssm.evaluation.subject import Subject
+from ssm.plan import load_config, make_plan
+from ssm.specs.measurements import Attack, Corruption
+
+REGIONS = [[0, 2], [3, 40], [60, 64]]
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    folder = tmp_path_factory.mktemp("digits")
+    return make_task(folder / "tokens", task="pixels", images={"kind": "digits"}, examples=1297)
+
+
+@pytest.fixture(scope="module")
+def flat(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    """CIFAR-10 of images of one grey each, which is ten times the class: two test images a class, two to train on."""
+    folder = tmp_path_factory.mktemp("flat")
+    records = b"".join(bytes([label]) + bytes([10 * label]) * 3072 for label in [*range(10), *range(10)])
+    (folder / "data_batch_1.bin").write_bytes(records)
+    (folder / "test_batch.bin").write_bytes(records)
+    return make_task(folder / "tokens", task="pixels", images={"kind": "cifar10", "folder": str(folder)}, examples=20)
+
+
+def subject(store: TokenStore, rule: Callable[[Tensor], Tensor] = lambda read: read[..., 0].long() * 0) -> Subject:
+    return Subject(Rigged(rule, 10), 3, store, CPU, "test")
+
+
+def corrupted(store: TokenStore, **fields: Any) -> Corrupted:
+    return Corrupted(Corruption.parse({"regions": REGIONS, "examples": 40} | fields, "tests"), subject(store), 5)
+
+
+def test_what_lies_in_the_region_is_replaced_and_nothing_else(digits: TokenStore) -> None:
+    """Counted: of 64 pixels 0, 2, 37 and 4, for every image, noise and draw."""
+    altered = corrupted(digits)
+    assert len(altered) == 40 * (1 + 3 * 2 * 3)
+    every = np.arange(len(altered))
+    pixels, images = altered.pixels(every), altered.images[altered.example]
+    changed = pixels != images
+    for region, (start, stop) in enumerate([(0, 0), *REGIONS]):
+        own = changed[altered.region == region]
+        assert not own[:, :start].any()
+        assert not own[:, stop:].any()
+        noise = np.array([altered.named(variant)[0] for variant in altered.variant[altered.region == region]])
+        assert own[noise == "normal", start:stop].all()
+    inputs, _ = altered.read(every, 0, 65)
+    np.testing.assert_array_equal(inputs[:, :-1, 0], pixels[..., 0])
+    assert inputs[:, -1].tolist() == [[0, 1]] * len(altered)
+    some = np.array([700, 3, 90])
+    np.testing.assert_array_equal(altered.read(some, 5, 33)[0], inputs[some, 5:33], "whatever is read beside it")
+
+
+def test_noise_is_normal_or_what_training_shows_at_the_place(digits: TokenStore) -> None:
+    altered = corrupted(digits, regions=[[0, 63]], examples=200)
+    rows = np.flatnonzero(altered.region == 1)
+    pixels, draws = altered.pixels(rows)[:, :63, 0], [altered.named(variant) for variant in altered.variant[rows]]
+    noise = np.array([name for name, _ in draws])
+    normal, training = pixels[noise == "normal"], pixels[noise == "training"]
+    assert normal.mean() == pytest.approx(0, abs=0.02)
+    assert normal.std() == pytest.approx(1, abs=0.02)
+    assert normal.min() < -3, "not clipped: the darkest pixel is -0.81"
+    shown = altered.train.pixels(np.arange(1024))[:, :63, 0]
+    assert all(set(training[:, place]) <= set(shown[:, place]) for place in range(63))
+    np.testing.assert_allclose(training.mean(0), shown.mean(0), atol=0.2)
+    np.testing.assert_allclose(training.std(0), shown.std(0), atol=0.2)
+    together = np.corrcoef(training[:, 18], training[:, 26])[0, 1], np.corrcoef(shown[:, 18], shown[:, 26])[0, 1]
+    assert abs(together[0]) < 0.12 < together[1], "what pixels say together is gone"
+    by_draw = [pixels[[one == ("normal", draw) for one in draws]] for draw in range(3)]
+    assert not (by_draw[0] == by_draw[1]).any()
+    assert not (by_draw[0][0] == by_draw[0][1]).any(), "nor are two images"
+
+
+def test_a_draw_is_the_same_in_all_regions(digits: TokenStore) -> None:
+    altered = corrupted(digits, regions=[[0, 20], [10, 30]])
+    first, second = (altered.pixels(np.flatnonzero(altered.region == region)) for region in (1, 2))
+    np.testing.assert_array_equal(first[:, 10:20], second[:, 10:20])
+
+
+def test_an_attack_is_made_of_images_of_its_target(digits: TokenStore) -> None:
+    altered = Attacked(Attack.parse({"regions": REGIONS, "examples": 30}, "tests"), subject(digits), 5)
+    assert len(altered) == 30 * (1 + 3 * 9)
+    images = altered.test.pixels(np.arange(500))
+    seen = set()
+    for row in range(30, len(altered)):
+        start, stop = REGIONS[altered.region[row] - 1]
+        found, own = altered.pixels(np.array([row]))[0], altered.images[altered.example[row]]
+        np.testing.assert_array_equal(np.delete(found, np.s_[start:stop], 0), np.delete(own, np.s_[start:stop], 0))
+        donors = np.flatnonzero((images[:, start:stop] == found[start:stop]).all((1, 2)))
+        target = altered.variant[row]
+        assert target != altered.labels[altered.example[row]]
+        assert target in altered.test.labels(donors)
+        seen.add((altered.region[row], altered.example[row], target))
+    assert len(seen) == 30 * 27, "every other class once"
+
+
+def grey(pixel: int) -> Callable[[Tensor], Tensor]:
+    """The class that one pixel tells, or 0 for a pixel that is no image's."""
+
+    def rule(read: Tensor) -> Tensor:
+        if read.shape[1] <= pixel:
+            return read[..., 0].long() * 0
+        number = (read[:, pixel, 0] * 0.2470 + 0.4914) * 255 / 10
+        whole = (number - number.round()).abs() < 1e-3
+        return torch.where(whole, number.round().long(), 0)[:, None].expand(read.shape[:2])
+
+    return rule
+
+
+def test_a_model_that_reads_one_pixel_fails_where_it_is_replaced(flat: TokenStore) -> None:
+    regions = [[0, 32], [512, 544], [992, 1024]]
+    spec = Corruption.parse({"regions": regions, "examples": 20, "draws": 2, "noises": ["normal"]}, "tests")
+    for pixel, broken in ((1000, 1.0), (7, 0.0), (530, 0.52)):
+        table = corruption(spec, subject(flat, grey(pixel)))
+        assert table.height == 20 * (1 + 3 * 2)
+        assert table.filter(pl.col("pixels") == 0)["correct"].all()
+        assert table.filter(pl.col("pixels") == 0)["position"].null_count() == 20
+        for position in (0.0, 0.52, 1.0):
+            rows = table.filter(pl.col("pixels") == 32, pl.col("position") == position)
+            assert rows.height == 40
+            assert rows["correct"].mean() == (0.1 if position == broken else 1.0), "class 0 is what it says of noise"
+
+
+def test_an_attack_on_the_pixel_that_is_read_succeeds(flat: TokenStore) -> None:
+    spec = Attack.parse({"regions": [[0, 256], [768, 1024]], "examples": 10}, "tests")
+    for pixel, read in ((1000, 1.0), (7, 0.0)):
+        table = attack(spec, subject(flat, grey(pixel)))
+        assert table.height == 10 * 9 * 3
+        assert set(table.group_by("target").len()["len"]) == {27}
+        for position in (0.0, 1.0):
+            success = table.filter(pl.col("pixels") == 256, pl.col("position") == position)["success"]
+            assert success.mean() == (1.0 if position == read else 0.0)
+        assert not table.filter(pl.col("pixels") == 0)["success"].any()
+
+
+def test_one_image_wrongly_classified_is_a_success_of_one_target(digits: TokenStore) -> None:
+    """Without any pixel replaced: the share of images that some other class wins, over nine targets."""
+    spec = Attack.parse({"regions": [[0, 2]], "examples": 50}, "tests")
+    table = attack(spec, subject(digits, lambda read: torch.full(read.shape[:2], 4)))
+    clean = table.filter(pl.col("pixels") == 0)
+    fours = Attacked(spec, subject(digits), 5).labels == 4
+    assert clean["success"].sum() == 50 - fours.sum()
+    assert set(clean.filter("success")["target"]) == {4}
+
+
+@pytest.mark.parametrize(
+    ("regions", "said"), [([[5, 5]], "holds no pixel"), ([], "at least 1 entry"), ([[0, 2], [0, 2]], "stands twice")]
+)
+def test_regions_that_are_none(regions: list[list[int]], said: str) -> None:
+    with pytest.raises(Exception, match=said):
+        Corruption.parse({"regions": regions}, "x")
+
+
+@pytest.mark.parametrize(
+    ("data", "region", "said"),
+    [
+        ("digits", [60, 65], r"\[60, 65\] is no part of an image of 64 pixels"),
+        ("digits", [0, 64], r"\[0, 64\] is no part of an image of 64 pixels"),
+        ("text", [0, 2], r"replaces pixels, and 'text' has none; it is for the task 'pixels'"),
+    ],
+)
+def test_a_figure_asks_for_parts_of_an_image(data: str, region: list[int], said: str, tmp_path: Path) -> None:
+    folder = write_config(tmp_path / "config")
+    arms = {"base": {"label": "B", "training": "pretrain", "override": {"context": 65, "batch_tokens": 130}}}
+    figure(folder, "lg_fig5", data=data, arms=arms, measurements=[{"kind": "attack", "regions": [region]}])
+    with pytest.raises(ConfigError, match=said):
+        make_plan(load_config(folder, figures=["lg_fig5"]))

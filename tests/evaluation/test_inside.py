@@ -1,0 +1,187 @@
+"""What is measured inside the layers, against what is computed from weights and states one token at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+import torch.nn.functional as F
+from evaluation.rigged import Rigged
+from small import model_spec
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError
+from ssm.evaluation import decay_range, influence, memory_length, smoothness
+from ssm.evaluation.influence import random_directions
+from ssm.evaluation.smoothness import pairwise_distance
+from ssm.evaluation.subject import Subject
+from ssm.models import inspect
+from ssm.models.backbone import LanguageModel, build_model
+from ssm.specs.measurements import DecayRange, Influence, MemoryLength, Smoothness
+
+LENGTH, SEQUENCES = 12, 3
+ATTENTION = {"kind": "attention", "n_heads": 2}
+
+
+def measured(subject: Subject, **changes: Any) -> Subject:
+    """Of another model: a Mamba-1 whose decays move with the text."""
+    fields = {"mixer": {"kind": "mamba1", "d_state": 4}} | changes
+    spec = model_spec().model_dump() | fields
+    model = build_model(type(model_spec()).parse(spec, "tests"), 256, seed=2).double().eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("dt_proj.bias"):
+                weight += 3.0
+            elif name.endswith("x_proj.weight"):
+                weight *= 20
+    return replace(subject, model=model)
+
+
+def windows(subject: Subject, seed: int) -> Tensor:
+    return subject.windows(SEQUENCES, LENGTH, seed).read(np.arange(SEQUENCES), 0, LENGTH)[0]
+
+
+def decays(model: LanguageModel, tokens: Tensor) -> list[Tensor]:
+    """exp(-dt_t exp(A_log)) of every layer, (B, T, E D, N), from what went into its projections."""
+    seen: list[Tensor] = []
+    handles = [
+        layer.mixer.x_proj.register_forward_hook(lambda _, given, out: seen.append(out))  # type: ignore[union-attr]
+        for layer in model.layers
+    ]
+    with torch.no_grad():
+        model(tokens)
+    for handle in handles:
+        handle.remove()
+    found = []
+    for layer, projected in zip(model.layers, seen, strict=True):
+        mixer: Any = layer.mixer
+        dt = F.softplus(projected[..., : mixer.widths[0]] @ mixer.dt_proj.weight.T + mixer.dt_proj.bias)
+        found.append(torch.exp(-dt.unsqueeze(-1) * mixer.A_log.exp()).detach())
+    return found
+
+
+def test_ranges_of_decays_are_counted(subject: Subject) -> None:
+    subject = measured(subject)
+    table = decay_range.decay_range(DecayRange(length=LENGTH, sequences=SEQUENCES), subject)
+    ranges = [(A.amax(1) - A.amin(1)).flatten(1).numpy() for A in decays(subject.model, windows(subject, 12))]  # type: ignore[arg-type]
+    assert table.height == SEQUENCES * 3 * 51
+    for layer, of_layer in enumerate([np.concatenate(ranges, 1), *ranges]):
+        for sequence in range(SEQUENCES):
+            rows = table.filter((pl.col("layer") == layer) & (pl.col("sequence") == sequence))
+            expected = [np.mean(of_layer[sequence] <= threshold) for threshold in rows["threshold"]]
+            np.testing.assert_allclose(rows["share"], expected)
+            assert 0.05 < rows.filter(pl.col("threshold") == 0.3)["share"].item() < 0.95
+
+
+def test_memories_are_those_of_the_mean_decay(subject: Subject) -> None:
+    """What is left of a state after so many tokens like those of the window is 1/e."""
+    subject = measured(subject)
+    table = memory_length.memory_length(MemoryLength(length=LENGTH, sequences=SEQUENCES), subject)
+    left = [A.prod(1).flatten(1) ** (1 / LENGTH) for A in decays(subject.model, windows(subject, 12))]  # type: ignore[arg-type]
+    for layer, mean in enumerate([torch.cat(left, 1), *left]):
+        for sequence in range(SEQUENCES):
+            rows = table.filter(layer=layer, sequence=sequence)
+            assert rows["tokens"].to_list() == [2**octave for octave in range(21)]
+            expected = [float((mean[sequence] ** tokens <= np.exp(-1)).double().mean()) for tokens in rows["tokens"]]
+            np.testing.assert_allclose(rows["share"], expected)
+    assert table["share"].min() < 0.5 < table["share"].max()
+    polarized = measured(subject, mixer={"kind": "mamba1", "d_state": 2, "polarize": "both"})  # and two states beside
+    shares = memory_length.memory_length(MemoryLength(length=LENGTH, sequences=1), polarized).filter(layer=0)["share"]
+    assert shares[0] >= 0.25, "a decay of 0 remembers nothing"
+    assert shares[-1] == 0.75, "a decay of 1 remembers forever"
+
+
+def test_a_decay_that_no_token_changes_has_no_range(subject: Subject) -> None:
+    found = decay_range.decay_range(
+        DecayRange(length=LENGTH, sequences=2), measured(subject, mixer={"kind": "s4d", "d_state": 4})
+    )
+    assert found["share"].to_list() == [1.0] * found.height
+    with pytest.raises(CheckpointError, match="no layer of the model is a linear recurrence"):
+        decay_range.decay_range(DecayRange(length=LENGTH, sequences=2), measured(subject, mixer=ATTENTION))
+
+
+def pairs(x: Tensor) -> float:
+    """E(x) of (T, C) as bn writes it: over all pairs."""
+    x, T = x.detach(), len(x)
+    total = sum(float((x[i] - x[j]).abs().square().sum()) for i in range(T) for j in range(T) if i != j)
+    return total / (2 * (T - 1)) / float(x.abs().square().sum())
+
+
+def test_the_distance_is_that_of_all_pairs() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = 0.3 + torch.randn(2, 7, 3, 5, generator=generator, dtype=torch.float64)
+    x = torch.stack([x[0], 1e4 + x[1]])  # one whose tokens are nearly the same
+    torch.testing.assert_close(pairwise_distance(x), torch.tensor([pairs(one.flatten(1)) for one in x]).double())
+    turning = torch.complex(x[:1], x[:1].roll(1, 2))
+    assert float(pairwise_distance(turning)) == pytest.approx(pairs(turning[0].flatten(1)))
+    noise = torch.randn(1, 100, 400, generator=generator)
+    assert float(pairwise_distance(noise)) == pytest.approx(1, abs=0.03)
+    assert float(pairwise_distance(torch.ones(1, 9, 4))) == 0
+
+
+def test_signals_are_those_of_every_token(subject: Subject) -> None:
+    """States are those that decoding goes through, b_t what is added to them, over the step size or not."""
+    subject = measured(subject)
+    model: Any = subject.model
+    table = smoothness.smoothness(Smoothness(length=LENGTH, sequences=SEQUENCES), subject)
+    assert table.height == SEQUENCES * 2 * 5
+    assert table.filter(layer=1)["depth"].unique().to_list() == [0.5]
+    tokens = windows(subject, 12)
+    A = decays(model, tokens)
+    outputs: list[Tensor] = []
+    model.layers[1].mixer.out_proj.register_forward_hook(lambda _, given, out: outputs.append(out))
+    state, memories = None, []
+    with torch.no_grad():
+        for t in range(LENGTH):
+            _, state = model(tokens[:, t : t + 1], state)
+            memories.append(state.memories()[1])
+    h = torch.stack(memories, 1)  # (B, T, E D, N)
+    b = h - A[1] * F.pad(h, (0, 0, 0, 0, 1, 0))[:, :-1]
+    dt = -A[1].log() / model.layers[1].mixer.A_log.exp()
+    found = {"h": h, "input": b, "b": b / dt, "mixer": torch.cat(outputs, 1)}
+    for sequence in range(SEQUENCES):
+        rows = table.filter(layer=2, sequence=sequence)
+        for name, signal in found.items():
+            row = rows.row(by_predicate=pl.col("signal") == name, named=True)
+            expected = pairs(signal[sequence].flatten(1))
+            assert row["pairwise_distance"] == pytest.approx(expected, rel=1e-6)
+            assert row["relative_to_b"] == pytest.approx(expected / pairs(found["b"][sequence].flatten(1)), rel=1e-6)
+
+
+def test_attention_has_outputs_alone(subject: Subject) -> None:
+    table = smoothness.smoothness(Smoothness(length=LENGTH, sequences=2), measured(subject, mixer=ATTENTION))
+    assert table["signal"].unique().sort().to_list() == ["block", "mixer"]
+    assert table["relative_to_b"].null_count() == table.height
+
+
+def test_influence_is_told_by_distance(subject: Subject) -> None:
+    """From the last token back; and by directions that are a function of the seeds."""
+    subject = measured(subject)
+    model: Any = subject.model
+    spec = Influence(length=LENGTH, sequences=SEQUENCES)
+    table = influence.influence(spec, subject)
+    norms = inspect.influence(model, windows(subject, 11))
+    for sequence in range(SEQUENCES):
+        rows = table.filter(sequence=sequence)
+        assert rows["distance"].to_list() == list(range(LENGTH))
+        np.testing.assert_allclose(rows["log_influence"], norms[sequence].flip(0).log(), rtol=1e-9)
+    some = spec.model_copy(update={"directions": 8})
+    first = influence.influence(some, subject)
+    assert first.equals(influence.influence(some, subject))
+    assert not first.equals(influence.influence(some, replace(subject, seed=4)))
+    assert (first["log_influence"] - table["log_influence"]).abs().max() > 1e-3
+    rows = random_directions(8, 16, 1)
+    torch.testing.assert_close(rows @ rows.T, torch.eye(8, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("measure", "spec"), [(influence, Influence), (smoothness, Smoothness), (decay_range, DecayRange)]
+)
+def test_layers_of_another_library_are_refused(measure: Any, spec: Any, subject: Subject) -> None:
+    function = getattr(measure, measure.__name__.rpartition(".")[2])
+    with pytest.raises(CheckpointError, match="its layers are another library's"):
+        function(spec(length=8, sequences=2), replace(subject, model=Rigged(torch.zeros_like)))

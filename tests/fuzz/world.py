@@ -1,0 +1,230 @@
+"""Good inputs of every kind, each with the command that reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from plan.mini import write_config
+from report.folder import results_folder
+from small import make_store, model_spec, run_spec
+
+from ssm.base.files import write_json
+from ssm.base.tables import VERDICTS, read_table
+from ssm.cli.main import main
+from ssm.models.backbone import build_model
+from ssm.models.checkpoint import load_tensors
+from ssm.models.formats import export_checkpoint
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import LengthClass, PositionLoss
+from ssm.training.loop import train
+
+LIMIT = 10.0  # seconds, after which a call counts as a hang
+
+
+class Hang(BaseException):
+    """A call has taken too long. No Exception: nobody but the fuzzer has an answer to it."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A good input, and the command that reads it."""
+
+    kind: str
+    file: Path
+    words: Callable[[Path], list[str]]  # of the command line, by the folder for what is written
+    result: Callable[[Path], object] | None = None  # what a fine end gives; None: anything
+    exact: bool = False  # whatever is changed, a fine end gives the good input's result
+
+
+@dataclass
+class World:
+    """Good inputs of every kind below one folder."""
+
+    folder: Path
+    targets: list[Target] = field(default_factory=list)
+    expected: dict[Path, object] = field(default_factory=dict)
+
+    def add(self, kind: str, file: Path, *more: Any, **options: Any) -> None:
+        self.targets.append(Target(kind, file, *more, **options))
+
+
+def build(folder: Path) -> World:
+    """Make the inputs, and see that each is good."""
+    world = World(folder)
+    add = world.add
+    config = write_config(folder / "config")
+
+    def planned(out: Path) -> list[str]:
+        return ["plan", "--config", str(config), "--write", str(out / "specs")]
+
+    for path in sorted(config.rglob("*.yaml")):
+        add("figure file" if path.parent != config else "config file", path, planned)
+
+    store = make_store(folder, documents=12)
+    base = run_spec(store.spec, budget={"steps": 4}, snapshots=[0.5])
+    write_json(folder / "base.json", base.content())
+    run = folder / "runs" / "base"
+    train(base, store, run, torch.device("cpu"))
+    short = folder / "short"
+    shutil.copytree(run, short)
+    (short / "run.json").unlink()
+    curve = PositionLoss(length=64, sequences=4)
+    write_json(folder / "task.json", MeasurementTask(measurement=curve, run=base).content())
+    classes = LengthClass(of=curve, context=16)
+    write_json(folder / "class.json", MeasurementTask(measurement=classes, run=base).content())
+    write_json(folder / "data.json", store.spec.content())
+    tokens = ["--tokens", str(store.folder), "--device", "cpu", "--threads", "1"]
+
+    def tokenize(out: Path) -> list[str]:
+        return ["tokenize", f"{folder}/data.json", "--out", f"{out}/tokens"]
+
+    def training(out: Path) -> list[str]:
+        return ["train", f"{folder}/base.json", "--out", f"{out}/run", *tokens]
+
+    def resuming(out: Path) -> list[str]:
+        shutil.copytree(short, out / "run")
+        return training(out)
+
+    def measuring(out: Path) -> list[str]:
+        return ["evaluate", f"{folder}/task.json", "--run", str(run), "--out", f"{out}/t.parquet", *tokens]
+
+    def classing(out: Path) -> list[str]:
+        table = ["--table", f"{folder}/curve.parquet", "--out", f"{out}/t.parquet", "--run", str(run)]
+        return ["evaluate", f"{folder}/class.json", *table, *tokens]
+
+    def table(out: Path) -> object:
+        return read_table(out / "t.parquet").rows()
+
+    def weights(out: Path) -> object:
+        tensors, _ = load_tensors(out / "run" / "model.safetensors")
+        return {name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for name, tensor in tensors.items()}
+
+    assert main(measuring(folder)) == 0
+    (folder / "t.parquet").rename(folder / "curve.parquet")
+    for name, command in (("base", training), ("task", measuring), ("class", classing), ("data", tokenize)):
+        add("spec", folder / f"{name}.json", command)
+    add("manifest", store.folder / "manifest.json", measuring, table)
+    add("run.json", run / "run.json", measuring, table)
+    add("weights", run / "model.safetensors", measuring, table, exact=True)
+    add("checkpoint", short / "checkpoint.safetensors", resuming, weights, exact=True)
+    add("checkpoint", short / "checkpoint.metrics.parquet", resuming, weights, exact=True)
+    add("table", folder / "curve.parquet", classing, table, exact=True)
+    add("tokens", store.folder / "train-00000.tokens", measuring, table, exact=True)
+
+    results = folder / "results" / "smoke"
+    task = results_folder(results)
+    spec = results / "specs" / "figures" / "lg_fig5.json"
+
+    def judging(out: Path) -> list[str]:
+        return ["judge", str(spec), "--tables", f"{results}/tables", "--out", f"{out}/v.parquet"]
+
+    def reporting(out: Path) -> list[str]:
+        return ["report", str(results), "--out", f"{out}/pages"]
+
+    def watching(out: Path) -> list[str]:
+        return ["watch", str(results)]
+
+    def verdicts(out: Path) -> object:
+        return read_table(out / "v.parquet", VERDICTS).rows()
+
+    first = results / "tables" / f"{task.series[0].tables['position_loss']}.parquet"
+    record = sorted((results / "runs").glob("*/run.json"))[0]
+    live = results / "runs" / "live"
+    write_json(live / "progress.json", {
+        "done": 3, "total": 10, "unit": "steps", "rate": 38.0, "rate_unit": "tokens", "unit_seconds": 0.5,
+        "seconds_left": 35.0, "note": "loss 2.718", "state": "running",
+    })  # fmt: skip
+    add("spec", spec, judging)
+    add("table", first, judging, verdicts, exact=True)
+    add("table", results / "verdicts" / "lg_fig5.parquet", lambda out: ["verdicts", str(results)])
+    add("run.json", record, watching)
+    add("run.json", record, reporting)
+    add("manifest", sorted((results / "tokens").glob("*/manifest.json"))[0], reporting)
+    add("progress.json", live / "progress.json", watching)
+
+    register = ["register", "--config", str(config), "--scale", "smoke"]
+    assert call(register, LIMIT * 6)[0] == 0
+    add("registered.json", config / "registered.json", lambda out: [*register, "--check"])
+    rows = folder / "rows.jsonl"
+    rows.write_text("".join(f'{{"text": "a row of words, number {number}"}}\n' for number in range(40)))
+    corpus = {"kind": "files", "paths": [str(rows)], "format": "jsonl"}
+    write_json(folder / "rows.json", store.spec.content() | {"corpus": corpus})
+    add("corpus", rows, lambda out: ["tokenize", f"{folder}/rows.json", "--out", f"{out}/tokens"])
+
+    theirs = folder / "theirs"
+    export_checkpoint(build_model(model_spec(), 256, seed=1), "mamba2", theirs / "mamba2")
+    export_checkpoint(build_model(model_spec(), 256, seed=1), "mamba_ssm", theirs / "mamba_ssm")
+    tokenizer(theirs / "mamba2" / "tokenizer.json")
+    (folder / "void.txt").write_text("")  # the model is opened, and then there is no text
+
+    def opening(name: str, *more: str) -> Callable[[Path], list[str]]:
+        given = ["--text", f"{folder}/void.txt", "--context", "16", "--device", "cpu", "--threads", "1", *more]
+        return lambda out: ["diagnose", str(theirs / name), "-o", f"{out}/page", *given]
+
+    for name in ("mamba2", "mamba_ssm"):
+        for path in sorted((theirs / name).iterdir()):
+            if path.suffix in (".json", ".safetensors", ".bin"):
+                add(f"their {path.name}", path, opening(name))
+
+    ended = folder / "ended"
+    asked = ["--text", f"{folder}/texts", "--context", "16", "--length", "128", "--sequences", "4", "--steps", "1"]
+
+    def extending(out: Path) -> list[str]:
+        if ended.exists():
+            shutil.copytree(ended, out / "extension")
+        where = ["-o", f"{out}/extension", "--device", "cpu", "--threads", "1"]
+        return ["extend", f"{folder}/theirs/mamba_ssm", *asked, *where]
+
+    assert call(extending(folder / "first"), LIMIT * 6)[0] == 0
+    (folder / "first" / "extension").rename(ended)
+    for name in ("extension.json", "result.json"):
+        add(name, ended / name, extending)
+
+    for target in {target.words: target for target in world.targets}.values():
+        add("arguments", target.file, target.words)
+    for target in world.targets:
+        with tempfile.TemporaryDirectory() as name:
+            code, said = call(target.words(Path(name)), LIMIT * 6)
+            opens = target.kind.startswith("their") or target.words(Path(name) / "x")[0] == "diagnose"
+            assert code == 0 or opens, (target, said)
+            if target.result is not None:
+                world.expected[target.file] = target.result(Path(name))
+    return world
+
+
+def tokenizer(path: Path) -> None:
+    """A tokenizer.json of as many words as the models here have rows."""
+    import tokenizers
+
+    words = {f"w{number}": number for number in range(255)} | {"?": 255}
+    tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="?")).save(str(path))
+
+
+def call(words: list[str], limit: float) -> tuple[int, str]:
+    """The exit code of the command line and what it said on stderr."""
+
+    def late(*_: object) -> None:
+        raise Hang
+
+    said = io.StringIO()
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+            code = main(words)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return code, said.getvalue()
