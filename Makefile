@@ -48,10 +48,10 @@ compare: $(VENV)/.installed
 	@ssm compare "$(RESULTS)"
 
 test: $(VENV)/.installed-dev
-	@OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadgroup
+	@OMP_NUM_THREADS=1 python -m pytest -n 2 --dist worksteal
 
 test-exhaustive: $(VENV)/.installed-dev
-	@OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadgroup -m exhaustive
+	@OMP_NUM_THREADS=1 python -m pytest -n 2 --dist worksteal -m exhaustive
 
 test-slurm: $(VENV)/.installed-dev
 	@timeout -k 10 300 python -m pytest -s -rs -m slurm tests/workflow/test_slurm.py

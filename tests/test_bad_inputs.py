@@ -49,7 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_json(folder / "data.json", store.spec.content())
     (folder / "texts.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
     (folder / "empty").mkdir()
-    assert main(["plan", "--config", str(CONFIG), "--write", str(folder / "specs")]) == 0
+    assert main(["plan", "--config", str(CONFIG), "--figures", "lg_fig4", "--write", str(folder / "specs")]) == 0
     return folder
 
 

@@ -77,6 +77,12 @@ def climbing(module: str, code: str) -> list[str]:
 
 
 @cache
+def imports_of(module: str, late: bool) -> tuple[str, ...]:
+    """What a module of ssm imports when it runs; `late`: or when its functions are called."""
+    return tuple(imports(ast.parse(SSM[module].read_text()), SSM, types=False, late=late))
+
+
+@cache
 def needs(module: str, late: bool = True) -> frozenset[str]:
     """All modules that are imported with this one, packages too; `late`: or when functions are called."""
     found: set[str] = set()
@@ -87,7 +93,7 @@ def needs(module: str, late: bool = True) -> frozenset[str]:
         for part in (part for part in parents if part not in found):
             found.add(part)
             if part in SSM:
-                waiting += imports(ast.parse(SSM[part].read_text()), SSM, types=False, late=late)
+                waiting += imports_of(part, late)
     return frozenset(found)
 
 

@@ -93,7 +93,7 @@ def shares(draw: Draw, windows: int, trials: int) -> dict[str, float]:
 RARELY = rare(0.1, 4.0)  # a true ratio of 1.49
 
 
-@pytest.mark.parametrize(("windows", "wrong"), [(4, 0.66), (16, 0.19)])
+@pytest.mark.parametrize(("windows", "wrong"), [(4, 0.66), pytest.param(16, 0.19, marks=pytest.mark.exhaustive)])
 def test_a_rare_failure_holds_in_few_windows_unless_they_are_told_to_be_few(
     windows: int, wrong: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +121,15 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+SLOW = (
+    *("a rare failure, 256", "breaks by half, 64", "breaks, barely, 256", "holds, barely, 16", "holds, barely, 256"),
+    *("a rare gain, 8", "a rarer failure, 64"),
+)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.exhaustive) if case in SLOW else case for case in CASES]
+)
 def test_outcomes(case: str) -> None:
     draw, windows, expected = CASES[case]
     found = shares(draw, windows, 40 if windows <= ENOUGH else 20)

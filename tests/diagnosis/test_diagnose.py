@@ -21,6 +21,7 @@ from ssm.models.backbone import build_model
 from ssm.models.formats import export_checkpoint
 from ssm.specs.diagnosis import ENOUGH, TOLERANCE, WHY_TOLERANCE, DiagnosisSpec
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
 QUICK: dict[str, Any] = {"context": 16, "length": 64, "device": "cpu", "threads": 1, "passkey": False}
 
 
@@ -46,13 +47,18 @@ def call(world: Path, out: Path, *options: str, model: Path | None = None) -> in
     return main([*words(world, out, model), *options])
 
 
-def test_page_record_and_tables(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_record_and_tables(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # with its pictures
     assert call(world, tmp_path / "out") == 0
     said = capsys.readouterr()
     record = json.loads((tmp_path / "out" / "diagnosis.json").read_text(), parse_constant=pytest.fail)
     assert said.out.strip() == record["verdict"]["paragraph"]
     assert f"Report: {tmp_path}/out/index.html" in said.err
-    assert record["verdict"]["paragraph"] in (tmp_path / "out" / "index.html").read_text()
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert record["verdict"]["paragraph"] in page
+    assert page.count("<svg") == 4
     assert record["facts"]["parameters"] == build_model(model_spec(), 256, seed=1).parameters_count
     names = {path.stem for path in (tmp_path / "out" / "tables").iterdir()}
     inside = {"state_statistics", "effective_remembrance", "memory_length", "decay_range"}
@@ -129,7 +135,7 @@ def test_bad_options(options: str, said: str, world: Path, tmp_path: Path, capsy
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("out", ["a:b/report", "file:report"])
+@pytest.mark.parametrize("out", ["a:b/report", pytest.param("file:report", marks=pytest.mark.exhaustive)])
 def test_a_colon_is_a_letter_of_a_name(out: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no end of a protocol: of the output, the text, the model, and what is read again."""
     monkeypatch.chdir(tmp_path)

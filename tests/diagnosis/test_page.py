@@ -16,13 +16,16 @@ from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import Extension, Interval, Memory
 from ssm.specs.diagnosis import WHY_TOLERANCE
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 
 def read(text: str) -> tuple[Page, str]:
     page = Page(text)
     return page, squeezed(page.text)
 
 
-def test_it_stands_alone_and_links_to_what_lies_beside_it() -> None:
+def test_it_stands_alone_and_links_to_what_lies_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # with its pictures
     text = build_page(diagnosis(everything(0, fails_from(3100))))
     page, _ = read(text)
     assert len(page.ids) == len(set(page.ids))
@@ -138,7 +141,8 @@ def test_losses_that_are_no_numbers(position: int) -> None:
     assert not re.search(r"\b(nan|inf)\b", text)
 
 
-def test_before_and_after() -> None:
+def test_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # with its pictures
     before = diagnosis(everything(0, fails_from(3100)))
     after = diagnosis(everything(0, factor=1.3))
     extra = Extension(

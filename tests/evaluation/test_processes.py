@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -27,6 +28,7 @@ from ssm.training.distributed import Team
 from ssm.training.loop import train
 
 CPU = torch.device("cpu")
+exhaustive = partial(pytest.param, marks=pytest.mark.exhaustive)
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +47,10 @@ def share(team: Team, task: MeasurementTask, out: Path, run: Path, tokens: Path)
     "measurement",
     [
         PositionLoss(length=64, sequences=5),
-        RestartLoss(length=64, sequences=5, context=16),
-        RestartLoss(length=50, sequences=5, context=16, everywhere=True),
-        EffectiveRemembrance(length=32, sequences=5),
-        StateStatistics(length=32, sequences=5),
+        exhaustive(RestartLoss(length=64, sequences=5, context=16)),
+        exhaustive(RestartLoss(length=50, sequences=5, context=16, everywhere=True)),
+        exhaustive(EffectiveRemembrance(length=32, sequences=5)),
+        exhaustive(StateStatistics(length=32, sequences=5)),
         Passkey(lengths=(260, 280), depths=(0.0, 1.0), trials=2),
         StateStatistics(length=32, sequences=1),  # and one process with nothing to do
     ],

@@ -30,7 +30,7 @@ from ssm.specs.training import RunSpec
 from ssm.training.origin import read_record, starting_weights
 from ssm.watch.runs import Watcher
 
-pytestmark = pytest.mark.xdist_group("extension")  # of the same world
+pytestmark = pytest.mark.usefixtures("without_pictures")
 
 
 def result(out: Path) -> dict[str, Any]:

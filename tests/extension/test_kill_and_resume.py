@@ -22,7 +22,7 @@ from ssm.extension.stages import Stages
 from ssm.models.checkpoint import load_tensors
 from ssm.training import step as training_step
 
-pytestmark = pytest.mark.xdist_group("extension")  # of the same world
+pytestmark = pytest.mark.usefixtures("without_pictures")
 
 
 class KilledError(Exception):
@@ -142,13 +142,14 @@ def test_a_signal_is_one_line_and_code_75(
             os.kill(os.getpid(), signal.SIGTERM)
         return loss_of(*arguments)
 
-    monkeypatch.setattr(Stages, "_say", signalled)
-    monkeypatch.setattr(training_step, "loss_of", signalled_at_15)
     arguments = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "-o", str(tmp_path / "out")]
     arguments += ["--context", "16", "--length", "128", "--sequences", "64", "--no-passkey"]
     arguments += ["--in-context-tolerance", "1"]
     arguments += ["--steps", "40", "--lr", "3e-3", "--device", "cpu", "--threads", "1"]
-    assert command_line.main(arguments) == REQUEUE
+    with monkeypatch.context() as patch:
+        patch.setattr(Stages, "_say", signalled)
+        patch.setattr(training_step, "loss_of", signalled_at_15)
+        assert command_line.main(arguments) == REQUEUE
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ssm extend: ")]
     assert len(lines) == 1
     assert "stopped by SIGTERM" in lines[0]
@@ -158,6 +159,5 @@ def test_a_signal_is_one_line_and_code_75(
         assert (
             load_tensors(tmp_path / "out/work/runs/extended/checkpoint.safetensors")[1]["step"] == 20
         )  # it looks every ten
-    monkeypatch.undo()
     assert command_line.main(arguments) == 0
     assert content(tmp_path / "out/model")["model.safetensors"] == content(whole / "model")["model.safetensors"]

@@ -21,7 +21,7 @@ from ssm.base.errors import ConfigError, OutputError, UserError
 from ssm.cli.main import main
 from ssm.models.opening import open_model
 
-pytestmark = pytest.mark.xdist_group("extension")  # of the same world
+pytestmark = pytest.mark.usefixtures("without_pictures")
 
 
 def refused(world: Path, out: Path, model: str | Path = "theirs", **settings: Any) -> str:

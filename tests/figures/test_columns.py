@@ -333,6 +333,7 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(drawing: dict[str, Any], sa
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.exhaustive
 def test_all_of_them_are_written_the_same_every_time(tmp_path: Path) -> None:
     drawings = [
         {"kind": "curves", **KEYS, "x": "length", "tokens": True},

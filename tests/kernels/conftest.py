@@ -1,8 +1,7 @@
 """The C++ is tested in every build that this machine can make of it (see builds.py).
 
-A test that names the fixture `build` runs in each of them. A test that takes a `backend` runs in the native build, and
-where "exhaustive" tests are asked for, with the backend "cpp" at each other instruction set too. All else runs in the
-native build.
+All tests run in the native build. Where "exhaustive" tests are asked for, a test that names the fixture `build` runs in
+each other one too, and a test that takes a `backend` at each other instruction set with the backend "cpp".
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ from ssm_kernels.native.cpu import VARIABLE
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     arguments = inspect.signature(metafunc.function).parameters
-    if "build" in arguments:
-        metafunc.parametrize("build", [NATIVE, *OTHER_INSTRUCTIONS, *OTHER_COMPILERS], indirect=True, ids=str)
-    elif "backend" in arguments:
-        others = [pytest.param(build, marks=pytest.mark.exhaustive) for build in OTHER_INSTRUCTIONS]
-        metafunc.parametrize("build", [NATIVE, *others], indirect=True, ids=str)
+    if "build" in arguments or "backend" in arguments:
+        others = [*OTHER_INSTRUCTIONS, *(OTHER_COMPILERS if "build" in arguments else ())]
+        marked = [pytest.param(build, marks=pytest.mark.exhaustive) for build in others]
+        metafunc.parametrize("build", [NATIVE, *marked], indirect=True, ids=str)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,8 +14,6 @@ from kernels.cases import PAIRS
 from kernels.numerics import normal, with_gradients, worst
 from ssm_kernels import causal_conv1d, diagonal_scan, gated_scan, selective_scan, use_backend
 from torch import Tensor
-from transformers import MambaConfig
-from transformers.models.mamba.modeling_mamba import MambaMixer
 
 B, T, H, K, V = 2, 45, 3, 8, 5
 
@@ -112,6 +110,9 @@ def test_hgrn(backend: str) -> None:
 @of("selective_scan")
 def test_mamba(backend: str) -> None:
     """A whole mixer of transformers with its weights: projections, convolution, scan with D, bias and gate."""
+    from transformers import MambaConfig
+    from transformers.models.mamba.modeling_mamba import MambaMixer
+
     torch.manual_seed(0)
     mixer = MambaMixer(MambaConfig(hidden_size=16, state_size=4, conv_kernel=4, expand=2), layer_idx=0).double().eval()
     for parameter in mixer.parameters():

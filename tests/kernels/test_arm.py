@@ -17,7 +17,11 @@ from ssm_kernels import selective_scan
 CASES = [(operation, variant) for operation in (*OPERATIONS, NORM) for variant in variants(operation)]
 
 
-@pytest.fixture(params=COMPILERS, autouse=True)
+exhaustive = pytest.mark.exhaustive
+FIRST, *OTHERS = COMPILERS
+
+
+@pytest.fixture(params=[FIRST, *(pytest.param(name, marks=exhaustive) for name in OTHERS)], autouse=True)
 def compiler(request: pytest.FixtureRequest) -> Iterator[str]:
     reason = missing(request.param)
     if reason is not None:
@@ -27,7 +31,7 @@ def compiler(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("operation", "variant"), CASES)
-@pytest.mark.parametrize(("width", "length"), [(6, 1), (19, 45)])
+@pytest.mark.parametrize(("width", "length"), [pytest.param(6, 1, marks=exhaustive), (19, 45)])
 def test_equals_the_reference(
     operation: str, variant: int, width: int, length: int, compiler: str, memory_of_nans: None
 ) -> None:

@@ -47,7 +47,7 @@ exhaustive = pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("source", "defines", "kernels", "most"),  # bytes a thread may spill
     [
-        (SCAN, ["ELEMENT=__nv_bfloat16", "STATES=16", "SOFTPLUS=true"], 9, 96),
+        pytest.param(SCAN, ["ELEMENT=__nv_bfloat16", "STATES=16", "SOFTPLUS=true"], 9, 96, marks=exhaustive),
         pytest.param(SCAN, ["ELEMENT=__half", "STATES=16", "SOFTPLUS=false"], 9, 192, marks=exhaustive),
         pytest.param(SCAN, ["ELEMENT=float", "STATES=64", "SOFTPLUS=true"], 9, 192, marks=exhaustive),
         (CONVOLUTION, ["ELEMENT=__nv_bfloat16", "TAPS=4"], 4, 0),

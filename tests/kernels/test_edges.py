@@ -54,8 +54,8 @@ def poisoned(case: Case, at: int, value: float) -> Case:
     return case._replace(tensors=tensors)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-@pytest.mark.parametrize("at", [3, 9, 40])
+@pytest.mark.parametrize("value", [math.nan, pytest.param(math.inf, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("at", [3, pytest.param(9, marks=pytest.mark.exhaustive), 40])
 @pytest.mark.parametrize(("operation", "backend", "variant"), FORGETTING)
 def test_a_reset_forgets_what_is_not_finite(operation: str, backend: str, variant: int, at: int, value: float) -> None:
     """Outputs, the state, and gradients of all that comes after it."""
@@ -150,6 +150,7 @@ assert refused, operation
 """
 
 
+@pytest.mark.exhaustive
 def test_lack_of_memory_is_an_exception() -> None:
     """The gradients under a limit on memory that rises until they fit; an exception in C++ would end the process."""
     root = Path(__file__).parents[1]

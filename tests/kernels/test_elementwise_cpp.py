@@ -13,8 +13,7 @@ from torch import Tensor
 
 Outputs = tuple[Tensor, ...]
 
-pytestmark = pytest.mark.xdist_group("elementwise_cpp")  # where the reference is asked once for all instruction sets
-_known: dict[tuple[str, bytes], list[Tensor]] = {}
+_known: dict[tuple[str, bytes], list[Tensor]] = {}  # the reference is asked once for all instruction sets
 
 
 @pytest.fixture(autouse=True)
@@ -117,8 +116,16 @@ def test_threads_change_no_bit(operation: str, batch: int, length: int, channels
         assert all(torch.equal(one, two) for one, two in zip(results[0], other, strict=True))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
-@pytest.mark.parametrize("channels", [1000, 1001])
+@pytest.mark.parametrize(
+    ("dtype", "channels"),
+    [
+        *((torch.float32, 1000), (torch.complex64, 1001)),
+        *(
+            pytest.param(*case, marks=pytest.mark.exhaustive)
+            for case in ((torch.float32, 1001), (torch.complex64, 1000))
+        ),
+    ],
+)
 def test_results_that_leave_the_caches_are_whole(dtype: torch.dtype, channels: int) -> None:
     """They are written another way, if the rows are aligned: more bytes than half of any cache of a test's machine."""
     length = 2**25 // (channels * dtype.itemsize)  # 32 MiB a tensor

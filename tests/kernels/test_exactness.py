@@ -53,7 +53,7 @@ def test_the_pieces_of_a_large_call_fit_together(operation: str, monkeypatch: py
     name, size = PIECES[operation]
     monkeypatch.setitem(getattr(backends.module(operation, "torch"), name), "cpu", size)
 
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=25)
     @given(cases(operation, 150))
     def check(case: Case) -> None:
         assert worst(with_gradients(case.function("torch"), case.values, 0), exact(case)) < 1e-11
@@ -65,7 +65,7 @@ def test_the_pieces_of_a_large_call_fit_together(operation: str, monkeypatch: py
 def test_cutting_it_anywhere_changes_nothing(operation: str, backend: str) -> None:
     examples, longest = EXAMPLES[backend]
 
-    @settings(deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow])
+    @settings(deadline=None, max_examples=min(examples, 40), suppress_health_check=[HealthCheck.too_slow])
     @given(cases(operation, longest), st.lists(st.integers(1, longest - 1), max_size=3))
     def check(case: Case, cuts: list[int]) -> None:
         whole = with_gradients(case.function(backend), case.values, 0)
@@ -74,7 +74,10 @@ def test_cutting_it_anywhere_changes_nothing(operation: str, backend: str) -> No
     check()
 
 
-@pytest.mark.parametrize(("operation", "backend", "variant"), ALL)
+@pytest.mark.parametrize(
+    ("operation", "backend", "variant"),
+    [case if case in EACH else pytest.param(*case, marks=pytest.mark.exhaustive) for case in ALL],
+)
 def test_gradients_are_those_of_finite_differences(operation: str, backend: str, variant: int) -> None:
     case = make(operation, 5, length=7, batch=1, width=3, state=2, variant=variant, resets=0.2)
     assert case.resets is not None
@@ -82,7 +85,7 @@ def test_gradients_are_those_of_finite_differences(operation: str, backend: str,
     assert torch.autograd.gradcheck(case.function(backend), [x.requires_grad_() for x in case.values])
 
 
-@pytest.mark.parametrize("decay", ["usual", "strong"])
+@pytest.mark.parametrize("decay", [pytest.param("usual", marks=pytest.mark.exhaustive), "strong"])
 @pytest.mark.parametrize(("operation", "backend", "variant"), ALL)
 def test_float32_loses_little_even_at_strong_decay(operation: str, backend: str, variant: int, decay: str) -> None:
     """In the middle of outputs and gradients, and the worst of them; sums of logs that cancel would lose 1e-3."""
@@ -109,7 +112,10 @@ def test_half_precision_is_scanned_in_float32(
     assert worst(got, expected) < tolerance
 
 
-@pytest.mark.parametrize("decay", ["one", "zero", "tiny", "wide", "mixed"])
+@pytest.mark.parametrize(
+    "decay",
+    [*(pytest.param(decay, marks=pytest.mark.exhaustive) for decay in ("one", "zero", "tiny")), "wide", "mixed"],
+)
 @pytest.mark.parametrize(("operation", "backend", "variant"), ALL)
 def test_no_decay_makes_anything_infinite(operation: str, backend: str, variant: int, decay: str) -> None:
     case = make(operation, 21, length=65, decay=decay, variant=variant, resets=0.1).to(torch.float32)

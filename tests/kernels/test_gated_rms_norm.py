@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.numerics import normal, with_gradients, worst
 from ssm_kernels import gated_rms_norm
 from torch import Tensor
-from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
 
 FAST = ("torch", "cpp")
 BACKENDS = ("reference", *FAST)
@@ -52,9 +50,10 @@ def test_equals_rms_norm_of_torch(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_equals_the_norm_of_transformers(backend: str) -> None:
     """Its Mamba-2 gates first and normalizes all channels, in float32."""
-    config = transformers.Mamba2Config(
-        hidden_size=24, expand=2, num_heads=3, head_dim=16, n_groups=1, layer_norm_epsilon=1e-5
-    )
+    from transformers import Mamba2Config
+    from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
+
+    config = Mamba2Config(hidden_size=24, expand=2, num_heads=3, head_dim=16, n_groups=1, layer_norm_epsilon=1e-5)
     theirs = Mamba2Mixer(config, 0).norm
     x, weight, gate = (value.float() for value in inputs(2, (3, 7), 48))
     with torch.no_grad():

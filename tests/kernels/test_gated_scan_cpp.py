@@ -22,9 +22,8 @@ OPTIONS = Options(32)
 NAMES = ("y", "hT", "q", "k", "v", "log_decay", "h0", "bonus")
 MISSING = cpp.unavailable(CPU)
 
-# In one process: what the reference says is computed there once for all instruction sets.
-pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.xdist_group("gated_scan_cpp")]
-_known: dict[bytes, dict[str, Tensor]] = {}
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+_known: dict[bytes, dict[str, Tensor]] = {}  # what the reference says is computed once for all instruction sets
 
 
 class Sizes(NamedTuple):
@@ -48,6 +47,8 @@ SIZES = (
     Sizes(batch=9, length=31, key=20, value=48),
 )
 KINDS = ("none", "constant", "scalar", "vector")
+FEW = [("scalar", False), ("vector", True)]
+REST = [case for case in product(KINDS, (False, True)) if case not in FEW]
 
 
 def make(sizes: Sizes, kind: str, bonus: bool, scale: float = 1.0, resets: bool = True, h0: bool = True) -> Inputs:
@@ -205,8 +206,9 @@ def test_half_precision_is_read_and_written() -> None:
     assert error(state, reference.run(to(mixed, torch.float64), OPTIONS)[1]) < 2e-6
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("bonus", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "bonus"), [*FEW, *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in REST)]
+)
 def test_gradients_are_those_of_finite_differences(kind: str, bonus: bool) -> None:
     *tensors, resets = make(Sizes(length=19), kind, bonus)
     leaves = [None if x is None else x.requires_grad_() for x in tensors]

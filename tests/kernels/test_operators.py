@@ -34,6 +34,9 @@ first = pytest.mark.parametrize(  # those of `each`; the others are exhaustive
 )
 
 
+TRACED = [(name, "cpp", variants(name)[0]) for name in ("gated_scan", "selective_scan")]
+
+
 def same_bits(got: list[Tensor], expected: list[Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
 
@@ -54,19 +57,19 @@ def two_threads() -> Iterator[None]:
 
 
 @every
-@pytest.mark.parametrize("length", [1, 33, 70])
 @pytest.mark.parametrize("width", [6, 19])
 def test_all_memory_is_written(
-    operation: str, backend: str, variant: int, length: int, width: int, memory_of_nans: None, build: Build
+    operation: str, backend: str, variant: int, width: int, memory_of_nans: None, build: Build
 ) -> None:
     """Outputs and gradients, and all that is saved; of channels that end within a vector and before the last one."""
     assert torch.empty(3).isnan().all()
-    case = make(operation, 1, length=length, width=width, variant=variant, resets=0.1).to(torch.float32)
-    with Recording() as recording:
-        results = with_gradients(case.function(backend), case.values, 0)
-    composite = hasattr(backends.module(operation, backend), "run")
-    assert len(recording.calls) == (0 if composite else 2)
-    assert not any(x.isnan().any() for x in (*results, *recording.outputs))
+    for length in (1, 33, 70):
+        case = make(operation, 1, length=length, width=width, variant=variant, resets=0.1).to(torch.float32)
+        with Recording() as recording:
+            results = with_gradients(case.function(backend), case.values, 0)
+        composite = hasattr(backends.module(operation, backend), "run")
+        assert len(recording.calls) == (0 if composite else 2)
+        assert not any(x.isnan().any() for x in (*results, *recording.outputs)), length
 
 
 @every
@@ -179,7 +182,10 @@ def test_a_compiled_call_is_an_eager_one(operation: str, backend: str, variant: 
     assert same_bits(with_gradients(compiled, case.values, 0), with_gradients(used, case.values, 0))
 
 
-@pytest.mark.parametrize("operation", [*OPERATIONS, NORM])
+@pytest.mark.parametrize(
+    "operation",
+    [OPERATIONS[0], *(pytest.param(name, marks=pytest.mark.exhaustive) for name in (*OPERATIONS[1:], NORM))],
+)
 def test_the_first_call_may_be_compiled(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an eager call would have remembered must not be needed, by one backend or by several in one function."""
     case = make(operation, 7, length=5).to(torch.float32)
@@ -298,7 +304,13 @@ def test_the_custom_operators_keep_their_promises(operation: str, backend: str, 
     check_promises(operation, backend, variant, ("test_schema", "test_autograd_registration", "test_faketensor"))
 
 
-@first
+@pytest.mark.parametrize(
+    ("operation", "backend", "variant"),
+    [
+        pytest.param(*case, marks=[] if case in TRACED else pytest.mark.exhaustive)
+        for case in ((*pair, variant) for pair in PAIRS for variant in variants(pair[0]))
+    ],
+)
 def test_the_custom_operators_can_be_traced_with_any_sizes(operation: str, backend: str, variant: int) -> None:
     check_promises(operation, backend, variant, ("test_aot_dispatch_dynamic",))
 

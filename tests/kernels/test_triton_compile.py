@@ -138,7 +138,15 @@ def many_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_launch, "PROGRAMS", 2**40)
 
 
-@pytest.mark.parametrize("which", LARGE)
+FEW = (
+    *("gated, by head, bfloat16", "gated, by key and bonus, bfloat16", "selective, resets", "diagonal, resets"),
+    *("selective, a state that 32 bits count", "diagonal, complex and constant"),
+)
+
+
+@pytest.mark.parametrize(
+    "which", [which if which in FEW else pytest.param(which, marks=pytest.mark.exhaustive) for which in LARGE]
+)
 def test_no_address_overflows(which: str, many_segments: None) -> None:
     """No offset of a pointer comes from 32 bits that it may not fit into."""
     for launch in LARGE[which]():

@@ -94,6 +94,7 @@ assert transformers.utils.logging.is_progress_bar_enabled()
 """
 
 
+@pytest.mark.exhaustive
 def test_transformers_says_nothing_while_it_loads(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     environment = os.environ | {"PYTHONPATH": f"{root}:{root / 'kernels'}", "OMP_NUM_THREADS": "1"}

@@ -149,6 +149,7 @@ def add_leaky(root: Path) -> None:
     newcomer.add(root, {"specs/mixers/leaky.py": LEAKY_SPEC, "models/mixers/leaky.py": LEAKY_MODULE}, LINES)
 
 
+@pytest.mark.exhaustive
 def test_a_newcomer_is_planned_reckoned_and_trained(tmp_path: Path) -> None:
     add_leaky(tmp_path)
     config = write_config(tmp_path / "config")

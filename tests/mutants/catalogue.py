@@ -654,8 +654,8 @@ TASKS = (
     ),
     Mutant(
         f"{S}data/tasks/base.py",
-        "return together, _joined(labels) if labels else together[:, 1:]",
-        "return together, together[:, 1:]",
+        "following = _joined(labels) if labels else together[:, 1:]",
+        "following = together[:, 1:]",
         "a test set takes the next tokens for its labels",
         ("data/tasks/test_tasks.py::test_a_test_set_reads_its_examples_in_segments",),
     ),

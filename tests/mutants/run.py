@@ -34,7 +34,7 @@ from mutants.catalogue import MUTANTS, Mutant  # noqa: E402
 
 # Tests run in processes forked from one that has imported what takes long, and nothing of the project.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["hypothesis", "polars", "pytest", "scipy.stats", "torch._dynamo", "torch"])
+PRELOADED = ["hypothesis", "polars", "pytest", "scipy.stats", "torch._dynamo", "torch"]
 TIME_LIMIT = 900.0  # seconds for the tests of one mutant
 LEFT_OUT = (".git", ".venv", "results", ".snakemake", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
 RED, SURVIVED = "red", "SURVIVED"
@@ -208,6 +208,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="mutants at a time: the cores")
     parser.add_argument("--root", type=Path, default=HERE.parents[1], help="the project, whose tests are asked")
     args = parser.parse_args()
+    PROCESSES.set_forkserver_preload(PRELOADED)  # not before: a process has one such parent, tests of this file too
     wanted = [m for m in MUTANTS if not args.words or any(word in f"{m.file}: {m.breaks}" for word in args.words)]
     problems = []
     for mutant in wanted:

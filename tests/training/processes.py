@@ -12,8 +12,10 @@ from torch.distributed import TCPStore
 from ssm.training.distributed import Team
 
 PROCESSES = multiprocessing.get_context("forkserver")
-# An optimizer imports dynamo at its first step, which takes longer than many a test.
-PROCESSES.set_forkserver_preload(["ssm.training.loop", "ssm.evaluation.measure", "torch._dynamo"])
+# What jobs and tests import; an optimizer imports dynamo at its first step, which takes longer than many a test.
+PROCESSES.set_forkserver_preload(
+    ["pytest", "scipy.stats", "ssm.evaluation.measure", "ssm.extension", "ssm.training.loop", "torch._dynamo"]
+)
 
 
 def run_team(size: int, work: Callable[..., object], *arguments: Any) -> list[int | None]:

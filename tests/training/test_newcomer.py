@@ -108,6 +108,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.exhaustive
 def test_a_newcomer_is_planned_reckoned_trained_and_offered(tmp_path: Path) -> None:
     newcomer.add(tmp_path, FILES, LINES)
     config = write_config(tmp_path / "config")

@@ -6,6 +6,7 @@ import os
 import resource
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from ssm.training import one_host
 from ssm.training.distributed import Team
 
 ROUNDS = 300
+
+exhaustive = partial(pytest.param, marks=pytest.mark.exhaustive)
 
 
 def values_of(rank: int, turn: int) -> torch.Tensor:
@@ -33,7 +36,7 @@ def late_readers(team: Team) -> None:
         assert torch.equal(seen, torch.stack([values_of(rank, turn) for rank in range(team.size)]))
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("size", [exhaustive(2), 3, exhaustive(4)])
 def test_what_a_process_shows_stays_until_all_have_read_it(size: int) -> None:
     assert run_team(size, late_readers) == [0] * size
 
@@ -77,7 +80,7 @@ def sums(team: Team) -> None:
     assert kept.flatten().tolist() == list(range(team.size))  # no view of what others write over
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [exhaustive(2), 3])
 def test_sums_on_one_host(size: int) -> None:
     assert run_team(size, sums) == [0] * size
 

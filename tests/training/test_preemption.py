@@ -115,7 +115,7 @@ def test_a_long_step_is_left_between_its_micro_batches(
 ) -> None:
     """What the first of them have done is forgotten: the checkpoint is that of the step before."""
     sigma = {"sigma": 0.3} if policy == "random_noise" else {}
-    recipe = {"budget": {"steps": 60}, "batch_tokens": 128, "micro_batch_tokens": 32}
+    recipe = {"budget": {"steps": 40}, "batch_tokens": 128, "micro_batch_tokens": 32}
     run = run_spec(store.spec, initial_state={"policy": policy} | sigma, **recipe)
     parts, loss_of = [0], training_step.loss_of
 
@@ -128,7 +128,7 @@ def test_a_long_step_is_left_between_its_micro_batches(
     with monkeypatch.context() as patch:
         patch.setattr(keeping, "SLOW", 0.0)
         patch.setattr(training_step, "loss_of", eventful)
-        with pytest.raises(Preempted, match=f"stopped by SIGTERM at step {step - 1} of 60; its checkpoint is written"):
+        with pytest.raises(Preempted, match=f"stopped by SIGTERM at step {step - 1} of 40; its checkpoint is written"):
             train(run, store, tmp_path / "run", Interval(seconds=1e9))
     assert parts[0] == 4 * (step - 1) + 2
     assert saved_step(tmp_path / "run") == step - 1

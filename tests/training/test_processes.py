@@ -99,7 +99,11 @@ def bits(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("sizes", [(2,), pytest.param((2, 4), marks=exhaustive)], ids=["two", "two and four"])
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy["policy"])
+@pytest.mark.parametrize(
+    "policy",
+    [*POLICIES[:3:2], *(pytest.param(policy, marks=exhaustive) for policy in (POLICIES[1], *POLICIES[3:]))],
+    ids=lambda policy: policy["policy"],
+)
 def test_one_two_and_four_processes_train_the_same_run(
     policy: dict[str, Any], sizes: tuple[int, ...], store: TokenStore, tmp_path: Path
 ) -> None:
@@ -114,7 +118,8 @@ def test_one_two_and_four_processes_train_the_same_run(
         assert column(tmp_path / "1", "state_norm")[1:].min() > 0
 
 
-def test_gradients_of_a_large_model_are_those_of_a_small_one(store: TokenStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=exhaustive)])
+def test_gradients_of_a_large_model_are_those_of_a_small_one(size: int, store: TokenStore, tmp_path: Path) -> None:
     """In one process to the bit, whether they are clipped or not; DDP adds them up in another order."""
     policy = {"policy": "state_passing", "p_zero": 0.2}
     for clip_norm in (100.0, 0.05):
@@ -123,28 +128,30 @@ def test_gradients_of_a_large_model_are_those_of_a_small_one(store: TokenStore, 
         train(ALONE, run, store.folder, tmp_path / f"large{clip_norm}", one_piece=0)
         for name in ("model.safetensors", "checkpoint.safetensors"):
             assert bits(tmp_path / f"large{clip_norm}" / name) == bits(tmp_path / f"small{clip_norm}" / name)
-    for size in (2, 4):
-        assert together(size, run, store, tmp_path / str(size), one_piece=0) == {0}
-        same_curves(tmp_path / f"small{clip_norm}", tmp_path / str(size))
+    assert together(size, run, store, tmp_path / "team", one_piece=0) == {0}
+    same_curves(tmp_path / f"small{clip_norm}", tmp_path / "team")
 
 
 @pytest.mark.parametrize(
-    ("policy", "one_piece"),
-    [(POLICIES[1], parallel.ONE_PIECE), pytest.param(POLICIES[2], 0, marks=exhaustive)],
-    ids=["state_passing", "fitted_noise, ddp"],
+    ("policy", "one_piece", "size"),
+    [
+        (POLICIES[1], parallel.ONE_PIECE, 2),
+        pytest.param(POLICIES[1], parallel.ONE_PIECE, 4, marks=exhaustive),
+        pytest.param(POLICIES[2], 0, 4, marks=exhaustive),
+    ],
+    ids=["state_passing, two", "state_passing, four", "fitted_noise, ddp"],
 )
 def test_a_stopped_run_goes_on_in_as_many_processes_bitwise_and_in_any_other_number(
-    policy: dict[str, Any], one_piece: int, store: TokenStore, tmp_path: Path
+    policy: dict[str, Any], one_piece: int, size: int, store: TokenStore, tmp_path: Path
 ) -> None:
-    """Four processes, for the order in which DDP's sums are made depends on how these are cut (see `_settle`)."""
+    """DDP with four, for the order in which its sums are made depends on how these are cut (see `_settle`)."""
     run, how = spec_of(store, policy), {"one_piece": one_piece}
-    assert together(4, run, store, tmp_path / "whole", **how) == {0}
+    assert together(size, run, store, tmp_path / "whole", **how) == {0}
     for name in ("again", "one"):
-        assert together(4, run, store, tmp_path / name, 27, 2, signal.SIGTERM, **how) == {
-            REQUEUE
-        }  # one of them is told
+        told = 27, size // 2, signal.SIGTERM  # one of them is
+        assert together(size, run, store, tmp_path / name, *told, **how) == {REQUEUE}
         assert load_tensors(tmp_path / name / "checkpoint.safetensors")[1]["step"] == 30
-    assert together(4, run, store, tmp_path / "again", **how) == {0}
+    assert together(size, run, store, tmp_path / "again", **how) == {0}
     train(ALONE, run, store.folder, tmp_path / "one")
     for name in ("model.safetensors", "checkpoint.safetensors"):
         assert bits(tmp_path / "again" / name) == bits(tmp_path / "whole" / name)
@@ -245,6 +252,6 @@ def add_up(team: Team) -> None:
     torch.testing.assert_close(values, team.stacked(mine).sum(0))
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=exhaustive), 4])
 def test_sums_are_the_same_in_every_process(size: int) -> None:
     assert run_team(size, add_up) == [0] * size

@@ -138,7 +138,11 @@ def _train(team: Team, run: RunSpec, tokens: Path, folder: Path) -> None:
     train(run, TokenStore.open(tokens), folder, CPU, None, Interval(steps=5), Machine(team))
 
 
-@pytest.mark.parametrize("policy", POLICIES[:3:2], ids=lambda policy: policy["policy"])
+@pytest.mark.parametrize(
+    "policy",
+    [POLICIES[0], pytest.param(POLICIES[2], marks=pytest.mark.exhaustive)],
+    ids=lambda policy: policy["policy"],
+)
 def test_two_processes_train_the_run_that_one_trains(
     policy: dict[str, Any], copies: TokenStore, tmp_path: Path
 ) -> None:
@@ -151,7 +155,11 @@ def test_two_processes_train_the_run_that_one_trains(
         np.testing.assert_allclose(two[column], one[column], rtol=tolerance, err_msg=column)
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy["policy"])
+@pytest.mark.parametrize(
+    "policy",
+    [*POLICIES[:2], *(pytest.param(policy, marks=pytest.mark.exhaustive) for policy in POLICIES[2:])],
+    ids=lambda policy: policy["policy"],
+)
 def test_every_policy_trains_on_tasks_and_a_killed_run_resumes_to_the_same_bits(
     policy: dict[str, Any], copies: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,7 @@ class Facts(Generator):
         self.ready = spec.babilong is not None and split == "test"  # prompts are published as they are
         hidden = spec.corpus is not None and not self.ready
         self.sentences = Sentences(self.text, self.tokenizer, spec.least_sentence) if hidden else None
-        asked = {question for part in spec.mix for question in part.questions}
+        asked = dict.fromkeys(question for part in spec.mix for question in part.questions)  # in their order
         self.room = max(len(self._answer(answer)) for question in asked for answer in self._possible(question))
 
     def make(self, indices: np.ndarray) -> Examples:

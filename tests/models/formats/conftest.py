@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from models.formats import hf
@@ -12,6 +13,14 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("original")
     hf.made("Mamba", hidden_size=32, num_hidden_layers=3).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def fla() -> ModuleType:
+    """fla's own models on the CPU; importing them takes seconds."""
+    from models.formats import fla_on_cpu
+
+    return fla_on_cpu
 
 
 @pytest.fixture

@@ -210,9 +210,10 @@ GLA = {
 MAMBA2 = {"name": "large", "d_model": 1024, "n_layers": 8, "peak_lr": 1e-3, "mixer": {"kind": "mamba2"}}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("spec", "key"),
-    [(GLA, "fla_gla"), pytest.param(MAMBA2, "mamba_ssm", marks=pytest.mark.exhaustive)],
+    [(GLA, "fla_gla"), (MAMBA2, "mamba_ssm")],
     ids=["safetensors", "bin"],
 )
 def test_loading_needs_little_more_than_the_weights(

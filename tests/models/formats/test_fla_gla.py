@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
-from models.formats import fla_on_cpu
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "fused": {},
@@ -19,8 +19,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_round_trip(changes: dict[str, Any], tmp_path: Path, fla: ModuleType) -> None:
     sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_heads": 2, "max_position_embeddings": 128}
-    imported = fla_on_cpu.check(fla_on_cpu.made("GLA", **(sizes | changes)), tmp_path)
+    imported = fla.check(fla.made("GLA", **(sizes | changes)), tmp_path)
     assert imported.format.key == "fla_gla"
     assert imported.context == 128

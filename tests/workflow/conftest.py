@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plan.mini import edit
+from workflow.stand_in import make_place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a small config, a text, and an environment that holds the stand-in."""
+    return make_place(tmp_path)
+
+
+@pytest.fixture
+def own(place: Path) -> Path:
+    """The same, with a checkpoint and a text of the user's own."""
+    edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
+    (place / "my model").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (place / "my model" / name).write_text("{}")
+    entry = 'mine-1.3b: {checkpoint: my model, text: ["my text/*.txt"], context: {smoke: 64, paper: 2048}}\n'
+    with (place / "config" / "models.yaml").open("a") as models:
+        models.write(entry)
+    return place

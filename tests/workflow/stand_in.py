@@ -1,0 +1,120 @@
+"""A folder with a small config, and a stand-in for `ssm` that makes tiny files: what the workflow's tests run in."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from plan.mini import edit, write_config
+
+from ssm.report.papers import PAGES
+
+ROOT = Path(__file__).parents[2]
+SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile")]
+STAND_IN = f"""#!{sys.executable} -S
+import pathlib, shlex, sys
+verb, *rest, option, log = sys.argv[1:]
+with open("calls.txt", "a") as calls:
+    print(shlex.join([verb, *rest]), file=calls)
+assert option == "--log", "every rule has a log"
+assert verb in ("report", "diagnose", "extend") or pathlib.Path(rest[0]).is_file(), "the spec is missing"
+says = f"{{verb}} progress\\n"
+sys.stderr.write(says)
+pathlib.Path(log).write_text(says)
+out = pathlib.Path(rest[rest.index("--out") + 1])
+spec = pathlib.Path(rest[0])
+assert verb != "tokenize" or not (out / "manifest.json").exists(), "a finished store would be taken as it is"
+if verb == "tokenize" and pathlib.Path("gate").exists():
+    open("gate").read()  # until the test lets go of it
+files = {{
+    "tokenize": ["manifest.json"],
+    "import": ["run.json", "model.safetensors"],
+    "train": ["run.json", "metrics.parquet", "model.safetensors"],
+    "diagnose": ["index.html", "diagnosis.json"],
+    "extend": ["index.html", "result.json"],
+    "plot": [f"{{spec.stem}}.{{end}}" for end in ("svg", "png", "pdf")],
+    "report": {list(PAGES)},
+}}.get(verb)
+
+def make(out):
+    for path in [out / name for name in files] if files else [out]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(verb)
+
+if verb in ("diagnose", "extend"):
+    from ssm.base.files import replacing
+    with replacing(out, rest[rest.index("--replace") + 1], files[-1]) as new:
+        if verb == "extend" and not (new / files[-1]).exists():  # like the real one it goes on in its folder
+            new.mkdir(parents=True, exist_ok=True)
+            (new / "work").open("a").write("begun ")
+        if pathlib.Path("kill").exists():
+            sys.exit(75)
+        if not (new / files[-1]).exists():
+            make(new)
+        if pathlib.Path("fail").exists():
+            sys.exit(3)
+else:
+    make(out)
+    if verb == "judge" and pathlib.Path("fail").exists():
+        sys.exit(3)
+"""
+
+
+def make_place(folder: Path) -> Path:
+    """A small config, a text, and an environment that holds the stand-in."""
+    write_config(folder / "config")
+    edit(folder / "config", "data.yaml", "{kind: stdlib}", '{kind: files, paths: ["my text"]}')
+    (folder / "my text").mkdir()
+    (folder / "my text" / "a.txt").write_text("Once upon a time.")
+    (folder / "workflow").symlink_to(ROOT / "workflow")
+    for name in ("pyproject.toml", "constraints.txt"):
+        (folder / name).touch()
+    executable(folder / ".venv/bin/python", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    executable(folder / ".venv/bin/snakemake", f'#!/bin/sh\nexec {shlex.join(SNAKEMAKE)} "$@"\n')
+    executable(folder / ".venv/bin/ssm", STAND_IN)
+    (folder / ".venv/.installed").touch()
+    return folder
+
+
+def executable(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def environment(place: Path) -> dict[str, str]:
+    path = f"{place / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of `make test`
+    return inherited | {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(place)}
+
+
+def run(place: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=place, env=environment(place), capture_output=True, text=True, check=False, timeout=100
+    )
+
+
+def snakemake(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(place, *SNAKEMAKE, *arguments)
+
+
+def make(place: Path, *arguments: str, report: bool = True) -> list[list[str]]:
+    """The calls of `ssm` that one successful run of the workflow made; it names its `report`, if it makes one."""
+    (place / "calls.txt").write_text("")
+    result = snakemake(place, "--cores", "2", *arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    named = re.findall("^Report: (.*)$", result.stderr, re.MULTILINE)
+    assert named == ["a b/smoke/report/index.html"] * report
+    return [shlex.split(call) for call in (place / "calls.txt").read_text().splitlines()]
+
+
+def verbs(calls: list[list[str]]) -> list[str]:
+    return sorted(call[0] for call in calls)
+
+
+def after(option: str, call: list[str]) -> str:
+    return call[call.index(option) + 1]

@@ -1,0 +1,101 @@
+"""A checkpoint of the user's own through the workflow: its diagnosis and its extension, when they are asked for."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from plan.mini import edit
+from workflow.stand_in import after, make, snakemake, verbs
+
+ANSWERS = "a b/smoke/checkpoints/mine-1.3b"
+BOTH = ["diagnose_mine-1.3b", "extend_mine-1.3b"]
+
+
+def answers(place: Path, *targets: str) -> list[list[str]]:
+    """The calls of `ssm` that asking for these targets made; every page is named."""
+    (place / "calls.txt").write_text("")
+    result = snakemake(place, "--cores", "2", *targets)
+    assert result.returncode == 0, result.stdout + result.stderr
+    whats = ["diagnosis" if target.startswith("diagnose") else "extension" for target in targets]
+    named = re.findall("^Report: (.*)$", result.stderr, re.MULTILINE)
+    assert sorted(named) == [f"{ANSWERS}/{what}/index.html" for what in sorted(whats)]
+    for what in whats:
+        assert (place / ANSWERS / what / "index.html").is_file()
+    return sorted(shlex.split(call) for call in (place / "calls.txt").read_text().splitlines())
+
+
+def test_a_checkpoint_is_diagnosed_and_extended_when_it_is_asked_for_and_not_twice(own: Path) -> None:
+    diagnosed, extended = answers(own, *BOTH)
+    given = ["my model", "--text", "my text/*.txt", "--context", "64", "--budget", "10.0"]
+    assert diagnosed[:8] == ["diagnose", *given]
+    assert extended[:12] == ["extend", *given, "--policy", "state_passing", "--steps", "100"]
+    for call in (diagnosed, extended):
+        assert call[-4:] == ["--device", "auto", "--threads", "1"]
+    assert answers(own, *BOTH) == []
+    assert {path.name for path in (own / ANSWERS).iterdir()} == {"diagnosis", "extension"}
+    assert (own / "a b/smoke/logs/checkpoints/mine-1.3b/extension.log").read_text() == "extend progress\n"
+
+    # What the extension alone is asked. What figures train is left alone.
+    edit(own / "config", "models.yaml", "my model,", "my model, steps: 7,")
+    (call,) = answers(own, *BOTH)
+    assert (call[0], after("--steps", call)) == ("extend", "7")
+
+
+@pytest.mark.exhaustive
+def test_an_answer_is_made_anew_for_another_context_text_or_model(own: Path) -> None:
+    assert not {"diagnose", "extend"} & {call[0] for call in make(own, "all")}
+    assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
+    edit(own / "config", "models.yaml", "smoke: 64", "smoke: 128")
+    assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
+    (own / "my text" / "b.txt").write_text("Another one.")
+    assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
+    (own / "my model" / "model.safetensors").write_text("{ }")
+    assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
+    (own / ANSWERS / "diagnosis").rename(own / "elsewhere")
+    assert verbs(answers(own, *BOTH)) == ["diagnose"]
+    assert answers(own, *BOTH) == []
+
+    # Model and text are gone: the finished answers stay what they are.
+    (own / "my model").rename(own / "moved")
+    done = snakemake(own, "--cores", "1", *BOTH)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (own / "calls.txt").read_text() == ""
+
+
+@pytest.mark.exhaustive
+def test_an_answer_stays_until_there_is_a_new_one_and_an_extension_goes_on(own: Path) -> None:
+    answers(own, *BOTH)
+    (own / ANSWERS / "diagnosis" / "index.html").write_text("the old page")
+    edit(own / "config", "models.yaml", "smoke: 64", "smoke: 128")
+    (own / "kill").touch()
+    for _ in range(2):
+        assert snakemake(own, "--cores", "1", "--keep-going", *BOTH).returncode != 0
+        assert (own / ANSWERS / "diagnosis" / "index.html").read_text() == "the old page"
+        assert (own / ANSWERS / "extension" / "work").read_text() == "begun "
+    (own / "kill").unlink()
+    assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
+    assert (own / ANSWERS / "diagnosis" / "index.html").read_text() == "diagnose"
+    assert (own / ANSWERS / "extension" / "work").read_text() == "begun begun begun ", "it goes on in its folder"
+
+    # Begun on another text: not gone on with, and not left behind.
+    (own / "kill").touch()
+    edit(own / "config", "models.yaml", "smoke: 128", "smoke: 256")
+    assert snakemake(own, "--cores", "1", BOTH[1]).returncode != 0
+    (own / "my text" / "a.txt").write_text("Once upon another time.")
+    (own / "kill").unlink()
+    assert verbs(answers(own, BOTH[1])) == ["extend"]
+    assert (own / ANSWERS / "extension" / "work").read_text() == "begun "
+    assert not list((own / ANSWERS).glob("extension.????????"))
+
+    # Killed when all was made: it only has to take its place.
+    (own / "fail").touch()
+    edit(own / "config", "models.yaml", "smoke: 256", "smoke: 512")
+    assert snakemake(own, "--cores", "1", "--keep-going", *BOTH).returncode != 0
+    (own / "fail").unlink()
+    made = {path: path.stat().st_mtime_ns for path in (own / ANSWERS).rglob("*.json")}
+    assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
+    assert {path.stat().st_mtime_ns for path in (own / ANSWERS).rglob("*.json")} < set(made.values())
+    assert {path.name for path in (own / ANSWERS).iterdir()} == {"diagnosis", "extension"}
