@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from ssm.base.errors import DataError
 from ssm.base.seeds import derived_seed
 from ssm.base.tables import ATTACK
 from ssm.data.tasks.draws import Draws
@@ -28,6 +29,8 @@ class Attacked(Altered):
         for target in np.unique(variants).tolist():
             rows = variants == target
             there = np.flatnonzero(self.test.images.labels == target)
+            if not len(there):
+                raise DataError(f"{self.test.spec.name}: no test image is of class {target}; is a file missing?")
             chosen = Draws(self.seed, f"target/{target}", examples[rows]).integers("image", len(there))[:, 0]
             found[rows] = self.test.pixels(there[chosen])
         return found

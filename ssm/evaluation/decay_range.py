@@ -1,9 +1,10 @@
-"""How far the decay of every state ranges over a window (bn figure 6)."""
+"""How far the decays of every state and of every channel range over a window (bn figure 6)."""
 
 from __future__ import annotations
 
 import polars as pl
 import torch
+from torch import Tensor
 
 from ssm.base.tables import DECAY_RANGE
 from ssm.evaluation.histograms import histograms
@@ -15,4 +16,14 @@ from ssm.specs.measurements.decay_range import THRESHOLDS
 def decay_range(spec: DecayRange, subject: Subject) -> pl.DataFrame:
     """A_max - A_min as a cumulative histogram, in the schema DECAY_RANGE. Raises as `histograms`."""
     thresholds = torch.arange(THRESHOLDS + 1, dtype=torch.float64) / THRESHOLDS
-    return histograms(spec, subject, DECAY_RANGE, lambda sizes: sizes.amax(1) - sizes.amin(1), thresholds)
+    return histograms(spec, subject, DECAY_RANGE, {"share": _of_states, "channel_share": _of_channels}, thresholds)
+
+
+def _of_states(sizes: Tensor) -> Tensor:
+    """(B, T, H, N) -> (B, H, N): over the tokens."""
+    return sizes.amax(1) - sizes.amin(1)
+
+
+def _of_channels(sizes: Tensor) -> Tensor:
+    """(B, T, H, N) -> (B, H): over the tokens and the states of a channel, as in bn's Theorems 3.1 and 4.2."""
+    return sizes.amax((1, 3)) - sizes.amin((1, 3))

@@ -1,9 +1,10 @@
-"""Cumulative histograms over the states of a model, by layer."""
+"""Cumulative histograms over the states or the channels of a model, by layer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
@@ -12,18 +13,21 @@ from ssm.base.errors import CheckpointError
 from ssm.base.tables import Schema
 from ssm.evaluation.inside import own_layers, window_groups
 from ssm.evaluation.subject import Subject
+from ssm.models.backbone import LanguageModel
 from ssm.models.inspect import layer_coefficients
 from ssm.specs.measurements.base import OfWindows
 
+Number = Callable[[Tensor], Tensor]
+
 
 def histograms(
-    spec: OfWindows, subject: Subject, schema: Schema, number: Callable[[Tensor], Tensor], thresholds: Tensor
+    spec: OfWindows, subject: Subject, schema: Schema, numbers: Mapping[str, Number], thresholds: Tensor
 ) -> pl.DataFrame:
-    """The share of states whose number is at most a threshold, by window and layer; layer 0 is all of them.
+    """The share of states, or channels, whose number is at most a threshold, by window and layer; layer 0 is all.
 
     Args:
-        schema: of sequence, layer, threshold and share.
-        number: of every state, from the sizes of its decays over a window: (B, T, H, N) -> (B, H, N).
+        schema: of sequence, layer, threshold, and the columns of `numbers`.
+        numbers: of every state or channel, from the sizes of its decays over a window: (B, T, H, N) -> (B, ...).
         thresholds: (X,), ascending.
 
     Raises:
@@ -33,20 +37,32 @@ def histograms(
     frames = [pl.DataFrame(schema=schema.columns)]
     for rows, tokens in window_groups(spec, subject):
         found = {
-            layer + 1: number(coefficients.A.abs()).flatten(1).double().cpu().expand(len(rows), -1)
-            for layer, coefficients in layer_coefficients(model, tokens)
+            layer + 1: [number(decays).flatten(1).double().cpu().expand(len(rows), -1) for number in numbers.values()]
+            for layer, decays in _decays(model, tokens)
         }  # (B, states) each
         if not found:
-            raise CheckpointError("no layer of the model is a linear recurrence: there are no decays")
-        found[0] = torch.cat(list(found.values()), 1)
-        for layer, numbers in found.items():
-            wanted = thresholds.double().expand(len(rows), -1).contiguous()
-            count = torch.searchsorted(numbers.sort(-1).values, wanted, right=True)  # (B, X)
+            raise CheckpointError("no layer of the model is a linear recurrence with a decay")
+        found[0] = [torch.cat(of_layers, 1) for of_layers in zip(*found.values(), strict=True)]
+        for layer, values in found.items():
             columns = (
                 rows.repeat_interleave(len(thresholds)).numpy(),
                 layer,
                 thresholds.repeat(len(rows)).numpy(),
-                (count / numbers.shape[1]).double().flatten().numpy(),
+                *(_shares(value, thresholds) for value in values),
             )
             frames.append(pl.DataFrame(dict(zip(schema.columns, columns, strict=True)), schema=schema.columns))
     return subject.together(pl.concat(frames)).sort(*schema.keys)
+
+
+def _decays(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """The number of every layer that decays, and the sizes of its decays (B, T, H, N), or 1 for what is all alike."""
+    for layer, coefficients in layer_coefficients(model, tokens):
+        if not coefficients.averages:
+            yield layer, coefficients.A.abs()
+
+
+def _shares(numbers: Tensor, thresholds: Tensor) -> np.ndarray:
+    """Of (B, states) numbers those up to each of (X,) thresholds, as shares: (B * X,)."""
+    wanted = thresholds.double().expand(len(numbers), -1).contiguous()
+    count = torch.searchsorted(numbers.sort(-1).values, wanted, right=True)  # (B, X)
+    return (count / numbers.shape[1]).double().flatten().numpy()

@@ -18,7 +18,7 @@ def memory_length(spec: MemoryLength, subject: Subject) -> pl.DataFrame:
 
     A decay of exactly 1 remembers forever, one of 0 nothing.
     """
-    return histograms(spec, subject, MEMORY_LENGTH, _tokens, 2 ** torch.arange(OCTAVES + 1))
+    return histograms(spec, subject, MEMORY_LENGTH, {"share": _tokens}, 2 ** torch.arange(OCTAVES + 1))
 
 
 def _tokens(sizes: Tensor) -> Tensor:

@@ -68,12 +68,17 @@ def test_ranges_of_decays_are_counted(subject: Subject) -> None:
     subject = measured(subject)
     table = decay_range.decay_range(DecayRange(length=LENGTH, sequences=SEQUENCES), subject)
     ranges = [(A.amax(1) - A.amin(1)).flatten(1).numpy() for A in decays(subject.model, windows(subject, 12))]  # type: ignore[arg-type]
+    decayed = [A.movedim(1, -1).flatten(2).numpy() for A in decays(subject.model, windows(subject, 12))]  # type: ignore[arg-type]
+    by_layer = [A.max(-1) - A.min(-1) for A in decayed]  # (B, channels), over tokens and states
+    of_channels = [np.concatenate(by_layer, 1), *by_layer]
     assert table.height == SEQUENCES * 3 * 51
     for layer, of_layer in enumerate([np.concatenate(ranges, 1), *ranges]):
         for sequence in range(SEQUENCES):
             rows = table.filter((pl.col("layer") == layer) & (pl.col("sequence") == sequence))
             expected = [np.mean(of_layer[sequence] <= threshold) for threshold in rows["threshold"]]
             np.testing.assert_allclose(rows["share"], expected)
+            wide = [np.mean(of_channels[layer][sequence] <= threshold) for threshold in rows["threshold"]]
+            np.testing.assert_allclose(rows["channel_share"], wide)
             assert 0.05 < rows.filter(pl.col("threshold") == 0.3)["share"].item() < 0.95
 
 
@@ -100,8 +105,15 @@ def test_a_decay_that_no_token_changes_has_no_range(subject: Subject) -> None:
         DecayRange(length=LENGTH, sequences=2), measured(subject, mixer={"kind": "s4d", "d_state": 4})
     )
     assert found["share"].to_list() == [1.0] * found.height
-    with pytest.raises(CheckpointError, match="no layer of the model is a linear recurrence"):
-        decay_range.decay_range(DecayRange(length=LENGTH, sequences=2), measured(subject, mixer=ATTENTION))
+
+
+@pytest.mark.parametrize("mixer", [ATTENTION, {"kind": "rwkv4"}], ids=["attention", "rwkv4"])
+def test_what_has_no_decay_is_told_so(subject: Subject, mixer: dict[str, object]) -> None:
+    """RWKV-4's state is an average: how much of it stays is not the state's alone, and at first nothing does."""
+    with pytest.raises(CheckpointError, match="no layer of the model is a linear recurrence with a decay"):
+        decay_range.decay_range(DecayRange(length=LENGTH, sequences=2), measured(subject, mixer=mixer))
+    with pytest.raises(CheckpointError, match="no layer of the model is a linear recurrence with a decay"):
+        memory_length.memory_length(MemoryLength(length=LENGTH, sequences=2), measured(subject, mixer=mixer))
 
 
 def pairs(x: Tensor) -> float:

@@ -1410,9 +1410,23 @@ READING = (
     ),
     Mutant(
         f"{S}evaluation/decay_range.py",
-        "sizes.amax(1) - sizes.amin(1)",
-        "sizes.amax(1) - sizes.mean(1)",
+        "return sizes.amax(1) - sizes.amin(1)",
+        "return sizes.amax(1) - sizes.mean(1)",
         "ranges end at the mean decay",
+        (INSIDE,),
+    ),
+    Mutant(
+        f"{S}evaluation/decay_range.py",
+        "sizes.amax((1, 3)) - sizes.amin((1, 3))",
+        "(sizes.amax(1) - sizes.amin(1)).amax(-1)",
+        "a channel's range is the widest of its states",
+        (INSIDE,),
+    ),
+    Mutant(
+        f"{S}evaluation/histograms.py",
+        "if not coefficients.averages:",
+        "if True:",
+        "weights of a running average count as decays",
         (INSIDE,),
     ),
     Mutant(

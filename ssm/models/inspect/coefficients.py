@@ -35,6 +35,7 @@ class Coefficients:
     bonus: Tensor | None = None  # RWKV-6's u (H, N): step t reads the state before it, and its own b_t times u
     normalizer_eps: float | None = None  # linear attention's: y_t is divided by the sum of its weights and this
     bare_key: Tensor | None = None  # of Mamba: the key without the step size Delta_t in it, (B, T, H, N)
+    averages: bool = False  # of RWKV-4: A and the key are weights of a running average, and A is no decay (A_1 is 0)
 
     @property
     def b(self) -> Tensor:
@@ -152,7 +153,7 @@ def _rwkv4(calls: Calls) -> Coefficients:
         total.append(den)
     share = (weight / torch.stack(total, 1)).unsqueeze(-1)  # (B, T, D, 1)
     value = torch.where(weight > 0, numerators.b / weight, 0.0)  # one without weight was not kept either
-    return Coefficients(1 - share, share, value.unsqueeze(-1))
+    return Coefficients(1 - share, share, value.unsqueeze(-1), averages=True)
 
 
 READ: dict[str, Callable[[Mixer, Calls], Coefficients]] = {

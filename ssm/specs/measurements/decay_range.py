@@ -13,7 +13,7 @@ THRESHOLDS = 50  # of the cumulative histogram, behind 0
 
 
 class DecayRange(OfWindows):
-    """A_max - A_min of every state's decay over a text, as a cumulative histogram (bn figure 6)."""
+    """A_max - A_min of every state's and every channel's decay over a text, as cumulative histograms (bn figure 6)."""
 
     kind: Literal["decay_range"] = "decay_range"
     sequences: PositiveInt = 16
