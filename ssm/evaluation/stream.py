@@ -97,6 +97,8 @@ def likeliest(model: Readable, hidden: Tensor) -> Tensor:
 
 def _state_bytes(subject: Subject, sequences: Sequences, start: int, stop: int) -> int:
     """Of the state of one sequence after the tokens [start, stop); a cache grows by every token."""
+    if not len(sequences):
+        return 0
     probed = min(stop - start, PROBED)
     inputs, _ = sequences.read(np.zeros(1, np.int64), start, start + probed)
     state: Carried | None = None

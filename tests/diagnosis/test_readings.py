@@ -245,7 +245,7 @@ def test_memory_is_the_share_of_states_that_forget_soon_or_late_or_cannot_choose
     places = [(n, layer) for n in range(3) for layer in (0, 1)]
     rows = [(n, layer, 2**i, i / 20 + spread[n] * (layer == 0)) for n, layer in places for i in range(21)]
     lengths = pl.DataFrame(rows, schema=MEMORY_LENGTH.columns, orient="row")
-    shares = [(n, layer, k / 50, (k / 50 + spread[n]) * (1 - layer)) for n, layer in places for k in range(51)]
+    shares = [(n, layer, k / 50, (k / 50 + spread[n]) * (1 - layer), 1.0) for n, layer in places for k in range(51)]
     ranges = pl.DataFrame(shares, schema=DECAY_RANGE.columns, orient="row")
     found = memory(lengths, ranges, CONTEXT, LENGTH)
     assert (found.recent_tokens, found.kept_tokens) == (128, 32768)
