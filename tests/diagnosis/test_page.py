@@ -73,10 +73,8 @@ def test_how_long_the_states_remember_is_told_in_words() -> None:
     memory = Memory(128, Interval(0.4, 0.35, 0.45), 32768, Interval(0.05, 0.0, 0.1), Interval(0.9, 0.85, 0.95))
     _, text = read(build_page(replace(found, readings=replace(found.readings, memory=memory))))
     assert "40% (35% to 45%) of the states see the recent past alone: 128 tokens after" in text
-    assert (
-        "5% (0% to 10%) never forget: with the decays that they have within the context, more than that would be left after 32,768 tokens"
-        in text
-    )
+    told = "with the decays that they have within the context, more than that would be left after 32,768 tokens"
+    assert f"5% (0% to 10%) never forget: {told}" in text
     assert "90% (85% to 95%) cannot choose" in text
 
 
