@@ -41,6 +41,7 @@ class Altered(ABC):
         self.region = np.concatenate([np.zeros(spec.examples, np.int64), np.repeat(np.arange(1, R + 1), len(examples))])
         self.example = np.concatenate([np.arange(spec.examples), np.tile(examples, R)])
         self.variant = np.concatenate([np.zeros(spec.examples, np.int64), np.tile(variants, R)])
+        self.rows, self.values = np.empty(0, np.int64), np.empty((0, 0, 0), np.float32)  # those that were read last
 
     @abstractmethod
     def variants(self) -> tuple[np.ndarray, np.ndarray]:
@@ -55,7 +56,9 @@ class Altered(ABC):
 
     def read(self, rows: np.ndarray, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Inputs [start, stop) of some sequences, (rows, stop - start, C + 1) float32; targets have no meaning."""
-        inputs = torch.from_numpy(with_class_token(self.pixels(rows))[:, start:stop])
+        if not np.array_equal(rows, self.rows):
+            self.rows, self.values = rows, with_class_token(self.pixels(rows))
+        inputs = torch.from_numpy(self.values[:, start:stop])
         return inputs, torch.zeros(inputs.shape[:2], dtype=torch.int64)
 
     def pixels(self, rows: np.ndarray) -> np.ndarray:

@@ -34,6 +34,7 @@ def histograms(
         CheckpointError: the model's layers are not ssm's own, or none has a decay.
     """
     model = own_layers(subject)
+    names = (*schema.keys, *numbers)
     frames = [pl.DataFrame(schema=schema.columns)]
     for rows, tokens in window_groups(spec, subject):
         found = {
@@ -50,7 +51,7 @@ def histograms(
                 thresholds.repeat(len(rows)).numpy(),
                 *(_shares(value, thresholds) for value in values),
             )
-            frames.append(pl.DataFrame(dict(zip(schema.columns, columns, strict=True)), schema=schema.columns))
+            frames.append(pl.DataFrame(dict(zip(names, columns, strict=True)), schema=schema.columns))
     return subject.together(pl.concat(frames)).sort(*schema.keys)
 
 

@@ -66,7 +66,7 @@ class LanguageModel(nn.Module):
         self.spec, self.vocab_size, self.channels = spec, vocab_size, channels
         self.tied = spec.tie_embeddings and channels is None
         self.recompute = False  # keep no activations inside blocks; the backward pass computes them again
-        rows = -(-vocab_size // spec.vocab_multiple) * spec.vocab_multiple
+        rows = spec.embedding_rows(vocab_size)
         self.embedding = (
             nn.Embedding(rows, spec.d_model) if channels is None else ValueEmbedding(channels, spec.d_model)
         )

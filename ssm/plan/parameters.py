@@ -27,7 +27,7 @@ def parameter_count(model: ModelSpec, vocab_size: int, channels: int | None = No
 
 
 def _embedding(model: ModelSpec, vocab_size: int) -> int:
-    return -(-vocab_size // model.vocab_multiple) * model.vocab_multiple * model.d_model
+    return model.embedding_rows(vocab_size) * model.d_model
 
 
 def operations_per_token(model: ModelSpec, vocab_size: int, context: int, channels: int | None = None) -> float:

@@ -49,6 +49,10 @@ class ModelSpec(Spec):
             raise ValueError("parallel_residual: needs an ffn, which runs beside the mixer")
         return self
 
+    def embedding_rows(self, vocab_size: int) -> int:
+        """Rows of the embedding, and of the head: those past the vocabulary round it up and are read by nobody."""
+        return -(-vocab_size // self.vocab_multiple) * self.vocab_multiple
+
     def mixers(self) -> tuple[MixerSpec, ...]:
         """The mixer of every layer, in order."""
         return tuple(self.mixer_at.get(layer, self.mixer) for layer in range(self.n_layers))

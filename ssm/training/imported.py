@@ -52,12 +52,11 @@ def write_imported(opened: Opened, run: RunSpec, folder: Path) -> dict[str, Any]
             f"{opened.fingerprint}"
         )
     _check_model(model.spec, run.model, opened.name)
-    multiple = run.model.vocab_multiple
-    rounded = -(-run.data.vocab_size // multiple) * multiple  # some formats count the embedding's rows: GPT-NeoX
-    if model.vocab_size not in (run.data.vocab_size, rounded):
+    vocabulary = run.data.vocab_size
+    if model.vocab_size not in (vocabulary, run.model.embedding_rows(vocabulary)):  # GPT-NeoX counts the rows
         raise CheckpointError(
             f"{opened.name}: its vocabulary has {model.vocab_size:,} tokens, that of the data set '{run.data.name}' "
-            f"{run.data.vocab_size:,}"
+            f"{vocabulary:,}"
         )
     weights = {name: _rows_as(tensor, name, model, run) for name, tensor in model.state_dict().items()}
     make_folder(folder)
@@ -130,9 +129,7 @@ def _rows_as(tensor: Tensor, name: str, model: LanguageModel, run: RunSpec) -> T
     """Embedding and head with the run's number of rows: those past the vocabulary are read and written by nobody."""
     if name not in ("embedding.weight", "head.weight"):
         return tensor
-    multiple = run.model.vocab_multiple
-    rows = -(-model.vocab_size // multiple) * multiple
-    resized = tensor.new_zeros(rows, tensor.shape[1])  # (rows, D)
+    resized = tensor.new_zeros(run.model.embedding_rows(model.vocab_size), tensor.shape[1])  # (rows, D)
     resized[: model.vocab_size] = tensor[: model.vocab_size]
     return resized
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ssm.models.formats.fla_parts import FIXED, TIED, gated_mlp_size, per_head, rows_around
 from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import embedding_rows, ffn_of, mixer_of
+from ssm.models.formats.parts import ffn_of, mixer_of
 from ssm.specs.ffn import GatedMlp
 from ssm.specs.mixers.retnet import RetNetMixer
 from ssm.specs.model import ModelSpec
@@ -35,7 +35,7 @@ def _fields(config: Config) -> tuple[Fields, int]:
 def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
     H, K, V = mixer_of(spec, RetNetMixer).state_shape(spec.d_model)
     return {
-        "vocab_size": embedding_rows(spec, vocab_size),
+        "vocab_size": spec.embedding_rows(vocab_size),
         "hidden_size": spec.d_model,
         "num_hidden_layers": spec.n_layers,
         "num_heads": H,

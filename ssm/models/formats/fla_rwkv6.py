@@ -6,7 +6,7 @@ from typing import Any
 
 from ssm.models.formats.fla_parts import TIED, per_head
 from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import embedding_rows, ffn_of, mixer_of
+from ssm.models.formats.parts import ffn_of, mixer_of
 from ssm.specs.ffn import RwkvChannelMix
 from ssm.specs.mixers.rwkv6 import Rwkv6Mixer
 from ssm.specs.model import ModelSpec
@@ -39,7 +39,7 @@ def _fields(config: Config) -> tuple[Fields, int]:
 def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
     mixer = mixer_of(spec, Rwkv6Mixer)
     return {
-        "vocab_size": embedding_rows(spec, vocab_size),
+        "vocab_size": spec.embedding_rows(vocab_size),
         "hidden_size": spec.d_model,
         "num_hidden_layers": spec.n_layers,
         "num_heads": mixer.heads(spec.d_model),

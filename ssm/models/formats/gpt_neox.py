@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import embedding_rows, ffn_of, mixer_of, rotary
+from ssm.models.formats.parts import ffn_of, mixer_of, rotary
 from ssm.specs.ffn import Mlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
@@ -42,7 +42,7 @@ def _fields(config: Config) -> tuple[Fields, int]:
 def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
     mixer, ffn = mixer_of(spec, AttentionMixer), ffn_of(spec, Mlp)
     return {
-        "vocab_size": embedding_rows(spec, vocab_size),
+        "vocab_size": spec.embedding_rows(vocab_size),
         "hidden_size": spec.d_model,
         "num_hidden_layers": spec.n_layers,
         "num_attention_heads": mixer.n_heads,

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import embedding_rows, mixer_of
+from ssm.models.formats.parts import mixer_of
 from ssm.specs.mixers.mamba1 import Mamba1Mixer
 from ssm.specs.model import ModelSpec
 
@@ -50,7 +50,7 @@ def shared_fields(config: Config) -> Fields:
 def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
     mixer = mixer_of(spec, Mamba1Mixer)
     return {
-        "vocab_size": embedding_rows(spec, vocab_size),
+        "vocab_size": spec.embedding_rows(vocab_size),
         "hidden_size": spec.d_model,
         "num_hidden_layers": spec.n_layers,
         "state_size": mixer.d_state,

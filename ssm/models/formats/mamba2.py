@@ -7,7 +7,7 @@ from typing import Any
 
 from ssm.models.formats.format import Config, Fields, Format, Row
 from ssm.models.formats.mamba import SHARED_FIXED, SHARED_ROWS, shared_fields
-from ssm.models.formats.parts import as_limit, embedding_rows, mixer_of
+from ssm.models.formats.parts import as_limit, mixer_of
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 from ssm.specs.model import ModelSpec
 
@@ -31,7 +31,7 @@ def _fields(config: Config) -> tuple[Fields, int]:
 def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
     mixer = mixer_of(spec, Mamba2Mixer)
     return {
-        "vocab_size": embedding_rows(spec, vocab_size),
+        "vocab_size": spec.embedding_rows(vocab_size),
         "hidden_size": spec.d_model,
         "num_hidden_layers": spec.n_layers,
         "num_heads": mixer.heads(spec.d_model),

@@ -37,11 +37,6 @@ def ffn_of(spec: ModelSpec, kind: type[F]) -> F:
     return spec.ffn
 
 
-def embedding_rows(spec: ModelSpec, vocab_size: int) -> int:
-    """Rows of the embedding: a format that rounds nothing up counts them as its vocabulary."""
-    return -(-vocab_size // spec.vocab_multiple) * spec.vocab_multiple
-
-
 def as_limit(pair: Sequence[float]) -> tuple[float, float | None]:
     """(low, high), where an infinite high is None."""
     low, high = pair

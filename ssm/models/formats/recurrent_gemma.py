@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import embedding_rows, ffn_of, rotary
+from ssm.models.formats.parts import ffn_of, rotary
 from ssm.specs.ffn import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.mixers.rglru import RglruMixer
@@ -67,7 +67,7 @@ def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
     if recurrent is None:
         raise ValueError("it has an RG-LRU")
     config = {
-        "vocab_size": embedding_rows(spec, vocab_size),
+        "vocab_size": spec.embedding_rows(vocab_size),
         "hidden_size": spec.d_model,
         "num_hidden_layers": spec.n_layers,
         "num_attention_heads": recurrent.blocks,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import embedding_rows, ffn_of, mixer_of
+from ssm.models.formats.parts import ffn_of, mixer_of
 from ssm.specs.ffn import RwkvChannelMix
 from ssm.specs.mixers.rwkv4 import Rwkv4Mixer
 from ssm.specs.model import ModelSpec
@@ -37,7 +37,7 @@ def _fields(config: Config) -> tuple[Fields, int]:
 def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
     mixer_of(spec, Rwkv4Mixer)
     return {
-        "vocab_size": embedding_rows(spec, vocab_size),
+        "vocab_size": spec.embedding_rows(vocab_size),
         "hidden_size": spec.d_model,
         "attention_hidden_size": spec.d_model,
         "num_hidden_layers": spec.n_layers,
