@@ -11,8 +11,6 @@ from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel
 from ssm.specs.measurements.base import OfWindows
 
-TOKENS = {"cpu": 2048, "cuda": 4096}  # of all windows at once: what happens at each of them is held
-
 
 def own_layers(subject: Subject) -> LanguageModel:
     """The model, if its layers are ssm's own.
@@ -29,7 +27,7 @@ def window_groups(spec: OfWindows, subject: Subject) -> Iterator[tuple[Tensor, T
     """My windows: their numbers (B,) and their tokens (B, T)."""
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
     with subject.progress(spec.sequences, spec.length) as progress:
-        for rows in subject.groups(spec.sequences, max(1, TOKENS[subject.device.type] // spec.length)):
+        for rows in subject.groups(spec.sequences, spec.together(subject.device.type)):
             inputs, _ = windows.read(rows.numpy(), 0, spec.length)
             yield rows, inputs.to(subject.device)
             progress.advance(inputs.numel())

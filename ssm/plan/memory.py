@@ -62,7 +62,7 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
         micro_batch_tokens: tokens a forward pass of one process; None: as the run's spec says.
     """
     model, training, vocabulary = run.model, run.training, run.data.vocab_size
-    D, mixers, recompute = model.d_model, model.mixers(), training.activation_checkpointing
+    D, recompute = model.d_model, training.activation_checkpointing
     sequences = ceil(training.batch_size / processes)
     micro = min(sequences, micro_batch_tokens // training.context if micro_batch_tokens else training.micro_batch_size)
     tokens = micro * training.context
@@ -71,21 +71,11 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
     parameters = parameter_count(model, vocabulary, run.data.channels)
     weights = NUMBER * parameters
     if shard:
-        halves = [part.parameters(D) for part in (*mixers, model.ffn) if part is not None]
+        halves = [part.parameters(D) for part in (*model.mixers(), model.ffn) if part is not None]
         block, embeddings = max(halves), parameters - sum(halves)
         weights = weights // processes + NUMBER * (embeddings + 2 * block)
 
-    def kept_by(part: PartSpec | None) -> float:
-        """Bytes, with the norm before it and its input."""
-        if part is None:
-            return 0.0
-        kept = part.kept(D)
-        share = kept.bfloat16 if bfloat16 else 1.0
-        return NUMBER * share * replace(kept, a_token=2 * D + kept.a_token).of(micro, training.context)
-
-    layers = [kept_by(mixer) + kept_by(model.ffn) for mixer in mixers]
-    shares = [mixer.kept(D).workspace for mixer in mixers]
-    backward = max(kept * share for kept, share in zip(layers, shares, strict=True))
+    layers, backward = _activations(model, micro, training.context, bfloat16)
     width = NUMBER * (BFLOAT16 if bfloat16 else 1.0)
     one, inputs = max(layers) + backward, width * D * tokens * len(layers)
     kept = inputs if recompute else sum(layers)
@@ -109,6 +99,31 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
         Memory(weights, gradients, moments, 0, 0, max(before, behind)),
     ]
     return max(phases, key=lambda memory: memory.total)
+
+
+def _activations(model: ModelSpec, sequences: int, length: int, bfloat16: bool) -> tuple[list[float], float]:
+    """Bytes each layer keeps for the backward pass, and what the worst one holds besides when it goes backward."""
+    D = model.d_model
+
+    def kept_by(part: PartSpec | None) -> float:
+        """With the norm before it and its input."""
+        if part is None:
+            return 0.0
+        kept = part.kept(D)
+        share = kept.bfloat16 if bfloat16 else 1.0
+        return NUMBER * share * replace(kept, a_token=2 * D + kept.a_token).of(sequences, length)
+
+    mixers = model.mixers()
+    layers = [kept_by(mixer) + kept_by(model.ffn) for mixer in mixers]
+    shares = [mixer.kept(D).workspace for mixer in mixers]
+    return layers, max(kept * share for kept, share in zip(layers, shares, strict=True))
+
+
+def graph_bytes(model: ModelSpec, sequences: int, length: int) -> int:
+    """What a model in float32 holds at the peak of a backward pass that leaves its weights alone."""
+    layers, backward = _activations(model, sequences, length, bfloat16=False)
+    hidden = NUMBER * 4 * model.d_model * sequences * length  # the last layer's output, its norm, and their gradients
+    return round(sum(layers) + backward + hidden)
 
 
 def state_bytes(model: ModelSpec, context: int) -> int:

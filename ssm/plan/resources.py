@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from math import ceil, floor
 
 from ssm.base.errors import ConfigError
-from ssm.plan.memory import peak_memory, policy_bytes
+from ssm.plan.memory import graph_bytes, peak_memory, policy_bytes
 from ssm.plan.parameters import operations_per_token, parameter_count
 from ssm.plan.plan import Plan
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
 from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements.base import OfRun
+from ssm.specs.measurements.base import OfRun, OfWindows
 from ssm.specs.training import RunSpec
 
 MB = 1e6
@@ -62,7 +62,7 @@ class Need:
     Attributes:
         memory_mb: of the host.
         disk_mb: at the job's peak.
-        gpu_memory_mb: of each GPU, when training; its libraries take 1 GB more.
+        gpu_memory_mb: of each GPU; its libraries take 1 GB more. Of measurements: weights, a backward pass.
         passing_mb: of disk_mb, what is gone when the job has ended.
         checkpoint_mb: of training.
     """
@@ -215,7 +215,7 @@ class _Reckoner:
 
     def measuring(self, task: MeasurementTask) -> Need:
         measurement, run = task.measurement, task.run
-        seconds, memory, disk = 0.0, 0.0, float(TABLE_MB)
+        seconds, memory, graph, disk = 0.0, 0.0, 0.0, float(TABLE_MB)
         for work in measurement.work(run):
             operations = work.tokens * operations_per_token(work.model, work.vocab_size, work.length, work.channels)
             passes = work.tokens / PASS_TOKENS[self.gpu] if work.passes is None else work.passes
@@ -224,9 +224,14 @@ class _Reckoner:
             assert run is not None
             memory = 2 * 4 * parameter_count(run.model, run.data.vocab_size, run.data.channels) / MB
             disk += measurement.rows(run.model) * ROW_BYTES / MB
+        if isinstance(measurement, OfWindows) and measurement.backward:
+            assert run is not None
+            windows = min(measurement.sequences, measurement.together("cuda" if self.gpu else "cpu"))
+            graph = graph_bytes(run.model, windows, measurement.length) / MB
         gpus = int(self.gpu and seconds > 0)  # a table made of another table, or of specs, needs none
         seconds += START_SECONDS[self.gpu]
-        return Need(gpus, self.threads, MEMORY_MB[bool(gpus)] + ceil(memory), seconds, ceil(disk))
+        host = MEMORY_MB[bool(gpus)] + ceil(memory + (0 if gpus else HELD_BACK * graph))
+        return Need(gpus, self.threads, host, seconds, ceil(disk), gpu_memory_mb=gpus * ceil(memory / 2 + graph))
 
     def _seconds(self, operations: float, precision: str, layers: float) -> float:
         """Seconds of one GPU, arithmetic or launches, whichever takes longer; or of the threads, both together.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from training.processes import run_team
 from ssm.data.store import TokenSplit, TokenStore
 from ssm.models.backbone import build_model
 from ssm.models.ffn import FFNS
+from ssm.models.inspect import influence
 from ssm.models.mixers import MIXERS as REGISTERED
-from ssm.plan.memory import peak_memory, policy_bytes, state_bytes
+from ssm.plan.memory import graph_bytes, peak_memory, policy_bytes, state_bytes
 from ssm.plan.parameters import parameter_count
 from ssm.specs.data import DataSpec
 from ssm.specs.initial_states import KEY, SPECS
@@ -60,9 +62,14 @@ def random_store(run: RunSpec) -> TokenStore:
 def measured(run: RunSpec, folder: Path, team: Team = ALONE) -> int:
     """Bytes that torch's allocator had given out at the peak of training, those inside kernels too."""
     store = random_store(run)
+    return peak_of(lambda: train(run, store, folder / "run", torch.device("cpu"), machine=Machine(team)))
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """Bytes that are given out at the peak of some work, over those before it."""
     gc.collect()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        train(run, store, folder / "run", torch.device("cpu"), machine=Machine(team))
+        work()
     assert profile.profiler is not None
     waiting, memory = list(profile.profiler.kineto_results.experimental_event_tree()), []
     while waiting:
@@ -72,6 +79,15 @@ def measured(run: RunSpec, folder: Path, team: Team = ALONE) -> int:
             memory.append((event.start_time_ns, event.extra_fields.total_allocated, event.extra_fields.alloc_size))
     _, total, size = min(memory)
     return max(allocated for _, allocated, _ in memory) - (total - size)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_the_graph_of_an_influence_is_reckoned_within_a_fifth(mixer: str) -> None:
+    given = dict(SIZES["middle"])
+    run = run_of(given.pop("model") | {"mixer": MIXERS[mixer]}, **given)
+    model, directions = build_model(run.model, run.data.vocab_size, seed=0), torch.eye(4, run.model.d_model)
+    held = peak_of(lambda: influence(model, torch.zeros(8, 128, dtype=torch.long), directions))
+    assert graph_bytes(run.model, 8, 128) == pytest.approx(held, rel=0.2)
 
 
 FEW = [("mamba1", "small", True), ("mamba2", "middle", False), ("gla", "small", False)]

@@ -339,8 +339,8 @@ def test_the_summary_tells_of_runs_that_a_gpu_cannot_bear(folder: Path) -> None:
     assert told(hours_per_run=0.2, gpus_per_run=4) == []
     (too_large,) = told(gpu_memory_gb=1e-4)
     assert re.fullmatch(
-        r"2 of 2 runs do not fit into a GPU's 0\.0001 GB \(the largest takes 1 MB\): see gpus_per_run and "
-        r"gpu_memory_gb in config\.yaml\.",
+        r"(\d+) of \1 runs and measurements do not fit into a GPU's 0\.0001 GB \(the largest takes 1 MB\): see "
+        r"gpus_per_run and gpu_memory_gb in config\.yaml\.",
         too_large,
     )
 

@@ -181,6 +181,11 @@ class OfRun(OfArm):
 class OfWindows(OfRun):
     """Made by reading held-out windows of one length."""
 
+    at_once: ClassVar[Mapping[str, int]] = {
+        "cpu": 2048,
+        "cuda": 4096,
+    }  # tokens: what happens at each is held
+    backward: ClassVar[bool] = False  # whether these are held for a backward pass
     in_contexts: ClassVar[str | None] = "length"
     length: PositiveInt  # tokens a window
     sequences: PositiveInt
@@ -194,6 +199,10 @@ class OfWindows(OfRun):
 
     def read(self, run: RunSpec) -> tuple[float, int]:
         return self.sequences * self.length, self.length
+
+    def together(self, device: str) -> int:
+        """Windows that are read at once, on "cpu" or "cuda", where what happens at each token is held."""
+        return max(1, self.at_once[device] // self.length)
 
     def capped(self, caps: Rehearsal, context: int) -> Self:
         length = min(self.length, caps.max_contexts * context)

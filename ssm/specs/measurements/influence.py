@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
@@ -21,6 +21,7 @@ class Influence(OfWindows):
     whose squares, times D over their number, have the same mean.
     """
 
+    backward: ClassVar[bool] = True
     kind: Literal["influence"] = "influence"
     sequences: PositiveInt = 16
     seed: int = 11
