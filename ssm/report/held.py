@@ -11,6 +11,7 @@ from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, ours
 from ssm.report.papers import PAPERS, spoken
 from ssm.report.reference import Judged, Reference, read_references
 
+RANGE = 3  # panels of one claim from which on their numbers are given as a range
 START, END = "<!-- verdicts: written by `ssm reference` -->", "<!-- end of verdicts -->"
 
 
@@ -79,14 +80,27 @@ def _read(path: Path) -> str:
 
 
 def _cell(claims: Sequence[Judged]) -> str:
-    """Claims by name, each with its number; of definitions how many there are."""
+    """Claims by name, each with its number, those of several panels together; of definitions how many there are."""
     definitions = sum(claim.sort == "definition" for claim in claims)
-    shown = []
+    by_name: dict[str, list[Judged]] = {}
     for claim in claims:
         if claim.sort != "definition":
-            name = claim.claim.replace("_", " ")
-            value = f" {number(claim.estimate)}" if claim.estimate is not None else ""
-            shown.append(f"*{name}*{value}" if claim.sort == "ours" else f"{name}{value}")
+            by_name.setdefault(claim.claim.partition("/")[0], []).append(claim)
+    shown = [_together(name.replace("_", " "), of_name) for name, of_name in by_name.items()]
     if definitions:
         shown.append("1 definition" if definitions == 1 else f"{definitions} definitions")
     return ", ".join(shown)
+
+
+def _together(name: str, claims: Sequence[Judged]) -> str:
+    """What is claimed of several panels, of many with the range of its numbers; in italics where it is ours."""
+    name = f"*{name}*" if claims[0].sort == "ours" else name
+    panels = [claim.claim.partition("/")[2] for claim in claims]
+    numbers = ["" if claim.estimate is None else number(claim.estimate) for claim in claims]
+    if len(claims) >= RANGE:
+        estimates = sorted(claim.estimate for claim in claims if claim.estimate is not None)
+        ends = f": {number(estimates[0])} to {number(estimates[-1])}" if estimates else ""
+        return f"{name} ({len(claims)} models{ends})"
+    if not any(panels):
+        return f"{name} {numbers[0]}".strip()
+    return f"{name} ({', '.join(f'{panel} {value}'.strip() for panel, value in zip(panels, numbers, strict=True))})"

@@ -16,8 +16,8 @@ from report.folder import CLAIMS, results_folder
 from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
 from ssm.cli.main import main
 from ssm.report.compare import TOLERANCE
-from ssm.report.held import END, START, readmes
-from ssm.report.reference import read_references
+from ssm.report.held import END, START, held, readmes
+from ssm.report.reference import Judged, Reference, read_references
 from ssm.specs.quantities.cost_exponent import CostExponent
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +109,17 @@ def test_what_was_not_registered_is_no_result(place: Path, capsys: pytest.Captur
     row = "| `lg_fig5` four interventions (2 not registered, not counted) | base fails 3 |  |  |"
     assert row in Path("README.md").read_text()
     assert Path("reports/README.md").read_text().count(", not registered |") == 2
+
+
+def test_a_claim_of_several_panels_is_named_once() -> None:
+    one = Judged(
+        claim="", says="", estimate=None, low=None, high=None, interval="", expected="", verdict="confirmed",
+        sort="paper", number="", registered=True,
+    )  # fmt: skip
+    names = {"decays/a": -0.5, "decays/b": -0.25, "decays/c": -0.125, "even/a": 2.0, "even/b": None, "whole": 3.0}
+    claims = tuple(one.model_copy(update={"claim": name, "estimate": value}) for name, value in names.items())
+    (row,) = held([Reference(target="x", scale="smoke", made={}, claims=claims)]).splitlines()[2:]
+    assert row == "| `x`  | decays (3 models: -0.5 to -0.125), even (a 2, b), whole 3 |  |  |"
 
 
 @pytest.mark.parametrize(
