@@ -17,6 +17,7 @@ SOURCE = "gated_scan/gated_scan.cpp"
 CHUNK = 32  # tokens between the states that are kept for the backward pass; CHUNK of problem.h
 KINDS = {1: 1, 3: 2, 4: 3}  # axes of log_decay -> Decay of problem.h; 0 for none
 SIZES = ctypes.c_int64 * 8  # of the problem, as its functions read them
+ZERO_DSTATE_IS_NONE = True
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
 
 
@@ -42,14 +43,15 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
 
 
 def backward(
-    dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
+    dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> Sequence[Tensor | None]:
     """Gradients of q, k, v, log_decay, h0 and bonus, in the compute dtype."""
     ready = _prepared(inputs)
     dtype = ready.v.dtype
     gradients = [None if x is None else torch.empty_like(x) for x in ready[:6]]
     dq, dk, dv, dlog_decay, dh0, dbonus = gradients
-    given = [saved.contiguous(), dy.to(dtype).contiguous(), dstate.to(dtype).contiguous()]
+    dstate = None if dstate is None else dstate.to(dtype).contiguous()
+    given = [saved.contiguous(), dy.to(dtype).contiguous(), dstate]
     _call("backward", ready, [*given, dq, dk, dv, dlog_decay, dh0, dbonus])
     return *gradients, None
 

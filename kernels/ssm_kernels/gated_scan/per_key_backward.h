@@ -23,7 +23,7 @@ public:
         for (int64_t h = task.first_head; h < task.first_head + task.heads; h++) {
             const int64_t row = task.b * in.H + h, size = in.K * in.V;
             const bool first = h == task.first_head;
-            load_state(in, out.dhT + row * size, (T*)natural, K, V);
+            load_state(in, out.dhT == nullptr ? nullptr : out.dhT + row * size, (T*)natural, K, V);
             gemm::transpose((T*)natural, V, K, V, (T*)dstate, K);
             std::memset((void*)(T*)dbonus, 0, K * sizeof(T));
             if (in.decay == CONSTANT) out.dlog_decay[row] = 0;

@@ -46,7 +46,7 @@ struct Inputs {
 
 template <typename T>
 struct Gradients {
-    const T *dy, *dhT;     // of the outputs
+    const T *dy, *dhT;     // of the outputs; dhT may be null: zeros
     T *dq, *dk;            // (parts, B, T, G, K): every part of a group's heads has its own
     T *dv, *dh0;
     T* dlog_decay;         // as log_decay, but (B, H) where that is (H,)
