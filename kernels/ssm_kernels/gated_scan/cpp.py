@@ -27,13 +27,13 @@ def unavailable(device: torch.device) -> str | None:
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """The states that chunks start from: (B, H, chunks, K, V)."""
+    """The states that chunks start from, but for the zeros of a first one without h0: (B, H, kept, K, V)."""
     B, T, H, V = inputs.v.shape
-    return B, H, -(-T // CHUNK), inputs.k.shape[3], V
+    return B, H, -(-T // CHUNK) - (inputs.h0 is None), inputs.k.shape[3], V
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """y, the final state, and the chunks' first states."""
+    """y, the final state, and the states that are kept for the backward pass."""
     (B, T, H, V), K = inputs.v.shape, inputs.k.shape[3]
     ready = _prepared(inputs)
     y, state = ready.v.new_empty(B, T, H, V), ready.v.new_empty(B, H, K, V)

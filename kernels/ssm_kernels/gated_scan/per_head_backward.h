@@ -37,8 +37,7 @@ public:
             std::memset((void*)(T*)dscores, 0, CHUNK * CHUNK * sizeof(T));
             for (int64_t i = 0; i < task.heads; i++) {
                 const int64_t h = task.first_head + i;
-                const T* before = saved + ((task.b * in.H + h) * chunks + c) * in.K * in.V;
-                if (carried) load_state(in, before, (T*)state, K, V, -in.K * in.V);
+                if (carried) load_state(in, in.kept(saved, task.b, h, c), (T*)state, K, V, -in.K * in.V);
                 head(task.b, t0, h, length, rows, carried, followed, dstates + i * K * V);
             }
             const int64_t start = (((task.part * in.B + task.b) * in.T_ + t0) * in.G + task.group) * in.K;
