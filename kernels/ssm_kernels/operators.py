@@ -14,8 +14,8 @@ where something looks at operators: torch.compile, torch.jit.trace, a dispatch m
 a transform of torch.func, a subclass of Tensor. They are opaque to these, which see shapes alone. Everywhere else the
 same functions are called directly. Autocast reaches neither; either way there are first derivatives only.
 
-A module may also have `unsuited(inputs)`: see `backends`. Where nothing depends on the state, `dstate` is zeros, or None
-if the module says ZERO_DSTATE_IS_NONE = True: its backward then leaves out what would be multiplied by them.
+A module may also have `unsuited(inputs)`: see `backends`. Where nothing depends on the state, `dstate` is zeros, or
+None if the module says ZERO_DSTATE_IS_NONE = True: its backward then leaves out what would be multiplied by them.
 """
 
 from __future__ import annotations
@@ -170,7 +170,9 @@ class Operator:
             y, state, saved = backends.module(self.name, name).forward(inputs, self.options(*rest), save)
         return y, state, saved
 
-    def _run_backward(self, dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, *args: Any) -> list[Tensor]:
+    def _run_backward(
+        self, dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, *args: Any
+    ) -> list[Tensor]:
         inputs, (name, *rest) = self.inputs(*map(_as_it_reads, args[: self._tensors])), args[self._tensors :]
         dy, dstate, y = _as_it_reads(dy), _as_it_reads(dstate), _as_it_reads(y)
         with _full_precision(args):

@@ -135,10 +135,14 @@ def _import_polars() -> None:
         with suppress(ImportError, AttributeError):
             compiled = importlib.import_module(f"_polars_runtime_{kind}._polars_runtime")
             start = getattr(compiled, STARTS_A_THREAD)
-            setattr(compiled, STARTS_A_THREAD, lambda *given: _put_off.append(partial(start, *given)))
+            setattr(compiled, STARTS_A_THREAD, partial(_put_off_call, start))
             importlib.import_module("polars")
             setattr(compiled, STARTS_A_THREAD, start)
             return
+
+
+def _put_off_call(function: Callable[..., object], *arguments: object) -> None:
+    _put_off.append(partial(function, *arguments))
 
 
 def code_changed(since: float) -> bool:
