@@ -14,7 +14,8 @@ where something looks at operators: torch.compile, torch.jit.trace, a dispatch m
 a transform of torch.func, a subclass of Tensor. They are opaque to these, which see shapes alone. Everywhere else the
 same functions are called directly. Autocast reaches neither; either way there are first derivatives only.
 
-A module may also have `unsuited(inputs)`: see `backends`.
+A module may also have `unsuited(inputs)`: see `backends`. Where nothing depends on the state, `dstate` is zeros, or
+None if the module says ZERO_DSTATE_IS_NONE = True: its backward then leaves out what would be multiplied by them.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Parts:
     run: Any = None
     unsuited: Any = None
     forms: tuple[bool, bool] | None = None
+    zero_dstate_is_none: bool = False
 
 
 class Operator:
@@ -137,6 +139,7 @@ class Operator:
         if parts.forms is None:
             module = backends.module(self.name, name)
             parts.run, parts.unsuited = getattr(module, "run", None), getattr(module, "unsuited", None)
+            parts.zero_dstate_is_none = getattr(module, "ZERO_DSTATE_IS_NONE", False)
             parts.forms = (parts.run is not None, parts.unsuited is not None)
         return parts.forms
 
@@ -167,7 +170,9 @@ class Operator:
             y, state, saved = backends.module(self.name, name).forward(inputs, self.options(*rest), save)
         return y, state, saved
 
-    def _run_backward(self, dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, *args: Any) -> list[Tensor]:
+    def _run_backward(
+        self, dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, *args: Any
+    ) -> list[Tensor]:
         inputs, (name, *rest) = self.inputs(*map(_as_it_reads, args[: self._tensors])), args[self._tensors :]
         dy, dstate, y = _as_it_reads(dy), _as_it_reads(dstate), _as_it_reads(y)
         with _full_precision(args):
@@ -207,8 +212,10 @@ class Operator:
         name, _save, *options = ctx.arguments
         y_shape, y_dtype, state_shape, state_dtype = ctx.shapes
         dy = saved.new_zeros(y_shape, dtype=y_dtype) if dy is None else dy
-        dstate = saved.new_zeros(state_shape, dtype=state_dtype) if dstate is None else dstate
-        backward = self._run_backward if getattr(ctx, "direct", False) else self._backward
+        direct = getattr(ctx, "direct", False)
+        if dstate is None and not (direct and self._parts[name].zero_dstate_is_none):
+            dstate = saved.new_zeros(state_shape, dtype=state_dtype)
+        backward = self._run_backward if direct else self._backward
         gradients = backward(dy, dstate, saved, y, *tensors, name, *options)
         kept = [
             gradient if x is not None and differentiable(x) else None

@@ -30,11 +30,13 @@ from ssm.base.stopping import on_signals
 
 VARIABLE = "SSM_WARM_PARENT"  # the name of the parent's socket, for the workflow's jobs
 TAKEN = b"+"  # the parent's first answer; none: the job is not for it
+# What keeps packages from starting threads when they are imported: numpy's, and the allocators' of polars and pyarrow.
+ALLOCATORS = dict.fromkeys(("_RJEM_MALLOC_CONF", "JE_ARROW_MALLOC_CONF"), "background_thread:false")
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **ALLOCATORS}
 # The environment's variables that differ from job to job: a shell's own, the temporary folder, and numbers of threads
 # (THREADS), which torch is told by an argument.
-OWN = {"_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR", "VECLIB_MAXIMUM_THREADS"}
+OWN = {"_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR", "VECLIB_MAXIMUM_THREADS", *ALLOCATORS}
 THREADS = "_NUM_THREADS"
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # or numpy starts some when it is imported
 
 
 def start() -> None:

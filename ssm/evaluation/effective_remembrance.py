@@ -77,5 +77,6 @@ def _probabilities(subject: Subject, hidden: Tensor) -> Tensor:
 
 
 def _rows(rows: Tensor, t: int, length: int, name: str, values: Tensor) -> pl.DataFrame:
-    columns = {"sequence": rows.numpy(), "t": t, "length": length, "distance": name, "value": values.numpy()}
-    return pl.DataFrame(columns, schema=EFFECTIVE_REMEMBRANCE.columns)
+    same = ([value] * len(rows) for value in (t, length, name))  # of one value polars would make a query
+    columns = (rows.numpy(), *same, values.numpy())
+    return pl.DataFrame(dict(zip(EFFECTIVE_REMEMBRANCE.columns, columns, strict=True)), EFFECTIVE_REMEMBRANCE.columns)

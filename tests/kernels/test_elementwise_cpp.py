@@ -215,3 +215,12 @@ def test_denormals_of_others_survive() -> None:
     for operation, (make, _) in OPERATIONS.items():
         with_gradients(make("cpp", None), numbers(operation, 9, 1, 5, 3), 0)
     assert float(torch.tensor(1e-40) * 1.5) > 0
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 10])
+def test_a_state_that_nothing_depends_on_has_a_gradient_of_zeros(length: int) -> None:
+    x, weight, bias, state = (t.requires_grad_() for t in normal(5, (2, length, 6), (6, 4), (6,), (2, 3, 6)))
+    y, after = causal_conv1d(x, weight, bias, state, resets=some_resets(2, length), activation="silu", backend="cpp")
+    leaves = (x, weight, bias, state)
+    expected = torch.autograd.grad(y.sum() + (0 * after).sum(), leaves, retain_graph=True)
+    assert all(map(torch.equal, torch.autograd.grad(y.sum(), leaves), expected))

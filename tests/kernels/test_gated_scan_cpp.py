@@ -198,6 +198,27 @@ def test_kept_states_do_not_change_the_outputs() -> None:
     assert unkept[2].numel() == 0
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [20, 32, 45, 100])
+@pytest.mark.parametrize("h0", [False, True])
+def test_what_is_left_out_is_zero(kind: str, length: int, h0: bool) -> None:
+    """No state before, or nothing that depends on the one after: the same bits as with zeros."""
+    given = make(Sizes(length=length, key=16, value=16), kind, False, resets=False)
+    given = given if h0 else given._replace(h0=torch.zeros_like(given.h0))
+    dy, dstate = adjoints(given)
+
+    def gradients(inputs: Inputs, dstate: Tensor | None) -> list[Tensor]:
+        saved = cpp.forward(inputs, OPTIONS, True)[2]
+        found = cpp.backward(dy, dstate, saved, None, inputs, OPTIONS)
+        return [x for name, x in zip(Inputs._fields, found, strict=True) if x is not None and name != "h0"]
+
+    short = given if h0 else given._replace(h0=None)
+    for mine, zeros in ((None, torch.zeros_like(dstate)), (dstate, dstate)):
+        expected = gradients(given, zeros)
+        assert len(expected) == 3 + (kind != "none")
+        assert all(map(torch.equal, gradients(short, mine), expected))
+
+
 def test_half_precision_is_read_and_written() -> None:
     inputs = to(make(Sizes(), "scalar", False), torch.float32)
     mixed = inputs._replace(v=inputs.v.bfloat16(), q=inputs.q.half())

@@ -259,7 +259,7 @@ def test_who_is_not_served_works_by_itself(workflow: Workflow, why: str) -> None
 
 
 @pytest.mark.exhaustive
-def test_the_parent_imports_all_that_jobs_do_and_that_starts_no_threads() -> None:
+def test_the_parent_imports_all_that_jobs_do_and_starts_no_threads() -> None:
     """With a thread it would never fork, and what it does not import costs every job. The guilty module is named."""
     names = sorted({name for modules in MODULES.values() for name in modules})
     jobs = ["training.loop", "evaluation.measure", "claims.verdict", "figures.draw", "report.build"]
@@ -275,8 +275,19 @@ def test_the_parent_imports_all_that_jobs_do_and_that_starts_no_threads() -> Non
     threaded, left = json.loads(done.stdout)
     assert threaded == []
     packages = {name.partition(".")[0] for name in left} - {*sys.stdlib_module_names, "ssm", "ssm_kernels"}
-    packages -= {"cloudpickle"}  # pyarrow imports it where it is installed
-    assert {name for name in packages if not name.startswith("_")} == {"polars", "pyarrow"}, "they start threads"
+    assert packages == set()
+
+
+def test_a_worker_starts_the_thread_of_polars_that_the_parent_does_not() -> None:
+    code = (
+        "import os; from ssm.base.warm import ONE_THREAD; os.environ.update(ONE_THREAD)\n"
+        "from ssm.cli.parent import _put_off, threads, warm_up\n"
+        "warm_up(['polars', 'pyarrow.parquet']); before = threads()\n"
+        "for call in _put_off: call()\n"
+        "import polars; print(before, threads(), polars.DataFrame({'a': [1, 2]})['a'].sum())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.stdout.split() == ["1", "2", "3"], done.stderr
 
 
 def test_drawing_and_judging_wait_for_no_torch() -> None:

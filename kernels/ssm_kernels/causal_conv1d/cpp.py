@@ -11,6 +11,7 @@ from ssm_kernels.native.call import call, with_rows
 from ssm_kernels.operators import compute_dtype
 
 SOURCE = "causal_conv1d/causal_conv1d.cpp"
+ZERO_DSTATE_IS_NONE = True
 
 
 def unavailable(device: torch.device) -> str | None:
@@ -36,7 +37,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
 
 
 def backward(
-    dy: Tensor, dafter: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
+    dy: Tensor, dafter: Tensor | None, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight, bias and state."""
     x, weight, bias, state, reach = _prepared(inputs)
@@ -46,11 +47,12 @@ def backward(
     tensors = (dy, dy.stride(0), dy.stride(1), x, x.stride(0), x.stride(1), weight, bias, state, reach)
     results = (dx, sums, dstate)
     call(SOURCE, "causal_conv1d_backward", x.dtype, *tensors, *results, B, T, D, K, options.activation == "silu")
-    if inputs.resets is not None:
-        dafter = dafter.masked_fill(_forgotten(inputs.resets, K), 0)
-    came_in = max(0, K - 1 - T)  # inputs of the state after that were in the state before
-    dstate[:, K - 1 - came_in :] += dafter[:, :came_in]
-    dx[:, T - (K - 1 - came_in) :] += dafter[:, came_in:]
+    if dafter is not None:
+        if inputs.resets is not None:
+            dafter = dafter.masked_fill(_forgotten(inputs.resets, K), 0)
+        came_in = max(0, K - 1 - T)  # inputs of the state after that were in the state before
+        dstate[:, K - 1 - came_in :] += dafter[:, :came_in]
+        dx[:, T - (K - 1 - came_in) :] += dafter[:, came_in:]
     return dx, sums[:K].t().contiguous(), sums[K].clone(), dstate, None
 
 

@@ -11,6 +11,7 @@ from ssm_kernels.native.call import call, with_rows
 from ssm_kernels.operators import compute_dtype
 
 SOURCE = "gated_rms_norm/gated_rms_norm.cpp"
+ZERO_DSTATE_IS_NONE = True
 
 
 def unavailable(device: torch.device) -> str | None:
@@ -33,7 +34,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
 
 
 def backward(
-    dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
+    dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, weight and gate."""
     x, weight, gate = _rows(inputs)

@@ -17,6 +17,7 @@ SOURCE = "gated_scan/gated_scan.cpp"
 CHUNK = 32  # tokens between the states that are kept for the backward pass; CHUNK of problem.h
 KINDS = {1: 1, 3: 2, 4: 3}  # axes of log_decay -> Decay of problem.h; 0 for none
 SIZES = ctypes.c_int64 * 8  # of the problem, as its functions read them
+ZERO_DSTATE_IS_NONE = True
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
 
 
@@ -26,13 +27,13 @@ def unavailable(device: torch.device) -> str | None:
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """The states that chunks start from: (B, H, chunks, K, V)."""
+    """The states that chunks start from, but for the zeros of a first one without h0: (B, H, kept, K, V)."""
     B, T, H, V = inputs.v.shape
-    return B, H, -(-T // CHUNK), inputs.k.shape[3], V
+    return B, H, -(-T // CHUNK) - (inputs.h0 is None), inputs.k.shape[3], V
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """y, the final state, and the chunks' first states."""
+    """y, the final state, and the states that are kept for the backward pass."""
     (B, T, H, V), K = inputs.v.shape, inputs.k.shape[3]
     ready = _prepared(inputs)
     y, state = ready.v.new_empty(B, T, H, V), ready.v.new_empty(B, H, K, V)
@@ -42,14 +43,15 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
 
 
 def backward(
-    dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
+    dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> Sequence[Tensor | None]:
     """Gradients of q, k, v, log_decay, h0 and bonus, in the compute dtype."""
     ready = _prepared(inputs)
     dtype = ready.v.dtype
     gradients = [None if x is None else torch.empty_like(x) for x in ready[:6]]
     dq, dk, dv, dlog_decay, dh0, dbonus = gradients
-    given = [saved.contiguous(), dy.to(dtype).contiguous(), dstate.to(dtype).contiguous()]
+    dstate = None if dstate is None else dstate.to(dtype).contiguous()
+    given = [saved.contiguous(), dy.to(dtype).contiguous(), dstate]
     _call("backward", ready, [*given, dq, dk, dv, dlog_decay, dh0, dbonus])
     return *gradients, None
 

@@ -110,13 +110,14 @@ public:
             load_state(in, in.state0(task.b, task.first_head + i), states + i * K * V, K, V);
         for (int64_t c = 0; c < chunks; c++) {
             const int64_t t0 = c * CHUNK, length = std::min(CHUNK, in.T_ - t0), rows = padded<T>(length);
+            const bool carried = c > 0 || in.h0 != nullptr;
             group.read(in, task.b, t0, task.group, length, rows, CHUNK);
             for (int64_t i = 0; i < task.heads; i++) {
                 const int64_t h = task.first_head + i;
                 T* state = states + i * K * V;
-                if (saved != nullptr)
-                    gemm::unpack(state, V, in.K, in.V, saved + ((task.b * in.H + h) * chunks + c) * in.K * in.V, in.V);
-                head(task.b, t0, h, length, rows, c > 0 || in.h0 != nullptr, state, y_out);
+                if (saved != nullptr && carried)
+                    gemm::unpack(state, V, in.K, in.V, in.kept(saved, task.b, h, c), in.V);
+                head(task.b, t0, h, length, rows, carried, state, y_out);
             }
         }
         for (int64_t i = 0; i < task.heads; i++) {

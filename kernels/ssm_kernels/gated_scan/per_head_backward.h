@@ -4,7 +4,8 @@
 //     dq = diag(from_start) dy h^T + dS k       dk = diag(to_end) v dh^T + dS^T q
 //     dv = diag(to_end) k dh + (D * S)^T dy     dh <- whole dh + q^T diag(from_start) dy
 // The first terms of dq and dk are computed transposed, tokens in the lanes, where scaling by a decay and the dot
-// products that the gradient of the log decays needs are plain vector operations.
+// products that the gradient of the log decays needs are plain vector operations. What is zero is not multiplied: h in
+// a first chunk without h0, where nobody asks for dh either, and dh in a last chunk whose state nothing depends on.
 #pragma once
 
 #include "per_head.h"
@@ -17,26 +18,27 @@ public:
     PerHeadBackward(const Inputs<T>& in_, const Gradients<T>& out_, int64_t heads)
         : in(in_), out(out_), K(padded<T>(in.K)), V(padded<T>(in.V)), group(K), qT(K * CHUNK), dqT(K * CHUNK),
           dkT(K * CHUNK), sum(CHUNK * K), between(CHUNK * CHUNK), weights(CHUNK * CHUNK), dweights(CHUNK * CHUNK),
-          dscores(CHUNK * CHUNK), v(CHUNK * V), v_to_end(CHUNK * V), dy(CHUNK * V), dy_from_start(CHUNK * V),
+          dscores(CHUNK * CHUNK), v(CHUNK * V), dy(CHUNK * V), dy_from_start(CHUNK * V),
           vT(V * CHUNK), dyT(V * CHUNK), dv(CHUNK * V), state(K * V), dstates(heads * K * V) {}
 
     void run(const Task& task, const T* saved) {
         const int64_t chunks = in.chunks();
         for (int64_t i = 0; i < task.heads; i++) {
             const int64_t h = task.b * in.H + task.first_head + i;
-            load_state(in, out.dhT + h * in.K * in.V, dstates + i * K * V, K, V);
+            load_state(in, out.dhT == nullptr ? nullptr : out.dhT + h * in.K * in.V, dstates + i * K * V, K, V);
             if (in.decay == CONSTANT) out.dlog_decay[h] = 0;
         }
         for (int64_t c = chunks - 1; c >= 0; c--) {
             const int64_t t0 = c * CHUNK, length = std::min(CHUNK, in.T_ - t0), rows = padded<T>(length);
+            const bool carried = c > 0 || in.h0 != nullptr, followed = c + 1 < chunks || out.dhT != nullptr;
             group.read(in, task.b, t0, task.group, length, rows, -CHUNK);
             gemm::transpose((T*)group.q, K, rows, K, (T*)qT, CHUNK);
             for (T* buffer : {(T*)dqT, (T*)dkT}) std::memset((void*)buffer, 0, K * CHUNK * sizeof(T));
             std::memset((void*)(T*)dscores, 0, CHUNK * CHUNK * sizeof(T));
             for (int64_t i = 0; i < task.heads; i++) {
                 const int64_t h = task.first_head + i;
-                load_state(in, saved + ((task.b * in.H + h) * chunks + c) * in.K * in.V, (T*)state, K, V, -in.K * in.V);
-                head(task.b, t0, h, length, rows, dstates + i * K * V);
+                if (carried) load_state(in, in.kept(saved, task.b, h, c), (T*)state, K, V, -in.K * in.V);
+                head(task.b, t0, h, length, rows, carried, followed, dstates + i * K * V);
             }
             const int64_t start = (((task.part * in.B + task.b) * in.T_ + t0) * in.G + task.group) * in.K;
             finish(dqT, dscores, CHUNK, 1, group.k, true, length, rows, out.dq + start);
@@ -49,13 +51,13 @@ public:
     }
 
 private:
-    void head(int64_t b, int64_t t0, int64_t h, int64_t length, int64_t rows, T* dstate) {
+    void head(int64_t b, int64_t t0, int64_t h, int64_t length, int64_t rows, bool carried, bool followed, T* dstate) {
         constexpr int64_t W = Vec<T>::width;
         const int64_t start = (in.token(b, t0) * in.H + h) * in.V, stride = in.H * in.V;
         decays.read(in, b, t0, h, length);
         decays.pairs(rows, group.scores, between, weights);
         const int64_t next = -CHUNK * stride;
-        pack_scaled(in.v + start, stride, length, in.V, decays.to_end, (T*)v, (T*)v_to_end, rows, V, next);
+        gemm::pack(in.v + start, stride, length, in.V, (T*)v, rows, V, next);
         pack_scaled(out.dy + start, stride, length, in.V, decays.from_start, (T*)dy, (T*)dy_from_start, rows, V, next);
         gemm::transpose((T*)v, V, rows, V, (T*)vT, CHUNK);
         gemm::transpose((T*)dy, V, rows, V, (T*)dyT, CHUNK);
@@ -67,16 +69,18 @@ private:
             tile.store(dweights + i * CHUNK + j, CHUNK);
         });
         pairs(rows, crossing);
-        across(rows, state, dyT, decays.from_start, qT, dqT, entering);
-        across(rows, dstate, vT, decays.to_end, group.kT, dkT, leaving);
+        if (carried) across(rows, state, dyT, decays.from_start, qT, dqT, entering);
+        if (followed) across(rows, dstate, vT, decays.to_end, group.kT, dkT, leaving);
 
         const bool direct = rows == length && V == in.V;
         T* const to = direct ? out.dv + start : (T*)dv;
         const int64_t to_stride = direct ? stride : V;
         gemm::for_tiles<T>(rows, V, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
-            tile.add_product(in.K, group.k + i * K, K, 1, dstate + j, V);
-            tile.scale_rows(decays.to_end + i);
+            if (followed) {
+                tile.add_product(in.K, group.k + i * K, K, 1, dstate + j, V);
+                tile.scale_rows(decays.to_end + i);
+            }
             tile.add_product(length - i, weights + i * CHUNK + i, 1, CHUNK, dy + i * V + j, V);
             tile.store(to + i * to_stride + j, to_stride);
         });
@@ -84,7 +88,7 @@ private:
 
         Vec<T> through = Vec<T>::zero();
         const Vec<T> whole(decays.whole);
-        gemm::for_tiles<T>(K, V, [&](auto shape, int64_t i, int64_t j) {
+        gemm::for_tiles<T>(carried ? K : 0, V, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
             tile.add_product(length, group.q + i, 1, K, dy_from_start + j, V);
             T *const corner = dstate + i * V + j, *const other = state + i * V + j;
@@ -178,7 +182,7 @@ private:
     Buffer<T> qT, dqT, dkT;  // (K, CHUNK)
     Buffer<T> sum;  // (CHUNK, K)
     Buffer<T> between, weights, dweights, dscores;  // (CHUNK, CHUNK), zero in vectors above the diagonal
-    Buffer<T> v, v_to_end, dy, dy_from_start;  // (CHUNK, V)
+    Buffer<T> v, dy, dy_from_start;  // (CHUNK, V)
     Buffer<T> vT, dyT;  // (V, CHUNK)
     Buffer<T> dv;  // (CHUNK, V)
     Buffer<T> state;  // (K, V)

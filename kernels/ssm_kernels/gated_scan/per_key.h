@@ -143,8 +143,8 @@ public:
             const int64_t row = task.b * in.H + h, size = in.K * in.V;
             load_state(in, in.state0(task.b, h), (T*)state, K, V);
             for (int64_t t0 = 0; t0 < in.T_; t0 += BLOCK) {
-                if (saved != nullptr && t0 % CHUNK == 0)
-                    gemm::unpack((T*)state, V, in.K, in.V, saved + (row * in.chunks() + t0 / CHUNK) * size, in.V);
+                T* const kept = saved == nullptr ? nullptr : in.kept(saved, task.b, h, t0 / CHUNK);
+                if (kept != nullptr && t0 % CHUNK == 0) gemm::unpack((T*)state, V, in.K, in.V, kept, in.V);
                 step(task.b, t0, h, y_out);
             }
             gemm::unpack((T*)state, V, in.K, in.V, hT + row * size, in.V);

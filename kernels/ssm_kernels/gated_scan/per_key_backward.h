@@ -23,12 +23,12 @@ public:
         for (int64_t h = task.first_head; h < task.first_head + task.heads; h++) {
             const int64_t row = task.b * in.H + h, size = in.K * in.V;
             const bool first = h == task.first_head;
-            load_state(in, out.dhT + row * size, (T*)natural, K, V);
+            load_state(in, out.dhT == nullptr ? nullptr : out.dhT + row * size, (T*)natural, K, V);
             gemm::transpose((T*)natural, V, K, V, (T*)dstate, K);
             std::memset((void*)(T*)dbonus, 0, K * sizeof(T));
             if (in.decay == CONSTANT) out.dlog_decay[row] = 0;
             for (int64_t c = in.chunks() - 1; c >= 0; c--)
-                chunk(task, c * CHUNK, h, saved + (row * in.chunks() + c) * size, first);
+                chunk(task, c * CHUNK, h, in.kept(saved, task.b, h, c), first);
             gemm::transpose((T*)dstate, K, V, K, (T*)natural, V);
             if (out.dh0 != nullptr) gemm::unpack((T*)natural, V, in.K, in.V, out.dh0 + row * size, in.V);
             if (in.bonus != nullptr) gemm::unpack((T*)dbonus, K, 1, in.K, out.dbonus + row * in.K, in.K);
@@ -36,9 +36,9 @@ public:
     }
 
 private:
-    void chunk(const Task& task, int64_t t0, int64_t h, const T* saved, bool first) {
+    void chunk(const Task& task, int64_t t0, int64_t h, const T* kept, bool first) {
         const int64_t length = std::min(CHUNK, in.T_ - t0), blocks = (length + BLOCK - 1) / BLOCK;
-        load_state(in, saved, (T*)natural, K, V, -in.K * in.V);
+        load_state(in, kept, (T*)natural, K, V, -in.K * in.V);
         gemm::transpose((T*)natural, V, K, V, (T*)states, K);
         for (int64_t i = 0; i < blocks; i++) {
             const int64_t start = t0 + i * BLOCK, here = std::min(BLOCK, in.T_ - start);

@@ -34,6 +34,12 @@ struct Inputs {
     int64_t sharing() const { return H / G; }  // heads a group
     int64_t token(int64_t b, int64_t t) const { return b * T_ + t; }
     const T* state0(int64_t b, int64_t h) const { return h0 == nullptr ? nullptr : h0 + (b * H + h) * K * V; }
+    // Where the state that chunk c starts from is kept, in (B, H, kept, K, V). Null for a first chunk without h0: zeros.
+    template <typename P>
+    P* kept(P* saved, int64_t b, int64_t h, int64_t c) const {
+        const int64_t unkept = h0 == nullptr;
+        return c < unkept ? nullptr : saved + ((b * H + h) * (chunks() - unkept) + c - unkept) * K * V;
+    }
     bool reset(int64_t b, int64_t t) const { return resets != nullptr && resets[token(b, t)]; }
     // The log decay of a head at a step, for all decays but VECTOR.
     T log_decay_of(int64_t b, int64_t t, int64_t h) const {
@@ -46,7 +52,7 @@ struct Inputs {
 
 template <typename T>
 struct Gradients {
-    const T *dy, *dhT;     // of the outputs
+    const T *dy, *dhT;     // of the outputs; dhT may be null: zeros
     T *dq, *dk;            // (parts, B, T, G, K): every part of a group's heads has its own
     T *dv, *dh0;
     T* dlog_decay;         // as log_decay, but (B, H) where that is (H,)
