@@ -33,6 +33,7 @@ from ssm.evaluation import (
     smoothness,
     state_statistics,
     taxonomy,
+    validation_loss,
 )
 from ssm.specs.measurements import SPECS
 from ssm.specs.registry import check_functions, check_lines
@@ -40,6 +41,7 @@ from ssm.specs.registry import check_functions, check_lines
 MODULES: tuple[ModuleType, ...] = (
     position_loss,
     restart_loss,
+    validation_loss,
     effective_remembrance,
     state_statistics,
     influence,

@@ -300,6 +300,34 @@ def test_the_extreme_of_a_curve(tmp_path: Path) -> None:
         same(read(tmp_path, CURVE | {"kind": "extreme", "which": which}, series), student(most * np.array([2, 3, 4])))
 
 
+@pytest.mark.parametrize(("which", "sign"), [("smallest", 1), ("largest", -1)])
+def test_where_a_curve_has_its_extreme(tmp_path: Path, which: str, sign: int) -> None:
+    """A parabola has it at its vertex, on either scale; of other curves it is the parabola's through three points."""
+    places = [45.0, 40.0, 50.0]
+    content = {"kind": "optimum", "which": which, "sweep": ARMS}
+    found = read(tmp_path, content, family(tmp_path, lambda seed, x: sign * (x - places[seed]) ** 2))
+    same(found, student(places))
+    logs = [lambda seed, x: sign * np.log(x / places[seed]) ** 2, lambda seed, x: sign * np.log(x / 60) ** 2 + seed]
+    own, others = family(tmp_path, logs[0]), family(tmp_path, logs[1], "e")
+    found = read(tmp_path, content | {"log_x": True}, own)
+    same(found, np.exp(student(np.log(places))))
+    apart = {"sweep": ARMS | {"against": [f"e{x:g}" for x in X]}, "log_x": True}
+    found = read(tmp_path, content | apart, own + others)
+    same(found, np.exp(student(np.log(np.divide(places, 60)))))
+    steep = {16.0: 3.0, 32.0: 1.0, 64.0: 2.0, 128.0: 100.0}
+    found = read(
+        tmp_path, content, family(tmp_path, lambda seed, x: sign * steep[x] * (1 + 0 * seed) + 1e-9 * seed * x)
+    )
+    a, b, _ = np.polyfit(X[:3], [3, 1, 2], 2)
+    assert found.value == pytest.approx(-b / 2 / a, rel=1e-6)
+    falling = family(tmp_path, lambda seed, x: -sign * (x if seed == 1 else abs(x - 60)))
+    with pytest.raises(UndecidableError, match=f"seed 0: is {which} at an end, of points from 16 to 128"):
+        read(tmp_path, content, falling)
+    two = {"of": EXCESS, "arms": ["d16", "d32"], "at": [16.0, 32.0]}
+    with pytest.raises(UndecidableError, match="at an end, of points from 16 to 32"):
+        read(tmp_path, content | {"sweep": two}, own)
+
+
 def test_a_sweep_is_of_any_number_of_an_arm(tmp_path: Path) -> None:
     """Here of the length to which keys are found, which doubles with the number."""
     series = []

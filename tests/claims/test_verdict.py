@@ -122,6 +122,18 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
         thrice("cosine", LATE, LESS, [1.0, 0.0, 0.0, 0.0, 0.2, 1.0]),
     ),
     "extreme": (NORM | {"which": "largest"}, 6.0, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
+    "optimum": (
+        {
+            "measurement": "effective_remembrance",
+            "x": "t",
+            "column": "value",
+            "where": {"distance": "one_minus_cosine"},
+            "which": "largest",
+        },
+        20.0,
+        thrice("cosine", *([1.0, 0.0, 0.0, 1.0, middle, 0.0] for middle in (1.0, 1.01, 1.02))),
+        thrice("cosine", *([1.0, 0.0, middle, 0.1, 0.0, 0.0] for middle in (1.0, 1.1, 1.2))),
+    ),
     "length_excess": ({}, 0.2, thrice("excess", 0.5, 0.51, 0.52), thrice("excess", -0.1, -0.11, -0.12)),
 }
 

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from ssm.base.curves import mean_loss, paired_log_ratio, ratio_positions
+from ssm.base.errors import ConfigError
 from ssm.base.tables import POSITION_LOSS
 from ssm.evaluation import stream
 from ssm.evaluation.bins import bin_edges, octaves
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurements import PositionLoss, RestartLoss
+from ssm.evaluation.validation_loss import validation_loss
+from ssm.specs.measurements import PositionLoss, RestartLoss, ValidationLoss
 
 
 def loss_of_context(subject: Subject, context: torch.Tensor, target: int) -> float:
@@ -161,3 +163,29 @@ def test_an_octave_has_four_bins_of_one_length() -> None:
 def test_octaves() -> None:
     assert octaves(32, 2048) == [1, 2, 4, 8, 16, 32, 64]
     assert octaves(32, 100) == [1, 2]
+
+
+@pytest.mark.parametrize("T", [4, 16, 32])
+def test_validation_loss_is_the_definition(T: int, subject: Subject) -> None:
+    """On the same targets at every T, each read from the beginning of its block."""
+    table = validation_loss(ValidationLoss(length=32, sequences=3, context=T), subject)
+    inputs, targets = subject.windows(3, 32, 15).read(np.arange(3), 0, 32)
+    naive = [
+        [loss_of_context(subject, inputs[one, p // T * T : p + 1], int(targets[one, p])) for p in range(32)]
+        for one in range(3)
+    ]
+    assert table["sequence"].to_list() == [0, 1, 2]
+    assert table["loss"].to_list() == pytest.approx(np.mean(naive, axis=1), rel=1e-9)
+
+
+def test_segments_do_not_change_the_validation_loss(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = ValidationLoss(length=64, sequences=3, context=16)
+    expected = validation_loss(spec, subject)["loss"].to_numpy()
+    monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", 7)
+    monkeypatch.setitem(stream.ROWS, "cpu", 2)
+    np.testing.assert_allclose(validation_loss(spec, subject)["loss"].to_numpy(), expected, rtol=1e-9)
+
+
+def test_a_validation_window_is_whole_blocks() -> None:
+    with pytest.raises(ConfigError, match="a window of 40 tokens is not made of whole blocks of 16"):
+        ValidationLoss.parse({"length": 40, "context": 16}, "tests")

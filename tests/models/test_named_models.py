@@ -12,6 +12,8 @@ from ssm.models.backbone import build_model
 from ssm.models.formats.format import differences
 from ssm.models.formats.gpt_neox import GPT_NEOX
 from ssm.models.formats.mamba_ssm import MAMBA_SSM
+from ssm.plan import load_config, make_plan
+from ssm.plan.parameters import parameter_count
 from ssm.plan.read import read_yaml
 from ssm.specs.model import ModelSpec
 
@@ -61,6 +63,22 @@ def test_the_sizes_between_the_ends_of_bn_figure_4() -> None:
             name = f"mamba1-depth{depth}-{size}m"
             assert low < count(name) / 1e6 < high
             assert ALL[name]["peak_lr"] == lr
+
+
+@pytest.mark.parametrize("scale", ["smoke", "gpu", "paper"])
+def test_the_depths_of_bn_figure_4_are_of_equal_size_and_budget(scale: str) -> None:
+    """Only shapes are told apart: parameters to 4%, the same tokens, and contexts in batches of as many tokens."""
+    plan = make_plan(load_config(CONFIG, scale=scale, figures=["bn_fig4"]))
+    (figure,) = plan.figures.values()
+    sizes: dict[object, set[object]] = {}
+    for one in figure.series:
+        run = plan.runs[one.run]
+        size = one.axes["parameters"]
+        assert parameter_count(run.model, run.data.vocab_size) == pytest.approx(size, rel=0.04)
+        assert run.training.context == one.axes["context"]
+        sizes.setdefault(size, set()).add((run.training.budget, run.training.batch_tokens, run.model.peak_lr))
+    assert len(sizes) > 1
+    assert all(len(recipes) == 1 for recipes in sizes.values())
 
 
 def test_every_system_has_a_laptop_model() -> None:

@@ -35,12 +35,14 @@ from ssm.base.tables.state_statistics import STATE_STATISTICS
 from ssm.base.tables.table import Schema, read_provenance, read_table, schema_name, write_table
 from ssm.base.tables.taxonomy import TAXONOMY
 from ssm.base.tables.training_speed import TRAINING_SPEED
+from ssm.base.tables.validation_loss import VALIDATION_LOSS
 from ssm.base.tables.verdicts import VERDICTS
 
 ALL: tuple[Schema, ...] = (
     METRICS,
     POSITION_LOSS,
     RESTART_LOSS,
+    VALIDATION_LOSS,
     EFFECTIVE_REMEMBRANCE,
     STATE_STATISTICS,
     INFLUENCE,

@@ -14,6 +14,7 @@ from ssm.claims.quantities.crossing import CrossingEstimator
 from ssm.claims.quantities.drifting_heads import DriftingHeadsEstimator
 from ssm.claims.quantities.extreme import ExtremeEstimator
 from ssm.claims.quantities.length_excess import LengthExcessEstimator
+from ssm.claims.quantities.optimum import OptimumEstimator
 from ssm.claims.quantities.order import OrderEstimator
 from ssm.claims.quantities.parameter_ratio import ParameterRatioEstimator
 from ssm.claims.quantities.perplexity_at import PerplexityAtEstimator
@@ -48,6 +49,7 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "order": OrderEstimator,
     "r_squared": RSquaredEstimator,
     "extreme": ExtremeEstimator,
+    "optimum": OptimumEstimator,
     "parameter_ratio": ParameterRatioEstimator,
     "system_property": SystemPropertyEstimator,
     "cost_exponent": CostExponentEstimator,

@@ -28,11 +28,13 @@ from ssm.specs.measurements.sample import Sample
 from ssm.specs.measurements.smoothness import Smoothness
 from ssm.specs.measurements.state_statistics import StateStatistics
 from ssm.specs.measurements.taxonomy import Taxonomy
+from ssm.specs.measurements.validation_loss import ValidationLoss
 from ssm.specs.registry import check_specs, kind_of
 
 SPECS: tuple[type[Measurement], ...] = (
     PositionLoss,
     RestartLoss,
+    ValidationLoss,
     EffectiveRemembrance,
     StateStatistics,
     Influence,

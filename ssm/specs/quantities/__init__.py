@@ -16,6 +16,7 @@ from ssm.specs.quantities.crossing import Crossing
 from ssm.specs.quantities.drifting_heads import DriftingHeads
 from ssm.specs.quantities.extreme import Extreme
 from ssm.specs.quantities.length_excess import LengthExcess
+from ssm.specs.quantities.optimum import Optimum
 from ssm.specs.quantities.order import Order
 from ssm.specs.quantities.parameter_ratio import ParameterRatio
 from ssm.specs.quantities.perplexity_at import PerplexityAt
@@ -48,6 +49,7 @@ SPECS: tuple[type[Quantity], ...] = (
     Order,
     RSquared,
     Extreme,
+    Optimum,
     ParameterRatio,
     SystemProperty,
     CostExponent,

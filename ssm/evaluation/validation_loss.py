@@ -1,0 +1,28 @@
+"""The loss of held-out text as training reads it: in blocks of T tokens, each from the zero state (bn Section 4.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import torch
+
+from ssm.base.tables import VALIDATION_LOSS
+from ssm.data.batches import HeldOutWindows
+from ssm.evaluation.stream import cross_entropy, segments, token_values
+from ssm.evaluation.subject import Subject
+from ssm.specs.measurements import ValidationLoss
+
+
+def validation_loss(spec: ValidationLoss, subject: Subject) -> pl.DataFrame:
+    """Mean loss by sequence, every token counted once, in the schema VALIDATION_LOSS."""
+    windows = subject.windows(spec.sequences, spec.length, spec.seed)
+    offsets = np.arange(0, spec.length, spec.context)  # (blocks,)
+    blocks = HeldOutWindows(windows.split, (windows.positions[:, None] + offsets).flatten(), spec.context)
+    sums = torch.zeros(spec.sequences, dtype=torch.float64)
+    with subject.progress(spec.sequences, spec.length) as progress:
+        for segment in segments(subject, blocks, spec.context):
+            losses = token_values(subject.model, segment.hidden, segment.targets, cross_entropy)  # (B, S)
+            sums.index_add_(0, segment.rows // len(offsets), losses.double().sum(1).cpu())
+            progress.advance(losses.numel())
+    means = subject.team.total(sums).numpy() / spec.length  # zero but where a process read
+    return pl.DataFrame({"sequence": np.arange(spec.sequences), "loss": means}, schema=VALIDATION_LOSS.columns)

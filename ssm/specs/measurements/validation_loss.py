@@ -1,0 +1,32 @@
+"""The loss of held-out text as training reads it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import PositiveInt, model_validator
+
+from ssm.specs.measurements.base import OfWindows
+from ssm.specs.training import RunSpec
+
+
+class ValidationLoss(OfWindows):
+    """The loss of held-out windows that are cut into blocks of T tokens, each read from the zero state.
+
+    Arms of different contexts T that have the same `length` and `sequences` are measured on the same targets.
+    """
+
+    from_plan: ClassVar[frozenset[str]] = frozenset({"context"})
+    kind: Literal["validation_loss"] = "validation_loss"
+    sequences: PositiveInt = 64
+    seed: int = 15
+    context: PositiveInt  # T
+
+    @model_validator(mode="after")
+    def _whole_blocks(self) -> ValidationLoss:
+        if self.length % self.context:
+            raise ValueError(f"a window of {self.length} tokens is not made of whole blocks of {self.context}")
+        return self
+
+    def read(self, run: RunSpec) -> tuple[float, int]:
+        return self.sequences * self.length, self.context
