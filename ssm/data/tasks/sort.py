@@ -22,7 +22,7 @@ class Sort(Strings):
         return found
 
     def source(self, letters: np.ndarray, at: Places) -> np.ndarray:
-        """Sorted by string, then the $ before the letters and all else behind them, the k-th letter is k behind the $."""
+        """Sorted by string, the $ before its letters and all else behind them: the k-th letter is k behind the $."""
         A = self.spec.alphabet
         behind = np.where(at.within > at.length, A + 1, letters + 1)
         key = at.string * (A + 2) + np.where(at.within == 0, 0, behind)  # (B, N)

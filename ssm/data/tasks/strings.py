@@ -1,4 +1,4 @@
-"""What the generators of tasks of strings share: $ string | answer . and, packed as Jelassi et al. (2024) train, several."""
+"""What tasks of strings share: $ string | answer . and, packed as Jelassi et al. (2024) train, one behind another."""
 
 from __future__ import annotations
 

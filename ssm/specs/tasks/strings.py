@@ -1,4 +1,4 @@
-"""What the specs of tasks of strings share: a string of letters is read, and its letters have to be written, in an order."""
+"""What the specs of tasks of strings share: letters are read, and have to be written in some order."""
 
 from __future__ import annotations
 
