@@ -9,11 +9,15 @@ from ssm.data.tasks.facts import Facts
 from ssm.data.tasks.passkey import Passkey
 from ssm.data.tasks.pixels import Pixels
 from ssm.data.tasks.recall import Recall
+from ssm.data.tasks.sort import Sort
+from ssm.data.tasks.stack_copy import StackCopy
 from ssm.specs.registry import check_modules
 from ssm.specs.tasks import KEY, SPECS, TaskSpec
 
 GENERATORS: dict[str, type[Generator]] = {
     "copy": Copy,
+    "stack_copy": StackCopy,
+    "sort": Sort,
     "passkey": Passkey,
     "facts": Facts,
     "pixels": Pixels,

@@ -20,9 +20,13 @@ from ssm.specs.tasks.facts import FactsTask
 from ssm.specs.tasks.passkey import PasskeyTask
 from ssm.specs.tasks.pixels import PixelsTask
 from ssm.specs.tasks.recall import RecallTask
+from ssm.specs.tasks.sort import SortTask
+from ssm.specs.tasks.stack_copy import StackCopyTask
 
 SPECS: tuple[type[Task], ...] = (
     CopyTask,
+    StackCopyTask,
+    SortTask,
     PasskeyTask,
     FactsTask,
     PixelsTask,

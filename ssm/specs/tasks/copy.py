@@ -1,78 +1,13 @@
-"""The spec of copying: a string of letters is read and has to be written again."""
+"""The spec of copying: a string is read and has to be written again."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Literal
 
-from pydantic import Field, PositiveInt, model_validator
-
-from ssm.specs.tasks.base import Mix, Part, Task
-
-SYMBOLS = 4  # behind the letters: $ before a string, | behind it, . behind its copy, * where nothing is any more
+from ssm.specs.tasks.strings import StringTask
 
 
-class CopyPart(Part):
-    """Strings whose lengths are even over a range."""
+class CopyTask(StringTask):
+    """$ string | string . (mi Section 2, equation 10; Jelassi et al. 2024)."""
 
-    shortest: PositiveInt  # letters
-    longest: PositiveInt
-
-    @model_validator(mode="after")
-    def _ascending(self) -> Self:
-        if self.shortest > self.longest:
-            raise ValueError(f"shortest {self.shortest} is above longest {self.longest}")
-        return self
-
-    def at(self, length: int) -> Self:
-        return self.model_copy(update={"shortest": length, "longest": length})
-
-
-class CopyTask(Task):
-    """$ string | string . (mi Section 3; Jelassi et al. 2024, whose tokens these are).
-
-    Asked are the letters behind the bar and the full stop; scored are the letters, as there.
-    """
-
-    length_is: ClassVar[str] = "letters of the string"
-    difficulty_is: ClassVar[str] = ""
     task: Literal["copy"] = "copy"
-    mix: Mix[CopyPart]
-    alphabet: Annotated[int, Field(ge=1, le=2**20)] = 26  # letters, each as likely as any other
-    # Tokens of a sequence that is filled with strings and their copies, one behind another; the last, which is cut, is
-    # not asked for. So Jelassi et al. train. None: a sequence has one string.
-    packed: PositiveInt | None = None
-    rows: PositiveInt | None = None  # of the embedding, where a model has more than there are tokens
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        needed = self.alphabet + SYMBOLS
-        if self.rows is not None and self.rows < needed:
-            raise ValueError(f"rows {self.rows}: {self.alphabet} letters and {SYMBOLS} symbols need {needed}")
-        longest = max(part.longest for part in self.mix)
-        if self.packed is not None and self.packed < 2 * longest + 3:
-            raise ValueError(f"packed {self.packed}: a string of {longest} letters takes {2 * longest + 3} tokens")
-        return self
-
-    @property
-    def vocab_size(self) -> int:
-        return self.rows or self.alphabet + SYMBOLS
-
-    @property
-    def tokens(self) -> int:
-        """Of a sequence, its last target included."""
-        return self.packed or 2 * max(part.longest for part in self.mix) + 3
-
-    @property
-    def least_context(self) -> int:
-        return self.tokens - 1
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        return ("copy",)
-
-    @property
-    def longest_answer(self) -> int:
-        return max(part.longest for part in self.mix)
-
-    def tested(self) -> Self:
-        return self.model_copy(update={"packed": None})

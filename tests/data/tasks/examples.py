@@ -13,6 +13,10 @@ QUESTIONS = [f"qa{number}" for number in range(1, 11)]
 TASKS: dict[str, dict[str, Any]] = {
     "copy": {"task": "copy", "mix": [{"shortest": 5, "longest": 9, "share": 3}, {"shortest": 12, "longest": 12}]},
     "copy, packed": {"task": "copy", "alphabet": 7, "packed": 50, "mix": [{"shortest": 2, "longest": 9}]},
+    "stack_copy": {"task": "stack_copy", "mix": [{"shortest": 4, "longest": 9}]},
+    "stack_copy, packed": {"task": "stack_copy", "packed": 50, "mix": [{"shortest": 3, "longest": 9}]},
+    "sort": {"task": "sort", "alphabet": 40, "mix": [{"shortest": 4, "longest": 9}]},
+    "sort, packed": {"task": "sort", "alphabet": 30, "packed": 50, "mix": [{"shortest": 3, "longest": 9}]},
     "passkey": {"task": "passkey", "mix": [{"length": 280}, {"length": 260, "depths": [0.5, 1.0]}]},
     "recall": {
         "task": "recall",
@@ -34,6 +38,10 @@ HELD = {"pixels": 500}  # tasks whose examples are no endless stream: as many as
 GOLDEN = {
     "copy": "ecf6bfaf9481f427",
     "copy, packed": "98b450debdbfd2ee",
+    "stack_copy": "db2395672ce559e2",
+    "stack_copy, packed": "bdddc75976669029",
+    "sort": "495b7f62812f26b8",
+    "sort, packed": "f03ac783594cfb18",
     "passkey": "9cecc0ed9cbe0d40",
     "recall": "e30fcd2723272a5f",
     "facts": "f289afea16169fd4",

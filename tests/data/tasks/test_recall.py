@@ -90,6 +90,55 @@ def test_places_follow_the_power_law(power: float) -> None:
         assert stats.chisquare(np.bincount(first_pair, minlength=pairs)).pvalue > 1e-4
 
 
+def zoology(count: int, pairs: int, length: int, vocabulary: int, power: float) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and labels, (count, length), example by example as Arora et al. (2023) describe them and their code draws.
+
+    Keys are of the lower half without 0, values of the upper, neither twice. Of the places behind the pairs, two tokens
+    apart, the i-th has a probability as i^(a - 1), and the keys take places in the order in which these are drawn.
+    """
+    rng, half = np.random.default_rng(7), vocabulary // 2
+    law = np.arange(1, (length - 2 * pairs) // 2 + 1) ** (power - 1.0)
+    inputs, labels = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
+    for row in range(count):
+        keys = rng.choice(np.arange(1, half), pairs, replace=False)
+        values = rng.choice(np.arange(half, vocabulary), pairs, replace=False)
+        inputs[row, : 2 * pairs] = np.column_stack([keys, values]).ravel()
+        places = 2 * pairs + 2 * rng.choice(len(law), pairs, replace=False, p=law / law.sum())
+        inputs[row, places], labels[row, places] = keys, values
+    return inputs, labels
+
+
+def distances(inputs: np.ndarray, pairs: int) -> np.ndarray:
+    """(count, pairs): from where each key is given to where it is asked."""
+    behind = inputs[:, None, 2 * pairs :] == inputs[:, : 2 * pairs : 2, None]  # (count, pairs, places)
+    assert (behind.sum(2) == 1).all(), "every key is asked once"
+    found: np.ndarray = behind.argmax(2) + 2 * pairs - 2 * np.arange(pairs)
+    return found
+
+
+def test_as_zoology_draws() -> None:
+    """At its 8,192 tokens and power: how far from each pair its question is, and that nothing else stands there."""
+    count, pairs, length, vocabulary = 1000, 4, 40, 8192
+    examples = made(count, mix=[{"pairs": pairs, "length": length}])  # the defaults
+    inputs, labels = zoology(count, pairs, length, vocabulary, power=0.01)
+    for read, asked in ((examples.inputs, examples.targets), (inputs, labels)):
+        assert (read.shape, asked.shape) == ((count, length), (count, length))
+        keys, values = read[:, : 2 * pairs : 2], read[:, 1 : 2 * pairs : 2]
+        assert 0 < keys.min() <= keys.max() < 4096 <= values.min() <= values.max() < vocabulary
+        assert (np.count_nonzero(read, 1) == 3 * pairs).all(), "behind the pairs nothing but the keys"
+        assert ((asked != NOT_ASKED).sum(1) == pairs).all()
+        for side, first in ((keys, 1), (values, 4096)):
+            assert stats.chisquare(np.bincount((side.ravel() - first) // 256, minlength=16)[:15]).pvalue > 1e-4
+    ours, theirs = distances(examples.inputs, pairs), distances(inputs, pairs)
+    for pair in range(pairs):  # the first pair is asked soonest
+        counts = [np.bincount(found[:, pair], minlength=length + 1) for found in (ours, theirs)]
+        table = np.stack(counts)[:, np.sum(counts, 0) > 10]
+        assert stats.chi2_contingency(table).pvalue > 1e-4
+    first = np.bincount((ours[:, 0] - 2 * pairs) // 2, minlength=16)  # drawn first: by the law itself
+    law = np.arange(1, 17) ** -0.99
+    assert stats.chisquare(first, count * law / law.sum()).pvalue > 1e-4
+
+
 def test_a_test_set_of_one_length_keeps_the_pairs() -> None:
     mix = [{"length": 20, "pairs": 5}, {"length": 32, "pairs": 2}]
     task = parse_data({"name": "x", "task": "recall", "vocabulary": 16, "mix": mix}, "test")

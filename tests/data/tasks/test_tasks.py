@@ -141,7 +141,15 @@ def test_pieces_are_the_example(stores: dict[str, TokenStore]) -> None:
 
 
 def test_test_sets_of_one_length(stores: dict[str, TokenStore]) -> None:
-    for name, length in (("copy", 30), ("copy, packed", 30), ("passkey", 400), ("facts", 3000), ("facts, hidden", 500)):
+    for name, length in (
+        ("copy", 30),
+        ("copy, packed", 30),
+        ("stack_copy", 30),
+        ("sort", 30),
+        ("passkey", 400),
+        ("facts", 3000),
+        ("facts, hidden", 500),
+    ):
         store = stores[name]
         examples = build_generator(task_of(store).at(length), "test", 1, store).make(np.arange(20))
         assert set(examples.answers.length) == {length}
@@ -159,6 +167,10 @@ def test_test_sets_of_one_length(stores: dict[str, TokenStore]) -> None:
         ({"task": "copy", "mix": [{"shortest": 3, "longest": 3}], "packed": 8}, "a string of 3 letters takes 9 tokens"),
         ({"task": "copy", "mix": [{"shortest": 3, "longest": 3}], "rows": 29}, "26 letters and 4 symbols need 30"),
         ({"task": "copy", "mix": [{"shortest": 3, "longest": 3}], "letters": 5}, "unknown key 'letters'"),
+        (
+            {"task": "sort", "alphabet": 8, "mix": [{"shortest": 3, "longest": 9}]},
+            "alphabet 8: 9 different letters are needed",
+        ),
         ({"task": "passkey", "mix": [{"length": 300, "depths": [1, 0]}]}, "depths must ascend"),
         (
             {"task": "recall", "mix": [{"length": 15, "pairs": 4}]},

@@ -1,0 +1,14 @@
+"""Copying in stack order: $ string | string backwards ."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ssm.data.tasks.strings import Places, Strings
+
+
+class StackCopy(Strings):
+    """The letters from the last to the first."""
+
+    def source(self, letters: np.ndarray, at: Places) -> np.ndarray:
+        return at.start + 2 * at.length + 2 - at.within
