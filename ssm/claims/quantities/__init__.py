@@ -12,6 +12,7 @@ from ssm.claims.quantities.base import Estimator
 from ssm.claims.quantities.cost_exponent import CostExponentEstimator
 from ssm.claims.quantities.crossing import CrossingEstimator
 from ssm.claims.quantities.drifting_heads import DriftingHeadsEstimator
+from ssm.claims.quantities.effect import EffectEstimator
 from ssm.claims.quantities.extreme import ExtremeEstimator
 from ssm.claims.quantities.length_excess import LengthExcessEstimator
 from ssm.claims.quantities.order import OrderEstimator
@@ -48,6 +49,7 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "order": OrderEstimator,
     "r_squared": RSquaredEstimator,
     "extreme": ExtremeEstimator,
+    "effect": EffectEstimator,
     "parameter_ratio": ParameterRatioEstimator,
     "system_property": SystemPropertyEstimator,
     "cost_exponent": CostExponentEstimator,
