@@ -37,7 +37,9 @@ def attention_map(spec: AttentionMap, subject: Subject) -> pl.DataFrame:
             tokens = torch.from_numpy(made.inputs[:, :size]).to(subject.device)
             for layer, weights in layer_maps(model, tokens):
                 if spec.layers is None or layer + 1 in spec.layers:
-                    frames.append(_of_layer(int(rows), layer + 1, weights[0].double().cpu(), answer_places(made)))
+                    taps = getattr(model.spec.mixers()[layer], "d_conv", 1)
+                    matrix, places = weights[0].double().cpu(), answer_places(made)
+                    frames.append(_of_layer(int(rows), layer + 1, matrix, places, taps))
             progress.advance(task.least_context)
     if len(frames) == 1:
         raise CheckpointError("no layer that is asked for has an attention map: their outputs are no sums by head")
@@ -54,18 +56,20 @@ def answer_places(made: Examples) -> np.ndarray:
     return found
 
 
-def _of_layer(example: int, layer: int, weights: Tensor, places: np.ndarray) -> pl.DataFrame:
-    """The lower triangle of weights (T, T)."""
+def _of_layer(example: int, layer: int, weights: Tensor, places: np.ndarray, taps: int) -> pl.DataFrame:
+    """The lower triangle of weights (T, T); a convolution of so many taps hands every token on to the next ones."""
     shares = weights.abs() / weights.abs().sum(-1, keepdim=True)
     queries, keys = torch.tril_indices(*weights.shape).numpy()  # (T (T + 1) / 2,) each
-    told = pl.when(pl.Series(places[queries] != NOWHERE)).then(pl.Series(keys - places[queries]))
+    answered = pl.when(pl.Series(places[queries] != NOWHERE))
+    offsets = pl.select(answered.then(pl.Series(keys - places[queries]))).to_series()
     return pl.DataFrame(
         {
             "example": np.full(len(keys), example),
             "layer": np.full(len(keys), layer),
             "query": queries,
             "key": keys,
-            "offset": pl.select(told).to_series(),
+            "offset": offsets,
+            "behind": (offsets >= 0) & (offsets < taps),
             "weight": weights[queries, keys].numpy(),
             "share": shares[queries, keys].numpy(),
         },

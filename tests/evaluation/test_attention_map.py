@@ -121,6 +121,9 @@ def test_who_looks_behind_reads_what_has_to_be_said(task: str, tmp_path: Path) -
     for example, query, key in behind.select("example", "query", "key").iter_rows():
         assert made.inputs[example, key] == made.following[example, query]
         assert made.asked[example, query]
+    assert set(table.filter("behind")["offset"]) == {0, 1, 2, 3}, "as far as a convolution of four taps reaches"
+    assert not table.filter(~pl.col("behind"))["offset"].is_between(0, 3).any()
+    assert (table["behind"].is_null() == table["offset"].is_null()).all()
     near = table.filter(pl.col("offset") == 2).select("example", "query", "key").rows()
     there = set(behind.select("example", "query", pl.col("key") + 2).rows())
     assert near
@@ -142,7 +145,9 @@ def test_layers_are_chosen_and_those_without_a_map_left_out(tmp_path: Path) -> N
     mixers = {"mixer": {"kind": "gru"}, "mixer_at": {1: {"kind": "mamba1", "d_state": 4}, 2: ATTENTION}, "n_layers": 3}
     subject = subject_of(tmp_path, COPY, **mixers)
     spec = AttentionMap(task=subject.store.spec, length=4, examples=1)
-    assert attention_map(spec, subject)["layer"].unique().to_list() == [2, 3]
+    table = attention_map(spec, subject)
+    assert table["layer"].unique().to_list() == [2, 3]
+    assert set(table.filter("behind", layer=3)["offset"]) == {0}, "attention has no convolution"
     assert attention_map(spec.model_copy(update={"layers": (3,)}), subject)["layer"].unique().to_list() == [3]
     with pytest.raises(CheckpointError, match="no layer that is asked for has an attention map"):
         attention_map(spec.model_copy(update={"layers": (1,)}), subject)

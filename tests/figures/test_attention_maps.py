@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from ssm.base.errors import ConfigError
+from ssm.base.tables import SCHEMAS
 from ssm.figures.draw import draw, picture
 
 T = 5  # two letters, the bar and their copies: $ a b | a
@@ -20,14 +22,14 @@ MAPS = {"kind": "attention_maps", "measurement": "maps"}
 
 def table(path: Path, layers: int = 2, scale: float = 1.0) -> None:
     """Of two examples: at (i, j) the share (1 + j + example) * scale; behind the bar and the first copy answers."""
-    rows = [
-        {
-            "example": example, "layer": layer, "query": i, "key": j, "weight": -1.0,
-            "offset": j - (i - 2) if i >= 3 else None, "share": (1 + j + example) * scale * layer / 10,
-        }
-        for example in range(2) for layer in range(1, layers + 1) for i in range(T) for j in range(i + 1)
-    ]  # fmt: skip
-    synthetic.save(path, "attention_map", rows)
+    rows = []
+    for example, layer, i in itertools.product(range(2), range(1, layers + 1), range(T)):
+        for j in range(i + 1):
+            there = (j - (i - 2), j == i - 2) if i >= 3 else (None, None)
+            share = (1 + j + example) * scale * layer / 10
+            rows.append((example, layer, i, j, *there, -1.0, share))
+    columns = SCHEMAS["attention_map"].columns
+    synthetic.save(path, "attention_map", [dict(zip(columns, row, strict=True)) for row in rows])
 
 
 def series(folder: Path, *arms: str, seeds: int = 2, **more: Any) -> list[dict[str, Any]]:
@@ -51,12 +53,8 @@ def outlined(axes: Axes) -> list[tuple[float, float]]:
 def test_a_panel_is_a_layers_map_of_the_first_seed(tmp_path: Path) -> None:
     """Its mean over examples; all panels have the same colours, up to the largest share of a row that answers."""
     found = axes_of(tmp_path, {}, series(tmp_path, "base", "passed"))
-    assert [axes.get_title(loc="left") for axes in found] == [
-        "base\nlayer 1",
-        "\nlayer 2",
-        "passed\nlayer 1",
-        "\nlayer 2",
-    ]
+    assert [axes.get_title(loc="left") for axes in found] == ["\nlayer 1", "\nlayer 2"] * 2
+    assert [axes.texts[0].get_text() for axes in found] == ["base", "", "passed", ""]
     shown = np.ma.filled(found[1].images[0].get_array(), np.nan)
     expected = np.where(np.tri(T, dtype=bool), (1.5 + np.arange(T)) * 2 / 10, np.nan)
     np.testing.assert_allclose(shown, expected)
@@ -68,7 +66,7 @@ def test_a_panel_is_a_layers_map_of_the_first_seed(tmp_path: Path) -> None:
 def test_arms_and_layers_are_chosen(tmp_path: Path) -> None:
     found = series(tmp_path, "base", "passed")
     (axes,) = axes_of(tmp_path, {"arms": ["passed"], "layers": [2]}, found)
-    assert axes.get_title(loc="left") == "passed\nlayer 2"
+    assert (axes.texts[0].get_text(), axes.get_title(loc="left")) == ("passed", "\nlayer 2")
     titles = [axes.get_title(loc="left") for axes in axes_of(tmp_path, {"layers": [2]}, found)]
     assert titles == ["base, layer 2", "passed, layer 2"]
     arms = {"passed": {"label": "P", "training": "pretrain"}}
@@ -76,6 +74,14 @@ def test_arms_and_layers_are_chosen(tmp_path: Path) -> None:
     content["measurements"] = [{"kind": "attention_map", "name": "maps", "length": 2}]
     with pytest.raises(ConfigError, match="arms: unknown arm 'pased'; did you mean 'passed'"):
         synthetic.task([MAPS | {"arms": ["pased"]}], found, **content)
+
+
+def test_a_long_heading_takes_no_panels_room(tmp_path: Path) -> None:
+    found = [one | {"label": "a heading " * 5} for one in series(tmp_path, "base", seeds=1, layers=4)]
+    figure = picture(synthetic.task([MAPS], found), tmp_path)
+    figure.draw_without_rendering()
+    assert len(figure.axes) == 4
+    assert min(axes.get_position().width for axes in figure.axes) > 0.15
 
 
 def test_a_diverged_run_has_empty_maps(tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from matplotlib.patches import Rectangle
 
 from ssm.figures.data import chosen_arms, loaded, panels
 from ssm.figures.panel import Row
-from ssm.figures.style import SMALL, VERMILION, WIDTH, ArmStyle
+from ssm.figures.style import LARGE, SMALL, VERMILION, WIDTH, ArmStyle
 from ssm.specs.drawings.attention_maps import AttentionMaps
 from ssm.specs.figure import FigureTask
 
 MOST = 4  # maps side by side
-LETTER = 0.09  # inches: a letter of a title
+LETTER = 0.112  # inches: a letter of a title
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def attention_maps(drawing: AttentionMaps, task: FigureTask, tables: Path, style
     for model in panels(task):
         pictures, seed = layer_pictures(drawing, task, tables, model)
         if pictures:
-            found.append((f"{model}\n" if several else "", pictures, seed))
+            found.append((f"{model}: " if several else "", pictures, seed))
     every = [one for _, pictures, _ in found for one in pictures]
     if not every:
         return []
@@ -56,20 +56,22 @@ def attention_maps(drawing: AttentionMaps, task: FigureTask, tables: Path, style
         columns = min(MOST, layers if layers > 1 else len(pictures))
         for at in range(0, len(pictures), columns):
             beside = pictures[at : at + columns]
-            titles = _titles(prefix, beside, WIDTH / columns)
-            painters = [partial(_paint, one, title, largest) for one, title in zip(beside, titles, strict=True)]
-            height = WIDTH / columns + 0.3 + 0.2 * titles[0].count("\n")
-            rows.append(Row(height, painters, columns, note))
+            heading, titles = _titles(prefix, beside, WIDTH / columns)
+            painters = [
+                partial(_paint, one, title, heading if place == 0 else "", place == 0, largest)
+                for place, (one, title) in enumerate(zip(beside, titles, strict=True))
+            ]
+            rows.append(Row(WIDTH / columns + 0.5 + 0.2 * titles[0].count("\n"), painters, columns, note))
     return rows
 
 
-def _titles(prefix: str, beside: Sequence[Picture], room: float) -> list[str]:
-    """Of one arm's layers the first says whose they are, and has the room of all."""
+def _titles(prefix: str, beside: Sequence[Picture], room: float) -> tuple[str, list[str]]:
+    """What stands over panels side by side, and over each of them: of one arm's layers the arm over all."""
     if len({one.arm for one in beside}) == 1:
-        return [f"{prefix}{beside[0].arm}" * (place == 0) + f"\nlayer {one.layer}" for place, one in enumerate(beside)]
-    texts = [textwrap.wrap(f"{one.arm}, layer {one.layer}", int(room / LETTER)) for one in beside]
+        return f"{prefix}{beside[0].arm}", [f"\nlayer {one.layer}" for one in beside]
+    texts = [textwrap.wrap(f"{prefix}{one.arm}, layer {one.layer}", int(room / LETTER)) for one in beside]
     most = max(map(len, texts))
-    return [prefix + "\n".join([""] * (most - len(lines)) + lines) for lines in texts]
+    return "", ["\n".join([""] * (most - len(lines)) + lines) for lines in texts]
 
 
 def layer_pictures(drawing: AttentionMaps, task: FigureTask, tables: Path, panel: str) -> tuple[list[Picture], int]:
@@ -100,16 +102,26 @@ def _picture(arm: str, layer: int, rows: pl.DataFrame) -> Picture:
     return Picture(arm, layer, shares, alike.select("query", "key").to_numpy())
 
 
-def _paint(one: Picture, title: str, largest: float, axes: Axes, columns: int) -> None:
+def _paint(one: Picture, title: str, heading: str, first: bool, largest: float, axes: Axes, columns: int) -> None:
     axes.grid(False)
     scale = PowerNorm(0.6, 0, largest, clip=True)
-    axes.imshow(one.shares, cmap="Blues", norm=scale, interpolation="nearest")
+    axes.imshow(one.shares, cmap="Blues", norm=scale, interpolation="nearest", aspect="auto")
     for query, key in one.behind:
         axes.add_patch(Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor=VERMILION, linewidth=0.7))
     ticks: Sequence[int] = range(0, len(one.shares), max(1, -(-len(one.shares) // 4)))
     axes.set_xticks(ticks)
     axes.set_yticks(ticks)
-    axes.tick_params(labelsize=SMALL, length=2)
-    axes.set_title(title, fontsize=SMALL)
-    axes.set_xlabel("token read", fontsize=SMALL)
-    axes.set_ylabel("token that reads", fontsize=SMALL)
+    axes.tick_params(labelsize=SMALL, length=2, labelleft=first)
+    axes.set_title(title)
+    over = axes.annotate(
+        heading,
+        (0.0, 1.0),
+        xycoords="axes fraction",
+        xytext=(0.0, 1.7 * LARGE),
+        textcoords="offset points",
+        fontsize=LARGE,
+        fontweight="bold",
+    )
+    over.set_in_layout(False)  # it has the room of all panels beside
+    axes.set_xlabel("token read")
+    axes.set_ylabel("token that reads" if first else "")
