@@ -14,6 +14,7 @@ from figures import synthetic
 
 from ssm.base.errors import ConfigError
 from ssm.claims.estimate import UndecidableError
+from ssm.claims.verdict import judge
 from ssm.specs.figure import FigureSpec
 
 EXCESS = {"kind": "value_at", "measurement": "length_class", "column": "excess"}
@@ -62,6 +63,15 @@ def test_two_effects_are_told_apart(tmp_path: Path) -> None:
     found = read(tmp_path, effect("a", against="conv"), series)
     same(found, student([3.5 + seed - 5 for seed in range(3)]))
     assert found.words.endswith("; difference from that of conv")
+
+
+def test_a_verdict_flips_when_the_data_flip(tmp_path: Path) -> None:
+    claim = {"id": "it", "says": "s", "paper": "p", "quantity": effect("conv", against="a"), "expected": {"above": 0.5}}
+    gains = {"confirmed": (1.0, 1.1, 1.2), "refuted": (0.0, 0.1, 0.2), "not decided": (0.0, 1.1, 1.2)}
+    for verdict, gain in gains.items():
+        series = grid(tmp_path, lambda seed, a, conv, size, gain=gain: gain[seed] * conv + 0.01 * a)  # type: ignore[misc]
+        row = judge(synthetic.task([{"kind": "state_norm"}], series, claims=[claim]), tmp_path).row(0, named=True)
+        assert row["verdict"] == verdict, row
 
 
 def test_only_whole_pairs_count(tmp_path: Path) -> None:
