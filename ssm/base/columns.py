@@ -76,6 +76,16 @@ def matrices(table: pl.DataFrame, schema: Schema, along: str, column: str) -> tu
     return x[order], [one.drop_nulls().to_numpy()[:, None] for one in columns]
 
 
+def split(table: pl.DataFrame, schema: Schema, name: str) -> list[pl.DataFrame]:
+    """The rows at each value of a column, ascending.
+
+    Raises:
+        TableError: there is no such column.
+    """
+    _kind(schema, name)
+    return table.drop_nulls(name).sort(name).partition_by(name, maintain_order=True)
+
+
 def is_key(schema: Schema, name: str) -> bool:
     """Whether a table has this column, or bins of it."""
     return name in schema.columns or f"{name}_from" in schema.columns

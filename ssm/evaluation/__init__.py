@@ -17,6 +17,7 @@ from ssm.base.tables import SCHEMAS
 from ssm.evaluation import (
     accuracy,
     attack,
+    attention_map,
     corruption,
     cost,
     decay_range,
@@ -51,6 +52,7 @@ MODULES: tuple[ModuleType, ...] = (
     passkey,
     learning_curve,
     accuracy,
+    attention_map,
     attack,
     corruption,
     length_class,

@@ -413,3 +413,30 @@ def test_keys_that_are_found_by_every_seed_have_an_interval(tmp_path: Path) -> N
     same(read(tmp_path, limited, series), (mean, low, min(high, 1.0)))
     with pytest.raises(UndecidableError, match="measured at length 64, 128 at this scale, 256 is needed"):
         read(tmp_path, limited | {"times_context": 8.0}, series)
+
+
+def test_an_extreme_among_several_curves(tmp_path: Path) -> None:
+    """The largest of all, wherever it is by seed: on which curve, and at which x."""
+    found = []
+    for seed in range(3):
+        heights = {(x, other): 0.1 * x + 0.01 * other for x in (1, 2, 3) for other in (0, 5)}
+        heights[1 + seed, 5 * (seed % 2)] = 2.0 + seed
+        rows = [
+            {"sequence": n, "layer": x, "depth": float(other), "signal": "b", "pairwise_distance": y + (n - 0.5) / 8}
+            for (x, other), y in heights.items()
+            for n in range(2)
+        ]
+        synthetic.save(tmp_path / f"s{seed}.parquet", "smoothness", rows)
+        found.append(synthetic.series("d", seed, smoothness=f"s{seed}"))
+    curve = {"arm": "d", "measurement": "smoothness", "column": "pairwise_distance", "x": "layer", "among": "depth"}
+    largest = read(tmp_path, {"kind": "extreme", "which": "largest"} | curve, found)
+    same(largest, student([2, 3, 4]))
+    assert largest.words.startswith("largest value among all depths, of pairwise_distance against layer")
+    smallest = read(tmp_path, {"kind": "extreme", "which": "smallest"} | curve, found[:1])
+    assert smallest.value == pytest.approx(0.15)
+    assert smallest.low < 0.15 < smallest.high
+    alone = quantity({"kind": "extreme", "which": "largest"} | curve | {"among": None})
+    assert "among" not in alone.content()
+    for wrong in ({"among": "layer"}, {"where": {"depth": 0.0}}):
+        with pytest.raises(ValueError, match="'among' is another key of the table"):
+            quantity({"kind": "extreme", "which": "largest"} | curve | wrong)

@@ -40,6 +40,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "memory_length": {"length": 64, "sequences": 4},
     "passkey": {"lengths": [260, 500], "depths": [0, 1], "trials": 2},
     "accuracy": {"task": "keys", "lengths": [260, 500], "examples": 8},
+    "attention_map": {"task": "keys", "length": 260, "examples": 5},
     "learning_curve": {"every": 2},
     "length_class": {"of": "beside"},
     "model_size": {},
@@ -50,7 +51,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "attack": {"regions": [[0, 16]], "examples": 8},
 }
 
-PASSES = {"influence": 1 + 2 * 3, "smoothness": 3}  # whose tokens go through the layers more often than into them
+PASSES = {
+    "influence": 1 + 2 * 3,
+    "smoothness": 3,
+    "attention_map": 2,
+}  # whose tokens go through the layers more often than into them
 
 
 def test_every_kind_has_an_example() -> None:

@@ -13,7 +13,8 @@ from models.mixers import systems
 from ssm_kernels import causal_conv1d, gated_scan, observe, selective_scan, use_backend
 from torch import Tensor
 
-from ssm.models.inspect import attention_map, attention_mask, coefficients, layer_signals
+from ssm.models.inspect import attention_map, attention_mask, coefficients, layer_maps, layer_signals
+from ssm.models.inspect.attention_map import has_map
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.linear_ssm import step_systems
 
@@ -198,6 +199,26 @@ def test_what_is_no_linear_recurrence_is_refused(name: str) -> None:
 def test_readouts_that_are_no_sums_by_head_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="has no attention map"):
         attention_map(systems.system(name), systems.inputs(5, B, T))
+
+
+def test_it_is_known_which_mixers_have_a_map() -> None:
+    assert {kind for name, kind in KINDS.items() if not has_map(systems.system(name))} == NO_MAP
+
+
+def test_the_maps_of_a_model_are_those_of_its_layers() -> None:
+    """Each on what enters the layer, averaged over heads; one without a map is passed through."""
+    model, tokens = tiny.model(mixer_at={1: {"kind": "gru"}}), tiny.tokens(0, B, T)
+    entered: list[Tensor] = []
+    for layer in model.layers:
+        layer.mixer.register_forward_pre_hook(lambda _, given: entered.append(given[0]))  # type: ignore[union-attr]
+    with torch.no_grad():
+        model(tokens)
+    found = dict(layer_maps(model, tokens))
+    assert list(found) == [0, 2]
+    for number, weights in found.items():
+        by_head = attention_map(model.layers[number].mixer, entered[number])  # type: ignore[arg-type]
+        assert weights.shape == (B, T, T)
+        assert worst([weights], [sum(by_head.unbind(1)) / by_head.shape[1]]) < 1e-6
 
 
 def test_the_signals_of_a_model_are_its_layers() -> None:

@@ -768,6 +768,34 @@ TASKS = (
 
 MEASUREMENTS = (
     Mutant(
+        f"{S}data/tasks/strings.py",
+        "sources=source[:, 1:],",
+        "sources=source[:, :-1],",
+        "an answer's letter is looked for where the one before stands",
+        ("evaluation/test_attention_map.py",),
+    ),
+    Mutant(
+        f"{S}data/tasks/recall.py",
+        "sources=given + 1,",
+        "sources=given,",
+        "who recalls looks at the key instead of the value",
+        ("evaluation/test_attention_map.py::test_who_looks_behind_reads_what_has_to_be_said[recall]",),
+    ),
+    Mutant(
+        f"{S}evaluation/attention_map.py",
+        "shares = weights.abs() / weights.abs().sum(-1, keepdim=True)",
+        "shares = weights / weights.sum(-1, keepdim=True)",
+        "weights of either sign cancel in a row's sum",
+        ("evaluation/test_attention_map.py",),
+    ),
+    Mutant(
+        f"{M}inspect/signals.py",
+        "yield number, attention_map(layer.mixer, layer.norm(x)).mean(1)",
+        "yield number, attention_map(layer.mixer, x).mean(1)",
+        "a layer's map is made of what its norm is given",
+        ("models/test_inspect.py::test_the_maps_of_a_model_are_those_of_its_layers",),
+    ),
+    Mutant(
         f"{S}evaluation/accuracy.py",
         "hidden, state = model.hidden(written[-1], state)",
         "hidden, state = model.hidden(wanted[rows][:, [len(written) - 1]], state)",
@@ -982,6 +1010,20 @@ SWEEPS = (
         "LEVEL)[2]",
         "the smallest of many steps has the upper end of one",
         ("claims/test_sweeps.py::test_an_order_is_its_smallest_step",),
+    ),
+    Mutant(
+        f"{S}specs/quantities/effect.py",
+        "if stands_at(one.axes, {axis: self.on} | self.where):",
+        "if stands_at(one.axes, {axis: self.on}):",
+        "an effect is read at all values of the other axes",
+        ("claims/test_effect.py",),
+    ),
+    Mutant(
+        f"{S}claims/quantities/effect.py",
+        "own[seed] - other.get(seed, 0.0)",
+        "own[seed]",
+        "two effects are not told apart",
+        ("claims/test_effect.py",),
     ),
     Mutant(
         f"{S}claims/quantities/order.py",

@@ -14,6 +14,7 @@ from pathlib import Path
 from ssm.base.errors import TableError, nearest, shown
 from ssm.base.tables.accuracy import ACCURACY
 from ssm.base.tables.attack import ATTACK
+from ssm.base.tables.attention_map import ATTENTION_MAP
 from ssm.base.tables.corruption import CORRUPTION
 from ssm.base.tables.cost import COST
 from ssm.base.tables.decay_range import DECAY_RANGE
@@ -52,6 +53,7 @@ ALL: tuple[Schema, ...] = (
     PASSKEY,
     LEARNING_CURVE,
     ACCURACY,
+    ATTENTION_MAP,
     CORRUPTION,
     ATTACK,
     LENGTH_CLASS,

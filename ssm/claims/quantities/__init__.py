@@ -12,6 +12,7 @@ from ssm.claims.quantities.base import Estimator
 from ssm.claims.quantities.cost_exponent import CostExponentEstimator
 from ssm.claims.quantities.crossing import CrossingEstimator
 from ssm.claims.quantities.drifting_heads import DriftingHeadsEstimator
+from ssm.claims.quantities.effect import EffectEstimator
 from ssm.claims.quantities.extreme import ExtremeEstimator
 from ssm.claims.quantities.length_excess import LengthExcessEstimator
 from ssm.claims.quantities.optimum import OptimumEstimator
@@ -50,6 +51,7 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "r_squared": RSquaredEstimator,
     "extreme": ExtremeEstimator,
     "optimum": OptimumEstimator,
+    "effect": EffectEstimator,
     "parameter_ratio": ParameterRatioEstimator,
     "system_property": SystemPropertyEstimator,
     "cost_exponent": CostExponentEstimator,

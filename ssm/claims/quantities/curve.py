@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
+import polars as pl
 
 from ssm.base.columns import matrices
+from ssm.base.tables import Schema
 from ssm.claims.estimate import NOTHING, Reading, UndecidableError, resample
 from ssm.claims.panel import Panel
 from ssm.claims.quantities.base import SeedEstimator
@@ -104,7 +106,11 @@ class CurveEstimator(SeedEstimator[C]):
     def _column(self, panel: Panel, series: Series) -> Points:
         spec = self.spec
         table, schema = panel.any_table(series, str(spec.measurement))
-        rows = panel.rows(table, schema, spec.where)
+        return self.points_of(panel.rows(table, schema, spec.where), schema, series, panel)
+
+    def points_of(self, rows: pl.DataFrame, schema: Schema, series: Series, panel: Panel) -> Points:
+        """The curve that some rows of a seed's table are."""
+        spec = self.spec
         x, samples = matrices(rows, schema, str(spec.x), str(spec.column))
         if spec.between is not None:
             inside = (spec.between[0] <= x) & (x <= spec.between[1])

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 
-from ssm.claims.quantities.curve import CurveEstimator
+from ssm.base.columns import split
+from ssm.base.tables import Schema
+from ssm.claims.panel import Panel
+from ssm.claims.quantities.curve import CurveEstimator, Points
+from ssm.specs.figure import Series
 from ssm.specs.quantities.extreme import Extreme
 
 
@@ -15,5 +20,16 @@ class ExtremeEstimator(CurveEstimator[Extreme]):
         found: np.ndarray = y.max(axis=1) if self.spec.which == "largest" else y.min(axis=1)
         return found
 
+    def points_of(self, rows: pl.DataFrame, schema: Schema, series: Series, panel: Panel) -> Points:
+        """Of several curves all points, one after the other."""
+        if self.spec.among is None:
+            return super().points_of(rows, schema, series, panel)
+        read = super().points_of
+        curves = [read(some, schema, series, panel) for some in split(rows, schema, self.spec.among)]
+        x, y = (np.concatenate([getattr(one, name) for one in curves]) for name in ("x", "y"))
+        draws = np.concatenate([one.draws for one in curves], axis=-1)
+        return Points(x, y, draws, min(one.sequences for one in curves))
+
     def called(self) -> str:
-        return f"{self.spec.which} value"
+        among = f" among all {self.spec.among}s" if self.spec.among is not None else ""
+        return f"{self.spec.which} value{among}"

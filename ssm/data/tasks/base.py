@@ -42,6 +42,8 @@ class Examples:
     # (B, N, C + 1) float32: what is read where inputs are values (`ssm.models.backbone.ValueEmbedding`); then tokens
     # are there for the targets alone. None: tokens are read.
     values: np.ndarray | None = None
+    # (B, N) int64: of every answer's target the place of the input that holds it. None: not told.
+    sources: np.ndarray | None = None
 
     @property
     def inputs(self) -> np.ndarray:

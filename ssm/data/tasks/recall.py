@@ -47,4 +47,5 @@ class Recall(Generator):
                 difficulty=pairs.astype(np.float64),
             ),
             labels,
+            sources=given + 1,  # a value stands behind its key
         )

@@ -75,4 +75,5 @@ class Strings(Generator):
                 group=np.zeros(len(rows), np.int64),
                 difficulty=np.full(len(rows), np.nan),
             ),
+            sources=source[:, 1:],
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ssm.figures.drawings.attention_maps import attention_maps
 from ssm.figures.drawings.bars import bars
 from ssm.figures.drawings.configuration_table import configuration_table
 from ssm.figures.drawings.cost_curves import cost_curves
@@ -42,6 +43,7 @@ DRAWINGS: dict[str, Draw] = {
     "sweep": sweep,
     "bars": bars,
     "heat_map": heat_map,
+    "attention_maps": attention_maps,
     "text": text,
 }
 check_modules(__name__, DRAWINGS, SPECS)

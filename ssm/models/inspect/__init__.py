@@ -3,7 +3,7 @@
 from ssm.models.inspect.attention_map import attention_map, attention_mask
 from ssm.models.inspect.coefficients import Coefficients, coefficients
 from ssm.models.inspect.influence import influence
-from ssm.models.inspect.signals import LayerSignals, layer_coefficients, layer_signals
+from ssm.models.inspect.signals import LayerSignals, layer_coefficients, layer_maps, layer_signals
 
 __all__ = [
     "Coefficients",
@@ -13,5 +13,6 @@ __all__ = [
     "coefficients",
     "influence",
     "layer_coefficients",
+    "layer_maps",
     "layer_signals",
 ]

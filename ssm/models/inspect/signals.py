@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ssm.models.backbone import Block, LanguageModel
+from ssm.models.inspect.attention_map import attention_map, has_map
 from ssm.models.inspect.coefficients import Coefficients, coefficients
 from ssm.models.mixers.attention import Attention
 from ssm.models.mixers.gru import Gru
@@ -53,6 +54,24 @@ def layer_coefficients(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[i
         assert isinstance(layer, Block)
         if _recurs(layer):
             yield number, coefficients(layer.mixer, layer.norm(x))
+        x, _ = layer(x, None, None)
+
+
+@torch.no_grad()
+def layer_maps(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """The number of every layer that has an attention map, and the mean of the map over heads (mi Section 2).
+
+    Args:
+        tokens: (B, T), from the zero state.
+
+    Yields:
+        maps (B, T, T).
+    """
+    x = model.embedded(tokens)  # (B, T, D)
+    for number, layer in enumerate(model.layers):
+        assert isinstance(layer, Block)
+        if has_map(layer.mixer):
+            yield number, attention_map(layer.mixer, layer.norm(x)).mean(1)
         x, _ = layer(x, None, None)
 
 

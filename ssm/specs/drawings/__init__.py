@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
+from ssm.specs.drawings.attention_maps import AttentionMaps
 from ssm.specs.drawings.bars import Bars
 from ssm.specs.drawings.base import Drawing
 from ssm.specs.drawings.configuration_table import ConfigurationTable
@@ -40,6 +41,7 @@ SPECS: tuple[type[Drawing], ...] = (
     SweepCurves,
     Bars,
     HeatMap,
+    AttentionMaps,
     Text,
 )
 check_specs(__name__, SPECS, modules="ssm.figures.drawings")

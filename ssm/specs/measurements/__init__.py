@@ -11,6 +11,7 @@ from pydantic import Field
 
 from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.measurements.attack import Attack
+from ssm.specs.measurements.attention_map import AttentionMap
 from ssm.specs.measurements.base import Entry, Measurement, entry_of
 from ssm.specs.measurements.corruption import Corruption
 from ssm.specs.measurements.cost import Cost
@@ -44,6 +45,7 @@ SPECS: tuple[type[Measurement], ...] = (
     Passkey,
     LearningCurve,
     Accuracy,
+    AttentionMap,
     Corruption,
     Attack,
     LengthClass,

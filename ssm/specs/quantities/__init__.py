@@ -14,6 +14,7 @@ from ssm.specs.quantities.base import Quantity
 from ssm.specs.quantities.cost_exponent import CostExponent
 from ssm.specs.quantities.crossing import Crossing
 from ssm.specs.quantities.drifting_heads import DriftingHeads
+from ssm.specs.quantities.effect import Effect
 from ssm.specs.quantities.extreme import Extreme
 from ssm.specs.quantities.length_excess import LengthExcess
 from ssm.specs.quantities.optimum import Optimum
@@ -50,6 +51,7 @@ SPECS: tuple[type[Quantity], ...] = (
     RSquared,
     Extreme,
     Optimum,
+    Effect,
     ParameterRatio,
     SystemProperty,
     CostExponent,

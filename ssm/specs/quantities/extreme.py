@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, Self
 
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from ssm.specs.base import Name, without
 from ssm.specs.quantities.curve import CurveQuantity
 
 
@@ -12,3 +15,14 @@ class Extreme(CurveQuantity):
 
     kind: Literal["extreme"] = "extreme"
     which: Literal["largest", "smallest"]
+    among: Name | None = None  # another key: of the curves at each of its values, the one with the extreme
+
+    @model_serializer(mode="wrap")
+    def _as_before_between(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), between=None, among=None)
+
+    @model_validator(mode="after")
+    def _of_a_table(self) -> Self:
+        if self.among is not None and (self.sweep is not None or self.among in (self.x, *self.where)):
+            raise ValueError("'among' is another key of the table than 'x' and those of 'where'; a sweep has none")
+        return self

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from ssm.models.backbone import build_model
+from ssm.models.inspect import attention_map
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.mamba1 import Mamba1
@@ -158,3 +159,36 @@ def test_a_model_takes_it_in_chosen_layers() -> None:
 def test_what_the_paper_does_not_have_is_refused(mimetic: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         parsed({"kind": "mamba1", "mimetic": mimetic})
+
+
+@every_kind
+@pytest.mark.parametrize("on", [True, False])
+def test_a_fresh_layer_is_plain_linear_attention(kind: str, on: bool) -> None:
+    """mi eq. 12: its map is CausalMask(X^T W_C^T W_B X) in every head, its output that of linear attention.
+
+    Where -A is 4 or more by default; X is what the convolution passes on. Without the initialization it is not.
+    """
+    torch.manual_seed(1)
+    fields = KINDS[kind] | {"a_range": [4.0, 16.0], "mimetic": on}
+    mixer = build_mixer(parsed(fields), D, 4).double().requires_grad_(False)
+    u = torch.randn(1, 20, D, dtype=torch.float64)
+    if kind == "mamba1":
+        x = F.silu(u @ mixer.in_proj.weight[: 2 * D].T)
+        W_B, W_C = b_and_c(mixer)
+        queries, keys = x @ W_C.T, x @ W_B.T
+    else:
+        x, keys, queries = (F.silu(u @ mixer.in_proj.weight[a:b].T) for a, b in ((256, 512), (512, 544), (544, 576)))
+    expected = (queries @ keys.mT).tril()  # (1, T, T)
+    got = attention_map(mixer, u)  # (1, H, T, T)
+    error = (got - expected.unsqueeze(1)).abs().amax((0, 2, 3)) / expected.abs().max()
+    assert (error.max() < 2e-3) == on
+    if not on:
+        assert error.min() > 0.1
+        return
+    outputs: list[Tensor] = []
+    mixer.out_proj.register_forward_pre_hook(lambda _, given: outputs.append(given[0]))
+    mixer(u)
+    y = expected @ x + x  # D is 1 for every channel
+    z = F.silu(u @ mixer.in_proj.weight[(2 * D if kind == "mamba1" else 0) :][: 2 * D].T)
+    y = y * z if kind == "mamba1" else F.rms_norm(y * z, (2 * D,), eps=1e-5)
+    torch.testing.assert_close(outputs[0], y, rtol=1e-2, atol=float(2e-3 * y.abs().max()))

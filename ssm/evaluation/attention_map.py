@@ -1,0 +1,77 @@
+"""The attention maps of a model's layers on test examples, and where in them the answers stand (mi Section 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError
+from ssm.base.seeds import derived_seed
+from ssm.base.tables import ATTENTION_MAP
+from ssm.data.tasks import build_generator
+from ssm.data.tasks.base import Examples
+from ssm.evaluation.inside import own_layers
+from ssm.evaluation.subject import Subject
+from ssm.models.inspect import layer_maps
+from ssm.specs.measurements import AttentionMap
+
+NOWHERE = -1
+
+
+def attention_map(spec: AttentionMap, subject: Subject) -> pl.DataFrame:
+    """By example, layer, query and key, in the schema ATTENTION_MAP.
+
+    Raises:
+        CheckpointError: the model's layers are not ssm's own, or none of those that are asked for has a map.
+    """
+    model, task = own_layers(subject), spec.test
+    seed = derived_seed(spec.seed, "attention map", subject.seed)
+    generator = build_generator(task, "test", seed, subject.store)
+    frames = [pl.DataFrame(schema=ATTENTION_MAP.columns)]
+    with subject.progress(spec.examples, task.least_context) as progress:
+        for rows in subject.groups(spec.examples, 1):
+            made = generator.make(rows.numpy())
+            size = int(made.answers.stop.max())  # inputs up to the last that is answered
+            tokens = torch.from_numpy(made.inputs[:, :size]).to(subject.device)
+            for layer, weights in layer_maps(model, tokens):
+                if spec.layers is None or layer + 1 in spec.layers:
+                    taps = getattr(model.spec.mixers()[layer], "d_conv", 1)
+                    matrix, places = weights[0].double().cpu(), answer_places(made)
+                    frames.append(_of_layer(int(rows), layer + 1, matrix, places, taps))
+            progress.advance(task.least_context)
+    if len(frames) == 1:
+        raise CheckpointError("no layer that is asked for has an attention map: their outputs are no sums by head")
+    return subject.together(pl.concat(frames)).sort("example", "layer", "query", "key")
+
+
+def answer_places(made: Examples) -> np.ndarray:
+    """Where the token stands that has to be said behind every input of the first example: (N,), or NOWHERE."""
+    found = np.full(made.asked.shape[1], NOWHERE)
+    if made.sources is not None:
+        answers = made.answers
+        for start, stop in zip(answers.start[answers.example == 0], answers.stop[answers.example == 0], strict=True):
+            found[start:stop] = made.sources[0, start:stop]
+    return found
+
+
+def _of_layer(example: int, layer: int, weights: Tensor, places: np.ndarray, taps: int) -> pl.DataFrame:
+    """The lower triangle of weights (T, T); a convolution of so many taps hands every token on to the next ones."""
+    shares = weights.abs() / weights.abs().sum(-1, keepdim=True)
+    queries, keys = torch.tril_indices(*weights.shape).numpy()  # (T (T + 1) / 2,) each
+    answered = pl.when(pl.Series(places[queries] != NOWHERE))
+    offsets = pl.select(answered.then(pl.Series(keys - places[queries]))).to_series()
+    return pl.DataFrame(
+        {
+            "example": np.full(len(keys), example),
+            "layer": np.full(len(keys), layer),
+            "query": queries,
+            "key": keys,
+            "offset": offsets,
+            "behind": (offsets >= 0) & (offsets < taps),
+            "weight": weights[queries, keys].numpy(),
+            "share": shares[queries, keys].numpy(),
+        },
+        schema=ATTENTION_MAP.columns,
+    )

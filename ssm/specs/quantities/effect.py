@@ -1,0 +1,119 @@
+"""The spec of an effect: what one axis of a grid does to a quantity, over the values of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from ssm.base.errors import nearest
+from ssm.specs.base import Name, Setting
+from ssm.specs.families import Member, stands_at, value_text
+from ssm.specs.quantities.base import Place, Placed, Quantity
+from ssm.specs.quantities.sweep import SOME, Of, quantity_of
+
+Pairs = tuple[tuple[str, str], ...]  # arms: with it, and the same without
+
+
+class Effect(Quantity):
+    """`of` (a quantity without its arm) at `on` less that at `off` of an `axis`, a mean over pairs of arms of a grid.
+
+    The arms of a pair have the same values of all other axes; `where` chooses some of these. With `against` it is told
+    apart from the effect of another axis.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()  # any
+    kind: Literal["effect"] = "effect"
+    of: Of
+    axis: Name
+    on: Setting = True
+    off: Setting = False
+    where: dict[Name, Setting] = {}
+    against: Name | None = None  # another axis
+
+    @model_validator(mode="after")
+    def _different(self) -> Self:
+        if value_text(self.on) == value_text(self.off):
+            raise ValueError(f"'on' and 'off' are both {value_text(self.on)}")
+        for axis in self.axes:
+            if axis in self.where:
+                raise ValueError(f"where: '{axis}' is the axis whose effect is meant")
+        if self.against == self.axis:
+            raise ValueError(f"against: '{self.axis}' is told apart from itself")
+        return self
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes whose effects are meant."""
+        return (self.axis,) if self.against is None else (self.axis, self.against)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.quantity().names
+
+    def named(self) -> dict[str, tuple[str, str | None]]:
+        return {f"of.{field}": one for field, one in self.quantity().named().items()}
+
+    def quantity(self, arm: str = SOME) -> Quantity:
+        """What is read of an arm."""
+        return quantity_of(self.of, arm)
+
+    def arms(self) -> tuple[str, ...]:
+        return tuple(arm for arm in self.quantity().arms() if arm != SOME)
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        members = [member for own in families.values() for member in own.values()]
+        values: dict[str, set[str]] = {}
+        for member in members:
+            for axis, value in member.axes.items():
+                values.setdefault(axis, set()).add(value_text(value))
+        if not members and families:
+            return  # none exists at this scale
+        named = [*zip(("axis", "against"), self.axes, strict=False), *(("where", axis) for axis in self.where)]
+        for field, axis in named:
+            if axis not in values:
+                raise ValueError(f"{field}: no axis '{axis}' in any grid; {nearest(axis, values)}")
+        for axis in self.axes:
+            for field, value in (("on", self.on), ("off", self.off)):
+                if value_text(value) not in values[axis]:
+                    hint = nearest(value_text(value), values[axis])
+                    raise ValueError(f"{field}: '{axis}' has no value {value_text(value)}; {hint}")
+
+    def pairs(self, panel: str, series: Sequence[Placed], axis: str) -> Pairs:
+        """The pairs of arms of a panel whose difference is the effect of an axis."""
+        there = {one.arm: one for one in series if one.panel == panel and axis in one.axes}
+        found = []
+        for arm, one in there.items():
+            if stands_at(one.axes, {axis: self.on} | self.where):
+                others = {name: value for name, value in one.axes.items() if name != axis} | {axis: self.off}
+                alike = {name: two.axes for name, two in there.items() if _alike(one, two)}
+                found += [(arm, name) for name, axes in alike.items() if stands_at(axes, others)]
+        return tuple(found)
+
+    def about(self, series: Placed) -> bool:
+        on, off = ({self.axis: value} | self.where for value in (self.on, self.off))
+        return stands_at(series.axes, on) or stands_at(series.axes, off)
+
+    def places(self, panel: str, series: Sequence[Placed] = ()) -> tuple[Place, ...]:
+        arms = (arm for axis in self.axes for pair in self.pairs(panel, series, axis) for arm in pair)
+        return tuple(dict.fromkeys(place for arm in arms for place in self.quantity(arm).places(panel, series)))
+
+    def nameless(self, panel: str, series: Sequence[Placed] = ()) -> dict[str, Any]:
+        order = self.places(panel, series)
+
+        def numbers(axis: str) -> list[Any]:
+            return [
+                [[order.index(place) for place in self.quantity(arm).places(panel, series)] for arm in pair]
+                for pair in self.pairs(panel, series, axis)
+            ]
+
+        roles = ("arm", "against", "restarted")
+        of = {key: value for key, value in self.quantity().nameless(panel, series).items() if key not in roles}
+        against = None if self.against is None else numbers(self.against)
+        return {"kind": self.kind, "of": of, "pairs": numbers(self.axis), "against": against}
+
+
+def _alike(one: Placed, two: Placed) -> bool:
+    """Whether two series are of one family, with the same axes."""
+    return one.family == two.family and one.axes.keys() == two.axes.keys()

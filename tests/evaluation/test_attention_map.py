@@ -1,0 +1,171 @@
+"""Attention maps of models, against weights that are computed by hand, and against where a task's answers stand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from data.tasks.examples import TASKS
+from evaluation.rigged import Rigged
+from plan.mini import figure, write_config
+from small import make_task, model_spec
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError, ConfigError
+from ssm.base.seeds import derived_seed
+from ssm.base.tables import ATTENTION_MAP
+from ssm.data.tasks import build_generator
+from ssm.data.tasks.base import Examples
+from ssm.evaluation.attention_map import attention_map
+from ssm.evaluation.subject import Subject
+from ssm.models.backbone import build_model
+from ssm.plan import load_config, make_plan
+from ssm.specs.measurements import AttentionMap
+
+COPY = {"task": "copy", "alphabet": 3, "mix": [{"shortest": 4, "longest": 7}]}
+ATTENTION = {"kind": "attention", "n_heads": 2, "rotary_pct": 0.0}
+
+
+def subject_of(folder: Path, task: dict[str, Any], **changes: Any) -> Subject:
+    """An untrained model in float64: Mamba-1, or what is given."""
+    store = make_task(folder / "tokens", **task)
+    spec = model_spec().model_dump() | {"mixer": {"kind": "mamba1", "d_state": 4}} | changes
+    model = build_model(type(model_spec()).parse(spec, "tests"), store.spec.vocab_size, seed=2).double().eval()
+    return Subject(model, 3, store, torch.device("cpu"), "test")
+
+
+def examples(subject: Subject, spec: AttentionMap) -> Examples:
+    seed = derived_seed(spec.seed, "attention map", subject.seed)
+    return build_generator(spec.test, "test", seed, subject.store).make(np.arange(spec.examples))
+
+
+def matrix(rows: pl.DataFrame, column: str) -> np.ndarray:
+    """(T, T), zero above the diagonal."""
+    size = rows["query"].max() + 1  # type: ignore[operator]
+    found = np.zeros((size, size))
+    found[rows["query"], rows["key"]] = rows[column]
+    return found
+
+
+def test_weights_are_those_of_the_layer(tmp_path: Path) -> None:
+    """Of softmax attention, from its queries and keys; the mean over heads, example by example."""
+    subject = subject_of(tmp_path, COPY, mixer=ATTENTION, n_layers=1)
+    spec = AttentionMap(task=subject.store.spec, length=6, examples=3)
+    table = attention_map(spec, subject)
+    assert dict(table.schema) == ATTENTION_MAP.columns
+    model: Any = subject.model
+    layer = model.layers[0]
+    for example, tokens in enumerate(torch.from_numpy(examples(subject, spec).inputs[:, :13])):
+        u = layer.norm(model.embedded(tokens[None]))[0].detach()  # (T, D)
+        weights = []
+        for head in range(2):
+            part = slice(8 * head, 8 * head + 8)
+            q, k = (u @ layer.mixer.in_proj.weight[16 * which : 16 * which + 16][part].T for which in (0, 1))
+            scores = (q @ k.T / 8**0.5).masked_fill(torch.ones(13, 13).triu(1).bool(), -torch.inf)
+            weights.append(scores.softmax(-1).detach())
+        rows = table.filter(example=example, layer=1)
+        np.testing.assert_allclose(matrix(rows, "weight"), torch.stack(weights).mean(0), atol=1e-12)
+        np.testing.assert_allclose(matrix(rows, "share"), matrix(rows, "weight"), atol=1e-12)
+
+
+def test_maps_times_values_are_what_the_layers_put_out(tmp_path: Path) -> None:
+    """Of Mamba-1 with one value for all channels: then the mean of its maps times that value is the mean output."""
+    subject = subject_of(tmp_path, COPY)
+    spec = AttentionMap(task=subject.store.spec, length=5, examples=1)
+    table = attention_map(spec, subject)
+    model: Any = subject.model
+    given: list[Tensor] = []
+    for layer in model.layers:
+        layer.mixer.register_forward_pre_hook(lambda _, args: given.append(args[0]))
+    tokens = torch.from_numpy(examples(subject, spec).inputs[:, :11])
+    with torch.no_grad():
+        model(tokens)
+        for number, layer in enumerate(model.layers):
+            mixer, u = layer.mixer, given[number][0]  # (T, D)
+            x = u @ mixer.in_proj.weight[:32].T
+            padded = torch.cat([torch.zeros(3, 32, dtype=x.dtype), x])
+            x = sum(padded[k : k + 11] * mixer.conv_weight[:, k] for k in range(4)) + mixer.conv_bias
+            x = x * torch.sigmoid(x)
+            low, B, C = (x @ mixer.x_proj.weight.T).split(mixer.widths, -1)
+            dt = torch.nn.functional.softplus(low @ mixer.dt_proj.weight.T + mixer.dt_proj.bias)  # (T, E D)
+            value = torch.randn(11, dtype=x.dtype, generator=torch.Generator().manual_seed(0))
+            h, outputs = torch.zeros(32, 4, dtype=x.dtype), []
+            for t in range(11):
+                h = torch.exp(-dt[t, :, None] * mixer.A_log.exp()) * h + dt[t, :, None] * B[t] * value[t]
+                outputs.append((h @ C[t]).mean())
+            rows = table.filter(layer=number + 1)
+            got = matrix(rows, "weight") @ value.numpy()
+            np.testing.assert_allclose(got, torch.stack(outputs).numpy(), rtol=1e-9, atol=1e-12)
+            sizes = np.abs(matrix(rows, "weight"))
+            np.testing.assert_allclose(matrix(rows, "share"), sizes / sizes.sum(1, keepdims=True), rtol=1e-9)
+
+
+STRINGS = {"mix": [{"shortest": 4, "longest": 7}]}
+LENGTHS = {"copy": 6, "stack_copy": 6, "sort": 6, "recall": 36}
+
+
+@pytest.mark.parametrize("task", LENGTHS)
+def test_who_looks_behind_reads_what_has_to_be_said(task: str, tmp_path: Path) -> None:
+    """At offset 0 stands the token of the answer, for each token that is scored, and further on its neighbours."""
+    content = TASKS["recall"] if task == "recall" else {"task": task, "alphabet": 7} | STRINGS
+    subject = subject_of(tmp_path, content, n_layers=1)
+    spec = AttentionMap(task=subject.store.spec, length=LENGTHS[task], examples=5)
+    table, made = attention_map(spec, subject), examples(subject, spec)
+    behind = table.filter(pl.col("offset") == 0)
+    assert behind.height == (made.answers.stop - made.answers.start).sum()
+    for example, query, key in behind.select("example", "query", "key").iter_rows():
+        assert made.inputs[example, key] == made.following[example, query]
+        assert made.asked[example, query]
+    assert set(table.filter("behind")["offset"]) == {0, 1, 2, 3}, "as far as a convolution of four taps reaches"
+    assert not table.filter(~pl.col("behind"))["offset"].is_between(0, 3).any()
+    assert (table["behind"].is_null() == table["offset"].is_null()).all()
+    near = table.filter(pl.col("offset") == 2).select("example", "query", "key").rows()
+    there = set(behind.select("example", "query", pl.col("key") + 2).rows())
+    assert near
+    assert set(near) <= there
+    shares = table.group_by("example", "layer", "query").agg(pl.col("share").sum())["share"]
+    np.testing.assert_allclose(shares, 1.0)
+
+
+def test_copies_of_one_letter_stand_where_they_stood(tmp_path: Path) -> None:
+    """What is the same letter at another place does not count."""
+    subject = subject_of(tmp_path, COPY | {"alphabet": 1}, n_layers=1)
+    table = attention_map(AttentionMap(task=subject.store.spec, length=6, examples=2), subject)
+    behind = table.filter(pl.col("offset") == 0, pl.col("example") == 1)
+    assert behind["query"].to_list() == [7, 8, 9, 10, 11, 12], "the bar and the letters that a letter follows"
+    assert behind["key"].to_list() == [1, 2, 3, 4, 5, 6]
+
+
+def test_layers_are_chosen_and_those_without_a_map_left_out(tmp_path: Path) -> None:
+    mixers = {"mixer": {"kind": "gru"}, "mixer_at": {1: {"kind": "mamba1", "d_state": 4}, 2: ATTENTION}, "n_layers": 3}
+    subject = subject_of(tmp_path, COPY, **mixers)
+    spec = AttentionMap(task=subject.store.spec, length=4, examples=1)
+    table = attention_map(spec, subject)
+    assert table["layer"].unique().to_list() == [2, 3]
+    assert set(table.filter("behind", layer=3)["offset"]) == {0}, "attention has no convolution"
+    assert attention_map(spec.model_copy(update={"layers": (3,)}), subject)["layer"].unique().to_list() == [3]
+    with pytest.raises(CheckpointError, match="no layer that is asked for has an attention map"):
+        attention_map(spec.model_copy(update={"layers": (1,)}), subject)
+    with pytest.raises(CheckpointError, match="its layers are another library's"):
+        attention_map(spec, replace(subject, model=Rigged(torch.zeros_like)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"layers": [1, 2]}, r"\.layers: 'tiny' has layers 1 to 1, not 2"),
+        ({"task": "text"}, "'text' is a text, which asks nothing"),
+        ({"length": 0}, r"\.length: "),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(changes: dict[str, Any], error: str, tmp_path: Path) -> None:
+    folder = write_config(tmp_path / "config")
+    entry = {"kind": "attention_map", "task": "keys", "length": 260} | changes
+    figure(folder, "lg_fig5", arms={"base": {"label": "B", "training": "pretrain"}}, measurements=[entry])
+    with pytest.raises(ConfigError, match=error):
+        make_plan(load_config(folder, figures=["lg_fig5"]))

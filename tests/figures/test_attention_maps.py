@@ -1,0 +1,98 @@
+"""Attention maps as pictures: whose they are, which cells, and what is outlined."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from figures import synthetic
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from ssm.base.errors import ConfigError
+from ssm.base.tables import SCHEMAS
+from ssm.figures.draw import draw, picture
+
+T = 5  # two letters, the bar and their copies: $ a b | a
+MAPS = {"kind": "attention_maps", "measurement": "maps"}
+
+
+def table(path: Path, layers: int = 2, scale: float = 1.0) -> None:
+    """Of two examples: at (i, j) the share (1 + j + example) * scale; behind the bar and the first copy answers."""
+    rows = []
+    for example, layer, i in itertools.product(range(2), range(1, layers + 1), range(T)):
+        for j in range(i + 1):
+            there = (j - (i - 2), j == i - 2) if i >= 3 else (None, None)
+            share = (1 + j + example) * scale * layer / 10
+            rows.append((example, layer, i, j, *there, -1.0, share))
+    columns = SCHEMAS["attention_map"].columns
+    synthetic.save(path, "attention_map", [dict(zip(columns, row, strict=True)) for row in rows])
+
+
+def series(folder: Path, *arms: str, seeds: int = 2, **more: Any) -> list[dict[str, Any]]:
+    found = []
+    for arm in arms:
+        for seed in range(4, 4 + seeds):
+            table(folder / f"{arm}{seed}.parquet", scale=1.0 if seed == 4 else 0.1, **more)
+            found.append(synthetic.series(arm, seed, maps=f"{arm}{seed}"))
+    return found
+
+
+def axes_of(folder: Path, drawing: dict[str, Any], found: list[dict[str, Any]]) -> list[Axes]:
+    return picture(synthetic.task([MAPS | drawing], found), folder).axes
+
+
+def outlined(axes: Axes) -> list[tuple[float, float]]:
+    """(query, key) of the outlined cells."""
+    return [(one.get_y() + 0.5, one.get_x() + 0.5) for one in axes.patches if isinstance(one, Rectangle)]
+
+
+def test_a_panel_is_a_layers_map_of_the_first_seed(tmp_path: Path) -> None:
+    """Its mean over examples; all panels have the same colours, up to the largest share of a row that answers."""
+    found = axes_of(tmp_path, {}, series(tmp_path, "base", "passed"))
+    assert [axes.get_title(loc="left") for axes in found] == ["\nlayer 1", "\nlayer 2"] * 2
+    assert [axes.texts[0].get_text() for axes in found] == ["base", "", "passed", ""]
+    shown = np.ma.filled(found[1].images[0].get_array(), np.nan)
+    expected = np.where(np.tri(T, dtype=bool), (1.5 + np.arange(T)) * 2 / 10, np.nan)
+    np.testing.assert_allclose(shown, expected)
+    assert {axes.images[0].norm.vmax for axes in found} == {5.5 * 2 / 10}
+    assert outlined(found[0]) == [(3, 1), (4, 2)], "where the copied letters stand"
+    assert found[0].images[0].origin == "upper", "the first token reads in the first row"
+
+
+def test_arms_and_layers_are_chosen(tmp_path: Path) -> None:
+    found = series(tmp_path, "base", "passed")
+    (axes,) = axes_of(tmp_path, {"arms": ["passed"], "layers": [2]}, found)
+    assert (axes.texts[0].get_text(), axes.get_title(loc="left")) == ("passed", "\nlayer 2")
+    titles = [axes.get_title(loc="left") for axes in axes_of(tmp_path, {"layers": [2]}, found)]
+    assert titles == ["base, layer 2", "passed, layer 2"]
+    arms = {"passed": {"label": "P", "training": "pretrain"}}
+    content = {"models": ["tiny"], "data": "d", "seeds": [1], "arms": arms, "collect": []}
+    content["measurements"] = [{"kind": "attention_map", "name": "maps", "length": 2}]
+    with pytest.raises(ConfigError, match="arms: unknown arm 'pased'; did you mean 'passed'"):
+        synthetic.task([MAPS | {"arms": ["pased"]}], found, **content)
+
+
+def test_a_long_heading_takes_no_panels_room(tmp_path: Path) -> None:
+    found = [one | {"label": "a heading " * 5} for one in series(tmp_path, "base", seeds=1, layers=4)]
+    figure = picture(synthetic.task([MAPS], found), tmp_path)
+    figure.draw_without_rendering()
+    assert len(figure.axes) == 4
+    assert min(axes.get_position().width for axes in figure.axes) > 0.15
+
+
+def test_a_diverged_run_has_empty_maps(tmp_path: Path) -> None:
+    found = series(tmp_path, "base", seeds=1)
+    synthetic.diverge(tmp_path / "base4.parquet", "attention_map")
+    shown = axes_of(tmp_path, {}, found)[0].images[0].get_array()
+    assert np.isnan(np.ma.filled(shown, np.nan)).all()
+
+
+def test_the_same_tables_give_the_same_picture(tmp_path: Path) -> None:
+    task = synthetic.task([{"kind": "attention_maps", "measurement": "maps"}], series(tmp_path, "base", seeds=1))
+    first, again = (draw(task, tmp_path, tmp_path / name)[0].read_bytes() for name in ("once", "twice"))
+    assert first == again
+    assert b"Outlined" in first
