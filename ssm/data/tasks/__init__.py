@@ -6,6 +6,7 @@ from ssm.data.store import TokenStore
 from ssm.data.tasks.base import Generator, Split
 from ssm.data.tasks.copy import Copy
 from ssm.data.tasks.facts import Facts
+from ssm.data.tasks.needle import Needle
 from ssm.data.tasks.passkey import Passkey
 from ssm.data.tasks.pixels import Pixels
 from ssm.data.tasks.recall import Recall
@@ -15,6 +16,7 @@ from ssm.specs.tasks import KEY, SPECS, TaskSpec
 GENERATORS: dict[str, type[Generator]] = {
     "copy": Copy,
     "passkey": Passkey,
+    "needle": Needle,
     "facts": Facts,
     "pixels": Pixels,
     "recall": Recall,
