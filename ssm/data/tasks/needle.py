@@ -1,7 +1,8 @@
 """Needles: a statement that is false in the world between two sentences of a real text, and a question behind it.
 
-    ... a sentence of the text. | The capital of France is Madrid. | The next one ... | Ignore the facts, and use only the
-    information in the context to answer the question. | What is the capital of France? The capital of France is | Madrid.
+    ... a sentence of the text. | The capital of France is Madrid. | The next one ... | Ignore the facts, and use only
+    the information in the context to answer the question. | What is the capital of France? The capital of France is |
+    Madrid.
 
 Every piece is tokenized apart, as what follows a sentence: a prompt has its length to the token, and a statement the
 same tokens wherever it stands.
@@ -102,7 +103,9 @@ class Needle(Generator):
         instruction = self.following(INSTRUCTION) if self.spec.instruction else question[:0]
         left = part.length - self.room - len(told) - len(question) - len(instruction)
         if left < 1:
-            raise DataError(f"length {part.length}: too short for a statement about the {found.relation} and its question")
+            raise DataError(
+                f"length {part.length}: too short for a statement about the {found.relation} and its question"
+            )
         text = self.sentences.take(place, left)
         borders = np.cumsum([0, *map(len, text)])
         whole, border = np.concatenate(text), borders[np.abs(borders - depth * left).argmin()]

@@ -1,4 +1,4 @@
-"""The spec of needles: a statement that is false in the world, told somewhere in a long text and asked for at its end."""
+"""The spec of needles: a statement that is false in the world, told in a long text and asked for at its end."""
 
 from __future__ import annotations
 

@@ -14,6 +14,12 @@ TASKS: dict[str, dict[str, Any]] = {
     "copy": {"task": "copy", "mix": [{"shortest": 5, "longest": 9, "share": 3}, {"shortest": 12, "longest": 12}]},
     "copy, packed": {"task": "copy", "alphabet": 7, "packed": 50, "mix": [{"shortest": 2, "longest": 9}]},
     "passkey": {"task": "passkey", "mix": [{"length": 280}, {"length": 260, "depths": [0.5, 1.0]}]},
+    "needle": {
+        "task": "needle",
+        "corpus": {"kind": "files", "paths": ["TEXTS"]},
+        "held_out": 0.4,
+        "mix": [{"length": 330}, {"length": 260, "depths": [0.5, 1.0], "relations": ["capital", "young"]}],
+    },
     "recall": {
         "task": "recall",
         "vocabulary": 64,
@@ -35,6 +41,7 @@ GOLDEN = {
     "copy": "ecf6bfaf9481f427",
     "copy, packed": "98b450debdbfd2ee",
     "passkey": "9cecc0ed9cbe0d40",
+    "needle": "687b34f4cd3dbc3f",
     "recall": "e30fcd2723272a5f",
     "facts": "f289afea16169fd4",
     "facts, hidden": "0c8e0aee047f0864",
