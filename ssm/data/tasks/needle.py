@@ -56,6 +56,18 @@ class Needle(Generator):
         answers = [self._answer(one) for relation in asked for one in FORMS[relation].objects.values()]
         self.room = max(map(len, answers))  # tokens that every prompt leaves for its answer
 
+    @property
+    def shortest(self) -> int:
+        """The least length that every statement fits into."""
+        instruction = len(self.following(INSTRUCTION)) if self.spec.instruction else 0
+        fixed = []
+        for relation in dict.fromkeys(relation for part in self.spec.mix for relation in part.relations):
+            form = FORMS[relation]
+            for told in map(form.statement.format, form.objects):
+                asked = len(self.following(f"{form.question} {told}"))
+                fixed += [asked + len(self.following(f"{told} {one}.\n")) for one in form.objects.values()]
+        return max(fixed) + instruction + self.room + 1
+
     def make(self, indices: np.ndarray) -> Examples:
         draws = self.draws(indices)
         parts = self.parts(draws)  # (B,)

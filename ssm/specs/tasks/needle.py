@@ -14,6 +14,7 @@ from ssm.specs.tasks.spelled import SpelledTask
 
 Relation = Literal["capital", "currency", "colour", "inventor", "author", "young"]
 RELATIONS: tuple[Relation, ...] = ("capital", "currency", "colour", "inventor", "author", "young")
+ALTERNATIVES = 4  # that an answer is held against
 LONGEST = 14  # bytes of the longest answer, with the space before it and the full stop
 
 
@@ -41,7 +42,7 @@ class NeedleTask(SpelledTask):
     corpus: CorpusSpec
     mix: Mix[NeedlePart]
     instruction: bool = True  # the paper's: the context counts, and not the facts
-    alternatives: Annotated[PositiveInt, Field(le=10)] = 4  # the fact of the world, and others of its relation
+    alternatives: Annotated[PositiveInt, Field(le=10)] = ALTERNATIVES  # the fact of the world, and others
 
     @property
     def least_context(self) -> int:
