@@ -63,8 +63,9 @@ class Needle(Generator):
         fixed = []
         for relation in dict.fromkeys(relation for part in self.spec.mix for relation in part.relations):
             form = FORMS[relation]
-            for told in map(form.statement.format, form.objects):
-                asked = len(self.following(f"{form.question} {told}"))
+            for subject in form.objects:
+                told = form.statement.format(subject)
+                asked = len(self.following(f"{form.question.format(subject)} {told}"))
                 fixed += [asked + len(self.following(f"{told} {one}.\n")) for one in form.objects.values()]
         return max(fixed) + instruction + self.room + 1
 

@@ -15,7 +15,7 @@ from ssm.specs.tasks.spelled import SpelledTask
 Relation = Literal["capital", "currency", "colour", "inventor", "author", "young"]
 RELATIONS: tuple[Relation, ...] = ("capital", "currency", "colour", "inventor", "author", "young")
 ALTERNATIVES = 4  # that an answer is held against
-LONGEST = 14  # bytes of the longest answer, with the space before it and the full stop
+LONGEST = 13  # bytes of the longest answer, with the space before it and the full stop
 
 
 class NeedlePart(PasskeyPart):

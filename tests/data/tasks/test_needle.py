@@ -147,15 +147,10 @@ def test_no_two_subjects_share_an_object() -> None:
 
 def test_other_tokenizers(store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that puts a space in front of every text; and one that has no letters."""
-    lists = (
-        " ".join(["word0123456789 goes on. And on!\n", INSTRUCTION, *vars(form)["objects"]]) for form in FORMS.values()
-    )
-    words = [
-        f"{form.question} {form.statement} {one}. {text}"
-        for form, text in zip(FORMS.values(), lists, strict=True)
-        for one in form.objects.values()
-    ]
-    tokenizer = with_a_space_in_front(text.encode() for text in words)
+    texts = ["word0123456789 goes on. And on!\n", INSTRUCTION]
+    for form in FORMS.values():
+        texts += [f"{form.question} {form.statement} {one}. {subject}" for subject, one in form.objects.items()]
+    tokenizer = with_a_space_in_front(text.encode() for text in texts)
     (tmp_path / "tokenizer.json").write_text(tokenizer.json)
     spelled = {"kind": "file", "path": str(tmp_path / "tokenizer.json"), "vocab_size": tokenizer.vocab_size}
     content = store.spec.content() | {"tokenizer": spelled}
