@@ -10,8 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+import transformers
 from data.tasks.examples import TASKS, task_store
 from evaluation.rigged import Carries, Rigged
+from models.formats.round_trip import moved
 from polars.testing import assert_frame_equal
 from small import make_task, model_spec
 from torch import Tensor
@@ -26,6 +28,8 @@ from ssm.evaluation import stream
 from ssm.evaluation.accuracy import accuracy
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.foreign import ForeignModel
+from ssm.models.formats import import_checkpoint
 from ssm.specs.measurements import Accuracy
 from ssm.training.distributed import Team
 
@@ -193,6 +197,22 @@ def test_it_is_what_reading_and_writing_token_by_token_gives(name: str, tmp_path
     table = accuracy(spec, subject_of(store, model))
     assert_frame_equal(table, by_hand(spec, store, model), rel_tol=1e-9)  # shares of few tokens, and margins
     assert (table["forced_share"] != table["generated_share"]).any() or name not in ("copy", "copy, packed")
+
+
+@torch.no_grad()
+def test_a_model_of_transformers_gives_what_ours_gives(tmp_path: Path) -> None:
+    """Its cache is carried on in several ways from behind a prompt: along the example, by itself, by alternatives."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = transformers.MistralConfig(vocab_size=256, intermediate_size=40, sliding_window=50, **sizes)
+    peer = moved(transformers.MistralForCausalLM(config))
+    peer.save_pretrained(tmp_path / "model")
+    store = task_store("needle", tmp_path)
+    spec = Accuracy(task=store.spec, lengths=(240,), examples=6)
+    ours, theirs = import_checkpoint(tmp_path / "model").model.eval(), ForeignModel(peer, "test")
+    tables = [accuracy(spec, subject_of(store, model)) for model in (ours, theirs)]
+    assert tables[0]["margin"].abs().min() > 0.01
+    assert_frame_equal(*tables, abs_tol=1e-3)
 
 
 @pytest.mark.parametrize(("forward_tokens", "rows"), [(1, 1), (7, 3), (64, 2)])
