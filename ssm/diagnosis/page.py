@@ -241,6 +241,8 @@ def _changes(after: Diagnosis, before: Diagnosis, control: Diagnosis | None) -> 
         f"Effective Remembrance, {context:,} tokens kept": [interval(found.remembrance) for found in both],
         "Passkeys found inside the context": [_found(found.passkey, 0, context) for found in both],
         "Passkeys found beyond it": [_found(found.passkey, context, length) for found in both],
+        "Needles found inside the context": [_found(found.needle, 0, context) for found in both],
+        "Needles found beyond it": [_found(found.needle, context, length) for found in both],
     }
     empty = [NONE] * (1 if control is None else 2)
     return rows + [(name, values + empty) for name, values in plain.items() if set(values) != {NONE}]

@@ -1,13 +1,15 @@
-"""What stands on a diagnosis's pictures beside curves: names of lines, failures, intervals, the grid of passkeys."""
+"""What stands on a diagnosis's pictures beside curves: names of lines, failures, intervals, grids of recall."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from ssm.diagnosis.result import Diagnosis, Interval, Recall
+from ssm.diagnosis.result import Interval, Recall
 from ssm.figures.colors import INK
 from ssm.figures.panel import Painter
 from ssm.figures.style import SMALL, tokens
@@ -68,8 +70,7 @@ def paint_intervals(axes: Axes, ratios: dict[int, Interval]) -> None:
     axes.errorbar([x for x, _ in known], value, ends, fmt="none", ecolor=INK, elinewidth=1.4, capsize=4, zorder=4)
 
 
-def passkey_grid(title: str, found: Diagnosis) -> Painter:
-    cells = found.readings.passkey
+def recall_grid(title: str, cells: Sequence[Recall], context: int, what: str) -> Painter:
     lengths, depths = (sorted({getattr(cell, name) for cell in cells}) for name in ("length", "depth"))
 
     def painter(axes: Axes, columns: int) -> None:
@@ -82,13 +83,13 @@ def passkey_grid(title: str, found: Diagnosis) -> Painter:
         axes.set_yticks(np.arange(len(depths)) + 0.5, [f"{depth:.0%}" for depth in depths])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        inside = sum(length <= found.facts.context for length in lengths)
+        inside = sum(length <= context for length in lengths)
         bordered = 0 < inside < len(lengths)
         if bordered:
             axes.axvline(inside, color=INK, linewidth=1.6)
         axes.set_title(title)
         axes.set_xlabel("length (tokens)" + ("; line: the context" if bordered else ""))
-        axes.set_ylabel("depth of the key")
+        axes.set_ylabel(f"depth of the {what}")
 
     return painter
 

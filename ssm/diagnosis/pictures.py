@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 from ssm.base.curves import BIN, head_std_curve, position_curve, remembrance_curve
 from ssm.claims.estimate import LEVEL
 from ssm.diagnosis.comparison import first_windows
-from ssm.diagnosis.painting import mark_failure, name_context, name_level, paint_intervals, passkey_grid
+from ssm.diagnosis.painting import mark_failure, name_context, name_level, paint_intervals, recall_grid
 from ssm.diagnosis.readings import DISTANCE, DRIFTS, excess
 from ssm.diagnosis.result import Diagnosis, HeadGrowth
 from ssm.diagnosis.verdict import BREAKS, about
@@ -193,11 +193,22 @@ def _remembrance(arms: Arms) -> list[Row]:
 
 
 def _passkey(arms: Arms) -> list[Row]:
-    known = {label: found for label, found in arms.items() if found.readings.passkey and label != CONTROL}
-    return [
-        Row(2.7, [passkey_grid("Passkeys found" + (f", {label}" if len(arms) > 1 else ""), found)], 1)
-        for label, found in known.items()
-    ]
+    return _recalled(arms, "passkey", "Passkeys found", "key")
+
+
+def _needle(arms: Arms) -> list[Row]:
+    return _recalled(arms, "needle", "Needles found", "statement")
+
+
+def _recalled(arms: Arms, reading: str, title: str, what: str) -> list[Row]:
+    """A grid an arm, of those that were asked."""
+    rows = []
+    for label, found in arms.items():
+        cells = getattr(found.readings, reading)
+        if cells and label != CONTROL:
+            name = f"{title}, {label}" if len(arms) > 1 else title
+            rows.append(Row(2.7, [recall_grid(name, cells, found.facts.context, what)], 1))
+    return rows
 
 
 DRAWINGS: dict[str, Callable[[Arms], list[Row]]] = {
@@ -206,6 +217,7 @@ DRAWINGS: dict[str, Callable[[Arms], list[Row]]] = {
     "states": _states,
     "remembrance": _remembrance,
     "passkey": _passkey,
+    "needle": _needle,
 }
 LABELS = {
     "perplexity": "Perplexity by position",
@@ -213,6 +225,7 @@ LABELS = {
     "states": "Standard deviation of the state by position, of the heads in which it grows most,",
     "remembrance": "Effective Remembrance by number of tokens kept",
     "passkey": "Passkeys found by length and depth",
+    "needle": "Needles found by length and depth",
 }
 
 

@@ -48,10 +48,11 @@ def read(tables: Tables, facts: Facts) -> Readings:
         remembrance=None
         if tables.effective_remembrance is None
         else remembrance_at(tables.effective_remembrance, context),
-        passkey=() if tables.passkey is None else passkey(tables.passkey),
+        passkey=() if tables.passkey is None else recalled(tables.passkey, "depth", "correct"),
         memory=None
         if tables.memory_length is None or tables.decay_range is None
         else memory(tables.memory_length, tables.decay_range, context, facts.length),
+        needle=() if tables.accuracy is None else recalled(tables.accuracy, "difficulty", "preferred"),
     )
 
 
@@ -220,12 +221,12 @@ def memory(memory_length: pl.DataFrame, decay_range: pl.DataFrame, context: int,
     )
 
 
-def passkey(table: pl.DataFrame) -> tuple[Recall, ...]:
-    """Which part of the keys is found, by length and depth."""
-    cells = table.group_by("length", "depth").agg(found=pl.col("correct").sum(), trials=pl.len())
+def recalled(table: pl.DataFrame, depth: str, found: str) -> tuple[Recall, ...]:
+    """Which part is found of what stood at each length and depth; two columns, by their names."""
+    cells = table.group_by("length", depth).agg(pl.col(found).sum(), trials=pl.len())
     return tuple(
-        Recall(row["length"], row["depth"], row["trials"], wilson(row["found"], row["trials"]))
-        for row in cells.sort("length", "depth").iter_rows(named=True)
+        Recall(row["length"], row[depth], row["trials"], wilson(row[found], row["trials"]))
+        for row in cells.sort("length", depth).iter_rows(named=True)
     )
 
 

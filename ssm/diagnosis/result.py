@@ -52,7 +52,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class Recall:
-    """Passkeys found at one length and depth."""
+    """Passkeys or needles found at one length and depth."""
 
     length: int
     depth: float
@@ -94,6 +94,7 @@ class Readings:
     remembrance: Interval | None  # Effective Remembrance with the last T tokens kept, total variation
     passkey: tuple[Recall, ...]
     memory: Memory | None = None  # None: not measured
+    needle: tuple[Recall, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,7 @@ class Tables:
     passkey: pl.DataFrame | None = None
     memory_length: pl.DataFrame | None = None
     decay_range: pl.DataFrame | None = None
+    accuracy: pl.DataFrame | None = None  # on needles
 
     def present(self) -> dict[str, pl.DataFrame]:
         """Name of the schema -> table, of those that were measured."""

@@ -16,9 +16,11 @@ from ssm.base.errors import UserError
 from ssm.data.batches import HeldOutWindows
 from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenStore
+from ssm.data.tasks.needle import Needle
 from ssm.diagnosis.readings import failure_position, ratios
 from ssm.diagnosis.result import Interval, Tables
 from ssm.diagnosis.verdict import BREAKS, HOLDS, outcome_of
+from ssm.evaluation.accuracy import accuracy
 from ssm.evaluation.bins import octaves
 from ssm.evaluation.decay_range import decay_range
 from ssm.evaluation.effective_remembrance import effective_remembrance
@@ -32,6 +34,7 @@ from ssm.evaluation.subject import Subject
 from ssm.models.readable import Readable
 from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
 from ssm.specs.measurements import (
+    Accuracy,
     DecayRange,
     EffectiveRemembrance,
     LengthClass,
@@ -41,11 +44,12 @@ from ssm.specs.measurements import (
     RestartLoss,
     StateStatistics,
 )
+from ssm.specs.tasks.needle import NeedleTask
 
 FIRST = (LEAST, 16)  # windows after which only the time is looked at
 PRECISE = 1.4  # the ends of the interval of where it begins to fail lie within this factor
 FEW = 8  # windows for the state, and for Effective Remembrance
-TRIALS = 8  # passkeys at one length and depth
+TRIALS = 8  # passkeys, and needles, at one length and depth
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 RESERVED = 0.4  # of the budget is kept for what explains a verdict
 REMEMBRANCE_PASSES = 7.5  # over a window's length: its bins end 6.5 times the length, and the whole window
@@ -127,6 +131,7 @@ class _Sampler:
             effective_remembrance=self._remembrance(few),
             **self._decays(few),
             passkey=self._passkey(),
+            accuracy=self._needles(),
         )
         return Sample(
             tables=tables,
@@ -229,6 +234,28 @@ class _Sampler:
             return None
         return passkey(asked.model_copy(update={"lengths": lengths}), self.reader)
 
+    def _needles(self) -> pl.DataFrame | None:
+        """The same statements at every length and depth, in the text of the diagnosis."""
+        if not self.spec.passkey:
+            self.missing.append("needles: not asked for")
+            return None
+        store, context = self.reader.store, self.spec.context
+        try:
+            tasks = [_needle_task(store, depth) for depth in DEPTHS]
+            shortest = Needle(tasks[0], "test", 0, store).shortest
+        except UserError as error:
+            self.missing.append(f"needles: {error}")
+            return None
+        lengths = (context // 2, *(k * context for k in octaves(context, self.spec.length)))
+        lengths = tuple(length for length in lengths if length >= shortest)
+        if not lengths:
+            self.missing.append(f"needles: a prompt alone takes {shortest} tokens")
+            return None
+        if not self._affordable("needles", TRIALS * len(DEPTHS) * sum(lengths)):
+            return None
+        asked = [Accuracy(task=task, lengths=lengths, examples=TRIALS) for task in tasks]
+        return pl.concat(accuracy(one, self.reader) for one in asked)
+
     def _class_spec(self, sequences: int) -> LengthClass:
         of = PositionLoss(length=self.spec.length, sequences=sequences)
         return LengthClass(of=of, context=self.spec.context)
@@ -243,6 +270,15 @@ class _Sampler:
 
     def _spent(self) -> float:
         return time.monotonic() - self.started
+
+
+def _needle_task(store: TokenStore, depth: float) -> NeedleTask:
+    """Needles at one depth in a store's own text; their length is chosen where they are asked for."""
+    text = store.spec.text
+    assert text is not None
+    mix = ({"length": 1, "depths": (depth, depth)},)
+    content = {"name": "needle", "corpus": text.corpus, "tokenizer": text.tokenizer, "mix": mix}
+    return NeedleTask.parse(content, "needles")
 
 
 def _precise(failure: Interval | None) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite, isnan, log10
 
 from ssm.claims.words import number, span
 from ssm.diagnosis.result import Facts, Interval, Readings, Recall, Verdict
 from ssm.specs.diagnosis import ENOUGH
+from ssm.specs.tasks.needle import ALTERNATIVES
 
 BREAKS, HOLDS, NOT_DECIDED = "breaks", "holds", "not decided"
 OUTCOMES = (BREAKS, HOLDS, NOT_DECIDED)
 RESTARTED = "that of the same model restarted within its context"
+CHANCE = 1 / (1 + ALTERNATIVES)  # of a needle
 STATE = "state statistics"  # what is missing where there is no drift
 
 
@@ -44,8 +46,8 @@ def verdict_of(readings: Readings, facts: Facts) -> Verdict:
         return Verdict(BREAKS, _joined(_not_a_number(readings, facts), _state(readings, facts)))
     words = {BREAKS: _breaks, HOLDS: _holds, NOT_DECIDED: _not_decided}[outcome]
     definition = f"By lg Definition 3.2: {generalization_words(readings)}."
-    said = words(readings, facts), definition, _state(readings, facts), _keys(readings, facts), _advice(outcome, facts)
-    return Verdict(outcome, _joined(*said))
+    said = words(readings, facts), definition, _state(readings, facts), _keys(readings, facts)
+    return Verdict(outcome, _joined(*said, _needles(readings, facts), _advice(outcome, facts)))
 
 
 def generalization_words(readings: Readings) -> str:
@@ -168,8 +170,7 @@ def _state(readings: Readings, facts: Facts) -> str:
 
 def _keys(readings: Readings, facts: Facts) -> str:
     """How much of what it can recall inside its context it recalls beyond."""
-    inside = found_of(cell for cell in readings.passkey if cell.length <= facts.context)
-    beyond = found_of(cell for cell in readings.passkey if cell.length > facts.context)
+    inside, beyond = _inside_and_beyond(readings.passkey, facts)
     if inside is None or beyond is None:
         return ""
     if inside == 0 and beyond == 0:
@@ -177,8 +178,27 @@ def _keys(readings: Readings, facts: Facts) -> str:
     return f"It finds {inside:.0%} of the passkeys inside its context and {beyond:.0%} beyond."
 
 
+def _needles(readings: Readings, facts: Facts) -> str:
+    """How often it goes by what the text says."""
+    inside, beyond = _inside_and_beyond(readings.needle, facts)
+    if inside is None or beyond is None:
+        return ""
+    return (
+        f"Asked about a false statement in the text, it prefers what was said there in {inside:.0%} of the cases "
+        f"inside its context and {beyond:.0%} beyond, where a guess does in {CHANCE:.0%}."
+    )
+
+
+def _inside_and_beyond(cells: Sequence[Recall], facts: Facts) -> tuple[float | None, float | None]:
+    """Which part is found at lengths within the context, and at those beyond."""
+    return (
+        found_of(cell for cell in cells if cell.length <= facts.context),
+        found_of(cell for cell in cells if cell.length > facts.context),
+    )
+
+
 def found_of(cells: Iterable[Recall]) -> float | None:
-    """Which part of the passkeys of these cells is found; None without a cell."""
+    """Which part is found in these cells together; None without a cell."""
     known = list(cells)
     trials = sum(cell.trials for cell in known)
     return sum(cell.accuracy.value * cell.trials for cell in known) / trials if trials else None

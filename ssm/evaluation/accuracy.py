@@ -1,10 +1,12 @@
 """Accuracy on a task's test examples: teacher-forced, and decoded greedily by the model itself.
 
 Teacher-forced tokens come with the pass over the example. Decoding goes on from the state behind the prompt, which that
-pass goes through as well: so nothing is read twice.
+pass goes through as well: so nothing is read twice. So do the wrong answers that a task may hold the right one against.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -14,11 +16,13 @@ from torch import Tensor
 from ssm.base.progress import Progress
 from ssm.base.seeds import derived_seed
 from ssm.base.tables import ACCURACY
+from ssm.data.batches import NOT_ASKED
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.base import Answers, TestSet
+from ssm.evaluation.alternatives import log_likelihoods
 from ssm.evaluation.stream import Segment, likeliest, segments
 from ssm.evaluation.subject import Subject
-from ssm.models.readable import Readable
+from ssm.models.readable import Carried, Readable
 from ssm.specs.measurements import Accuracy
 from ssm.specs.tasks.base import Task
 
@@ -40,7 +44,10 @@ def _of_set(task: Task, test: TestSet, answers: Answers, subject: Subject, progr
     first, end = int(answers.start.min()), int(answers.stop.max())
     forced = torch.zeros(len(test), end - first, dtype=torch.int64)  # by example and place: whether it is right
     generated = torch.zeros(len(sizes), int(sizes.max()), dtype=torch.int64)  # by answer and token
-    stops = np.unique(answers.start[sizes > 1]) + 1  # behind every prompt: one token is the same either way
+    compared = answers.alternatives is not None
+    margins = torch.zeros(len(sizes), dtype=torch.float64)  # by answer, nats
+    # Behind every prompt; to write one token is the same as to read it.
+    stops = np.unique(answers.start if compared else answers.start[sizes > 1]) + 1
     for segment in segments(subject, test, end, stops=stops.tolist()):
         progress.advance(segment.targets.numel())
         begin = max(segment.start, first)
@@ -48,9 +55,13 @@ def _of_set(task: Task, test: TestSet, answers: Answers, subject: Subject, progr
             targets = segment.targets[:, begin - segment.start :]
             said = likeliest(subject.model, segment.hidden[:, begin - segment.start :])  # (B, S)
             forced[segment.rows, begin - first : segment.stop - first] = (said == targets).long().cpu()
-        if segment.stop in stops:
-            _generate(subject.model, segment, test, answers, generated)
+        prompted = _prompted(segment, test, answers) if segment.stop in stops else None
+        if prompted is not None:
+            _generate(subject.model, prompted, generated)
+            if answers.alternatives is not None:
+                _compare(subject.model, prompted, answers.alternatives, margins)
     forced, generated = subject.team.total(forced), subject.team.total(generated)  # zero but where a process read
+    margins = subject.team.total(margins) if compared else margins
     right = np.concatenate([np.zeros((len(test), 1), np.int64), forced.numpy().cumsum(1)], 1)
     forced_right = right[answers.example, answers.stop - first] - right[answers.example, answers.start - first]
     generated_right = np.where(sizes > 1, generated.sum(1).numpy(), forced_right)  # zero behind an answer's end
@@ -66,14 +77,24 @@ def _of_set(task: Task, test: TestSet, answers: Answers, subject: Subject, progr
             "forced_all": forced_right == sizes,
             "generated_share": generated_right / sizes,
             "generated_all": generated_right == sizes,
-        },
-        schema=ACCURACY.columns,
+        }
+        | ({"margin": margins.numpy(), "preferred": margins.numpy() > 0} if compared else {}),
+        schema_overrides=ACCURACY.columns,
     )
 
 
-@torch.inference_mode()
-def _generate(model: Readable, segment: Segment, test: TestSet, answers: Answers, generated: Tensor) -> None:
-    """Decode the answers that begin behind the segment, and mark in `generated` what is right of them."""
+@dataclass(frozen=True)
+class Prompted:
+    """Answers that begin behind a segment, and the model there."""
+
+    asked: list[int]  # (a,) their numbers
+    hidden: Tensor  # (a, 1, *) of their prompts' last tokens
+    state: Carried
+    tokens: np.ndarray  # (a, longest) the right ones, NOT_ASKED behind an end
+
+
+def _prompted(segment: Segment, test: TestSet, answers: Answers) -> Prompted | None:
+    """Those that do; None: none does."""
     place = {row: number for number, row in enumerate(segment.rows.tolist())}  # of an example among the rows
     asked = [
         number
@@ -81,21 +102,37 @@ def _generate(model: Readable, segment: Segment, test: TestSet, answers: Answers
         if int(answers.example[number]) in place
     ]
     if not asked:
-        return
+        return None
     rows = torch.tensor([place[int(answers.example[number])] for number in asked])  # (a,)
     sizes = answers.stop[asked] - answers.start[asked]
     start, longest = segment.stop - 1, int(sizes.max())
     _, wanted = test.read(segment.rows.numpy(), start, start + longest)
-    said = likeliest(model, segment.hidden[:, -1:])[rows.to(segment.hidden.device)]  # (a, 1)
+    inside = np.arange(longest) < sizes[:, None]  # (a, longest)
     state = segment.state
     if len(rows) != len(segment.rows) or not torch.equal(rows, torch.arange(len(rows))):
         state = state.select(rows)  # type: ignore[attr-defined]
-    written = [said]
-    for _ in range(longest - 1):
+    hidden = segment.hidden[:, -1:][rows.to(segment.hidden.device)]
+    return Prompted(asked, hidden, state, np.where(inside, wanted[rows].numpy(), NOT_ASKED))
+
+
+@torch.inference_mode()
+def _generate(model: Readable, prompted: Prompted, generated: Tensor) -> None:
+    """Decode the answers, and mark in `generated` what is right of them."""
+    written, state = [likeliest(model, prompted.hidden)], prompted.state.copy()  # (a, 1)
+    for _ in range(prompted.tokens.shape[1] - 1):
         hidden, state = model.hidden(written[-1], state)
         written.append(likeliest(model, hidden))
-    inside = torch.arange(longest) < torch.from_numpy(sizes)[:, None]  # (a, longest)
-    generated[asked, :longest] = ((torch.cat(written, 1).cpu() == wanted[rows]) & inside).long()
+    wanted = torch.from_numpy(prompted.tokens)
+    generated[prompted.asked, : wanted.shape[1]] = (torch.cat(written, 1).cpu() == wanted).long()
+
+
+def _compare(model: Readable, prompted: Prompted, alternatives: np.ndarray, margins: Tensor) -> None:
+    """By how much each answer is likelier than all its alternatives, (A, K, M), in `margins`."""
+    wrong = alternatives[prompted.asked]  # (a, K, M)
+    room = wrong.shape[2] - prompted.tokens.shape[1]
+    right = np.pad(prompted.tokens, ((0, 0), (0, room)), constant_values=NOT_ASKED)
+    found = log_likelihoods(model, prompted.hidden, prompted.state, np.concatenate([right[:, None], wrong], 1))
+    margins[prompted.asked] = found[:, 0] - found[:, 1:].max(1).values
 
 
 def _counted(examples: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -36,6 +37,10 @@ class ForeignState:
         """Bytes of all tensors."""
         holders = [self.cache, *getattr(self.cache, "layers", [])]
         return sum(tensor.nbytes for holder in holders for value in vars(holder).values() for tensor in _inside(value))
+
+    def copy(self) -> ForeignState:
+        """Tensors and all: a cache is carried on once."""
+        return ForeignState(deepcopy(self.cache), self.seen)
 
     def memories(self) -> list[Tensor]:
         """The recurrent state of every layer that has one, each (B, H, ...), until the next forward pass.

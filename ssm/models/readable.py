@@ -17,6 +17,9 @@ class Carried(Protocol):
     def memories(self) -> list[Tensor]:
         """The recurrent state of every layer that has one, each (B, H, ...)."""
 
+    def copy(self) -> Carried:
+        """The same state to carry on from, while this one is kept."""
+
 
 class Readable(Protocol):
     """A language model that reads a sequence in pieces. Splitting it anywhere and carrying the state changes nothing.

@@ -38,6 +38,10 @@ class State:
         """The memory of every layer, each (B, H, ...)."""
         return [layer[MEMORY] for layer in self.layers]
 
+    def copy(self) -> State:
+        """To carry on from while this one is kept: itself, because no forward pass changes a state in place."""
+        return self
+
     def map(self, function: Callable[[Tensor], Tensor]) -> State:
         """The state with `function` applied to every tensor."""
         return State(tuple({name: function(tensor) for name, tensor in layer.items()} for layer in self.layers))

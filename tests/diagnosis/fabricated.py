@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ssm.base.tables import EFFECTIVE_REMEMBRANCE, LENGTH_CLASS, PASSKEY, POSITION_LOSS, STATE_STATISTICS
+from ssm.base.tables import ACCURACY, EFFECTIVE_REMEMBRANCE, LENGTH_CLASS, PASSKEY, POSITION_LOSS, STATE_STATISTICS
 from ssm.diagnosis.readings import read
 from ssm.diagnosis.result import Diagnosis, Facts, Tables
 from ssm.diagnosis.verdict import verdict_of
@@ -115,6 +115,21 @@ def passkeys(found: Callable[[int, float], int], context: int = CONTEXT, length:
     return pl.DataFrame(rows, schema=PASSKEY.columns)
 
 
+def needles(found: Callable[[int, float], int]) -> pl.DataFrame:
+    """The same cells, of answers that are likelier than others."""
+    cells = passkeys(found).select(
+        "length", "correct", pl.col("depth").alias("difficulty"), pl.col("trial").alias("example")
+    )
+    given = {"group": "capital", "answer": 0, "tokens": 2, "forced_share": 0.5, "generated_share": 0.5}
+    right = pl.col("correct")
+    return cells.select(
+        *(right.alias(name) for name in ("forced_all", "generated_all", "preferred")),
+        (2.0 * right - 1).alias("margin"),
+        pl.exclude("correct"),
+        **{name: pl.lit(value, ACCURACY.columns[name]) for name, value in given.items()},
+    ).select(*ACCURACY.columns)
+
+
 def length_class(kind: str, generalizes: bool) -> pl.DataFrame:
     row = dict.fromkeys(LENGTH_CLASS.columns)
     row |= {"class": kind, "extends_from": None if kind == "none" else CONTEXT, "generalizes": generalizes}
@@ -151,10 +166,12 @@ def facts(**changes: Any) -> Facts:
 
 
 def everything(seed: int = 0, excess: Excess = holds, factor: float = 4.0) -> Tables:
-    """All tables: seven of 576 heads grow by `factor`, keys are found up to the context."""
+    """All tables: seven of 576 heads grow by `factor`, keys are found up to the context, needles at the end beyond."""
     growth = np.where(np.arange(576).reshape(24, 24) % 83 == 0, factor, 1.1)
     found = passkeys(lambda length, depth: 7 if length <= CONTEXT else 1)
-    return tables(seed, excess, state_statistics=states(growth), effective_remembrance=remembrance(0.3), passkey=found)
+    told = needles(lambda length, depth: 8 if length <= CONTEXT or depth == 1 else 2)
+    known = {"state_statistics": states(growth), "effective_remembrance": remembrance(0.3)}
+    return tables(seed, excess, **known, passkey=found, accuracy=told)
 
 
 def tables(seed: int = 0, excess: Excess = holds, **others: Any) -> Tables:

@@ -40,7 +40,7 @@ def test_it_stands_alone_and_links_to_what_lies_beside_it(monkeypatch: pytest.Mo
             f"tables/{name}.parquet"
             for name in (
                 *("position_loss", "restart_loss", "length_class"),
-                *("effective_remembrance", "state_statistics", "passkey"),
+                *("effective_remembrance", "state_statistics", "passkey", "accuracy"),
             )
         ),
     ]
@@ -111,11 +111,13 @@ def test_what_is_missing_is_said_with_its_reason() -> None:
         "state statistics: it keeps keys and values",
         "Effective Remembrance: the budget was spent",
         "passkey: no tokens for digits",
+        "needles: a prompt alone takes 200 tokens",
     )
     page, text = read(build_page(diagnosis(tables(0), missing=missing)))
     assert "The state was not measured: it keeps keys and values." in text
     assert "Effective Remembrance was not measured: the budget was spent." in text
     assert "The passkey test was not made: no tokens for digits." in text
+    assert "Needles were not asked for: a prompt alone takes 200 tokens." in text
     assert "tables/passkey.parquet" not in page.links
 
 

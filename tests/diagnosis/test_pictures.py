@@ -33,7 +33,7 @@ def drawn(found: list[Picture]) -> dict[str, str]:
 
 def test_every_table_has_its_picture() -> None:
     texts = drawn(pictures(diagnosis(everything(0, fails_from(3100)))))
-    assert list(texts) == ["perplexity", "ratio", "states", "remembrance", "passkey"]
+    assert list(texts) == ["perplexity", "ratio", "states", "remembrance", "passkey", "needle"]
     for name in ("perplexity", "ratio"):
         assert "fails from 3,200" in texts[name]
         assert "T = 2k" in texts[name]
@@ -43,6 +43,9 @@ def test_every_table_has_its_picture() -> None:
     assert "layer 3, head 11" in texts["states"]
     assert texts["passkey"].count("88%") == 10
     assert texts["passkey"].count("12%") == 20
+    assert texts["needle"].count("100%") == 10 + 4 + 1, "and the depth of the end"
+    assert texts["needle"].count("25%") == 16 + 1
+    assert "depth of the statement" in texts["needle"]
 
 
 def test_what_was_not_measured_is_not_drawn() -> None:

@@ -16,9 +16,11 @@ from diagnosis.fabricated import (
     fails_from,
     holds,
     losses,
+    needles,
     passkeys,
     remembrance,
     states,
+    tables,
 )
 from scipy import stats
 
@@ -28,10 +30,10 @@ from ssm.diagnosis.readings import (
     drift,
     failure_position,
     memory,
-    passkey,
     perplexity,
     ratios,
     read,
+    recalled,
     remembrance_at,
     wilson,
 )
@@ -230,13 +232,23 @@ def test_wilson(successes: int, trials: int) -> None:
 
 
 def test_passkeys_are_counted_by_length_and_depth() -> None:
-    cells = passkey(passkeys(lambda length, depth: 8 if depth == 1 else 2 if length == 4096 else 0))
+    keys = passkeys(lambda length, depth: 8 if depth == 1 else 2 if length == 4096 else 0)
+    cells = recalled(keys, "depth", "correct")
     assert len(cells) == 6 * 5
     assert {cell.trials for cell in cells} == {8}
     by_place = {(cell.length, cell.depth): cell.accuracy.value for cell in cells}
     assert by_place[1024, 1.0] == by_place[32768, 1.0] == 1.0
     assert by_place[4096, 0.25] == 0.25
     assert by_place[8192, 0.0] == 0.0
+
+
+def test_needles_are_counted_by_what_is_preferred() -> None:
+    """Whatever the model writes."""
+    table = needles(lambda length, depth: 8 if depth == 1 else 2).with_columns(generated_all=True, forced_all=False)
+    cells = read(tables(0, accuracy=table), facts()).needle
+    assert len(cells) == 6 * 5
+    assert {cell.accuracy.value for cell in cells if cell.depth == 1} == {1.0}
+    assert {cell.accuracy.value for cell in cells if cell.depth < 1} == {0.25}
 
 
 def test_memory_is_the_share_of_states_that_forget_soon_or_late_or_cannot_choose() -> None:
@@ -260,6 +272,7 @@ def test_memory_is_the_share_of_states_that_forget_soon_or_late_or_cannot_choose
 def test_what_was_not_measured_is_not_read() -> None:
     given = everything(0, holds)
     readings = read(type(given)(given.position_loss, given.restart_loss, given.length_class), facts())
-    assert (readings.drift, readings.remembrance, readings.passkey, readings.memory) == (None, None, (), None)
+    assert (readings.drift, readings.remembrance, readings.memory) == (None, None, None)
+    assert (readings.passkey, readings.needle) == ((), ())
     assert readings.not_finite_from is None
     assert (readings.length_class, readings.generalizes) == ("strong", True)

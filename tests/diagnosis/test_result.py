@@ -55,7 +55,7 @@ def test_a_broken_record_is_one_line(tmp_path: Path) -> None:
 
 def test_only_measured_tables_are_present() -> None:
     assert list(tables(0).present()) == ["position_loss", "restart_loss", "length_class"]
-    assert len(everything(0).present()) == 6
+    assert len(everything(0).present()) == 7
     assert isinstance(tables(0), Tables)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +13,15 @@ import polars as pl
 import pytest
 import torch
 import torch.nn.functional as F
+from evaluation.rigged import Rigged, copying
 from torch import Tensor
 
 from ssm.base.errors import DataError
-from ssm.data.own_text import own_text
+from ssm.data.own_text import disjoint_windows, own_text
 from ssm.data.store import TokenStore
 from ssm.diagnosis import sampling
-from ssm.diagnosis.sampling import Sample, rounds, sample
+from ssm.diagnosis.readings import recalled
+from ssm.diagnosis.sampling import Reader, Sample, _Sampler, rounds, sample
 from ssm.specs.data import BytesTokenizer
 from ssm.specs.diagnosis import LEAST, TOLERANCE, DiagnosisSpec
 
@@ -33,6 +36,9 @@ class Count:
 
     tokens: int
     nbytes: int = 8
+
+    def copy(self) -> Count:
+        return self
 
     def memories(self) -> list[Tensor]:
         return []
@@ -146,6 +152,35 @@ def test_every_window_is_read_once_and_its_numbers_go_on(store: TokenStore) -> N
     late = losses.filter(pl.col("position_from") >= 64).group_by("sequence").agg(pl.col("loss").mean())
     odd = float((late["loss"] > 1.5 + BORDER).mean())  # windows of 129 bytes begin with even and odd ones in turn
     assert odd == pytest.approx(0.5, abs=0.03)
+
+
+class Sure(Rigged):
+    """What it predicts has all the probability."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return 40 * super().logits(hidden)
+
+
+def test_needles_are_told_in_the_text_and_found_by_who_reads_far_enough(tmp_path: Path) -> None:
+    """A model that goes on as the text went on when its last 8 bytes last stood there, up to 220 bytes before."""
+    (tmp_path / "text.txt").write_text("".join(f"Line {number} of a book.\n" for number in range(200)))
+    store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
+    windows = disjoint_windows(store.held_out, 512, seed=1)
+    reader = Reader(Sure(copying(8, window=220)), 1, store, CPU, "tests", given=windows)
+
+    def needles(context: int) -> tuple[pl.DataFrame | None, list[str]]:
+        sampler = _Sampler(reader, DiagnosisSpec(context=context, length=2 * context), LEAST)
+        sampler.rate = 1e9
+        return sampler._needles(), sampler.missing
+
+    table, missing = needles(256)
+    assert (table is not None, missing) == (True, [])
+    cells = {(c.length, c.depth): c for c in recalled(table, "difficulty", "preferred")}
+    assert {length for length, _ in cells} == {256, 512}, "half a context is too short"
+    assert {cell.trials for cell in cells.values()} == {8}
+    assert cells[256, 1.0].accuracy.value == cells[512, 1.0].accuracy.value == 1.0
+    assert cells[512, 0.0].accuracy.value == 0.0
+    assert needles(64) == (None, ["needles: a prompt alone takes 222 tokens"])
 
 
 def test_losses_are_those_of_the_script(store: TokenStore) -> None:

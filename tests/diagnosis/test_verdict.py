@@ -70,7 +70,9 @@ def test_it_breaks() -> None:
         "Breaks from about 3,200 tokens (1.5 times its context; 95% interval 3,100 to 3,300): at 32,768 tokens its "
         "perplexity is 2.33 times (2.17 to 2.5) that of the same model restarted within its context, in 64 windows of "
         "the text. By lg Definition 3.2: a failure to length-generalize. 7 of 576 heads drift. It finds 88% of the "
-        "passkeys inside its context and 12% beyond. State Passing for 100 steps is worth trying."
+        "passkeys inside its context and 12% beyond. Asked about a false statement in the text, it "
+        "prefers what was said there in 100% of the cases inside its context and 40% beyond, where a guess does in "
+        "20%. State Passing for 100 steps is worth trying."
     )
 
 
@@ -81,7 +83,9 @@ def test_it_holds() -> None:
         "Holds up to 32,768 tokens (16 times its context): at 4,096, 8,192, 16,384 and 32,768 tokens its perplexity "
         "is at most 0.99 times (0.982 to 0.997) that of the same model restarted within its context, within the "
         "tolerance of 1.1, in 64 windows of the text. By lg Definition 3.2: no significant failure. None of 576 heads "
-        "drifts. It finds 88% of the passkeys inside its context and 12% beyond. There is nothing to repair."
+        "drifts. It finds 88% of the passkeys inside its context and 12% beyond. Asked about a false statement in the "
+        "text, it prefers what was said there in 100% of the cases inside its context and 40% beyond, where a guess "
+        "does in 20%. There is nothing to repair."
     )
 
 

@@ -24,6 +24,9 @@ class Carries:
     def memories(self) -> list[Tensor]:
         return self.remembered
 
+    def copy(self) -> Carries:
+        return self
+
     def select(self, rows: Tensor) -> Carries:
         return Carries(self.tokens[rows])
 

@@ -10,20 +10,26 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+import transformers
 from data.tasks.examples import TASKS, task_store
 from evaluation.rigged import Carries, Rigged
+from models.formats.round_trip import moved
+from polars.testing import assert_frame_equal
 from small import make_task, model_spec
 from torch import Tensor
 
 from ssm.base.errors import ConfigError
 from ssm.base.seeds import derived_seed
 from ssm.base.tables import ACCURACY
+from ssm.data.batches import NOT_ASKED
 from ssm.data.store import TokenStore
 from ssm.data.tasks import build_generator
 from ssm.evaluation import stream
 from ssm.evaluation.accuracy import accuracy
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.foreign import ForeignModel
+from ssm.models.formats import import_checkpoint
 from ssm.specs.measurements import Accuracy
 from ssm.training.distributed import Team
 
@@ -68,7 +74,9 @@ def copier(upto: int = 10**9, doubts: bool = False) -> Rigged:
 def test_who_copies_is_right(copies: TokenStore) -> None:
     spec = Accuracy(task=copies.spec, lengths=(1, 5, 12), examples=20)
     table = accuracy(spec, subject_of(copies, copier()))
-    assert dict(table.schema) == ACCURACY.columns
+    assert dict(table.schema) == {
+        name: kind for name, kind in ACCURACY.columns.items() if name not in ACCURACY.optional
+    }
     assert table["length"].to_list() == [1] * 20 + [5] * 20 + [12] * 20
     assert table["tokens"].to_list() == table["length"].to_list(), "the full stop is not scored"
     assert table["example"].to_list() == [*range(20)] * 3
@@ -119,6 +127,15 @@ def test_one_who_goes_by_its_own_errors_is_worse_when_it_writes(copies: TokenSto
     assert np.allclose(table["generated_share"], 1 / 6)
 
 
+def log_likelihood(model: LanguageModel, state: Any, logits: Tensor, answer: np.ndarray) -> float:
+    """Of an answer behind a prompt, token by token."""
+    found = 0.0
+    for token in answer[answer != NOT_ASKED].tolist():
+        found += float(logits[0].double().log_softmax(-1)[token])
+        logits, state = model.step(torch.tensor([token]), state)
+    return found
+
+
 def by_hand(spec: Accuracy, store: TokenStore, model: LanguageModel) -> pl.DataFrame:
     """Example by example and token by token, through the model's other way of reading: its steps."""
     rows = []
@@ -154,8 +171,13 @@ def by_hand(spec: Accuracy, store: TokenStore, model: LanguageModel) -> pl.DataF
                     number,
                     None if difficulty != difficulty else difficulty,
                 ]
+                if answers.alternatives is not None:
+                    wrong = [log_likelihood(model, *branch, one) for one in answers.alternatives[number]]
+                    margin = log_likelihood(model, *branch, following[start:stop]) - max(wrong)
+                    shares += [margin, margin > 0]
                 rows.append([*about, stop - start, *shares])
-    return pl.DataFrame(rows, schema=ACCURACY.columns, orient="row")
+    columns = dict(list(ACCURACY.columns.items())[: len(rows[0])])
+    return pl.DataFrame(rows, schema=columns, orient="row")
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -164,7 +186,7 @@ def test_it_is_what_reading_and_writing_token_by_token_gives(name: str, tmp_path
     """A fresh model has a fifth of the answers' tokens right where there are few, and never all of a long one."""
     store = task_store(name, tmp_path)
     lengths = {"copy": (3, 11), "copy, packed": (2, 6), "passkey": (260,), "recall": (36, 60), "facts": (300,)}
-    lengths |= {"facts, hidden": (400,), "pixels": (64,)}
+    lengths |= {"facts, hidden": (400,), "pixels": (64,), "needle": (240, 260)}
     task = store.spec
     if name == "facts":
         mix = [{"length": 300, "questions": ["qa1", "qa6", "qa8"], "facts": [2, 5]}]
@@ -173,8 +195,24 @@ def test_it_is_what_reading_and_writing_token_by_token_gives(name: str, tmp_path
     model = build_model(model_spec(), store.vocab_size, 5, task.channels).eval()
     model = model.double() if task.channels is None else model  # values are in float32
     table = accuracy(spec, subject_of(store, model))
-    assert table.equals(by_hand(spec, store, model))
+    assert_frame_equal(table, by_hand(spec, store, model), rel_tol=1e-9)  # shares of few tokens, and margins
     assert (table["forced_share"] != table["generated_share"]).any() or name not in ("copy", "copy, packed")
+
+
+@torch.no_grad()
+def test_a_model_of_transformers_gives_what_ours_gives(tmp_path: Path) -> None:
+    """Its cache is carried on in several ways from behind a prompt: along the example, by itself, by alternatives."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = transformers.MistralConfig(vocab_size=256, intermediate_size=40, sliding_window=50, **sizes)
+    peer = moved(transformers.MistralForCausalLM(config))
+    peer.save_pretrained(tmp_path / "model")
+    store = task_store("needle", tmp_path)
+    spec = Accuracy(task=store.spec, lengths=(240,), examples=6)
+    ours, theirs = import_checkpoint(tmp_path / "model").model.eval(), ForeignModel(peer, "test")
+    tables = [accuracy(spec, subject_of(store, model)) for model in (ours, theirs)]
+    assert tables[0]["margin"].abs().min() > 0.01
+    assert_frame_equal(*tables, abs_tol=1e-3)
 
 
 @pytest.mark.parametrize(("forward_tokens", "rows"), [(1, 1), (7, 3), (64, 2)])

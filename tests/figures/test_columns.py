@@ -299,7 +299,7 @@ def test_text_stands_as_it_is(tmp_path: Path) -> None:
 
 
 def test_text_of_a_table_that_belongs_to_no_arm(tmp_path: Path) -> None:
-    pieces = [("prompt", 2, "a b"), ("answer", 1, " c.")]
+    pieces = [("prompt", 2, "a b\n  d\n"), ("answer", 1, " c.")]
     rows = [
         {"place": place, "piece": piece, "tokens": tokens, "text": text}
         for place, (piece, tokens, text) in enumerate(pieces)
@@ -307,7 +307,7 @@ def test_text_of_a_table_that_belongs_to_no_arm(tmp_path: Path) -> None:
     synthetic.save(tmp_path / "sample-1.parquet", "sample", rows)
     task = synthetic.task([{"kind": "text", "measurement": "sample", "column": "text"}], [], tables=["sample-1"])
     (axes,) = picture(task, tmp_path).axes
-    assert texts(axes) == ["a b", " c."]
+    assert texts(axes) == ["a b", "  d", " c."], "a piece may have several lines"
     (tmp_path / "sample-1.parquet").unlink()
     with pytest.raises(TableError, match="no such table"):
         picture(task, tmp_path)

@@ -106,6 +106,11 @@ def test_pieces_give_what_the_unsplit_forward_pass_gives(name: str, tmp_path: Pa
         assert (logits - wanted).abs().max() < 1e-3 * wanted.std()
         assert state.seen == 45
         assert [tuple(memory.shape) for memory in state.memories()] == shapes
+    with torch.inference_mode():
+        _, state = model.hidden(tokens()[:, :17])
+        model.hidden(tokens()[:, 2:9], state.copy())  # carried on elsewhere, which leaves the state as it is
+        rest, _ = model.hidden(tokens()[:, 17:], state)
+    assert (rest - wanted[:, 17:]).abs().max() < 1e-3 * wanted.std()
     assert model.is_recurrent == bool(shapes)
     assert model.hidden_size == model.vocab_size == wanted.shape[-1] == VOCABULARY
     assert model.parameters_count == sum(p.numel() for p in peer.parameters())

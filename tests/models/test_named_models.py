@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
-from ssm.models.backbone import build_model
+from ssm.models.backbone import LanguageModel
 from ssm.models.formats.format import differences
 from ssm.models.formats.gpt_neox import GPT_NEOX
+from ssm.models.formats.mamba2 import MAMBA2
 from ssm.models.formats.mamba_ssm import MAMBA_SSM
+from ssm.models.formats.mistral import MISTRAL
 from ssm.plan import load_config, make_plan
 from ssm.plan.parameters import parameter_count
 from ssm.plan.read import read_yaml
@@ -36,19 +39,21 @@ LS = {
 }
 PYTHIA = {"pythia-160m", "pythia-1.4b"}
 DEPTHS = {f"mamba1-depth{depth}-{size}m" for depth in (16, 24, 32, 48, 64, 72) for size in (140, 550)}
-BN = PYTHIA | DEPTHS | {"mamba1-1.4b"}
+SEVEN = {"mamba-codestral-7b": 32_768, "mistral-7b": 32_000}  # and their vocabularies
+BN = PYTHIA | DEPTHS | {"mamba1-1.4b", *SEVEN}
 
 
 def count(name: str) -> int:
-    """Parameters at the vocabulary of gpt-neox-20b."""
+    """Parameters at the vocabulary of gpt-neox-20b, or its own."""
     with torch.device("meta"):
-        return build_model(ModelSpec.parse({"name": name} | ALL[name], name), 50_277, 0).parameters_count
+        spec = ModelSpec.parse({"name": name} | ALL[name], name)
+        return LanguageModel(spec, SEVEN.get(name, 50_277)).parameters_count
 
 
 @pytest.mark.parametrize("name", NAMED)
 def test_sizes_are_the_published_ones(name: str) -> None:
-    """Pythia to the parameter; lg within 6%, which is how loosely its sizes are named; ls and bn within 2%."""
-    tolerance = 0 if name in PYTHIA else 0.06 if name in LG else 0.02
+    """Pythia, Codestral and Mistral to the parameter; lg within 6%, as loosely as it names them; others within 2%."""
+    tolerance = 0 if name in PYTHIA | SEVEN.keys() else 0.06 if name in LG else 0.02
     assert count(name) == pytest.approx(NAMED[name]["published_parameters"], rel=tolerance)
 
 
@@ -128,5 +133,21 @@ def test_published_pythias_are_the_named_ones(name: str) -> None:
     assert rows == -(-tokens // named.vocab_multiple) * named.vocab_multiple
 
 
+# And of Mistral AI's: the one has transformers' own defaults of its class, the other all of them but the norm's.
+SEVEN_FORMATS = {
+    "mamba-codestral-7b": (MAMBA2, transformers.Mamba2Config().to_dict()),
+    "mistral-7b": (MISTRAL, transformers.MistralConfig().to_dict() | {"rms_norm_eps": 1e-5}),
+}
+
+
+@pytest.mark.parametrize("name", SEVEN)
+def test_published_models_of_7b_are_the_named_ones(name: str) -> None:
+    form, config = SEVEN_FORMATS[name]
+    found, rows = form.spec(config, name, name)
+    assert differences(ModelSpec.parse({"name": name} | ALL[name], name), found) == []
+    assert rows == SEVEN[name]
+
+
 def test_all_published_models_are_compared() -> None:
-    assert {name for name, fields in FILE.items() if "published" in fields} == set(PUBLISHED) | set(PYTHIAS)
+    compared = {*PUBLISHED, *PYTHIAS, *SEVEN}
+    assert {name for name, fields in FILE.items() if "published" in fields} == compared

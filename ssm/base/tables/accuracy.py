@@ -20,7 +20,11 @@ ACCURACY = Schema(
         "forced_all": pl.Boolean(),
         "generated_share": F64,  # of them, those that greedy decoding puts in their places
         "generated_all": pl.Boolean(),
+        # Log-likelihood of the answer less that of the likeliest of the wrong ones that the task holds it against, nats
+        "margin": F64,
+        "preferred": pl.Boolean(),  # it is above zero
     },
     keys=("length", "group", "example", "answer", "difficulty"),
     sample="example",
+    optional=frozenset({"margin", "preferred"}),  # of tasks that have such alternatives
 )

@@ -6,6 +6,7 @@ from ssm.data.store import TokenStore
 from ssm.data.tasks.base import Generator, Split
 from ssm.data.tasks.copy import Copy
 from ssm.data.tasks.facts import Facts
+from ssm.data.tasks.needle import Needle
 from ssm.data.tasks.passkey import Passkey
 from ssm.data.tasks.pixels import Pixels
 from ssm.data.tasks.recall import Recall
@@ -19,6 +20,7 @@ GENERATORS: dict[str, type[Generator]] = {
     "stack_copy": StackCopy,
     "sort": Sort,
     "passkey": Passkey,
+    "needle": Needle,
     "facts": Facts,
     "pixels": Pixels,
     "recall": Recall,

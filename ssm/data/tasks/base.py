@@ -29,6 +29,8 @@ class Answers:
     length: np.ndarray  # (A,) what the spec calls its length
     group: np.ndarray  # (A,) the number of its group among the spec's
     difficulty: np.ndarray  # (A,) float64: what the spec calls its difficulty; NaN: there is none
+    # (A, K, M) tokens of K wrong answers that each is held against, NOT_ASKED behind their ends; None: there are none
+    alternatives: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,8 @@ class TestSet:
     def answers(self) -> Answers:
         """The answers of all examples."""
         parts = [self.generator.make(rows).answers for rows in self._few(np.arange(self.count))]
-        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])}
+        there = [name for name, column in vars(parts[0]).items() if column is not None]
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in there}
         sizes = [len(rows) for rows in self._few(np.arange(self.count))]
         before = np.repeat(np.cumsum([0, *sizes[:-1]]), [len(part.example) for part in parts])
         return Answers(**columns | {"example": columns["example"] + before})

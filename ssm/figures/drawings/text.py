@@ -24,7 +24,7 @@ HANG = "  "  # before what a line is too short for
 def text(drawing: Text, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
     """One panel; a line that is too long goes on below, a little to the right."""
     found = drawing.lines if drawing.lines is not None else _column(drawing, task, tables)
-    lines = [part for line in found for part in _parts(line)]
+    lines = [part for piece in found for line in piece.splitlines() or [""] for part in _parts(line)]
     return [Row(LINE * (len(lines) + 1), [lambda axes, _: _draw(axes, lines)], 1)] if lines else []
 
 

@@ -19,6 +19,7 @@ from ssm.models.formats.gpt_neox import GPT_NEOX
 from ssm.models.formats.mamba import MAMBA
 from ssm.models.formats.mamba2 import MAMBA2
 from ssm.models.formats.mamba_ssm import MAMBA_SSM
+from ssm.models.formats.mistral import MISTRAL
 from ssm.models.formats.recurrent_gemma import RECURRENT_GEMMA
 from ssm.models.formats.rwkv import RWKV
 from ssm.models.formats.source import Source, find_source
@@ -26,7 +27,7 @@ from ssm.specs.model import ModelSpec
 
 FORMATS: dict[str, Format] = {
     form.key: form
-    for form in (MAMBA_SSM, MAMBA, MAMBA2, RWKV, GPT_NEOX, RECURRENT_GEMMA, FLA_GLA, FLA_RWKV6, FLA_RETNET)
+    for form in (MAMBA_SSM, MAMBA, MAMBA2, RWKV, GPT_NEOX, MISTRAL, RECURRENT_GEMMA, FLA_GLA, FLA_RWKV6, FLA_RETNET)
 }
 CHECKED = 2**18  # numbers looked at together for one that is not finite
 

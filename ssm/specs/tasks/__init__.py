@@ -17,6 +17,7 @@ from ssm.specs.registry import check_specs, kind_of
 from ssm.specs.tasks.base import Task
 from ssm.specs.tasks.copy import CopyTask
 from ssm.specs.tasks.facts import FactsTask
+from ssm.specs.tasks.needle import NeedleTask
 from ssm.specs.tasks.passkey import PasskeyTask
 from ssm.specs.tasks.pixels import PixelsTask
 from ssm.specs.tasks.recall import RecallTask
@@ -28,6 +29,7 @@ SPECS: tuple[type[Task], ...] = (
     StackCopyTask,
     SortTask,
     PasskeyTask,
+    NeedleTask,
     FactsTask,
     PixelsTask,
     RecallTask,

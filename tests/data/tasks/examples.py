@@ -18,6 +18,12 @@ TASKS: dict[str, dict[str, Any]] = {
     "sort": {"task": "sort", "alphabet": 40, "mix": [{"shortest": 4, "longest": 9}]},
     "sort, packed": {"task": "sort", "alphabet": 30, "packed": 50, "mix": [{"shortest": 3, "longest": 9}]},
     "passkey": {"task": "passkey", "mix": [{"length": 280}, {"length": 260, "depths": [0.5, 1.0]}]},
+    "needle": {
+        "task": "needle",
+        "corpus": {"kind": "files", "paths": ["TEXTS"]},
+        "held_out": 0.4,
+        "mix": [{"length": 330}, {"length": 260, "depths": [0.5, 1.0], "relations": ["capital", "young"]}],
+    },
     "recall": {
         "task": "recall",
         "vocabulary": 64,
@@ -43,6 +49,7 @@ GOLDEN = {
     "sort": "495b7f62812f26b8",
     "sort, packed": "f03ac783594cfb18",
     "passkey": "9cecc0ed9cbe0d40",
+    "needle": "687b34f4cd3dbc3f",
     "recall": "e30fcd2723272a5f",
     "facts": "f289afea16169fd4",
     "facts, hidden": "0c8e0aee047f0864",

@@ -1,0 +1,153 @@
+"""Needles: a statement that is false in the world between two sentences of a real text, and a question behind it.
+
+    ... a sentence of the text. | The capital of France is Madrid. | The next one ... | Ignore the facts, and use only
+    the information in the context to answer the question. | What is the capital of France? The capital of France is |
+    Madrid.
+
+Every piece is tokenized apart, as what follows a sentence: a prompt has its length to the token, and a statement the
+same tokens wherever it stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ssm.base.errors import DataError
+from ssm.data.batches import NOT_ASKED
+from ssm.data.store import TokenStore
+from ssm.data.tasks.base import Answers, Examples, Generator, Split
+from ssm.data.tasks.draws import Dice
+from ssm.data.tasks.sentences import Sentences
+from ssm.data.tasks.statements import FORMS, INSTRUCTION, Statement, statement
+from ssm.data.tokenizers import following
+from ssm.specs.tasks.needle import RELATIONS, NeedlePart, NeedleTask
+
+KEPT = 2**14  # statements, questions and answers whose tokens are remembered; there are some thousands
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt, in tokens."""
+
+    statement: Statement
+    depth: float  # that was asked for
+    pieces: list[tuple[str, np.ndarray]]  # in their order; the answer last
+
+    @property
+    def answer(self) -> np.ndarray:
+        return self.pieces[-1][1]
+
+
+class Needle(Generator):
+    """A statement, a depth and a place in the text of one's own for every example; behind the answer a full stop."""
+
+    spec: NeedleTask
+
+    def __init__(self, spec: Any, split: Split, seed: int, store: TokenStore):
+        super().__init__(spec, split, seed, store)
+        self.tokenizer = store.tokenizer()
+        self.following = lru_cache(KEPT)(lambda text: following(self.tokenizer, text))
+        self.sentences = Sentences(self.text, self.tokenizer, 1)
+        asked = dict.fromkeys(relation for part in spec.mix for relation in part.relations)  # in their order
+        answers = [self._answer(one) for relation in asked for one in FORMS[relation].objects.values()]
+        self.room = max(map(len, answers))  # tokens that every prompt leaves for its answer
+
+    @property
+    def shortest(self) -> int:
+        """The least length that every statement fits into."""
+        instruction = len(self.following(INSTRUCTION)) if self.spec.instruction else 0
+        fixed = []
+        for relation in dict.fromkeys(relation for part in self.spec.mix for relation in part.relations):
+            form = FORMS[relation]
+            for subject in form.objects:
+                told = form.statement.format(subject)
+                asked = len(self.following(f"{form.question.format(subject)} {told}"))
+                fixed += [asked + len(self.following(f"{told} {one}.\n")) for one in form.objects.values()]
+        return max(fixed) + instruction + self.room + 1
+
+    def make(self, indices: np.ndarray) -> Examples:
+        draws = self.draws(indices)
+        parts = self.parts(draws)  # (B,)
+        low, high = np.array([part.depths for part in self.spec.mix])[parts].T
+        depths = low + (high - low) * draws.uniform("depth")[:, 0]
+        places = (draws.uniform("text")[:, 0] * self.text.n_tokens).astype(np.int64)
+        each = zip(parts.tolist(), depths.tolist(), places.tolist(), draws.dice("statement"), strict=True)
+        prompts = [self._prompt(self.spec.mix[part], depth, place, dice) for part, depth, place, dice in each]
+        lengths = np.array([part.length for part in self.spec.mix])[parts]
+        starts = lengths - self.room - 1  # the prompt's last token, which the answer follows
+        stops = starts + [len(prompt.answer) for prompt in prompts]
+        longest = max(part.length for part in self.spec.mix)
+        tokens = np.zeros((len(prompts), longest), np.int64)
+        for row, prompt in enumerate(prompts):
+            whole = np.concatenate([piece for _, piece in prompt.pieces])
+            tokens[row, : len(whole)] = whole
+        place = np.arange(longest - 1)
+        return Examples(
+            tokens,
+            (place >= starts[:, None]) & (place < stops[:, None]),
+            Answers(
+                example=np.arange(len(prompts)),
+                start=starts,
+                stop=stops,
+                length=lengths,
+                group=np.array([RELATIONS.index(prompt.statement.relation) for prompt in prompts]),
+                difficulty=depths,
+                alternatives=np.stack([self._alternatives(prompt.statement) for prompt in prompts]),
+            ),
+        )
+
+    def pieces(self, index: int) -> list[tuple[str, np.ndarray]]:
+        draws = self.draws(np.array([index]))
+        part = self.spec.mix[int(self.parts(draws)[0])]
+        depth = part.depths[0] + (part.depths[1] - part.depths[0]) * float(draws.uniform("depth")[0, 0])
+        place = int(draws.uniform("text")[0, 0] * self.text.n_tokens)
+        found = self._prompt(part, depth, place, draws.dice("statement")[0]).pieces
+        return [(name, piece) for name, piece in found if len(piece)]
+
+    def _prompt(self, part: NeedlePart, depth: float, place: int, dice: Dice) -> Prompt:
+        """A statement between the two sentences behind `place` whose border is nearest to the depth."""
+        found = statement(dice.one_of(part.relations), self.spec.alternatives, dice)
+        told = self.following(f"{found.told} {found.object}.\n")
+        question = self.following(f"{found.question} {found.told}")
+        instruction = self.following(INSTRUCTION) if self.spec.instruction else question[:0]
+        left = part.length - self.room - len(told) - len(question) - len(instruction)
+        if left < 1:
+            raise DataError(
+                f"length {part.length}: too short for a statement about the {found.relation} and its question"
+            )
+        text = self.sentences.take(place, left)
+        borders = np.cumsum([0, *map(len, text)])
+        whole, border = np.concatenate(text), borders[np.abs(borders - depth * left).argmin()]
+        return Prompt(
+            found,
+            depth,
+            [
+                ("text before", whole[:border]),
+                ("statement", told),
+                ("text behind", whole[border:]),
+                ("instruction", instruction),
+                ("question", question),
+                ("answer", self._answer(found.object)),
+            ],
+        )
+
+    def _answer(self, answer: str) -> np.ndarray:
+        """An answer's tokens and those of the full stop.
+
+        Raises:
+            DataError: the tokenizer cannot spell it.
+        """
+        tokens: np.ndarray = self.following(f"{answer}.")
+        spelled = self.tokenizer.decode(tokens)
+        if spelled.strip() != f"{answer}.":
+            raise DataError(f"the tokenizer cannot spell an answer: of {answer}. it makes '{spelled}'")
+        return tokens
+
+    def _alternatives(self, found: Statement) -> np.ndarray:
+        """(K, room) tokens, NOT_ASKED behind a shorter one's end."""
+        answers = [self._answer(other) for other in found.alternatives]
+        return np.stack([np.pad(one, (0, self.room - len(one)), constant_values=NOT_ASKED) for one in answers])

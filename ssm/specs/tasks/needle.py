@@ -1,0 +1,57 @@
+"""The spec of needles: a statement that is false in the world, told in a long text and asked for at its end."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, PositiveInt
+
+from ssm.specs.base import Distinct
+from ssm.specs.data import CorpusSpec
+from ssm.specs.tasks.base import Mix
+from ssm.specs.tasks.passkey import PasskeyPart
+from ssm.specs.tasks.spelled import SpelledTask
+
+Relation = Literal["capital", "currency", "colour", "inventor", "author", "young"]
+RELATIONS: tuple[Relation, ...] = ("capital", "currency", "colour", "inventor", "author", "young")
+ALTERNATIVES = 4  # that an answer is held against
+LONGEST = 13  # bytes of the longest answer, with the space before it and the full stop
+
+
+class NeedlePart(PasskeyPart):
+    """Prompts of one length, their statements' depths even over a range, about some of the relations."""
+
+    relations: Annotated[tuple[Relation, ...], Field(strict=False, min_length=1), Distinct] = RELATIONS  # evenly
+
+    def at(self, length: int) -> Self:
+        return self.model_copy(update={"length": length})
+
+
+class NeedleTask(SpelledTask):
+    """A needle in a haystack with an error of fact (bn Section 3.2, Appendix E.2; after Kamradt 2023).
+
+    "The capital of France is Madrid." stands between two sentences of `corpus`, and behind the text the question asks
+    for the capital of France. What is right stands in the text alone: the object is any of its relation's but the true
+    one. Asked and scored are the object and the full stop behind it; the alternatives that it is held against are
+    others of the same relation, the true one first.
+    """
+
+    length_is: ClassVar[str] = "tokens of the prompt and the longest answer"
+    difficulty_is: ClassVar[str] = "depth of the statement in the text"
+    task: Literal["needle"] = "needle"
+    corpus: CorpusSpec
+    mix: Mix[NeedlePart]
+    instruction: bool = True  # the paper's: the context counts, and not the facts
+    alternatives: Annotated[PositiveInt, Field(le=10)] = ALTERNATIVES  # the fact of the world, and others
+
+    @property
+    def least_context(self) -> int:
+        return max(part.length for part in self.mix) - 1
+
+    @property
+    def longest_answer(self) -> int:
+        return LONGEST
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return RELATIONS
