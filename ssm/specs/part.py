@@ -24,6 +24,7 @@ class Kept:
         a_token: of every token.
         once: whatever the number of tokens.
         border: of every chunk of a sequence, of `chunk` tokens or fewer: the state at its border.
+        zeros: whether a first chunk's is kept although it is zero, as it is without an initial state.
         workspace: of a mixer: what its layer holds besides, going backward, as a share of all that the layer keeps.
         bfloat16: of float32's bytes, where bfloat16 is asked for: scans, and the norms beside them, keep float32.
     """
@@ -32,12 +33,14 @@ class Kept:
     once: float = 0.0
     border: float = 0.0
     chunk: int = 1
+    zeros: bool = True
     workspace: float = 0.05
     bfloat16: float = 0.75
 
-    def of(self, sequences: int, context: int) -> float:
-        """The numbers kept of so many sequences of `context` tokens."""
-        return sequences * (self.a_token * context + self.border * ceil(context / self.chunk)) + self.once
+    def of(self, sequences: int, context: int, from_zero: bool) -> float:
+        """The numbers kept of so many sequences of `context` tokens, which start from the zero state or from others."""
+        borders = ceil(context / self.chunk) - (from_zero and not self.zeros)
+        return sequences * (self.a_token * context + self.border * borders) + self.once
 
 
 class PartSpec(Spec, ABC):
