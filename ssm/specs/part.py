@@ -24,18 +24,18 @@ class Kept:
         a_token: of every token.
         once: whatever the number of tokens.
         border: of every chunk of a sequence, of `chunk` tokens or fewer: the state at its border.
-        zeros: whether a first chunk's is kept although it is zero, as it is without an initial state.
         workspace: of a mixer: what its layer holds besides, going backward, as a share of all that the layer keeps.
         bfloat16: of float32's bytes, where bfloat16 is asked for: scans, and the norms beside them, keep float32.
+        zeros: whether the border before the first chunk is kept although it is zero, as it is without an initial state.
     """
 
     a_token: float
     once: float = 0.0
     border: float = 0.0
     chunk: int = 1
-    zeros: bool = True
     workspace: float = 0.05
     bfloat16: float = 0.75
+    zeros: bool = True
 
     def of(self, sequences: int, context: int, from_zero: bool) -> float:
         """The numbers kept of so many sequences of `context` tokens, which start from the zero state or from others."""
