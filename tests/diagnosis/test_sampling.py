@@ -179,7 +179,7 @@ def test_needles_are_told_in_the_text_and_found_by_who_reads_far_enough(tmp_path
         sampler = _Sampler(reader, DiagnosisSpec(context=context, length=2 * context), LEAST)
         sampler.rate, model.read = 1e9, 0
         table = sampler._needles()
-        # Nothing is read, written or compared that the budget was not asked for; what is short of it, shorter answers are.
+        # Whatever is read, written or compared is counted; shorter answers than the longest take less.
         assert 0.9 * sampler.tokens <= model.read <= sampler.tokens
         return table, sampler.missing
 

@@ -113,7 +113,8 @@ def test_an_example_hides_the_same_at_every_depth(store: TokenStore) -> None:
     found = []
     for depth, length in ((0.0, 420), (1.0, 420), (1.0, 700)):
         pieces = needles(store, **at_depth(depth, length)).pieces(7)
-        found.append((dict(pieces)["statement"].tolist(), [x for name, piece in pieces if "text" in name for x in piece]))
+        text = [token for name, piece in pieces if name.startswith("text") for token in piece]
+        found.append((dict(pieces)["statement"].tolist(), text))
     assert found[0] == found[1]
     (told, short), (again, long) = found[1:]
     assert told == again
