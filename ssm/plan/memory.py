@@ -75,7 +75,8 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
         block, embeddings = max(halves), parameters - sum(halves)
         weights = weights // processes + NUMBER * (embeddings + 2 * block)
 
-    layers, backward = _activations(model, micro, training.context, bfloat16)
+    from_zero = training.initial_state.held(Sequences(1, 1, 1, 1)).before == 0
+    layers, backward = _activations(model, micro, training.context, from_zero, bfloat16)
     width = NUMBER * (BFLOAT16 if bfloat16 else 1.0)
     one, inputs = max(layers) + backward, width * D * tokens * len(layers)
     kept = inputs if recompute else sum(layers)
@@ -101,7 +102,9 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
     return max(phases, key=lambda memory: memory.total)
 
 
-def _activations(model: ModelSpec, sequences: int, length: int, bfloat16: bool) -> tuple[list[float], float]:
+def _activations(
+    model: ModelSpec, sequences: int, length: int, from_zero: bool, bfloat16: bool
+) -> tuple[list[float], float]:
     """Bytes each layer keeps for the backward pass, and what the worst one holds besides when it goes backward."""
     D = model.d_model
 
@@ -111,7 +114,7 @@ def _activations(model: ModelSpec, sequences: int, length: int, bfloat16: bool) 
             return 0.0
         kept = part.kept(D)
         share = kept.bfloat16 if bfloat16 else 1.0
-        return NUMBER * share * replace(kept, a_token=2 * D + kept.a_token).of(sequences, length)
+        return NUMBER * share * replace(kept, a_token=2 * D + kept.a_token).of(sequences, length, from_zero)
 
     mixers = model.mixers()
     layers = [kept_by(mixer) + kept_by(model.ffn) for mixer in mixers]
@@ -121,7 +124,7 @@ def _activations(model: ModelSpec, sequences: int, length: int, bfloat16: bool) 
 
 def graph_bytes(model: ModelSpec, sequences: int, length: int) -> int:
     """What a model in float32 holds at the peak of a backward pass that leaves its weights alone."""
-    layers, backward = _activations(model, sequences, length, bfloat16=False)
+    layers, backward = _activations(model, sequences, length, from_zero=True, bfloat16=False)
     hidden = NUMBER * 4 * model.d_model * sequences * length  # the last layer's output, its norm, and their gradients
     return round(sum(layers) + backward + hidden)
 

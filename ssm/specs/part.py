@@ -26,6 +26,7 @@ class Kept:
         border: of every chunk of a sequence, of `chunk` tokens or fewer: the state at its border.
         workspace: of a mixer: what its layer holds besides, going backward, as a share of all that the layer keeps.
         bfloat16: of float32's bytes, where bfloat16 is asked for: scans, and the norms beside them, keep float32.
+        zeros: whether the border before the first chunk is kept although it is zero, as it is without an initial state.
     """
 
     a_token: float
@@ -34,10 +35,12 @@ class Kept:
     chunk: int = 1
     workspace: float = 0.05
     bfloat16: float = 0.75
+    zeros: bool = True
 
-    def of(self, sequences: int, context: int) -> float:
-        """The numbers kept of so many sequences of `context` tokens."""
-        return sequences * (self.a_token * context + self.border * ceil(context / self.chunk)) + self.once
+    def of(self, sequences: int, context: int, from_zero: bool) -> float:
+        """The numbers kept of so many sequences of `context` tokens, which start from the zero state or from others."""
+        borders = ceil(context / self.chunk) - (from_zero and not self.zeros)
+        return sequences * (self.a_token * context + self.border * borders) + self.once
 
 
 class PartSpec(Spec, ABC):

@@ -320,12 +320,9 @@ def test_where_a_curve_has_its_extreme(tmp_path: Path, which: str, sign: int) ->
     )
     a, b, _ = np.polyfit(X[:3], [3, 1, 2], 2)
     assert found.value == pytest.approx(-b / 2 / a, rel=1e-6)
-    falling = family(tmp_path, lambda seed, x: -sign * (x if seed == 1 else abs(x - 60)))
-    with pytest.raises(UndecidableError, match=f"seed 0: is {which} at an end, of points from 16 to 128"):
-        read(tmp_path, content, falling)
-    two = {"of": EXCESS, "arms": ["d16", "d32"], "at": [16.0, 32.0]}
-    with pytest.raises(UndecidableError, match="at an end, of points from 16 to 32"):
-        read(tmp_path, content | {"sweep": two}, own)
+    ends = [lambda x: -x, lambda x: x, lambda x: (x - 45) ** 2]  # at the last point, at the first, inside
+    found = read(tmp_path, content, family(tmp_path, lambda seed, x: sign * ends[seed](x)))
+    same(found, student([128.0, 16.0, 45.0]))
 
 
 def test_a_sweep_is_of_any_number_of_an_arm(tmp_path: Path) -> None:

@@ -55,4 +55,4 @@ class GlaMixer(MixerSpecBase):
     def kept(self, d_model: int) -> Kept:
         H, K, V = self.state_shape(d_model)
         keys, values = 4 * H * K, 7 * H * V  # q, k, the decay and its logarithm; v and the gate, y and its norm
-        return Kept(keys + values + self.gate_rank, border=self.memory_numbers(d_model), chunk=self.chunk)
+        return Kept(keys + values + self.gate_rank, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False)

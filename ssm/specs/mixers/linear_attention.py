@@ -77,4 +77,4 @@ class LinearAttentionMixer(MixerSpecBase):
     def kept(self, d_model: int) -> Kept:
         H, K, V = self.state_shape(d_model)
         a_token = 4 * H * K + 3 * H * V  # q and k, and behind the feature map; v, y, and y before it is divided
-        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk)
+        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False)

@@ -95,4 +95,4 @@ class Mamba2Mixer(MixerSpecBase):
     def kept(self, d_model: int) -> Kept:
         H, E, xBC = self.heads(d_model), self.expand * d_model, self.convolved(d_model)
         a_token = 2 * xBC + 4 * E + 4 * H  # before and behind the convolution; z, dt x, y and its norm; dt and decays
-        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, workspace=0.4)
+        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False, workspace=0.4)

@@ -61,4 +61,4 @@ class RetNetMixer(MixerSpecBase):
     def kept(self, d_model: int) -> Kept:
         H, K, V = self.state_shape(d_model)
         a_token = 4 * H * K + 6 * H * V  # q and k, and both rotated; v and the gate, y and its norm
-        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, bfloat16=0.9)
+        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False, bfloat16=0.9)

@@ -66,4 +66,4 @@ class Rwkv6Mixer(MixerSpecBase):
     def kept(self, d_model: int) -> Kept:
         mixed = 10 * d_model + 5 * self.shift_rank  # how much of the last token, and the mixed inputs; low ranks
         a_token = mixed + 12 * d_model + self.decay_rank  # r, k, v, w, g, the output and its norm
-        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk)
+        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False)

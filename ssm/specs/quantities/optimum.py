@@ -10,8 +10,8 @@ from ssm.specs.quantities.curve import CurveQuantity
 class Optimum(CurveQuantity):
     """Where a curve is largest, or smallest: the vertex of the parabola through that point and its two neighbours.
 
-    With `log_x` on a logarithmic scale of x, where arms compare as a ratio. A curve that has it at an end has
-    none: beyond it may go on.
+    With `log_x` on a logarithmic scale of x, where arms compare as a ratio. Of a curve that has it at an end it is that
+    end, although the curve may go on beyond.
     """
 
     kind: Literal["optimum"] = "optimum"
