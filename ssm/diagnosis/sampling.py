@@ -44,7 +44,7 @@ from ssm.specs.measurements import (
     RestartLoss,
     StateStatistics,
 )
-from ssm.specs.tasks.needle import NeedleTask
+from ssm.specs.tasks.needle import ALTERNATIVES, NeedleTask
 
 FIRST = (LEAST, 16)  # windows after which only the time is looked at
 PRECISE = 1.4  # the ends of the interval of where it begins to fail lie within this factor
@@ -242,16 +242,17 @@ class _Sampler:
         store, context = self.reader.store, self.spec.context
         try:
             tasks = [_needle_task(store, depth) for depth in DEPTHS]
-            shortest = Needle(tasks[0], "test", 0, store).shortest
+            needle = Needle(tasks[0], "test", 0, store)
         except UserError as error:
             self.missing.append(f"needles: {error}")
             return None
         lengths = (context // 2, *(k * context for k in octaves(context, self.spec.length)))
-        lengths = tuple(length for length in lengths if length >= shortest)
+        lengths = tuple(length for length in lengths if length >= needle.shortest)
         if not lengths:
-            self.missing.append(f"needles: a prompt alone takes {shortest} tokens")
+            self.missing.append(f"needles: a prompt alone takes {needle.shortest} tokens")
             return None
-        if not self._affordable("needles", TRIALS * len(DEPTHS) * sum(lengths)):
+        behind = (2 + ALTERNATIVES) * needle.room  # every prompt: an answer written, the right and wrong ones read
+        if not self._affordable("needles", TRIALS * len(DEPTHS) * sum(length + behind for length in lengths)):
             return None
         asked = [Accuracy(task=task, lengths=lengths, examples=TRIALS) for task in tasks]
         return pl.concat(accuracy(one, self.reader) for one in asked)

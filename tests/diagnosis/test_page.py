@@ -117,7 +117,7 @@ def test_what_is_missing_is_said_with_its_reason() -> None:
     assert "The state was not measured: it keeps keys and values." in text
     assert "Effective Remembrance was not measured: the budget was spent." in text
     assert "The passkey test was not made: no tokens for digits." in text
-    assert "Needles were not asked for: a prompt alone takes 200 tokens." in text
+    assert "The needle test was not made: a prompt alone takes 200 tokens." in text
     assert "tables/passkey.parquet" not in page.links
 
 

@@ -155,7 +155,13 @@ def test_every_window_is_read_once_and_its_numbers_go_on(store: TokenStore) -> N
 
 
 class Sure(Rigged):
-    """What it predicts has all the probability."""
+    """What it predicts has all the probability. It counts the tokens that go through it."""
+
+    read = 0
+
+    def hidden(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        self.read += tokens.numel()
+        return super().hidden(tokens, state)
 
     def logits(self, hidden: Tensor) -> Tensor:
         return 40 * super().logits(hidden)
@@ -166,12 +172,16 @@ def test_needles_are_told_in_the_text_and_found_by_who_reads_far_enough(tmp_path
     (tmp_path / "text.txt").write_text("".join(f"Line {number} of a book.\n" for number in range(200)))
     store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
     windows = disjoint_windows(store.held_out, 512, seed=1)
-    reader = Reader(Sure(copying(8, window=220)), 1, store, CPU, "tests", given=windows)
+    model = Sure(copying(8, window=220))
+    reader = Reader(model, 1, store, CPU, "tests", given=windows)
 
     def needles(context: int) -> tuple[pl.DataFrame | None, list[str]]:
         sampler = _Sampler(reader, DiagnosisSpec(context=context, length=2 * context), LEAST)
-        sampler.rate = 1e9
-        return sampler._needles(), sampler.missing
+        sampler.rate, model.read = 1e9, 0
+        table = sampler._needles()
+        # Whatever is read, written or compared is counted; shorter answers than the longest take less.
+        assert 0.9 * sampler.tokens <= model.read <= sampler.tokens
+        return table, sampler.missing
 
     table, missing = needles(256)
     assert (table is not None, missing) == (True, [])

@@ -119,7 +119,7 @@ class Needle(Generator):
             raise DataError(
                 f"length {part.length}: too short for a statement about the {found.relation} and its question"
             )
-        text = self.sentences.take(place, left)
+        text = self.sentences.ending(place, left)
         borders = np.cumsum([0, *map(len, text)])
         whole, border = np.concatenate(text), borders[np.abs(borders - depth * left).argmin()]
         return Prompt(

@@ -37,7 +37,21 @@ class Sentences:
         self.space = np.array([piece[:1].isspace() for piece in pieces])  # (V,)
 
     def take(self, position: int, length: int) -> list[np.ndarray]:
-        """Sentences behind `position`, cut so that they have `length` tokens together: (n_i,) int64 each."""
+        """Sentences behind `position`, the last cut so that they have `length` tokens together: (n_i,) int64 each."""
+        taken = self._whole(position, length)
+        surplus = sum(map(len, taken)) - length
+        return [*taken[:-1], taken[-1][: len(taken[-1]) - surplus]] if surplus > 0 else taken
+
+    def ending(self, position: int, length: int) -> list[np.ndarray]:
+        """The same, 1 token or more, with the first ones cut: they end with a whole sentence."""
+        taken = self._whole(position, length)
+        surplus = sum(map(len, taken)) - length
+        while surplus >= len(taken[0]):
+            surplus -= len(taken.pop(0))
+        return [taken[0][surplus:], *taken[1:]]
+
+    def _whole(self, position: int, length: int) -> list[np.ndarray]:
+        """As many sentences as have `length` tokens or more."""
         taken: list[np.ndarray] = []
         missing, rest, begun = length, np.empty(0, np.int64), False
         for _ in range(ROUNDS + length):
@@ -56,7 +70,7 @@ class Sentences:
             rest = pieces.pop()
             for piece in pieces:
                 if len(piece) >= self.least and missing > 0:
-                    taken.append(piece[:missing])
+                    taken.append(piece)
                     missing -= len(piece)
         if missing > 0:
             raise DataError(f"{self.split.name}: too few sentences of {self.least} tokens or more")

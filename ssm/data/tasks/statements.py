@@ -1,6 +1,7 @@
 """Statements about the world by their relation, and the same with another object: false, and told nowhere else.
 
-"The capital of France is Madrid.", as in bn Appendix E.2; words and lists are our own.
+"The capital of France is Madrid.", as in bn Appendix E.2; words and lists are our own. A thing may have
+several colours: there "false" is what is not commonly said (commonly said is that snow is white).
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class NeedleTask(SpelledTask):
 
     "The capital of France is Madrid." stands between two sentences of `corpus`, and behind the text the question asks
     for the capital of France. What is right stands in the text alone: the object is any of its relation's but the true
-    one. Asked and scored are the object and the full stop behind it; the alternatives that it is held against are
-    others of the same relation, the true one first.
+    one (of colours: but what is commonly said). Asked and scored are the object and the full stop behind it; the
+    alternatives that it is held against are others of the same relation, the true one first.
     """
 
     length_is: ClassVar[str] = "tokens of the prompt and the longest answer"

@@ -49,7 +49,7 @@ GOLDEN = {
     "sort": "495b7f62812f26b8",
     "sort, packed": "f03ac783594cfb18",
     "passkey": "9cecc0ed9cbe0d40",
-    "needle": "687b34f4cd3dbc3f",
+    "needle": "0572b3e23610359b",
     "recall": "e30fcd2723272a5f",
     "facts": "f289afea16169fd4",
     "facts, hidden": "0c8e0aee047f0864",

@@ -193,6 +193,9 @@ def test_sentences_end_with_stops_and_lines_and_the_text_is_a_ring() -> None:
     assert sum(map(len, taken)) == 150
     assert [len(piece) for piece in sentences.take(3, 20)] == [16, 4], "the last is cut"
     assert sentences.take(3, 0) == []
+    assert [len(piece) for piece in sentences.ending(3, 20)] == [20], "of two the first is left out, the second cut"
+    cut = ["".join(map(chr, piece)) for piece in sentences.ending(3, 30)]
+    assert cut == ["f.value\n", "    and so on it goes?"]
 
 
 def test_a_text_without_sentences_is_refused() -> None:

@@ -100,8 +100,9 @@ def test_it_stands_at_its_depth_between_two_sentences(store: TokenStore) -> None
             before, behind = (pieces.get(f"text {where}", "") for where in ("before", "behind"))
             share = len(before) / len(before + behind)
             assert abs(share - depth) < 0.07, "the sentences have some ten letters"
-            assert not before or depth == 1 or before[-1] in ".!\n"
-            assert not behind or depth == 1 or behind[0] in " w\n"
+            assert not before or before[-1] in ".!\n"
+            assert not behind or depth == 0 or behind[0] in " w\n"
+            assert (before + behind)[-1] in ".!\n", "of the text its beginning alone is cut"
         assert generator.make(np.arange(3)).answers.difficulty.tolist() == [depth] * 3
         if depth in (0.0, 1.0):
             assert ("text before" in pieces, "text behind" in pieces) == (depth == 1, depth == 0)
@@ -111,10 +112,13 @@ def test_an_example_hides_the_same_at_every_depth(store: TokenStore) -> None:
     """So that depths and lengths can be compared in pairs."""
     found = []
     for depth, length in ((0.0, 420), (1.0, 420), (1.0, 700)):
-        pieces = dict(needles(store, **at_depth(depth, length)).pieces(7))
-        text = np.concatenate([pieces.get("text before", []), pieces.get("text behind", [])])
-        found.append((pieces["statement"].tolist(), text[:100].tolist()))
-    assert found[0] == found[1] == found[2]
+        pieces = needles(store, **at_depth(depth, length)).pieces(7)
+        text = [token for name, piece in pieces if name.startswith("text") for token in piece]
+        found.append((dict(pieces)["statement"].tolist(), text))
+    assert found[0] == found[1]
+    (told, short), (again, long) = found[1:]
+    assert told == again
+    assert any(long[at : at + 100] == short[40:140] for at in range(100)), "from one place on, but for what is cut"
 
 
 def test_text_is_of_the_split_alone(store: TokenStore) -> None:
