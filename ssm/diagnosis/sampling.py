@@ -240,22 +240,23 @@ class _Sampler:
             self.missing.append("needles: not asked for")
             return None
         store, context = self.reader.store, self.spec.context
+        lengths = (context // 2, *(k * context for k in octaves(context, self.spec.length)))
         try:
-            tasks = [_needle_task(store, depth) for depth in DEPTHS]
+            tasks = [_needle_task(store, depth, max(lengths)) for depth in DEPTHS]
             needle = Needle(tasks[0], "test", 0, store)
         except UserError as error:
             self.missing.append(f"needles: {error}")
             return None
-        lengths = (context // 2, *(k * context for k in octaves(context, self.spec.length)))
         lengths = tuple(length for length in lengths if length >= needle.shortest)
-        if not lengths:
-            self.missing.append(f"needles: a prompt alone takes {needle.shortest} tokens")
-            return None
         behind = (2 + ALTERNATIVES) * needle.room  # every prompt: an answer written, the right and wrong ones read
         if not self._affordable("needles", TRIALS * len(DEPTHS) * sum(length + behind for length in lengths)):
             return None
         asked = [Accuracy(task=task, lengths=lengths, examples=TRIALS) for task in tasks]
-        return pl.concat(accuracy(one, self.reader) for one in asked)
+        try:
+            return pl.concat(accuracy(one, self.reader) for one in asked)
+        except UserError as error:  # such as a text in which no sentence ends
+            self.missing.append(f"needles: {error}")
+            return None
 
     def _class_spec(self, sequences: int) -> LengthClass:
         of = PositionLoss(length=self.spec.length, sequences=sequences)
@@ -273,11 +274,11 @@ class _Sampler:
         return time.monotonic() - self.started
 
 
-def _needle_task(store: TokenStore, depth: float) -> NeedleTask:
-    """Needles at one depth in a store's own text; their length is chosen where they are asked for."""
+def _needle_task(store: TokenStore, depth: float, length: int) -> NeedleTask:
+    """Needles at one depth in a store's own text, of that length where no other is asked for."""
     text = store.spec.text
     assert text is not None
-    mix = ({"length": 1, "depths": (depth, depth)},)
+    mix = ({"length": length, "depths": (depth, depth)},)
     content = {"name": "needle", "corpus": text.corpus, "tokenizer": text.tokenizer, "mix": mix}
     return NeedleTask.parse(content, "needles")
 

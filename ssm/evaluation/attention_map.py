@@ -14,7 +14,8 @@ from ssm.data.tasks import build_generator
 from ssm.data.tasks.base import Examples
 from ssm.evaluation.inside import own_layers
 from ssm.evaluation.subject import Subject
-from ssm.models.inspect import layer_maps
+from ssm.models.backbone import Block
+from ssm.models.inspect import has_map, layer_maps
 from ssm.specs.measurements import AttentionMap
 
 NOWHERE = -1
@@ -24,9 +25,13 @@ def attention_map(spec: AttentionMap, subject: Subject) -> pl.DataFrame:
     """By example, layer, query and key, in the schema ATTENTION_MAP.
 
     Raises:
-        CheckpointError: the model's layers are not ssm's own, or none of those that are asked for has a map.
+        CheckpointError: the model's layers are not ssm's own, or one that is asked for has no map.
     """
     model, task = own_layers(subject), spec.test
+    blocks = [layer for layer in model.layers if isinstance(layer, Block)]
+    mapped = {number for number, block in enumerate(blocks, 1) if has_map(block.mixer)}
+    if not mapped or not mapped.issuperset(spec.layers or ()):
+        raise CheckpointError("a layer that is asked for has no attention map: its outputs are no sums by head")
     seed = derived_seed(spec.seed, "attention map", subject.seed)
     generator = build_generator(task, "test", seed, subject.store)
     frames = [pl.DataFrame(schema=ATTENTION_MAP.columns)]
@@ -41,8 +46,6 @@ def attention_map(spec: AttentionMap, subject: Subject) -> pl.DataFrame:
                     matrix, places = weights[0].double().cpu(), answer_places(made)
                     frames.append(_of_layer(int(rows), layer + 1, matrix, places, taps))
             progress.advance(task.least_context)
-    if len(frames) == 1:
-        raise CheckpointError("no layer that is asked for has an attention map: their outputs are no sums by head")
     return subject.together(pl.concat(frames)).sort("example", "layer", "query", "key")
 
 

@@ -137,13 +137,14 @@ def _too_large(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need]) 
     """What GPUs of another number would have to bear: runs that do not fit, or take very long."""
     hardware, runs = workflow.hardware, [found[run] for run in plan.runs]
     lines = []
-    large = [need.gpu_memory_mb for need in found.values() if need.gpu_memory_mb > 1e3 * hardware.gpu_memory_gb]
-    if large:
-        lines.append(
-            f"{len(large)} of {len(plan.runs) + len(plan.measurements)} runs and measurements do not fit into a GPU's "
-            f"{hardware.gpu_memory_gb:g} GB (the largest takes {_short(max(large), DISK)}): see gpus_per_run and "
-            "gpu_memory_gb in config.yaml."
-        )
+    for names, what, see in ((plan.runs, "runs", "gpus_per_run and "), (plan.measurements, "measurements", "")):
+        taken = [found[name].gpu_memory_mb for name in names]
+        large = [one for one in taken if one > 1e3 * hardware.gpu_memory_gb]
+        if large:
+            lines.append(
+                f"{len(large)} of {len(taken)} {what} do not fit into a GPU's {hardware.gpu_memory_gb:g} GB (the "
+                f"largest takes {_short(max(large), DISK)}): see {see}gpu_memory_gb in config.yaml."
+            )
     longest = max(runs, key=lambda need: need.seconds, default=None)
     if longest and longest.seconds > LONG * hardware.hours_per_run * 3600:
         lines.append(

@@ -19,6 +19,8 @@ def held(references: Iterable[Reference]) -> str:
     """What held and what did not, as a Markdown table: a row a figure."""
     lines = ["| figure | held | did not hold | not decided |", "|---|---|---|---|"]
     for reference in references:
+        if not reference.claims:
+            continue
         counted = [claim for claim in reference.claims if claim.registered and claim.sort != "elsewhere"]
         left = sum(not claim.registered and claim.sort != "elsewhere" for claim in reference.claims)
         note = f" ({left} not registered, not counted)" if left else ""

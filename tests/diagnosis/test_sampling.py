@@ -190,7 +190,21 @@ def test_needles_are_told_in_the_text_and_found_by_who_reads_far_enough(tmp_path
     assert {cell.trials for cell in cells.values()} == {8}
     assert cells[256, 1.0].accuracy.value == cells[512, 1.0].accuracy.value == 1.0
     assert cells[512, 0.0].accuracy.value == 0.0
-    assert needles(64) == (None, ["needles: a prompt alone takes 222 tokens"])
+    assert needles(64) == (
+        None,
+        ["needles: length 128: too short for a needle, which takes 222 tokens with its question"],
+    )
+
+
+def test_a_text_in_which_no_sentence_ends_has_no_needles(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("ACGT" * 2000)
+    store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
+    reader = Reader(copying(8, window=20), 1, store, CPU, "tests", given=disjoint_windows(store.held_out, 512, seed=1))
+    sampler = _Sampler(reader, DiagnosisSpec(context=256, length=512), LEAST)
+    sampler.rate = 1e9
+    assert sampler._needles() is None
+    (why,) = sampler.missing
+    assert why.startswith("needles: ")
 
 
 def test_losses_are_those_of_the_script(store: TokenStore) -> None:

@@ -7,6 +7,7 @@ import polars as pl
 
 from ssm.base.columns import split
 from ssm.base.tables import Schema
+from ssm.claims.estimate import NOTHING
 from ssm.claims.panel import Panel
 from ssm.claims.quantities.curve import CurveEstimator, Points
 from ssm.specs.figure import Series
@@ -27,7 +28,8 @@ class ExtremeEstimator(CurveEstimator[Extreme]):
         read = super().points_of
         curves = [read(some, schema, series, panel) for some in split(rows, schema, self.spec.among)]
         x, y = (np.concatenate([getattr(one, name) for one in curves]) for name in ("x", "y"))
-        draws = np.concatenate([one.draws for one in curves], axis=-1)
+        resampled = all(len(one.draws) for one in curves)  # a curve of one sequence is not
+        draws = np.concatenate([one.draws for one in curves], axis=-1) if resampled else NOTHING
         return Points(x, y, draws, min(one.sequences for one in curves))
 
     def called(self) -> str:

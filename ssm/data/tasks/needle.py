@@ -55,6 +55,10 @@ class Needle(Generator):
         asked = dict.fromkeys(relation for part in spec.mix for relation in part.relations)  # in their order
         answers = [self._answer(one) for relation in asked for one in FORMS[relation].objects.values()]
         self.room = max(map(len, answers))  # tokens that every prompt leaves for its answer
+        length = min(part.length for part in spec.mix)
+        if length < self.shortest:
+            takes = f"which takes {self.shortest} tokens with its question"
+            raise DataError(f"length {length}: too short for a needle, {takes}")
 
     @property
     def shortest(self) -> int:
@@ -115,10 +119,6 @@ class Needle(Generator):
         question = self.following(f"{found.question} {found.told}")
         instruction = self.following(INSTRUCTION) if self.spec.instruction else question[:0]
         left = part.length - self.room - len(told) - len(question) - len(instruction)
-        if left < 1:
-            raise DataError(
-                f"length {part.length}: too short for a statement about the {found.relation} and its question"
-            )
         text = self.sentences.ending(place, left)
         borders = np.cumsum([0, *map(len, text)])
         whole, border = np.concatenate(text), borders[np.abs(borders - depth * left).argmin()]

@@ -12,13 +12,12 @@ from ssm.specs.model import ModelSpec
 
 
 def _fields(config: Config) -> tuple[Fields, int]:
-    base, share = rotary(config, base="rope_theta", share="partial_rotary_factor")
+    base, _ = rotary(config, base="rope_theta", share="partial_rotary_factor")
     mixer = {
         "kind": "attention",
         "n_heads": config["num_attention_heads"],
         "n_kv_heads": config["num_key_value_heads"],
         "head_dim": config["head_dim"],
-        "rotary_pct": share,
         "rotary_base": base,
         "window": config["sliding_window"],
     }
@@ -35,6 +34,8 @@ def _fields(config: Config) -> tuple[Fields, int]:
 
 def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
     mixer, ffn = mixer_of(spec, AttentionMixer), ffn_of(spec, GatedMlp)
+    if mixer.rotary_pct != 1:
+        raise ValueError(f"a share of {mixer.rotary_pct:g} of its heads is rotated, and Mistral rotates them whole")
     return {
         "vocab_size": spec.embedding_rows(vocab_size),
         "hidden_size": spec.d_model,
@@ -44,7 +45,6 @@ def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
         "head_dim": mixer.state_shape(spec.d_model)[-1],
         "intermediate_size": ffn.d_hidden,
         "rms_norm_eps": spec.norm_eps,
-        "partial_rotary_factor": mixer.rotary_pct,
         "rope_theta": mixer.rotary_base,
         "sliding_window": mixer.window,
         "tie_word_embeddings": spec.tie_embeddings,

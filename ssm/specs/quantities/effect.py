@@ -74,11 +74,11 @@ class Effect(Quantity):
         for field, axis in named:
             if axis not in values:
                 raise ValueError(f"{field}: no axis '{axis}' in any grid; {nearest(axis, values)}")
-        for axis in self.axes:
-            for field, value in (("on", self.on), ("off", self.off)):
-                if value_text(value) not in values[axis]:
-                    hint = nearest(value_text(value), values[axis])
-                    raise ValueError(f"{field}: '{axis}' has no value {value_text(value)}; {hint}")
+        asked = [(field, axis, value) for axis in self.axes for field, value in (("on", self.on), ("off", self.off))]
+        for field, axis, value in asked + [("where", axis, value) for axis, value in self.where.items()]:
+            if value_text(value) not in values[axis]:
+                hint = nearest(value_text(value), values[axis])
+                raise ValueError(f"{field}: '{axis}' has no value {value_text(value)}; {hint}")
 
     def pairs(self, panel: str, series: Sequence[Placed], axis: str) -> Pairs:
         """The pairs of arms of a panel whose difference is the effect of an axis."""

@@ -136,8 +136,10 @@ def test_the_shortest_prompt_holds_every_statement(store: TokenStore) -> None:
     for instruction in (True, False):
         shortest = needles(store, instruction=instruction).shortest
         needles(store, **at_depth(0.5, shortest, instruction=instruction)).make(np.arange(300))
-        with pytest.raises(DataError, match=rf"^length {shortest - 15}: too short for a statement about the \w+"):
-            needles(store, **at_depth(0.5, shortest - 15, instruction=instruction)).make(np.arange(300))
+        with pytest.raises(
+            DataError, match=rf"^length {shortest - 1}: too short for a needle, which takes {shortest} "
+        ):
+            needles(store, **at_depth(0.5, shortest - 1, instruction=instruction))
     answers = [f" {one}." for form in FORMS.values() for one in form.objects.values()]
     assert max(map(len, answers)) == LONGEST
 

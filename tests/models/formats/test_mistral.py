@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from models.formats import hf
 
+from ssm.models.formats.mistral import MISTRAL
+
 SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40}
 VARIANTS: dict[str, dict[str, Any]] = {
     "the first release's": {"num_key_value_heads": 2, "sliding_window": 6},
@@ -28,3 +30,11 @@ def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
     assert imported.spec.mixer.window == changes.get("sliding_window", 4096)
     assert imported.spec.mixer.rotary_base == changes.get("rope_parameters", {}).get("rope_theta", 10_000)
     assert imported.spec.mixer.n_kv_heads == changes["num_key_value_heads"]
+
+
+def test_heads_that_are_rotated_in_part_are_no_mistral(tmp_path: Path) -> None:
+    """transformers' Mistral has no such field, and would rotate them whole."""
+    imported = hf.check(hf.made("Mistral", **SIZES, **VARIANTS["the first release's"]), tmp_path)
+    mixer = imported.spec.mixer.model_copy(update={"rotary_pct": 0.25})
+    with pytest.raises(ValueError, match=r"a share of 0\.25 of its heads is rotated"):
+        MISTRAL.config(imported.spec.model_copy(update={"mixer": mixer}), 256)
