@@ -37,7 +37,7 @@ def check(spec: PartSpec, part: Part) -> None:
     window = getattr(spec, "window", None)
     assert spec.state_numbers(D, T) == (numbers if window is None else numbers // (window - 1) * window)
     kept = spec.kept(D)
-    assert kept.of(2, T) - kept.once == 2 * (kept.of(1, T) - kept.once) > 0
+    assert kept.of(2, T, from_zero=True) - kept.once == 2 * (kept.of(1, T, from_zero=True) - kept.once) > 0
 
 
 @pytest.mark.parametrize("name", systems.SYSTEMS)
