@@ -75,8 +75,7 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
         block, embeddings = max(halves), parameters - sum(halves)
         weights = weights // processes + NUMBER * (embeddings + 2 * block)
 
-    from_zero = training.initial_state.held(Sequences(1, 1, 1, 1)).before == 0
-    layers, backward = _activations(model, micro, training.context, from_zero, bfloat16)
+    layers, backward = _activations(model, micro, training.context, training.initial_state.from_zero, bfloat16)
     width = NUMBER * (BFLOAT16 if bfloat16 else 1.0)
     one, inputs = max(layers) + backward, width * D * tokens * len(layers)
     kept = inputs if recompute else sum(layers)

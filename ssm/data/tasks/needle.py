@@ -11,7 +11,7 @@ same tokens wherever it stands.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ class Prompt:
     """One prompt, in tokens."""
 
     statement: Statement
+    length: int  # with room for the longest answer
     depth: float  # that was asked for
     pieces: list[tuple[str, np.ndarray]]  # in their order; the answer last
 
@@ -53,20 +54,20 @@ class Needle(Generator):
         self.following = lru_cache(KEPT)(lambda text: following(self.tokenizer, text))
         self.sentences = Sentences(self.text, self.tokenizer, 1)
         asked = dict.fromkeys(relation for part in spec.mix for relation in part.relations)  # in their order
-        answers = [self._answer(one) for relation in asked for one in FORMS[relation].objects.values()]
+        self.forms = [FORMS[relation] for relation in asked]
+        answers = [self._answer(one) for form in self.forms for one in form.objects.values()]
         self.room = max(map(len, answers))  # tokens that every prompt leaves for its answer
         length = min(part.length for part in spec.mix)
         if length < self.shortest:
             takes = f"which takes {self.shortest} tokens with its question"
             raise DataError(f"length {length}: too short for a needle, {takes}")
 
-    @property
+    @cached_property
     def shortest(self) -> int:
         """The least length that every statement fits into."""
         instruction = len(self.following(INSTRUCTION)) if self.spec.instruction else 0
         fixed = []
-        for relation in dict.fromkeys(relation for part in self.spec.mix for relation in part.relations):
-            form = FORMS[relation]
+        for form in self.forms:
             for subject in form.objects:
                 told = form.statement.format(subject)
                 asked = len(self.following(f"{form.question.format(subject)} {told}"))
@@ -74,14 +75,8 @@ class Needle(Generator):
         return max(fixed) + instruction + self.room + 1
 
     def make(self, indices: np.ndarray) -> Examples:
-        draws = self.draws(indices)
-        parts = self.parts(draws)  # (B,)
-        low, high = np.array([part.depths for part in self.spec.mix])[parts].T
-        depths = low + (high - low) * draws.uniform("depth")[:, 0]
-        places = (draws.uniform("text")[:, 0] * self.text.n_tokens).astype(np.int64)
-        each = zip(parts.tolist(), depths.tolist(), places.tolist(), draws.dice("statement"), strict=True)
-        prompts = [self._prompt(self.spec.mix[part], depth, place, dice) for part, depth, place, dice in each]
-        lengths = np.array([part.length for part in self.spec.mix])[parts]
+        prompts = self._prompts(indices)
+        lengths = np.array([prompt.length for prompt in prompts])
         starts = lengths - self.room - 1  # the prompt's last token, which the answer follows
         stops = starts + [len(prompt.answer) for prompt in prompts]
         longest = max(part.length for part in self.spec.mix)
@@ -99,18 +94,24 @@ class Needle(Generator):
                 stop=stops,
                 length=lengths,
                 group=np.array([RELATIONS.index(prompt.statement.relation) for prompt in prompts]),
-                difficulty=depths,
+                difficulty=np.array([prompt.depth for prompt in prompts]),
                 alternatives=np.stack([self._alternatives(prompt.statement) for prompt in prompts]),
             ),
         )
 
     def pieces(self, index: int) -> list[tuple[str, np.ndarray]]:
-        draws = self.draws(np.array([index]))
-        part = self.spec.mix[int(self.parts(draws)[0])]
-        depth = part.depths[0] + (part.depths[1] - part.depths[0]) * float(draws.uniform("depth")[0, 0])
-        place = int(draws.uniform("text")[0, 0] * self.text.n_tokens)
-        found = self._prompt(part, depth, place, draws.dice("statement")[0]).pieces
-        return [(name, piece) for name, piece in found if len(piece)]
+        (prompt,) = self._prompts(np.array([index]))
+        return [(name, piece) for name, piece in prompt.pieces if len(piece)]
+
+    def _prompts(self, indices: np.ndarray) -> list[Prompt]:
+        """The prompts of examples, each with a part of the mix, a depth and a place in the text of its own."""
+        draws = self.draws(indices)
+        parts = self.parts(draws)  # (B,)
+        low, high = np.array([part.depths for part in self.spec.mix])[parts].T
+        depths = low + (high - low) * draws.uniform("depth")[:, 0]
+        places = (draws.uniform("text")[:, 0] * self.text.n_tokens).astype(np.int64)
+        each = zip(parts.tolist(), depths.tolist(), places.tolist(), draws.dice("statement"), strict=True)
+        return [self._prompt(self.spec.mix[part], depth, place, dice) for part, depth, place, dice in each]
 
     def _prompt(self, part: NeedlePart, depth: float, place: int, dice: Dice) -> Prompt:
         """A statement between the two sentences behind `place` whose border is nearest to the depth."""
@@ -124,6 +125,7 @@ class Needle(Generator):
         whole, border = np.concatenate(text), borders[np.abs(borders - depth * left).argmin()]
         return Prompt(
             found,
+            part.length,
             depth,
             [
                 ("text before", whole[:border]),

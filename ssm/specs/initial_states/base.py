@@ -42,6 +42,7 @@ class InitialState(Spec, ABC):
     """What the sequences of a batch start from, and the order in which text is read for that."""
 
     needs: ClassVar[Needs]  # of the model's layers
+    from_zero: ClassVar[bool] = False  # whether a forward pass is given no states at all
     order: Order = "shuffled"
     policy: str
 

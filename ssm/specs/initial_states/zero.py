@@ -14,6 +14,7 @@ class ZeroState(InitialState):
     """
 
     needs: ClassVar[Needs] = "nothing"
+    from_zero: ClassVar[bool] = True
     policy: Literal["zero"] = "zero"
 
     def remembered(self, batch: int) -> float:

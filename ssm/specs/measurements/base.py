@@ -181,10 +181,8 @@ class OfRun(OfArm):
 class OfWindows(OfRun):
     """Made by reading held-out windows of one length."""
 
-    at_once: ClassVar[Mapping[str, int]] = {
-        "cpu": 2048,
-        "cuda": 4096,
-    }  # tokens: what happens at each is held
+    # Tokens that are read at once, by kinds that hold what happens at each of them.
+    at_once: ClassVar[Mapping[str, int]] = {"cpu": 2048, "cuda": 4096}
     backward: ClassVar[bool] = False  # whether these are held for a backward pass
     in_contexts: ClassVar[str | None] = "length"
     length: PositiveInt  # tokens a window

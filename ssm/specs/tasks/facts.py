@@ -8,8 +8,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ssm.specs.base import Distinct
 from ssm.specs.data import FilesCorpus, Sources
-from ssm.specs.tasks.base import Mix, Part
-from ssm.specs.tasks.spelled import SpelledTask
+from ssm.specs.tasks.base import Mix
+from ssm.specs.tasks.spelled import PromptPart, SpelledTask
 
 Question = Literal["qa1", "qa2", "qa3", "qa4", "qa5", "qa6", "qa7", "qa8", "qa9", "qa10"]
 # Sentences of a story that is made here, as few and as many as BABILong counts in bAbI's (its README).
@@ -28,10 +28,9 @@ FACTS: dict[str, tuple[int, int]] = {
 LONGEST = 21  # bytes of the longest answer that is made here, with its full stop
 
 
-class FactsPart(Part):
+class FactsPart(PromptPart):
     """Prompts of one length, about some of the questions."""
 
-    length: PositiveInt  # tokens of the prompt and the longest answer
     questions: Annotated[tuple[Question, ...], Field(strict=False, min_length=1), Distinct] = ("qa1",)  # evenly
     facts: Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)] | None = None  # a story's; None: see FACTS
 
@@ -40,9 +39,6 @@ class FactsPart(Part):
         if self.facts is not None and self.facts[0] > self.facts[1]:
             raise ValueError(f"facts must ascend, got {list(self.facts)}")
         return self
-
-    def at(self, length: int) -> Self:
-        return self.model_copy(update={"length": length})
 
 
 class FactsTask(SpelledTask):
@@ -70,10 +66,6 @@ class FactsTask(SpelledTask):
         if self.babilong is not None and self.shots:
             raise ValueError("babilong: the published prompts come without shots")
         return self
-
-    @property
-    def least_context(self) -> int:
-        return max(part.length for part in self.mix) - 1
 
     @property
     def longest_answer(self) -> int:

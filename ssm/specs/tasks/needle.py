@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -23,9 +23,6 @@ class NeedlePart(PasskeyPart):
 
     relations: Annotated[tuple[Relation, ...], Field(strict=False, min_length=1), Distinct] = RELATIONS  # evenly
 
-    def at(self, length: int) -> Self:
-        return self.model_copy(update={"length": length})
-
 
 class NeedleTask(SpelledTask):
     """A needle in a haystack with an error of fact (bn Section 3.2, Appendix E.2; after Kamradt 2023).
@@ -43,10 +40,6 @@ class NeedleTask(SpelledTask):
     mix: Mix[NeedlePart]
     instruction: bool = True  # the paper's: the context counts, and not the facts
     alternatives: Annotated[PositiveInt, Field(le=10)] = ALTERNATIVES  # the fact of the world, and others
-
-    @property
-    def least_context(self) -> int:
-        return max(part.length for part in self.mix) - 1
 
     @property
     def longest_answer(self) -> int:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from ssm.specs.tasks.base import Mix, Part
-from ssm.specs.tasks.spelled import SpelledTask
+from ssm.specs.tasks.base import Mix
+from ssm.specs.tasks.spelled import PromptPart, SpelledTask
 
 Depth = Annotated[float, Field(ge=0, le=1)]  # of a key in a text: 0 its start, 1 its end
 
 
-class PasskeyPart(Part):
+class PasskeyPart(PromptPart):
     """Prompts of one length, their keys' depths even over a range."""
 
-    length: PositiveInt  # tokens of the prompt, the key and the full stop
     depths: Annotated[tuple[Depth, Depth], Field(strict=False)] = (0.0, 1.0)
 
     @model_validator(mode="after")
@@ -23,9 +22,6 @@ class PasskeyPart(Part):
         if self.depths[0] > self.depths[1]:
             raise ValueError(f"depths must ascend, got {list(self.depths)}")
         return self
-
-    def at(self, length: int) -> Self:
-        return self.model_copy(update={"length": length})
 
 
 class PasskeyTask(SpelledTask):
@@ -39,10 +35,6 @@ class PasskeyTask(SpelledTask):
     task: Literal["passkey"] = "passkey"
     mix: Mix[PasskeyPart]
     digits: Annotated[int, Field(ge=1, le=18)] = 5  # of a key
-
-    @property
-    def least_context(self) -> int:
-        return max(part.length for part in self.mix) - 1
 
     @property
     def longest_answer(self) -> int:

@@ -7,12 +7,22 @@ from typing import Annotated, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, CorpusSpec, DataSpec, TokenizerSpec, rows_of
-from ssm.specs.tasks.base import Task
+from ssm.specs.tasks.base import Mix, Part, Task
+
+
+class PromptPart(Part):
+    """Prompts of one length."""
+
+    length: PositiveInt  # tokens of the prompt and the longest answer, the full stop behind it included
+
+    def at(self, length: int) -> Self:
+        return self.model_copy(update={"length": length})
 
 
 class SpelledTask(Task):
     """A task in the tokens of a tokenizer. To go on from a run on text it takes that text's own tokenizer."""
 
+    mix: Mix[PromptPart]
     tokenizer: TokenizerSpec = BytesTokenizer()
     corpus: CorpusSpec | None = None  # text to train a BPE tokenizer on, and whatever the task does with it
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1  # of its documents: test sets read these, training the others
@@ -24,6 +34,10 @@ class SpelledTask(Task):
         if isinstance(self.tokenizer, BpeTokenizer) and self.corpus is None:
             raise ValueError("a bpe tokenizer is trained on text: name the corpus")
         return self
+
+    @property
+    def least_context(self) -> int:
+        return max(part.length for part in self.mix) - 1
 
     @property
     def vocab_size(self) -> int:
