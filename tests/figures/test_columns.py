@@ -79,6 +79,32 @@ def test_a_curve_is_the_mean_of_its_column(tmp_path: Path) -> None:
     assert any(list(each.get_ydata()) == [0.1, 0.1] for each in axes.lines)
 
 
+def test_drawings_of_one_kind_with_a_panel_each_stand_side_by_side(tmp_path: Path) -> None:
+    """Curves alone: of two models, or with another kind between them, they have rows of their own."""
+    one = {"kind": "curves", **KEYS, "x": "length"}
+    two, cells = (
+        one | {"column": "digits_right"},
+        {"kind": "heat_map", **KEYS, "x": "length", "y": "depth", "arms": ["base"]},
+    )
+
+    def places(drawings: list[dict[str, Any]], series: list[dict[str, Any]]) -> list[tuple[int, int]]:
+        specs = [axes.get_subplotspec() for axes in picture(synthetic.task(drawings, series), tmp_path).axes]
+        return [(spec.rowspan.start, spec.colspan.start) for spec in specs]
+
+    series = two_arms(tmp_path)
+    assert places([one, two], series) == [(0, 0), (0, 1)]
+    assert places([one, two, one], series) == [(0, 0), (0, 1), (0, 2)]
+    assert places([one, cells, two], series) == [(0, 0), (1, 0), (2, 0)]
+    assert places([cells, cells], series) == [(0, 0), (1, 0)]
+    heads = [synthetic.series(f"d{n}", 1, context=64, passkey="b0") for n in range(4)]
+    small = cells | {"x": "depth", "y": "length", "arms": [f"d{n}" for n in range(4)], "percent": True}
+    assert places([one, two, small], series + heads)[:3] == [(0, 0), (1, 0), (2, 0)], "four maps in a row"
+    both = series + [other | {"panel": "small"} for other in series]
+    assert places([one, two], both) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    beside = picture(synthetic.task([one, two], series), tmp_path)
+    assert [axes.get_ylabel() for axes in beside.axes] == ["correct", "digits right"]
+
+
 def test_a_curve_against_that_of_another_panel(tmp_path: Path) -> None:
     """Arm by arm and seed by seed, so that what both share of a seed is gone."""
     found = []
