@@ -25,7 +25,7 @@ from ssm.base.tables import EXTRAPOLATION_ERROR
 from ssm.specs.measurements import ExtrapolationError
 
 DIGITS = 60
-NODES, PANELS = 16, 8  # Gauss-Legendre, of the window and of each stretch between horizons
+NODES, PANELS = 16, 4  # Gauss-Legendre, of the window and of each stretch between horizons
 RATE, BETAS, SMALL = 1e-2, (0.9, 0.999), 1e-12  # of Adam; the rate falls to zero by a cosine
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -217,7 +217,7 @@ def _log10(values: Any) -> Any:
 
 def _descents(spec: ExtrapolationError, window: float) -> Iterator[tuple[Any, ...]]:
     precision = PRECISIONS[0]
-    s, w = nodes(0.0, window, 4)
+    s, w = nodes(0.0, window)
     for memory, rho in MEMORIES.items():
         errors = _Errors(spec, memory, window, precision)
         for size in spec.descent_sizes or spec.sizes:

@@ -90,6 +90,13 @@ def test_it_confirms_and_refutes(tmp_path: Path) -> None:
         assert (row["verdict"], row["sort"]) == (verdict, "paper")
 
 
+def test_a_table_that_is_older_than_the_registration_counts_in_no_tally(tmp_path: Path) -> None:
+    made = task(tmp_path, {"kind": "slope", **CURVE})
+    for date, registered in (("2024-12-31T00:00:00+00:00", True), ("2025-01-02T00:00:00+00:00", False)):
+        frame = judge(made.model_copy(update={"registered": {"it": date}}), tmp_path)
+        assert frame["registered"].to_list() == [registered]
+
+
 def test_what_is_missing(tmp_path: Path) -> None:
     made = task(tmp_path, {"kind": "slope", **CURVE})
     quantity = made.figure.claims[0].quantity

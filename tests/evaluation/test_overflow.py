@@ -109,6 +109,16 @@ def test_what_the_bound_allows_never_overflows(table: pl.DataFrame) -> None:
     assert with_the_bound.filter(pl.col("above"))["within"].all()
 
 
+def test_within_is_from_half_to_twice_the_predicted_step(table: pl.DataFrame) -> None:
+    found = set()
+    for row in table.filter(pl.col("above")).iter_rows(named=True):
+        ratio = row["position"] / row["predicted"] if row["overflows"] else 0.0
+        assert row["within"] == (0.5 <= ratio <= 2), row
+        found.add(0.0 if ratio == 0 else 1.0 if row["within"] else 3.0 if ratio < 4 else 4.0)
+    assert found == {0.0, 1.0, 3.0, 4.0}
+    assert table.filter(~pl.col("above"))["within"].null_count() == table.filter(~pl.col("above")).height
+
+
 def test_signs_are_drawn_anew_for_every_draw_and_from_the_seed() -> None:
     fields: dict[str, Any] = {
         "formats": ("float32",),
