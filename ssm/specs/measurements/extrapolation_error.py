@@ -44,5 +44,7 @@ class ExtrapolationError(OfNothing):
         return ()
 
     def capped(self, caps: Rehearsal) -> Self:
-        steps = min(self.descent_steps, caps.max_steps)
-        return self.model_copy(update={"descent_steps": steps, "draws": min(self.draws, caps.max_sequences)})
+        steps, draws = min(self.descent_steps, caps.max_steps), min(self.draws, caps.max_sequences)
+        ends = tuple(dict.fromkeys((self.windows[0], self.windows[-1])))
+        fewer = {"windows": ends, "noises": self.noises[-1:], "descent_steps": steps, "draws": draws}
+        return self.model_copy(update=fewer)
