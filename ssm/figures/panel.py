@@ -217,6 +217,13 @@ def note_on(curves: Sequence[Curve]) -> str:
     return note + (". Cross: not finite beyond" if any(curve.breaks_off() for curve in curves) else "")
 
 
+def note_on_draws(curves: Sequence[Curve]) -> str:
+    """The same of curves of a figure's own table, which has no seeds."""
+    banded = any(np.isfinite(curve.low).any() for curve in curves)
+    crossed = any(curve.breaks_off() for curve in curves)
+    return ". ".join(["Band: standard error over draws"] * banded + ["Cross: no such number beyond"] * crossed)
+
+
 def columns_for(panels: int) -> int:
     """Panels side by side: at most three, so that a panel stays legible on a phone."""
     return {0: 1, 1: 1, 2: 2, 4: 2}.get(panels, 3)

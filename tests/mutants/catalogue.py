@@ -901,6 +901,20 @@ MEASUREMENTS = (
         ("evaluation/test_taxonomy.py::test_modules_do_what_their_papers_say",),
     ),
     Mutant(
+        f"{S}evaluation/extrapolation_error.py",
+        "rho[:, None] + (w * rho).sum() / w.sum() * added",
+        "rho[:, None] + (w * rho).sum() * added",
+        "noise grows with the window",
+        ("evaluation/test_extrapolation_error.py::test_noise_is_measured_by_the_memory",),
+    ),
+    Mutant(
+        f"{S}evaluation/overflow.py",
+        "broken.int().argmax(1) + 1",
+        "broken.int().argmax(1)",
+        "steps are counted from zero",
+        ("evaluation/test_overflow.py::test_a_loop_overflows_where_exact_arithmetic_says",),
+    ),
+    Mutant(
         f"{S}evaluation/bins.py",
         "(1, 2, 3, 4)",
         "(1, 3, 4)",

@@ -17,6 +17,7 @@ from ssm.claims.quantities.extreme import ExtremeEstimator
 from ssm.claims.quantities.length_excess import LengthExcessEstimator
 from ssm.claims.quantities.optimum import OptimumEstimator
 from ssm.claims.quantities.order import OrderEstimator
+from ssm.claims.quantities.own_table import OwnTableEstimator
 from ssm.claims.quantities.parameter_ratio import ParameterRatioEstimator
 from ssm.claims.quantities.perplexity_at import PerplexityAtEstimator
 from ssm.claims.quantities.perplexity_growth import PerplexityGrowthEstimator
@@ -57,6 +58,7 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "cost_exponent": CostExponentEstimator,
     "piece_share": PieceShareEstimator,
     "piece_depth": PieceDepthEstimator,
+    "own_table": OwnTableEstimator,
 }
 check_modules(__name__, ESTIMATORS, SPECS)
 

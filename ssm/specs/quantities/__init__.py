@@ -19,6 +19,7 @@ from ssm.specs.quantities.extreme import Extreme
 from ssm.specs.quantities.length_excess import LengthExcess
 from ssm.specs.quantities.optimum import Optimum
 from ssm.specs.quantities.order import Order
+from ssm.specs.quantities.own_table import OwnTable
 from ssm.specs.quantities.parameter_ratio import ParameterRatio
 from ssm.specs.quantities.perplexity_at import PerplexityAt
 from ssm.specs.quantities.perplexity_growth import PerplexityGrowth
@@ -57,6 +58,7 @@ SPECS: tuple[type[Quantity], ...] = (
     CostExponent,
     PieceShare,
     PieceDepth,
+    OwnTable,
 )
 check_specs(__name__, SPECS, modules="ssm.claims.quantities")
 
