@@ -89,7 +89,7 @@ def test_a_job_is_given_memory_for_its_teacher(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("student", "says"),
     [
-        ({"layer": 9}, "layer: 'deep' has layers 1 to 5, not 9"),
+        ({"layer": 6}, "layer: 'deep' has layers 1 to 5, not 6"),
         ({"layer": 2, "model": "wide"}, "layer: layer 2 of 'deep' cannot be layer 1 of 'wide': d_model 16 there, 32 here"),
         ({"layer": "own"}, "layer: 'deep' has 5 layers, 'tiny' 1; name one of them"),
     ],
