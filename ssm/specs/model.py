@@ -54,7 +54,7 @@ class ModelSpec(Spec):
         return -(-vocab_size // self.vocab_multiple) * self.vocab_multiple
 
     def block(self, layer: int) -> dict[str, Any]:
-        """What a layer (counted from 1) is built from, as plain data: field -> value, those of its mixer and ffn too."""
+        """What a layer (counted from 1) is built from: field -> plain value, those of its mixer and ffn too."""
         found: dict[str, Any] = {"d_model": self.d_model}
         for name, part in (("mixer", self.mixers()[layer - 1]), ("ffn", self.ffn)):
             content = {} if part is None else part.deciding()

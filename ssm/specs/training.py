@@ -143,8 +143,8 @@ class RunSpec(Spec):
     training: TrainingSpec
     seed: int
     parent: RunSpec | None = None
-    # What it takes of its parent. None: all weights. A number: of a fresh model every layer is the parent's layer of that
-    # number, counted from 1 (mi Section 6: S_j := T_i); "own": each is the one of its own number. The rest stays fresh.
+    # What it takes of its parent. None: all weights. A number: every layer of a fresh model is the parent's layer of
+    # that number, counted from 1 (mi Section 6: S_j := T_i). "own": each is the one of its own number.
     layer: Layer | None = None
     checkpoint: CheckpointRef | None = None  # of a run of zero steps alone
 

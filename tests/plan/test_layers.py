@@ -21,7 +21,13 @@ vast: {d_model: 2048, n_layers: 40, mixer: {kind: mamba2}, peak_lr: 4e-3}
 narrow: {d_model: 2048, n_layers: 1, mixer: {kind: mamba2}, peak_lr: 4e-3}
 """
 TEACHER = {"label": "Teacher", "training": "pretrain", "model": "deep"}
-STUDENT = {"label": "Student", "from": "teacher", "training": "posttrain", "data": "keys", "override": {"context": 256, "batch_tokens": 256}}  # fmt: skip
+STUDENT = {
+    "label": "Student",
+    "from": "teacher",
+    "training": "posttrain",
+    "data": "keys",
+    "override": {"context": 256, "batch_tokens": 256},
+}
 
 
 @pytest.fixture
@@ -90,10 +96,13 @@ def test_a_job_is_given_memory_for_its_teacher(folder: Path) -> None:
     ("student", "says"),
     [
         ({"layer": 6}, "layer: 'deep' has layers 1 to 5, not 6"),
-        ({"layer": 2, "model": "wide"}, "layer: layer 2 of 'deep' cannot be layer 1 of 'wide': d_model 16 there, 32 here"),
+        (
+            {"layer": 2, "model": "wide"},
+            "layer: layer 2 of 'deep' cannot be layer 1 of 'wide': d_model 16 there, 32 here",
+        ),
         ({"layer": "own"}, "layer: 'deep' has 5 layers, 'tiny' 1; name one of them"),
     ],
-)  # fmt: skip
+)
 def test_a_layer_that_does_not_fit_names_file_and_arm(folder: Path, student: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as error:
         planned(folder, teacher=TEACHER, student=STUDENT | student)
