@@ -33,7 +33,8 @@ def sweep(drawing: SweepCurves, task: FigureTask, tables: Path, styles: dict[str
     found = {model: sweep_curves(drawing, own, task, tables, model) for model, own in own_families.items()}
     every_family = [one for own in own_families.values() for one in own]
     places = {one.name: one.place for one in every_family if one.place is not None and one.place[1]}
-    looks = styles | arm_styles(list(dict.fromkeys(one.name for one in every_family)), places)
+    # References beside the curves: as arms of the figure they may look like a family.
+    looks = styles | arm_styles(list(dict.fromkeys([one.name for one in every_family] + [*drawing.reference])), places)
     plots = [
         CurvePanel(
             [*own, *_references(drawing, task, tables, model, own)],
