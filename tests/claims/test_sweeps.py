@@ -213,6 +213,20 @@ def test_how_far_keys_are_found_is_a_crossing_of_every_seed(tmp_path: Path) -> N
         read(tmp_path, content | {"column": "corect"}, series)
 
 
+def test_a_reach_has_a_number_where_a_curve_does_not_go_through_the_value(tmp_path: Path) -> None:
+    """The second fall counts for nothing, and neither does what comes back."""
+    right = {64: 20, 128: 18, 256: 10, 512: 19}
+    content = KEYS | {"kind": "reach", "arm": "base"}
+    passkeys(tmp_path / "k.parquet", right)
+    series = [synthetic.series("base", 1, passkey="k")]
+    expected = {1.0: 64, 0.9: 128, 0.7: 192, 0.5: 512, 0.4: 512}
+    assert {value: read(tmp_path, content | {"value": value}, series).value for value in expected} == pytest.approx(
+        expected
+    )
+    passkeys(tmp_path / "k.parquet", {64: 10, 128: 20})
+    assert read(tmp_path, content | {"value": 0.7}, series).value == 0
+
+
 def test_one_seed_has_its_interval_from_its_trials(tmp_path: Path) -> None:
     passkeys(tmp_path / "k.parquet", {64: 19, 128: 15, 256: 5, 512: 2})
     content = KEYS | {"kind": "area", "arm": "base"}

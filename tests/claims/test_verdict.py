@@ -103,6 +103,18 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
     ),
     "slope": (NORM, 0.1, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
     "crossing": (NORM | {"value": 4.0}, 16.0, thrice("norm", 1.6, 1.62, 1.64), thrice("norm", 3.0, 3.1, 3.2)),
+    "reach": (
+        {
+            "measurement": "effective_remembrance",
+            "x": "t",
+            "column": "value",
+            "where": {"distance": "one_minus_cosine"},
+            "value": 0.0,
+        },
+        14.0,
+        thrice("cosine", *([1.0, 1.0, end, -1.0, -1.0, -1.0] for end in (1.0, 1.01, 1.02))),
+        thrice("cosine", *([1.0, end, -1.0, -1.0, -1.0, -1.0] for end in (1.0, 1.01, 1.02))),
+    ),
     "area": (NORM, 4.0, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
     "order": (
         {"measurement": "effective_remembrance", "x": "t", "column": "value", "where": {"distance": "jensen_shannon"}},

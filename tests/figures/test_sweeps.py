@@ -109,6 +109,14 @@ def test_families_on_one_axis_are_curves_of_their_own(tmp_path: Path) -> None:
     assert all(list(found.get_xdata()) == [8, 16, 32] for found in lines(axes).values())
 
 
+def test_a_reference_looks_like_no_curve(tmp_path: Path) -> None:
+    arms = {"wide": BASE | {"grid": {"d_state": [8, 16]}}, "plain": {"label": "Plain", "training": "q"}}
+    drawing = SWEEP | {"reference": ["plain"]}
+    (axes,) = picture(task([drawing], excess(height), tmp_path, arms), tmp_path).axes
+    wide, plain = lines(axes).values()
+    assert wide.get_color() != plain.get_color()
+
+
 def test_a_sweep_shows_what_a_claim_on_it_is_judged_by(tmp_path: Path) -> None:
     """The slope over the drawn points is the claim's own number."""
     sweep = {"of": EXCESS, "over": "d_state", "family": "base", "where": {"init": "mimetic"}}

@@ -1054,6 +1054,13 @@ SWEEPS = (
         ("claims/test_sweeps.py::test_a_crossing_that_has_to_hold_is_the_first_that_does",),
     ),
     Mutant(
+        f"{S}claims/quantities/reach.py",
+        "np.where(fallen[:, 0], 0.0, x[-1])",
+        "x[-1]",
+        "what never holds a value holds it to the end",
+        ("claims/test_sweeps.py::test_a_reach_has_a_number_where_a_curve_does_not_go_through_the_value",),
+    ),
+    Mutant(
         f"{S}claims/quantities/curve.py",
         "seeds = set.intersection(*(set(one) for one in numbers))",
         "seeds = set.union(*(set(one) for one in numbers))",

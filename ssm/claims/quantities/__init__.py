@@ -24,6 +24,7 @@ from ssm.claims.quantities.perplexity_growth import PerplexityGrowthEstimator
 from ssm.claims.quantities.piece_depth import PieceDepthEstimator
 from ssm.claims.quantities.piece_share import PieceShareEstimator
 from ssm.claims.quantities.r_squared import RSquaredEstimator
+from ssm.claims.quantities.reach import ReachEstimator
 from ssm.claims.quantities.remembrance import RemembranceEstimator
 from ssm.claims.quantities.restart_ratio import RestartRatioEstimator
 from ssm.claims.quantities.shape_difference import ShapeDifferenceEstimator
@@ -47,6 +48,7 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "value_at": ValueAtEstimator,
     "slope": SlopeEstimator,
     "crossing": CrossingEstimator,
+    "reach": ReachEstimator,
     "area": AreaEstimator,
     "order": OrderEstimator,
     "r_squared": RSquaredEstimator,

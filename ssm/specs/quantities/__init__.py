@@ -26,6 +26,7 @@ from ssm.specs.quantities.perplexity_growth import PerplexityGrowth
 from ssm.specs.quantities.piece_depth import PieceDepth
 from ssm.specs.quantities.piece_share import PieceShare
 from ssm.specs.quantities.r_squared import RSquared
+from ssm.specs.quantities.reach import Reach
 from ssm.specs.quantities.remembrance import Remembrance
 from ssm.specs.quantities.restart_ratio import RestartRatio
 from ssm.specs.quantities.shape_difference import ShapeDifference
@@ -47,6 +48,7 @@ SPECS: tuple[type[Quantity], ...] = (
     ValueAt,
     Slope,
     Crossing,
+    Reach,
     Area,
     Order,
     RSquared,
