@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,10 +14,11 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFor
 
 from ssm.figures.colors import INK
 from ssm.figures.data import Curve
-from ssm.figures.style import SMALL, ArmStyle, log_ticks, number, token_ticks, tokens
+from ssm.figures.style import SMALL, WIDTH, ArmStyle, log_ticks, number, token_ticks, tokens
 
 LARGEST_SPAN = 300.0  # a log axis spans at most this factor above its lowest curve: a diverged curve leaves the panel
 NARROW = 0.8  # the height of a panel beside others, of what it has alone
+AROUND, LETTER = 0.95, 0.085  # inches: what stands about the axes of a panel, and a letter of a label or cell
 BAND = 0.16  # opacity of the bands
 EDGE = 0.015  # room left and right of the curves, as a fraction of the axis
 
@@ -244,9 +246,17 @@ def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
             continue
         note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
         height = NARROW * max(row.height for row in rows)
-        panels = [row.panels[0] for row in rows]
+        panels = [_beside(row.panels[0], height, columns, first=place == 0) for place, row in enumerate(rows)]
         found += [Row(height, panels[at : at + columns], columns, note) for at in range(0, len(panels), columns)]
     return found
+
+
+def _beside(panel: Painter, height: float, columns: int, first: bool) -> Painter:
+    """A panel for a row of drawings: all are of one model, which the first bears in its title; labels are its own."""
+    assert isinstance(panel, CurvePanel), "_one_panel lets no other through"
+    x_label = textwrap.fill(panel.x_label, int((WIDTH / columns - AROUND) / LETTER))
+    y_label = textwrap.fill(panel.y_label, int((height - AROUND) / LETTER))
+    return replace(panel, untitled=panel.untitled or not first, x_label=x_label, y_label=y_label)
 
 
 def _one_panel(rows: Sequence[Row]) -> bool:

@@ -103,6 +103,16 @@ def test_drawings_of_one_kind_with_a_panel_each_stand_side_by_side(tmp_path: Pat
     assert places([one, two], both) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     beside = picture(synthetic.task([one, two], series), tmp_path)
     assert [axes.get_ylabel() for axes in beside.axes] == ["correct", "digits right"]
+    long = one | {"x_label": "length of the string", "y_label": "keys found at twice the length of training, by digits"}
+    beside = picture(synthetic.task([one, long, long], series), tmp_path)
+    beside.draw_without_rendering()
+    assert [bool(axes.get_title("left")) for axes in beside.axes] == [True, False, False], "one model, named once"
+    for axes in beside.axes:
+        label, whole = axes.yaxis.label.get_window_extent(), axes.get_tightbbox()
+        assert whole is not None
+        assert 0 <= label.y0, "a label stays inside the picture, and beside its axes"
+        assert label.height <= 1.25 * axes.bbox.height
+        assert whole.x1 <= beside.bbox.width
 
 
 def own(folder: Path) -> None:

@@ -19,7 +19,7 @@ from ssm.base.columns import by_sample, chosen, is_key, means
 from ssm.base.tables import Schema
 from ssm.figures.colors import GRID
 from ssm.figures.data import any_loaded, chosen_arms, panels
-from ssm.figures.panel import Row
+from ssm.figures.panel import LETTER, Row
 from ssm.figures.style import SMALL, TITLE, WIDTH, ArmStyle, number, tokens
 from ssm.specs.base import Setting
 from ssm.specs.drawings.heat_map import HeatMap
@@ -27,7 +27,7 @@ from ssm.specs.families import axis_name, is_number, value_text
 from ssm.specs.figure import FigureTask, Series
 
 MOST = 4  # panels side by side
-LETTER, BESIDE, BETWEEN = 0.085, 0.9, 0.25  # inches: a letter of a cell, what stands left of cells, between panels
+BESIDE, BETWEEN = 0.9, 0.25  # inches: what stands left of cells, and between panels
 HELD = "\u00a0"  # a space at which no line is broken
 DARK, LIGHT = "#101418", "#fbfbfb"  # on cells: their colours stay what they are by day and by night
 
