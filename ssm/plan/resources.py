@@ -140,10 +140,11 @@ def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
     reckoner = _Reckoner(workflow.hardware, workflow.threads, gpu)
     found = {name: reckoner.run(run) for name, run in plan.runs.items()}
     found |= {name: reckoner.measuring(task) for name, task in plan.measurements.items()}
-    for name, data in plan.data.items():
-        tokens = max((training_tokens(run) for run in plan.runs.values() if run.data.id == name), default=0)
-        found[name] = _tokenizing(data, tokens, gpu)
-    return found
+    most: dict[str, int] = {}
+    for run in plan.runs.values():
+        name = run.data.id
+        most[name] = max(most.get(name, 0), training_tokens(run))
+    return found | {name: _tokenizing(data, most.get(name, 0), gpu) for name, data in plan.data.items()}
 
 
 def training_tokens(run: RunSpec) -> int:

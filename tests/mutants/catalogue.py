@@ -1177,9 +1177,9 @@ PLAN = (
     ),
     Mutant(
         f"{S}plan/resources.py",
-        "tokens = max((training_tokens(run)",
-        "tokens = min((training_tokens(run)",
-        "a store is sized by the shortest run that reads it",
+        "max(most.get(name, 0), training_tokens(run))",
+        "training_tokens(run)",
+        "a store is sized by the last run that reads it",
         ("plan/test_resources.py::test_a_store_is_sized_by_the_longest_run_that_reads_it",),
     ),
     Mutant(
