@@ -113,9 +113,10 @@ class ArmResolver:
             model: Spec = self.library.models.get(entry.model or panel, model_key)
             data_key = f"{self._where(arm)}.data" if entry.data else f"{file}: data"
             data: Spec = capped_data(self.library.data.get(entry.data or str(self.figure.data), data_key), caps)
-            if entry.parent is not None and self._entry(entry.parent).member is not None:
+            # Who takes all weights goes on with what a member's grid has set; who takes layers has a model of its own.
+            if entry.parent is not None and entry.layer is None and self._entry(entry.parent).member is not None:
                 above = self._specs_of(entry.parent, panel)
-                model = model if entry.model and entry.layer is not None else above["model"]
+                model = above["model"]
                 data = data if entry.data else above["data"]
             training = self._training(entry, panel, self._where(arm))
             specs = {"model": model, "data": data, "training": training, "initial_state": training.initial_state}

@@ -134,7 +134,7 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
                         context=resolved.run.training.context,
                         policy=resolved.run.training.initial_state.policy,
                         run=plan.add_run(resolved.run),
-                        origin=resolved.run.origin.id if resolved.run.parent else None,
+                        origin=resolved.run.start if resolved.run.parent else None,
                         published=resolved.run.published,
                         snapshot=resolved.snapshot,
                         family=entry.member.family if entry.member else None,

@@ -140,10 +140,11 @@ def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
     reckoner = _Reckoner(workflow.hardware, workflow.threads, gpu)
     found = {name: reckoner.run(run) for name, run in plan.runs.items()}
     found |= {name: reckoner.measuring(task) for name, task in plan.measurements.items()}
-    for name, data in plan.data.items():
-        tokens = max((training_tokens(run) for run in plan.runs.values() if run.data.id == name), default=0)
-        found[name] = _tokenizing(data, tokens, gpu)
-    return found
+    most: dict[str, int] = {}
+    for run in plan.runs.values():
+        name = run.data.id
+        most[name] = max(most.get(name, 0), training_tokens(run))
+    return found | {name: _tokenizing(data, most.get(name, 0), gpu) for name, data in plan.data.items()}
 
 
 def training_tokens(run: RunSpec) -> int:
@@ -168,7 +169,10 @@ def _weights_mb(run: RunSpec) -> float:
 
 
 def _starting_mb(run: RunSpec) -> float:
-    """What one process holds of weights when a run that takes layers starts: its own, and its parent's twice."""
+    """What one process holds of weights when a run that takes layers starts: its own, and its parent's twice.
+
+    So once more where it diverges, while all of training is still there (ssm/training/ending.py).
+    """
     return 0.0 if run.parent is None or run.layer is None else _weights_mb(run) + 2 * _weights_mb(run.parent)
 
 
@@ -209,7 +213,7 @@ class _Reckoner:
         weights, checkpoint = _weights_mb(run), CHECKPOINT_BYTES * parameters / MB + states
         joining = states if processes > 1 else 0.0
         memory = (processes + 1) * checkpoint + joining if gpus else HELD_BACK * peak
-        memory = max(memory, processes * _starting_mb(run))
+        memory += processes * _starting_mb(run)
         always = len(training.snapshots) * weights + checkpoint + METRICS_BYTES * steps / MB
         kept, disk = ceil(always + weights), ceil(always + GOOD * weights + checkpoint)
         return Need(

@@ -216,7 +216,7 @@ class Series(Spec):
     context: PositiveInt  # T of this arm's training
     policy: str
     run: str  # the run's id
-    origin: str | None = None  # the run that was trained first of those whose weights it goes on from; None: itself
+    origin: str | None = None  # RunSpec.start, alike for arms that start from the same weights; None: the run's id
     published: str | None = None  # the weights from elsewhere that it goes back to; None: all training was here
     snapshot: float | None = None
     family: str | None = None  # what the arm is a member of ...

@@ -230,8 +230,20 @@ class RunSpec(Spec):
 
     @property
     def origin(self) -> RunSpec:
-        """The run that was trained first of those whose weights this one goes on from; without a parent itself."""
+        """The run that was trained first of those whose weights or layers it goes on from; without a parent itself."""
         return self if self.parent is None else self.parent.origin
+
+    @property
+    def start(self) -> str:
+        """What the weights are called that it goes on from: runs of one seed with the same name started alike.
+
+        Of all weights they are those that were trained first, of layers these in the fresh model that they are in.
+        """
+        if self.parent is None:
+            return self.id
+        if self.layer is None:
+            return self.parent.start
+        return f"{self.parent.start}/{self.layer}/{self.model.name}/{self.data.vocab_size}"
 
     @property
     def published(self) -> str | None:
@@ -254,9 +266,11 @@ class RunSpec(Spec):
         elif self.training.budget.steps == 0:
             stage = "initialization"
         elif isinstance(state, ZeroState):
-            stage = "" if self.parent is None else "control" if self.layer is None else f"layer {self.layer}"
+            stage = "" if self.parent is None or self.layer is not None else "control"
             if state.order == "stream":
                 stage += " stream"
+        if self.layer is not None:
+            stage = f"layer {self.layer} {stage}"
         data = self.data.name if self.data.answers else ""
         return (
             slug(self.model.name, data, f"T{self.training.context}", stage, f"s{self.seed}") + f"-{self.content_hash}"

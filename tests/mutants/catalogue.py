@@ -1177,9 +1177,9 @@ PLAN = (
     ),
     Mutant(
         f"{S}plan/resources.py",
-        "tokens = max((training_tokens(run)",
-        "tokens = min((training_tokens(run)",
-        "a store is sized by the shortest run that reads it",
+        "max(most.get(name, 0), training_tokens(run))",
+        "training_tokens(run)",
+        "a store is sized by the last run that reads it",
         ("plan/test_resources.py::test_a_store_is_sized_by_the_longest_run_that_reads_it",),
     ),
     Mutant(
@@ -1222,10 +1222,24 @@ SPECS = (
     ),
     Mutant(
         f"{S}plan/resources.py",
+        "memory += processes * _starting_mb(run)",
         "memory = max(memory, processes * _starting_mb(run))",
-        "memory = max(memory, 0.0)",
-        "a run that takes a layer is given no memory for the model that it is taken of",
+        "a run that takes a layer and diverges is given no memory for the model that it is taken of",
         ("plan/test_layers.py::test_a_job_is_given_memory_for_its_teacher",),
+    ),
+    Mutant(
+        f"{S}plan/arms.py",
+        "entry.parent is not None and entry.layer is None and",
+        "entry.parent is not None and",
+        "a student reads the data of its teacher, if that is on a grid",
+        ("plan/test_layers.py::test_of_a_teacher_on_a_grid_students_have_a_model_and_data_of_their_own",),
+    ),
+    Mutant(
+        f"{S}plan/plan.py",
+        "resolved.run.start if resolved.run.parent else None",
+        "resolved.run.origin.id if resolved.run.parent else None",
+        "students of different layers are taken to have started from the same weights",
+        ("plan/test_layers.py::test_students_start_from_the_same_weights_if_layer_and_model_are_the_same",),
     ),
     Mutant(
         f"{S}data/tasks/strings.py",

@@ -54,7 +54,7 @@ def test_a_grid_over_layers(folder: Path) -> None:
     for layer, one in zip((1, 3, 5), series.values(), strict=True):
         run = plan.runs[one.run]
         assert (run.model.name, run.model.n_layers, run.data.name) == ("tiny", 1, "keys")
-        assert (run.parent, run.layer, one.axes, one.origin) == (teacher, layer, {"layer": layer}, teacher.id)
+        assert (run.parent, run.layer, one.axes) == (teacher, layer, {"layer": layer})
         assert one.label == f"Student, layer = {layer}"
         assert plan.inputs_of(run.id) == Inputs(data=run.data.id, run=teacher.id)
 
@@ -62,13 +62,53 @@ def test_a_grid_over_layers(folder: Path) -> None:
     assert [one.axes.get("layer") for one in few.figures["lg_fig2"].series] == [None, 1, 5]
 
 
-def test_of_a_teacher_on_a_grid_students_have_a_model_of_their_own(folder: Path) -> None:
-    """Who takes all weights has the parent's model, who takes layers the one that its arm names."""
-    teacher = TEACHER | {"grid": {"peak_lr": [1e-3, 2e-3]}}
-    plan = planned(folder, teacher=teacher, student=STUDENT | {"model": "tiny", "data": "text", "layer": 2})
-    runs = [plan.runs[one.run] for one in plan.figures["lg_fig2"].series]
-    assert [run.model.n_layers for run in runs] == [5, 5, 1, 1]
-    assert [run.parent and run.parent.model.peak_lr for run in runs] == [None, None, 1e-3, 2e-3]
+def test_of_a_teacher_on_a_grid_students_have_a_model_and_data_of_their_own(folder: Path) -> None:
+    """Who takes all weights has the parent's model and data, who takes layers its own, or the figure's."""
+    plain = {key: value for key, value in STUDENT.items() if key != "data"}
+    teacher = TEACHER | {"data": "keys", "override": plain["override"], "grid": {"peak_lr": [1e-3, 2e-3]}}
+    arms = {"student": plain | {"layer": 2}, "named": STUDENT | {"model": "deep", "layer": 2}, "tuned": plain}
+    plan = planned(folder, teacher=teacher, **arms)
+    for one in plan.figures["lg_fig2"].series:
+        run = plan.runs[one.run]
+        own = (1, "text") if one.family == "student" else (5, "keys")
+        assert (run.model.n_layers, run.data.name) == own, one.arm
+        assert (run.parent or run).model.peak_lr == one.axes["peak_lr"]
+        if one.family == "named":
+            assert run.model.name == "deep"
+
+
+def test_of_a_teacher_on_a_grid_of_shapes_students_name_the_axis_too(folder: Path) -> None:
+    teacher = TEACHER | {"grid": {"d_state": [8, 16]}}
+    file = folder / "figures" / "lg_fig2.yaml"
+    with pytest.raises(ConfigError) as error:
+        planned(folder, teacher=teacher, student=STUDENT | {"layer": 2})
+    assert str(error.value) == (
+        f"{file}: arms.student[d_state=16]: layer: layer 2 of 'deep[d_state=16]' cannot be layer 1 of 'tiny': "
+        "mixer.d_state 16 there, 8 here"
+    )
+    plan = planned(folder, teacher=teacher, student=STUDENT | {"layer": 2, "grid": {"d_state": [8, 16]}})
+    names = [plan.runs[one.run].model.name for one in plan.figures["lg_fig2"].series]
+    assert names == ["deep", "deep[d_state=16]", "tiny", "tiny[d_state=16]"]
+
+
+def test_students_start_from_the_same_weights_if_layer_and_model_are_the_same(folder: Path) -> None:
+    """Sequences decide between arms that do, seeds between others."""
+    teacher = STUDENT | {"from": None, "model": "deep", "training": "pretrain"}
+    arms = {
+        "first": STUDENT | {"layer": 1},
+        "again": STUDENT | {"layer": 1, "initial_state": "state_passing"},
+        "on": STUDENT | {"from": "first"},
+        "sixth": STUDENT | {"layer": 5},
+        "deep": STUDENT | {"layer": 1, "model": "deep"},
+        "own": STUDENT | {"layer": "own", "model": "deep"},
+        "tuned": STUDENT | {"model": "deep"},
+        "after": STUDENT | {"from": "tuned", "model": "deep"},
+    }
+    task = planned(folder, teacher=teacher, **arms).figures["lg_fig2"]
+    origin = {one.arm: one.origin or one.run for one in task.series}
+    assert origin["first"] == origin["again"] == origin["on"]
+    assert origin["teacher"] == origin["tuned"] == origin["after"]
+    assert len(set(origin.values())) == 5
 
 
 def test_published_weights_teach(folder: Path) -> None:
@@ -82,14 +122,20 @@ def test_published_weights_teach(folder: Path) -> None:
 
 
 def test_a_job_is_given_memory_for_its_teacher(folder: Path) -> None:
-    """Its weights are there twice, as they lie on disk and as a model, beside the student's own."""
+    """Its weights are there twice, as they lie on disk and as a model, beside the student's own.
+
+    And beside all that training holds: a run that diverges goes back to what it started from.
+    """
     override = STUDENT["override"] | {"micro_batch_tokens": 256}  # type: ignore[operator]
     student = STUDENT | {"model": "narrow", "layer": 40, "override": override}
-    plan = planned(folder, teacher=TEACHER | {"model": "vast"}, student=student)
-    teacher, run = (plan.runs[one.run] for one in plan.figures["lg_fig2"].series)
+    alone = {key: value for key, value in student.items() if key not in ("from", "layer")}
+    plan = planned(folder, teacher=TEACHER | {"model": "vast"}, student=student, alone=alone)
+    teacher, run, fresh = (plan.runs[one.run] for one in plan.figures["lg_fig2"].series)
     least = 4 * (2 * parameter_count(teacher.model, 256) + parameter_count(run.model, 256)) / 1e6
     for gpu in (False, True):
-        assert needs(plan, load_config(folder).workflow, gpu)[run.id].memory_mb >= MEMORY_MB[gpu] + least
+        found = needs(plan, load_config(folder).workflow, gpu)
+        assert found[fresh.id].memory_mb > MEMORY_MB[gpu]
+        assert found[run.id].memory_mb - found[fresh.id].memory_mb == pytest.approx(least, abs=1)
 
 
 @pytest.mark.parametrize(

@@ -109,4 +109,7 @@ def test_a_layer_is_of_a_parent_and_ids_are_older(store: TokenStore) -> None:
     assert "layer" not in child.content()
     assert child.deciding() != student.deciding()
     assert "_layer-2_" in student.id
+    assert "_layer-2-initialization_" in taking(2, base, store.spec).id
+    passing = run_spec(store.spec, parent=base, initial_state={"policy": "state_passing"})
+    assert "_layer-own-state-passing_" in passing.model_copy(update={"layer": "own"}).id
     assert RunSpec.parse(student.content(), "it was written") == student
