@@ -110,7 +110,7 @@ def test_drawings_of_one_kind_with_a_panel_each_stand_side_by_side(tmp_path: Pat
     for axes in beside.axes:
         label, whole = axes.yaxis.label.get_window_extent(), axes.get_tightbbox()
         assert whole is not None
-        assert 0 <= label.y0, "a label stays inside the picture, and beside its axes"
+        assert label.y0 >= 0, "a label stays inside the picture, and beside its axes"
         assert label.height <= 1.25 * axes.bbox.height
         assert whole.x1 <= beside.bbox.width
 
