@@ -1,0 +1,65 @@
+"""How unstable a training is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ssm.claims.estimate import Reading, UndecidableError
+from ssm.claims.panel import Panel
+from ssm.claims.quantities.base import ANY, SeriesEstimator
+from ssm.specs.figure import Series
+from ssm.specs.quantities.instability import Instability
+
+WINDOW = 16  # rows that a level is the median of
+NORMAL = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
+
+
+class InstabilityEstimator(SeriesEstimator[Instability]):
+    """A number a run: its own noise is no error of it, so that one seed has no interval."""
+
+    agreeing = True
+
+    def __init__(self, spec: Instability):
+        super().__init__(spec)
+        self.limits = ANY if spec.what == "largest_rise" else (0.0, 1.0)
+
+    def read(self, panel: Panel, series: Series) -> Reading:
+        table = panel.table(series, self.spec.name_of("learning_curve"), "learning_curve").sort("step")
+        losses = table["loss"].to_numpy()
+        diverged = bool(np.isnan(losses).any())
+        if self.spec.what == "diverged" or (diverged and self.spec.what == "spiked"):
+            return Reading(float(diverged))
+        if diverged:
+            return Reading(math.nan)
+        if len(losses) < 2 * WINDOW:
+            raise UndecidableError(f"the learning curve of '{series.arm}' has {len(losses)} rows, not {2 * WINDOW}")
+        rises, noise = rises_and_noise(losses)
+        largest = float(rises.max())
+        return Reading(largest if self.spec.what == "largest_rise" else float(largest > self.spec.noises * noise))
+
+    def describe(self, panel: Panel) -> str:
+        arm = panel.label(self.spec.arm)
+        if self.spec.what == "largest_rise":
+            return f"largest rise of the training loss of {arm} over its lowest level before, nats"
+        if self.spec.what == "diverged":
+            return f"share of the runs of {arm} that diverged"
+        return f"share of the runs of {arm} whose loss rises by over {self.spec.noises:g} times its noise, or diverges"
+
+
+def rises_and_noise(losses: np.ndarray) -> tuple[np.ndarray, float]:
+    """By how much each row is above the lowest level before it, and the standard deviation of a row about its level.
+
+    Args:
+        losses: (K,) of rows that follow each other, K > WINDOW.
+
+    Returns:
+        (K - WINDOW,) of the rows that have WINDOW rows before them; negative while the loss falls.
+    """
+    before = np.lib.stride_tricks.sliding_window_view(losses[:-1], WINDOW)  # (K - WINDOW, WINDOW)
+    levels = np.median(before, axis=1)
+    rows = losses[WINDOW:]
+    distances = rows - levels
+    noise = NORMAL * float(np.median(np.abs(distances - np.median(distances))))
+    return rows - np.minimum.accumulate(levels), noise

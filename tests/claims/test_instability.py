@@ -1,0 +1,117 @@
+"""Instability on learning curves whose spikes are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from claims.synthetic import claim, figure_task
+
+from ssm.base.tables import LEARNING_CURVE, write_table
+from ssm.claims.estimate import Estimate, UndecidableError
+from ssm.claims.quantities import estimate
+from ssm.claims.quantities.instability import WINDOW, rises_and_noise
+
+ROWS, NOISE = 300, 0.1
+
+
+def falling(seed: int, noise: float = NOISE) -> np.ndarray:
+    """A loss that falls from 5 to 2 nats as those of small models do, with noise: no spike."""
+    rows = np.arange(ROWS)
+    fall: np.ndarray = 2 + 3 * np.exp(-rows / 20) + np.random.default_rng(seed).normal(0, noise, ROWS)
+    return fall
+
+
+def spiked(seed: int, height: float = 1.0, at: int = 150) -> np.ndarray:
+    """The same with a spike that is over after some rows."""
+    spike: np.ndarray = falling(seed) + height * np.exp(-np.maximum(np.arange(ROWS) - at, 0) / 4) * (
+        np.arange(ROWS) >= at
+    )
+    return spike
+
+
+def diverged(seed: int) -> np.ndarray:
+    return np.append(falling(seed)[:100], math.nan)
+
+
+def measure(
+    folder: Path, what: str, base: Callable[[int], np.ndarray], passed: Callable[[int], np.ndarray] | None = None
+) -> Estimate:
+    """The quantity of the arm base over three seeds; with `passed`, its difference from that arm's."""
+    quantity = {"kind": "instability", "arm": "base", "what": what} | ({"against": "passed"} if passed else {})
+    task = figure_task([claim(quantity, above=0.5)])
+    series = []
+    for one in task.series:
+        name = f"learning-curve_{one.arm}_s{one.seed}"
+        series.append(one.model_copy(update={"tables": {"learning_curve": name}}))
+        loss = (passed or falling if one.arm == "passed" else base)(one.seed)
+        steps = np.arange(1, len(loss) + 1)
+        rows = {"step": steps, "tokens": 512 * steps, "loss": loss, "accuracy": [None] * len(loss)}
+        write_table(pl.DataFrame(rows, schema=LEARNING_CURVE.columns), LEARNING_CURVE, folder / f"{name}.parquet", {})
+    return estimate(task.model_copy(update={"series": tuple(series)}), "tiny", task.figure.claims[0].quantity, folder)
+
+
+def test_noise_alone_is_no_spike_whatever_its_size() -> None:
+    for noise in (0.05, 0.1, 3.0):
+        rises, found = zip(*(rises_and_noise(falling(seed, noise)) for seed in range(50)), strict=True)
+        assert noise < np.mean(found) < 1.4 * noise  # a level lags behind a loss that falls
+        assert max(np.array([one.max() for one in rises]) / found) < 6
+
+
+def test_a_fall_without_noise_never_rises() -> None:
+    rises, noise = rises_and_noise(falling(0, 0.0))
+    assert rises.max() <= 0
+    assert noise < 0.01
+
+
+def test_a_spike_is_found_where_it_is_and_as_high_as_it_is() -> None:
+    for seed in range(20):
+        rises, noise = rises_and_noise(spiked(seed, height=2.0))
+        assert rises.argmax() + WINDOW == pytest.approx(150, abs=2)
+        assert rises.max() == pytest.approx(2.0, abs=5 * NOISE)
+        assert NOISE < noise < 1.5 * NOISE
+
+
+def test_a_level_that_stays_higher_is_a_rise_too() -> None:
+    """By hand: 16 rows of 3, 16 of 2 and 16 of 2.5; the last level that is lower is 2."""
+    rises, _ = rises_and_noise(np.repeat([3.0, 2.0, 2.5], 16))
+    assert rises.tolist() == [-1.0] * 8 + [-0.5] + [0.0] * 7 + [0.5] * 16
+
+
+def test_the_share_of_seeds_that_have_one(tmp_path: Path) -> None:
+    none = measure(tmp_path, "spiked", falling)
+    assert (none.value, none.low) == (0.0, 0.0)
+    assert 0.5 < none.high < 1  # three seeds that agree
+    every = measure(tmp_path, "spiked", spiked)
+    assert (every.value, every.high) == (1.0, 1.0)
+    assert measure(tmp_path, "spiked", spiked, falling).value == 1.0
+    assert measure(tmp_path, "spiked", lambda seed: (falling if seed == 1 else spiked)(seed)).value == pytest.approx(
+        2 / 3
+    )
+
+
+def test_what_diverged_is_a_spike_and_has_no_largest_rise(tmp_path: Path) -> None:
+    def once(seed: int) -> np.ndarray:
+        return (diverged if seed == 2 else falling)(seed)
+
+    assert measure(tmp_path, "diverged", once).value == pytest.approx(1 / 3)
+    assert measure(tmp_path, "diverged", spiked).value == 0.0
+    assert measure(tmp_path, "spiked", once).value == pytest.approx(1 / 3)
+    with pytest.raises(UndecidableError, match="not a finite number for seed 2"):
+        measure(tmp_path, "largest_rise", once)
+
+
+def test_the_largest_rise_has_an_interval_over_seeds(tmp_path: Path) -> None:
+    found = measure(tmp_path, "largest_rise", spiked, falling)
+    assert found.low < found.value < found.high
+    assert found.value == pytest.approx(1.0 - 3.3 * NOISE + 2 * NOISE, abs=0.4)
+    assert "difference from the same of State Passing" in found.words
+
+
+def test_few_rows_have_no_level(tmp_path: Path) -> None:
+    with pytest.raises(UndecidableError, match="has 31 rows, not 32"):
+        measure(tmp_path, "largest_rise", lambda seed: falling(seed)[:31])
