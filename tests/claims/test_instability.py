@@ -14,7 +14,7 @@ from claims.synthetic import claim, figure_task
 from ssm.base.tables import LEARNING_CURVE, write_table
 from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.quantities import estimate
-from ssm.claims.quantities.instability import WINDOW, rises_and_noise
+from ssm.claims.quantities.instability import FEWEST, rises_and_noise
 
 ROWS, NOISE = 300, 0.1
 
@@ -58,7 +58,7 @@ def measure(
 def test_noise_alone_is_no_spike_whatever_its_size() -> None:
     for noise in (0.05, 0.1, 3.0):
         rises, found = zip(*(rises_and_noise(falling(seed, noise)) for seed in range(50)), strict=True)
-        assert noise < np.mean(found) < 1.4 * noise  # a level lags behind a loss that falls
+        assert np.mean(found) == pytest.approx(noise, rel=0.1)
         assert max(np.array([one.max() for one in rises]) / found) < 6
 
 
@@ -71,15 +71,25 @@ def test_a_fall_without_noise_never_rises() -> None:
 def test_a_spike_is_found_where_it_is_and_as_high_as_it_is() -> None:
     for seed in range(20):
         rises, noise = rises_and_noise(spiked(seed, height=2.0))
-        assert rises.argmax() + WINDOW == pytest.approx(150, abs=2)
+        assert rises.argmax() + FEWEST == pytest.approx(150, abs=2)
         assert rises.max() == pytest.approx(2.0, abs=5 * NOISE)
-        assert NOISE < noise < 1.5 * NOISE
+        assert noise == pytest.approx(NOISE, rel=0.4)
+
+
+def test_a_spike_soon_after_the_start_is_one() -> None:
+    """Where the rate is largest, and few rows are before it."""
+    for seed in range(20):
+        losses = falling(seed)
+        losses[12] += 2.0  # above what the loss falls in so many rows
+        rises, noise = rises_and_noise(losses)
+        assert rises.argmax() + FEWEST == 12
+        assert rises.max() > 6 * noise
 
 
 def test_a_level_that_stays_higher_is_a_rise_too() -> None:
     """By hand: 16 rows of 3, 16 of 2 and 16 of 2.5; the last level that is lower is 2."""
     rises, _ = rises_and_noise(np.repeat([3.0, 2.0, 2.5], 16))
-    assert rises.tolist() == [-1.0] * 8 + [-0.5] + [0.0] * 7 + [0.5] * 16
+    assert rises.tolist() == [0.0] * 12 + [-1.0] * 8 + [-0.5] + [0.0] * 7 + [0.5] * 16
 
 
 def test_the_share_of_seeds_that_have_one(tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ from ssm.claims.quantities.base import ANY, SeriesEstimator
 from ssm.specs.figure import Series
 from ssm.specs.quantities.instability import Instability
 
-WINDOW = 16  # rows that a level is the median of
+WINDOW, FEWEST = (
+    16,
+    4,
+)  # rows that a level is the median of; at the beginning, where spikes are likeliest, those there are
 NORMAL = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
 
 
@@ -49,17 +52,16 @@ class InstabilityEstimator(SeriesEstimator[Instability]):
 
 
 def rises_and_noise(losses: np.ndarray) -> tuple[np.ndarray, float]:
-    """By how much each row is above the lowest level before it, and the standard deviation of a row about its level.
+    """By how much each row is above the lowest level before it, and the standard deviation of later rows about theirs.
 
     Args:
-        losses: (K,) of rows that follow each other, K > WINDOW.
+        losses: (K,) of rows that follow each other, K > FEWEST.
 
     Returns:
-        (K - WINDOW,) of the rows that have WINDOW rows before them; negative while the loss falls.
+        (K - FEWEST,) of the rows that have FEWEST rows before them; negative while the loss falls.
     """
-    before = np.lib.stride_tricks.sliding_window_view(losses[:-1], WINDOW)  # (K - WINDOW, WINDOW)
-    levels = np.median(before, axis=1)
-    rows = losses[WINDOW:]
-    distances = rows - levels
+    levels = np.array([np.median(losses[max(0, row - WINDOW) : row]) for row in range(FEWEST, len(losses))])
+    rows = losses[FEWEST:]
+    distances = (rows - levels)[len(losses) // 2 - FEWEST :]  # where it falls least: a level lags behind
     noise = NORMAL * float(np.median(np.abs(distances - np.median(distances))))
     return rows - np.minimum.accumulate(levels), noise

@@ -12,8 +12,9 @@ from ssm.specs.quantities.base import ArmQuantity
 class Instability(ArmQuantity):
     """How the loss of a training rises again (ls figure 7), from its learning curve.
 
-    The level before a row is the median of the 16 rows before it; the row's rise is its loss less the lowest level so
-    far. The noise is the standard deviation of rows about their levels, by their median absolute deviation.
+    The level before a row is the median of the 16 rows before it (of 4 or more at the beginning); the row's rise is its
+    loss less the lowest level so far. The noise is the standard deviation of the later half of the rows about their
+    levels, by their median absolute deviation.
     """
 
     kind: Literal["instability"] = "instability"
@@ -21,4 +22,4 @@ class Instability(ArmQuantity):
     # largest_rise: in nats. Over seeds a share: spiked, of those whose largest rise is over `noises` times the noise or
     # that diverged; diverged, of those that did.
     what: Literal["largest_rise", "spiked", "diverged"]
-    noises: PositiveFloat = 6.0  # the largest rise of 300 rows of normal noise alone is 3.3 in the mean and below 6
+    noises: PositiveFloat = 6.0  # of 100 to 300 rows of normal noise the largest rise is about 3, and seldom 5
