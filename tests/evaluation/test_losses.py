@@ -22,6 +22,7 @@ from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.subject import Subject
 from ssm.evaluation.validation_loss import validation_loss
+from ssm.specs.config import Rehearsal
 from ssm.specs.measurements import PositionLoss, RestartLoss, ValidationLoss
 
 
@@ -85,6 +86,14 @@ def test_who_looks_back_less_than_a_chunk_does_not_mind_the_shuffle(subject: Sub
 def test_there_must_be_chunks_to_exchange(length: int, sequences: int) -> None:
     with pytest.raises(ConfigError, match=f"{sequences} windows of {length} tokens have no chunks of 32 to exchange"):
         PositionLoss.parse({"length": length, "sequences": sequences, "shuffled": 32}, "tests")
+
+
+def test_a_rehearsal_leaves_chunks_to_exchange() -> None:
+    caps = Rehearsal(max_steps=8, max_sequences=4, max_contexts=8, max_seeds=1, max_documents=40)
+    capped = PositionLoss(length=2048, shuffled=256).capped(caps, 16)
+    assert (capped.length, capped.sequences, capped.shuffled) == (128, 4, 64)
+    assert PositionLoss.parse(capped.content(), "itself") == capped
+    assert PositionLoss(length=2048, shuffled=32).capped(caps, 16).shuffled == 32
 
 
 def test_a_loss_that_is_not_shuffled_is_called_as_before() -> None:
