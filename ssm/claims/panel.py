@@ -12,10 +12,12 @@ import numpy as np
 import polars as pl
 
 from ssm.base.columns import chosen, listed
-from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_of
+from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_name, schema_of
 from ssm.claims.estimate import UndecidableError
 from ssm.specs.base import Setting
 from ssm.specs.figure import FigureTask, Series
+
+OWN = "figure"  # stands for the arm of a table that belongs to none
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,23 @@ class Panel:
         """The arm's name for readers."""
         entry = self.task.figure.arms.get(arm)
         return entry.label if entry else arm
+
+
+def with_own_series(task: FigureTask, folder: Path, kind: str) -> FigureTask:
+    """The figure with its own table of this kind, which belongs to no arm, as its one series; itself without one.
+
+    So what reads a column of an arm's table reads the figure's own.
+
+    Raises:
+        TableError: one of its own tables is missing.
+    """
+    if any(kind in series.tables for series in task.series):
+        return task
+    found = [one for one in task.tables if schema_name(folder / f"{one}.parquet") == kind]
+    if not found:
+        return task
+    alone = Series(arm=OWN, label="", panel="", seed=0, context=1, policy="", run="", tables={kind: found[0]})
+    return task.model_copy(update={"series": (alone,)})
 
 
 def tokens(series: Series, quantity: Any) -> int:

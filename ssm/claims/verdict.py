@@ -122,7 +122,7 @@ def _registration(task: FigureTask, name: str, claim: ClaimSpec, panel: str, tab
     paths = [tables / f"{table}.parquet" for table in sorted(found)]
     if not series:
         every = [tables / f"{table}.parquet" for table in task.tables]
-        paths = [path for path in every if schema_name(path) in claim.quantity.reads]
+        paths = [path for path in every if schema_name(path) in (*claim.quantity.reads, *claim.quantity.names)]
     written = [str(read_provenance(path).get("written", "")) for path in paths]
     if not all(written):
         return False, f"registered {_day(date)}, but its tables do not say when they were made"

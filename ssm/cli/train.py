@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", type=path, metavar="SPEC.json", help="the run's spec")
     parser.add_argument("--tokens", type=path, required=True, metavar="DIR", help="the token store")
     parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the run's folder")
-    parser.add_argument("--parent", type=path, metavar="DIR", help="the folder of the run that this one continues")
+    parser.add_argument("--parent", type=path, metavar="DIR", help="the folder of the run whose weights it takes")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: auto")
     parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads a process (default: all)")
     add_processes(parser)

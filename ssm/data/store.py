@@ -19,6 +19,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +181,17 @@ class TokenStore:
         return self.train.vocab_size
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that made the tokens, from the store itself.
+        """The tokenizer that made the tokens, from the store itself; it is read once.
 
         Raises:
             DataError: the store is a task's whose tokens stand for no text.
         """
         if self.spec.spelled_by is None:
             raise DataError(f"{self.folder}: the tokens of '{self.spec.name}' stand for no text")
+        return self._tokenizer
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
         path = self.folder / TOKENIZER
         return read_tokenizer(path, self.vocab_size) if TOKENIZER in self.manifest["files"] else ByteTokenizer()
 

@@ -33,6 +33,9 @@ class Tokenizer(Protocol):
     def decode(self, tokens: np.ndarray) -> str:
         """The text of (n,) tokens; bytes that are no UTF-8 become U+FFFD."""
 
+    def __hash__(self) -> int:
+        """By identity: what is computed of a vocabulary can be kept."""
+
 
 class ByteTokenizer:
     """A token is a byte."""

@@ -44,7 +44,7 @@ from ssm.specs.measurements import (
     RestartLoss,
     StateStatistics,
 )
-from ssm.specs.tasks.needle import ALTERNATIVES, NeedleTask
+from ssm.specs.tasks.needle import NeedleTask
 
 FIRST = (LEAST, 16)  # windows after which only the time is looked at
 PRECISE = 1.4  # the ends of the interval of where it begins to fail lie within this factor
@@ -248,7 +248,7 @@ class _Sampler:
             self.missing.append(f"needles: {error}")
             return None
         lengths = tuple(length for length in lengths if length >= needle.shortest)
-        behind = (2 + ALTERNATIVES) * needle.room  # every prompt: an answer written, the right and wrong ones read
+        behind = tasks[0].answering(needle.room)
         if not self._affordable("needles", TRIALS * len(DEPTHS) * sum(length + behind for length in lengths)):
             return None
         asked = [Accuracy(task=task, lengths=lengths, examples=TRIALS) for task in tasks]

@@ -2,7 +2,7 @@
 
 The file holds a function of the same name, which gives a table in its kind's schema. A measurement of a run is given
 (spec, subject); one of another table (spec, that table); one of a run's metrics (spec, metrics, whether it diverged);
-one of models as they are built (spec, device); one of a task (spec, its token store). A new one: see
+one of models as they are built, or of nothing (spec, device); one of a task (spec, its token store). A new one: see
 ssm/specs/measurements/.
 """
 
@@ -22,11 +22,13 @@ from ssm.evaluation import (
     cost,
     decay_range,
     effective_remembrance,
+    extrapolation_error,
     influence,
     learning_curve,
     length_class,
     memory_length,
     model_size,
+    overflow,
     passkey,
     position_loss,
     restart_loss,
@@ -60,6 +62,8 @@ MODULES: tuple[ModuleType, ...] = (
     taxonomy,
     cost,
     sample,
+    extrapolation_error,
+    overflow,
 )
 MEASURES: dict[str, Callable[..., pl.DataFrame]] = check_functions(__name__, MODULES, SPECS)
 check_lines("ssm.base.tables", SCHEMAS, SPECS)

@@ -42,7 +42,7 @@ def attention_map(spec: AttentionMap, subject: Subject) -> pl.DataFrame:
             tokens = torch.from_numpy(made.inputs[:, :size]).to(subject.device)
             for layer, weights in layer_maps(model, tokens):
                 if spec.layers is None or layer + 1 in spec.layers:
-                    taps = getattr(model.spec.mixers()[layer], "d_conv", 1)
+                    taps = model.spec.mixers()[layer].taps
                     matrix, places = weights[0].double().cpu(), answer_places(made)
                     frames.append(_of_layer(int(rows), layer + 1, matrix, places, taps))
             progress.advance(task.least_context)
@@ -60,7 +60,7 @@ def answer_places(made: Examples) -> np.ndarray:
 
 
 def _of_layer(example: int, layer: int, weights: Tensor, places: np.ndarray, taps: int) -> pl.DataFrame:
-    """The lower triangle of weights (T, T); a convolution of so many taps hands every token on to the next ones."""
+    """The lower triangle of weights (T, T); what has several taps hands every token on to the next ones."""
     shares = weights.abs() / weights.abs().sum(-1, keepdim=True)
     queries, keys = torch.tril_indices(*weights.shape).numpy()  # (T (T + 1) / 2,) each
     answered = pl.when(pl.Series(places[queries] != NOWHERE))

@@ -17,7 +17,7 @@ from ssm.evaluation.subject import Subject
 from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
 from ssm.models.device import device_name
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements.base import OfMetrics, OfModels, OfRun, OfTable, OfTask
+from ssm.specs.measurements.base import OfMetrics, OfModels, OfNothing, OfRun, OfTable, OfTask
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import ALONE, Team
 from ssm.training.metrics import PATIENCE
@@ -49,7 +49,7 @@ def measure(
     function, schema = MEASURES[measurement.kind], SCHEMAS[measurement.kind]
     if not team.main and not isinstance(measurement, OfRun):
         return
-    if isinstance(measurement, OfModels):
+    if isinstance(measurement, OfModels | OfNothing):
         frame = function(measurement, device)
     elif isinstance(measurement, OfTask):
         store = _store(task, _given(tokens, "--tokens", measurement.kind))

@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from ssm.base.files import whole_file, write_text
 from ssm.figures.data import arms
 from ssm.figures.drawings import DRAWINGS
-from ssm.figures.panel import Row
+from ssm.figures.panel import Row, side_by_side
 from ssm.figures.style import NORMAL, RC, SMALL, WIDTH, arm_styles
 from ssm.specs.figure import FigureTask
 
@@ -60,9 +60,8 @@ def picture(task: FigureTask, tables: Path) -> Figure:
     """The figure's picture, not yet written."""
     with matplotlib.rc_context(RC):
         styles = arm_styles(arms(task), {one.arm: (one.family, one.axes) for one in task.series if one.family})
-        rows = [
-            row for drawing in task.figure.drawings for row in DRAWINGS[drawing.kind](drawing, task, tables, styles)
-        ]
+        drawings = task.figure.drawings
+        rows = side_by_side([(one.kind, DRAWINGS[one.kind](one, task, tables, styles)) for one in drawings])
         return compose(rows or [Row(1.2, [_nothing], 1)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from ssm.figures.data import Curve
 from ssm.figures.style import SMALL, ArmStyle, log_ticks, number, token_ticks, tokens
 
 LARGEST_SPAN = 300.0  # a log axis spans at most this factor above its lowest curve: a diverged curve leaves the panel
+NARROW = 0.8  # the height of a panel beside others, of what it has alone
 BAND = 0.16  # opacity of the bands
 EDGE = 0.015  # room left and right of the curves, as a fraction of the axis
 
@@ -215,9 +217,40 @@ def note_on(curves: Sequence[Curve]) -> str:
     return note + (". Cross: not finite beyond" if any(curve.breaks_off() for curve in curves) else "")
 
 
+def note_on_draws(curves: Sequence[Curve]) -> str:
+    """The same of curves of a figure's own table, which has no seeds."""
+    banded = any(np.isfinite(curve.low).any() for curve in curves)
+    crossed = any(curve.breaks_off() for curve in curves)
+    return ". ".join(["Band: standard error over draws"] * banded + ["Cross: no such number beyond"] * crossed)
+
+
 def columns_for(panels: int) -> int:
     """Panels side by side: at most three, so that a panel stays legible on a phone."""
     return {0: 1, 1: 1, 2: 2, 4: 2}.get(panels, 3)
+
+
+def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
+    """The rows of several drawings, of each its kind. Curves of one kind that have a panel each share their rows.
+
+    But where another row has more panels: the axes between would push these apart, for all are aligned.
+    """
+    found: list[Row] = []
+    most = max((row.columns for _, own in parts for row in own), default=1)
+    for (_, alone), group in itertools.groupby(parts, key=lambda part: (part[0], _one_panel(part[1]))):
+        rows = [row for _, own in group for row in own]
+        columns = columns_for(len(rows))
+        if not alone or columns < max(2, most):
+            found += rows
+            continue
+        note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
+        height = NARROW * max(row.height for row in rows)
+        panels = [row.panels[0] for row in rows]
+        found += [Row(height, panels[at : at + columns], columns, note) for at in range(0, len(panels), columns)]
+    return found
+
+
+def _one_panel(rows: Sequence[Row]) -> bool:
+    return len(rows) == 1 and len(rows[0].panels) == 1 and isinstance(rows[0].panels[0], CurvePanel)
 
 
 def rows_of(panels: Sequence[CurvePanel], height: float, note: str, same_y: bool = True) -> list[Row]:

@@ -24,6 +24,7 @@ BROWN = "#7a3300"  # an eighth, as far from the others for colour-blind readers
 GREY = "#858c94"  # what says nothing
 
 SMALL, NORMAL, LARGE = 10.0, 11.0, 12.0  # points
+TITLE = 0.112  # inches: a letter of a panel's title
 
 RC: Any = {  # matplotlib's own type of its settings differs from version to version
     "font.family": "sans-serif",

@@ -64,7 +64,7 @@ class ArmResolver:
             if self._entry(entry.parent).snapshot_of is not None:
                 raise ConfigError(f"{where}.from: '{entry.parent}' is a snapshot; training starts from final weights")
             parent = self._resolve(entry.parent, panel, seed, (*below, arm)).run
-        content = self._specs_of(arm, panel) | {"seed": seed, "parent": parent}
+        content = self._specs_of(arm, panel) | {"seed": seed, "parent": parent, "layer": entry.layer}
         if entry.checkpoint is not None:
             content["checkpoint"] = CheckpointRef(name=self._weights(entry, panel, where)[0])
         return Resolved(RunSpec.parse(content, where))
@@ -115,7 +115,8 @@ class ArmResolver:
             data: Spec = capped_data(self.library.data.get(entry.data or str(self.figure.data), data_key), caps)
             if entry.parent is not None and self._entry(entry.parent).member is not None:
                 above = self._specs_of(entry.parent, panel)
-                model, data = above["model"], data if entry.data else above["data"]
+                model = model if entry.model and entry.layer is not None else above["model"]
+                data = data if entry.data else above["data"]
             training = self._training(entry, panel, self._where(arm))
             specs = {"model": model, "data": data, "training": training, "initial_state": training.initial_state}
             if entry.member is not None:

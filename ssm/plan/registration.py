@@ -130,7 +130,7 @@ def _content(
             measured.append([measurements[table].measurement.content() for table in tables])
     else:
         own = [measurements[table].measurement for table in task.tables]
-        arms, measured = quantity.decided_by([one for one in own if one.kind in quantity.reads])
+        arms, measured = quantity.decided_by([one for one in own if one.kind in (*quantity.reads, *quantity.names)])
     return Content(
         expected=claim.expected.words(),
         quantity=short_hash(quantity.nameless(panel, task.series), DIGITS),

@@ -163,6 +163,15 @@ def _tokenizing(data: Data, read: int, gpu: bool) -> Need:
     return Need(0, TOKENIZE_CPUS, 2 * MEMORY_MB[False], seconds, ceil(width * tokens / MB))
 
 
+def _weights_mb(run: RunSpec) -> float:
+    return 4 * parameter_count(run.model, run.data.vocab_size, run.data.channels) / MB
+
+
+def _starting_mb(run: RunSpec) -> float:
+    """What one process holds of weights when a run that takes layers starts: its own, and its parent's twice."""
+    return 0.0 if run.parent is None or run.layer is None else _weights_mb(run) + 2 * _weights_mb(run.parent)
+
+
 @dataclass(frozen=True)
 class _Reckoner:
     """The arithmetic on one kind of machine."""
@@ -179,10 +188,10 @@ class _Reckoner:
 
         They are held twice, as they lie on disk and in float32. `ssm train`, which initializes, is given its GPU.
         """
-        weights = 4 * parameter_count(run.model, run.data.vocab_size, run.data.channels) / MB
+        weights = _weights_mb(run)
         seconds = START_SECONDS[self.gpu] + 2 * weights / DISK_RATE
         gpus = int(self.gpu and run.checkpoint is None)
-        memory = MEMORY_MB[bool(gpus)] + ceil(2 * weights)
+        memory = MEMORY_MB[bool(gpus)] + ceil(max(2 * weights, _starting_mb(run)))
         return Need(gpus, self.threads, memory, seconds, ceil(weights), gpu_memory_mb=gpus * ceil(weights))
 
     def training(self, run: RunSpec) -> Need:
@@ -197,9 +206,10 @@ class _Reckoner:
         gpus = self._gpus(run, seconds)
         processes = max(1, gpus)  # a GPU each
         peak, states = peak_memory(run, processes).total / MB, policy_bytes(run) / MB
-        weights, checkpoint = 4 * parameters / MB, CHECKPOINT_BYTES * parameters / MB + states
+        weights, checkpoint = _weights_mb(run), CHECKPOINT_BYTES * parameters / MB + states
         joining = states if processes > 1 else 0.0
         memory = (processes + 1) * checkpoint + joining if gpus else HELD_BACK * peak
+        memory = max(memory, processes * _starting_mb(run))
         always = len(training.snapshots) * weights + checkpoint + METRICS_BYTES * steps / MB
         kept, disk = ceil(always + weights), ceil(always + GOOD * weights + checkpoint)
         return Need(

@@ -48,9 +48,10 @@ class Member(Spec):
         """Axis -> value."""
         return {place.axis: place.value for place in self.places}
 
-    def label_without(self, *axes: str) -> str:
-        """What a curve along these axes is called."""
-        return ", ".join([self.label, *(place.words for place in self.places if place.axis not in axes)])
+    def label_without(self, *axes: str, family: bool = True) -> str:
+        """What a curve along these axes is called; where its `family` goes without saying, by its other axes alone."""
+        words = [place.words for place in self.places if place.axis not in axes]
+        return ", ".join(words if words and not family else [self.label, *words])
 
 
 def value_text(value: Setting) -> str:

@@ -22,6 +22,7 @@ from ssm.specs.grid import Grid, expanded
 from ssm.specs.measurements import BY_KIND, MeasurementEntry
 from ssm.specs.measurements.base import ArmsEntry
 from ssm.specs.reader import Reader
+from ssm.specs.training import Layer
 
 PUBLISHED = "published"  # an arm's checkpoint: that of its model in models.yaml
 MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
@@ -43,6 +44,9 @@ class ArmEntry(Spec):
     checkpoint: Annotated[str, Field(min_length=1)] | None = None
     context: PositiveInt | None = None  # T of a checkpoint; None: as models.yaml says
     parent: str | None = Field(default=None, alias="from")
+    # From that arm single layers (counted from 1) in place of all weights: this one, as every layer of a fresh model;
+    # "own": each layer the one of its number.
+    layer: Layer | None = None
     initial_state: str = "zero"  # a named initial state of config/training.yaml
     override: dict[str, Any] = {}  # training keys that differ from the recipe
     override_at: dict[str, dict[str, Any]] = {}  # and in the panels of these models, over `override`
@@ -56,7 +60,7 @@ class ArmEntry(Spec):
 
     @model_serializer(mode="wrap")
     def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), checkpoint=None, context=None, data=None, grid=None, member=None)
+        return without(plain(self), checkpoint=None, context=None, layer=None, data=None, grid=None, member=None)
 
     @model_validator(mode="after")
     def _weights_come_from_one_place(self) -> ArmEntry:
@@ -67,6 +71,8 @@ class ArmEntry(Spec):
             )
         if (self.snapshot_of is None) != (self.at is None):
             raise ValueError("'snapshot_of' and 'at' go together")
+        if self.layer is not None and self.parent is None:
+            raise ValueError("'layer' goes with 'from', the arm whose layer it is")
         if self.checkpoint is None and self.context is not None:
             raise ValueError("'context' is that of a checkpoint; a recipe's is changed by 'override'")
         changes = {"from": self.parent, "initial_state": self.initial_state != "zero", "override": self.override}

@@ -29,7 +29,7 @@ Values = Annotated[tuple[bool | int | float | ValueName | None, ...], Field(stri
 Grid = TypeAliasType("Grid", dict[AxisName, Values | Annotated[dict[ValueName | int, Any], Field(min_length=1)]])
 
 # Keys of the arm itself: what they name is named elsewhere.
-OF_ARMS = ("model", "data", "training", "checkpoint", "initial_state", "at")
+OF_ARMS = ("model", "data", "training", "checkpoint", "initial_state", "layer", "at")
 UNCOUNTED = 10**9  # members; of more it is only said that they are more
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
@@ -52,6 +52,14 @@ class ModelSpec(Spec):
     def embedding_rows(self, vocab_size: int) -> int:
         """Rows of the embedding, and of the head: those past the vocabulary round it up and are read by nobody."""
         return -(-vocab_size // self.vocab_multiple) * self.vocab_multiple
+
+    def block(self, layer: int) -> dict[str, Any]:
+        """What a layer (counted from 1) is built from: field -> plain value, those of its mixer and ffn too."""
+        found: dict[str, Any] = {"d_model": self.d_model}
+        for name, part in (("mixer", self.mixers()[layer - 1]), ("ffn", self.ffn)):
+            content = {} if part is None else part.deciding()
+            found |= {name: content.get("kind"), **{f"{name}.{key}": value for key, value in content.items()}}
+        return found | {"parallel_residual": self.parallel_residual, "norm": self.norm, "norm_eps": self.norm_eps}
 
     def mixers(self) -> tuple[MixerSpec, ...]:
         """The mixer of every layer, in order."""

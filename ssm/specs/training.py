@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    BeforeValidator,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -15,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from ssm.base.errors import shown
 from ssm.specs.base import Spec, slug, without
 from ssm.specs.initial_states import InitialStateSpec, ZeroState
 from ssm.specs.mixers.attention import AttentionMixer
@@ -106,6 +108,16 @@ class TrainingSpec(Spec):
         return (self.micro_batch_tokens or self.batch_tokens) // self.context
 
 
+def _layer(value: Any) -> Any:
+    number = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if not (number or value == "own" or value is None):
+        raise ValueError(f"expected a layer's number (1, 2, ...) or 'own', got {shown(value)}")
+    return value
+
+
+Layer = Annotated[int | Literal["own"], BeforeValidator(_layer)]  # of a run's parent
+
+
 class CheckpointRef(Spec):
     """Weights that came from elsewhere."""
 
@@ -131,24 +143,29 @@ class RunSpec(Spec):
     training: TrainingSpec
     seed: int
     parent: RunSpec | None = None
+    # What it takes of its parent. None: all weights. A number: every layer of a fresh model is the parent's layer of
+    # that number, counted from 1 (mi Section 6: S_j := T_i). "own": each is the one of its own number.
+    layer: Layer | None = None
     checkpoint: CheckpointRef | None = None  # of a run of zero steps alone
 
     @model_serializer(mode="wrap")
-    def _as_before_checkpoints(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A run that was trained here says nothing of a checkpoint: its id is older than the field."""
-        return without(plain(self), checkpoint=None)
+    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A run that was trained here says nothing of a checkpoint, nor one that takes all of layers: ids are older."""
+        return without(plain(self), layer=None, checkpoint=None)
 
     @model_validator(mode="after")
     def _zero_steps_start_anew(self) -> RunSpec:
         if self.checkpoint is not None and self.training.budget.steps != 0:
             raise ValueError("a checkpoint takes training.budget.steps 0: it was not trained here")
-        if self.training.budget.steps == 0 and self.parent is not None:
+        if self.layer is not None and self.parent is None:
+            raise ValueError("layer: needs a parent, the run whose layer it is")
+        if self.training.budget.steps == 0 and self.parent is not None and self.layer is None:
             raise ValueError("a run of zero steps has no parent: it would be the parent itself")
         return self
 
     @model_validator(mode="after")
     def _same_as_parent(self) -> RunSpec:
-        if self.parent is not None:
+        if self.parent is not None and self.layer is None:
             if self.parent.model != self.model:
                 raise ValueError(f"the model '{self.model.name}' differs from its parent's '{self.parent.model.name}'")
             if self.parent.data.channels != self.data.channels:
@@ -158,6 +175,29 @@ class RunSpec(Spec):
                     f"the vocabulary of '{self.data.name}' ({self.data.vocab_size}) differs from the parent's "
                     f"({self.parent.data.vocab_size})"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _layers_fit(self) -> RunSpec:
+        """The layers that it takes are built as its own are; nothing else of the two models need be alike."""
+        if self.parent is None or self.layer is None:
+            return self
+        given, own = self.parent.model, self.model
+        if self.layer == "own":
+            if given.n_layers != own.n_layers:
+                sizes = f"{given.n_layers} layers, '{own.name}' {own.n_layers}"
+                raise ValueError(f"layer: '{given.name}' has {sizes}; name one of them")
+        elif self.layer > given.n_layers:
+            raise ValueError(f"layer: '{given.name}' has layers 1 to {given.n_layers}, not {self.layer}")
+        for number, taken in enumerate(self.taken, 1):
+            theirs, mine = given.block(taken), own.block(number)
+            for key in theirs | mine:
+                there, here = theirs.get(key), mine.get(key)
+                if there != here:
+                    raise ValueError(
+                        f"layer: layer {taken} of '{given.name}' cannot be layer {number} of '{own.name}': {key} "
+                        f"{shown(there)} there, {shown(here)} here"
+                    )
         return self
 
     @model_validator(mode="after")
@@ -179,6 +219,14 @@ class RunSpec(Spec):
             if mixer.window is None:
                 raise ValueError(f"{wants} attention without a window, whose cache would grow with every batch")
         return self
+
+    @property
+    def taken(self) -> tuple[int, ...]:
+        """Of every layer of the model, the number of the parent's layer that it starts as; none without `layer`."""
+        if self.layer is None:
+            return ()
+        own = range(1, self.model.n_layers + 1)
+        return tuple(own) if self.layer == "own" else (self.layer,) * len(own)
 
     @property
     def origin(self) -> RunSpec:
@@ -206,7 +254,7 @@ class RunSpec(Spec):
         elif self.training.budget.steps == 0:
             stage = "initialization"
         elif isinstance(state, ZeroState):
-            stage = "" if self.parent is None else "control"
+            stage = "" if self.parent is None else "control" if self.layer is None else f"layer {self.layer}"
             if state.order == "stream":
                 stage += " stream"
         data = self.data.name if self.data.answers else ""

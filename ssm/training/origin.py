@@ -24,7 +24,7 @@ def origin_of(store: TokenStore, parent: Path | None) -> str:
 
 
 def starting_weights(run: RunSpec, parent: Path | None) -> LanguageModel:
-    """A fresh initialization, or the parent's final weights.
+    """A fresh initialization, the parent's final weights, or a fresh initialization with layers of the parent's.
 
     Raises:
         CheckpointError: the parent is missing, or another run's; the run's weights were not trained here.
@@ -39,7 +39,12 @@ def starting_weights(run: RunSpec, parent: Path | None) -> LanguageModel:
     model, trained = load_model(path)
     if trained != run.parent:
         raise CheckpointError(f"{path}: holds the run '{trained.id}', expected '{run.parent.id}'")
-    return model
+    if run.layer is None:
+        return model
+    fresh = build_model(run.model, run.data.vocab_size, run.seed, run.data.channels)
+    for layer, taken in zip(fresh.layers, run.taken, strict=True):
+        layer.load_state_dict(model.layers[taken - 1].state_dict())
+    return fresh
 
 
 def read_record(run: Path) -> dict[str, Any]:

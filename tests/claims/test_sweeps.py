@@ -213,6 +213,20 @@ def test_how_far_keys_are_found_is_a_crossing_of_every_seed(tmp_path: Path) -> N
         read(tmp_path, content | {"column": "corect"}, series)
 
 
+def test_a_reach_has_a_number_where_a_curve_does_not_go_through_the_value(tmp_path: Path) -> None:
+    """The second fall counts for nothing, and neither does what comes back."""
+    right = {64: 20, 128: 18, 256: 10, 512: 19}
+    content = KEYS | {"kind": "reach", "arm": "base"}
+    passkeys(tmp_path / "k.parquet", right)
+    series = [synthetic.series("base", 1, passkey="k")]
+    expected = {1.0: 64, 0.9: 128, 0.7: 192, 0.5: 512, 0.4: 512}
+    assert {value: read(tmp_path, content | {"value": value}, series).value for value in expected} == pytest.approx(
+        expected
+    )
+    passkeys(tmp_path / "k.parquet", {64: 10, 128: 20})
+    assert read(tmp_path, content | {"value": 0.7}, series).value == 0
+
+
 def test_one_seed_has_its_interval_from_its_trials(tmp_path: Path) -> None:
     passkeys(tmp_path / "k.parquet", {64: 19, 128: 15, 256: 5, 512: 2})
     content = KEYS | {"kind": "area", "arm": "base"}
@@ -437,3 +451,37 @@ def test_an_extreme_among_several_curves(tmp_path: Path) -> None:
     for wrong in ({"among": "layer"}, {"where": {"depth": 0.0}}):
         with pytest.raises(ValueError, match="'among' is another key of the table"):
             quantity({"kind": "extreme", "which": "largest"} | curve | wrong)
+
+
+def test_an_extreme_told_apart_from_other_rows_of_another_arm(tmp_path: Path) -> None:
+    """There of a single point, which is its own extreme; a slope needs two."""
+    found = []
+    for seed in range(3):
+        for arm, least in (("d", 0.0), ("e", 1.0)):
+            heights = {(x, depth): least + 0.1 * x + seed * depth for x in (1, 2) for depth in (0, 1)}
+            rows = [
+                {"sequence": n, "layer": x, "depth": float(depth), "signal": "b", "pairwise_distance": y}
+                for (x, depth), y in heights.items()
+                for n in range(2)
+            ]
+            synthetic.save(tmp_path / f"{arm}{seed}.parquet", "smoothness", rows)
+            found.append(synthetic.series(arm, seed, smoothness=f"{arm}{seed}"))
+    curve = {
+        "arm": "d",
+        "measurement": "smoothness",
+        "column": "pairwise_distance",
+        "x": "layer",
+        "where": {"depth": 1.0},
+    }
+    curve |= {"against": "e", "against_where": {"depth": 0.0, "layer": 1}}
+    read_off = read(tmp_path, {"kind": "extreme", "which": "largest", "among": "signal"} | curve, found)
+    same(read_off, student(np.array([0.2, 1.2, 2.2]) - 1.1))
+    assert read_off.words.endswith("difference from the same of e, depth 0.0, layer 1")
+    with pytest.raises(UndecidableError, match="smoothness of 'e' has 1 layer at this scale: no curve"):
+        read(tmp_path, {"kind": "slope"} | curve, found)
+    assert quantity({"kind": "slope"} | curve).nameless("tiny")["against_where"] == {"depth": 0.0, "layer": 1}
+    for kind in ({"kind": "slope"}, {"kind": "extreme", "which": "largest"}):
+        older = curve | {"against_where": None}
+        assert "against_where" not in quantity(kind | older).content(), "what is registered is older"
+        with pytest.raises(ValueError, match="'against_where' needs 'against'"):
+            quantity(kind | curve | {"against": None})

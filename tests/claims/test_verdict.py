@@ -103,6 +103,18 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
     ),
     "slope": (NORM, 0.1, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
     "crossing": (NORM | {"value": 4.0}, 16.0, thrice("norm", 1.6, 1.62, 1.64), thrice("norm", 3.0, 3.1, 3.2)),
+    "reach": (
+        {
+            "measurement": "effective_remembrance",
+            "x": "t",
+            "column": "value",
+            "where": {"distance": "one_minus_cosine"},
+            "value": 0.0,
+        },
+        14.0,
+        thrice("cosine", *([1.0, 1.0, end, -1.0, -1.0, -1.0] for end in (1.0, 1.01, 1.02))),
+        thrice("cosine", *([1.0, end, -1.0, -1.0, -1.0, -1.0] for end in (1.0, 1.01, 1.02))),
+    ),
     "area": (NORM, 4.0, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
     "order": (
         {"measurement": "effective_remembrance", "x": "t", "column": "value", "where": {"distance": "jensen_shannon"}},
@@ -139,12 +151,12 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
 
 
 def test_every_quantity_is_flipped() -> None:
-    """Those of what a figure names in test_on_models.py and test_on_samples.py, others in files of their own.
+    """Those of what a figure names in test_on_models.py, test_on_samples.py, test_own_table.py, others in their own.
 
     And a figure's author is told of each.
     """
     on_models, on_samples = {"parameter_ratio", "system_property", "cost_exponent"}, {"piece_share", "piece_depth"}
-    assert set(ESTIMATORS) == set(FLIPS) | on_models | on_samples | {"effect", "instability"}
+    assert set(ESTIMATORS) == set(FLIPS) | on_models | on_samples | {"effect", "instability", "own_table"}
     readme = (Path(__file__).parents[2] / "config" / "README.md").read_text()
     assert not [kind for kind in ESTIMATORS if f"`{kind}`" not in readme]
     for kinds, base in ((on_models, ModelEstimator), (on_samples, SampleEstimator)):

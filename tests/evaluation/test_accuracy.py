@@ -15,7 +15,7 @@ from data.tasks.examples import TASKS, task_store
 from evaluation.rigged import Carries, Rigged
 from models.formats.round_trip import moved
 from polars.testing import assert_frame_equal
-from small import make_task, model_spec
+from small import make_task, model_spec, run_spec
 from torch import Tensor
 
 from ssm.base.errors import ConfigError
@@ -31,6 +31,7 @@ from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats import import_checkpoint
 from ssm.specs.measurements import Accuracy
+from ssm.specs.tasks import parse_data
 from ssm.training.distributed import Team
 
 CPU = torch.device("cpu")
@@ -218,6 +219,25 @@ def test_a_model_of_transformers_gives_what_ours_gives(tmp_path: Path) -> None:
     tables = [accuracy(spec, subject_of(store, model)) for model in (ours, theirs)]
     assert tables[0]["margin"].abs().min() > 0.01
     assert_frame_equal(*tables, abs_tol=1e-3)
+
+
+@pytest.mark.parametrize("alternatives", [1, 4])
+def test_answers_that_are_compared_are_reckoned(alternatives: int, tmp_path: Path) -> None:
+    """Of whatever goes through the model, reading, writing and comparing, the plan knows."""
+    read = 0
+
+    class Counting(Rigged):
+        def hidden(self, tokens: Tensor, state: Carries | None = None) -> tuple[Tensor, Carries]:
+            nonlocal read
+            read += tokens.numel()
+            return super().hidden(tokens, state)
+
+    store = task_store("needle", tmp_path)
+    task = parse_data(store.spec.content() | {"alternatives": alternatives}, "test")
+    spec = Accuracy.parse({"task": task.content(), "lengths": (240,), "examples": 12}, "test")
+    accuracy(spec, subject_of(store, Counting(torch.zeros_like)))
+    run = run_spec(task, context=329, batch_tokens=329)
+    assert sum(one.tokens for one in spec.work(run)) == pytest.approx(read, rel=0.05)
 
 
 @pytest.mark.parametrize(("forward_tokens", "rows"), [(1, 1), (7, 3), (64, 2)])

@@ -148,6 +148,10 @@ def test_layers_are_chosen_and_those_without_a_map_left_out(tmp_path: Path) -> N
     table = attention_map(spec, subject)
     assert table["layer"].unique().to_list() == [2, 3]
     assert set(table.filter("behind", layer=3)["offset"]) == {0}, "attention has no convolution"
+    shifts = {"mixer": {"kind": "rwkv6", "head_dim": 8}, "mixer_at": {1: {"kind": "h3", "d_state": 4, "d_shift": 3}}}
+    handed = attention_map(spec, subject_of(tmp_path / "shifts", COPY, n_layers=2, **shifts)).filter("behind")
+    reached = {row["layer"]: set(row["offset"]) for row in handed.group_by("layer").agg("offset").iter_rows(named=True)}
+    assert reached == {1: {0, 1}, 2: {0, 1, 2}}, "a shift by one token, and by up to two"
     assert attention_map(spec.model_copy(update={"layers": (3,)}), subject)["layer"].unique().to_list() == [3]
     for layers in ((1,), (1, 2)):
         with pytest.raises(CheckpointError, match="a layer that is asked for has no attention map"):

@@ -22,7 +22,7 @@ from ssm.plan import load_config, make_plan
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import BY_KIND, ENTRIES
-from ssm.specs.measurements.base import ArmsEntry, OfArm, OfMetrics, OfModels, OfRun, OfTable, OfTask
+from ssm.specs.measurements.base import ArmsEntry, OfArm, OfMetrics, OfModels, OfNothing, OfRun, OfTable, OfTask
 from ssm.specs.measurements.of_images import OfImages
 from ssm.specs.registry import kind_of
 
@@ -49,6 +49,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "sample": {"length": 300, "depth": 0.5},
     "corruption": {"regions": [[0, 6], [58, 64]], "draws": 2, "examples": 8},
     "attack": {"regions": [[0, 16]], "examples": 8},
+    "extrapolation_error": {"sizes": [1, 2], "windows": [1], "horizons": [2], "noises": [0.1], "descent_steps": 3},
+    "overflow": {"formats": ["float32"], "arithmetics": ["torch", "loop"], "halvings": [3], "shares": [0, 0.5, 2]},
 }
 
 PASSES = {
@@ -110,7 +112,7 @@ def test_it_is_planned_reckoned_and_measured(
     monkeypatch.setattr(model, "embedded", counted)
     monkeypatch.setattr(stream, "_state_bytes", lambda *_: 1)  # which reads some tokens to find out
     given: Any = subject
-    if isinstance(measurement, OfModels):
+    if isinstance(measurement, OfModels | OfNothing):
         given = CPU
     elif isinstance(measurement, OfTask):
         build_store(measurement.task, tmp_path / "tokens", workers=1)

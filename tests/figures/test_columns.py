@@ -79,6 +79,70 @@ def test_a_curve_is_the_mean_of_its_column(tmp_path: Path) -> None:
     assert any(list(each.get_ydata()) == [0.1, 0.1] for each in axes.lines)
 
 
+def test_drawings_of_one_kind_with_a_panel_each_stand_side_by_side(tmp_path: Path) -> None:
+    """Curves alone: of two models, or with another kind between them, they have rows of their own."""
+    one = {"kind": "curves", **KEYS, "x": "length"}
+    two, cells = (
+        one | {"column": "digits_right"},
+        {"kind": "heat_map", **KEYS, "x": "length", "y": "depth", "arms": ["base"]},
+    )
+
+    def places(drawings: list[dict[str, Any]], series: list[dict[str, Any]]) -> list[tuple[int, int]]:
+        specs = [axes.get_subplotspec() for axes in picture(synthetic.task(drawings, series), tmp_path).axes]
+        return [(spec.rowspan.start, spec.colspan.start) for spec in specs]
+
+    series = two_arms(tmp_path)
+    assert places([one, two], series) == [(0, 0), (0, 1)]
+    assert places([one, two, one], series) == [(0, 0), (0, 1), (0, 2)]
+    assert places([one, cells, two], series) == [(0, 0), (1, 0), (2, 0)]
+    assert places([cells, cells], series) == [(0, 0), (1, 0)]
+    heads = [synthetic.series(f"d{n}", 1, context=64, passkey="b0") for n in range(4)]
+    small = cells | {"x": "depth", "y": "length", "arms": [f"d{n}" for n in range(4)], "percent": True}
+    assert places([one, two, small], series + heads)[:3] == [(0, 0), (1, 0), (2, 0)], "four maps in a row"
+    both = series + [other | {"panel": "small"} for other in series]
+    assert places([one, two], both) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    beside = picture(synthetic.task([one, two], series), tmp_path)
+    assert [axes.get_ylabel() for axes in beside.axes] == ["correct", "digits right"]
+
+
+def own(folder: Path) -> None:
+    """The figure's own table: two formats, two arithmetics, at 1, 2 and 3 halvings two draws."""
+    rows = [
+        {
+            **{"format": name, "arithmetic": arithmetic, "state": "carried", "inputs": "random", "share": 0.0},
+            **{"weight": 1.0, "above": True, "predicted": 1, "steps": 9, "position": 1, "overflows": True},
+            **{"halvings": halvings, "draw": draw, "within": True, "scaled": base + halvings + 2.0 * draw},
+        }
+        for name, base in (("float16", 0), ("float32", 10))
+        for arithmetic in ("cpp", "loop")
+        for halvings in (1, 2, 3)
+        for draw in (1, 2)
+    ]
+    synthetic.save(folder / "overflow-1.parquet", "overflow", rows)
+
+
+def test_curves_of_the_figures_own_table(tmp_path: Path) -> None:
+    """A panel for each value of one key, a curve for each of another, and the standard error over draws."""
+    own(tmp_path)
+    drawing = {"kind": "curves", "measurement": "overflow", "x": "halvings", "column": "scaled"}
+    measured = {"kind": "overflow", "formats": ["float32"], "arithmetics": ["cpp"], "halvings": [1], "shares": [0]}
+    given: dict[str, Any] = {"target": "ls_eq40", "tables": ["overflow-1"], "measurements": [measured]}
+    panels = axes_of(tmp_path, drawing | {"by": "arithmetic", "split": "format"}, [], **given)
+    assert [axes.get_title("left") for axes in panels] == ["float16", "float32"]
+    for axes, base in zip(panels, (0, 10), strict=True):
+        for label in ("cpp", "loop"):
+            np.testing.assert_allclose(line(axes, label).get_ydata(), [base + 4, base + 5, base + 6])
+        band = axes.collections[0].get_paths()[0].vertices[:, 1]
+        assert (band.min(), band.max()) == pytest.approx((base + 3, base + 7))  # 1 is the standard error of 3 and 5
+    (axes,) = axes_of(tmp_path, drawing | {"where": {"format": "float32"}}, [], **given)
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [14, 15, 16])
+    figure = picture(synthetic.task([drawing], [], **given), tmp_path)
+    assert figure._supxlabel.get_text() == "Band: standard error over draws"  # type: ignore[attr-defined]
+    (tmp_path / "overflow-1.parquet").unlink()
+    with pytest.raises(TableError, match=r"overflow-1\.parquet"):
+        axes_of(tmp_path, drawing, [], **given)
+
+
 def test_a_curve_against_that_of_another_panel(tmp_path: Path) -> None:
     """Arm by arm and seed by seed, so that what both share of a seed is gone."""
     found = []

@@ -111,6 +111,14 @@ def test_families_on_one_axis_are_curves_of_their_own(tmp_path: Path) -> None:
     assert all(list(found.get_xdata()) == [8, 16, 32] for found in lines(axes).values())
 
 
+def test_a_reference_looks_like_no_curve(tmp_path: Path) -> None:
+    arms = {"wide": BASE | {"grid": {"d_state": [8, 16]}}, "plain": {"label": "Plain", "training": "q"}}
+    drawing = SWEEP | {"reference": ["plain"]}
+    (axes,) = picture(task([drawing], excess(height), tmp_path, arms), tmp_path).axes
+    wide, plain = lines(axes).values()
+    assert wide.get_color() != plain.get_color()
+
+
 def test_a_sweep_shows_what_a_claim_on_it_is_judged_by(tmp_path: Path) -> None:
     """The slope over the drawn points is the claim's own number."""
     sweep = {"of": EXCESS, "over": "d_state", "family": "base", "where": {"init": "mimetic"}}
@@ -151,7 +159,7 @@ def test_a_heat_map_of_a_key_and_an_axis_has_a_row_for_every_member(tmp_path: Pa
     drawing = {"kind": "heat_map", "measurement": "position_loss", "column": "loss", "x": "position", "y": "context"}
     made = task([drawing | {"exponential": True, "log_color": True}], write, tmp_path, arms)
     off, on = picture(made, tmp_path).axes
-    assert [axes.get_title(loc="left") for axes in (off, on)] == ["Base, conv off", "Base, conv on"]
+    assert [axes.get_title(loc="left") for axes in (off, on)] == ["conv off", "conv on"]
     assert [text.get_text() for text in off.get_yticklabels()] == ["16", "32", "64"]
     expected = {(x + 0.5, y + 0.5): T * (x + 1) for x in range(4) for y, T in enumerate((16, 32))}
     found = {place: float(text) for place, text in cells(off).items()}
@@ -201,6 +209,27 @@ def test_a_heat_map_of_two_axes_is_one_number_a_member(tmp_path: Path) -> None:
     assert [text.get_text() for text in axes.get_xticklabels()] == ["8", "16", "32"]
     assert cells(axes)[2.5, 1.5] == "96"  # 3 * 32 + 0.2
     assert axes.get_title(loc="left") == "Base"
+
+
+def test_small_heat_maps_stand_four_in_a_row(tmp_path: Path) -> None:
+    """With one vertical axis, under titles of several lines; where a cell's number needs more, in fewer columns."""
+    grid = GRID | {"conv": [False, True], "bias": [False, True]}
+    arms = {"base": BASE | {"grid": grid}}
+    drawing = {"kind": "heat_map", "measurement": "length_class", "column": "excess", "x": "d_state", "y": "init"}
+    drawn = picture(task([drawing], excess(height), tmp_path, arms), tmp_path).axes
+    assert [axes.get_title(loc="left") for axes in drawn] == [
+        f"conv {conv},\nbias {bias}" for conv in ("off", "on") for bias in ("off", "on")
+    ]
+    assert [axes.get_subplotspec().colspan.start for axes in drawn] == [0, 1, 2, 3]
+    assert [axes.get_ylabel() for axes in drawn] == ["init", "", "", ""]
+    assert [bool(axes.yaxis.get_tick_params()["labelleft"]) for axes in drawn] == [True, False, False, False]
+    assert all(len(cells(axes)) == 6 for axes in drawn)
+    wide = picture(task([drawing | {"percent": True}], excess(height), tmp_path, arms), tmp_path).axes
+    assert [axes.get_subplotspec().colspan.start for axes in wide] == [0, 1, 0, 1]
+    assert [axes.get_ylabel() for axes in wide] == ["init", "", "init", ""]
+    arms |= {"other": BASE | {"label": "Other", "grid": grid}}
+    both = picture(task([drawing], excess(height), tmp_path, arms), tmp_path).axes
+    assert both[0].get_title(loc="left").startswith("Base,")
 
 
 @pytest.mark.parametrize(

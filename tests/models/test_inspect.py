@@ -14,14 +14,13 @@ from ssm_kernels import causal_conv1d, gated_scan, observe, selective_scan, use_
 from torch import Tensor
 
 from ssm.models.inspect import attention_map, attention_mask, coefficients, layer_maps, layer_signals
-from ssm.models.inspect.attention_map import has_map
+from ssm.models.inspect.attention_map import NO_MAP
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.linear_ssm import step_systems
 
 T, B = 9, 2
 KINDS = {name: fields["kind"] for name, fields in systems.SYSTEMS.items()}
 NO_RECURRENCE = {"attention", "gru"}
-NO_MAP = {"gru", "rwkv4", "s5"}
 linear = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in NO_RECURRENCE])
 mapped = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in NO_MAP])
 
@@ -195,6 +194,19 @@ def test_what_is_no_linear_recurrence_is_refused(name: str) -> None:
         coefficients(systems.system(name), systems.inputs(5, B, T))
 
 
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in {*NO_RECURRENCE, "rwkv4"}])
+def test_a_token_enters_the_memory_as_often_as_there_are_taps(name: str) -> None:
+    """With itself and with those behind it; RWKV-4's weights are of a running average."""
+    mixer, at = systems.system(name), 2
+    inputs = systems.inputs(5, B, T)
+    others = inputs.clone()
+    others[:, at] += torch.randn(inputs[:, at].shape, generator=torch.Generator().manual_seed(1))
+    one, other = coefficients(mixer, inputs), coefficients(mixer, others)
+    moved = [(getattr(one, part) - getattr(other, part)).abs().flatten(2).amax((0, 2)) for part in ("key", "value")]
+    changed = sum(moved).nonzero().flatten().tolist()  # type: ignore[union-attr]
+    assert changed == list(range(at, at + mixer.spec.taps))
+
+
 @pytest.mark.parametrize("name", ["s5", "rwkv4"])
 def test_readouts_that_are_no_sums_by_head_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="has no attention map"):
@@ -202,7 +214,13 @@ def test_readouts_that_are_no_sums_by_head_are_refused(name: str) -> None:
 
 
 def test_it_is_known_which_mixers_have_a_map() -> None:
-    assert {kind for name, kind in KINDS.items() if not has_map(systems.system(name))} == NO_MAP
+    refused = set()
+    for name, kind in KINDS.items():
+        try:
+            attention_map(systems.system(name), systems.inputs(5, 1, 2))
+        except ValueError:
+            refused.add(kind)
+    assert refused == set(NO_MAP)
 
 
 def test_the_maps_of_a_model_are_those_of_its_layers() -> None:

@@ -110,6 +110,8 @@ def test_members_have_readable_names_and_labels() -> None:
     assert arm.member is not None
     assert arm.label == "Base, N = 64, lr scale = 0.001, conv on, initial state state passing"
     assert arm.member.label_without("d_state", "initial_state") == "Base, lr scale = 0.001, conv on"
+    assert arm.member.label_without("d_state", "initial_state", family=False) == "lr scale = 0.001, conv on"
+    assert arm.member.label_without(*arm.member.axes, family=False) == "Base"
     assert arm.initial_state == "state_passing"  # what an arm names itself is its own
     assert arm.member.sets == {"d_state": 64, "lr_scale": 0.001, "conv": True}
 

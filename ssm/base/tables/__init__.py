@@ -19,12 +19,14 @@ from ssm.base.tables.corruption import CORRUPTION
 from ssm.base.tables.cost import COST
 from ssm.base.tables.decay_range import DECAY_RANGE
 from ssm.base.tables.effective_remembrance import EFFECTIVE_REMEMBRANCE
+from ssm.base.tables.extrapolation_error import EXTRAPOLATION_ERROR
 from ssm.base.tables.influence import INFLUENCE
 from ssm.base.tables.learning_curve import LEARNING_CURVE
 from ssm.base.tables.length_class import LENGTH_CLASS
 from ssm.base.tables.memory_length import MEMORY_LENGTH
 from ssm.base.tables.metrics import METRICS
 from ssm.base.tables.model_size import MODEL_SIZE
+from ssm.base.tables.overflow import OVERFLOW
 from ssm.base.tables.passkey import PASSKEY
 from ssm.base.tables.position_loss import POSITION_LOSS
 from ssm.base.tables.process_speed import PROCESS_SPEED
@@ -62,6 +64,8 @@ ALL: tuple[Schema, ...] = (
     TAXONOMY,
     COST,
     SAMPLE,
+    EXTRAPOLATION_ERROR,
+    OVERFLOW,
     TRAINING_SPEED,
     PROCESS_SPEED,
     SCAN_SPEED,

@@ -18,7 +18,7 @@ ATTENTION_MAP = Schema(
         # Section 3). Null: behind the query nothing is scored, or the task does not say where its answers stand.
         "offset": I64,
         # Whether what is read there holds that token: at offset 0, and up to K - 1 where the layer has a convolution of
-        # K taps, which hands it on. Null as the offset.
+        # K taps, which hands it on, or a token shift (K = 2). Null as the offset.
         "behind": pl.Boolean(),
         "weight": F64,  # of the map, mean over heads; of a recurrence it may be negative
         "share": F64,  # its size among those of the query's row, which sum to 1

@@ -18,12 +18,14 @@ from ssm.claims.quantities.instability import InstabilityEstimator
 from ssm.claims.quantities.length_excess import LengthExcessEstimator
 from ssm.claims.quantities.optimum import OptimumEstimator
 from ssm.claims.quantities.order import OrderEstimator
+from ssm.claims.quantities.own_table import OwnTableEstimator
 from ssm.claims.quantities.parameter_ratio import ParameterRatioEstimator
 from ssm.claims.quantities.perplexity_at import PerplexityAtEstimator
 from ssm.claims.quantities.perplexity_growth import PerplexityGrowthEstimator
 from ssm.claims.quantities.piece_depth import PieceDepthEstimator
 from ssm.claims.quantities.piece_share import PieceShareEstimator
 from ssm.claims.quantities.r_squared import RSquaredEstimator
+from ssm.claims.quantities.reach import ReachEstimator
 from ssm.claims.quantities.remembrance import RemembranceEstimator
 from ssm.claims.quantities.restart_ratio import RestartRatioEstimator
 from ssm.claims.quantities.shape_difference import ShapeDifferenceEstimator
@@ -48,6 +50,7 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "value_at": ValueAtEstimator,
     "slope": SlopeEstimator,
     "crossing": CrossingEstimator,
+    "reach": ReachEstimator,
     "area": AreaEstimator,
     "order": OrderEstimator,
     "r_squared": RSquaredEstimator,
@@ -59,6 +62,7 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "cost_exponent": CostExponentEstimator,
     "piece_share": PieceShareEstimator,
     "piece_depth": PieceDepthEstimator,
+    "own_table": OwnTableEstimator,
 }
 check_modules(__name__, ESTIMATORS, SPECS)
 

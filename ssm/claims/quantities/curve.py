@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from ssm.base.tables import Schema
 from ssm.claims.estimate import NOTHING, Reading, UndecidableError, resample
 from ssm.claims.panel import Panel
 from ssm.claims.quantities.base import SeedEstimator
+from ssm.specs.base import Setting
 from ssm.specs.families import value_text
 from ssm.specs.figure import Series
 from ssm.specs.quantities.base import Quantity
@@ -36,6 +38,8 @@ class Points:
 
 class CurveEstimator(SeedEstimator[C]):
     """Reads a number of the curve of every seed."""
+
+    fewest: ClassVar[int] = 2  # points of which a curve has such a number
 
     @abstractmethod
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -74,18 +78,19 @@ class CurveEstimator(SeedEstimator[C]):
             return swept(spec.sweep, panel, against)
         arm = spec.against if against else spec.arm
         there = panel.of(spec.against_model) if against and spec.against_model else panel
-        return {seed: self._column(there, series) for seed, series in there.series(str(arm)).items()}
+        where = spec.against_where if against and spec.against_where is not None else spec.where
+        return {seed: self._column(there, series, where) for seed, series in there.series(str(arm)).items()}
 
     def words(self, panel: Panel) -> str:
         spec = self.spec
         if spec.sweep is None:
             column = f"exponential of {spec.column}" if spec.exponential else spec.column
-            where = "".join(f", {name} {value}" for name, value in spec.where.items())
+            where = _rows(spec.where)
             if spec.between is not None:
                 where += f", {spec.x} {spec.between[0]:g} to {spec.between[1]:g}"
             what = f"{column} against {spec.x} of {panel.label(str(spec.arm))} in {spec.measurement}{where}"
             model = f" of {spec.against_model}" if spec.against_model else ""
-            other = f"{panel.label(spec.against)}{model}" if spec.against else ""
+            other = f"{panel.label(spec.against)}{model}{_rows(spec.against_where or {})}" if spec.against else ""
         else:
             what = f"{_members(spec.sweep, panel)}: {_of(spec.sweep, panel)}"
             other = _members(spec.sweep, panel, against=True) if spec.sweep.compared else ""
@@ -103,10 +108,9 @@ class CurveEstimator(SeedEstimator[C]):
             found[seed] = Reading(value, draws=draws, sequences=points.sequences)
         return found
 
-    def _column(self, panel: Panel, series: Series) -> Points:
-        spec = self.spec
-        table, schema = panel.any_table(series, str(spec.measurement))
-        return self.points_of(panel.rows(table, schema, spec.where), schema, series, panel)
+    def _column(self, panel: Panel, series: Series, where: Mapping[str, Setting]) -> Points:
+        table, schema = panel.any_table(series, str(self.spec.measurement))
+        return self.points_of(panel.rows(table, schema, where), schema, series, panel)
 
     def points_of(self, rows: pl.DataFrame, schema: Schema, series: Series, panel: Panel) -> Points:
         """The curve that some rows of a seed's table are."""
@@ -116,7 +120,7 @@ class CurveEstimator(SeedEstimator[C]):
             inside = (spec.between[0] <= x) & (x <= spec.between[1])
             apart = len(samples) == len(x)
             x, samples = x[inside], [samples[i] for i in np.flatnonzero(inside)] if apart else [samples[0][:, inside]]
-        if len(x) < 2:
+        if len(x) < self.fewest:
             there = f"{spec.measurement} of '{series.arm}' has {len(x)} {spec.x} at this scale"
             raise UndecidableError(f"{there}: no curve")
         y = np.concatenate([one.mean(axis=0) for one in samples])
@@ -164,6 +168,11 @@ def estimator_of(quantity: Quantity) -> SeedEstimator[Quantity]:
     found = ESTIMATORS[quantity.kind](quantity)
     assert isinstance(found, SeedEstimator)
     return found
+
+
+def _rows(where: Mapping[str, Setting]) -> str:
+    """Which rows are read, in words."""
+    return "".join(f", {name} {value}" for name, value in where.items())
 
 
 def _members(sweep: Sweep, panel: Panel, against: bool = False) -> str:

@@ -17,6 +17,8 @@ from ssm.specs.quantities.extreme import Extreme
 class ExtremeEstimator(CurveEstimator[Extreme]):
     """Of every seed by itself: noise moves it outwards, so that a bound that it keeps is kept."""
 
+    fewest = 1  # of one point it is that point's value
+
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         found: np.ndarray = y.max(axis=1) if self.spec.which == "largest" else y.min(axis=1)
         return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ssm.base.errors import DataError
@@ -31,10 +33,7 @@ class Sentences:
         if not split.n_tokens:
             raise DataError(f"{split.name}: no text to hide anything in")
         self.split, self.least = split, least
-        pieces = [tokenizer.decode(np.array([token])) for token in range(split.vocab_size)]
-        self.line = np.array(["\n" in piece for piece in pieces])  # (V,) a token that ends a line
-        self.stop = np.array([piece.endswith(STOPS) for piece in pieces])  # (V,)
-        self.space = np.array([piece[:1].isspace() for piece in pieces])  # (V,)
+        self.line, self.stop, self.space = _marks(tokenizer, split.vocab_size)
 
     def take(self, position: int, length: int) -> list[np.ndarray]:
         """Sentences behind `position`, the last cut so that they have `length` tokens together: (n_i,) int64 each."""
@@ -80,3 +79,11 @@ class Sentences:
         ends = self.line[tokens]
         ends[:-1] |= self.stop[tokens[:-1]] & self.space[tokens[1:]]
         return np.nonzero(ends)[0] + 1
+
+
+@lru_cache(2)
+def _marks(tokenizer: Tokenizer, vocab_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which tokens end a line, end with a stop, begin with a space: (V,) bool each. Of a large vocabulary seconds."""
+    pieces = [tokenizer.decode(np.array([token])) for token in range(vocab_size)]
+    line, stop = ["\n" in piece for piece in pieces], [piece.endswith(STOPS) for piece in pieces]
+    return np.array(line), np.array(stop), np.array([piece[:1].isspace() for piece in pieces])

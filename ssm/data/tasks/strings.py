@@ -55,7 +55,7 @@ class Strings(Generator):
         answered = within > length + 1  # behind the bar
         letters = self.letters(draws, at)
         source = np.where(answered, self.source(letters, at), place).clip(0, N - 1)
-        tokens = np.select(
+        tokens = spec.first + np.select(
             [within == 0, within == length + 1, within == 2 * length + 2, within > 2 * length + 2],
             [begin, bar, end, nothing],
             np.take_along_axis(letters, source, 1),

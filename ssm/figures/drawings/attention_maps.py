@@ -16,12 +16,11 @@ from matplotlib.patches import Rectangle
 
 from ssm.figures.data import chosen_arms, loaded, panels
 from ssm.figures.panel import Row
-from ssm.figures.style import LARGE, SMALL, VERMILION, WIDTH, ArmStyle
+from ssm.figures.style import LARGE, SMALL, TITLE, VERMILION, WIDTH, ArmStyle
 from ssm.specs.drawings.attention_maps import AttentionMaps
 from ssm.specs.figure import FigureTask
 
 MOST = 4  # maps side by side
-LETTER = 0.112  # inches: a letter of a title
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def _titles(prefix: str, beside: Sequence[Picture], room: float) -> tuple[str, l
     """What stands over panels side by side, and over each of them: of one arm's layers the arm over all."""
     if len({one.arm for one in beside}) == 1:
         return f"{prefix}{beside[0].arm}", [f"\nlayer {one.layer}" for one in beside]
-    texts = [textwrap.wrap(f"{prefix}{one.arm}, layer {one.layer}", int(room / LETTER)) for one in beside]
+    texts = [textwrap.wrap(f"{prefix}{one.arm}, layer {one.layer}", int(room / TITLE)) for one in beside]
     most = max(map(len, texts))
     return "", ["\n".join([""] * (most - len(lines)) + lines) for lines in texts]
 

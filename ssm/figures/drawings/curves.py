@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ssm.base.columns import chosen
-from ssm.figures.data import Curve, any_loaded, chosen_arms, column_curves, panels
+from ssm.claims.panel import OWN, with_own_series
+from ssm.figures.data import Curve, any_loaded, arms, chosen_arms, column_curves, panels
 from ssm.figures.panel import (
     CurvePanel,
     Row,
@@ -14,6 +15,7 @@ from ssm.figures.panel import (
     context_marks,
     end_of_bin,
     note_on,
+    note_on_draws,
     rows_of,
     token_range,
     x_range,
@@ -30,40 +32,58 @@ Places = dict[
 
 
 def curves(drawing: Curves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """A panel per model; the axes show all that was measured, of the first model's kind of table."""
+    """A panel per model, or for each value of a key; the axes show all that was measured, of the first table's kind."""
+    task = with_own_series(task, tables, drawing.measurement)
     places: Places = {}
     found = {
-        title: own
+        " ".join(words): own
         for model, other in (drawing.against or dict.fromkeys(panels(task))).items()
-        for title in [model if other is None else f"{model} against {other}"]
-        if (own := _curves(drawing, task, tables, model, other, places))
+        for name, part in _split(drawing, task, tables, model).items()
+        for words in [[one for one in (model if other is None else f"{model} against {other}", name) if one]]
+        if (own := _curves(part, task, tables, model, other, places))
     }
-    looks = styles | arm_styles(list(places), places)
+    looks = arm_styles(arms(task)) | styles | arm_styles(list(places), places)
     plots = [_panel(drawing, own, looks, title) for title, own in found.items()]
-    note = note_on([curve for own in found.values() for curve in own])
+    every = [curve for own in found.values() for curve in own]
+    note = note_on(every) if arms(task) != [OWN] else note_on_draws(every)
     return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
+
+
+def _split(drawing: Curves, task: FigureTask, tables: Path, model: str) -> dict[str, Curves]:
+    """Title -> what is drawn there: all of it, or of each value of a key its own."""
+    key = drawing.split
+    if key is None:
+        return {"": drawing}
+    return {
+        value_text(value): drawing.model_copy(update={"where": drawing.where | {key: value}})
+        for value in _values(drawing, task, tables, model, key)
+    }
+
+
+def _values(drawing: Curves, task: FigureTask, tables: Path, model: str, key: str) -> list[Setting]:
+    """The values of a key in the rows that are drawn."""
+    every = [chosen(table, schema, drawing.where) for _, table, schema in any_loaded(task, tables, model, drawing)]
+    return list(dict.fromkeys(value for table in every for value in table[key].to_list()))
 
 
 def _curves(
     drawing: Curves, task: FigureTask, tables: Path, model: str, other: str | None, places: Places
 ) -> list[Curve]:
     """The curves of a panel; those that stand for values of a key are noted in `places`."""
-    arms = chosen_arms(task, drawing.arms)
+    wanted = chosen_arms(task, drawing.arms)
 
     def read(reader: Curves) -> list[Curve]:
-        return column_curves(task, tables, model, reader, drawing.x, drawing.exponential, other, arms)
+        return column_curves(task, tables, model, reader, drawing.x, drawing.exponential, other, wanted)
 
     if drawing.by is None:
         return read(drawing)
-    every = [chosen(table, schema, drawing.where) for _, table, schema in any_loaded(task, tables, model, drawing)]
-    values = dict.fromkeys(value for table in every for value in table[drawing.by].to_list())
     found = []
-    for value in values:
+    for value in _values(drawing, task, tables, model, drawing.by):
         for curve in read(drawing.model_copy(update={"where": drawing.where | {drawing.by: value}})):
             place = {drawing.by: value}
             name, label = member_name(curve.arm, place), value_text(value)
             places[name] = (curve.arm, place)
-            found.append(replace(curve, arm=name, label=label if len(arms) == 1 else f"{curve.label}, {label}"))
+            found.append(replace(curve, arm=name, label=label if len(wanted) == 1 else f"{curve.label}, {label}"))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,14 +19,16 @@ from ssm.base.columns import by_sample, chosen, is_key, means, split
 from ssm.base.tables import Schema
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import any_loaded, chosen_arms, panels
-from ssm.figures.panel import Row, columns_for
-from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, WIDTH, ArmStyle, number, tokens
+from ssm.figures.panel import Row
+from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, TITLE, WIDTH, ArmStyle, number, tokens
 from ssm.specs.base import Setting
 from ssm.specs.drawings.heat_map import HeatMap
 from ssm.specs.families import axis_name, is_number, value_text
 from ssm.specs.figure import FigureTask, Series
 
-LETTER, TITLE, BESIDE = 0.085, 0.112, 0.9  # inches: letters of cells and titles, and what stands beside the cells
+MOST = 4  # panels side by side
+LETTER, BESIDE, BETWEEN = 0.085, 0.9, 0.25  # inches: a letter of a cell, what stands left of cells, between panels
+HELD = "\u00a0"  # a space at which no line is broken
 DARK, LIGHT = "#101418", "#fbfbfb"  # on cells: their colours stay what they are by day and by night
 
 
@@ -53,7 +56,9 @@ def heat_map(drawing: HeatMap, task: FigureTask, tables: Path, styles: dict[str,
     finite = values[np.isfinite(values) & (values > 0)] if drawing.log_color else values[np.isfinite(values)]
     limits = drawing.limits or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
     columns = _columns(drawing, maps)
-    lines = max(one.title.count("\n") for one in maps)
+    room = _room(maps, columns)
+    titles = [_wrapped(one.title, room) for one in maps]
+    lines = max(title.count("\n") for title in titles)
     height = 1.1 + (0.27 + 0.15 * drawing.classes) * max(len(one.y) for one in maps) + 0.2 * lines
     seeds = {one.seeds for one in maps}
     note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
@@ -62,19 +67,43 @@ def heat_map(drawing: HeatMap, task: FigureTask, tables: Path, styles: dict[str,
         note += ". Empty: not measured, or a run that diverged"
     if drawing.classes:
         note += ". Symbol: class as far as the cell was read (ls Definition 2.1); not decided where seeds differ"
-    painters = [partial(_paint, drawing, one, limits) for one in maps]
+    bare = [_alike(maps) and place % columns > 0 for place in range(len(maps))]
+    painters = [partial(_paint, drawing, *each, limits, room) for each in zip(maps, titles, bare, strict=True)]
     return [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
 
 
 def _columns(drawing: HeatMap, maps: Sequence[Map]) -> int:
-    """Panels side by side: as many as leave room for the numbers in the cells, and for the titles."""
-    most = columns_for(len(maps))
-    for columns in range(most, 1, -1):
-        room = WIDTH / columns - BESIDE
+    """Panels side by side: as many as leave room for the numbers in the cells, and for the words of the titles."""
+    for columns in range(MOST, 1, -1):
+        if columns > -(-len(maps) // -(-len(maps) // columns)):
+            continue  # fewer columns do with as many rows
+        room = _room(maps, columns)
         cells = all(_width(one, drawing) * len(one.x) <= room for one in maps)
-        if cells and all(TITLE * len(line) <= room for one in maps for line in one.title.split("\n")):
+        lines = (line for one in maps for line in _wrapped(one.title, room).split("\n"))
+        if cells and all(TITLE * len(line) <= room for line in lines):
             return columns
     return 1
+
+
+def _alike(maps: Sequence[Map]) -> bool:
+    """Whether one vertical axis serves all panels of a row."""
+    return all(one.y == maps[0].y for one in maps)
+
+
+def _room(maps: Sequence[Map], columns: int) -> float:
+    """What the cells of a panel have, from left to right, in inches."""
+    beside = BESIDE if _alike(maps) else BESIDE * columns
+    return (WIDTH - beside - BETWEEN * (columns - 1)) / columns
+
+
+def _wrapped(title: str, room: float) -> str:
+    """In lines that fit: broken behind commas where that is enough, or else between words."""
+    letters, found = int(room / TITLE), []
+    for line in title.split("\n"):
+        parts = line.split(", ")
+        held = ", ".join(part.replace(" ", HELD) for part in parts) if max(map(len, parts)) < letters else line
+        found += textwrap.wrap(held, letters, break_long_words=False)
+    return "\n".join(found).replace(HELD, " ")
 
 
 def _width(one: Map, drawing: HeatMap) -> float:
@@ -90,6 +119,7 @@ def heat_maps(drawing: HeatMap, task: FigureTask, tables: Path, panel: str) -> l
     """
     several = len(panels(task)) > 1
     wanted = chosen_arms(task, drawing.arms)
+    families = {series.family or series.arm for series in task.series if series.arm in wanted}
     found: dict[str, list[tuple[Series, Cells]]] = {}
     kinds: dict[tuple[str, tuple[Setting, Setting]], set[str]] = {}
     for series, table, schema in any_loaded(task, tables, panel, drawing):
@@ -97,10 +127,11 @@ def heat_maps(drawing: HeatMap, task: FigureTask, tables: Path, panel: str) -> l
             drawn = [name for name in (drawing.x, drawing.y) if not is_key(schema, name) and name in series.axes]
             rows = chosen(table, schema, drawing.where)
             cells = _cells(drawing, series, rows, schema)
-            found.setdefault(_title(task, series, drawn), []).append((series, cells))
+            title = _title(task, series, drawn, len(families) > 1)
+            found.setdefault(title, []).append((series, cells))
             if drawing.classes:
                 for place, kind in _classes(drawing, series, rows, schema):
-                    kinds.setdefault((_title(task, series, drawn), place), set()).add(kind)
+                    kinds.setdefault((title, place), set()).add(kind)
     maps = []
     for title, loaded in sorted(found.items(), key=lambda pair: min(wanted.index(one.arm) for one, _ in pair[1])):
         held: dict[tuple[Setting, Setting], list[float]] = {}
@@ -157,13 +188,23 @@ def _ordered(values: Sequence[Setting]) -> list[Setting]:
     return sorted(every, key=float) if all(map(is_number, every)) else every
 
 
-def _title(task: FigureTask, series: Series, drawn: Sequence[str]) -> str:
-    """What an arm is called, without the axes that are drawn."""
+def _title(task: FigureTask, series: Series, drawn: Sequence[str], several: bool) -> str:
+    """What an arm is called, without the axes that are drawn, and without its family where there are not several."""
     entry = task.figure.arms.get(series.arm)
-    return entry.member.label_without(*drawn) if drawn and entry and entry.member else series.label
+    return entry.member.label_without(*drawn, family=several) if drawn and entry and entry.member else series.label
 
 
-def _paint(drawing: HeatMap, one: Map, limits: tuple[float, float], axes: Axes, columns: int) -> None:
+def _paint(
+    drawing: HeatMap,
+    one: Map,
+    title: str,
+    bare: bool,
+    limits: tuple[float, float],
+    room: float,
+    axes: Axes,
+    columns: int,
+) -> None:
+    """Cells under their title; a `bare` panel has no vertical axis of its own."""
     axes.grid(False)
     scale = LogNorm(*limits) if drawing.log_color else Normalize(*limits)
     for (row, column), value in np.ndenumerate(one.values):
@@ -173,7 +214,7 @@ def _paint(drawing: HeatMap, one: Map, limits: tuple[float, float], axes: Axes, 
         share = min(max(float(scale(value)), 0.0), 1.0) if limits[0] < limits[1] else 0.0
         color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
         axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
-        if drawing.cells and _width(one, drawing) * len(one.x) <= WIDTH / columns - BESIDE:
+        if drawing.cells and _width(one, drawing) * len(one.x) <= room:
             place = (column + 0.5, row + (0.3 if drawing.classes else 0.5))
             axes.text(*place, _text(value, drawing), color=_ink(share), ha="center", va="center", fontsize=SMALL)
         if (row, column) in one.classes:
@@ -185,11 +226,11 @@ def _paint(drawing: HeatMap, one: Map, limits: tuple[float, float], axes: Axes, 
     axes.set_ylim(0, len(one.y))
     axes.set_xticks(*_ticks(one.x, {1: 16, 2: 8}.get(columns, 5)))
     axes.set_yticks(*_ticks(one.y, 10))
-    axes.tick_params(length=0, labelsize=SMALL)
+    axes.tick_params(length=0, labelsize=SMALL, labelleft=not bare)
     axes.spines[:].set_visible(False)
-    axes.set_title(one.title)
+    axes.set_title(title)
     axes.set_xlabel(drawing.x_label or axis_name(drawing.x))
-    axes.set_ylabel(drawing.y_label or axis_name(drawing.y))
+    axes.set_ylabel("" if bare else drawing.y_label or axis_name(drawing.y))
 
 
 def _ink(share: float) -> str:

@@ -33,7 +33,12 @@ def sweep(drawing: SweepCurves, task: FigureTask, tables: Path, styles: dict[str
     found = {model: sweep_curves(drawing, own, task, tables, model) for model, own in own_families.items()}
     every_family = [one for own in own_families.values() for one in own]
     places = {one.name: one.place for one in every_family if one.place is not None and one.place[1]}
-    looks = styles | arm_styles(list(dict.fromkeys(one.name for one in every_family)), places)
+    names = list(dict.fromkeys(one.name for one in every_family))
+    looks = arm_styles(names, places)
+    used = {look.color for look in looks.values()}
+    if any(styles[arm].color in used for arm in drawing.reference):  # as an arm of the figure it looks like a curve
+        looks = arm_styles([*names, *drawing.reference], places)
+    looks = styles | looks
     plots = [
         CurvePanel(
             [*own, *_references(drawing, task, tables, model, own)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,10 +17,12 @@ class Curves(ColumnReader, SeriesDrawing):
     """A column of a measurement's table against another: a panel a model, a curve an arm, a mean over seeds.
 
     With `against` the panels named there alone, and of each arm's curve the difference from that of the same arm in
-    another panel, seed by seed: of logarithms the logarithm of a ratio. With `by` every value of that key has a curve.
+    another panel, seed by seed: of logarithms the logarithm of a ratio. With `by` every value of that key has a curve,
+    with `split` a panel. A measurement of the figure's own, of no arm, is drawn as that of one arm.
     """
 
     kind: Literal["curves"] = "curves"
+    of_figure: ClassVar[bool] = True
     x: Name  # a key; `position` stands for the middle of the bins of a table that has them
     tokens: bool = (
         False  # x counts tokens: its axis is logarithmic, in multiples of the training context, which is marked
@@ -29,6 +31,7 @@ class Curves(ColumnReader, SeriesDrawing):
     log_x: bool = False
     log_y: bool = False
     by: Name | None = None  # a key of few values
+    split: Name | None = None  # another one
     # arms, or families; None: all
     arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
     against: dict[Name, Name] = {}  # panel -> the panel that it is compared with

@@ -17,11 +17,13 @@ from ssm.specs.measurements.corruption import Corruption
 from ssm.specs.measurements.cost import Cost
 from ssm.specs.measurements.decay_range import DecayRange
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
+from ssm.specs.measurements.extrapolation_error import ExtrapolationError
 from ssm.specs.measurements.influence import Influence
 from ssm.specs.measurements.learning_curve import LearningCurve
 from ssm.specs.measurements.length_class import LengthClass
 from ssm.specs.measurements.memory_length import MemoryLength
 from ssm.specs.measurements.model_size import ModelSize
+from ssm.specs.measurements.overflow import Overflow
 from ssm.specs.measurements.passkey import Passkey
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.restart_loss import RestartLoss
@@ -53,6 +55,8 @@ SPECS: tuple[type[Measurement], ...] = (
     Taxonomy,
     Cost,
     Sample,
+    ExtrapolationError,
+    Overflow,
 )
 check_specs(__name__, SPECS, modules=("ssm.base.tables", "ssm.evaluation"))
 

@@ -48,7 +48,7 @@ class Accuracy(OfExamples):
         return self.examples * sum(task.least_context for task in sets), max(task.least_context for task in sets)
 
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
-        """Reading, and writing a token at a time."""
+        """Reading, then writing a token at a time, and reading the answers that are compared."""
         assert run is not None
         at_once = ceil(self.examples / SIDE_BY_SIDE)
         reading = super().work(run)
@@ -56,9 +56,9 @@ class Accuracy(OfExamples):
             Work(
                 run.model,
                 run.data.vocab_size,
-                self.examples * task.longest_answer,
+                self.examples * task.answering(task.longest_answer),
                 task.least_context,
-                passes=at_once * task.longest_answer,
+                passes=at_once * (task.longest_answer + task.candidates),
                 channels=task.channels,
             )
             for task in self.sets()

@@ -2,7 +2,8 @@
 
 A measurement is made of a run's weights (`OfRun`; `OfWindows` where these read held-out windows of one length), of
 another measurement's table of the same weights (`OfTable`), of what was logged when these were trained (`OfMetrics`),
-or of what the figure names (`OfFigure`): its models as they are built (`OfModels`), examples of its task (`OfTask`).
+or of what the figure names (`OfFigure`): its models as they are built (`OfModels`), examples of its task (`OfTask`),
+or nothing but the numbers of the measurement itself (`OfNothing`).
 Whoever asks (ssm/plan, ssm/evaluation) knows none by name. A figure file's entry has the fields of its kind but those
 that the plan gives (`from_plan`), and beside them `name`, `arms`, and `times_context` where lengths may be given in
 training contexts of the arm.
@@ -310,6 +311,14 @@ class OfTask(OfFigure):
 
     def capped(self, caps: Rehearsal) -> Self:
         return self
+
+
+class OfNothing(OfFigure):
+    """Made of numbers alone: without a model, a text and a run."""
+
+    @classmethod
+    def planned(cls, entry: Entry, models: tuple[ModelSpec, ...], data: Data | None, where: str) -> Self:
+        return cls.parse(entry.given(), where)
 
 
 def entry_of(spec: type[Measurement]) -> type[Entry]:

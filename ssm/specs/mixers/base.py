@@ -54,6 +54,11 @@ class MixerSpecBase(PartSpec):
         """Whether the state becomes longer with every token, without an end."""
         return False
 
+    @property
+    def taps(self) -> int:
+        """Tokens, the present one and those before it, that enter the memory together: a convolution, a token shift."""
+        return 1
+
     def h_heads(self, d_model: int) -> int:
         """How many of them, from the first, are the h_t of `taxonomy`: all, where nothing else is remembered."""
         return self.heads(d_model)

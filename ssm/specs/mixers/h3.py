@@ -41,6 +41,10 @@ class H3Mixer(MixerSpecBase):
         if d_model % self.head_dim:
             raise ValueError(f"head_dim {self.head_dim} must divide d_model {d_model}")
 
+    @property
+    def taps(self) -> int:
+        return self.d_shift
+
     def heads(self, d_model: int) -> int:
         return d_model // self.head_dim
 

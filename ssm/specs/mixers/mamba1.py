@@ -64,6 +64,10 @@ class Mamba1Mixer(MixerSpecBase):
         """R."""
         return self.dt_rank or -(-d_model // 16)
 
+    @property
+    def taps(self) -> int:
+        return self.d_conv
+
     def heads(self, d_model: int) -> int:
         return self.expand * d_model  # every channel has its own decay: heads of one channel, in Mamba-2's words
 

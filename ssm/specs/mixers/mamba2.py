@@ -73,6 +73,10 @@ class Mamba2Mixer(MixerSpecBase):
         if self.heads(d_model) % self.n_groups:
             raise ValueError(f"n_groups {self.n_groups} must divide the {self.heads(d_model)} heads")
 
+    @property
+    def taps(self) -> int:
+        return self.d_conv
+
     def heads(self, d_model: int) -> int:
         return self.expand * d_model // self.head_dim
 

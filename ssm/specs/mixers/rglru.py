@@ -43,6 +43,10 @@ class RglruMixer(MixerSpecBase):
         if self.channels(d_model) % self.blocks:
             raise ValueError(f"blocks {self.blocks} must divide the recurrence's {self.channels(d_model)} channels")
 
+    @property
+    def taps(self) -> int:
+        return self.d_conv
+
     def heads(self, d_model: int) -> int:
         return self.blocks
 

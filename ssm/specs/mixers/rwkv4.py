@@ -23,6 +23,10 @@ class Rwkv4Mixer(MixerSpecBase):
     )
     kind: Literal["rwkv4"] = "rwkv4"
 
+    @property
+    def taps(self) -> int:
+        return 2  # a token is mixed with the one before it
+
     def heads(self, d_model: int) -> int:
         return 2 * d_model  # the channels' averages h_t, and their weights d_t
 

@@ -48,6 +48,10 @@ class Rwkv6Mixer(MixerSpecBase):
         if d_model % self.head_dim:
             raise ValueError(f"head_dim {self.head_dim} must divide d_model {d_model}")
 
+    @property
+    def taps(self) -> int:
+        return 2  # a token is mixed with the one before it
+
     def heads(self, d_model: int) -> int:
         return d_model // self.head_dim
 

@@ -20,12 +20,14 @@ from ssm.specs.quantities.instability import Instability
 from ssm.specs.quantities.length_excess import LengthExcess
 from ssm.specs.quantities.optimum import Optimum
 from ssm.specs.quantities.order import Order
+from ssm.specs.quantities.own_table import OwnTable
 from ssm.specs.quantities.parameter_ratio import ParameterRatio
 from ssm.specs.quantities.perplexity_at import PerplexityAt
 from ssm.specs.quantities.perplexity_growth import PerplexityGrowth
 from ssm.specs.quantities.piece_depth import PieceDepth
 from ssm.specs.quantities.piece_share import PieceShare
 from ssm.specs.quantities.r_squared import RSquared
+from ssm.specs.quantities.reach import Reach
 from ssm.specs.quantities.remembrance import Remembrance
 from ssm.specs.quantities.restart_ratio import RestartRatio
 from ssm.specs.quantities.shape_difference import ShapeDifference
@@ -48,6 +50,7 @@ SPECS: tuple[type[Quantity], ...] = (
     ValueAt,
     Slope,
     Crossing,
+    Reach,
     Area,
     Order,
     RSquared,
@@ -59,6 +62,7 @@ SPECS: tuple[type[Quantity], ...] = (
     CostExponent,
     PieceShare,
     PieceDepth,
+    OwnTable,
 )
 check_specs(__name__, SPECS, modules="ssm.claims.quantities")
 

@@ -18,7 +18,7 @@ class CurveQuantity(Quantity):
 
     `sweep`: a quantity against the number in which arms differ. Or `arm`, `measurement`, `x` and `column`: a column of
     one arm's table against another, of the rows of `where`, and of the points `between` two of x, both included; with
-    `against` told apart from the same of another arm.
+    `against` told apart from the same of another arm, there of the rows of `against_where` if that is given.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()  # any
@@ -30,24 +30,27 @@ class CurveQuantity(Quantity):
     x: Name | None = None
     column: Name | None = None
     where: dict[Name, Setting] = {}
+    against_where: dict[Name, Setting] | None = None  # None: as `where`
     between: Annotated[tuple[float, float], Field(strict=False)] | None = None
     exponential: bool = False  # the column is a logarithm (a loss in nats), and its exponential is meant
 
     @model_serializer(mode="wrap")
     def _as_before_between(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), between=None)
+        return without(plain(self), between=None, against_where=None)
 
     @model_validator(mode="after")
     def _one_curve(self) -> Self:
         of_arm = (self.arm, self.measurement, self.x, self.column)
         if self.sweep is None and None in of_arm:
             raise ValueError("give either 'sweep', or all of 'arm', 'measurement', 'x' and 'column'")
-        chosen = (self.where or None, self.between, self.exponential or None)
+        chosen = (self.where or None, self.against_where, self.between, self.exponential or None)
         others = (*of_arm, self.against, self.against_model, *chosen)
         if self.sweep is not None and any(one is not None for one in others):
             raise ValueError("a 'sweep' says by itself what is read, of which arms")
         if self.against_model is not None and self.against is None:
             raise ValueError("'against_model' needs 'against', the arm of that model")
+        if self.against_where is not None and self.against is None:
+            raise ValueError("'against_where' needs 'against', the arm whose rows it chooses")
         return self
 
     @property

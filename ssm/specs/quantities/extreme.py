@@ -19,7 +19,7 @@ class Extreme(CurveQuantity):
 
     @model_serializer(mode="wrap")
     def _as_before_between(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), between=None, among=None)
+        return without(plain(self), between=None, against_where=None, among=None)
 
     @model_validator(mode="after")
     def _of_a_table(self) -> Self:

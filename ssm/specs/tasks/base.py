@@ -48,6 +48,15 @@ class Task(Data):
     def longest_answer(self) -> int:
         """Tokens of the longest answer, about."""
 
+    @property
+    def candidates(self) -> int:
+        """Answers that are read behind every prompt and compared: the right one and its alternatives; 0: none are."""
+        return 0
+
+    def answering(self, room: int) -> int:
+        """Tokens behind a prompt: an answer of `room` tokens is written, and as long candidates are read."""
+        return (1 + self.candidates) * room
+
     def tested(self) -> Self:
         """The task as test sets are made of it: one example a sequence."""
         return self

@@ -46,5 +46,9 @@ class NeedleTask(SpelledTask):
         return LONGEST
 
     @property
+    def candidates(self) -> int:
+        return 1 + self.alternatives
+
+    @property
     def groups(self) -> tuple[str, ...]:
         return RELATIONS

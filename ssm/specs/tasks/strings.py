@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
+from ssm.specs.base import without
 from ssm.specs.tasks.base import Mix, Part, Task
 
 SYMBOLS = 4  # behind the letters: $ before a string, | behind it, . behind its answer, * where nothing is any more
@@ -41,12 +49,19 @@ class StringTask(Task):
     # not asked for. So Jelassi et al. train. None: a sequence has one string.
     packed: PositiveInt | None = None
     rows: PositiveInt | None = None  # of the embedding, where a model has more than there are tokens
+    # The token of the first letter, where a model has read text: a in bytes is 97, and { | } ~ stand behind z.
+    first: NonNegativeInt = 0
+
+    @model_serializer(mode="wrap")
+    def _as_before_first(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), first=0)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        needed = self.alphabet + SYMBOLS
+        needed = self.first + self.alphabet + SYMBOLS
         if self.rows is not None and self.rows < needed:
-            raise ValueError(f"rows {self.rows}: {self.alphabet} letters and {SYMBOLS} symbols need {needed}")
+            behind = f" from token {self.first} on" if self.first else ""
+            raise ValueError(f"rows {self.rows}: {self.alphabet} letters and {SYMBOLS} symbols{behind} need {needed}")
         longest = max(part.longest for part in self.mix)
         if self.packed is not None and self.packed < 2 * longest + 3:
             raise ValueError(f"packed {self.packed}: a string of {longest} letters takes {2 * longest + 3} tokens")
@@ -54,7 +69,7 @@ class StringTask(Task):
 
     @property
     def vocab_size(self) -> int:
-        return self.rows or self.alphabet + SYMBOLS
+        return self.rows or self.first + self.alphabet + SYMBOLS
 
     @property
     def tokens(self) -> int:

@@ -16,6 +16,7 @@ from ssm.data.store import TokenStore
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.needle import Needle
 from ssm.data.tasks.statements import FORMS, INSTRUCTION
+from ssm.data.tokenizers import ByteTokenizer
 from ssm.specs.tasks import parse_data
 from ssm.specs.tasks.needle import LONGEST, RELATIONS
 
@@ -50,6 +51,20 @@ def needles(store: TokenStore, split: str = "test", **changes: object) -> Needle
 
 def at_depth(depth: float, length: int = 420, **changes: object) -> dict[str, object]:
     return {"mix": [{"length": length, "relations": ["capital", "young"], "depths": [depth, depth]}], **changes}
+
+
+def test_generators_of_one_store_read_its_vocabulary_once(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, decoded, decode = TokenStore.open(store.folder), [], ByteTokenizer.decode
+
+    def noted(self: ByteTokenizer, tokens: np.ndarray) -> str:
+        if len(tokens) == 1:
+            decoded.append(int(tokens[0]))
+        return decode(self, tokens)
+
+    monkeypatch.setattr(ByteTokenizer, "decode", noted)
+    made = [needles(opened, **at_depth(depth)).make(np.arange(3)).inputs for depth in (0.0, 1.0)]
+    assert decoded == list(range(256))
+    assert (made[0] != made[1]).any()
 
 
 def test_what_is_told_is_false_and_asked_for(store: TokenStore) -> None:

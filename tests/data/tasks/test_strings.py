@@ -85,6 +85,19 @@ def test_packed_sequences_are_full_of_strings(task: str, shortest: int, more: in
         assert [text[a + 1 : b + 1] for a, b in zip(starts, stops, strict=True)] == whole
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_letters_may_stand_anywhere_among_the_tokens(task: str) -> None:
+    """The same strings: from 97 on they are a to z and { | } ~ of bytes."""
+    content = {"name": "x", "task": task, "alphabet": 26, "mix": [{"shortest": 3, "longest": 5}]}
+    plain, text = (parse_data(content | more, "test") for more in ({}, {"first": 97, "rows": 256}))
+    one, other = (build_generator(spec, "train", 1, None).make(np.arange(9)) for spec in (plain, text))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(other.tokens, one.tokens + 97)
+    np.testing.assert_array_equal(other.asked, one.asked)
+    assert re.fullmatch(r"\{([a-z]{3,5})\|([a-z]{3,5})\}~*", bytes(other.tokens[0].tolist()).decode())
+    assert (text.vocab_size, parse_data(content | {"first": 97}, "test").vocab_size) == (256, 127)
+    assert "first" not in plain.content()
+
+
 def test_a_string_that_just_fits_is_asked_for() -> None:
     examples, texts = made(1, packed=18, mix=[{"shortest": 3, "longest": 3}])
     assert texts[0].count(".") == 2

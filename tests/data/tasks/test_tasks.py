@@ -166,6 +166,10 @@ def test_test_sets_of_one_length(stores: dict[str, TokenStore]) -> None:
         ({"task": "copy", "mix": [{"shortest": 3, "longest": 2}]}, "mix.0: shortest 3 is above longest 2"),
         ({"task": "copy", "mix": [{"shortest": 3, "longest": 3}], "packed": 8}, "a string of 3 letters takes 9 tokens"),
         ({"task": "copy", "mix": [{"shortest": 3, "longest": 3}], "rows": 29}, "26 letters and 4 symbols need 30"),
+        (
+            {"task": "copy", "mix": [{"shortest": 3, "longest": 3}], "rows": 40, "first": 11},
+            "26 letters and 4 symbols from token 11 on need 41",
+        ),
         ({"task": "copy", "mix": [{"shortest": 3, "longest": 3}], "letters": 5}, "unknown key 'letters'"),
         (
             {"task": "sort", "alphabet": 8, "mix": [{"shortest": 3, "longest": 9}]},

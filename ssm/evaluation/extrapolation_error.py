@@ -1,0 +1,261 @@
+"""Fits of known memories on a window, and their errors behind it (ls eq. 12 and 13).
+
+A single layer without activations reads y_t = sum_k c_k int_0^t exp(-r_k s) x_{t-s} ds, so that to fit it to a linear
+functional is to fit its memory rho(s). Least squares takes the rates 1, ..., n: the fit is a polynomial in
+u = exp(-s), known on [exp(-T), 1] and extrapolated towards 0. The same sum of squares, over Gauss nodes, is solved in
+three precisions by Householder reflections without any cut-off: what 60 digits give is the theorem's, and what else
+doubles give is their rounding. Gradient descent (Adam) sets the rates too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from ssm.base.progress import Progress
+from ssm.base.seeds import numpy_generator
+from ssm.base.tables import EXTRAPOLATION_ERROR
+from ssm.specs.measurements import ExtrapolationError
+
+DIGITS = 60
+NODES, PANELS = 16, 4  # Gauss-Legendre, of the window and of each stretch between horizons
+RATE, BETAS, SMALL = 1e-2, (0.9, 0.999), 1e-12  # of Adam; the rate falls to zero by a cosine
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Arithmetic on arrays: of a float type, or of Decimals in arrays of objects."""
+
+    name: str
+    of: Callable[[Array], Array]  # doubles, exactly
+    exp: Callable[[Array], Array]
+    sqrt: Callable[[Any], Any]
+
+
+def _decimals(values: Array) -> Array:
+    return np.vectorize(Decimal, otypes=[object])(values)
+
+
+PRECISIONS = (
+    Precision("double", lambda x: x.astype(np.float64), np.exp, np.sqrt),
+    Precision("longdouble", lambda x: x.astype(np.longdouble), np.exp, np.sqrt),
+    Precision("exact", _decimals, np.vectorize(Decimal.exp, otypes=[object]), Decimal.sqrt),
+)
+
+
+def exponential(s: Array, precision: Precision) -> Array:
+    """exp(-s/2) / 2: the square root of u, whose memory ends no faster than any exponential of the fit."""
+    return precision.exp(-s / 2) / 2
+
+
+def power(s: Array, precision: Precision) -> Array:
+    """1 / (1 + s)^2: it decays more slowly than any exponential."""
+    return 1 / ((1 + s) * (1 + s))
+
+
+MEMORIES: dict[str, Callable[[Array, Precision], Array]] = {"exponential": exponential, "power": power}
+
+
+def extrapolation_error(spec: ExtrapolationError, device: torch.device | None = None) -> pl.DataFrame:
+    """In the schema EXTRAPOLATION_ERROR. On the CPU."""
+    rows: list[tuple[Any, ...]] = []
+    with Progress("measure extrapolation_error", len(spec.windows) * (len(PRECISIONS) + 1), "fits") as progress:
+        for window in spec.windows:
+            for precision in PRECISIONS:
+                with localcontext(prec=DIGITS):
+                    rows += _least_squares(spec, window, precision)
+                progress.advance(1)
+            rows += _descents(spec, window)
+            progress.advance(1)
+    measured = {name: kind for name, kind in EXTRAPOLATION_ERROR.columns.items() if name != "rounding"}
+    frame = pl.DataFrame(rows, schema=measured, orient="row")
+    keys = ["memory", "window", "size", "horizon"]
+    exact = frame.filter(pl.col("fit") == "exact").select(*keys, pl.col("past").alias("rounding"))
+    return frame.join(exact, on=keys, how="left", maintain_order="left").with_columns(
+        rounding=pl.col("past") - pl.col("rounding")
+    )
+
+
+def nodes(start: float, stop: float, panels: int = PANELS) -> tuple[Array, Array]:
+    """Gauss-Legendre nodes and weights of [start, stop], in equal panels. (K,), (K,), in double."""
+    x, w = np.polynomial.legendre.leggauss(NODES)
+    edges = np.linspace(start, stop, panels + 1)
+    half = np.diff(edges)[:, None] / 2
+    return ((edges[:-1, None] + half) + half * x).ravel(), (half * w).ravel()
+
+
+def triangular(matrix: Array, right: Array, sqrt: Callable[[Any], Any]) -> tuple[Array, Array]:
+    """R and Q^T right of matrix = Q R, by Householder reflections. (M, n), (M, R) -> (n, n), (n, R).
+
+    The first k rows and columns are those of the first k columns alone.
+    """
+    a, b = matrix.copy(), right.copy()
+    n = a.shape[1]
+    for k in range(n):
+        v = a[k:, k].copy()
+        norm = sqrt((v * v).sum())
+        v[0] = v[0] + (norm if v[0] > 0 else -norm)
+        scale = 2 / (v * v).sum()
+        a[k:, k:] = a[k:, k:] - v[:, None] * (scale * (v @ a[k:, k:]))
+        b[k:] = b[k:] - v[:, None] * (scale * (v @ b[k:]))
+    return a[:n], b[:n]
+
+
+def back_substituted(r: Array, b: Array) -> Array:
+    """x of r x = b. (n, n) upper triangular, (n, R) -> (n, R)."""
+    x = b.copy()
+    for k in range(len(r) - 1, -1, -1):
+        x[k] = (b[k] - r[k, k + 1 :] @ x[k + 1 :]) / r[k, k]
+    return x
+
+
+def _least_squares(spec: ExtrapolationError, window: float, precision: Precision) -> Iterator[tuple[Any, ...]]:
+    s, w = nodes(0.0, window)
+    labels, added = _added(spec, len(s), precision)
+    s, w = precision.of(s), precision.of(w)
+    u = precision.exp(-s)
+    roots = np.array([precision.sqrt(one) for one in w], dtype=u.dtype)[:, None]
+    targets = [_targets(memory, s, w, added, precision) * roots for memory in MEMORIES]
+    r, b = triangular(roots * _powers(u, max(spec.sizes)), np.concatenate(targets, 1), precision.sqrt)
+    for size in spec.sizes:
+        c = back_substituted(r[:size, :size], b[:size])  # (n, memories * R)
+        for place, memory in enumerate(MEMORIES):
+            own = c[:, place * len(labels) : (place + 1) * len(labels)]
+            for horizon, found in _Errors(spec, memory, window, precision).of(partial(_polynomial, own)):
+                for column, (fit, draw) in enumerate(labels):
+                    key = (memory, fit, window, size, horizon, draw)
+                    yield (*key, *found[:, column].tolist(), float(_log10(np.abs(own[:, column]).max())))
+
+
+def _added(spec: ExtrapolationError, points: int, precision: Precision) -> tuple[list[tuple[str, int]], Array]:
+    """(fit, draw) of each column, and the columns, (points, R): nothing, and in the exact arithmetic noise."""
+    labels, columns = [(precision.name, 1)], [np.zeros(points)]
+    for noise in spec.noises if precision.name == "exact" else ():
+        for draw in range(1, spec.draws + 1):
+            labels.append((f"noise {noise:g}", draw))
+            columns.append(noise * numpy_generator(spec.seed, "noise", draw).standard_normal(points))
+    return labels, precision.of(np.stack(columns, 1))
+
+
+def _targets(memory: str, s: Array, w: Array, added: Array, precision: Precision) -> Array:
+    """A memory at the nodes, with each column of noise. (K, R)"""
+    rho = MEMORIES[memory](s, precision)
+    return rho[:, None] + (w * rho).sum() / w.sum() * added
+
+
+def _polynomial(c: Array, u: Array) -> Array:
+    """c_1 u + ... + c_n u^n. (n, R), (K,) -> (K, R)"""
+    values: Array = _powers(u, len(c)) @ c
+    return values
+
+
+def _powers(u: Array, n: int) -> Array:
+    """u, ..., u^n. (K,) -> (K, n)"""
+    return np.cumprod(np.repeat(u[:, None], n, 1), axis=1)
+
+
+class _Errors:
+    """The errors of fits of one memory on one window."""
+
+    def __init__(self, spec: ExtrapolationError, memory: str, window: float, precision: Precision):
+        self.memory, self.precision, self.window = MEMORIES[memory], precision, window
+        self.horizons = sorted(spec.horizons)
+
+    def of(self, fitted: Callable[[Array], Array]) -> Iterator[tuple[float, Array]]:
+        """Horizon, and the errors of each of R fits as the table has them, (6, R).
+
+        Args:
+            fitted: of u = exp(-s): (K,) -> (K, R).
+        """
+        inside, _ = self._over(fitted, 0.0, self.window)
+        past = polynomial = forgotten = 0 * inside
+        edge = 1.0
+        for horizon in self.horizons:
+            more, of_rho = self._over(fitted, edge * self.window, horizon * self.window)
+            past, forgotten = past + more, forgotten + of_rho
+            polynomial = polynomial + self._over_u(fitted, edge * self.window, horizon * self.window)
+            edge = horizon
+            within, behind, in_u, nothing = map(_log10, (inside, past, polynomial, forgotten))
+            apart = np.abs(in_u - behind)
+            yield horizon, np.stack([within, behind, in_u, apart, behind - nothing, behind - within])
+
+    def _over(self, fitted: Callable[[Array], Array], start: float, stop: float) -> tuple[Array, Array]:
+        """Integrals of |rho - fitted| and of |rho| over s. (R,), (R,)"""
+        s, w = map(self.precision.of, nodes(start, stop))
+        rho = self.memory(s, self.precision)[:, None]
+        error = np.abs(rho - fitted(self.precision.exp(-s)))
+        return w @ error, w @ np.broadcast_to(np.abs(rho), error.shape)
+
+    def _over_u(self, fitted: Callable[[Array], Array], start: float, stop: float) -> Array:
+        """The integral of |rho(-log u) - polynomial| / u over u: panels from one power of e to the next. (R,)"""
+        total: Any = 0
+        edges = np.exp(-np.linspace(start, stop, PANELS + 1))
+        for low, high in zip(edges[1:], edges[:-1], strict=True):
+            u, w = nodes(float(low), float(high), 1)
+            s = self.precision.of(-np.log(u))
+            u, w = self.precision.exp(-s), self.precision.of(w)
+            total = total + w @ (np.abs(self.memory(s, self.precision)[:, None] - fitted(u)) / u[:, None])
+        return np.asarray(total)
+
+
+def _log10(values: Any) -> Any:
+    """In double; of longdouble and Decimal too, beyond the range of doubles."""
+    values = np.asarray(values)
+    if values.dtype == object:
+        return np.vectorize(lambda one: float(one.log10()) if one else -np.inf, otypes=[np.float64])(values)
+    with np.errstate(divide="ignore"):
+        return np.log10(values).astype(np.float64)
+
+
+def _descents(spec: ExtrapolationError, window: float) -> Iterator[tuple[Any, ...]]:
+    precision = PRECISIONS[0]
+    s, w = nodes(0.0, window)
+    for memory, rho in MEMORIES.items():
+        errors = _Errors(spec, memory, window, precision)
+        for size in spec.descent_sizes or spec.sizes:
+            generator = numpy_generator(spec.seed, "start", size)
+            start = generator.standard_normal((spec.draws, 2, size))
+            c, rates = descended(rho(s, precision), s, w, start, spec.descent_steps)  # (R, n)
+
+            for horizon, found in errors.of(partial(_exponentials, c, rates)):
+                for draw in range(spec.draws):
+                    key = (memory, "descent", window, size, horizon, draw + 1)
+                    yield (*key, *found[:, draw].tolist(), float(_log10(np.abs(c[draw]).max())))
+
+
+def _exponentials(c: Array, rates: Array, u: Array) -> Array:
+    """sum_k c_k u^rate_k of R runs. (R, n), (R, n), (K,) -> (K, R)"""
+    values: Array = np.einsum("rkn,rn->kr", np.exp(np.log(u)[:, None] * rates[:, None]), c)
+    return values
+
+
+def descended(rho: Array, s: Array, w: Array, start: Array, steps: int) -> tuple[Array, Array]:
+    """Coefficients and rates (R, n) that R runs of Adam end with.
+
+    Args:
+        rho, s, w: the memory, nodes and weights, (K,).
+        start: (R, 2, n): standard normal numbers, of coefficients (over n) and of the logarithms of rates.
+    """
+    c, logs = start[:, 0] / start.shape[2], start[:, 1].copy()
+    first = [np.zeros_like(c), np.zeros_like(c)]
+    second = [np.zeros_like(c), np.zeros_like(c)]
+    for step in range(1, steps + 1):
+        rates = np.exp(logs)
+        basis = np.exp(-s[:, None] * rates[:, None])  # (R, K, n)
+        error = 2 * w * ((basis @ c[:, :, None])[:, :, 0] - rho)  # (R, K)
+        by_c = (error[:, None] @ basis)[:, 0]  # (R, n)
+        by_logs = -((error * s)[:, None] @ basis)[:, 0] * c * rates
+        rate = RATE * (1 + np.cos(np.pi * (step - 1) / steps)) / 2
+        for values, gradient, m, v in zip((c, logs), (by_c, by_logs), first, second, strict=True):
+            m += (1 - BETAS[0]) * (gradient - m)
+            v += (1 - BETAS[1]) * (gradient**2 - v)
+            values -= rate * (m / (1 - BETAS[0] ** step)) / (np.sqrt(v / (1 - BETAS[1] ** step)) + SMALL)
+    return c, np.exp(logs)

@@ -1,0 +1,50 @@
+"""How a memory that was fitted on a window goes on behind it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from ssm.specs.base import Distinct
+from ssm.specs.config import Rehearsal
+from ssm.specs.measurements.base import OfNothing, Work
+from ssm.specs.training import RunSpec
+
+Sizes = Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct]
+Times = Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct]
+Noises = Annotated[tuple[PositiveFloat, ...], Field(strict=False), Distinct]
+
+
+class ExtrapolationError(OfNothing):
+    """Known memories rho on [0, T], fitted by a sum of n exponentials, and the error behind T (ls eq. 12 and 13).
+
+    Least squares over the coefficients of exp(-s), ..., exp(-n s), a polynomial in u = exp(-s); and gradient descent on
+    the coefficients and rates of exponentials that start at random, as a layer is trained.
+    """
+
+    kind: Literal["extrapolation_error"] = "extrapolation_error"
+    sizes: Sizes  # n
+    windows: Times  # T
+    horizons: Times  # t / T
+    # Standard deviations of what is added to rho at the points that are fitted, over its mean absolute value there.
+    noises: Noises = ()
+    draws: PositiveInt = 8  # of each noise, and of the starts of gradient descent
+    descent_steps: PositiveInt = 4000
+    descent_sizes: Sizes | None = None  # None: `sizes`
+    seed: int = 41  # of noise and starts
+
+    @model_validator(mode="after")
+    def _behind(self) -> Self:
+        if min(self.horizons) <= 1:
+            raise ValueError(f"horizons lie behind the window: above 1, got {min(self.horizons):g}")
+        return self
+
+    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
+        return ()
+
+    def capped(self, caps: Rehearsal) -> Self:
+        steps, draws = min(self.descent_steps, caps.max_steps), min(self.draws, caps.max_sequences)
+        ends = tuple(dict.fromkeys((self.windows[0], self.windows[-1])))
+        fewer = {"windows": ends, "noises": self.noises[-1:], "descent_steps": steps, "draws": draws}
+        return self.model_copy(update=fewer)

@@ -1,0 +1,45 @@
+"""When the state of a linear recurrence leaves the range of its number format."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from ssm.specs.base import Distinct
+from ssm.specs.config import Rehearsal
+from ssm.specs.measurements.base import OfNothing, Work
+from ssm.specs.training import RunSpec
+
+Format = Literal["float16", "bfloat16", "float32", "float64"]
+Arithmetic = Literal["reference", "torch", "cpp", "loop"]
+
+
+class Overflow(OfNothing):
+    """The step at which h_t = a h_{t-1} + b overflows, by number format, in our scans and in a plain loop (ls eq. 40).
+
+    With h_0 = 0 and |b| = g M, where M is the format's largest number, the state stays finite for all time if
+    1 - a > g. Weights are given by where they stand to that: a = 1 - share * g.
+    """
+
+    kind: Literal["overflow"] = "overflow"
+    formats: Annotated[tuple[Format, ...], Field(strict=False, min_length=1), Distinct]
+    arithmetics: Annotated[tuple[Arithmetic, ...], Field(strict=False, min_length=1), Distinct]
+    halvings: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct]  # g = 2^-halvings
+    shares: Annotated[tuple[float, ...], Field(strict=False, min_length=1), Distinct]
+    draws: PositiveInt = 8  # of inputs with random signs
+    lengths: PositiveInt = 8  # steps that are read, in 1 / g of the smallest g
+    seed: int = 42  # of the signs
+
+    @model_validator(mode="after")
+    def _weights(self) -> Self:
+        largest = 2.0 ** -min(self.halvings)
+        if max(self.shares) * largest >= 1:
+            raise ValueError(f"shares: a weight 1 - {max(self.shares):g} * {largest:g} is not above 0")
+        return self
+
+    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
+        return ()
+
+    def capped(self, caps: Rehearsal) -> Self:
+        return self.model_copy(update={"draws": min(self.draws, caps.max_sequences), "lengths": 1})

@@ -1,0 +1,137 @@
+"""Where states overflow: against exact arithmetic, with and without the rounding of a format."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import polars as pl
+import pytest
+import torch
+
+from ssm.evaluation.overflow import DTYPES, overflow, predicted
+from ssm.specs.measurements import Overflow
+
+BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+SHARES = (-1.0, 0.0, 0.25, 0.5, 0.75, 1.25, 2.0)
+
+
+@pytest.fixture(scope="module")
+def table() -> pl.DataFrame:
+    formats, arithmetics = tuple(BITS), ("reference", "torch", "cpp", "loop")
+    return overflow(Overflow(formats=formats, arithmetics=arithmetics, halvings=(2, 5), shares=SHARES[:5], draws=2))
+
+
+def rounded(value: Fraction, bits: int) -> Fraction:
+    """To so many significant bits, ties to even."""
+    if value == 0:
+        return value
+    scale = Fraction(2) ** (value.numerator.bit_length() - value.denominator.bit_length() - bits)
+    while abs(value / scale) >= 2**bits:
+        scale *= 2
+    while abs(value / scale) < 2 ** (bits - 1):
+        scale /= 2
+    return round(value / scale) * scale  # round() of a Fraction rounds ties to even
+
+
+def first_overflow(name: str, weight: float, g: Fraction, steps: int, rounds: bool) -> int | None:
+    """In rational numbers, each operation rounded or none."""
+    largest = Fraction(torch.finfo(DTYPES[name]).max)
+    a, b, h = Fraction(weight), rounded(g * largest, BITS[name]), Fraction(0)
+    for t in range(1, steps + 1):
+        h = rounded(rounded(a * h, BITS[name]) + b, BITS[name]) if rounds else a * h + b
+        if abs(h) > largest:
+            return t
+    return None
+
+
+def constant(table: pl.DataFrame, **where: Any) -> list[dict[str, Any]]:
+    rows = table.filter(pl.col("inputs") == "constant", *(pl.col(name) == value for name, value in where.items()))
+    return list(rows.iter_rows(named=True))
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
+def test_a_loop_overflows_where_exact_arithmetic_says(table: pl.DataFrame, name: str) -> None:
+    for row in constant(table, format=name, arithmetic="loop", state="carried"):
+        g = Fraction(1, 2 ** row["halvings"])
+        assert row["position"] == first_overflow(name, row["weight"], g, 256, rounds=True), row
+        assert row["weight"] == rounded(1 - Fraction(row["share"]) * g, BITS[name])
+
+
+@pytest.mark.parametrize("backend", ["reference", "torch", "cpp"])
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_a_scan_overflows_where_exact_arithmetic_says(table: pl.DataFrame, name: str, backend: str) -> None:
+    """But for a step, by which rounding may be late."""
+    for row in constant(table, format=name, arithmetic=backend, state="carried", halvings=2):
+        exact = first_overflow(name, row["weight"], Fraction(1, 4), 24, rounds=False)
+        assert exact == row["predicted"]
+        assert row["position"] - exact in (0, 1) if exact else row["position"] is None, row
+
+
+@pytest.mark.parametrize("backend", ["reference", "torch", "cpp"])
+def test_scans_carry_more_than_half_precision(table: pl.DataFrame, backend: str) -> None:
+    """Where a float16 state is written it is as large as predicted; where it is carried, in float32, it goes on."""
+    rows = constant(table, format="float16", arithmetic=backend, share=0.0)
+    assert [row["position"] is None for row in rows] == [row["state"] == "carried" for row in rows]
+    assert {row["within"] for row in rows if row["state"] == "stored"} == {True}
+    assert {row["within"] for row in rows if row["state"] == "carried"} == {False}
+
+
+def test_a_loop_in_bfloat16_stalls_where_a_step_is_less_than_its_rounding() -> None:
+    fields: dict[str, Any] = {"formats": ("bfloat16",), "arithmetics": ("loop",), "halvings": (10,), "shares": (0.0,)}
+    (row,) = constant(overflow(Overflow(**fields, draws=1, lengths=2)), arithmetic="loop", state="stored")
+    assert (row["position"], row["above"], row["within"], row["predicted"]) == (None, True, False, 1025)
+
+
+@pytest.mark.parametrize("g", [0.5, 1 / 16, 1 / 1000])
+@pytest.mark.parametrize("share", [-3.0, -0.1, 0.0, 0.3, 0.99, 1.0, 1.5])
+def test_the_step_at_which_the_bound_is_crossed(g: float, share: float) -> None:
+    """Against the sum itself, in 50 digits."""
+    weight, found = 1 - share * g, predicted(1 - share * g, g)
+    with mpmath.workdps(50):
+        a, step = mpmath.mpf(weight), mpmath.mpf(g)
+
+        def size(t: int) -> Any:
+            return step * t if a == 1 else step * (1 - a**t) / (1 - a)
+
+        if found is None:
+            assert size(10**6) <= 1 + 1e-12
+        else:
+            assert size(found - 1) <= 1 + 1e-9
+            assert size(found) > 1
+
+
+def test_what_the_bound_allows_never_overflows(table: pl.DataFrame) -> None:
+    assert not table.filter(~pl.col("above"))["overflows"].any()
+    with_the_bound = table.filter(pl.col("arithmetic") == "bound")
+    assert with_the_bound["position"].to_list() == with_the_bound["predicted"].to_list()
+    assert with_the_bound.filter(pl.col("above"))["within"].all()
+
+
+def test_within_is_from_half_to_twice_the_predicted_step(table: pl.DataFrame) -> None:
+    found = set()
+    for row in table.filter(pl.col("above")).iter_rows(named=True):
+        ratio = row["position"] / row["predicted"] if row["overflows"] else 0.0
+        assert row["within"] == (0.5 <= ratio <= 2), row
+        found.add(0.0 if ratio == 0 else 1.0 if row["within"] else 3.0 if ratio < 4 else 4.0)
+    assert found == {0.0, 1.0, 3.0, 4.0}
+    assert table.filter(~pl.col("above"))["within"].null_count() == table.filter(~pl.col("above")).height
+
+
+def test_signs_are_drawn_anew_for_every_draw_and_from_the_seed() -> None:
+    fields: dict[str, Any] = {
+        "formats": ("float32",),
+        "arithmetics": ("loop",),
+        "halvings": (2,),
+        "shares": (-1.0, 0.0),
+    }
+    first, again, other = (overflow(Overflow(**fields, draws=6, seed=seed)) for seed in (1, 1, 2))
+    assert first.equals(again)
+    assert not first.equals(other)
+    assert first.filter(pl.col("inputs") == "random")["position"].n_unique() > 2
+
+
+def test_a_weight_is_above_zero() -> None:
+    with pytest.raises(ValueError, match=r"shares: a weight 1 - 4 \* 0.25 is not above 0"):
+        Overflow(formats=("float32",), arithmetics=("loop",), halvings=(2, 5), shares=(1.0, 4.0))
