@@ -10,13 +10,19 @@ import numpy as np
 import polars as pl
 import pytest
 from claims.synthetic import claim, figure_task
+from small import run_spec
 
 from ssm.base.tables import LEARNING_CURVE, write_table
 from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.quantities import estimate
-from ssm.claims.quantities.instability import FEWEST, rises_and_noise
+from ssm.claims.quantities.instability import FEWEST, rise_of_diverged, rises_and_noise
+from ssm.specs.data import DataSpec
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements.learning_curve import LearningCurve
 
 ROWS, NOISE = 300, 0.1
+DATA = DataSpec.parse({"name": "bytes", "corpus": {"kind": "stdlib"}}, "tests")  # V = 256
+OF_BYTES = MeasurementTask(measurement=LearningCurve(), run=run_spec(DATA)).content()
 
 
 def falling(seed: int, noise: float = NOISE) -> np.ndarray:
@@ -51,7 +57,8 @@ def measure(
         loss = (passed or falling if one.arm == "passed" else base)(one.seed)
         steps = np.arange(1, len(loss) + 1)
         rows = {"step": steps, "tokens": 512 * steps, "loss": loss, "accuracy": [None] * len(loss)}
-        write_table(pl.DataFrame(rows, schema=LEARNING_CURVE.columns), LEARNING_CURVE, folder / f"{name}.parquet", {})
+        table = pl.DataFrame(rows, schema=LEARNING_CURVE.columns)
+        write_table(table, LEARNING_CURVE, folder / f"{name}.parquet", {"task": OF_BYTES})
     return estimate(task.model_copy(update={"series": tuple(series)}), "tiny", task.figure.claims[0].quantity, folder)
 
 
@@ -104,15 +111,29 @@ def test_the_share_of_seeds_that_have_one(tmp_path: Path) -> None:
     )
 
 
-def test_what_diverged_is_a_spike_and_has_no_largest_rise(tmp_path: Path) -> None:
+def test_what_diverged_is_a_spike(tmp_path: Path) -> None:
     def once(seed: int) -> np.ndarray:
         return (diverged if seed == 2 else falling)(seed)
 
     assert measure(tmp_path, "diverged", once).value == pytest.approx(1 / 3)
     assert measure(tmp_path, "diverged", spiked).value == 0.0
     assert measure(tmp_path, "spiked", once).value == pytest.approx(1 / 3)
-    with pytest.raises(UndecidableError, match="not a finite number for seed 2"):
-        measure(tmp_path, "largest_rise", once)
+
+
+def test_what_diverged_has_risen_to_the_ceiling_at_least(tmp_path: Path) -> None:
+    """From the lowest level, which the median of a moving window gives here, to twice the loss of a guess of bytes."""
+    lowest = [pl.Series(diverged(seed)[:100]).rolling_median(16, min_samples=16).min() for seed in (1, 2, 3)]
+    rises = [2 * math.log(256) - float(one) for one in lowest if isinstance(one, float)]
+    found = measure(tmp_path, "largest_rise", diverged)
+    assert found.value == pytest.approx(np.mean(rises))
+    assert found.low > 8
+    assert measure(tmp_path, "largest_rise", diverged, spiked).low > 6  # what is most unstable is told apart
+
+
+def test_a_run_that_went_higher_before_it_diverged_has_that_rise() -> None:
+    losses = np.append(np.repeat([3.0, 2.0, 20.0], 16), math.nan)
+    assert rise_of_diverged(losses, math.log(256)) == 18.0
+    assert rise_of_diverged(np.array([math.nan]), math.log(256)) == pytest.approx(math.log(256))
 
 
 def test_the_largest_rise_has_an_interval_over_seeds(tmp_path: Path) -> None:

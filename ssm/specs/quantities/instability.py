@@ -14,7 +14,9 @@ class Instability(ArmQuantity):
 
     The level before a row is the median of the 16 rows before it (of 4 or more at the beginning); the row's rise is its
     loss less the lowest level so far. The noise is the standard deviation of the later half of the rows about their
-    levels, by their median absolute deviation.
+    levels, by their median absolute deviation. A level lags 8 rows behind, so that early rises, on a curve that still
+    falls, are understated. A run that diverged counts as if its last row were at 2 log V, above which a run is called
+    diverged: that row, or an earlier one, has its largest rise.
     """
 
     kind: Literal["instability"] = "instability"
