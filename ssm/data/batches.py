@@ -7,6 +7,7 @@ runs of one seed see the same text whatever else differs between them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -152,6 +153,34 @@ class HeldOutWindows:
             raise IndexError(f"segment [{start}, {stop}) of sequences of {self.length} tokens")
         batch = _batch(self.split.rows(self.positions[rows] + start, stop - start + 1))
         return batch.inputs, batch.targets
+
+    def windows_at(self, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """The window that each of some sequences has at each of some positions: (B,), (S,) -> (B, S)."""
+        return np.repeat(rows[:, None], len(positions), axis=1)
+
+
+@dataclass(frozen=True)
+class ShuffledWindows(HeldOutWindows):
+    """The same windows with their chunks exchanged: sequence r holds at its chunk j that of window (r + j) mod N.
+
+    Every chunk of every window is read once, behind as much text as it has before it in its own window. Of a window,
+    N chunks lie from one to the next in a sequence, so that what lies between is other text. The windows lie anywhere,
+    in no order: their turn needs no other seed.
+    """
+
+    chunk: int  # tokens; the last of a window may be shorter
+
+    def read(self, rows: slice | np.ndarray, start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
+        numbers = np.arange(len(self))[rows]  # (B,)
+        borders = [start, *range((start // self.chunk + 1) * self.chunk, stop, self.chunk), stop]
+        read = super().read
+        parts = [read((numbers + first // self.chunk) % len(self), first, last) for first, last in pairwise(borders)]
+        inputs, targets = zip(*parts, strict=True)
+        return torch.cat(inputs, 1), torch.cat(targets, 1)
+
+    def windows_at(self, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        found: np.ndarray = (rows[:, None] + positions // self.chunk) % len(self)
+        return found
 
 
 def held_out_windows(split: TokenSplit, sequences: int, length: int, seed: int) -> HeldOutWindows:

@@ -21,12 +21,27 @@ NOT_DECIDED = "not decided"
 
 
 def length_class(spec: LengthClass, curve: pl.DataFrame) -> pl.DataFrame:
-    """One row in the schema LENGTH_CLASS, from a table of POSITION_LOSS."""
+    """One row in the schema LENGTH_CLASS, from a table of POSITION_LOSS; or one for each of the lengths that it has."""
     losses, starts, stops = _matrix(curve)
-    extension = _extension(losses, starts, stops, spec.context)
-    generalization = _generalization(losses, starts, stops, spec.context)
-    sizes = {"context": spec.context, "length": int(stops[-1]), "sequences": len(losses)}
-    return pl.DataFrame([extension | generalization | sizes], schema=LENGTH_CLASS.columns)
+    if spec.lengths is None:
+        columns = {name: kind for name, kind in LENGTH_CLASS.columns.items() if name != "loss"}
+        return pl.DataFrame([_row(losses, starts, stops, spec.context)], schema=columns)
+    rows = []
+    for length in (length for length in spec.lengths if length <= stops[-1]):
+        bins = stops <= length
+        mean = float(losses[:, bins].mean(0) @ (stops - starts)[bins] / length)
+        sizes = {"context": spec.context, "length": length, "sequences": len(losses)}
+        past = _row(losses[:, bins], starts[bins], stops[bins], spec.context) if length > spec.context else sizes
+        rows.append(past | {"loss": mean})
+    return pl.DataFrame(rows, schema=LENGTH_CLASS.columns)
+
+
+def _row(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, context: int) -> dict[str, object]:
+    """Of a curve, both classes."""
+    extension = _extension(losses, starts, stops, context)
+    generalization = _generalization(losses, starts, stops, context)
+    sizes = {"context": context, "length": int(stops[-1]), "sequences": len(losses)}
+    return extension | generalization | sizes
 
 
 def _extension(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, context: int) -> dict[str, object]:

@@ -13,4 +13,4 @@ from ssm.specs.measurements import PositionLoss
 
 def position_loss(spec: PositionLoss, subject: Subject) -> pl.DataFrame:
     """Mean loss by sequence and bin of positions, in the schema POSITION_LOSS."""
-    return by_position(spec, subject, POSITION_LOSS, cross_entropy)
+    return by_position(spec, subject, POSITION_LOSS, cross_entropy, spec.shuffled)

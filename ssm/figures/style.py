@@ -93,6 +93,12 @@ CLASSES = {
     "none": ArmStyle(VERMILION, "-", "X"),
     "not decided": ArmStyle(GREY, "-", "D", hollow=True),
 }
+CLASS_NAMES = {
+    "strong": "strong extension",
+    "weak": "weak extension",
+    "none": "no extension",
+    "not decided": "not decided",
+}
 RAMP_LINES = ("-", (0.0, (5.0, 1.5)), (0.0, (6.0, 1.2, 1.2, 1.2)), (0.0, (2.2, 1.0)))
 RAMP_MARKERS = "os^Dv<>*"
 

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from ssm.base.tables import METRICS, read_table, write_table
+from ssm.base.tables.metrics import CEILING
 from ssm.training.distributed import ALONE, Team
 
 SIDECAR = "checkpoint.metrics.parquet"  # the rows up to the checkpoint, and perhaps some more
 PATIENCE = 10  # steps over which the loss is averaged before it is called diverged
 MEANS = ("loss", "state_norm")  # columns that each process knows for its own rows of the batch
 ACCURACY = "accuracy"  # likewise, where a task asks something
-CEILING = 2.0  # in units of log V, the loss of a uniform guess
 
 
 class Metrics:

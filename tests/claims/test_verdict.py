@@ -151,12 +151,12 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
 
 
 def test_every_quantity_is_flipped() -> None:
-    """Those of what a figure names in test_on_models.py, test_on_samples.py, test_own_table.py.
+    """Those of what a figure names in test_on_models.py, test_on_samples.py, test_own_table.py, others in their own.
 
-    Effects stand in test_effect.py. And a figure's author is told of each.
+    And a figure's author is told of each.
     """
     on_models, on_samples = {"parameter_ratio", "system_property", "cost_exponent"}, {"piece_share", "piece_depth"}
-    assert set(ESTIMATORS) == set(FLIPS) | on_models | on_samples | {"effect", "own_table"}
+    assert set(ESTIMATORS) == set(FLIPS) | on_models | on_samples | {"effect", "instability", "own_table"}
     readme = (Path(__file__).parents[2] / "config" / "README.md").read_text()
     assert not [kind for kind in ESTIMATORS if f"`{kind}`" not in readme]
     for kinds, base in ((on_models, ModelEstimator), (on_samples, SampleEstimator)):

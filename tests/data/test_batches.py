@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ssm.base.errors import DataError
-from ssm.data.batches import Batch, StreamBatches, WindowBatches, held_out_windows
+from ssm.data.batches import Batch, ShuffledWindows, StreamBatches, WindowBatches, held_out_windows
 from ssm.data.order import Permutation
 from ssm.data.store import TokenSplit
 
@@ -153,6 +153,31 @@ def test_held_out_windows_stream_in_any_segments(n: int, data: st.DataObject, se
     assert np.array_equal(fewer.positions, windows.positions[:3])
     with pytest.raises(IndexError, match="segment"):
         windows.read(slice(None), 0, length + 1)
+
+
+@given(st.integers(2, 9), st.integers(1, 40), st.integers(1, 12), st.data(), SEEDS)
+def test_shuffled_windows_exchange_their_chunks(
+    sequences: int, length: int, chunk: int, data: st.DataObject, seed: int
+) -> None:
+    """Each chunk once, at its own place, and of no window again before all the others; in any segments."""
+    plain = held_out_windows(counting(100), sequences, length, seed)
+    shuffled = ShuffledWindows(plain.split, plain.positions, length, chunk)
+    rows, positions = np.arange(sequences), np.arange(length)
+    windows = shuffled.windows_at(rows, positions)  # (sequences, length)
+    assert (np.sort(windows, axis=0) == rows[:, None]).all()
+    of_chunks = windows[:, ::chunk]
+    assert np.array_equal(of_chunks.repeat(chunk, axis=1)[:, :length], windows)
+    for place in range(of_chunks.shape[1]):
+        recent = of_chunks[:, max(0, place - sequences + 1) : place]
+        assert not (recent == of_chunks[:, [place]]).any()
+    assert np.array_equal(of_chunks[:, 0], rows)
+    cut = data.draw(st.integers(0, length))
+    some = data.draw(st.lists(st.integers(0, sequences - 1), min_size=1, unique=True))
+    parts = [shuffled.read(np.array(some), *ends) for ends in ((0, cut), (cut, length))]
+    inputs, targets = (torch.cat(pair, 1) for pair in zip(*parts, strict=True))
+    expected = torch.from_numpy(plain.positions[windows[some]] + positions)  # a token is its own position
+    assert torch.equal(inputs, expected)
+    assert torch.equal(targets, expected + 1)
 
 
 def test_every_place_of_a_held_out_window_is_drawn() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ssm.base.errors import ConfigError
 from ssm.base.tables import POSITION_LOSS
 from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.length_class import NO_RISE, length_class
@@ -34,8 +35,14 @@ def classified(
 
 def class_of(loss: np.ndarray, edges: np.ndarray) -> dict:
     """The class of the losses (sequences, bins) between these edges."""
-    (sequences, _), starts, stops, length = loss.shape, edges[:-1], edges[1:], int(edges[-1])
-    frame = pl.DataFrame(
+    spec = LengthClass(of=PositionLoss(length=int(edges[-1]), sequences=len(loss)), context=CONTEXT)
+    return length_class(spec, table_of(loss, edges)).row(0, named=True)
+
+
+def table_of(loss: np.ndarray, edges: np.ndarray) -> pl.DataFrame:
+    """The position_loss table of the losses (sequences, bins) between these edges."""
+    sequences, starts, stops = len(loss), edges[:-1], edges[1:]
+    return pl.DataFrame(
         {
             "sequence": np.repeat(np.arange(sequences), len(starts)),
             "position_from": np.tile(starts, sequences),
@@ -44,8 +51,6 @@ def class_of(loss: np.ndarray, edges: np.ndarray) -> dict:
         },
         schema=POSITION_LOSS.columns,
     )
-    spec = LengthClass(of=PositionLoss(length=length, sequences=sequences), context=CONTEXT)
-    return length_class(spec, frame).row(0, named=True)
 
 
 def test_a_curve_that_keeps_falling_extends_strongly() -> None:
@@ -141,3 +146,37 @@ def test_a_rise_at_the_bound_is_called_weak_by_chance_alone(sequences: int, nois
 
 def test_what_was_not_read_past_the_context_is_not_decided() -> None:
     assert classified(rising(0.0), length=CONTEXT)["class"] == "not decided"
+
+
+def test_the_class_as_far_as_each_length_is_that_of_the_curve_cut_there() -> None:
+    """Falling to 4 T, rising behind it; and of what lies within the context the mean loss alone."""
+    edges = bin_edges(LENGTH)
+    middles, widths = (edges[:-1] + edges[1:]) / 2, np.diff(edges)
+    curve = 2 - 0.2 * np.log2(np.minimum(middles, 128) / 8) + 1.5 * np.log2(np.maximum(middles / 128, 1))
+    noise = np.random.default_rng(0).normal(0, 0.3, (SEQUENCES, len(middles))) / np.sqrt(widths)
+    table = table_of(curve + noise, edges)
+    of = PositionLoss(length=LENGTH, sequences=SEQUENCES)
+    lengths = (16, 32, 64, 128, 256, 512, 2048, 4096)  # the curve ends at 2,048
+    rows = length_class(LengthClass(of=of, context=CONTEXT, lengths=lengths), table).to_dicts()
+    assert [row["length"] for row in rows] == [16, 32, 64, 128, 256, 512, 2048]
+    for row in rows:
+        inside = edges[1:] <= row["length"]
+        mean = np.average((curve + noise)[:, inside].mean(0), weights=widths[inside])
+        assert row["loss"] == pytest.approx(mean, rel=1e-12)
+    assert [row["class"] for row in rows[:4]] == [None, None, "strong", "strong"]
+    assert {row["class"] for row in rows[5:]} == {"none"}
+    for row in rows[2:]:
+        cut = table.filter(pl.col("position_to") <= row["length"])
+        whole = length_class(LengthClass(of=of, context=CONTEXT), cut)
+        assert "loss" not in whole.columns  # as tables were before there were several lengths
+        assert whole.row(0, named=True) == {name: value for name, value in row.items() if name != "loss"}
+
+
+@pytest.mark.parametrize("length", [1, 48])
+def test_a_class_is_told_at_powers_of_two(length: int) -> None:
+    with pytest.raises(ConfigError, match=f"lengths: a class is told at powers of two from 2 on, got {length}"):
+        LengthClass.parse({"of": {"length": 64}, "context": 8, "lengths": [16, length]}, "tests")
+
+
+def test_a_class_of_one_length_is_called_as_before() -> None:
+    assert "lengths" not in LengthClass(of=PositionLoss(length=64), context=8).content()

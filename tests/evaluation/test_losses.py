@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from evaluation.rigged import Rigged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
@@ -21,6 +22,7 @@ from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.subject import Subject
 from ssm.evaluation.validation_loss import validation_loss
+from ssm.specs.config import Rehearsal
 from ssm.specs.measurements import PositionLoss, RestartLoss, ValidationLoss
 
 
@@ -51,6 +53,51 @@ def test_position_loss_is_the_definition(subject: Subject) -> None:
         ]
         assert row["loss"] == pytest.approx(np.mean(naive), rel=1e-9)
     assert table.columns == list(POSITION_LOSS.columns)
+
+
+def test_shuffled_every_target_stays_and_its_context_is_other_text(subject: Subject) -> None:
+    """Three windows of three chunks and a shorter one, joined by hand: the sequence r reads r, r + 1, r + 2 and r."""
+    table = position_loss(PositionLoss(length=22, sequences=3, shuffled=6), subject)
+    inputs, targets = subject.windows(3, 22, 5).read(np.arange(3), 0, 22)
+    for row in table.iter_rows(named=True):
+        window, naive = row["sequence"], []
+        for p in range(row["position_from"], row["position_to"]):
+            before = [inputs[(window - p // 6 + j) % 3, 6 * j : 6 * j + 6] for j in range(p // 6)]
+            context = torch.cat([*before, inputs[window, p // 6 * 6 : p + 1]])
+            naive.append(loss_of_context(subject, context, int(targets[window, p])))
+        assert row["loss"] == pytest.approx(np.mean(naive), rel=1e-9)
+    unshuffled = position_loss(PositionLoss(length=22, sequences=3), subject)
+    first = pl.col("position_to") <= 6
+    assert_frame_equal(table.filter(first), unshuffled.filter(first), rel_tol=1e-12)  # nothing was read before
+    assert table.drop("loss").equals(unshuffled.drop("loss"))
+
+
+def test_who_looks_back_less_than_a_chunk_does_not_mind_the_shuffle(subject: Subject) -> None:
+    """A model of the last token has the same loss; one that remembers the first token of all has another."""
+    last = replace(subject, model=Rigged(lambda read: (read + 1) % 256))
+    whole, shuffled = (position_loss(PositionLoss(length=64, sequences=4, shuffled=n), last) for n in (None, 8))
+    assert_frame_equal(whole, shuffled, rel_tol=1e-12)
+    first = replace(subject, model=Rigged(lambda read: read[:, :1].expand_as(read)))  # the token it began with
+    whole, shuffled = (position_loss(PositionLoss(length=64, sequences=4, shuffled=n), first) for n in (None, 8))
+    assert not whole.equals(shuffled)
+
+
+@pytest.mark.parametrize(("length", "sequences"), [(32, 4), (64, 1)])
+def test_there_must_be_chunks_to_exchange(length: int, sequences: int) -> None:
+    with pytest.raises(ConfigError, match=f"{sequences} windows of {length} tokens have no chunks of 32 to exchange"):
+        PositionLoss.parse({"length": length, "sequences": sequences, "shuffled": 32}, "tests")
+
+
+def test_a_rehearsal_leaves_chunks_to_exchange() -> None:
+    caps = Rehearsal(max_steps=8, max_sequences=4, max_contexts=8, max_seeds=1, max_documents=40)
+    capped = PositionLoss(length=2048, shuffled=256).capped(caps, 16)
+    assert (capped.length, capped.sequences, capped.shuffled) == (128, 4, 64)
+    assert PositionLoss.parse(capped.content(), "itself") == capped
+    assert PositionLoss(length=2048, shuffled=32).capped(caps, 16).shuffled == 32
+
+
+def test_a_loss_that_is_not_shuffled_is_called_as_before() -> None:
+    assert "shuffled" not in PositionLoss(length=64).content()
 
 
 def test_restart_loss_is_the_definition(subject: Subject) -> None:
@@ -132,11 +179,13 @@ def test_within_the_first_context_restart_and_position_loss_agree(subject: Subje
     )
 
 
-@pytest.mark.parametrize("forward_tokens", [1, 7, 64, 10_000])
+@pytest.mark.parametrize(
+    ("shuffled", "forward_tokens"), [(None, 1), (None, 7), (None, 64), (None, 10_000), (16, 7), (16, 10_000)]
+)
 def test_segments_do_not_change_the_loss(
-    forward_tokens: int, subject: Subject, monkeypatch: pytest.MonkeyPatch
+    shuffled: int | None, forward_tokens: int, subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = PositionLoss(length=100, sequences=5)
+    spec = PositionLoss(length=100, sequences=5, shuffled=shuffled)
     expected = position_loss(spec, subject)["loss"].to_numpy()
     monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", forward_tokens)
     monkeypatch.setitem(stream.ROWS, "cpu", 2)

@@ -47,6 +47,7 @@ def share(team: Team, task: MeasurementTask, out: Path, run: Path, tokens: Path)
     "measurement",
     [
         PositionLoss(length=64, sequences=5),
+        exhaustive(PositionLoss(length=64, sequences=5, shuffled=16)),
         exhaustive(RestartLoss(length=64, sequences=5, context=16)),
         exhaustive(RestartLoss(length=50, sequences=5, context=16, everywhere=True)),
         exhaustive(EffectiveRemembrance(length=32, sequences=5)),

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from figures import synthetic
 from matplotlib.axes import Axes
 
 from ssm.base.errors import ConfigError, TableError
+from ssm.base.tables import LENGTH_CLASS, write_table
 from ssm.claims.quantities import estimate
 from ssm.figures.draw import picture
-from ssm.figures.style import ARMS, ramp
+from ssm.figures.style import ARMS, CLASSES, ramp
 from ssm.specs.base import Setting
 from ssm.specs.claim import ClaimSpec
 from ssm.specs.figure import FigureSpec, FigureTask
@@ -168,6 +170,36 @@ def test_a_heat_map_of_a_key_and_an_axis_has_a_row_for_every_member(tmp_path: Pa
     assert color[0.03, 0.05] != color[1.03, 0.05]
     with pytest.raises(TableError, match="no column 'contxt'"):
         picture(task([drawing | {"y": "contxt"}], write, tmp_path, arms), tmp_path)
+
+
+def test_a_heat_map_has_the_class_of_every_cell(tmp_path: Path) -> None:
+    """Of training T against reading length: seeds that differ decide nothing, and within T there is no class."""
+
+    def write(path: Path, model: str, axes: Axis, seed: int) -> str:
+        T, lengths = int(axes["T"]), [16, 32, 64]
+        kinds = [
+            None if length <= T else "weak" if length == 32 else "none" if seed > 1 or T == 32 else "strong"
+            for length in lengths
+        ]
+        rows = dict.fromkeys(LENGTH_CLASS.columns, [None] * 3) | {"class": kinds, "length": lengths}
+        rows |= {"loss": [math.log(T + length) for length in lengths], "context": [T] * 3, "sequences": [4] * 3}
+        write_table(pl.DataFrame(rows, schema=LENGTH_CLASS.columns), LENGTH_CLASS, path, {})
+        return "length_class"
+
+    arms = {"base": BASE | {"grid": {"T": {16: {"context": 16}, 32: {"context": 32}}}}}
+    drawing = {"kind": "heat_map", "measurement": "length_class", "column": "loss", "x": "length", "y": "T"}
+    made = task([drawing | {"exponential": True, "classes": True}], write, tmp_path, arms)
+    figure = picture(made, tmp_path)
+    (axes,) = figure.axes
+    assert {float(text) for text in cells(axes).values()} == {32, 48, 64, 80, 96}
+    symbols = {tuple(line.get_xydata()[0]): line.get_marker() for line in axes.lines if len(line.get_xdata())}
+    expected = {(1.5, 0.7): "weak", (2.5, 0.7): "not decided", (2.5, 1.7): "none"}
+    assert symbols == {place: CLASSES[kind].marker for place, kind in expected.items()}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "weak extension",
+        "no extension",
+        "not decided",
+    ]
 
 
 def test_a_heat_map_of_two_axes_is_one_number_a_member(tmp_path: Path) -> None:

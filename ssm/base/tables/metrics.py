@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ssm.base.tables.table import F64, I64, Schema
 
+CEILING = 2.0  # in units of log V, the loss of a uniform guess: a run whose loss stays above has diverged
+
 METRICS = Schema(
     "metrics",
     "one optimizer step of a training run",

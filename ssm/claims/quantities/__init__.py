@@ -14,6 +14,7 @@ from ssm.claims.quantities.crossing import CrossingEstimator
 from ssm.claims.quantities.drifting_heads import DriftingHeadsEstimator
 from ssm.claims.quantities.effect import EffectEstimator
 from ssm.claims.quantities.extreme import ExtremeEstimator
+from ssm.claims.quantities.instability import InstabilityEstimator
 from ssm.claims.quantities.length_excess import LengthExcessEstimator
 from ssm.claims.quantities.optimum import OptimumEstimator
 from ssm.claims.quantities.order import OrderEstimator
@@ -45,6 +46,7 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "remembrance": RemembranceEstimator,
     "shape_difference": ShapeDifferenceEstimator,
     "length_excess": LengthExcessEstimator,
+    "instability": InstabilityEstimator,
     "value_at": ValueAtEstimator,
     "slope": SlopeEstimator,
     "crossing": CrossingEstimator,

@@ -15,7 +15,7 @@ class LengthExcessEstimator(SeriesEstimator[LengthExcess]):
     """With the standard error that the table holds."""
 
     def read(self, panel: Panel, series: Series) -> Reading:
-        row = panel.table(series, self.spec.name_of("length_class"), "length_class").row(0, named=True)
+        row = panel.table(series, self.spec.name_of("length_class"), "length_class").sort("length").row(-1, named=True)
         value, error = (math.nan if row[name] is None else row[name] for name in ("excess", "excess_error"))
         return Reading(value, error=error, sequences=row["excess_sequences"])
 

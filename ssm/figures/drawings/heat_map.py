@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
 
-from ssm.base.columns import by_sample, chosen, is_key, means
+from ssm.base.columns import by_sample, chosen, is_key, means, split
 from ssm.base.tables import Schema
-from ssm.figures.colors import GRID
+from ssm.figures.colors import GRID, INK
 from ssm.figures.data import any_loaded, chosen_arms, panels
 from ssm.figures.panel import LETTER, Row
-from ssm.figures.style import SMALL, TITLE, WIDTH, ArmStyle, number, tokens
+from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, TITLE, WIDTH, ArmStyle, number, tokens
 from ssm.specs.base import Setting
 from ssm.specs.drawings.heat_map import HeatMap
 from ssm.specs.families import axis_name, is_number, value_text
@@ -44,6 +44,7 @@ class Map:
     y: list[Setting]
     values: np.ndarray  # (y, x); NaN: not measured, or of a run that diverged
     seeds: int
+    classes: dict[tuple[int, int], str]  # (row, column) -> a class of CLASSES
 
 
 def heat_map(drawing: HeatMap, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
@@ -58,12 +59,14 @@ def heat_map(drawing: HeatMap, task: FigureTask, tables: Path, styles: dict[str,
     room = _room(maps, columns)
     titles = [_wrapped(one.title, room) for one in maps]
     lines = max(title.count("\n") for title in titles)
-    height = 1.1 + 0.27 * max(len(one.y) for one in maps) + 0.2 * lines
+    height = 1.1 + (0.27 + 0.15 * drawing.classes) * max(len(one.y) for one in maps) + 0.2 * lines
     seeds = {one.seeds for one in maps}
     note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
     note += (". " if note else "") + f"Dark to light: {_text(limits[0], drawing)} to {_text(limits[1], drawing)}"
     if finite.size < values.size:
         note += ". Empty: not measured, or a run that diverged"
+    if drawing.classes:
+        note += ". Symbol: class as far as the cell was read (ls Definition 2.1); not decided where seeds differ"
     bare = [_alike(maps) and place % columns > 0 for place in range(len(maps))]
     painters = [partial(_paint, drawing, *each, limits, room) for each in zip(maps, titles, bare, strict=True)]
     return [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
@@ -118,11 +121,17 @@ def heat_maps(drawing: HeatMap, task: FigureTask, tables: Path, panel: str) -> l
     wanted = chosen_arms(task, drawing.arms)
     families = {series.family or series.arm for series in task.series if series.arm in wanted}
     found: dict[str, list[tuple[Series, Cells]]] = {}
+    kinds: dict[tuple[str, tuple[Setting, Setting]], set[str]] = {}
     for series, table, schema in any_loaded(task, tables, panel, drawing):
         if series.arm in wanted:
             drawn = [name for name in (drawing.x, drawing.y) if not is_key(schema, name) and name in series.axes]
-            cells = _cells(drawing, series, chosen(table, schema, drawing.where), schema)
-            found.setdefault(_title(task, series, drawn, len(families) > 1), []).append((series, cells))
+            rows = chosen(table, schema, drawing.where)
+            cells = _cells(drawing, series, rows, schema)
+            title = _title(task, series, drawn, len(families) > 1)
+            found.setdefault(title, []).append((series, cells))
+            if drawing.classes:
+                for place, kind in _classes(drawing, series, rows, schema):
+                    kinds.setdefault((title, place), set()).add(kind)
     maps = []
     for title, loaded in sorted(found.items(), key=lambda pair: min(wanted.index(one.arm) for one, _ in pair[1])):
         held: dict[tuple[Setting, Setting], list[float]] = {}
@@ -134,7 +143,12 @@ def heat_maps(drawing: HeatMap, task: FigureTask, tables: Path, panel: str) -> l
             mean = float(np.mean(of_seeds))
             values[y.index(up), x.index(across)] = np.exp(mean) if drawing.exponential else mean
         seeds = len({series.seed for series, _ in loaded})
-        maps.append(Map(f"{panel}\n{title}" if several else title, x, y, values, seeds))
+        classes = {
+            (y.index(up), x.index(across)): own.pop() if len(own) == 1 else "not decided"
+            for (of, (across, up)), own in kinds.items()
+            if of == title
+        }
+        maps.append(Map(f"{panel}\n{title}" if several else title, x, y, values, seeds, classes))
     return maps
 
 
@@ -153,6 +167,19 @@ def _cells(drawing: HeatMap, series: Series, rows: pl.DataFrame, schema: Schema)
         x, y = (row[name] if name in columns else series.axes[name] for name in names)
         cells[x, y] = row["value"]
     return cells
+
+
+def _classes(
+    drawing: HeatMap, series: Series, rows: pl.DataFrame, schema: Schema
+) -> Iterator[tuple[tuple[Setting, Setting], str]]:
+    """The class of every cell of a seed that has one, by (x, y).
+
+    Raises:
+        TableError: the table holds no classes.
+    """
+    for row in pl.concat([rows.clear(), *split(rows, schema, "class")]).iter_rows(named=True):
+        x, y = (row[name] if name in row else series.axes[name] for name in (drawing.x, drawing.y))
+        yield (x, y), row["class"]
 
 
 def _ordered(values: Sequence[Setting]) -> list[Setting]:
@@ -188,9 +215,13 @@ def _paint(
         color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
         axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
         if drawing.cells and _width(one, drawing) * len(one.x) <= room:
-            ink = DARK if share > 0.55 else LIGHT
-            place = (column + 0.5, row + 0.5)
-            axes.text(*place, _text(value, drawing), color=ink, ha="center", va="center", fontsize=SMALL)
+            place = (column + 0.5, row + (0.3 if drawing.classes else 0.5))
+            axes.text(*place, _text(value, drawing), color=_ink(share), ha="center", va="center", fontsize=SMALL)
+        if (row, column) in one.classes:
+            marker = CLASSES[one.classes[row, column]].marker
+            axes.plot(column + 0.5, row + 0.7, color=_ink(share), marker=marker, linestyle="none", markersize=5)
+    for kind in sorted({*one.classes.values()}, key=list(CLASSES).index):
+        axes.plot([], [], color=INK, marker=CLASSES[kind].marker, linestyle="none", label=CLASS_NAMES[kind])
     axes.set_xlim(0, len(one.x))
     axes.set_ylim(0, len(one.y))
     axes.set_xticks(*_ticks(one.x, {1: 16, 2: 8}.get(columns, 5)))
@@ -200,6 +231,11 @@ def _paint(
     axes.set_title(title)
     axes.set_xlabel(drawing.x_label or axis_name(drawing.x))
     axes.set_ylabel("" if bare else drawing.y_label or axis_name(drawing.y))
+
+
+def _ink(share: float) -> str:
+    """What is seen on a cell of this place on the scale of colours."""
+    return DARK if share > 0.55 else LIGHT
 
 
 def _text(value: float, drawing: HeatMap) -> str:

@@ -15,11 +15,10 @@ from ssm.base.curves import position_curve
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import panels, read_planned
 from ssm.figures.panel import Row, end_of_bin
-from ssm.figures.style import CLASSES, SMALL, ArmStyle
+from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, ArmStyle
 from ssm.specs.drawings.length_classes import ClassChart
 from ssm.specs.figure import FigureTask
 
-NAMES = {"strong": "strong extension", "weak": "weak extension", "none": "no extension", "not decided": "not decided"}
 STEEPEST = 4.0  # nats: a curve that rises further leaves the panel
 
 
@@ -60,7 +59,7 @@ def classed_curves(task: FigureTask, tables: Path, drawing: ClassChart) -> list[
             if series.panel != panel or table is None or table in seen:
                 continue
             seen.add(table)
-            row = read_planned(task, tables, table, "length_class").row(0, named=True)
+            row = read_planned(task, tables, table, "length_class").sort("length").row(-1, named=True)
             x, rise = np.array([]), np.array([])
             if losses in series.tables:
                 loss = position_curve(read_planned(task, tables, series.tables[losses], "position_loss"))
@@ -87,7 +86,7 @@ def _draw_curves(axes: Axes, curves: Sequence[Classed]) -> None:
             rise = np.where(np.isfinite(curve.rise), curve.rise, np.nan)
             axes.plot(curve.x, rise, color=style.color, linewidth=1.3, alpha=0.85, label="_" + curve.name)
         if own:
-            axes.plot([], [], **style.keywords(), label=f"{NAMES[kind]} ({len(own)})")
+            axes.plot([], [], **style.keywords(), label=f"{CLASS_NAMES[kind]} ({len(own)})")
     axes.axhline(0.0, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)))
     axes.axvline(1.0, color=INK, linewidth=1.2, linestyle=(0.0, (1.5, 1.5)))
     axes.set_xscale("log", base=2)

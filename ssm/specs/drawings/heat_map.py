@@ -29,6 +29,7 @@ class HeatMap(ColumnReader, SeriesDrawing):
     percent: bool = False  # numbers are shares
     exponential: bool = False  # the column is a logarithm (a loss in nats), of whose mean the exponential is drawn
     log_color: bool = False
+    classes: bool = False  # of a length_class table: every cell has the symbol of its class (ls Def. 2.1)
     x_label: str | None = None
     y_label: str | None = None
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from ssm.specs.base import Distinct, without
 from ssm.specs.measurements.base import OfTable
 from ssm.specs.measurements.position_loss import PositionLoss
 
@@ -17,9 +18,18 @@ class LengthClass(OfTable):
     kind: Literal["length_class"] = "length_class"
     of: PositionLoss
     context: PositiveInt  # T_train of lg Def. 3.2
+    # The class of the curve as far as each of these, and the mean loss up to there (ls figure 9); None: of all of it.
+    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_before_lengths(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), lengths=None)
 
     @model_validator(mode="after")
-    def _enough(self) -> LengthClass:
+    def _enough(self) -> Self:
         if self.of.sequences < 4:
             raise ValueError(f"a length class needs a curve of at least 4 sequences, got {self.of.sequences}")
+        for length in self.lengths or ():
+            if length < 2 or length & (length - 1):
+                raise ValueError(f"lengths: a class is told at powers of two from 2 on, got {length}")
         return self

@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import PositiveInt
+from pydantic import PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from ssm.specs.base import without
+from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import OfWindows
 
 
 class PositionLoss(OfWindows):
-    """The loss at every position of long held-out windows, from the zero state (lg Def. 3.1), in bins."""
+    """The loss at every position of long held-out windows, from the zero state (lg Def. 3.1), in bins.
+
+    `shuffled` (ls figure 4): read so that no chunk of so many tokens follows the one that it follows in the text. The
+    targets of a sequence stay where they are, with as much read before them; what was read before their own chunk is
+    other windows' text. So the two ways of reading compare target by target, and differ in the context alone.
+    """
 
     kind: Literal["position_loss"] = "position_loss"
     sequences: PositiveInt = 64  # as of restart_loss: they are compared window by window
     seed: int = 5
+    shuffled: PositiveInt | None = None  # tokens a chunk; None: every window as it stands in the text
+
+    @model_serializer(mode="wrap")
+    def _as_before_shuffling(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), shuffled=None)
+
+    @model_validator(mode="after")
+    def _chunks_to_exchange(self) -> Self:
+        if self.shuffled is not None and (self.shuffled >= self.length or self.sequences < 2):
+            given = f"{self.sequences} windows of {self.length} tokens"
+            raise ValueError(f"shuffled: {given} have no chunks of {self.shuffled} to exchange")
+        return self
+
+    def capped(self, caps: Rehearsal, context: int) -> Self:
+        found = super().capped(caps, context)
+        if found.shuffled is None:
+            return found
+        return found.model_copy(update={"shuffled": min(found.shuffled, max(1, found.length // 2))})

@@ -16,6 +16,7 @@ from ssm.specs.quantities.crossing import Crossing
 from ssm.specs.quantities.drifting_heads import DriftingHeads
 from ssm.specs.quantities.effect import Effect
 from ssm.specs.quantities.extreme import Extreme
+from ssm.specs.quantities.instability import Instability
 from ssm.specs.quantities.length_excess import LengthExcess
 from ssm.specs.quantities.optimum import Optimum
 from ssm.specs.quantities.order import Order
@@ -45,6 +46,7 @@ SPECS: tuple[type[Quantity], ...] = (
     Remembrance,
     ShapeDifference,
     LengthExcess,
+    Instability,
     ValueAt,
     Slope,
     Crossing,
