@@ -12,12 +12,13 @@ import numpy as np
 import polars as pl
 
 from ssm.base.columns import chosen, listed
-from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_name, schema_of
+from ssm.base.errors import TableError
+from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_of
 from ssm.claims.estimate import UndecidableError
 from ssm.specs.base import Setting
 from ssm.specs.figure import FigureTask, Series
 
-OWN = "figure"  # stands for the arm of a table that belongs to none
+OWN = ""  # stands for the arm of a table that belongs to none: no arm is called so
 
 
 @dataclass(frozen=True)
@@ -97,15 +98,32 @@ def with_own_series(task: FigureTask, folder: Path, kind: str) -> FigureTask:
     So what reads a column of an arm's table reads the figure's own.
 
     Raises:
-        TableError: one of its own tables is missing.
+        TableError: the table is missing.
     """
     if any(kind in series.tables for series in task.series):
         return task
-    found = [one for one in task.tables if schema_name(folder / f"{one}.parquet") == kind]
+    found = task.own_tables(kind)
     if not found:
         return task
-    alone = Series(arm=OWN, label="", panel="", seed=0, context=1, policy="", run="", tables={kind: found[0]})
+    tables = {kind: planned(task, folder, found[0]).stem}
+    alone = Series(arm=OWN, label="", panel="", seed=0, context=1, policy="", run="", tables=tables)
     return task.model_copy(update={"series": (alone,)})
+
+
+def planned(task: FigureTask, tables: Path, table: str) -> Path:
+    """The file of a table, which is there.
+
+    Raises:
+        TableError: it is missing; with the command that makes it.
+    """
+    path = tables / f"{table}.parquet"
+    if not path.exists():
+        spec = tables.parent / "specs" / "measurements" / f"{table}.json"
+        raise TableError(
+            f"{path}: no such table ({task.figure.target} needs it); "
+            f"`snakemake {task.figure.target}` makes it, by `ssm evaluate {spec} --out {path}`"
+        )
+    return path
 
 
 def tokens(series: Series, quantity: Any) -> int:

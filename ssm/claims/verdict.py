@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from ssm.base.tables import VERDICTS, read_provenance, schema_name
+from ssm.base.tables import VERDICTS, read_provenance
 from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.panel import Panel
 from ssm.claims.quantities import estimate, words
@@ -121,8 +121,8 @@ def _registration(task: FigureTask, name: str, claim: ClaimSpec, panel: str, tab
     found = {one.tables[read] for one in series for read in claim.quantity.names if read in one.tables}
     paths = [tables / f"{table}.parquet" for table in sorted(found)]
     if not series:
-        every = [tables / f"{table}.parquet" for table in task.tables]
-        paths = [path for path in every if schema_name(path) in (*claim.quantity.reads, *claim.quantity.names)]
+        kinds = {*claim.quantity.reads, *claim.quantity.names}
+        paths = [tables / f"{table}.parquet" for kind in sorted(kinds) for table in task.own_tables(kind)]
     written = [str(read_provenance(path).get("written", "")) for path in paths]
     if not all(written):
         return False, f"registered {_day(date)}, but its tables do not say when they were made"

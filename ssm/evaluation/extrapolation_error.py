@@ -23,9 +23,9 @@ from ssm.base.progress import Progress
 from ssm.base.seeds import numpy_generator
 from ssm.base.tables import EXTRAPOLATION_ERROR
 from ssm.specs.measurements import ExtrapolationError
+from ssm.specs.measurements.extrapolation_error import NODES, PANELS
 
 DIGITS = 60
-NODES, PANELS = 16, 4  # Gauss-Legendre, of the window and of each stretch between horizons
 RATE, BETAS, SMALL = 1e-2, (0.9, 0.999), 1e-12  # of Adam; the rate falls to zero by a cosine
 Array = np.ndarray[Any, np.dtype[Any]]
 

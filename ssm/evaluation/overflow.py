@@ -17,7 +17,7 @@ from ssm_kernels import diagonal_scan
 from torch import Tensor
 
 from ssm.base.progress import Progress
-from ssm.base.seeds import derived_seed
+from ssm.base.seeds import numpy_generator
 from ssm.base.tables import OVERFLOW
 from ssm.specs.measurements import Overflow
 
@@ -76,8 +76,8 @@ class _Inputs:
         shares = torch.tensor([share for _, share in self.channels], dtype=torch.float64)
         self.weights = (1 - shares * sizes).to(dtype)
         self.steps = spec.lengths * 2 ** max(spec.halvings)
-        generator = torch.Generator().manual_seed(derived_seed(spec.seed, "signs"))
-        signs = torch.randint(2, (1 + spec.draws, self.steps, len(self.channels)), generator=generator) * 2 - 1
+        shape = (1 + spec.draws, self.steps, len(self.channels))
+        signs = torch.from_numpy(numpy_generator(spec.seed, "signs").integers(2, size=shape) * 2 - 1)
         signs[0] = 1
         self.added = (signs * (sizes * torch.finfo(dtype).max)).to(dtype)  # (1 + draws, T, D)
 

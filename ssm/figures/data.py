@@ -16,8 +16,8 @@ import polars as pl
 
 from ssm.base.columns import chosen, means
 from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, remembrance_curve, state_norm_curve
-from ssm.base.errors import TableError
-from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_name, schema_of
+from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_of
+from ssm.claims.panel import planned
 from ssm.specs.figure import FigureTask, Series
 from ssm.specs.reader import ColumnReader
 
@@ -70,18 +70,6 @@ def read_planned(task: FigureTask, tables: Path, table: str, kind: str) -> pl.Da
     return frame
 
 
-def planned(task: FigureTask, tables: Path, table: str) -> Path:
-    """The file of a table, which is there."""
-    path = tables / f"{table}.parquet"
-    if not path.exists():
-        spec = tables.parent / "specs" / "measurements" / f"{table}.json"
-        raise TableError(
-            f"{path}: no such table ({task.figure.target} needs it); "
-            f"`snakemake {task.figure.target}` makes it, by `ssm evaluate {spec} --out {path}`"
-        )
-    return path
-
-
 def _without_values(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     """The table's keys alone: what is no float has no NaN, and becomes null."""
     values = {column: kind for column, kind in schema.columns.items() if column not in schema.keys}
@@ -95,11 +83,7 @@ def own_table(task: FigureTask, tables: Path, kind: str) -> pl.DataFrame | None:
     Raises:
         TableError: see `read_planned`.
     """
-    frames = []
-    for table in task.tables:
-        path = tables / f"{table}.parquet"
-        if not path.exists() or schema_name(path) == kind:  # one that is missing is told so
-            frames.append(read_planned(task, tables, table, kind))
+    frames = [read_planned(task, tables, table, kind) for table in task.own_tables(kind)]
     return pl.concat(frames) if frames else None
 
 

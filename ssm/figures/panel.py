@@ -246,17 +246,25 @@ def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
             continue
         note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
         height = NARROW * max(row.height for row in rows)
-        panels = [_beside(row.panels[0], height, columns, first=place == 0) for place, row in enumerate(rows)]
+        panels: list[CurvePanel] = []
+        for row in rows:
+            panels.append(_beside(row.panels[0], height, columns, panels[0].title if panels else None))
         found += [Row(height, panels[at : at + columns], columns, note) for at in range(0, len(panels), columns)]
     return found
 
 
-def _beside(panel: Painter, height: float, columns: int, first: bool) -> Painter:
-    """A panel for a row of drawings: all are of one model, which the first bears in its title; labels are its own."""
+def _beside(panel: Painter, height: float, columns: int, first: str | None) -> CurvePanel:
+    """A panel for a row of drawings. One of the same model or value as the first bears no title again."""
     assert isinstance(panel, CurvePanel), "_one_panel lets no other through"
-    x_label = textwrap.fill(panel.x_label, int((WIDTH / columns - AROUND) / LETTER))
-    y_label = textwrap.fill(panel.y_label, int((height - AROUND) / LETTER))
-    return replace(panel, untitled=panel.untitled or not first, x_label=x_label, y_label=y_label)
+    x_label = wrapped(panel.x_label, WIDTH / columns - AROUND)
+    y_label = wrapped(panel.y_label, height - AROUND)
+    return replace(panel, untitled=panel.untitled or panel.title == first, x_label=x_label, y_label=y_label)
+
+
+def wrapped(text: str, room: float, letter: float = LETTER) -> str:
+    """In lines of `room` inches, broken between words alone: one that is longer stays whole."""
+    letters = max(1, int(room / letter))
+    return textwrap.fill(text, letters, break_long_words=False, break_on_hyphens=False)
 
 
 def _one_panel(rows: Sequence[Row]) -> bool:

@@ -61,7 +61,7 @@ def arm_entries(figure: FigureSpec) -> list[ArmsEntry]:
 
 
 def own_tasks(library: Library, figure: FigureSpec) -> list[MeasurementTask]:
-    """The tasks that measure what the figure names, without an arm: its models as they are built, or its task.
+    """The tasks that measure what the figure names, without an arm: its models as they are built, its task, or nothing.
 
     Raises:
         ConfigError: the figure does not name what is measured, or an entry that its kind does not take.

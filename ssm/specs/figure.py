@@ -14,13 +14,13 @@ from pydantic import (
 )
 
 from ssm.base.errors import ConfigError, nearest
-from ssm.specs.base import Distinct, Name, Prose, Setting, Spec, without
+from ssm.specs.base import Distinct, Name, Prose, Setting, Spec, slug, without
 from ssm.specs.claim import ClaimSpec
 from ssm.specs.drawings import DrawingSpec
 from ssm.specs.families import Member, claims_of_members
 from ssm.specs.grid import Grid, expanded
 from ssm.specs.measurements import BY_KIND, MeasurementEntry
-from ssm.specs.measurements.base import ArmsEntry
+from ssm.specs.measurements.base import ArmsEntry, OfNothing
 from ssm.specs.reader import Reader
 from ssm.specs.training import Layer
 
@@ -179,10 +179,14 @@ class FigureSpec(Spec):
 
     def _measurements_are_told_apart(self, arms: list[str]) -> None:
         kinds: dict[str, str] = {}
+        alone: set[str] = set()
         for entry in self.measurements:
-            if not isinstance(entry, ArmsEntry):
-                continue
             where = f"measurements.{entry.called}"
+            if not isinstance(entry, ArmsEntry):
+                if entry.kind in alone and issubclass(BY_KIND[entry.kind], OfNothing):
+                    raise ValueError(f"{where}: stands twice, and has no name by which to tell its tables apart")
+                alone.add(entry.kind)
+                continue
             for other in entry.arms or ():
                 if other not in self.arms:
                     raise ValueError(f"{where}.arms: unknown arm '{other}'; {nearest(other, arms)}")
@@ -272,6 +276,10 @@ class FigureTask(Spec):
         if len(set(places)) != len(places):
             raise ValueError("series: an arm of a panel stands twice with the same seed")
         return self
+
+    def own_tables(self, kind: str) -> tuple[str, ...]:
+        """The ids of its own tables of this kind, which belong to no arm."""
+        return tuple(table for table in self.tables if table.rpartition("-")[0] == slug(kind))
 
     @property
     def table_ids(self) -> tuple[str, ...]:

@@ -237,13 +237,13 @@ class RunSpec(Spec):
     def start(self) -> str:
         """What the weights are called that it goes on from: runs of one seed with the same name started alike.
 
-        Of all weights they are those that were trained first, of layers these in the fresh model that they are in.
+        Of all weights they are those that were trained first; of layers the parent's own, in the fresh model.
         """
         if self.parent is None:
             return self.id
         if self.layer is None:
             return self.parent.start
-        return f"{self.parent.start}/{self.layer}/{self.model.name}/{self.data.vocab_size}"
+        return f"{self.parent.id}/{self.layer}/{self.model.name}/{self.data.vocab_size}"
 
     @property
     def published(self) -> str | None:

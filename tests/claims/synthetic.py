@@ -79,7 +79,7 @@ def figure_task(
         "claims": claims,
         "deviations": ["bytes, not words"],
     }
-    task = FigureTask.parse({"figure": figure, "scale": "smoke", "series": series, "tables": ["sizes"]}, "test")
+    task = FigureTask.parse({"figure": figure, "scale": "smoke", "series": series, "tables": ["model-size-1"]}, "test")
     names = [name for name, _, _ in task.verdicts]
     return task.model_copy(
         update={"numbers": {name: name for name in names}, "registered": dict.fromkeys(names, REGISTERED)}
@@ -145,7 +145,7 @@ def write_tables(folder: Path, task: FigureTask, readings: Readings, sequences: 
         for kind, name in series.tables.items():
             _write(folder / f"{name}.parquet", kind, rows[kind])
     sizes = [_size("tiny", 1000, 800), _size("unpublished", 1000, None)]
-    _write(folder / "sizes.parquet", "model_size", sizes)
+    _write(folder / "model-size-1.parquet", "model_size", sizes)
 
 
 def _write(path: Path, kind: str, rows: list[dict[str, Any]]) -> None:

@@ -18,7 +18,7 @@ from ssm.claims.quantities import estimate
 from ssm.claims.verdict import judge
 from ssm.plan import load_config, make_plan
 from ssm.plan.registration import contents
-from ssm.specs.figure import FigureTask
+from ssm.specs.figure import ArmEntry, FigureTask
 from ssm.specs.quantities.own_table import OwnTable
 
 FIELDS: dict[str, Any] = {"formats": ["float32"], "arithmetics": ["loop"], "halvings": [2], "shares": [0, 2]}
@@ -103,8 +103,28 @@ def test_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UndecidableError, match="the figure has no overflow of its own at the scale smoke"):
         estimate(made.model_copy(update={"tables": ()}), "", quantity, tmp_path)
     (tmp_path / "overflow-1.parquet").unlink()
-    with pytest.raises(TableError, match=r"overflow-1\.parquet"):
+    with pytest.raises(TableError, match=r"overflow-1\.parquet: no such table .*`snakemake ls_eq40` makes it"):
         estimate(made, "", quantity, tmp_path)
+
+
+def test_tables_of_other_kinds_are_not_opened(tmp_path: Path) -> None:
+    made = task(tmp_path, {"kind": "slope", **CURVE}, above=0.0)
+    (tmp_path / "model-size-1.parquet").write_text("broken")
+    more = made.model_copy(
+        update={"tables": ("model-size-1", "cost-1", *made.tables), "registered": {"it": "2025-01-01T00:00:00+00:00"}}
+    )
+    assert judge(more, tmp_path)["verdict"].to_list() == judge(made, tmp_path)["verdict"].to_list() == ["confirmed"]
+
+
+def test_an_arm_may_bear_any_name(tmp_path: Path) -> None:
+    """The figure's own table is of none."""
+    made = task(tmp_path, {"kind": "slope", **CURVE})
+    arms = {"figure": ArmEntry(label="An arm", training="p")}
+    named = made.model_copy(update={"figure": made.figure.model_copy(update={"arms": arms})})
+    for one in (made, named):
+        found = estimate(one, "", one.figure.claims[0].quantity, tmp_path)
+        assert "An arm" not in found.words
+        assert "  " not in found.words
 
 
 @pytest.mark.parametrize(

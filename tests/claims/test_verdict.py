@@ -293,9 +293,9 @@ def test_of_the_tables_those_count_that_the_claim_reads(tmp_path: Path) -> None:
     assert registered() == [True, True]
     make_earlier("position_loss_tiny_base_s2")
     assert registered() == [False, True]
-    make_earlier("sizes")
+    make_earlier("model-size-1")
     assert registered() == [False, False]
-    path = tmp_path / "sizes.parquet"
+    path = tmp_path / "model-size-1.parquet"
     write_table(read_table(path), MODEL_SIZE, path, {})
     assert judge(task, tmp_path)["registration"][1].endswith("but its tables do not say when they were made")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from ssm.base.errors import ConfigError, TableError
 from ssm.figures.data import Line
 from ssm.figures.draw import draw, picture
 from ssm.figures.drawings.learning_curves import thinned
+from ssm.figures.panel import wrapped
 from ssm.figures.style import ARMS
+from ssm.specs.drawings.curves import Curves
 
 KEYS = {"measurement": "passkey", "column": "correct"}
 AT = {"kind": "value_at", **KEYS}
@@ -149,8 +152,43 @@ def test_curves_of_the_figures_own_table(tmp_path: Path) -> None:
     figure = picture(synthetic.task([drawing], [], **given), tmp_path)
     assert figure._supxlabel.get_text() == "Band: standard error over draws"  # type: ignore[attr-defined]
     (tmp_path / "overflow-1.parquet").unlink()
-    with pytest.raises(TableError, match=r"overflow-1\.parquet"):
+    with pytest.raises(TableError, match=r"overflow-1\.parquet: no such table .*`snakemake ls_eq40` makes it"):
         axes_of(tmp_path, drawing, [], **given)
+
+
+def test_panels_beside_each_other_keep_titles_that_differ(tmp_path: Path) -> None:
+    own(tmp_path)
+    one = {"kind": "curves", "measurement": "overflow", "x": "halvings", "column": "scaled", "split": "format"}
+    half, single = ({"where": {"format": name}} for name in ("float16", "float32"))
+    task = synthetic.task([one | half, one | single, one | half], [], tables=["overflow-1"])
+    panels = picture(task, tmp_path).axes
+    assert [axes.get_title("left") for axes in panels] == ["float16", "float32", ""]
+    assert [axes.get_subplotspec().colspan.start for axes in panels] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "lines"),
+    [
+        ("keys found out-of-distribution", 1.0, ["keys found", "out-of-distribution"]),
+        ("keys found", -1.0, ["keys", "found"]),
+    ],
+)
+def test_lines_are_broken_between_words_alone(text: str, room: float, lines: list[str]) -> None:
+    assert wrapped(text, room).split("\n") == lines
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"by": "format", "split": "format"}, "split: 'format' is what 'by' has a curve for already"),
+        ({"arms": ["base"]}, "arms: 'overflow' is measured of the figure, and of no arm"),
+    ],
+)
+def test_curves_that_cannot_be_drawn(changed: dict[str, Any], says: str) -> None:
+    drawing = {"kind": "curves", "measurement": "overflow", "x": "halvings", "column": "scaled"}
+    Curves.parse(drawing | {"by": "format", "split": "arithmetic"}, "fig.yaml")
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        Curves.parse(drawing | changed, "fig.yaml")
 
 
 def test_a_curve_against_that_of_another_panel(tmp_path: Path) -> None:

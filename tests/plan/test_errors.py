@@ -16,6 +16,7 @@ SNAPSHOT = {"label": "Early", "snapshot_of": "base", "at": 0.5}
 UNTRAINED = {"label": "U", "training": "pretrain", "override": {"budget": {"steps": 0}}}
 CURVE = {"kind": "position_loss", "length": 64}
 KEYS = {"kind": "passkey", "lengths": [300]}
+FITS: dict[str, object] = {"kind": "extrapolation_error", "sizes": [8], "windows": [1], "horizons": [2]}
 
 
 @pytest.fixture
@@ -297,6 +298,11 @@ def test_wrong_published_weights(folder: Path, published: str, says: str) -> Non
         ([{"kind": "passkey", "times_context": 2}], "0.times_context: expected a list, got 2"),
         ([{"kind": "passkey", "lengths": [9, 8]}], "passkey (arm 'base'): lengths must ascend"),
         ([{"kind": "cost"}], "0.lengths: this key is required and is missing"),
+        ([FITS, FITS | {"windows": [2]}], "extrapolation_error: stands twice, and has no name by which to tell its"),
+        (
+            [FITS | {"sizes": [8, 65]}],
+            "extrapolation_error: sizes: a fit to 64 points has at most as many exponentials",
+        ),
         ([CURVE | {"arms": ["bas"]}], "position_loss.arms: unknown arm 'bas'; did you mean 'base'?"),
     ],
 )

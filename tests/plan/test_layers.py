@@ -103,12 +103,14 @@ def test_students_start_from_the_same_weights_if_layer_and_model_are_the_same(fo
         "own": STUDENT | {"layer": "own", "model": "deep"},
         "tuned": STUDENT | {"model": "deep"},
         "after": STUDENT | {"from": "tuned", "model": "deep"},
+        "later": STUDENT | {"from": "tuned", "layer": 1},
     }
     task = planned(folder, teacher=teacher, **arms).figures["lg_fig2"]
     origin = {one.arm: one.origin or one.run for one in task.series}
     assert origin["first"] == origin["again"] == origin["on"]
     assert origin["teacher"] == origin["tuned"] == origin["after"]
-    assert len(set(origin.values())) == 5
+    assert origin["later"] != origin["first"], "the same layer, after more training"
+    assert len(set(origin.values())) == 6
 
 
 def test_published_weights_teach(folder: Path) -> None:

@@ -111,7 +111,11 @@ def test_an_empty_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
         ("judge", ".", "'.': expected the name of a new file, got the folder itself"),
         ("judge", "", "expected a name or a path, got '' (is a variable unset?)"),
         ("report", "", "expected a name or a path, got '' (is a variable unset?)"),
-        ("report", "tables/sizes.parquet", "tables/sizes.parquet/index.html: cannot be written (File exists)"),
+        (
+            "report",
+            "tables/model-size-1.parquet",
+            "tables/model-size-1.parquet/index.html: cannot be written (File exists)",
+        ),
     ],
 )
 def test_an_output_that_is_no_name_is_one_line(

@@ -227,7 +227,7 @@ def test_a_diverged_run_is_named_with_its_message(tmp_path: Path) -> None:
         ("figures/lg_fig5.svg", "ssm plot"),
         ("figures/lg_fig5.pdf", "ssm plot"),
         ("verdicts/lg_fig5.parquet", "ssm judge"),
-        ("tables/sizes.parquet", "snakemake lg_fig5 --config scale=smoke"),
+        ("tables/model-size-1.parquet", "snakemake lg_fig5 --config scale=smoke"),
         ("runs/*/run.json", "snakemake lg_fig5 --config scale=smoke"),
         ("tokens/*/manifest.json", "snakemake"),
         ("specs/figures/*.json", "ssm plan --write"),

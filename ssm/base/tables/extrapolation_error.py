@@ -9,8 +9,9 @@ EXTRAPOLATION_ERROR = Schema(
     "one fit of one memory on [0, T] by n exponentials, and its errors up to t = horizon * T; errors as log10",
     {
         "memory": TEXT,  # exponential, power
-        # double, longdouble, exact: least squares in this arithmetic, exact with 60 digits; noise 0.001: exact, of a
-        # memory to which noise of this size was added; descent: gradient descent in doubles
+        # double, longdouble, exact: least squares in this arithmetic, exact with 60 digits, longdouble as wide as the
+        # platform has it (80 bits on x86, 128 or 64 elsewhere); noise 0.001: exact, of a memory to which noise of this
+        # size was added; descent: gradient descent in doubles
         "fit": TEXT,
         "window": F64,  # T
         "size": I64,  # n

@@ -9,9 +9,9 @@ from typing import Generic, Literal, TypeVar
 
 import polars as pl
 
-from ssm.base.tables import SCHEMAS, read_table, schema_name
+from ssm.base.tables import SCHEMAS, read_table
 from ssm.claims.estimate import Estimate, Reading, UndecidableError, summarize
-from ssm.claims.panel import Panel
+from ssm.claims.panel import Panel, planned
 from ssm.specs.figure import Series
 from ssm.specs.quantities.base import ArmQuantity, FigureQuantity, ModelQuantity, Quantity, SeriesQuantity
 
@@ -133,10 +133,8 @@ class FigureEstimator(Estimator[F]):
     def tables(self, panel: Panel) -> Iterator[pl.DataFrame]:
         """Those of the kind that it reads."""
         (kind,) = self.spec.reads
-        for table in panel.task.tables:
-            path = panel.folder / f"{table}.parquet"
-            if schema_name(path) == kind:
-                yield read_table(path, SCHEMAS[kind])
+        for table in panel.task.own_tables(kind):
+            yield read_table(planned(panel.task, panel.folder, table), SCHEMAS[kind])
 
     def exact(self, value: float, panel: Panel) -> Estimate:
         """A number without chance in it."""

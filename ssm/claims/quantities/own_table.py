@@ -13,7 +13,10 @@ from ssm.specs.quantities.own_table import OwnTable
 
 
 class OwnTableEstimator(FigureEstimator[OwnTable]):
-    """As of an arm with one seed; without draws exact, and else over these."""
+    """As of an arm with one seed; without draws exact, and else over these.
+
+    Rows without draws are of draw 1: read together with rows that have draws, they count there alone.
+    """
 
     def estimate(self, panel: Panel) -> Estimate:
         (name,) = self.spec.names

@@ -9,7 +9,10 @@ from ssm.specs.quantities.reach import Reach
 
 
 class ReachEstimator(CurveEstimator[Reach]):
-    """On straight lines between the points; 0 or the last x where a curve does not go through the value."""
+    """On straight lines between the points; 0 where a curve begins below the value.
+
+    Where it never falls below, the last x: a lower bound.
+    """
 
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         height = y - self.spec.value  # (R, K)

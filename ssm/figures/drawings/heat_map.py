@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ from ssm.base.columns import by_sample, chosen, is_key, means, split
 from ssm.base.tables import Schema
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import any_loaded, chosen_arms, panels
-from ssm.figures.panel import LETTER, Row
+from ssm.figures.panel import LETTER, Row, wrapped
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, TITLE, WIDTH, ArmStyle, number, tokens
 from ssm.specs.base import Setting
 from ssm.specs.drawings.heat_map import HeatMap
@@ -102,7 +101,7 @@ def _wrapped(title: str, room: float) -> str:
     for line in title.split("\n"):
         parts = line.split(", ")
         held = ", ".join(part.replace(" ", HELD) for part in parts) if max(map(len, parts)) < letters else line
-        found += textwrap.wrap(held, letters, break_long_words=False)
+        found += wrapped(held, room, TITLE).splitlines()
     return "\n".join(found).replace(HELD, " ")
 
 

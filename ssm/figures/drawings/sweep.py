@@ -36,8 +36,9 @@ def sweep(drawing: SweepCurves, task: FigureTask, tables: Path, styles: dict[str
     names = list(dict.fromkeys(one.name for one in every_family))
     looks = arm_styles(names, places)
     used = {look.color for look in looks.values()}
-    if any(styles[arm].color in used for arm in drawing.reference):  # as an arm of the figure it looks like a curve
-        looks = arm_styles([*names, *drawing.reference], places)
+    references = chosen_arms(task, drawing.reference)
+    if any(styles[arm].color in used for arm in references):  # as an arm of the figure it looks like a curve
+        looks = arm_styles([*names, *references], places)
     looks = styles | looks
     plots = [
         CurvePanel(

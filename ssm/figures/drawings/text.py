@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 
 from ssm.base.errors import TableError, nearest
 from ssm.base.tables import schema_of
-from ssm.figures.data import own_table, planned, read_planned
+from ssm.claims.panel import planned
+from ssm.figures.data import own_table, read_planned
 from ssm.figures.panel import Row
 from ssm.figures.style import SMALL, ArmStyle
 from ssm.specs.drawings.text import Text

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ssm.specs.base import Distinct, Name
 from ssm.specs.drawings.base import SeriesDrawing, insist_on_arms
 from ssm.specs.families import Member
+from ssm.specs.measurements import BY_KIND
+from ssm.specs.measurements.base import OfFigure
 from ssm.specs.reader import ColumnReader
 
 
@@ -38,6 +40,15 @@ class Curves(ColumnReader, SeriesDrawing):
     level: float | None = None  # a line of reference, such as chance
     x_label: str | None = None
     y_label: str | None = None
+
+    @model_validator(mode="after")
+    def _sane(self) -> Self:
+        if self.split is not None and self.split == self.by:
+            raise ValueError(f"split: '{self.split}' is what 'by' has a curve for already; give another key")
+        kind = BY_KIND.get(self.measurement)  # no measurement of arms bears the name of another kind
+        if self.arms is not None and kind is not None and issubclass(kind, OfFigure):
+            raise ValueError(f"arms: '{self.measurement}' is measured of the figure, and of no arm")
+        return self
 
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
         insist_on_arms("arms", self.arms or (), arms, families)

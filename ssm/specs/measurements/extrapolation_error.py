@@ -11,6 +11,7 @@ from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import OfNothing, Work
 from ssm.specs.training import RunSpec
 
+NODES, PANELS = 16, 4  # Gauss-Legendre, of the window and of each stretch between horizons
 Sizes = Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct]
 Times = Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct]
 Noises = Annotated[tuple[PositiveFloat, ...], Field(strict=False), Distinct]
@@ -38,6 +39,21 @@ class ExtrapolationError(OfNothing):
     def _behind(self) -> Self:
         if min(self.horizons) <= 1:
             raise ValueError(f"horizons lie behind the window: above 1, got {min(self.horizons):g}")
+        return self
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if max(self.sizes) > NODES * PANELS:
+            raise ValueError(f"sizes: a fit to {NODES * PANELS} points has at most as many exponentials")
+        more = sorted(set(self.descent_sizes or ()) - set(self.sizes))
+        if more:
+            raise ValueError(
+                f"descent_sizes: {more[0]} is not among the sizes, and has no exact fit to be compared with"
+            )
+        texts = [f"{noise:g}" for noise in self.noises]  # what their rows are called by
+        twice = next((text for text in texts if texts.count(text) > 1), None)
+        if twice is not None:
+            raise ValueError(f"noises: two are {twice} to six digits")
         return self
 
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:

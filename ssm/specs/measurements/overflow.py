@@ -11,6 +11,7 @@ from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import OfNothing, Work
 from ssm.specs.training import RunSpec
 
+MOST_STEPS = 2**20  # of every weight in every draw
 Format = Literal["float16", "bfloat16", "float32", "float64"]
 Arithmetic = Literal["reference", "torch", "cpp", "loop"]
 
@@ -36,6 +37,11 @@ class Overflow(OfNothing):
         largest = 2.0 ** -min(self.halvings)
         if max(self.shares) * largest >= 1:
             raise ValueError(f"shares: a weight 1 - {max(self.shares):g} * {largest:g} is not above 0")
+        if self.lengths * 2 ** max(self.halvings) > MOST_STEPS:
+            raise ValueError(
+                f"lengths: {self.lengths} * 2^{max(self.halvings)} is more than {MOST_STEPS:,} steps; "
+                "give fewer lengths or halvings"
+            )
         return self
 
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
