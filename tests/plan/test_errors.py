@@ -288,7 +288,7 @@ def test_wrong_published_weights(folder: Path, published: str, says: str) -> Non
         ([CURVE, CURVE], "position_loss: stands twice for the arm 'base'"),
         ([CURVE | {"kind": "restart_loss", "length": -1}], "0.length: expected a number above 0, got -1"),
         ([{"kind": "length_class"}], "length_class (arm 'base'): is made from a position_loss"),
-        ([CURVE, {"kind": "length_class", "length": 8}], "1: unknown key 'length'; valid names: arms, kind, name, of"),
+        ([CURVE, {"kind": "length_class", "size": 8}], "1: unknown key 'size'; valid names: arms, kind"),
         ([CURVE, {"kind": "length_class", "of": "far"}], "length_class (arm 'base'): of: no position_loss of this arm"),
         ([CURVE, CURVE | {"name": "far"}, CURVE | {"name": "far"}], "far: stands twice for the arm 'base'; give one"),
         ([CURVE | {"name": "passkey"}], "passkey: a position_loss cannot bear the name of another kind"),

@@ -107,7 +107,7 @@ def test_a_cpu_does_operations_and_python_one_after_the_other(folder: Path) -> N
 
 def test_the_smoke_scale_takes_what_it_took() -> None:
     """Means of jobs that were measured two side by side on two cores of an AMD EPYC with AVX-512."""
-    library = load_config(ROOT / "config", "smoke")
+    library = load_config(ROOT / "config", "smoke", figures=["lg_fig4", "lg_fig5", "lg_fig11", "lg_fig13"])
     plan = make_plan(library)
     found = needs(plan, library.workflow, gpu=False)
     steps = {

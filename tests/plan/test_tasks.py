@@ -174,9 +174,9 @@ def test_a_depth_of_what_hides_no_key_is_refused(folder: Path) -> None:
         planned(folder, **sample("facts", depth=0.5))
 
 
-def test_curves_of_what_belongs_to_no_arm_are_refused(folder: Path) -> None:
-    curves = {"kind": "curves", "measurement": "sample", "column": "tokens", "x": "place"}
-    with pytest.raises(ConfigError, match=r"drawings.curves.measurement: no measurement 'sample'"):
+def test_curves_of_a_measurement_that_the_figure_lacks_are_refused(folder: Path) -> None:
+    curves = {"kind": "curves", "measurement": "sampel", "column": "tokens", "x": "place"}
+    with pytest.raises(ConfigError, match=r"drawings.curves.measurement: no measurement 'sampel'.*'sample'"):
         planned(folder, **(sample() | {"drawings": [curves]}))
 
 
