@@ -212,6 +212,14 @@ def test_the_setup_sums_over_runs_and_says_on_what(results: Path) -> None:
         assert shown in text, shown
 
 
+def test_many_models_are_folded_away(tmp_path: Path) -> None:
+    """The page of a sweep begins with what was found, not with its models."""
+    for folder, panels, head in (("few", 2, "<details open>"), ("many", 13, "<details>")):
+        results_folder(tmp_path / folder, panels=tuple(f"model{place}" for place in range(panels)))
+        text, _ = built(tmp_path / folder)
+        assert f"{head}\n<summary>Models: {panels}</summary>" in text
+
+
 def test_a_diverged_run_is_named_with_its_message(tmp_path: Path) -> None:
     task = results_folder(tmp_path, diverged="passed")
     text = squeezed(built(tmp_path)[1].text)
