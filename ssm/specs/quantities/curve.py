@@ -22,6 +22,8 @@ class CurveQuantity(Quantity):
     """
 
     reads: ClassVar[tuple[str, ...]] = ()  # any
+    # Fields that are younger than the first ids of what holds a curve: left out where they are not given.
+    younger: ClassVar[tuple[str, ...]] = ("between", "against_where")
     sweep: Sweep | None = None
     arm: str | None = None
     against: str | None = None
@@ -35,8 +37,8 @@ class CurveQuantity(Quantity):
     exponential: bool = False  # the column is a logarithm (a loss in nats), and its exponential is meant
 
     @model_serializer(mode="wrap")
-    def _as_before_between(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), between=None, against_where=None)
+    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), **dict.fromkeys(self.younger))
 
     @model_validator(mode="after")
     def _one_curve(self) -> Self:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import model_validator
 
-from ssm.specs.base import Name, without
+from ssm.specs.base import Name
 from ssm.specs.quantities.curve import CurveQuantity
 
 
 class Extreme(CurveQuantity):
     """The largest value of a curve, or the smallest: what holds of it holds all along the curve."""
 
+    younger: ClassVar[tuple[str, ...]] = (*CurveQuantity.younger, "among")
     kind: Literal["extreme"] = "extreme"
     which: Literal["largest", "smallest"]
     among: Name | None = None  # another key: of the curves at each of its values, the one with the extreme
-
-    @model_serializer(mode="wrap")
-    def _as_before_between(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), between=None, against_where=None, among=None)
 
     @model_validator(mode="after")
     def _of_a_table(self) -> Self:
