@@ -105,7 +105,8 @@ def with_own_series(task: FigureTask, folder: Path, kind: str) -> FigureTask:
     found = task.own_tables(kind)
     if not found:
         return task
-    tables = {kind: planned(task, folder, found[0]).stem}
+    planned(task, folder, found[0])  # it is there
+    tables = {kind: found[0]}
     alone = Series(arm=OWN, label="", panel="", seed=0, context=1, policy="", run="", tables=tables)
     return task.model_copy(update={"series": (alone,)})
 

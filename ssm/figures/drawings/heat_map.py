@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from pathlib import Path
 
 import matplotlib
@@ -74,7 +75,7 @@ def heat_map(drawing: HeatMap, task: FigureTask, tables: Path, styles: dict[str,
 def _columns(drawing: HeatMap, maps: Sequence[Map]) -> int:
     """Panels side by side: as many as leave room for the numbers in the cells, and for the words of the titles."""
     for columns in range(MOST, 1, -1):
-        if columns > -(-len(maps) // -(-len(maps) // columns)):
+        if columns > ceil(len(maps) / ceil(len(maps) / columns)):
             continue  # fewer columns do with as many rows
         room = _room(maps, columns)
         cells = all(_width(one, drawing) * len(one.x) <= room for one in maps)
