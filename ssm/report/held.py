@@ -2,36 +2,68 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ssm.base.errors import TableError
 from ssm.base.formulas import plain
-from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, ours
+from ssm.claims.words import DEFINITION, ELSEWHERE, OURS, PAPER, SORTS, VERDICT_NAMES, number, ours, tally
 from ssm.report.papers import PAPERS, spoken
 from ssm.report.reference import Judged, Reference, read_references
 
+COLUMNS = ("held", "did not hold", "not decided")  # as VERDICT_NAMES, for those who read no statistics
 RANGE = 3  # panels of one claim from which on their numbers are given as a range
 START, END = "<!-- verdicts: written by `ssm reference` -->", "<!-- end of verdicts -->"
 
 
 def held(references: Iterable[Reference]) -> str:
-    """What held and what did not, as a Markdown table: a row a figure."""
-    lines = ["| figure | held | did not hold | not decided |", "|---|---|---|---|"]
+    """What held and what did not, as Markdown: a table with a row a paper, and folded away a table a paper."""
+    by_paper: dict[str, list[Reference]] = {}
+    for reference in references:
+        by_paper.setdefault(reference.target.partition("_")[0], []).append(reference)
+    overview = [
+        f"| paper | figures and tables | {SORTS[PAPER]}: {' / '.join(COLUMNS)} | {SORTS[OURS]}: the same |",
+        "|---|---|---|---|",
+    ]
+    folded = []
+    for paper, figures in by_paper.items():
+        found = tally(claim.content() for figure in figures for claim in figure.claims)
+        cells = [_counts(found.counts.get(sort)) for sort in (PAPER, OURS)]
+        overview.append(f"| {_citation(paper)} | {len(figures)} | {' | '.join(cells)} |")
+        folded += [
+            "",
+            f"<details><summary>{paper}, figure by figure</summary>",
+            "",
+            *_figures(figures),
+            "",
+            "</details>",
+        ]
+    return "\n".join([*overview, *folded])
+
+
+def _citation(paper: str) -> str:
+    return f"{paper}: {PAPERS[paper].citation}" if paper in PAPERS else paper
+
+
+def _counts(verdicts: Counter[str] | None) -> str:
+    return "" if verdicts is None else " / ".join(str(verdicts[name]) for name in VERDICT_NAMES)
+
+
+def _figures(references: Iterable[Reference]) -> list[str]:
+    """A table with a row a figure: its claims by name, each with its number."""
+    lines = [f"| figure | {' | '.join(COLUMNS)} |", "|---|---|---|---|"]
     for reference in references:
         if not reference.claims:
             continue
-        counted = [claim for claim in reference.claims if claim.registered and claim.sort != "elsewhere"]
-        left = sum(not claim.registered and claim.sort != "elsewhere" for claim in reference.claims)
+        counted = [claim for claim in reference.claims if claim.registered and claim.sort != ELSEWHERE]
+        left = sum(not claim.registered and claim.sort != ELSEWHERE for claim in reference.claims)
         note = f" ({left} not registered, not counted)" if left else ""
-        cells = [
-            _cell([claim for claim in counted if claim.verdict == verdict]) for verdict in (CONFIRMED, REFUTED, OPEN)
-        ]
-        shows = next(
-            (paper.shows[reference.target] for paper in PAPERS.values() if reference.target in paper.shows), ""
-        )
+        cells = [_cell([claim for claim in counted if claim.verdict == verdict]) for verdict in VERDICT_NAMES]
+        paper = PAPERS.get(reference.target.partition("_")[0])
+        shows = paper.shows.get(reference.target, "") if paper else ""
         lines.append(f"| `{reference.target}` {shows}{note} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return lines
 
 
 def every_verdict(references: Iterable[Reference]) -> str:
@@ -83,10 +115,10 @@ def _read(path: Path) -> str:
 
 def _cell(claims: Sequence[Judged]) -> str:
     """Claims by name, each with its number, those of several panels together; of definitions how many there are."""
-    definitions = sum(claim.sort == "definition" for claim in claims)
+    definitions = sum(claim.sort == DEFINITION for claim in claims)
     by_name: dict[str, list[Judged]] = {}
     for claim in claims:
-        if claim.sort != "definition":
+        if claim.sort != DEFINITION:
             by_name.setdefault(claim.claim.partition("/")[0], []).append(claim)
     shown = [_together(name.replace("_", " "), of_name) for name, of_name in by_name.items()]
     if definitions:
@@ -96,7 +128,7 @@ def _cell(claims: Sequence[Judged]) -> str:
 
 def _together(name: str, claims: Sequence[Judged]) -> str:
     """What is claimed of several panels, of many with the range of its numbers; in italics where it is ours."""
-    name = f"*{name}*" if claims[0].sort == "ours" else name
+    name = f"*{name}*" if claims[0].sort == OURS else name
     panels = [claim.claim.partition("/")[2] for claim in claims]
     numbers = ["" if claim.estimate is None else number(claim.estimate) for claim in claims]
     if len(claims) >= RANGE:

@@ -17,6 +17,7 @@ from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
 from ssm.cli.main import main
 from ssm.report.compare import TOLERANCE
 from ssm.report.held import END, START, held, readmes
+from ssm.report.papers import PAPERS
 from ssm.report.reference import Judged, Reference, read_references
 from ssm.specs.quantities.cost_exponent import CostExponent
 
@@ -85,7 +86,8 @@ def test_the_tables_say_what_the_reference_says(place: Path, capsys: pytest.Capt
     text = Path("README.md").read_text()
     assert text.startswith("# Title\n")
     assert text.endswith("\n\nMore.\n")
-    assert text.split("\n\n")[2].splitlines() == [
+    assert text.split("\n\n")[2].splitlines()[2:] == [f"| lg: {PAPERS['lg'].citation} | 1 | 1 / 1 / 0 | 0 / 0 / 1 |"]
+    assert text.split("\n\n")[4].splitlines() == [
         "| figure | held | did not hold | not decided |",
         "|---|---|---|---|",
         "| `lg_fig5` four interventions | base fails 3, 1 definition | passed fails 1.11 | *control fails* |",
@@ -118,8 +120,9 @@ def test_a_claim_of_several_panels_is_named_once() -> None:
     )  # fmt: skip
     names = {"decays/a": -0.5, "decays/b": -0.25, "decays/c": -0.125, "even/a": 2.0, "even/b": None, "whole": 3.0}
     claims = tuple(one.model_copy(update={"claim": name, "estimate": value}) for name, value in names.items())
-    (row,) = held([Reference(target="x", scale="smoke", made={}, claims=claims)]).splitlines()[2:]
-    assert row == "| `x`  | decays (3 models: -0.5 to -0.125), even (a 2, b), whole 3 |  |  |"
+    table = held([Reference(target="x", scale="smoke", made={}, claims=claims)]).splitlines()
+    assert table[2] == "| x | 1 | 1 / 0 / 0 |  |", "all judge one number here"
+    assert table[-3] == "| `x`  | decays (3 models: -0.5 to -0.125), even (a 2, b), whole 3 |  |  |"
 
 
 @pytest.mark.parametrize(
