@@ -183,7 +183,10 @@ class HarnessModel(TemplateLM):
         stops = [stop for stop in until if stop]
 
         def ended(_: int, tokens: list[int]) -> bool:
-            return tokens[-1] == self.eot_token_id or any(stop in self._decoded(tokens) for stop in stops)
+            if not stops or tokens[-1] == self.eot_token_id:
+                return tokens[-1] == self.eot_token_id
+            text = self._decoded(tokens)
+            return any(stop in text for stop in stops)
 
         with self._computing():
             found = continuations(self.opened.model, [tokens for _, tokens in batch], most, ended, self._device)

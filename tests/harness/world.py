@@ -37,7 +37,8 @@ def mamba2(folder: Path) -> Path:
 def gpt2(folder: Path, positions: int = 64) -> Path:
     """A GPT-2 of transformers over bytes: ssm has no converter for it, and its positions end."""
     torch.manual_seed(0)
-    config = transformers.GPT2Config(vocab_size=256, n_positions=positions, n_embd=16, n_layer=2, n_head=2)
+    sizes = {"vocab_size": 256, "n_positions": positions, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    config = transformers.GPT2Config(**sizes, bos_token_id=None, eos_token_id=None)
     model = transformers.GPT2LMHeadModel(config)
     with torch.no_grad():
         for parameter in model.parameters():
