@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +58,14 @@ def without_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def requests(*arguments: tuple[Any, ...]) -> list[Any]:
     return [SimpleNamespace(args=each) for each in arguments]
+
+
+def add_tokenizer(folder: Path) -> Path:
+    words = {"<unk>": 0, "<s>": 1, "</s>": 2, "one": 3, "two": 4} | {f"w{i}": i for i in range(5, 256)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
 
 
 @pytest.mark.usefixtures("without_network")
@@ -194,10 +203,7 @@ def test_the_tokens_that_begin_and_end_a_text_are_those_of_the_files(
 ) -> None:
     own = tmp_path / "model"
     shutil.copytree(folder / "mamba2", own)
-    words = {"<unk>": 0, "<s>": 1, "</s>": 2, "one": 3, "two": 4} | {f"w{i}": i for i in range(5, 256)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    tokenizer.save(str(own / "tokenizer.json"))
+    add_tokenizer(own)
     for name, content in files.items():
         known = json.loads((own / name).read_text()) if (own / name).exists() else {}
         (own / name).write_text(json.dumps(known | content))
@@ -210,6 +216,20 @@ def test_the_tokens_that_begin_and_end_a_text_are_those_of_the_files(
         assert HarnessModel(str(own), prefix_token_id="0").prefix_token_id == 0
 
 
+def test_a_model_of_transformers_own_names_them_too_and_its_end_ends_a_text(tmp_path: Path) -> None:
+    folder = add_tokenizer(world.gpt2(tmp_path / "gpt2"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": 2}))
+    model = HarnessModel(str(folder))
+    assert (model.prefix_token_id, model.eot_token_id) == (2, 2)
+    asked = requests(("one two", {"until": [], "max_gen_toks": 3}))
+    (text,) = model.generate_until(asked, True)
+    first = model.tok_encode(text)[0]
+    assert first != 2
+    model.special = replace(model.special, end=first)
+    assert model.generate_until(asked, True) == [""]
+
+
 def test_without_the_harness_it_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -220,16 +240,27 @@ def test_without_the_harness_it_says_how_to_install_it(
     assert said.endswith("pip install 'ssm-length[harness]'\n")
 
 
+def test_what_a_user_can_put_right_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lm_eval.__main__.cli_evaluate", lambda: HarnessModel("nowhere"))
+    assert main() == 2
+    said = capsys.readouterr().err
+    assert said.startswith("ssm.harness: nowhere: ")
+    assert said.count("\n") == 1
+
+
 @pytest.mark.exhaustive
-def test_the_command_of_the_readme(folder: Path, tmp_path: Path) -> None:
+def test_the_command_of_the_readme(folder: Path) -> None:
     """The harness looks through all of its tasks first, which takes the most of it."""
-    command = [sys.executable, "-m", "ssm.harness", "--model", "ssm", "--model_args", f"pretrained={folder / 'mamba2'}"]
-    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-    run = [*command, "--tasks", "local_rolling", "--include_path", str(folder / "tasks")]
-    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=500, env=offline)
+    asked = ["--model", "ssm", "--model_args", f"pretrained={folder / 'mamba2'}", "--tasks", "local_rolling"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ssm.harness", *asked, "--include_path", str(folder / "tasks"), "--batch_size", "8"],
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
     assert done.returncode == 0, done.stderr
     assert "|local_rolling|" in done.stdout
-    wrong = [*command[:-1], "pretrained=nowhere", *run[len(command) :]]
-    done = subprocess.run(wrong, capture_output=True, text=True, check=False, timeout=500, env=offline)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("ssm.harness: nowhere")
