@@ -95,8 +95,8 @@ $(BIN)/python:
 	  rm -rf $(VENV); echo "make: $(PYTHON) -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing ssm and what it needs into $(VENV)"
-	@$(PIP) install -c constraints.txt -e .
+	@echo "Installing ssm and what its workflow needs into $(VENV)"
+	@$(PIP) install -c constraints.txt -e '.[workflow]'
 	@ssm plan --schemas workflow/schemas > /dev/null  # for editors
 	@touch $@
 

@@ -19,7 +19,7 @@ FLOORS = (
     ("training", "evaluation"),
     ("claims", "figures", "report", "watch"),
     ("plan",),
-    ("bench", "diagnosis", "extension", "cli"),
+    ("bench", "diagnosis", "extension", "harness", "cli"),
 )
 ORDER = [package for floor in FLOORS for package in floor]
 WITHOUT_TORCH = ("specs", "claims", "figures", "report", "watch", "plan")

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from ssm.base.columns import chosen, listed
+from ssm.base.engine import snakemake
 from ssm.base.errors import TableError
 from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_of
 from ssm.claims.estimate import UndecidableError
@@ -122,7 +123,7 @@ def planned(task: FigureTask, tables: Path, table: str) -> Path:
         spec = tables.parent / "specs" / "measurements" / f"{table}.json"
         raise TableError(
             f"{path}: no such table ({task.figure.target} needs it); "
-            f"`snakemake {task.figure.target}` makes it, by `ssm evaluate {spec} --out {path}`"
+            f"`{snakemake(task.figure.target)}` makes it, by `ssm evaluate {spec} --out {path}`"
         )
     return path
 

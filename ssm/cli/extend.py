@@ -17,6 +17,7 @@ Diagnoses the model as `ssm diagnose` does. If it does not hold, trains it for s
 original, three snapshots and the end by held-out text that neither trains nor is shown; diagnoses again on the same
 windows. Writes into --out a page (index.html), result.json, the diagnoses, and, if something was gained, model/: the
 model in the format that it came in, with its tokenizer. The original is never changed. work/ may be deleted in the end.
+The last lines are commands that load the new model: in its own library, and in lm-evaluation-harness.
 
 Gained means proven, on 64 windows or more: a lower far perplexity, no more than --in-context-tolerance in context, and
 a model that holds where it broke (repaired) or has a lower paired ratio (improved). What is open is "undecided".
@@ -86,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     from ssm.base.files import replacing
     from ssm.extension import extend
     from ssm.extension.folder import RESULT
+    from ssm.extension.usage import usages
 
     asked = {name: value for name, value in vars(args).items() if name not in ("out", "replace")}
     with replacing(args.out, args.replace, RESULT) as out:
@@ -93,5 +95,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"{result['outcome']}: {result['reason']}")
     print(f"Report: {args.out / 'index.html'}", file=sys.stderr)
     if result["model"] is not None:
-        print(f"Model: {args.out / result['model']}", file=sys.stderr)
+        model = args.out / result["model"]
+        print(f"Model: {model}", file=sys.stderr)
+        for library, command in usages(result.get("library"), model, args.tokenizer).items():
+            print(f"With {library}: {command}", file=sys.stderr)
     return 0

@@ -25,6 +25,7 @@ OVERVIEW = """usage: ssm <verb> [arguments]
 
 Rebuild, check and use what is known about length generalization in recurrent language models.
 The workflow (`make figures`, or `snakemake <target>`) calls these verbs in this order; each can be called by hand.
+`ssm diagnose` and `ssm extend` need nothing of it; what it needs: pip install 'ssm-length[workflow]'.
 
 {verbs}
 

@@ -58,7 +58,7 @@ def read_images(spec: Images, split: Split) -> LabelledImages:
 def _digits(spec: Digits, split: Split) -> LabelledImages:
     found = importlib.util.find_spec("sklearn")  # importing it would take a second, to read a table
     if found is None or found.origin is None:
-        raise DataError("digits: come with scikit-learn, which is not installed here: pip install scikit-learn")
+        raise DataError("digits: come with scikit-learn, not installed here: pip install 'ssm-length[workflow]'")
     path = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
     try:
         with gzip.open(path, "rt") as file:

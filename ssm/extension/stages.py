@@ -197,6 +197,7 @@ class Stages:
             "outcome": outcome.word,
             "reason": outcome.reason,
             "model": model,
+            "library": self.opened.imported and self.opened.imported.format.library,
             "chosen": self.chosen and self.chosen.as_json(),
             "candidates": [candidate.as_json() for candidate in self.measured],
             "change": change and change.as_json(),

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from ssm.base.engine import snakemake
 from ssm.base.errors import TableError, UserError, nearest
 from ssm.base.formulas import plain
 from ssm.base.names import natural
@@ -216,14 +217,14 @@ class Gatherer:
                 raise TableError(f"{folder}: no figure '{target}' is planned; {nearest(target, planned)}")
         for target in planned:
             if target not in needed and not self._finished(target):
-                unfinished[target] = Absent("not made yet", f"`snakemake {target}` makes it")
+                unfinished[target] = Absent("not made yet", f"`{snakemake(target)}` makes it")
                 continue
             try:
                 figures.append(self._figure(FigureTask.load(self._spec(target))))
             except UserError as problem:
                 if target in needed:
                     raise
-                unfinished[target] = Absent("to be made again", f"`snakemake {target}` does; {problem}")
+                unfinished[target] = Absent("to be made again", f"`{snakemake(target)}` does; {problem}")
         if not figures:
             first, absent = next(iter(unfinished.items()))
             why = f"{first} is {absent.state}, {absent.why}"
@@ -261,7 +262,7 @@ class Gatherer:
         spec = self._spec(target)
         plot = f"ssm plot {spec} --tables {self.results / 'tables'} --out {self.results / 'figures'}"
         pictures = [self._need(path, plot) for path in self._pictures(target)]
-        again = f"snakemake {target} --config scale={task.scale}"
+        again = snakemake(f"{target} --config scale={task.scale}")
         return Figure(
             task=task,
             picture=inline_svg(pictures[0], target, plain(f"{figure.title}. {figure.caption}")),

@@ -149,7 +149,8 @@ def test_every_pinned_requirement_is_ours_or_drawn_in() -> None:
     assert all(line.count("==") == 1 and "+" not in line and "/" not in line for line in lines)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = project["dependencies"] + extras["dev"] + extras["slurm"] + extras["bench"]
+    extra = [one for name in ("dev", "slurm", "bench", "workflow", "harness") for one in extras[name]]
+    wanted = project["dependencies"] + extra
     for requirement in wanted:
         name = requirement.split(">")[0].split("[")[0].strip().lower().replace("_", "-")
         assert name in pinned | {project["name"]}, f"{name} is not pinned"

@@ -121,6 +121,13 @@ class Format:
     writes_tied: bool = False
     container: Container = "safetensors"
 
+    @property
+    def library(self) -> str:
+        """Who loads it: transformers, fla (a key "fla_..."), or mamba_ssm, whose config.json names no model_type."""
+        if self.model_type is None:
+            return "mamba_ssm"
+        return "fla" if self.key.startswith("fla_") else "transformers"
+
     def recognizes(self, config: Config) -> bool:
         """Whether a config.json is one of this format."""
         if self.model_type is None:

@@ -201,5 +201,5 @@ def test_the_digits_without_their_package(monkeypatch: pytest.MonkeyPatch) -> No
     images.read_images.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     spec = parse_data({"name": "x"} | DIGITS, "tests")
-    with pytest.raises(DataError, match="digits: come with scikit-learn, which is not installed here: pip install"):
+    with pytest.raises(DataError, match="digits: come with scikit-learn, not installed here: pip install"):
         images.read_images(spec.images, "train")  # type: ignore[attr-defined]

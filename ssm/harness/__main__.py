@@ -1,0 +1,32 @@
+"""`python -m ssm.harness`: lm_eval, which also knows the model `ssm`."""
+
+from __future__ import annotations
+
+import sys
+
+from ssm.base.errors import UserError, first_line
+
+
+def main() -> int:
+    """Run lm_eval's own command line on our arguments.
+
+    Returns:
+        The exit code: 2 for something that the user can put right, told in one line on stderr.
+    """
+    try:
+        try:
+            import lm_eval.__main__ as harness
+        except ImportError as error:
+            reason = f"lm_eval cannot be imported ({first_line(error)})"
+            raise UserError(f"{reason}: pip install 'ssm-length[harness]'") from error
+        import ssm.harness.adapter  # noqa: F401  (it registers the model)
+
+        harness.cli_evaluate()
+    except UserError as error:
+        print(f"ssm.harness: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

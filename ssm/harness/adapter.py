@@ -1,0 +1,238 @@
+"""The model `ssm` of lm-evaluation-harness: whatever `ssm diagnose` opens, read from the first token to the last."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from lm_eval.api.model import TemplateLM
+from lm_eval.api.registry import register_model
+from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_text
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+from tqdm import tqdm
+
+from ssm.base.errors import ConfigError, nearest
+from ssm.data.own_text import tokenizer_of
+from ssm.data.tokenizers import make_tokenizer
+from ssm.harness.reading import Asked, continuations, log_likelihoods, reads_together
+from ssm.harness.special import special_tokens
+from ssm.models.device import prepare_device
+from ssm.models.opening import open_model
+
+ARGUMENTS = (
+    *("pretrained", "tokenizer", "dtype", "max_length", "max_gen_toks", "prefix_token_id", "add_bos_token"),
+    *("batch_size", "device"),
+)
+AUTO = 16  # texts side by side, where the harness leaves the number to us
+PRECISIONS = ("float32", "bfloat16")
+logger = logging.getLogger(__name__)
+
+
+@register_model("ssm")
+class HarnessModel(TemplateLM):
+    """A model that reads texts of any length with the state carried on, and so in constant memory.
+
+    Attention without a window keeps keys and values of all that it has read, here as everywhere.
+
+    Args:
+        pretrained: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.opening.open_model`).
+        tokenizer: as of `ssm.data.own_text.tokenizer_named`; None: the model's own.
+        dtype: float32 or bfloat16, in which scans stay in float32; "auto": bfloat16 on a GPU, float32 on a CPU.
+        max_length: tokens. What is longer is cut, as by the harness's own models: a whole text into windows, a context
+            to its last tokens, of which a line is logged. None: nothing is cut, unless the model's table of positions
+            ends.
+        max_gen_toks: tokens written where a task does not say how many.
+        prefix_token_id: what a text's first token is predicted from; None: as the model's files say, and a newline
+            for bytes.
+        add_bos_token: that token before every context too; None: as the tokenizer's files say.
+        batch_size: texts side by side.
+        device: auto, cpu, cuda or cuda:0.
+
+    Raises:
+        UserError: one line.
+    """
+
+    def __init__(
+        self,
+        pretrained: str = "",
+        tokenizer: str | None = None,
+        dtype: str = "auto",
+        max_length: int | None = None,
+        max_gen_toks: int = 256,
+        prefix_token_id: int | None = None,
+        add_bos_token: bool | None = None,
+        batch_size: int | str = 1,
+        device: str | None = None,
+        **others: Any,
+    ):
+        super().__init__()
+        others.pop("max_batch_size", None)  # of a search for a size that fits: memory does not grow with the length
+        if others:
+            name = min(others)
+            raise ConfigError(f"--model_args {name}: unknown; {nearest(name, ARGUMENTS)}")
+        if not pretrained:
+            raise ConfigError("--model_args pretrained=MODEL is missing: a folder, a file, or owner/model of the hub")
+        if dtype not in ("auto", *PRECISIONS):
+            raise ConfigError(f"--model_args dtype={dtype}: expected auto, {' or '.join(PRECISIONS)}")
+        name = (device or "auto").removesuffix(":0")
+        if name not in ("auto", "cpu", "cuda"):
+            raise ConfigError(f"--device {device}: expected auto, cpu or cuda (CUDA_VISIBLE_DEVICES names another GPU)")
+        self._device = prepare_device(name)
+        self.opened = open_model(str(pretrained), self._device)
+        self.precision = dtype if dtype != "auto" else PRECISIONS[self._device.type == "cuda"]
+        spec = tokenizer_of(self.opened, tokenizer)
+        self.text = make_tokenizer(spec, iter(()))  # `tokenizer` would be one of transformers, to the harness
+        self.special = special_tokens(self.opened, spec, self.text)
+        self.prefix = self.special.prefix if prefix_token_id is None else _whole("prefix_token_id", prefix_token_id, 0)
+        self.leads = self.special.leads if add_bos_token is None else add_bos_token
+        limits = [self.opened.longest, None if max_length is None else _whole("max_length", max_length, 2)]
+        self.max_length = min((limit for limit in limits if limit is not None), default=sys.maxsize)  # tokens
+        self.max_gen_toks = _whole("max_gen_toks", max_gen_toks, 1)
+        self.batch_size = AUTO if str(batch_size).startswith("auto") else _whole("batch_size", batch_size, 1)
+
+    @property
+    def eot_token_id(self) -> int | None:
+        """What ends a text; None: no token does."""
+        return self.special.end
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What a text's first token is predicted from."""
+        if self.prefix is None:
+            raise ConfigError(
+                f"{self.opened.name}: its files name no token that begins a text; give one with --model_args "
+                "prefix_token_id=N"
+            )
+        return self.prefix
+
+    def get_model_info(self) -> dict[str, Any]:
+        """For the harness's results."""
+        return {
+            "model_num_parameters": self.opened.model.parameters_count,
+            "model_dtype": self.precision,
+            "model_sha": self.opened.fingerprint,
+            "max_length": self.max_length,
+        }
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
+        """The tokens of a text, behind the prefix where contexts have it."""
+        tokens: list[int] = self.text.encode([string.encode("utf-8", errors="replace")])[0].tolist()
+        wanted = self.leads if add_special_tokens is None else add_special_tokens
+        return [self.prefix_token_id, *tokens] if wanted else tokens
+
+    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
+        """ln p of whole texts, in nats: each in one piece up to `max_length`."""
+        asked, owners = [], []
+        for number, (text,) in enumerate(request.args for request in requests):
+            tokens = self.tok_encode(text, add_special_tokens=False)
+            for window in get_rolling_token_windows(tokens, self.prefix_token_id, self.max_length, context_len=1):
+                context, wanted = make_disjoint_window(window)
+                asked.append(Asked([*context, *wanted], len(wanted)))
+                owners.append(number)
+        found = [0.0] * len(requests)
+        for owner, (value, _) in zip(owners, self._scored(asked, disable_tqdm), strict=True):
+            found[owner] += value
+        for request, value in zip(requests, found, strict=True):
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, value)
+        return found
+
+    def _loglikelihood_tokens(
+        self, requests: list[tuple[tuple[str, str], list[int], list[int]]], disable_tqdm: bool = False, **_: Any
+    ) -> list[tuple[float, bool]]:
+        """ln p of continuations, in nats, and whether each of their tokens is the likeliest."""
+        asked = []
+        for _texts, context, wanted in requests:
+            tokens = self._last([*context, *wanted], self.max_length + 1)
+            asked.append(Asked(tokens, min(len(wanted), len(tokens) - 1)))
+        found = self._scored(asked, disable_tqdm)
+        for (texts, _context, _wanted), answer in zip(requests, found, strict=True):
+            self.cache_hook.add_partial("loglikelihood", texts, answer)
+        return found
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """Texts that the model writes, the likeliest token each time, up to what should end them.
+
+        Raises:
+            ConfigError: the task asks for samples.
+        """
+        groups: dict[tuple[Any, ...], list[tuple[int, list[int]]]] = {}  # what is read together, longest first
+        for number, (context, given) in enumerate(request.args for request in requests):
+            asked = normalize_gen_kwargs(given, self.max_gen_toks)
+            if asked["do_sample"]:
+                raise ConfigError("do_sample: ssm writes the likeliest token alone; give --gen_kwargs do_sample=False")
+            most = min(asked["max_gen_toks"], self.max_length - 1)
+            tokens = self._last(self.tok_encode(context) or [self.prefix_token_id], self.max_length - most)
+            length = 0 if reads_together(self.opened.model) else len(tokens)
+            groups.setdefault((most, tuple(asked["until"]), length), []).append((number, tokens))
+        found = [""] * len(requests)
+        with self._progress(len(requests), disable_tqdm) as progress:
+            for (most, until, _), group in groups.items():
+                for batch in _batches(sorted(group, key=lambda one: -len(one[1])), self.batch_size):
+                    for number, text in self._written(batch, most, until):
+                        found[number] = text
+                        self.cache_hook.add_partial("generate_until", requests[number].args, text)
+                    progress.update(len(batch))
+        return found
+
+    def _written(self, batch: list[tuple[int, list[int]]], most: int, until: tuple[str, ...]) -> list[tuple[int, str]]:
+        """What stands behind each prompt, without what ended it."""
+        stops = [stop for stop in until if stop]
+
+        def ended(_: int, tokens: list[int]) -> bool:
+            if not stops or tokens[-1] == self.eot_token_id:
+                return tokens[-1] == self.eot_token_id
+            text = self._decoded(tokens)
+            return any(stop in text for stop in stops)
+
+        with self._computing():
+            found = continuations(self.opened.model, [tokens for _, tokens in batch], most, ended, self._device)
+        return [
+            (number, postprocess_generated_text(self._decoded(tokens), stops, None))
+            for (number, _), tokens in zip(batch, found, strict=True)
+        ]
+
+    def _scored(self, asked: list[Asked], disable_tqdm: bool) -> list[tuple[float, bool]]:
+        """Texts of like lengths side by side, the longest first; answers in the order of the questions."""
+        order = sorted(range(len(asked)), key=lambda number: -len(asked[number].tokens))
+        found: list[tuple[float, bool]] = [(0.0, True)] * len(asked)
+        with self._progress(len(asked), disable_tqdm) as progress, self._computing():
+            for batch in _batches(order, self.batch_size):
+                values = log_likelihoods(self.opened.model, [asked[number] for number in batch], self._device)
+                for number, value in zip(batch, values, strict=True):
+                    found[number] = value
+                progress.update(len(batch))
+        return found
+
+    def _last(self, tokens: list[int], most: int) -> list[int]:
+        if len(tokens) > most:
+            logger.warning("a text of %d tokens is read from its last %d on (max_length)", len(tokens), most)
+        return tokens[-most:]
+
+    def _decoded(self, tokens: list[int]) -> str:
+        ends = tokens[-1] == self.eot_token_id
+        return self.text.decode(np.array(tokens[:-1] if ends else tokens))
+
+    def _computing(self) -> torch.autocast:
+        return torch.autocast(self._device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
+
+    def _progress(self, total: int, disable: bool) -> tqdm:
+        return tqdm(total=total, desc=f"ssm: {self.opened.title}", disable=disable)
+
+
+def _batches(items: list[Any], size: int) -> list[list[Any]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    """A whole number, as the harness's command line gives it.
+
+    Raises:
+        ConfigError: it is none, or too small.
+    """
+    if not str(value).isdecimal() or int(value) < least:
+        raise ConfigError(f"--model_args {name}={value}: expected a whole number, {least} or more")
+    return int(value)

@@ -1,0 +1,66 @@
+"""The tokens that begin and end a text, as a model's own files name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ssm.base.errors import DataError
+from ssm.base.outside import read_json
+from ssm.data.tokenizers import JsonTokenizer, Tokenizer
+from ssm.models.foreign import ForeignModel
+from ssm.models.opening import Opened
+from ssm.specs.data import FileTokenizer, TokenizerSpec
+
+CONFIG = "tokenizer_config.json"
+NEWLINE = 10  # begins a text of bytes, which have no token for it
+
+
+@dataclass(frozen=True)
+class Special:
+    """Numbers of tokens, None where no file names one."""
+
+    prefix: int | None  # what the first token of a text is predicted from
+    end: int | None
+    leads: bool  # the tokenizer puts the prefix before every text
+
+
+def special_tokens(opened: Opened, spec: TokenizerSpec, tokenizer: Tokenizer) -> Special:
+    """Of tokenizer_config.json beside the tokenizer, or else of config.json; for bytes a text follows a newline.
+
+    Raises:
+        DataError: tokenizer_config.json cannot be read.
+    """
+    if not isinstance(tokenizer, JsonTokenizer):
+        return Special(NEWLINE, None, False)
+    said: Mapping[str, Any] = {}
+    if isinstance(spec, FileTokenizer) and (Path(spec.path).parent / CONFIG).is_file():
+        found = read_json(Path(spec.path).parent / CONFIG, DataError, "tokenizer's config")
+        said = found if isinstance(found, Mapping) else {}
+    config = _config(opened)
+    begin, end = (_spelled(said.get(f"{name}_token"), tokenizer) for name in ("bos", "eos"))
+    if begin is None and end is None:
+        begin, end = (_number(config.get(f"{name}_token_id"), tokenizer) for name in ("bos", "eos"))
+    return Special(end if begin is None else begin, end, said.get("add_bos_token") is True and begin is not None)
+
+
+def _config(opened: Opened) -> Mapping[str, Any]:
+    """What config.json says; of a run of ours, nothing."""
+    if opened.imported is not None:
+        return opened.imported.source.config
+    if isinstance(opened.model, ForeignModel):
+        return dict(opened.model.inner.config.get_text_config().to_dict())  # type: ignore[operator, union-attr]
+    return {}
+
+
+def _spelled(token: Any, tokenizer: JsonTokenizer) -> int | None:
+    """The number of a token that stands there as text, or as {"content": text}."""
+    text = token.get("content") if isinstance(token, Mapping) else token
+    return tokenizer.inner.token_to_id(text) if isinstance(text, str) else None
+
+
+def _number(value: Any, tokenizer: JsonTokenizer) -> int | None:
+    first = value[0] if isinstance(value, list) and value else value
+    return first if type(first) is int and 0 <= first < tokenizer.vocab_size else None

@@ -1,0 +1,105 @@
+"""The commands that `ssm extend` ends with, run as they stand."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from extension.world import CONTEXT, LENGTH
+from harness import world as tasks
+
+from ssm.cli.main import main
+from ssm.extension.usage import LOADED, usages
+from ssm.models.formats import FORMATS
+
+# As published: mamba_ssm itself needs a GPU to be imported.
+MAMBA_SSM = """
+class MambaLMHeadModel:
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name, device=None, dtype=None, **kwargs):
+        return f"{pretrained_model_name} on {device}, {kwargs}"
+"""
+
+
+@pytest.fixture
+def said(world: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """Library -> command, as the command line says it of an extension that is there."""
+    quick = f"--context {CONTEXT} --length {LENGTH} --sequences 64 --no-passkey --steps 40 --lr 3e-3 --control"
+    more = "--in-context-tolerance 1.0 --device cpu --threads 1"
+    given = [str(world / "theirs"), "--text", str(world / "texts"), *quick.split(), *more.split(), "-o", str(whole)]
+    assert main(["extend", *given]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    found = dict(line.removeprefix("With ").split(": ", 1) for line in lines if line.startswith("With "))
+    assert lines[-len(found) - 1] == f"Model: {whole / 'model'}"
+    return found
+
+
+def run(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command of a shell, where `python` is ours."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        command,
+        shell=True,
+        env=os.environ | {"PATH": path, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+
+
+def test_transformers_loads_what_was_written(said: dict[str, str]) -> None:
+    assert list(said) == ["transformers", "lm-evaluation-harness"]
+    done = run(said["transformers"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Mamba2ForCausalLM(")
+
+
+@pytest.mark.exhaustive
+def test_the_harness_reads_it(said: dict[str, str], tmp_path: Path) -> None:
+    """On a task of this machine: those that are named come from the network."""
+    folder = tasks.tasks(tmp_path / "tasks")
+    command, _, named = said["lm-evaluation-harness"].rpartition(" --tasks ")
+    assert named == "lambada_openai,wikitext"
+    done = run(f"{command} --tasks local_rolling --include_path {folder}")
+    assert done.returncode == 0, done.stderr
+    assert "|local_rolling|" in done.stdout
+
+
+@pytest.mark.exhaustive
+def test_fla_loads_its_own(tmp_path: Path) -> None:
+    import fla.models
+    import torch
+
+    config: dict[str, Any] = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 1, "num_heads": 2}
+    folder = tmp_path / "a folder's name"
+    fla.models.GLAForCausalLM(fla.models.GLAConfig(**config)).to(torch.float32).save_pretrained(folder)
+    done = run(usages("fla", folder, None)["fla"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("GLAForCausalLM(")
+
+
+def test_mamba_ssm_is_asked_for_the_folder(tmp_path: Path) -> None:
+    module = tmp_path / "mamba_ssm" / "models" / "mixer_seq_simple.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(MAMBA_SSM)
+    done = run(usages("mamba_ssm", Path("it's") / "model", None)["mamba_ssm"], PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "it's/model on cuda, {}\n"), done.stderr
+
+
+def test_every_format_has_a_command() -> None:
+    assert {form.library for form in FORMATS.values()} == LOADED.keys()
+    assert FORMATS["fla_gla"].library == "fla"
+    assert (FORMATS["mamba2"].library, FORMATS["mamba_ssm"].library) == ("transformers", "mamba_ssm")
+
+
+def test_a_run_of_ours_and_a_tokenizer_of_the_users() -> None:
+    found = usages(None, Path("a b/model"), "EleutherAI/gpt-neox-20b")
+    assert list(found) == ["lm-evaluation-harness"]
+    words = shlex.split(found["lm-evaluation-harness"])
+    assert words[words.index("--model_args") + 1] == "pretrained=a b/model,tokenizer=EleutherAI/gpt-neox-20b"
