@@ -203,8 +203,8 @@ def _gated(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) 
 def _delta(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) -> Built:
     """Variants: 3 of decays (none, scalar, vector) x 2 forms x heads (1 to 4) and groups.
 
-    Strengths of 0 to 2, as models have them, and keys hardly shorter than 1: with longer ones states grow without bound,
-    with those of 1 a state of one key is overwritten, whose gradients are 0 but for rounding.
+    Strengths of 0 to 2, as models have them, and keys a little shorter than 1: with longer ones states grow without
+    bound, with those of 1 a state of one key is overwritten, and its gradients are 0 but for rounding.
     """
     groups, sharing = 1 + variant // 6 % 2, 1 + variant // 12 % 2
     H = groups * sharing
