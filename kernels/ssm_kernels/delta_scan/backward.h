@@ -38,7 +38,7 @@ private:
         if (state == nullptr) {
             std::memset((void*)to, 0, V * K * sizeof(T));
         } else {
-            gemm::pack(state, in.V, in.K, in.V, (T*)natural, K, V);
+            gemm::pack(state, in.V, in.K, in.V, (T*)natural, K, V, -in.K * in.V);
             gemm::transpose<T>(natural, V, K, V, to, K);
         }
     }
@@ -68,8 +68,9 @@ private:
 
     // What a span's steps read and wrote: rows of reads, v and values; zero beyond its tokens.
     void read_values(int64_t b, int64_t h, const Span& span, const T* saved) {
-        gemm::pack(in.kept_read(saved, b, h, span.t0), in.V, span.length, in.V, (T*)reads, BLOCK, V);
-        gemm::pack(in.v + in.head(b, span.t0, h) * in.V, in.H * in.V, span.length, in.V, (T*)v, BLOCK, V);
+        gemm::pack(in.kept_read(saved, b, h, span.t0), in.V, span.length, in.V, (T*)reads, BLOCK, V, block.ahead * in.V);
+        gemm::pack(in.v + in.head(b, span.t0, h) * in.V, in.H * in.V, span.length, in.V, (T*)v, BLOCK, V,
+                   block.ahead * in.H * in.V);
         if (!in.delta_rule()) {
             std::memcpy((void*)values, reads, BLOCK * V * sizeof(T));
             std::memcpy((void*)(values + BLOCK * V), v, BLOCK * V * sizeof(T));
@@ -84,9 +85,9 @@ private:
 
     // The state behind a span from the one before it, both transposed.
     void advance(int64_t b, int64_t h, const Span& span, const T* from, T* to, const T* saved) {
-        block.read(b, h, span);
+        block.read(b, h, span, -CHUNK);
         read_values(b, h, span, saved);
-        decay_and_add(from, block.writes, values, block.to_end, to);
+        decay_and_add(from, block.writes, values, block.to_end(), to);
     }
 
     // to (V, K) = `from` times the whole block's decays, plus left^T right with left (n, V) and right (n, K).
@@ -94,23 +95,24 @@ private:
         gemm::for_tiles<T>(V, K, [&](auto shape, int64_t i, int64_t j) {
             typedef typename decltype(shape)::Tile Tile;
             Tile tile = Tile::zeros();
-            if (from != nullptr) {
-                tile = Tile::load(from + i * K + j, K);
-                tile.each([&](Vec<T>& x, int, int64_t lane) { x *= Vec<T>::load(block.whole + j + lane); });
-            }
             tile.add_product(n, left + i, 1, V, right + j, K);
+            if (from != nullptr)
+                tile.each([&](Vec<T>& x, int row, int64_t lane) {
+                    x = simd::fma(block.whole_at(j + lane), Vec<T>::load(from + (i + row) * K + j + lane), x);
+                });
             tile.store(to + i * K + j, K);
         });
     }
 
     void gradients(const Task& task, int64_t h, const Span& span, const T* state, const T* saved) {
         const int64_t writes = block.writes, b = task.b;
-        block.read(b, h, span);
+        block.read(b, h, span, -CHUNK);
         block.score();
         read_values(b, h, span, saved);
-        gemm::pack(out.dy + in.head(b, span.t0, h) * in.V, in.H * in.V, span.length, in.V, given + BLOCK * V, BLOCK, V);
+        gemm::pack(out.dy + in.head(b, span.t0, h) * in.V, in.H * in.V, span.length, in.V, given + BLOCK * V, BLOCK,
+                   V, block.ahead * in.H * in.V);
         gemm::transpose<T>(dstate, K, V, K, natural, V);
-        product<T>(writes, V, in.K, block.to_end, K, 1, natural, dvalues);
+        product<T>(writes, V, in.K, block.to_end(), K, 1, natural, dvalues);
         in.delta_rule() ? solve<true>(b, h) : solve<false>(b, h);
 
         product<T>(writes, K, in.V, values, V, 1, dstate, to_state);
@@ -128,7 +130,7 @@ private:
         if (span.reset) {
             std::memset((void*)dstate, 0, V * K * sizeof(T));
         } else if (state != nullptr) {  // else nobody asks: there is no state before
-            decay_and_add(dstate, 2 * BLOCK, given, block.from_start, dstate);
+            decay_and_add(dstate, 2 * BLOCK, given, block.from_start(), dstate);
         }
     }
 
@@ -192,7 +194,7 @@ private:
                     later[i] += dM[read] * block.M[read];
                 }
             }
-            block.times_passed(dM, dM);
+            block.times_passed(dM);
         }
         product<T>(2 * BLOCK, K, writes, dM, writes, 1, block.writers, dreaders);
         product<T>(writes, K, 2 * BLOCK, dM, 1, writes, block.readers, dwriters);
@@ -210,13 +212,13 @@ private:
                     walked[i][i] = at(block.writers, p + i);
                     dwriter[i] = Vec<T>::zero();
 #pragma GCC unroll 8
-                    for (int64_t j = i + 1; j < BLOCK; j++) walked[j][i] = walked[j - 1][i] * at(block.step, j);
+                    for (int64_t j = i + 1; j < BLOCK; j++) walked[j][i] = walked[j - 1][i] * block.step_at(j, n);
                 }
 #pragma GCC unroll 8
                 for (int64_t j = BLOCK - 1; j >= 0; j--) {
                     const T* const read = dM + j * writes + p;
                     const T* const out = read + BLOCK * writes;
-                    const Vec<T> c = at(block.readers, j), q = at(block.readers, BLOCK + j), a = at(block.step, j);
+                    const Vec<T> c = at(block.readers, j), q = at(block.readers, BLOCK + j), a = block.step_at(j, n);
                     Vec<T> dc = Vec<T>::zero(), dq = Vec<T>(out[j]) * walked[j][j], ddecay = Vec<T>::zero();
                     dwriter[j] = simd::fma(Vec<T>(out[j]), q, dwriter[j]);
 #pragma GCC unroll 8
@@ -251,25 +253,25 @@ private:
             Vec<T> later = Vec<T>::zero(), earlier = Vec<T>::zero();
             if (state != nullptr && in.decay != NONE) {
                 for (int64_t i = 0; i < in.V; i++) later = simd::fma(at(state, i), at(dstate, i), later);
-                later *= Vec<T>::load(block.whole + n);
+                later *= block.whole_at(n);
             }
             for (int64_t j = BLOCK - 1; j >= 0; j--) {
                 const Vec<T> dc = at(of_state, j), dq = at(of_state, BLOCK + j);
-                give(dreaders, j, at(block.from, j) * dc);
-                give(dreaders, BLOCK + j, at(block.from, j + 1) * dq);
-                later = simd::fma(at(block.from_start, BLOCK + j), dq, later);
+                give(dreaders, j, block.from_at(j, n) * dc);
+                give(dreaders, BLOCK + j, block.from_at(j + 1, n) * dq);
+                later = simd::fma(at(block.from_start(), BLOCK + j), dq, later);
                 Vec<T> terms = later;
                 if (in.delta_rule()) terms = simd::fma(at(block.readers, j), at(dreaders, j), terms);
                 (by_key ? at(dlog, j) + terms : terms).store(dlog + j * K + n);
-                later = simd::fma(at(block.from_start, j), dc, later);
+                later = simd::fma(at(block.from_start(), j), dc, later);
             }
             for (int64_t j = 0; j < BLOCK; j++) {
                 give(dlog, j, earlier);
                 for (int64_t p = j; p < block.writes; p += BLOCK) {
-                    give(dwriters, p, at(block.to, j) * at(to_state, p));
-                    earlier = simd::fma(at(block.to_end, p), at(to_state, p), earlier);
+                    give(dwriters, p, block.to_at(j, n) * at(to_state, p));
+                    earlier = simd::fma(at(block.to_end(), p), at(to_state, p), earlier);
                 }
-                if (in.delta_rule()) give(dwriters, j, at(block.step, j) * at(dreaders, j));
+                if (in.delta_rule()) give(dwriters, j, block.step_at(j, n) * at(dreaders, j));
             }
         }
     }

@@ -21,8 +21,7 @@ public:
             for (int64_t t = 0; t < in.T_; t += block.span.length) {
                 T* const kept = saved == nullptr || t % CHUNK ? nullptr : in.kept_state(saved, task.b, h, t / CHUNK);
                 if (kept != nullptr) gemm::unpack((T*)state, V, in.K, in.V, kept, in.V);
-                block.read(task.b, h, in.span(task.b, t));
-                block.score();
+                block.read(task.b, h, in.span(task.b, t), BLOCK);
                 step(task.b, h, y, saved);
             }
             gemm::unpack((T*)state, V, in.K, in.V, hT + row, in.V);
@@ -33,12 +32,13 @@ private:
     void step(int64_t b, int64_t h, T* y, T* saved) {
         const auto [t0, length, reset] = block.span;
         const int64_t start = in.head(b, t0, h) * in.V, stride = in.H * in.V;
-        gemm::pack(in.v + start, stride, length, in.V, (T*)v, BLOCK, V);
+        gemm::pack(in.v + start, stride, length, in.V, (T*)v, BLOCK, V, block.ahead * stride);
+        block.score();
         empty = empty || reset;
         if (empty) {
             std::memset((void*)reads, 0, 2 * BLOCK * V * sizeof(T));
         } else {
-            product<T>(2 * BLOCK, V, in.K, block.from_start, K, 1, state, reads);
+            product<T>(2 * BLOCK, V, in.K, block.from_start(), K, 1, state, reads);
         }
         in.delta_rule() ? solve<true>(b, h) : solve<false>(b, h);
         if (saved != nullptr) gemm::unpack((T*)reads, V, length, in.V, in.kept_read(saved, b, h, t0), in.V);
@@ -46,11 +46,12 @@ private:
         gemm::for_tiles<T>(K, V, [&](auto shape, int64_t i, int64_t j) {
             typedef typename decltype(shape)::Tile Tile;
             Tile tile = Tile::zeros();
-            if (!empty) {
-                tile = Tile::load(state + i * V + j, V);
-                tile.scale_rows(block.whole + i);
-            }
-            tile.add_product(block.writes, block.to_end + i, 1, K, values + j, V);
+            tile.add_product(block.writes, block.to_end() + i, 1, K, values + j, V);
+            if (!empty)
+                tile.each([&](Vec<T>& x, int row, int64_t lane) {
+                    const Vec<T> before = Vec<T>::load(state + (i + row) * V + j + lane);
+                    x = simd::fma(Vec<T>(block.whole_of(i + row)), before, x);
+                });
             tile.store(state + i * V + j, V);
         });
         empty = false;
