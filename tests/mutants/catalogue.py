@@ -33,7 +33,7 @@ OPERATORS, EXACT = "kernels/test_operators.py", "kernels/test_exactness.py"
 REFERENCE = f"{EXACT}::test_equals_the_reference"
 SELECTIVE = (f"{REFERENCE}[selective_scan-cpp]",)
 DIAGONAL = (f"{REFERENCE}[diagonal_scan-cpp]",)
-GATED = ("kernels/test_gated_scan_cpp.py::test_borders_of_blocks_and_chunks",)
+GATED = ("kernels/test_matrix_scans_cpp.py::test_borders_of_blocks_and_chunks",)
 CONVOLUTION = (f"{REFERENCE}[causal_conv1d-cpp]",)
 
 PROPERTIES = "models/mixers/test_properties.py"

@@ -68,9 +68,10 @@ private:
 
     // What a span's steps read and wrote: rows of reads, v and values; zero beyond its tokens.
     void read_values(int64_t b, int64_t h, const Span& span, const T* saved) {
-        gemm::pack(in.kept_read(saved, b, h, span.t0), in.V, span.length, in.V, (T*)reads, BLOCK, V, block.ahead * in.V);
-        gemm::pack(in.v + in.head(b, span.t0, h) * in.V, in.H * in.V, span.length, in.V, (T*)v, BLOCK, V,
-                   block.ahead * in.H * in.V);
+        const int64_t start = in.head(b, span.t0, h) * in.V, stride = in.H * in.V;
+        const T* const read = in.kept_read(saved, b, h, span.t0);
+        gemm::pack(read, in.V, span.length, in.V, (T*)reads, BLOCK, V, block.ahead * in.V);
+        gemm::pack(in.v + start, stride, span.length, in.V, (T*)v, BLOCK, V, block.ahead * stride);
         if (!in.delta_rule()) {
             std::memcpy((void*)values, reads, BLOCK * V * sizeof(T));
             std::memcpy((void*)(values + BLOCK * V), v, BLOCK * V * sizeof(T));
@@ -106,11 +107,11 @@ private:
 
     void gradients(const Task& task, int64_t h, const Span& span, const T* state, const T* saved) {
         const int64_t writes = block.writes, b = task.b;
+        const int64_t start = in.head(b, span.t0, h) * in.V, stride = in.H * in.V;
         block.read(b, h, span, -CHUNK);
         block.score();
         read_values(b, h, span, saved);
-        gemm::pack(out.dy + in.head(b, span.t0, h) * in.V, in.H * in.V, span.length, in.V, given + BLOCK * V, BLOCK,
-                   V, block.ahead * in.H * in.V);
+        gemm::pack(out.dy + start, stride, span.length, in.V, given + BLOCK * V, BLOCK, V, block.ahead * stride);
         gemm::transpose<T>(dstate, K, V, K, natural, V);
         product<T>(writes, V, in.K, block.to_end(), K, 1, natural, dvalues);
         in.delta_rule() ? solve<true>(b, h) : solve<false>(b, h);

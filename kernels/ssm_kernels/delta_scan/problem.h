@@ -71,13 +71,13 @@ struct Gradients {
     T *dv, *dbeta, *dlog_decay, *dh0, *da, *db;  // null where there is no such input
 };
 
-// to (rows x columns) = A B, onto what is there if ADD. A is rows x n with (i, k) at a[i * row + k * column], B and `to`
-// are `columns` wide; rows and columns are padded.
-template <typename T, bool ADD = false>
+// to (rows x columns) = A B. A is rows x n with (i, k) at a[i * row + k * column], B and `to` are `columns` wide; rows
+// and columns are padded.
+template <typename T>
 void product(int64_t rows, int64_t columns, int64_t n, const T* a, int64_t row, int64_t column, const T* b, T* to) {
     gemm::for_tiles<T>(rows, columns, [&](auto shape, int64_t i, int64_t j) {
         typedef typename decltype(shape)::Tile Tile;
-        Tile tile = ADD ? Tile::load(to + i * columns + j, columns) : Tile::zeros();
+        Tile tile = Tile::zeros();
         tile.add_product(n, a + i * row, row, column, b + j, columns);
         tile.store(to + i * columns + j, columns);
     });
