@@ -33,7 +33,7 @@ OPERATORS, EXACT = "kernels/test_operators.py", "kernels/test_exactness.py"
 REFERENCE = f"{EXACT}::test_equals_the_reference"
 SELECTIVE = (f"{REFERENCE}[selective_scan-cpp]",)
 DIAGONAL = (f"{REFERENCE}[diagonal_scan-cpp]",)
-GATED = ("kernels/test_gated_scan_cpp.py::test_borders_of_blocks_and_chunks",)
+MATRIX = ("kernels/test_matrix_scans_cpp.py::test_borders_of_blocks_and_chunks",)
 DELTA = (f"{REFERENCE}[delta_scan-torch]",)
 CONVOLUTION = (f"{REFERENCE}[causal_conv1d-cpp]",)
 
@@ -113,35 +113,49 @@ CPP = (
         "whole = from_start[CHUNK - 1];",
         "whole = from_start[CHUNK - 2];",
         "a chunk's last decay does not reach the state",
-        GATED,
+        MATRIX,
     ),
     Mutant(
         f"{K}gated_scan/per_head.h",
         "c > 0 || in.h0 != nullptr",
         "c > 0",
         "the first chunk does not read the initial state",
-        GATED,
+        MATRIX,
     ),
     Mutant(
         f"{K}gated_scan/per_head_backward.h",
         "gradient[u] = crossing[u] + through + later;",
         "gradient[u] = crossing[u] + later;",
         "the gradient of a decay without what passes the whole chunk",
-        GATED,
+        MATRIX,
     ),
     Mutant(
         f"{K}gated_scan/per_key.h",
         "!has_bonus ? decay : reset[t] ? Vec<T>::zero() : before;",
         "!has_bonus ? decay : reset[t] ? Vec<T>::zero() : decay;",
         "with a bonus the state is read behind the token's own decay",
-        GATED,
+        MATRIX,
     ),
     Mutant(
         f"{K}gated_scan/per_key_backward.h",
         "if (now.reset[t]) std::fill_n(dM + t * BLOCK, t, (T)0);",
         "if (now.reset[t]) std::fill_n(dM + t * BLOCK, 0, (T)0);",
         "with a bonus gradients flow through a reset",
-        GATED,
+        MATRIX,
+    ),
+    Mutant(
+        f"{K}delta_scan/backward.h",
+        "later *= block.whole_at(n);",
+        "later *= block.step_at(0, n);",
+        "the gradient of a decay takes what passes the whole block at its first step's decay",
+        MATRIX,
+    ),
+    Mutant(
+        f"{K}delta_scan/forward.h",
+        "empty = empty || reset;",
+        "empty = empty;",
+        "a reset reads what was before it, times 0",
+        ("kernels/test_edges.py::test_a_reset_forgets_what_is_not_finite",),
     ),
     Mutant(
         f"{K}causal_conv1d/causal_conv1d.cpp",

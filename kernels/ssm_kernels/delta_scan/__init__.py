@@ -53,7 +53,7 @@ def delta_scan(
         h0: initial state, (B, H, K, V); None is zero.
         a: the generalized form's a^, (B, T, H, K): what it reads of the state before the step's decay.
         b: the generalized form's b, (B, T, H, K): where it writes that.
-        resets: (B, T) bool; True forgets all that came before step t, which must be finite but for `reference`.
+        resets: (B, T) bool; True forgets all that came before step t; in `torch` and `triton` that must be finite.
         chunk: tokens a chunk, where a backend lets one choose; changes speed and rounding only.
         backend: auto, reference, torch, cpp or triton.
 
@@ -89,4 +89,4 @@ def _outputs(inputs: Inputs, options: Options) -> Outputs:
     return Outputs((B, T, H, V), (B, H, inputs.k.shape[3], V), inputs.v.dtype)
 
 
-operator = Operator("delta_scan", Inputs, Options, _outputs, ("reference", "torch"))
+operator = Operator("delta_scan", Inputs, Options, _outputs, ("reference", "torch", "cpp"))

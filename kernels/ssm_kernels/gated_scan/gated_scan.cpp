@@ -10,15 +10,13 @@
 
 namespace gated {
 
-constexpr int64_t TASKS = 8;  // in the backward pass, groups are cut into parts until there are so many
+using tasks::add_up;
+using tasks::parts_for;
+using tasks::task_of;
 
 template <typename T>
 bool per_key(const Inputs<T>& in) {
     return in.decay == VECTOR || in.bonus != nullptr;
-}
-
-int64_t parts_for(int64_t wanted, int64_t groups, int64_t sharing) {
-    return std::min(sharing, (wanted + groups - 1) / groups);
 }
 
 template <typename T>
@@ -34,16 +32,6 @@ void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
     per_key(in) ? with([&] { return PerKeyForward<T>(in); }) : with([&] { return PerHeadForward<T>(in, most); });
 }
 
-// to[i] = the sum over p of from[p * n + i], in order.
-template <typename T>
-void add_up(const T* from, int64_t parts, int64_t n, T* to, int64_t threads) {
-    threads::for_each(n, threads, [&](int64_t i) {
-        T sum = from[i];
-        for (int64_t p = 1; p < parts; p++) sum += from[p * n + i];
-        to[i] = sum;
-    });
-}
-
 // The gradients where there is no sequence or no head, of what has elements nevertheless.
 template <typename T>
 void zeros(const Inputs<T>& in, const Gradients<T>& out) {
@@ -56,7 +44,7 @@ void zeros(const Inputs<T>& in, const Gradients<T>& out) {
 template <typename T>
 void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int64_t threads) {
     if (in.B * in.H == 0) return zeros(in, out);
-    const int64_t parts = parts_for(TASKS, in.B * in.G, in.sharing()), most = (in.sharing() + parts - 1) / parts;
+    const int64_t parts = parts_for(tasks::ENOUGH, in.B * in.G, in.sharing()), most = (in.sharing() + parts - 1) / parts;
     const int64_t keys = in.B * in.T_ * in.G * in.K;
     Buffer<T> dq(parts > 1 ? parts * keys : 0), dk(parts > 1 ? parts * keys : 0);
     Buffer<T> dlog_decay(in.decay == CONSTANT ? in.B * in.H : 0), dbonus(in.B * in.H * in.K);

@@ -1,8 +1,8 @@
-// What both algorithms of the gated scan share: the inputs, the cut into tasks, and the clamped log decays.
+// What both algorithms of the gated scan share: the inputs and the clamped log decays.
 #pragma once
 
 #include "gemm.h"
-#include "threads.h"
+#include "tasks.h"
 
 namespace gated {
 
@@ -10,6 +10,7 @@ using gemm::Buffer;
 using gemm::Tile;
 using gemm::padded;
 using simd::Vec;
+using tasks::Task;
 
 constexpr int64_t CHUNK = 32;  // tokens between saved states
 
@@ -58,17 +59,6 @@ struct Gradients {
     T* dlog_decay;         // as log_decay, but (B, H) where that is (H,)
     T* dbonus;             // (B, H, K)
 };
-
-// The heads of one group of one sequence, or some of them: what one thread does at a time.
-struct Task {
-    int64_t b, group, part, first_head, heads;
-};
-
-inline Task task_of(int64_t index, int64_t parts, int64_t G, int64_t sharing) {
-    const int64_t part = index % parts, group = index / parts % G, b = index / parts / G;
-    const int64_t from = part * sharing / parts, to = (part + 1) * sharing / parts;
-    return {b, group, part, group * sharing + from, to - from};
-}
 
 // The state in a padded buffer; `next` as in gemm::pack.
 template <typename T>

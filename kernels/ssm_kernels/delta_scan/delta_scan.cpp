@@ -1,0 +1,74 @@
+// The delta scan, forward and backward, on the CPU: the delta rule and the generalized form of ssm_kernels.delta_scan.
+//
+// block.h has the algorithm. A task is a group of one sequence, or a part of its heads, and runs through its blocks in
+// order. Where the gradients of q and k add up over tasks, they do so in a fixed order, and how a group is cut into
+// parts in the backward pass depends on shapes alone: the bits are the same for any number of threads.
+
+#include "backward.h"
+#include "forward.h"
+
+namespace delta {
+
+template <typename T>
+void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
+    if (in.B * in.H == 0) return;
+    const int64_t parts = tasks::parts_for(threads, in.B * in.G, in.sharing());
+    threads::for_each<threads::DYNAMIC>(
+        in.B * in.G * parts, threads, [&] { return Forward<T>(in); },
+        [&](int64_t i, auto& worker) { worker.run(tasks::task_of(i, parts, in.G, in.sharing()), y, hT, saved); });
+}
+
+template <typename T>
+void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int64_t threads) {
+    const int64_t keys = in.B * in.T_ * in.G * in.K;
+    if (in.B * in.H == 0) {
+        std::fill_n(out.dq, keys, T(0));
+        std::fill_n(out.dk, keys, T(0));
+        return;
+    }
+    const int64_t parts = tasks::parts_for(tasks::ENOUGH, in.B * in.G, in.sharing());
+    Buffer<T> dq(parts > 1 ? parts * keys : 0), dk(parts > 1 ? parts * keys : 0);
+    Gradients<T> own = out;
+    if (parts > 1) own.dq = dq, own.dk = dk;
+    threads::for_each<threads::DYNAMIC>(
+        in.B * in.G * parts, threads, [&] { return Backward<T>(in, own); },
+        [&](int64_t i, auto& worker) { worker.run(tasks::task_of(i, parts, in.G, in.sharing()), saved); });
+    if (parts > 1) {
+        tasks::add_up<T>(dq, parts, keys, out.dq, threads);
+        tasks::add_up<T>(dk, parts, keys, out.dk, threads);
+    }
+}
+
+// sizes: B, T, G, H, K, V, kind of decay, threads. Absent inputs, and a state not to be saved, are null.
+template <typename T>
+Inputs<T> inputs(const T* q, const T* k, const T* v, const T* beta, const T* log_decay, const T* h0, const T* a,
+                 const T* b, const unsigned char* resets, const int64_t* sizes) {
+    return {q,        k,        v,        beta,     a,        b,        log_decay, h0,
+            resets,   sizes[6], sizes[0], sizes[1], sizes[2], sizes[3], sizes[4],  sizes[5]};
+}
+
+}  // namespace delta
+
+#define INPUTS(T)                                                                                                   \
+    const T *q, const T *k, const T *v, const T *beta, const T *log_decay, const T *h0, const T *a, const T *b,     \
+        const unsigned char *resets, const int64_t *sizes
+
+// The functions return 0, or 1 for lack of memory.
+#define EXPORT(T, SUFFIX)                                                                                         \
+    int delta_scan_forward_##SUFFIX(INPUTS(T), T* y, T* hT, T* saved) {                                           \
+        const auto in = delta::inputs(q, k, v, beta, log_decay, h0, a, b, resets, sizes);                         \
+        return threads::guarded([&] { delta::forward<T>(in, y, hT, saved, sizes[7]); });                          \
+    }                                                                                                             \
+    int delta_scan_backward_##SUFFIX(INPUTS(T), const T* saved, const T* dy, const T* dhT, T* dq, T* dk, T* dv,   \
+                                     T* dbeta, T* dlog_decay, T* dh0, T* da, T* db) {                             \
+        const auto in = delta::inputs(q, k, v, beta, log_decay, h0, a, b, resets, sizes);                         \
+        return threads::guarded([&] {                                                                             \
+            delta::backward<T>(in, {dy, dhT, dq, dk, dv, dbeta, dlog_decay, dh0, da, db}, saved, sizes[7]);       \
+        });                                                                                                       \
+    }
+
+extern "C" {
+EXPORT(float, f32)
+EXPORT(double, f64)
+int64_t delta_scan_chunk() { return delta::CHUNK; }
+}

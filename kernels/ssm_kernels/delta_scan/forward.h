@@ -1,0 +1,114 @@
+// The delta scan forward: block.h's formulas, block after block, with the state in memory that stays in a cache.
+#pragma once
+
+#include "block.h"
+
+namespace delta {
+
+template <typename T>
+class Forward {
+public:
+    explicit Forward(const Inputs<T>& in_)
+        : in(in_), K(padded<T>(in.K)), V(padded<T>(in.V)), block(in), state(K * V), reads(2 * BLOCK * V),
+          values(block.writes * V), own_v(in.delta_rule() ? BLOCK * V : 0),
+          v(in.delta_rule() ? (T*)own_v : values + BLOCK * V) {}
+
+    void run(const Task& task, T* y, T* hT, T* saved) {
+        for (int64_t h = task.first_head; h < task.first_head + task.heads; h++) {
+            const int64_t row = (task.b * in.H + h) * in.K * in.V;
+            empty = in.h0 == nullptr;
+            if (!empty) gemm::pack(in.h0 + row, in.V, in.K, in.V, (T*)state, K, V);
+            for (int64_t t = 0; t < in.T_; t += block.span.length) {
+                T* const kept = saved == nullptr || t % CHUNK ? nullptr : in.kept_state(saved, task.b, h, t / CHUNK);
+                if (kept != nullptr) gemm::unpack((T*)state, V, in.K, in.V, kept, in.V);
+                block.read(task.b, h, in.span(task.b, t), BLOCK);
+                step(task.b, h, y, saved);
+            }
+            gemm::unpack((T*)state, V, in.K, in.V, hT + row, in.V);
+        }
+    }
+
+private:
+    void step(int64_t b, int64_t h, T* y, T* saved) {
+        const auto [t0, length, reset] = block.span;
+        const int64_t start = in.head(b, t0, h) * in.V, stride = in.H * in.V;
+        gemm::pack(in.v + start, stride, length, in.V, (T*)v, BLOCK, V, block.ahead * stride);
+        block.score();
+        empty = empty || reset;
+        if (empty) {
+            std::memset((void*)reads, 0, 2 * BLOCK * V * sizeof(T));
+        } else {
+            product<T>(2 * BLOCK, V, in.K, block.from_start(), K, 1, state, reads);
+        }
+        in.delta_rule() ? solve<true>(b, h) : solve<false>(b, h);
+        if (saved != nullptr) gemm::unpack((T*)reads, V, length, in.V, in.kept_read(saved, b, h, t0), in.V);
+        gemm::unpack(reads + BLOCK * V, V, length, in.V, y + start, stride);
+        gemm::for_tiles<T>(K, V, [&](auto shape, int64_t i, int64_t j) {
+            typedef typename decltype(shape)::Tile Tile;
+            Tile tile = Tile::zeros();
+            tile.add_product(block.writes, block.to_end() + i, 1, K, values + j, V);
+            if (!empty)
+                tile.each([&](Vec<T>& x, int row, int64_t lane) {
+                    const Vec<T> before = Vec<T>::load(state + (i + row) * V + j + lane);
+                    x = simd::fma(Vec<T>(block.whole_of(i + row)), before, x);
+                });
+            tile.store(state + i * V + j, V);
+        });
+        empty = false;
+    }
+
+    // r and y from what they read of the state, and the values that are written; of the span's own tokens alone, so
+    // that an infinite value reaches nothing before it.
+    template <bool DELTA>
+    void solve(int64_t b, int64_t h) {
+        constexpr int64_t COLUMNS = DELTA ? BLOCK : 2 * BLOCK;
+        const int64_t length = block.span.length;
+        T beta[BLOCK] = {};
+        for (int64_t j = 0; DELTA && j < length; j++) beta[j] = in.beta[in.head(b, block.span.t0 + j, h)];
+        for (int64_t n = 0; n < V; n += Vec<T>::width) {
+            Vec<T> x[COLUMNS];
+#pragma GCC unroll 8
+            for (int64_t j = 0; j < BLOCK; j++) {
+                if (j >= length) {
+                    x[j] = Vec<T>::zero();
+                    x[j].store(values + j * V + n);
+                    continue;
+                }
+                T* const read = reads + j * V + n;
+                T* const out = read + BLOCK * V;
+                const T* const m = block.M + j * COLUMNS;
+                Vec<T> r = Vec<T>::load(read);
+#pragma GCC unroll 8
+                for (int64_t i = 0; i < j; i++) {
+                    if (!DELTA) r = simd::fma(Vec<T>(m[BLOCK + i]), x[BLOCK + i], r);
+                    r = simd::fma(Vec<T>(m[i]), x[i], r);
+                }
+                r.store(read);
+                const Vec<T> value = Vec<T>::load(v + j * V + n);
+                x[j] = DELTA ? Vec<T>(beta[j]) * (value - r) : r;
+                x[j].store(values + j * V + n);
+                if (!DELTA) x[BLOCK + j] = value;
+                Vec<T> y = Vec<T>::load(out);
+                const T* const mine = m + BLOCK * COLUMNS;
+#pragma GCC unroll 8
+                for (int64_t i = 0; i <= j; i++) {
+                    y = simd::fma(Vec<T>(mine[i]), x[i], y);
+                    if (!DELTA) y = simd::fma(Vec<T>(mine[BLOCK + i]), x[BLOCK + i], y);
+                }
+                y.store(out);
+            }
+        }
+    }
+
+    const Inputs<T>& in;
+    const int64_t K, V;  // padded
+    Block<T> block;
+    Buffer<T> state;   // (K, V)
+    Buffer<T> reads;   // (2 BLOCK, V): r, y
+    Buffer<T> values;  // (writes, V): x
+    Buffer<T> own_v;
+    T* const v;  // (BLOCK, V): of the delta rule its own, else the values' second half
+    bool empty = false;
+};
+
+}  // namespace delta

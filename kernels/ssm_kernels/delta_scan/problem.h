@@ -1,0 +1,135 @@
+// What the passes of the delta scan share: the inputs, the cut of a sequence into blocks, and products of matrices.
+#pragma once
+
+#include "gemm.h"
+#include "lanes.h"
+#include "tasks.h"
+
+namespace delta {
+
+using gemm::Buffer;
+using gemm::padded;
+using simd::Vec;
+using tasks::Task;
+
+constexpr int64_t CHUNK = 32;  // tokens between saved states
+constexpr int64_t BLOCK = 8;   // tokens that are solved together: as many as a tile has rows
+constexpr int64_t MOST_STATES = CHUNK / BLOCK;  // of a chunk's blocks that do not start with a reset
+
+enum Decay : int64_t { NONE, HEAD, KEY };  // (), (B, T, H), (B, T, H, K)
+
+// Up to BLOCK tokens of one chunk; a reset can only be their first.
+struct Span {
+    int64_t t0, length;
+    bool reset;
+};
+
+template <typename T>
+struct Inputs {
+    const T *q, *k;               // (B, T, G, K)
+    const T* v;                   // (B, T, H, V)
+    const T* beta;                // (B, T, H), or null: the generalized form, with
+    const T *a, *b;               // (B, T, H, K), or null
+    const T* log_decay;           // see Decay
+    const T* h0;                  // (B, H, K, V), or null: zeros
+    const unsigned char* resets;  // (B, T), or null
+    int64_t decay;
+    int64_t B, T_, G, H, K, V;
+
+    bool delta_rule() const { return beta != nullptr; }
+    int64_t writes() const { return delta_rule() ? 1 : 2; }  // rows of the state's keys that a step writes along
+    int64_t sharing() const { return H / G; }                // heads a group
+    int64_t token(int64_t b, int64_t t) const { return b * T_ + t; }
+    int64_t head(int64_t b, int64_t t, int64_t h) const { return token(b, t) * H + h; }  // in (B, T, H)
+    int64_t group(int64_t b, int64_t t, int64_t h) const { return token(b, t) * G + h / sharing(); }  // in (B, T, G)
+    bool reset(int64_t b, int64_t t) const { return resets != nullptr && resets[token(b, t)]; }
+    Span span(int64_t b, int64_t t0) const {
+        const int64_t end = std::min({t0 + BLOCK, t0 / CHUNK * CHUNK + CHUNK, T_});
+        int64_t t = t0 + 1;
+        while (t < end && !reset(b, t)) t++;
+        return {t0, t - t0, reset(b, t0)};
+    }
+
+    // What is saved for the backward pass, of every head one after the other: the states that its chunks start from,
+    // but for the zeros of a first one without h0, and what every step read, (T, V).
+    int64_t kept() const { return (T_ + CHUNK - 1) / CHUNK - (h0 == nullptr); }
+    template <typename P>
+    P* kept_state(P* saved, int64_t b, int64_t h, int64_t chunk) const {
+        const int64_t at = chunk - (h0 == nullptr);
+        return at < 0 ? nullptr : saved + (b * H + h) * (kept() * K + T_) * V + at * K * V;
+    }
+    template <typename P>
+    P* kept_read(P* saved, int64_t b, int64_t h, int64_t t) const {
+        return saved + (b * H + h) * (kept() * K + T_) * V + (kept() * K + t) * V;
+    }
+};
+
+template <typename T>
+struct Gradients {
+    const T *dy, *dhT;  // of the outputs; dhT may be null: zeros
+    T *dq, *dk;         // (parts, B, T, G, K): every part of a group's heads has its own
+    T *dv, *dbeta, *dlog_decay, *dh0, *da, *db;  // null where there is no such input
+};
+
+// to (rows x columns) = A B. A is rows x n with (i, k) at a[i * row + k * column], B and `to` are `columns` wide; rows
+// and columns are padded.
+template <typename T>
+void product(int64_t rows, int64_t columns, int64_t n, const T* a, int64_t row, int64_t column, const T* b, T* to) {
+    gemm::for_tiles<T>(rows, columns, [&](auto shape, int64_t i, int64_t j) {
+        typedef typename decltype(shape)::Tile Tile;
+        Tile tile = Tile::zeros();
+        tile.add_product(n, a + i * row, row, column, b + j, columns);
+        tile.store(to + i * columns + j, columns);
+    });
+}
+
+// The inner products of `readers` (2 BLOCK, N) with `writers` (BLOCK, N), both in rows of whole vectors: row j of the
+// first half with every row i < j, row j of the second with every i <= j. With WALK a writer is multiplied by `step`
+// (BLOCK, N) of every row that it passes: for the first half up to row j - 1, for the second up to row j. They go to
+// M (2 BLOCK, stride); what is above the diagonals is left as it is.
+template <typename T, bool WALK>
+class InnerProducts {
+public:
+    static void run(const T* readers, const T* writers, const T* step, int64_t N, T* M, int64_t stride) {
+        alignas(64) T partial[COUNT * W], sums[COUNT];
+        each(readers, writers, step, N, partial, std::make_integer_sequence<int, BLOCK>());
+        simd::sums(partial, COUNT, sums);
+        const T* next = sums;
+        for (int64_t i = 0; i < BLOCK; i++) {
+            for (int64_t j = i; j < BLOCK; j++) M[(BLOCK + j) * stride + i] = *next++;
+            for (int64_t j = i + 1; j < BLOCK; j++) M[j * stride + i] = *next++;
+        }
+    }
+
+private:
+    static constexpr int64_t W = Vec<T>::width, COUNT = BLOCK * BLOCK;
+
+    template <int... I>
+    static void each(const T* readers, const T* writers, const T* step, int64_t N, T* partial,
+                     std::integer_sequence<int, I...>) {
+        ((partial = of_writer<I>(readers, writers + I * N, step, N, partial)), ...);
+    }
+    template <int I>
+    static T* of_writer(const T* readers, const T* writer, const T* step, int64_t N, T* partial) {
+        Vec<T> first[BLOCK], second[BLOCK];
+#pragma GCC unroll 8
+        for (int j = I; j < BLOCK; j++) first[j] = second[j] = Vec<T>::zero();
+        for (int64_t n = 0; n < N; n += W) {
+            Vec<T> walked = Vec<T>::load(writer + n);
+            second[I] = simd::fma(Vec<T>::load(readers + (BLOCK + I) * N + n), walked, second[I]);
+#pragma GCC unroll 8
+            for (int j = I + 1; j < BLOCK; j++) {
+                first[j] = simd::fma(Vec<T>::load(readers + j * N + n), walked, first[j]);
+                if (WALK) walked *= Vec<T>::load(step + j * N + n);
+                second[j] = simd::fma(Vec<T>::load(readers + (BLOCK + j) * N + n), walked, second[j]);
+            }
+        }
+#pragma GCC unroll 8
+        for (int j = I; j < BLOCK; j++, partial += W) second[j].store(partial);
+#pragma GCC unroll 8
+        for (int j = I + 1; j < BLOCK; j++, partial += W) first[j].store(partial);
+        return partial;
+    }
+};
+
+}  // namespace delta
