@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,8 @@ def test_gated_delta_net(backend: str) -> None:
     def by_transformers(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
         from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
-        y, state = torch_chunk_gated_delta_rule(q, k, v, g, beta, initial_state=h0, output_final_state=True)
+        plain = inspect.unwrap(torch_chunk_gated_delta_rule)  # not what fla has in its place
+        y, state = plain(q, k, v, g, beta, initial_state=h0, output_final_state=True)
         return y, state
 
     got = with_gradients(ours, inputs, 0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -20,21 +23,31 @@ def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
     groups, key_dim = k.shape[2:]
     q, k = (x.repeat_interleave(heads // groups, dim=2) for x in (q, k))  # (B, T, H, K)
     state = v.new_zeros(batch, heads, key_dim, value_dim) if h0 is None else h0  # (B, H, K, V)
-    decay = None if log_decay is None else log_decay.exp().view(*log_decay.shape[:3], -1, 1)  # (B, T, H, 1 or K, 1)
+    steps = zip(*(_steps(x, length) for x in (q, k, v, beta, _decay(log_decay), a, b, resets)), strict=True)
     outputs = []
-    for t in range(length):
-        if resets is not None:
-            state = state.masked_fill(resets[:, t, None, None, None], 0.0)
-        decayed = state if decay is None else decay[:, t] * state  # (B, H, K, V)
-        if beta is not None:
-            error = v[:, t] - _read(k[:, t], decayed)  # (B, H, V)
-            state = decayed + _outer(k[:, t], beta[:, t, :, None] * error)
+    for q_t, k_t, v_t, beta_t, a_t, reader, writer, reset in steps:
+        if reset is not None:
+            state = state.masked_fill(reset[:, None, None, None], 0.0)
+        decayed = state if a_t is None else a_t * state  # (B, H, K, V)
+        if beta_t is not None:
+            state = decayed + _outer(k_t, beta_t.unsqueeze(-1) * (v_t - _read(k_t, decayed)))
         else:
-            assert a is not None
-            assert b is not None
-            state = decayed + _outer(b[:, t], _read(a[:, t], state)) + _outer(k[:, t], v[:, t])
-        outputs.append(_read(q[:, t], state))
+            state = decayed + _outer(writer, _read(reader, state)) + _outer(k_t, v_t)
+        outputs.append(_read(q_t, state))
     return torch.stack(outputs, 1), state
+
+
+def _steps(x: Tensor | None, length: int) -> Sequence[Any]:
+    """A tensor's steps; as many times nothing where it is not there."""
+    return (None,) * length if x is None else x.unbind(1)
+
+
+def _decay(log_decay: Tensor | None) -> Tensor | None:
+    """What the state (B, H, K, V) is multiplied with: (B, T, H, 1 or K, 1)."""
+    if log_decay is None:
+        return None
+    a = log_decay.exp()
+    return (a if a.dim() == 4 else a.unsqueeze(-1)).unsqueeze(-1)
 
 
 def _read(x: Tensor, state: Tensor) -> Tensor:
