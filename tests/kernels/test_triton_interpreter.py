@@ -15,6 +15,7 @@ pytest.importorskip("triton", reason="the triton package is not installed (Linux
 exhaustive = pytest.mark.exhaustive
 
 GATED = {"head": 0, "key": 1, "constant": 2, "none": 3, "head, bonus": 4, "key, bonus": 5, "head, grouped": 24}
+# of the delta scan the first and the last in chunks, the others step by step
 DELTA = {"none": 0, "key": 2, "general, none": 3, "general, head": 4, "general, key": 5, "head, grouped": 13}
 SMALL = {"batch": 1, "length": 37, "width": 5, "state": 3, "resets": 0.1}
 
@@ -102,17 +103,19 @@ def test_a_sequence_cut_into_segments(interpreted: Call, operation: str, variant
 
 
 @pytest.mark.parametrize(
-    ("operation", "variant", "width", "state"),
+    ("operation", "variant", "width", "state", "length"),
     [
-        pytest.param("gated_scan", 24, 70, 67, marks=exhaustive),
-        ("gated_scan", 5, 70, 35),
-        ("selective_scan", 0, 70, 17),
-        pytest.param("diagonal_scan", 0, 70, 1, marks=exhaustive),
-        ("delta_scan", 17, 35, 17),
+        pytest.param("gated_scan", 24, 70, 67, 20, marks=exhaustive),
+        ("gated_scan", 5, 70, 35, 20),
+        ("selective_scan", 0, 70, 17, 20),
+        pytest.param("diagonal_scan", 0, 70, 1, 20, marks=exhaustive),
+        ("delta_scan", 13, 70, 67, 40),  # in chunks
+        ("delta_scan", 13, 35, 17, 20),  # step by step
+        ("delta_scan", 17, 35, 17, 20),
     ],
 )
-def test_several_tiles(interpreted: Call, operation: str, variant: int, width: int, state: int) -> None:
-    case = make(operation, 4, variant=variant, **{**SMALL, "length": 20, "width": width, "state": state})
+def test_several_tiles(interpreted: Call, operation: str, variant: int, width: int, state: int, length: int) -> None:
+    case = make(operation, 4, variant=variant, **{**SMALL, "length": length, "width": width, "state": state})
     assert interpreted(measure, case).worst < 1e-11
 
 
@@ -154,7 +157,7 @@ def test_half_precision_is_scanned_in_float32(
         CASES[0],
         ("selective_scan", 0),
         ("diagonal_scan", 0),
-        ("delta_scan", 5),
+        *CASES[-2:],
     ],
 )
 def test_nothing_becomes_infinite_at_any_decay(interpreted: Call, operation: str, variant: int) -> None:
