@@ -41,7 +41,7 @@ def solve_kernel(
     DECAY: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, PRECISION: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """X (NC, B, H, C, C) of one chunk, and u = errors - reads S: errors (B, T, H, V) and reads (B, T, H, K)."""
+    """X (NC, B, H, C, C) of one chunk, and u = errors + reads S: errors (B, T, H, V) and reads (B, T, H, K)."""
     bh = tl.program_id(0)
     c = tl.program_id(1)
     b, h = bh // H, bh % H
@@ -77,7 +77,7 @@ def solve_kernel(
         k_at = k0 + tl.arange(0, BK)
         inside = t_in[:, None] & (k_at < K)[None, :]
         k_t = tl.load(k + row[:, None] * k_row + group * K + k_at[None, :], inside, 0.0).to(COMPUTE)  # (C, BK)
-        k_t *= from_start[:, None]
+        k_t *= -from_start[:, None]
         k_t = product(-mixed, strength[:, None] * k_t, k_t, PRECISION)
         tl.store(reads + (row[:, None] * H + h) * K + k_at[None, :], k_t, inside)
 
@@ -108,7 +108,7 @@ def pass_forward_kernel(
         reads_at = (row[:, None] * H + h) * K + k_at[None, :]
         reads_t = tl.load(reads + reads_at, t_in[:, None] & k_in[None, :], 0.0)  # (C, BK)
         at, inside = (row[:, None] * H + h) * V + v_at[None, :], t_in[:, None] & v_in[None, :]
-        u_t = product(-reads_t, state, tl.load(errors + at, inside, 0.0), PRECISION)  # (C, BV)
+        u_t = product(reads_t, state, tl.load(errors + at, inside, 0.0), PRECISION)  # (C, BV)
         tl.store(u + at, u_t, inside)
         g = head_decay(log_decay, resets, b, h, t, t_in, T, H, DECAY, COMPUTE)
         weight = decay_of(key_to_end(log_decay, resets, b, h, t, i, T, H, C, DECAY, COMPUTE))
@@ -151,7 +151,8 @@ def pass_backward_kernel(
         strength = tl.load(beta + row * H + h, t_in, 0.0).to(COMPUTE)
         k_t = tl.load(k + row[:, None] * k_row + group * K + k_at[None, :], tk_in, 0.0)  # (C, BK)
         to_end = decay_of(key_to_end(log_decay, resets, b, h, t, i, T, H, C, DECAY, COMPUTE))
-        dw_t = product(k_t.to(COMPUTE) * to_end[:, None], d_state, tl.load(local + at, inside, 0.0), PRECISION)
+        dw_t = product(k_t, d_state, tl.zeros([C, BV], COMPUTE), PRECISION) * to_end[:, None]
+        dw_t += tl.load(local + at, inside, 0.0)
         mixed_at = ((tl.cast(c, tl.int64) * batch_heads + bh) * C + i[None, :]) * C + i[:, None]
         mixed = tl.load(mixing + mixed_at)  # (C, C) transposed
         dz_t = product(-mixed, strength[:, None] * dw_t, dw_t, PRECISION)
