@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,7 +19,8 @@ class Case:
     """One operation at one size.
 
     `sizes` are (B, T, D) of a diagonal scan and of a convolution (K = 4), (B, T, D, N) of a selective scan and
-    (B, T, H, K, V) of a gated one, whose q and k are shared by all heads for Mamba-2 and a head's own for the others.
+    (B, T, H, K, V) of a gated and of a delta scan, whose q and k are shared by all heads for Mamba-2 and a head's own
+    for the others.
     """
 
     operation: str  # a function of ssm_kernels
@@ -111,6 +113,22 @@ def _gated(case: Case, normal: Normal) -> Arguments:
     return arguments | ({"bonus": normal(H, K)} if case.system == "RWKV-6" else {})
 
 
+def _delta(case: Case, normal: Normal) -> Arguments:
+    B, T, H, K, V = case.sizes
+    q, k, v, h0 = normal(B, T, H, K) * K**-0.5, normal(B, T, H, K), normal(B, T, H, V), normal(B, H, K, V)
+    if case.system == "RWKV-7":
+        removed, rate = F.normalize(normal(B, T, H, K), dim=-1), normal(B, T, H, K).sigmoid()
+        decay = -(math.e**-0.5) * normal(B, T, H, K).sigmoid()
+        return {"q": q, "k": k * K**-0.5, "v": v, "log_decay": decay, "h0": h0, "a": -removed, "b": removed * rate}
+    decays = {
+        "DeltaNet": lambda: None,
+        "Gated DeltaNet": lambda: -F.softplus(normal(B, T, H) - 3.0),
+        "KDA": lambda: -F.softplus(normal(B, T, H, K) - 3.0),
+    }
+    beta, k = normal(B, T, H).sigmoid(), F.normalize(k, dim=-1)
+    return {"q": q, "k": k, "v": v, "beta": beta, "log_decay": decays[case.system](), "h0": h0}
+
+
 def _conv(case: Case, normal: Normal) -> Arguments:
     B, T, D = case.sizes
     return {"x": normal(B, T, D), "weight": normal(D, 4) / 2, "bias": normal(D), "state": normal(B, 3, D)}
@@ -120,6 +138,7 @@ INPUTS: dict[str, Callable[[Case, Normal], Arguments]] = {
     "diagonal_scan": _diagonal,
     "selective_scan": _selective,
     "gated_scan": _gated,
+    "delta_scan": _delta,
     "causal_conv1d": _conv,
 }
 
@@ -134,12 +153,17 @@ def cpu_cases() -> list[Case]:
         ("gated_scan", "RetNet", (8, 256, 4, 64, 64)),
         ("gated_scan", "GLA", (8, 256, 4, 64, 64)),
         ("gated_scan", "RWKV-6", (8, 256, 4, 64, 64)),
+        ("delta_scan", "DeltaNet", (8, 256, 4, 64, 64)),
+        ("delta_scan", "Gated DeltaNet", (8, 256, 4, 64, 64)),
+        ("delta_scan", "KDA", (8, 256, 4, 64, 64)),
+        ("delta_scan", "RWKV-7", (8, 256, 4, 64, 64)),
         ("causal_conv1d", "Mamba", (8, 256, 512)),
     ]
     long = [
         ("selective_scan", "Mamba", (1, 16384, 256, 16)),
         ("gated_scan", "Mamba-2", (1, 16384, 4, 64, 64)),
         ("gated_scan", "GLA", (1, 16384, 4, 64, 64)),
+        ("delta_scan", "Gated DeltaNet", (1, 16384, 4, 64, 64)),
     ]
     return [
         *(
@@ -162,6 +186,11 @@ def gpu_cases() -> list[Case]:
         ("gated_scan", "GLA", (8, 2048, 16, 128, 128)),
         ("gated_scan", "RWKV-6", (8, 2048, 32, 64, 64)),
         ("gated_scan", "GLA", (1, 16384, 16, 128, 128)),
+        ("delta_scan", "DeltaNet", (8, 2048, 16, 128, 128)),
+        ("delta_scan", "Gated DeltaNet", (8, 2048, 16, 128, 128)),
+        ("delta_scan", "KDA", (8, 2048, 16, 128, 128)),
+        ("delta_scan", "RWKV-7", (8, 2048, 32, 64, 64)),
+        ("delta_scan", "Gated DeltaNet", (1, 16384, 16, 128, 128)),
         ("diagonal_scan", "RG-LRU", (8, 2048, 2560)),
         ("causal_conv1d", "Mamba", (8, 2048, 4096)),
     ]

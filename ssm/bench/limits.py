@@ -9,7 +9,15 @@ The work of a case is that of its usual algorithm, counted from its formula, in 
     gated_scan       products of matrices by token and head, chunks of C = 32: the state read and written, 4 K V; scores
                      and their product with v, (C + 1) (K G / H + V); backward twice that. With a vector of decays, in
                      place of that: 3 vector operations by entry of the state, and 8 backward
+    delta_scan       the cheaper of two. In chunks, by token and head: the state read by q and by the key, and written,
+                     6 K V; scores of both, 2 C K, their system and the product with what it says to write, 2 C V;
+                     backward twice that. The generalized form writes twice and has four scores: 8 K V + 4 C (K + V).
+                     Step by step, vector operations by entry of the state: two readings, the decay, the writing, 4
+                     (without decay 3, generalized 5); backward the state again (2, 1, 3), 8 for the gradients (6, 10)
     causal_conv1d    x and y pass through memory once (backward: dy, x and dx)
+
+Chunks share a state's readings and writings among products of matrices, for which steps have none of the scores and may
+run at the rate of multiply-adds of whole vectors, more than the machine's GEMM has: neither count is always the lower.
 
 On a CPU, products of matrices are held against the machine's own (GEMM), vector operations against its multiply-adds of
 whole vectors, and all against a copy that moves as many bytes as the case; on a GPU, against copying alone.
@@ -62,6 +70,7 @@ class Work:
     gemm: float = 0.0  # operations inside products of matrices
     vector: float = 0.0  # numbers made by vector operations outside of them
     moved: float = 0.0  # bytes read and written
+    instead: Work | None = None  # another algorithm's for the same, where that may be the cheaper
 
 
 def measure_limits(device: torch.device) -> Limits:
@@ -87,7 +96,8 @@ def limit_ms(case: Case, limits: Limits) -> float:
     done = work(case)
     if limits.gemm is None or limits.vector is None:
         return 1000 * done.moved / limits.copy
-    compute = done.gemm / limits.gemm + done.vector / limits.vector
+    ways = [done] if done.instead is None else [done, done.instead]
+    compute = min(way.gemm / limits.gemm + way.vector / limits.vector for way in ways)
     return 1000 * max(compute, done.moved / _copy_rate(int(done.moved), limits.threads))
 
 
@@ -125,6 +135,18 @@ def _gated(case: Case) -> Work:
     return Work(gemm=gemm, moved=moved)
 
 
+def _delta(case: Case) -> Work:
+    B, T, H, K, V = case.sizes
+    decays = {"DeltaNet": 0, "Gated DeltaNet": 1}.get(case.system, K)
+    generalized = case.system == "RWKV-7"
+    by_head = (4 if generalized else 2) * K + 2 * V + decays + (not generalized)
+    moved = B * T * H * by_head * _bytes(case) * (2.5 if case.backward else 1)  # as of a gated scan
+    in_chunks = (8 * K * V + 4 * CHUNK * (K + V)) if generalized else (6 * K * V + 2 * CHUNK * (K + V))
+    step, back = (5, 13) if generalized else (4, 10) if decays else (3, 7)
+    steps = Work(vector=B * T * H * K * V * (step + back * case.backward))
+    return Work(gemm=B * T * H * in_chunks * (3 if case.backward else 1), moved=moved, instead=steps)
+
+
 def _conv(case: Case) -> Work:
     numbers = prod(case.sizes)
     return Work(vector=numbers * (20 + 40 * case.backward), moved=numbers * (2 + 3 * case.backward) * _bytes(case))
@@ -134,6 +156,7 @@ WORK: dict[str, Callable[[Case], Work]] = {
     "diagonal_scan": _diagonal,
     "selective_scan": _selective,
     "gated_scan": _gated,
+    "delta_scan": _delta,
     "causal_conv1d": _conv,
 }
 

@@ -1,10 +1,17 @@
-"""Other people's scans behind our own signatures: transformers' on any device, mamba_ssm's and fla's where they run."""
+"""Other people's scans behind our own signatures: transformers' on any device, mamba_ssm's and fla's where they run.
+
+Where fla's kernels do not, its delta rules take part in their plain form, chunks in PyTorch.
+"""
 
 from __future__ import annotations
 
 import importlib
+import inspect
+import math
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from ssm_kernels.adapters import PEERS, peer
@@ -27,6 +34,12 @@ def peers(case: Case, device: torch.device) -> Iterator[tuple[str, Peer | str]]:
     if case.system == "Mamba-2":
         for chunk in CHUNKS:
             yield f"transformers, chunk {chunk}", _needs("transformers") or partial(_mamba2, chunk)
+    if case.system == "Gated DeltaNet":
+        for chunk in (32, 64):  # its default is 64
+            yield f"transformers, chunk {chunk}", _needs("transformers") or partial(_gated_delta, chunk)
+    if case.operation == "delta_scan" and device.type == "cpu":  # where fla's kernels do not run
+        unfit = _without_state(case) if case.system == "DeltaNet" else None
+        yield "fla, plain", unfit or _needs("fla") or partial(PLAIN[case.system], math.gcd(case.sizes[1], 32))
 
     for name in PEERS:
         module = peer(name)
@@ -87,6 +100,60 @@ def _mamba2(chunk: int, arguments: Arguments) -> Outputs:
         return_final_states=True,
     )
     return y, state.transpose(-1, -2)
+
+
+def _gated_delta(chunk: int, arguments: Arguments) -> Outputs:
+    """transformers' Gated DeltaNet (Qwen3-Next), which scales q by K^-1/2."""
+    from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
+
+    q, k, v, beta, g = (_tensor(arguments, name) for name in ("q", "k", "v", "beta", "log_decay"))
+    y, state = inspect.unwrap(torch_chunk_gated_delta_rule)(  # not what fla has in its place
+        _unscaled(q), k, v, g, beta, chunk, initial_state=arguments.get("h0"), output_final_state=True
+    )
+    return y, state
+
+
+def _fla_delta(chunk: int, arguments: Arguments) -> Outputs:
+    """Heads before tokens, and a q that it scales by K^-1/2."""
+    q, k, v, beta = (_tensor(arguments, name).transpose(1, 2) for name in ("q", "k", "v", "beta"))  # (B, H, T, .)
+    y, state = _fla("delta_rule.naive", "delta_rule_chunkwise")(_unscaled(q), k, v, beta, chunk)
+    return y.transpose(1, 2), state
+
+
+def _fla_gated(file: str, function: str, chunk: int, arguments: Arguments) -> Outputs:
+    """Gated DeltaNet and KDA."""
+    q, k, v, beta, g = (_tensor(arguments, name) for name in ("q", "k", "v", "beta", "log_decay"))
+    more = {"scale": 1.0, "initial_state": arguments.get("h0"), "output_final_state": True, "chunk_size": chunk}
+    y, state = _fla(file, function)(q=q, k=k, v=v, beta=beta, g=g, **more)
+    return y, state
+
+
+def _fla_dplr(chunk: int, arguments: Arguments) -> Outputs:
+    """RWKV-7, as a matrix that is diagonal plus one of low rank."""
+    q, k, v, a, b, g = (_tensor(arguments, name).transpose(1, 2) for name in ("q", "k", "v", "a", "b", "log_decay"))
+    y, state = _fla("generalized_delta_rule.dplr.naive", "dplr_chunkwise")(
+        _unscaled(q), k, v, a, b, g, arguments.get("h0"), chunk_size=chunk
+    )
+    return y.transpose(1, 2), state
+
+
+PLAIN: dict[str, Callable[[int, Arguments], Outputs]] = {
+    "DeltaNet": _fla_delta,
+    "Gated DeltaNet": partial(_fla_gated, "gated_delta_rule.naive", "naive_chunk_gated_delta_rule"),
+    "KDA": partial(_fla_gated, "kda.naive", "naive_chunk_kda"),
+    "RWKV-7": _fla_dplr,
+}
+
+
+def _fla(file: str, function: str) -> Callable[..., Any]:
+    with warnings.catch_warnings():  # it says at its import that there is no GPU
+        warnings.simplefilter("ignore")
+        return getattr(importlib.import_module(f"fla.ops.{file}"), function)  # type: ignore[no-any-return]
+
+
+def _unscaled(q: Tensor) -> Tensor:
+    """What a peer scales by K^-1/2 by itself."""
+    return q * q.shape[-1] ** 0.5
 
 
 def _tensor(arguments: Arguments, name: str) -> Tensor:

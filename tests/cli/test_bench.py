@@ -82,7 +82,8 @@ def test_every_backend_and_peer_is_timed_or_says_why_not() -> None:
 @pytest.mark.parametrize("case", [*dict.fromkeys((c.operation, c.system) for c in cpu_cases() + gpu_cases())])
 @pytest.mark.parametrize("state", [False, True])
 def test_small_cases_of_every_kind_agree_with_the_oracle(case: tuple[str, str], state: bool) -> None:
-    sizes = {"gated_scan": (2, 7, 2, 4, 4), "selective_scan": (2, 7, 8, 4)}.get(case[0], (2, 7, 8))
+    matrix = (2, 7, 2, 4, 4)
+    sizes = {"gated_scan": matrix, "delta_scan": matrix, "selective_scan": (2, 7, 8, 4)}.get(case[0], (2, 7, 8))
     frame = table(case=Case(*case, sizes, state=state), repeats=1)
     assert {"torch", "cpp"} <= set(frame.filter(pl.col("milliseconds").is_not_null())["contestant"])
 
@@ -161,6 +162,15 @@ def test_limits_follow_the_formulas() -> None:
     assert both.vector == 2 * 3 * 5 * (33 * 7 + 64)
     gated = work(Case("gated_scan", "Mamba-2", (2, 3, 4, 8, 16), backward=False))
     assert gated.gemm == 2 * 3 * 4 * (4 * 8 * 16 + 33 * (8 / 4 + 16))
+    delta = work(Case("delta_scan", "KDA", (2, 3, 4, 8, 16)))
+    assert delta.instead is not None
+    assert delta.gemm == 3 * 2 * 3 * 4 * (6 * 8 * 16 + 64 * (8 + 16))
+    assert delta.instead.vector == 2 * 3 * 4 * 14 * 8 * 16
+    fast = {"device": "cpu", "threads": 1, "copy": 1e30}
+    rates = [Limits(gemm=g, vector=v, **fast) for g, v in ((1.0, 1e-9), (1e-9, 1.0))]  # either way alone
+    assert [limit_ms(Case("delta_scan", "KDA", (2, 3, 4, 8, 16)), x) for x in rates] == pytest.approx(
+        [1000 * delta.gemm, 1000 * delta.instead.vector]
+    )
     diagonal = Case("diagonal_scan", "RG-LRU", (2, 64, 512), backward=False)
     assert work(diagonal).moved == 3 * 4 * 2 * 64 * 512
     compute_bound = Limits("cpu", 1, gemm=1.0, vector=1e3, copy=1e30)

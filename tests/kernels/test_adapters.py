@@ -117,6 +117,48 @@ def test_fla_bonus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(calls) == 1
 
 
+DELTA = {  # the kernel, its plain form, whether that has heads before tokens and scales q by K^-1/2, and the variant
+    "none": ("delta_rule.chunk_delta_rule", "delta_rule.naive.delta_rule_recurrence", True, 18),
+    "head": ("gated_delta_rule.chunk_gated_delta_rule", "gated_delta_rule.naive_recurrent_gated_delta_rule", False, 19),
+    "key": ("kda.chunk_kda", "kda.naive.naive_recurrent_kda", False, 20),
+    "generalized": (
+        "generalized_delta_rule.chunk_dplr_delta_rule",
+        "generalized_delta_rule.dplr.naive.dplr_recurrence",
+        True,
+        23,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", DELTA)
+def test_fla_delta_rules(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    kernel, path, heads_first, variant = DELTA[form]
+    naive, names = fla_function(path), {"a": "alpha", "b": "beta"} if form == "generalized" else {}
+
+    def plain(scale: float, **given: Any) -> tuple[Tensor, Tensor]:
+        if not heads_first:
+            return naive(scale=scale, **given)
+        state, wanted = given.pop("initial_state"), given.pop("output_final_state")
+        turned = {names.get(n, n): x.transpose(1, 2) for n, x in given.items()}  # (B, H, T, .)
+        turned["q"] = turned["q"] * scale * turned["q"].shape[-1] ** 0.5
+        y, hT = naive(**turned, initial_state=state, output_final_state=wanted)
+        return y.transpose(1, 2), hT
+
+    calls = stand_in(monkeypatch, kernel, plain)
+    case = make("delta_scan", 1, length=9, variant=variant).to(torch.float32)
+    assert worst(fla.delta_scan(**case.tensors), case.function("reference")(*case.values)) < 1e-6
+    assert len(calls) == 1
+
+
+def test_what_fla_lacks_of_the_delta_scan_is_said() -> None:
+    case = make("delta_scan", variant=22, resets=0.5).to(torch.float32)
+    with pytest.raises(ValueError, match="fla: delta_scan has no resets"):
+        fla.delta_scan(**case.tensors, resets=case.resets)
+    with pytest.raises(ValueError, match="fla: delta_scan has no a and b but with a vector decay"):
+        fla.delta_scan(**case.tensors)
+    assert fla.unavailable("delta_scan", CUDA) is None
+
+
 def test_what_fla_lacks_is_said() -> None:
     tensors, _ = gated("scalar")
     with pytest.raises(ValueError, match="fla: gated_scan has no resets"):

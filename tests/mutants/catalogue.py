@@ -34,6 +34,7 @@ REFERENCE = f"{EXACT}::test_equals_the_reference"
 SELECTIVE = (f"{REFERENCE}[selective_scan-cpp]",)
 DIAGONAL = (f"{REFERENCE}[diagonal_scan-cpp]",)
 GATED = ("kernels/test_gated_scan_cpp.py::test_borders_of_blocks_and_chunks",)
+DELTA = (f"{REFERENCE}[delta_scan-torch]",)
 CONVOLUTION = (f"{REFERENCE}[causal_conv1d-cpp]",)
 
 PROPERTIES = "models/mixers/test_properties.py"
@@ -228,6 +229,41 @@ TORCH = (
         "dlog.copy_(part.sum((0, 1, 2)))",
         "a constant decay has the gradient of the first span alone",
         (f"{EXACT}::test_the_pieces_of_a_large_call_fit_together[gated_scan]",),
+    ),
+    Mutant(
+        f"{K}delta_scan/chunks.py",
+        "(leaving * parts.entering).sum(-1, keepdim=True) * wholes",
+        "(leaving * parts.entering).sum(-1, keepdim=True)",
+        "the gradient of the delta scan's decays through a whole chunk is not decayed",
+        DELTA,
+    ),
+    Mutant(
+        f"{K}delta_scan/chunks.py",
+        "du.addcmul_(_dot(q, w), dy)",
+        "du.sub_(0)",
+        "what the delta scan writes at a token has no gradient from that token's reading",
+        DELTA,
+    ),
+    Mutant(
+        f"{K}delta_scan/pytorch.py",
+        "a if resets is None else a.masked_fill(resets, 0.0)",
+        "a",
+        "the generalized delta scan reads past a reset",
+        DELTA,
+    ),
+    Mutant(
+        f"{K}delta_scan/decays.py",
+        "halves(dwriters[j], h, 0).add_(into)",
+        "halves(dwriters[j], h, 1).add_(into)",
+        "the delta scan's keys of right halves get the gradients of the left ones",
+        DELTA,
+    ),
+    Mutant(
+        f"{K}delta_scan/decays.py",
+        "((s <= i) & (i < t))",
+        "((s <= i) & (i <= t))",
+        "the delta scan's pairs are read after their own step's decay",
+        DELTA,
     ),
     Mutant(
         f"{K}causal_conv1d/pytorch.py",

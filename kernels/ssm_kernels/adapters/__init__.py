@@ -1,7 +1,7 @@
 """Other projects' kernels behind this package's signatures: to compare with, never to run models with.
 
     mamba_ssm    selective_scan, chunk_scan and gated_scan (Mamba-2's), causal_conv1d
-    fla          gated_scan (linear attention, RetNet, scalar decays, GLA, RWKV-6)
+    fla          gated_scan (linear attention, RetNet, scalar decays, GLA, RWKV-6), delta_scan
 
 Every module has `unavailable(operation, device)`: None, or what is missing. What a peer cannot do (resets, an initial
 state) raises ValueError.

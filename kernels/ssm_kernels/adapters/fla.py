@@ -1,11 +1,11 @@
-"""flash-linear-attention's chunked kernels (Triton) behind `gated_scan`. For comparison only.
+"""flash-linear-attention's chunked kernels (Triton) behind `gated_scan` and `delta_scan`. For comparison only.
 
 Which kernel, by the form of the decay:
 
-    none            chunk_linear_attn, without its normalization
+    none            chunk_linear_attn, without its normalization          chunk_delta_rule
     (H,)            chunk_simple_gla with g_gamma; chunk_retention is this with RetNet's own decays
-    (B, T, H)       chunk_simple_gla with g
-    (B, T, H, K)    chunk_gla; with a bonus chunk_rwkv6
+    (B, T, H)       chunk_simple_gla with g                               chunk_gated_delta_rule
+    (B, T, H, K)    chunk_gla; with a bonus chunk_rwkv6                   chunk_kda; with a and b chunk_dplr_delta_rule
 
 Its layout is ours, (B, T, H, K) and a state (B, H, K, V) in float32, but q and k have a head for every head of v.
 """
@@ -24,7 +24,7 @@ from ssm_kernels.adapters import refuse
 
 def unavailable(operation: str, device: torch.device) -> str | None:
     """Why it cannot run on this device; None if it can."""
-    if operation != "gated_scan":
+    if operation not in ("gated_scan", "delta_scan"):
         return f"fla has no {operation}"
     if device.type != "cuda":
         return f"fla: its kernels need a GPU, not {device.type}"
@@ -55,13 +55,7 @@ def gated_scan(
         raise refuse("fla", "gated_scan", "resets within a batch")
     if bonus is not None and (log_decay is None or log_decay.dim() != 4):
         raise refuse("fla", "gated_scan", "bonus but with a vector decay, (B, T, H, K)")
-    sharing = v.shape[2] // k.shape[2]  # heads that read one group
-    q, k = (x if sharing == 1 else x.repeat_interleave(sharing, 2) for x in (q, k))  # (B, T, H, K)
-    common = {
-        "scale": 1.0,
-        "initial_state": None if h0 is None else h0.float(),
-        "output_final_state": True,
-    }
+    q, k, common = _common(q, k, v, h0)
     if log_decay is None:
         y, hT = _function("linear_attn", "chunk_linear_attn")(q, k, v, normalize=False, **common)
     elif log_decay.dim() == 1:
@@ -73,6 +67,49 @@ def gated_scan(
     else:
         y, hT = _function("rwkv6", "chunk_rwkv6")(q, k, v, log_decay, bonus, **common)
     return y, hT
+
+
+def delta_scan(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None = None,
+    log_decay: Tensor | None = None,
+    h0: Tensor | None = None,
+    *,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    resets: Tensor | None = None,
+    chunk: int = 64,
+) -> tuple[Tensor, Tensor]:
+    """As `ssm_kernels.delta_scan`, without resets; the chunk is its own.
+
+    Raises:
+        ValueError: resets, or a and b with another decay than a vector.
+    """
+    if resets is not None:
+        raise refuse("fla", "delta_scan", "resets within a batch")
+    if a is not None and (log_decay is None or log_decay.dim() != 4):
+        raise refuse("fla", "delta_scan", "a and b but with a vector decay, (B, T, H, K)")
+    q, k, common = _common(q, k, v, h0)
+    if a is not None:
+        kernel, given = _function("generalized_delta_rule", "chunk_dplr_delta_rule"), {"a": a, "b": b, "gk": log_decay}
+    elif log_decay is None:
+        kernel, given = _function("delta_rule", "chunk_delta_rule"), {"beta": beta}
+    elif log_decay.dim() == 3:
+        kernel, given = _function("gated_delta_rule", "chunk_gated_delta_rule"), {"g": log_decay, "beta": beta}
+    else:
+        kernel, given = _function("kda", "chunk_kda"), {"g": log_decay, "beta": beta}
+    y, hT = kernel(q=q, k=k, v=v, **given, **common)
+    return y, hT
+
+
+def _common(q: Tensor, k: Tensor, v: Tensor, h0: Tensor | None) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """q and k for every head, (B, T, H, K), and what all kernels take."""
+    sharing = v.shape[2] // k.shape[2]  # heads that read one group
+    q, k = (x if sharing == 1 else x.repeat_interleave(sharing, 2) for x in (q, k))
+    state = None if h0 is None else h0.float()
+    return q, k, {"scale": 1.0, "initial_state": state, "output_final_state": True}
 
 
 def _function(operation: str, name: str) -> Any:
