@@ -22,7 +22,10 @@ from torch import Tensor
 
 SHARED = {80: 163 * 1024, 90: 227 * 1024}  # bytes that a block can have
 SPILLED = {80: 640, 90: 256}  # bytes by thread; tiles are chosen for the H100
-WIDE_SPILLED = 384  # with states of 64 numbers a channel, which no published model has
+MORE_SPILLED = {
+    "selective, N 64": 384,  # which no published model has
+    "delta, by head, float32": 448,  # a head's whole state is one operand of three TF32 products
+}
 
 
 class Size(NamedTuple):
@@ -102,6 +105,7 @@ SETS: dict[str, Callable[[Size], list[Launch]]] = {
     "gated, by key and bonus, bfloat16": lambda size: gated(torch.bfloat16, "key", bonus=True, size=size),
     "gated, by key, float32": lambda size: gated(torch.float32, "key", size=size),
     "delta, by head, bfloat16": lambda size: delta(torch.bfloat16, "head", size=size),
+    "delta, by head, float32": lambda size: delta(torch.float32, "head", size=size),
     "delta, by key, float32": lambda size: delta(torch.float32, "key", size=size),
     "delta, generalized by key, bfloat16": lambda size: delta(torch.bfloat16, "key", general=True, size=size),
     "selective, N 16": lambda size: selective(torch.bfloat16, 16, size),
@@ -137,7 +141,7 @@ def test_it_compiles_and_fits(which: str, capability: int) -> None:
     for launch in recorded:
         used = compile_ahead(launch, capability)
         assert used.shared <= SHARED[capability], used
-        assert used.spilled <= max(SPILLED[capability], WIDE_SPILLED if "N 64" in which else 0), used
+        assert used.spilled <= max(SPILLED[capability], MORE_SPILLED.get(which, 0)), used
         assert used.registers <= 255, used
 
 
