@@ -15,6 +15,8 @@ pytest.importorskip("triton", reason="the triton package is not installed (Linux
 exhaustive = pytest.mark.exhaustive
 
 GATED = {"head": 0, "key": 1, "constant": 2, "none": 3, "head, bonus": 4, "key, bonus": 5, "head, grouped": 24}
+# of the delta scan the first and the last in chunks, the others step by step
+DELTA = {"none": 0, "key": 2, "general, none": 3, "general, head": 4, "general, key": 5, "head, grouped": 13}
 SMALL = {"batch": 1, "length": 37, "width": 5, "state": 3, "resets": 0.1}
 
 
@@ -61,9 +63,11 @@ def interpreted() -> Iterator[Call]:
 
 CASES = [("gated_scan", variant) for variant in GATED.values()]
 CASES += [("selective_scan", variant) for variant in (0, 1, 14)] + [("diagonal_scan", n) for n in range(8)]
+CASES += [("delta_scan", variant) for variant in DELTA.values()]
 
 
-FEW = [case for case in CASES if case[0] != "diagonal_scan" or case[1] in (2, 5)]
+SOME = {"diagonal_scan": (2, 5), "delta_scan": (5, 13)}  # elsewhere all
+FEW = [case for case in CASES if case[1] in SOME.get(case[0], (case[1],))]
 REST = [pytest.param(*case, marks=exhaustive) for case in CASES if case not in FEW]
 BY_KEY = pytest.param(*CASES[1], marks=exhaustive)  # the slowest one to interpret
 
@@ -74,7 +78,9 @@ def test_equals_the_reference(interpreted: Call, operation: str, variant: int) -
     assert errors.worst < 1e-11
 
 
-@pytest.mark.parametrize(("operation", "variant"), [("gated_scan", 0), ("gated_scan", 1), ("selective_scan", 9)])
+@pytest.mark.parametrize(
+    ("operation", "variant"), [("gated_scan", 0), ("gated_scan", 1), ("selective_scan", 9), ("delta_scan", 1)]
+)
 def test_a_scan_from_nothing(interpreted: Call, operation: str, variant: int) -> None:
     errors = interpreted(measure, make(operation, 2, variant=variant, **{**SMALL, "resets": 0.0}, start=False))
     assert errors.worst < 1e-11
@@ -97,22 +103,25 @@ def test_a_sequence_cut_into_segments(interpreted: Call, operation: str, variant
 
 
 @pytest.mark.parametrize(
-    ("operation", "variant", "width", "state"),
+    ("operation", "variant", "width", "state", "length"),
     [
-        pytest.param("gated_scan", 24, 70, 67, marks=exhaustive),
-        ("gated_scan", 5, 70, 35),
-        ("selective_scan", 0, 70, 17),
-        pytest.param("diagonal_scan", 0, 70, 1, marks=exhaustive),
+        pytest.param("gated_scan", 24, 70, 67, 20, marks=exhaustive),
+        ("gated_scan", 5, 70, 35, 20),
+        ("selective_scan", 0, 70, 17, 20),
+        pytest.param("diagonal_scan", 0, 70, 1, 20, marks=exhaustive),
+        ("delta_scan", 13, 70, 67, 40),  # in chunks
+        ("delta_scan", 13, 35, 17, 20),  # step by step
+        ("delta_scan", 17, 35, 17, 20),
     ],
 )
-def test_several_tiles(interpreted: Call, operation: str, variant: int, width: int, state: int) -> None:
-    case = make(operation, 4, variant=variant, **{**SMALL, "length": 20, "width": width, "state": state})
+def test_several_tiles(interpreted: Call, operation: str, variant: int, width: int, state: int, length: int) -> None:
+    case = make(operation, 4, variant=variant, **{**SMALL, "length": length, "width": width, "state": state})
     assert interpreted(measure, case).worst < 1e-11
 
 
 @pytest.mark.parametrize("decay", [pytest.param("usual", marks=exhaustive), "strong"])
 @pytest.mark.parametrize(
-    ("operation", "variant"), [CASES[0], BY_KEY, CASES[4], ("selective_scan", 0), ("diagonal_scan", 2)]
+    ("operation", "variant"), [CASES[0], BY_KEY, CASES[4], ("selective_scan", 0), ("diagonal_scan", 2), *CASES[-2:]]
 )
 def test_float32_loses_little_even_at_strong_decay(interpreted: Call, operation: str, variant: int, decay: str) -> None:
     case = make(operation, 5, variant=variant, decay=decay, **SMALL).to(torch.float32)
@@ -129,7 +138,9 @@ def test_small_steps_keep_their_precision(interpreted: Call) -> None:
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.bfloat16, 5e-3), pytest.param(torch.float16, 6e-4, marks=exhaustive)]
 )
-@pytest.mark.parametrize(("operation", "variant"), [CASES[0], BY_KEY, ("selective_scan", 0), ("diagonal_scan", 0)])
+@pytest.mark.parametrize(
+    ("operation", "variant"), [CASES[0], BY_KEY, ("selective_scan", 0), ("diagonal_scan", 0), ("delta_scan", 1)]
+)
 def test_half_precision_is_scanned_in_float32(
     interpreted: Call, operation: str, variant: int, dtype: torch.dtype, tolerance: float
 ) -> None:
@@ -146,6 +157,7 @@ def test_half_precision_is_scanned_in_float32(
         CASES[0],
         ("selective_scan", 0),
         ("diagonal_scan", 0),
+        *CASES[-2:],
     ],
 )
 def test_nothing_becomes_infinite_at_any_decay(interpreted: Call, operation: str, variant: int) -> None:
@@ -160,16 +172,19 @@ def test_nothing_becomes_infinite_at_any_decay(interpreted: Call, operation: str
     [
         CASES[0],
         *(pytest.param(*case, marks=exhaustive) for case in (CASES[1], ("selective_scan", 0), ("diagonal_scan", 1))),
+        *(pytest.param(*case, marks=exhaustive) for case in CASES[-2:]),
     ],
 )
 def test_the_same_call_gives_the_same_bits(interpreted: Call, operation: str, variant: int) -> None:
     assert interpreted(same_bits, make(operation, 8, variant=variant, **SMALL).to(torch.float32))
 
 
-@pytest.mark.parametrize("operation", ["gated_scan", "selective_scan", "diagonal_scan"])
-def test_slices_of_wider_tensors(interpreted: Call, operation: str) -> None:
+@pytest.mark.parametrize(
+    ("operation", "variant"), [("gated_scan", 0), ("selective_scan", 0), ("diagonal_scan", 0), ("delta_scan", 5)]
+)
+def test_slices_of_wider_tensors(interpreted: Call, operation: str, variant: int) -> None:
     """A mixer's projections are slices of one product: rows apart, and read where they are."""
-    case = make(operation, 9, **SMALL)
+    case = make(operation, 9, variant=variant, **SMALL)
     wide = {n: torch.stack([x, x], -2)[..., 0, :] if n in case.sequences else x for n, x in case.tensors.items()}
     assert not all(x.is_contiguous() for x in wide.values())
     assert interpreted(measure, case._replace(tensors=wide)).worst < 1e-11

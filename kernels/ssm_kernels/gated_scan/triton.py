@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ssm_kernels.gated_scan import triton_head, triton_key
 from ssm_kernels.gated_scan.inputs import Inputs, Options
-from ssm_kernels.gated_scan.triton_states import pass_states, problem
+from ssm_kernels.gated_scan.triton_states import by_group, pass_states, problem
 from ssm_kernels.native.triton_launch import unavailable
 
 __all__ = ["backward", "forward", "saved_shape", "unavailable"]
@@ -45,10 +45,4 @@ def backward(
     dq, dk, dv, dlog_decay, dbonus = module.backward(p, dy, states, leaving)
     if p.decay == "constant" and dlog_decay is not None:
         dlog_decay = dlog_decay.sum((0, 1))
-    return _by_group(dq, p.sizes[2]), _by_group(dk, p.sizes[2]), dv, dlog_decay, dh0, dbonus, None
-
-
-def _by_group(parts: Tensor, groups: int) -> Tensor:
-    """(B, T, parts, K), in the order of heads, summed within groups."""
-    B, T, count, K = parts.shape
-    return parts if count == groups else parts.view(B, T, groups, count // groups, K).sum(3)
+    return by_group(dq, p.sizes[2]), by_group(dk, p.sizes[2]), dv, dlog_decay, dh0, dbonus, None

@@ -110,7 +110,7 @@ def head_values_kernel(
     DECAY: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, PRECISION: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """dv = (decay * q k^T)^T dy + decay * k leaving, (C, BV) of one chunk and head."""
+    """dv = (decay * q k^T)^T dy + decay * k leaving, (C, BV) of a chunk and head; without `leaving` its first part."""
     bh = tl.program_id(0)
     c = tl.program_id(2)
     b, h = bh // H, bh % H
@@ -121,7 +121,7 @@ def head_values_kernel(
     row = b.to(tl.int64) * T + t
     v_at = tl.program_id(1) * BV + tl.arange(0, BV)
     v_in = v_at < V
-    state = leaving + (c.to(tl.int64) * batch_heads + bh) * K * V
+    state = (c.to(tl.int64) * batch_heads + bh) * K * V
     scores = tl.zeros([C, C], COMPUTE)
     out = tl.zeros([C, BV], COMPUTE)
     own = tl.zeros([C], COMPUTE)
@@ -134,9 +134,11 @@ def head_values_kernel(
         k_t = tl.load(
             k + row[:, None] * k_row + group * K + k_at[None, :], t_in[:, None] & k_in[None, :], 0.0
         )  # (C, BK)
-        s = tl.load(state + k_at[:, None] * V + v_at[None, :], k_in[:, None] & v_in[None, :], 0.0)  # (BK, BV)
         scores = product(q_t, tl.trans(k_t), scores, PRECISION)
-        out = product(k_t, s, out, PRECISION)
+        if leaving is not None:
+            at = state + k_at[:, None] * V + v_at[None, :]
+            s = tl.load(leaving + at, k_in[:, None] & v_in[None, :], 0.0)  # (BK, BV)
+            out = product(k_t, s, out, PRECISION)
         if bonus is not None:
             u = tl.load(bonus + h * K + k_at, k_in, 0.0).to(COMPUTE)
             own += tl.sum(q_t.to(COMPUTE) * k_t.to(COMPUTE) * u[None, :], 1)
@@ -195,11 +197,12 @@ def head_keys_kernel(
             dy_t = tl.load(dy + row[:, None] * dy_row + h * V + v_at[None, :], tv_in, 0.0)  # (C, BV)
             at = state + k_at[:, None] * V + v_at[None, :]
             before = tl.load(states + at, k_in[:, None] & v_in[None, :], 0.0)  # (BK, BV)
-            after = tl.load(leaving + at, k_in[:, None] & v_in[None, :], 0.0)  # (BK, BV)
             pairs = product(dy_t, tl.trans(v_t), pairs, PRECISION)
             dq_t = product(dy_t, tl.trans(before), dq_t, PRECISION)
-            dk_t = product(v_t, tl.trans(after), dk_t, PRECISION)
-            through += tl.sum(before * after, 1)
+            if leaving is not None:
+                after = tl.load(leaving + at, k_in[:, None] & v_in[None, :], 0.0)  # (BK, BV)
+                dk_t = product(v_t, tl.trans(after), dk_t, PRECISION)
+                through += tl.sum(before * after, 1)
             if bonus is not None:
                 own += tl.sum(dy_t.to(COMPUTE) * v_t.to(COMPUTE), 1)
         g = head_decay(log_decay, resets, b, h, t, t_in, T, H, DECAY, COMPUTE)
@@ -267,20 +270,30 @@ def forward(p: Problem, states: Tensor) -> Tensor:
     return y
 
 
-def backward(
-    p: Problem, dy: Tensor, states: Tensor, leaving: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
-    """dq, dk (B, T, parts, K) by parts of heads, dv, dlog_decay (B, T, H) and dbonus (H, K)."""
+def values_gradient(p: Problem, dy: Tensor, leaving: Tensor | None) -> Tensor:
+    """dv (B, T, H, V); without `leaving`, the part of it that comes from the chunk's own outputs."""
     T, H, _, K, V = p.sizes
-    BK, BV = tile(K, 64), tile(V, 64)
+    BK, BV = tile(K, 32), tile(V, 64)
     dy, dy_row = rows(dy)
     q_row, k_row, _ = p.strides
     dv = p.v.new_empty(p.batch, T, H, V)
     launch(
         head_values_kernel, (p.batch * H, triton.cdiv(V, BV), p.chunks), p.q, p.k, dy, p.log_decay, p.bonus, p.resets,
-        leaving, dv, q_row, k_row, dy_row, *p.sizes, p.batch * H, BK=tile(K, 32), BV=BV, **p.constants,
+        leaving, dv, q_row, k_row, dy_row, *p.sizes, p.batch * H, BK=BK, BV=BV, **p.constants,
     )  # fmt: skip
-    BV = tile(V, 32)  # more would not fit into registers
+    return dv
+
+
+def keys_gradient(
+    p: Problem, dy: Tensor, states: Tensor, leaving: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """dq, dk (B, T, parts, K) by parts of heads, dlog_decay (B, T, H) and dbonus (H, K).
+
+    Without `leaving`, the parts of them that come from the chunk's own outputs.
+    """
+    T, H, _, K, V = p.sizes
+    BK, BV = tile(K, 64), tile(V, 32)  # more would not fit into registers
+    dy, dy_row = rows(dy)
     heads = heads_at_once(p)
     blocks, tiles = H // heads, triton.cdiv(K, BK)
     dq, dk = (p.v.new_empty(p.batch, T, blocks, K, dtype=p.dtype) for _ in range(2))
@@ -291,4 +304,13 @@ def backward(
         states, leaving, dq, dk, dg, du, *p.strides, dy_row, *p.sizes, p.batch * H, heads, BK=BK, BV=BV, num_warps=8,
         **p.constants,
     )  # fmt: skip
-    return dq, dk, dv, None if dg is None else dg.sum(0), None if du is None else du.sum((0, 1))
+    return dq, dk, None if dg is None else dg.sum(0), None if du is None else du.sum((0, 1))
+
+
+def backward(
+    p: Problem, dy: Tensor, states: Tensor, leaving: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
+    """dq, dk (B, T, parts, K) by parts of heads, dv, dlog_decay (B, T, H) and dbonus (H, K)."""
+    dv = values_gradient(p, dy, leaving)
+    dq, dk, dlog_decay, dbonus = keys_gradient(p, dy, states, leaving)
+    return dq, dk, dv, dlog_decay, dbonus

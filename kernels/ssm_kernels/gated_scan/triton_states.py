@@ -71,6 +71,12 @@ def problem(inputs: Inputs) -> Problem:
     )  # fmt: skip
 
 
+def by_group(parts: Tensor, groups: int) -> Tensor:
+    """(B, T, parts, K), in the order of heads, summed within groups."""
+    B, T, count, K = parts.shape
+    return parts if count == groups else parts.view(B, T, groups, count // groups, K).sum(3)
+
+
 @triton.jit
 def decay_of(log_decay):
     """exp of a sum of log decays: exactly 0 where one of them is a decay of 0."""

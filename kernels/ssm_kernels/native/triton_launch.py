@@ -106,6 +106,12 @@ def rows(x: Tensor) -> tuple[Tensor, int]:
     return x, x.stride(1) if length > 1 else x.stride(0)
 
 
+def all_rows(*tensors: Tensor | None) -> tuple[list[Any], tuple[int, ...]]:
+    """`rows` of every tensor, and the distances from step to step together; 0 where there is no tensor."""
+    pairs = [(None, 0) if x is None else rows(x) for x in tensors]
+    return [x for x, _ in pairs], tuple(row for _, row in pairs)
+
+
 def plain(x: Tensor | None) -> Tensor | None:
     """Contiguous, and bytes where it holds bools."""
     if x is None:

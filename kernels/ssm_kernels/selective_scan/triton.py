@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 import triton
 from torch import Tensor
 
-from ssm_kernels.native.triton_launch import launch, plain, real_dtype, rows, segments, tile, unavailable
+from ssm_kernels.native.triton_launch import (
+    all_rows,
+    launch,
+    plain,
+    real_dtype,
+    rows,
+    segments,
+    tile,
+    unavailable,
+)
 from ssm_kernels.native.triton_tiles import carry
 from ssm_kernels.operators import compute_dtype
 from ssm_kernels.selective_scan.inputs import Inputs, Options
@@ -48,7 +57,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
     u, dt, A, B, C, D, dt_bias, z, h0, resets = inputs
     dtype, plan, N = compute_dtype(*inputs), _plan(inputs, options), A.shape[1]
     (batch, T, channels), (_, count, _) = u.shape, plan.grid
-    tensors, strides = _strided(u, dt, B, C, z)
+    tensors, strides = all_rows(u, dt, B, C, z)
     u, dt, B, C, z = tensors
     start = None if h0 is None else h0.to(dtype).transpose(1, 2).contiguous()
     common = (u, dt, plain(A), B, C, plain(D), plain(dt_bias), z, plain(resets))
@@ -77,7 +86,7 @@ def backward(
     u, dt, A, B, C, D, dt_bias, z, _, resets = inputs
     dtype, plan, N = compute_dtype(*inputs), _plan(inputs, options), A.shape[1]
     (batch, T, channels), (blocks, count, _) = u.shape, plan.grid
-    tensors, strides = _strided(u, dt, B, C, z)
+    tensors, strides = all_rows(u, dt, B, C, z)
     u, dt, B, C, z = tensors
     dy, dy_row = rows(dy)
     rates, D, dt_bias, resets = plain(A), plain(D), plain(dt_bias), plain(resets)
@@ -119,9 +128,3 @@ def _plan(inputs: Inputs, options: Options) -> _Plan:
         "COMPUTE": real_dtype(compute_dtype(*inputs)),
     }
     return _Plan((blocks, count, batch), each, 4, constants)
-
-
-def _strided(*tensors: Tensor | None) -> tuple[list[Any], tuple[int, ...]]:
-    """Every tensor (B, T, ...) as the kernels read it, and its distance from step to step (0 where there is none)."""
-    pairs = [(None, 0) if x is None else rows(x) for x in tensors]
-    return [x for x, _ in pairs], tuple(row for _, row in pairs)

@@ -1,0 +1,249 @@
+# mypy: disable-error-code="no-untyped-def"
+"""The delta rule in chunks, with one decay per head or none: matrix products within, a recurrence over states between.
+
+Step i writes k_i w_i^T with w_i = beta_i u_i, where u_i is v_i less what the state held at k_i. Within a chunk that
+starts from S, with E_i = v_i - (decay from the start to i) S^T k_i and
+
+    L_ij = (decay from j to i) k_i . k_j for i > j, else 0            (C, C)
+    u = E - L beta u, so that u = E - X beta E with X = L - L beta X, row after row
+
+(Yang et al. 2024, "Gated Delta Networks", Section 3.3, the WY form; X exists whatever beta is, and nothing is divided.)
+With w in place of v the rest is the gated scan, whose kernels give the outputs and gradients within chunks. Backward,
+dw is what these give for their values; what u read of earlier steps makes it dz = dw - X^T beta dw. Then dv = beta dz,
+and reading at k_i is one more query of the gated scan, k_i itself, with the gradient -dv_i.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ssm_kernels.delta_scan.inputs import Inputs
+from ssm_kernels.gated_scan import triton_head
+from ssm_kernels.gated_scan.inputs import Inputs as GatedInputs
+from ssm_kernels.gated_scan.triton_head import key_to_end, pair_decay, query_decay
+from ssm_kernels.gated_scan.triton_states import Problem, by_group, decay_of, head_decay, problem
+from ssm_kernels.native.triton_launch import HALF, HALF_STATE, launch, plain, rows, tile
+from ssm_kernels.native.triton_tiles import product
+from ssm_kernels.operators import compute_dtype
+
+LARGEST_K = 256  # of a state that one program holds whole
+CHUNK = 32  # tokens at most: X and a chunk's reads are in registers beside a state
+
+
+@triton.jit
+def solve_kernel(
+    k, v, beta, log_decay, resets, mixing, errors, reads, k_row, v_row, T, H, G, K, V, batch_heads,
+    DECAY: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, PRECISION: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):  # fmt: skip
+    """X (NC, B, H, C, C) of one chunk, and u = errors + reads S: errors (B, T, H, V) and reads (B, T, H, K)."""
+    bh = tl.program_id(0)
+    c = tl.program_id(1)
+    b, h = bh // H, bh % H
+    group = h // (H // G)
+    i = tl.arange(0, C)
+    t = c * C + i
+    t_in = t < T
+    row = b.to(tl.int64) * T + t
+    strength = tl.load(beta + row * H + h, t_in, 0.0).to(COMPUTE)
+    overlap = tl.zeros([C, C], COMPUTE)
+    for k0 in range(0, K, BK):
+        k_at = k0 + tl.arange(0, BK)
+        at = row[:, None] * k_row + group * K + k_at[None, :]
+        k_t = tl.load(k + at, t_in[:, None] & (k_at < K)[None, :], 0.0)  # (C, BK)
+        overlap = product(k_t, tl.trans(k_t), overlap, PRECISION)
+    g = head_decay(log_decay, resets, b, h, t, t_in, T, H, DECAY, COMPUTE)
+    overlap *= pair_decay(g, g, False, C, COMPUTE)
+    overlap = tl.where(i[:, None] > i[None, :], overlap, 0.0)
+    mixed = overlap
+    for r in range(1, C):
+        is_row = (i == r)[:, None]
+        weights = tl.sum(tl.where(is_row, overlap, 0.0), 0) * strength  # (C,) of the rows before, which are done
+        mixed = tl.where(is_row, overlap - tl.sum(weights[:, None] * mixed, 0)[None, :], mixed)
+    tl.store(mixing + ((c.to(tl.int64) * batch_heads + bh) * C + i[:, None]) * C + i[None, :], mixed)
+    for v0 in range(0, V, BV):
+        v_at = v0 + tl.arange(0, BV)
+        inside = t_in[:, None] & (v_at < V)[None, :]
+        v_t = tl.load(v + row[:, None] * v_row + h * V + v_at[None, :], inside, 0.0).to(COMPUTE)  # (C, BV)
+        v_t = product(-mixed, strength[:, None] * v_t, v_t, PRECISION)
+        tl.store(errors + (row[:, None] * H + h) * V + v_at[None, :], v_t, inside)
+    from_start = decay_of(query_decay(log_decay, resets, b, h, t, i, t_in, T, H, DECAY, False, COMPUTE))
+    for k0 in range(0, K, BK):
+        k_at = k0 + tl.arange(0, BK)
+        inside = t_in[:, None] & (k_at < K)[None, :]
+        k_t = tl.load(k + row[:, None] * k_row + group * K + k_at[None, :], inside, 0.0).to(COMPUTE)  # (C, BK)
+        k_t *= -from_start[:, None]
+        k_t = product(-mixed, strength[:, None] * k_t, k_t, PRECISION)
+        tl.store(reads + (row[:, None] * H + h) * K + k_at[None, :], k_t, inside)
+
+
+@triton.jit
+def pass_forward_kernel(
+    k, beta, log_decay, resets, errors, reads, start, u, states, last, k_row, T, H, G, K, V, batch_heads,
+    DECAY: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, PRECISION: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):  # fmt: skip
+    """u (B, T, H, V), `states` before the chunks (NC, B, H, K, V) and the `last` one; BV columns of a head."""
+    bh = tl.program_id(0)
+    b, h = bh // H, bh % H
+    group = h // (H // G)
+    i, k_at, v_at = tl.arange(0, C), tl.arange(0, BK), tl.program_id(1) * BV + tl.arange(0, BV)
+    k_in, v_in = k_at < K, v_at < V
+    state_in = k_in[:, None] & v_in[None, :]
+    head = bh.to(tl.int64) * K * V + k_at[:, None] * V + v_at[None, :]
+    all_heads = tl.cast(batch_heads, tl.int64) * K * V  # numbers in the states of one time
+    state = tl.zeros([BK, BV], COMPUTE)
+    if start is not None:
+        state += tl.load(start + head, state_in, 0.0)
+    for c in range(tl.cdiv(T, C)):
+        tl.store(states + c * all_heads + head, state, state_in)
+        t = c * C + i
+        t_in = t < T
+        row = b.to(tl.int64) * T + t
+        reads_at = (row[:, None] * H + h) * K + k_at[None, :]
+        reads_t = tl.load(reads + reads_at, t_in[:, None] & k_in[None, :], 0.0)  # (C, BK)
+        at, inside = (row[:, None] * H + h) * V + v_at[None, :], t_in[:, None] & v_in[None, :]
+        u_t = product(reads_t, state, tl.load(errors + at, inside, 0.0), PRECISION)  # (C, BV)
+        tl.store(u + at, u_t, inside)
+        g = head_decay(log_decay, resets, b, h, t, t_in, T, H, DECAY, COMPUTE)
+        weight = decay_of(key_to_end(log_decay, resets, b, h, t, i, T, H, C, DECAY, COMPUTE))
+        weight *= tl.load(beta + row * H + h, t_in, 0.0).to(COMPUTE)
+        k_t = tl.load(
+            k + row[None, :] * k_row + group * K + k_at[:, None], k_in[:, None] & t_in[None, :], 0.0
+        )  # (BK, C)
+        state = product(k_t, weight[:, None] * u_t, state * decay_of(tl.sum(g, 0)), PRECISION)
+    tl.store(last + head, state, state_in)
+
+
+@triton.jit
+def pass_backward_kernel(
+    q, k, dy, beta, log_decay, resets, mixing, local, dlast, dz, leaving, dstart, q_row, k_row, dy_row, T, H, G, K, V,
+    batch_heads, DECAY: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, PRECISION: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):  # fmt: skip
+    """dz (B, T, H, V) and the gradients of the states after the chunks, `leaving`, and of the first, `dstart`.
+
+    `local` is the part of dw that comes from the chunk's own outputs.
+    """
+    bh = tl.program_id(0)
+    b, h = bh // H, bh % H
+    group = h // (H // G)
+    i, k_at, v_at = tl.arange(0, C), tl.arange(0, BK), tl.program_id(1) * BV + tl.arange(0, BV)
+    k_in, v_in = k_at < K, v_at < V
+    state_in = k_in[:, None] & v_in[None, :]
+    head = bh.to(tl.int64) * K * V + k_at[:, None] * V + v_at[None, :]
+    all_heads = tl.cast(batch_heads, tl.int64) * K * V  # numbers in the states of one time
+    d_state = tl.load(dlast + head, state_in, 0.0).to(COMPUTE)
+    chunks = tl.cdiv(T, C)
+    for n in range(chunks):
+        c = chunks - 1 - n
+        tl.store(leaving + c * all_heads + head, d_state, state_in)
+        t = c * C + i
+        t_in = t < T
+        row = b.to(tl.int64) * T + t
+        at, inside = (row[:, None] * H + h) * V + v_at[None, :], t_in[:, None] & v_in[None, :]
+        tk_in = t_in[:, None] & k_in[None, :]
+        strength = tl.load(beta + row * H + h, t_in, 0.0).to(COMPUTE)
+        k_t = tl.load(k + row[:, None] * k_row + group * K + k_at[None, :], tk_in, 0.0)  # (C, BK)
+        to_end = decay_of(key_to_end(log_decay, resets, b, h, t, i, T, H, C, DECAY, COMPUTE))
+        dw_t = product(k_t, d_state, tl.zeros([C, BV], COMPUTE), PRECISION) * to_end[:, None]
+        dw_t += tl.load(local + at, inside, 0.0)
+        mixed_at = ((tl.cast(c, tl.int64) * batch_heads + bh) * C + i[None, :]) * C + i[:, None]
+        mixed = tl.load(mixing + mixed_at)  # (C, C) transposed
+        dz_t = product(-mixed, strength[:, None] * dw_t, dw_t, PRECISION)
+        tl.store(dz + at, dz_t, inside)
+        g = head_decay(log_decay, resets, b, h, t, t_in, T, H, DECAY, COMPUTE)
+        from_start = decay_of(query_decay(log_decay, resets, b, h, t, i, t_in, T, H, DECAY, False, COMPUTE))
+        q_t = tl.load(q + row[:, None] * q_row + group * K + k_at[None, :], tk_in, 0.0)  # (C, BK)
+        dy_t = tl.load(dy + row[:, None] * dy_row + h * V + v_at[None, :], inside, 0.0).to(COMPUTE)  # (C, BV)
+        d_state *= decay_of(tl.sum(g, 0))
+        d_state = product(tl.trans(q_t), from_start[:, None] * dy_t, d_state, PRECISION)
+        d_state = product(tl.trans(k_t), -(from_start * strength)[:, None] * dz_t, d_state, PRECISION)
+    tl.store(dstart + head, d_state, state_in)
+
+
+class _Solved(NamedTuple):
+    p: Problem  # the gated scan, with w for v
+    beta: Tensor
+    u: Tensor  # (B, T, H, V)
+    mixing: Tensor  # (NC, B, H, C, C)
+    states: Tensor  # (NC, B, H, K, V)
+    last: Tensor  # (B, H, K, V)
+
+
+def suits(inputs: Inputs, fewest: int) -> bool:
+    """Whether it is the delta rule without decays by key, with states that fit and at least so many steps."""
+    by_key = inputs.log_decay is not None and inputs.log_decay.dim() == 4
+    return inputs.beta is not None and not by_key and inputs.k.shape[3] <= LARGEST_K and inputs.k.shape[1] >= fewest
+
+
+def forward(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """y (B, T, H, V) and the final state (B, H, K, V)."""
+    solved = _solve(inputs)
+    return triton_head.forward(solved.p, solved.states).to(inputs.v.dtype), solved.last
+
+
+def backward(dy: Tensor, dstate: Tensor, inputs: Inputs) -> tuple[Tensor | None, ...]:
+    """Gradients of q, k, v, beta, log_decay and h0."""
+    p, beta, u, mixing, states, _ = _solve(inputs)
+    T, H, G, _, _ = p.sizes
+    q_row, k_row, w_row = p.strides
+    dy, dy_row = rows(dy)
+    dz, leaving, dh0 = torch.empty_like(u), torch.empty_like(states), torch.empty_like(states[0])
+    grid, constants = _over_states(p)
+    launch(
+        pass_backward_kernel, grid, p.q, p.k, dy, beta, p.log_decay, p.resets, mixing,
+        triton_head.values_gradient(p, dy, None), dstate.contiguous(), dz, leaving, dh0, q_row, k_row, dy_row, *p.sizes,
+        p.batch * H, **constants,
+    )  # fmt: skip
+    dv = beta.unsqueeze(-1) * dz
+    dq, dk, dlog_decay, _ = triton_head.keys_gradient(p, dy, states, leaving)
+    reading = p._replace(q=p.k, strides=(k_row, k_row, w_row))
+    dk_read, dk_read_of, dlog_read, _ = triton_head.keys_gradient(reading, -dv, states, None)
+    dk = by_group(dk + dk_read + dk_read_of, G)
+    # a step does not read its own w: take that pair out, of both sums
+    own = (dv * p.v).sum(-1).view(p.batch, T, G, H // G).sum(-1, keepdim=True)  # (B, T, G, 1)
+    dk += 2 * own * p.k
+    if dlog_decay is not None and dlog_read is not None:
+        dlog_decay += dlog_read
+    return by_group(dq, G), dk, dv, (dz * u).sum(-1), dlog_decay, dh0
+
+
+def _solve(inputs: Inputs) -> _Solved:
+    """Everything up to the outputs. Of float64 if any input is."""
+    dtype = compute_dtype(*inputs)
+    q, k, v = (x.to(dtype) if dtype == torch.float64 else x for x in (inputs.q, inputs.k, inputs.v))
+    p = problem(GatedInputs(q, k, v, inputs.log_decay, inputs.h0, None, inputs.resets))
+    p = p._replace(chunk=min(p.chunk, CHUNK))
+    T, H, _, K, V = p.sizes
+    beta = plain(inputs.beta)
+    assert beta is not None
+    mixing = v.new_empty(p.chunks, p.batch, H, p.chunk, p.chunk, dtype=dtype)
+    errors, u = (v.new_empty(p.batch, T, H, V, dtype=dtype) for _ in range(2))
+    reads = v.new_empty(p.batch, T, H, K, dtype=dtype)
+    states, last = v.new_empty(p.chunks, p.batch, H, K, V, dtype=dtype), v.new_empty(p.batch, H, K, V, dtype=dtype)
+    grid, constants = _over_states(p)
+    launch(
+        solve_kernel, (p.batch * H, p.chunks), p.k, p.v, beta, p.log_decay, p.resets, mixing, errors, reads,
+        *p.strides[1:], *p.sizes, p.batch * H, **{**constants, "BK": tile(K, 64), "BV": tile(V, 64)},
+    )  # fmt: skip
+    launch(
+        pass_forward_kernel, grid, p.k, beta, p.log_decay, p.resets, errors, reads, plain(inputs.h0), u, states, last,
+        p.strides[1], *p.sizes, p.batch * H, **constants,
+    )  # fmt: skip
+    w = beta.unsqueeze(-1) * u
+    return _Solved(p._replace(v=w, strides=(*p.strides[:2], H * V)), beta, u, mixing, states, last)
+
+
+def _over_states(p: Problem) -> tuple[tuple[int, int], dict[str, Any]]:
+    """The grid of programs that hold a state's columns, and what they are compiled for."""
+    _, H, _, K, V = p.sizes
+    BV = tile(V, 32)
+    constants = {**p.constants, "BK": tile(K, LARGEST_K), "BV": BV, "num_warps": 8}
+    constants["PRECISION"] = HALF_STATE if p.precision == HALF else p.precision
+    return (p.batch * H, triton.cdiv(V, BV)), constants
