@@ -33,7 +33,7 @@ def layer_signals(model: LanguageModel, tokens: Tensor) -> Iterator[LayerSignals
 
     One layer at a time is held: the states of all tokens are the largest tensors there are.
     """
-    x = model.embedded(tokens)  # (B, T, D)
+    x, first = model.embedded(tokens), None  # (B, T, D)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
         u = layer.norm(x)
@@ -41,20 +41,20 @@ def layer_signals(model: LanguageModel, tokens: Tensor) -> Iterator[LayerSignals
         if _recurs(layer):
             found = coefficients(layer.mixer, u)
             b, bare_b, h = (part.flatten(2) for part in (found.b, found.bare_b, found.states()))
-        mixed, _ = layer.mixer(u)
-        x, _ = layer(x, None, None)
+        mixed, _, _ = layer.mixer.forward_with(u, None, None, first)
+        x, _, first = layer(x, None, None, first)
         yield LayerSignals(number, b, bare_b, h, mixed, x)
 
 
 @torch.no_grad()
 def layer_coefficients(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Coefficients]]:
     """The number and the coefficients of every layer that is a linear recurrence, tokens (B, T) from the zero state."""
-    x = model.embedded(tokens)  # (B, T, D)
+    x, first = model.embedded(tokens), None  # (B, T, D)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
         if _recurs(layer):
             yield number, coefficients(layer.mixer, layer.norm(x))
-        x, _ = layer(x, None, None)
+        x, _, first = layer(x, None, None, first)
 
 
 @torch.no_grad()
@@ -67,12 +67,12 @@ def layer_maps(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tens
     Yields:
         maps (B, T, T).
     """
-    x = model.embedded(tokens)  # (B, T, D)
+    x, first = model.embedded(tokens), None  # (B, T, D)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
         if has_map(layer.mixer):
             yield number, attention_map(layer.mixer, layer.norm(x)).mean(1)
-        x, _ = layer(x, None, None)
+        x, _, first = layer(x, None, None, first)
 
 
 def _recurs(layer: Block) -> bool:
