@@ -3,6 +3,7 @@
     diagonal_scan    h_t = a_t * h_{t-1} + b_t                          vector state, real or complex: S4D, S5, RG-LRU
     selective_scan   h_t = exp(delta_t A) h_{t-1} + delta_t B_t u_t     a decay by channel and state: Mamba-1
     gated_scan       S_t = a_t S_{t-1} + k_t v_t^T,   y_t = q_t^T S_t   matrix state: Mamba-2, GLA, RWKV-6, RetNet
+    delta_scan       S_t = a_t S_{t-1} + beta_t k_t (v_t - k_t^T a_t S_{t-1})^T   corrected: DeltaNet, GDN, KDA, RWKV-7
     causal_conv1d    y_t = act(bias + sum_i w_i x_{t-K+1+i})            short depthwise convolution, with its state
     gated_rms_norm   y_t = weight * rms_normalized(x_t * silu(gate_t))  no state: the glue of a Mamba-2 block
 
@@ -12,6 +13,7 @@ precision of its inputs, the oracle.
 
 from ssm_kernels.backends import BACKENDS, BackendError, chosen, use_backend
 from ssm_kernels.causal_conv1d import causal_conv1d
+from ssm_kernels.delta_scan import delta_scan
 from ssm_kernels.diagonal_scan import diagonal_scan
 from ssm_kernels.gated_rms_norm import gated_rms_norm
 from ssm_kernels.gated_scan import gated_scan
@@ -23,6 +25,7 @@ __all__ = [
     "BackendError",
     "causal_conv1d",
     "chosen",
+    "delta_scan",
     "diagonal_scan",
     "gated_rms_norm",
     "gated_scan",

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import ssm_kernels
 import torch
+import torch.nn.functional as F
 from hypothesis import strategies as st
 from kernels.numerics import normal
 from ssm_kernels import backends
 from ssm_kernels.operators import compute_dtype
 from torch import Tensor
 
-OPERATIONS = ("diagonal_scan", "selective_scan", "gated_scan", "causal_conv1d")  # with a state
+OPERATIONS = ("diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "causal_conv1d")  # with a state
 NORM = "gated_rms_norm"  # without one
 CPU = torch.device("cpu")
 
@@ -84,7 +85,7 @@ class Case(NamedTuple):
     @property
     def sequences(self) -> set[str]:
         """The tensors with a time axis."""
-        always = {"u", "dt", "B", "C", "z", "q", "k", "v", "b", "x"}
+        always = {"u", "dt", "B", "C", "z", "q", "k", "v", "b", "x", "beta"}
         return {n for n, x in self.tensors.items() if n in always or (n in ("a", "log_decay") and x.dim() >= 3)}
 
     @property
@@ -144,6 +145,7 @@ def make(
         "diagonal_scan": _diagonal,
         "selective_scan": _selective,
         "gated_scan": _gated,
+        "delta_scan": _delta,
         "causal_conv1d": _convolution,
         NORM: _norm,
     }
@@ -198,6 +200,28 @@ def _gated(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) 
     return tensors | {"h0": h0}, {"chunk": (32, 8, 16, 5)[seed % 4]}
 
 
+def _delta(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) -> Built:
+    """Variants: 3 of decays (none, scalar, vector) x 2 forms x heads (1 to 4) and groups.
+
+    Keys of length 1 and strengths of 0 to 2, as models have them: with longer ones states grow without bound.
+    """
+    groups, sharing = 1 + variant // 6 % 2, 1 + variant // 12 % 2
+    H = groups * sharing
+    q, k, v, h0, a = normal(seed, *[(B, T, groups, K)] * 2, (B, T, H, V), (B, H, K, V), (B, T, H, K))
+    tensors = {"q": q, "k": F.normalize(k, dim=-1), "v": v}
+    generator = torch.Generator().manual_seed(seed + 2)
+    if variant // 3 % 2:
+        a = F.normalize(a, dim=-1)
+        tensors |= {"a": -a, "b": a * torch.rand(B, T, H, K, generator=generator, dtype=torch.float64)}
+    else:
+        beta = 2 * torch.rand(B, T, H, generator=generator, dtype=torch.float64)
+        tensors["beta"] = torch.where(beta < 0.5, torch.randint(3, beta.shape, generator=generator), beta)
+    shapes = {1: (B, T, H), 2: (B, T, H, K)}
+    if variant % 3 in shapes:
+        tensors["log_decay"] = log_decays(decay, shapes[variant % 3], seed)
+    return tensors | {"h0": h0}, {"chunk": (32, 8, 16, 5)[seed % 4]}
+
+
 def _convolution(seed: int, B: int, T: int, D: int, K: int, decay: str, variant: int) -> Built:
     """Variants: with and without bias, and the activation."""
     x, weight, bias, state = normal(seed, (B, T, D), (D, K), (D,), (B, K - 1, D))
@@ -235,6 +259,7 @@ def variants(operation: str) -> list[int]:
         "diagonal_scan": list(range(8)),
         "selective_scan": [0, 1, 14, 7],
         "gated_scan": [24, 9, 18, 11, 29, 12],
+        "delta_scan": [20, 23, 13, 16, 0, 9],
         "causal_conv1d": [0, 3],
         NORM: [2, 1],
     }[operation]

@@ -1,4 +1,4 @@
-"""Against implementations by others: the naive loops of flash-linear-attention, and transformers' Mamba."""
+"""Against implementations by others: the naive loops of flash-linear-attention, and transformers' Mamba and GDN."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from kernels.cases import PAIRS
 from kernels.numerics import normal, with_gradients, worst
-from ssm_kernels import causal_conv1d, diagonal_scan, gated_scan, selective_scan, use_backend
+from ssm_kernels import causal_conv1d, delta_scan, diagonal_scan, gated_scan, selective_scan, use_backend
 from torch import Tensor
 
 B, T, H, K, V = 2, 45, 3, 8, 5
@@ -89,6 +89,94 @@ def test_retention(backend: str) -> None:
         return (naive(*(x.transpose(1, 2) for x in (q, k, v))).transpose(1, 2),)
 
     assert worst(with_gradients(ours, [q, k, v], 0), with_gradients(theirs, [q, k, v], 0)) < 1e-6
+
+
+DELTA = "delta_rule/naive.py", "delta_rule_recurrence"
+GATED_DELTA = "gated_delta_rule/naive.py", "naive_recurrent_gated_delta_rule"
+KDA = "kda/naive.py", "naive_recurrent_kda"
+DPLR = "generalized_delta_rule/dplr/naive.py", "dplr_recurrence"
+
+
+def delta_rule(seed: int, decay: tuple[int, ...] = ()) -> list[Tensor]:
+    """q, k of length 1, v, beta, the decay if it has a shape, and h0, in float32."""
+    q, k, v, h0 = heads(seed)
+    beta, *g = normal(seed + 1, (B, T, H), *([decay] if decay else []))
+    return [q, F.normalize(k, dim=-1), v, beta.sigmoid().float() * 2, *(F.logsigmoid(x).float() for x in g), h0]
+
+
+@of("delta_scan")
+def test_delta_net(backend: str) -> None:
+    naive = fla(*DELTA)
+
+    def ours(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        return delta_scan(q * K**-0.5, k, v, beta, h0=h0, backend=backend)
+
+    def theirs(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        y, state = naive(*(x.transpose(1, 2) for x in (q, k, v, beta)), initial_state=h0)  # (B, H, T, ...)
+        return y.transpose(1, 2), state
+
+    inputs = delta_rule(9)
+    assert worst(with_gradients(ours, inputs, 0), with_gradients(theirs, inputs, 0)) < 1e-6
+
+
+@of("delta_scan")
+def test_gated_delta_net(backend: str) -> None:
+    """fla's loop and its chunks, which transformers' models have too."""
+    inputs = delta_rule(11, (B, T, H))
+
+    def ours(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        return delta_scan(q * K**-0.5, k, v, beta, g, h0, backend=backend)
+
+    def by_fla(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        y, state = fla(*GATED_DELTA)(q, k, v, beta, g, initial_state=h0, output_final_state=True)
+        return y, state
+
+    def by_transformers(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
+
+        y, state = torch_chunk_gated_delta_rule(q, k, v, g, beta, initial_state=h0, output_final_state=True)
+        return y, state
+
+    got = with_gradients(ours, inputs, 0)
+    for theirs in (by_fla, by_transformers):
+        assert worst(got, with_gradients(theirs, inputs, 0)) < 2e-6
+
+
+@of("delta_scan")
+def test_kimi_delta_attention(backend: str) -> None:
+    """With two heads to a group, as its naive loop has them."""
+    naive = fla(*KDA)
+    q, k, v, beta, g, h0 = delta_rule(13, (B, T, H, K))
+    q, k, v, beta, g, h0 = q[:, :, :2], k[:, :, :2], *(torch.cat([x, x[:, :, :1]], 2) for x in (v, beta, g)), h0
+    inputs = [q, k, v, beta, g, torch.cat([h0, h0[:, :1]], 1)]
+
+    def ours(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        return delta_scan(q * K**-0.5, k, v, beta, g, h0, backend=backend)
+
+    def theirs(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        y, state = naive(q, k, v, g, beta, initial_state=h0, output_final_state=True)
+        return y, state
+
+    assert worst(with_gradients(ours, inputs, 0), with_gradients(theirs, inputs, 0)) < 1e-6
+
+
+@of("delta_scan")
+def test_rwkv7(backend: str) -> None:
+    """With its own a^ = -kappa_hat and b = kappa_hat * iclr, and gradients of both."""
+    naive = fla(*DPLR)
+    q, k, v, h0 = heads(15)
+    kappa, iclr, g = (x.float() for x in normal(16, (B, T, H, K), (B, T, H, K), (B, T, H, K)))
+    kappa = F.normalize(kappa, dim=-1)
+    inputs = [q, k, v, -kappa, kappa * iclr.sigmoid(), -torch.exp(-0.5 - F.softplus(g)), h0]
+
+    def ours(q: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        return delta_scan(q * K**-0.5, k, v, log_decay=g, h0=h0, a=a, b=b, backend=backend)
+
+    def theirs(q: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        y, state = naive(*(x.transpose(1, 2) for x in (q, k, v, a, b, g)), initial_state=h0)  # (B, H, T, ...)
+        return y.transpose(1, 2), state
+
+    assert worst(with_gradients(ours, inputs, 0), with_gradients(theirs, inputs, 0)) < 1e-6
 
 
 @of("diagonal_scan")

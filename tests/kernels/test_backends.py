@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import ssm_kernels
 import torch
-from kernels.cases import CPU, NORM, OPERATIONS, PAIRS, make
+from kernels.cases import CPU, NORM, OPERATIONS, PAIRS, Case, make
 from ssm_kernels import BackendError, backends, use_backend
 from ssm_kernels.operators import Parts
 
@@ -46,6 +46,17 @@ WRONG = {
         "bonus": [(4,)],
         "resets": [(2,)],
     },
+    "delta_scan": {
+        "q": [(2, 5, 1, 3), (2, 5, 4)],
+        "k": [(2, 5, 4), (2, 4, 2, 4)],
+        "v": [(2, 6, 4, 6), (2, 5, 3, 6), (2, 5, 6)],
+        "beta": [(2, 5, 2), (2, 5, 4, 4)],
+        "log_decay": [(2, 5, 1), (4,), (2, 5, 4, 3), (2, 5)],
+        "h0": [(2, 4, 6, 4)],
+        "a": [(2, 5, 2, 4), (2, 5, 4)],
+        "b": [(2, 5, 4, 6)],
+        "resets": [(2,)],
+    },
     "causal_conv1d": {
         "x": [(2, 5), (2, 0, 6)],
         "weight": [(4,), (5, 4), (6, 0)],
@@ -56,12 +67,19 @@ WRONG = {
 }
 
 
+def holding(operation: str, name: str) -> Case:
+    """A case that has this input, with several heads and groups."""
+    several = {"gated_scan": (28,), "delta_scan": (20, 23)}.get(operation, (0,))
+    made = [make(operation, length=5, variant=variant, resets=0.5) for variant in several]
+    return next(case for case in made if name in case.tensors or name == "resets")
+
+
 @pytest.mark.parametrize(
     ("operation", "name", "shape"),
     [(operation, name, shape) for operation, of in WRONG.items() for name, shapes in of.items() for shape in shapes],
 )
 def test_wrong_shapes_are_named(operation: str, name: str, shape: tuple[int, ...]) -> None:
-    case = make(operation, length=5, variant=28 if operation == "gated_scan" else 0, resets=0.5)
+    case = holding(operation, name)
     tensors = {**case.tensors, "resets": case.resets}
     assert name in tensors
     tensors[name] = torch.zeros(shape, dtype=torch.bool if name == "resets" else torch.float64)
@@ -80,7 +98,7 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize(("operation", "name", "value"), ARGUMENTS)
 def test_what_is_not_a_tensor_of_the_right_numbers_is_named(operation: str, name: str, value: str) -> None:
-    case = make(operation, length=5, variant=28 if operation == "gated_scan" else 0, resets=0.5)
+    case = holding(operation, name)
     tensors: dict[str, Any] = {**case.tensors} | ({} if operation == NORM else {"resets": case.resets})
     function = getattr(ssm_kernels, operation)
     optional = signature(function).parameters[name].default is None

@@ -44,6 +44,7 @@ PIECES = {
     "diagonal_scan": ("ROW", 1 << 20),
     "selective_scan": ("ROW", 1),
     "gated_scan": ("SPAN", 1),
+    "delta_scan": ("SPAN", 1),
     "causal_conv1d": ("BLOCK", 40),
 }
 

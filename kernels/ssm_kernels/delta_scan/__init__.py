@@ -1,0 +1,92 @@
+"""The delta scan: a matrix state that is decayed and corrected at every step (DeltaNet, Gated DeltaNet, KDA, RWKV-7).
+
+With a_t = exp(log_decay_t), S: (K, V) per head, and y_t = q_t^T S_t:
+
+    delta rule     S_t = diag(a_t) S_{t-1} + beta_t k_t (v_t - k_t^T diag(a_t) S_{t-1})^T
+    generalized    S_t = diag(a_t) S_{t-1} + b_t (a^_t^T S_{t-1}) + k_t v_t^T           a^: the argument `a`
+
+The delta rule reads what the decayed state holds at k_t and moves it towards v_t: by beta_t |k_t|^2 = 1 all the way, by
+2 to the other side. Without decay it is DeltaNet (Schlag et al. 2021, "Linear transformers are secretly fast weight
+programmers"; Yang et al. 2024, "Parallelizing linear transformers with the delta rule over sequence length"); with a
+decay per head Gated DeltaNet (Yang et al. 2024, "Gated Delta Networks"); with one per key Kimi Delta Attention (Kimi
+Team 2025, "Kimi Linear"). The generalized form is RWKV-7 (Peng et al. 2025, "RWKV-7 Goose") with a^ = -kappa_hat and
+b = kappa_hat * iclr; a^ reads the state before its decay.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ssm_kernels.checks import check_numbers, check_shapes, refuse
+from ssm_kernels.delta_scan.inputs import Inputs, Options
+from ssm_kernels.operators import Operator, Outputs
+
+SAYS = (
+    "q and k are (B, T, G, K) with T >= 1, v (B, T, H, V) where G divides H, beta (B, T, H) or else a and b "
+    "(B, T, H, K), log_decay (B, T, H) or (B, T, H, K), h0 (B, H, K, V), resets (B, T)"
+)
+
+
+def delta_scan(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None = None,
+    log_decay: Tensor | None = None,
+    h0: Tensor | None = None,
+    *,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    resets: Tensor | None = None,
+    chunk: int = 32,
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    """Scan a whole sequence from `h0` to its final state; gradients flow through every input and both outputs.
+
+    Args:
+        q: queries, (B, T, G, K). Head h reads group h // (H / G). Not scaled here.
+        k: keys, (B, T, G, K). Not normalized here; states stay bounded where 0 <= beta |k|^2 <= 2.
+        v: values, (B, T, H, V).
+        beta: the delta rule's strength, (B, T, H). None: the generalized form, which needs `a` and `b`.
+        log_decay: log a_t <= 0. None: no decay (DeltaNet). (B, T, H): one per head (Gated DeltaNet). (B, T, H, K): a
+            vector (Kimi Delta Attention, RWKV-7). -inf is a decay of exactly 0.
+        h0: initial state, (B, H, K, V); None is zero.
+        a: the generalized form's a^, (B, T, H, K): what it reads of the state before the step's decay.
+        b: the generalized form's b, (B, T, H, K): where it writes that.
+        resets: (B, T) bool; True forgets all that came before step t, which must be finite but for `reference`.
+        chunk: tokens a chunk, where a backend lets one choose; changes speed and rounding only.
+        backend: auto, reference, torch, cpp or triton.
+
+    Returns:
+        y (B, T, H, V) in the dtype of v, and the final state (B, H, K, V), at least in float32.
+
+    Raises:
+        ValueError: shapes or dtypes that do not fit, neither form or both, a chunk below 1, or a backend that is
+            unknown or cannot run.
+    """
+    inputs = Inputs(q, k, v, beta, log_decay, h0, a, b, resets)
+    tensors = inputs._asdict()
+    check_numbers("delta_scan", tensors, 3)
+    if v.dim() != 4 or k.dim() != 4 or v.shape[1] < 1 or v.shape[2] % k.shape[2]:
+        refuse("delta_scan", SAYS, tensors)
+    if (a is None) != (b is None) or (beta is None) != (a is not None):
+        refuse("delta_scan", "takes either beta (the delta rule) or both a and b (the generalized form)", tensors)
+    (B, T, H, V), (G, K) = v.shape, k.shape[2:]
+    decays = {3: (B, T, H), 4: (B, T, H, K)}
+    if log_decay is not None and log_decay.dim() not in decays:
+        refuse("delta_scan", SAYS, tensors)
+    expected = {"q": (B, T, G, K), "k": (B, T, G, K), "beta": (B, T, H), "h0": (B, H, K, V), "resets": (B, T)}
+    expected |= {"a": (B, T, H, K), "b": (B, T, H, K)}
+    expected |= {} if log_decay is None else {"log_decay": decays[log_decay.dim()]}
+    check_shapes("delta_scan", SAYS, tensors, expected)
+    if chunk < 1:
+        raise ValueError(f"delta_scan: chunk must be at least 1, got {chunk}")
+    return operator(inputs, Options(chunk), backend)
+
+
+def _outputs(inputs: Inputs, options: Options) -> Outputs:
+    B, T, H, V = inputs.v.shape
+    return Outputs((B, T, H, V), (B, H, inputs.k.shape[3], V), inputs.v.dtype)
+
+
+operator = Operator("delta_scan", Inputs, Options, _outputs, ("reference",))

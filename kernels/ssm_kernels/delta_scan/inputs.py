@@ -1,0 +1,27 @@
+"""What a delta scan takes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Inputs(NamedTuple):
+    """Shapes as in `ssm_kernels.delta_scan`: either beta is there, or a and b are."""
+
+    q: Tensor  # (B, T, G, K)
+    k: Tensor  # (B, T, G, K)
+    v: Tensor  # (B, T, H, V)
+    beta: Tensor | None  # (B, T, H)
+    log_decay: Tensor | None  # (B, T, H) or (B, T, H, K)
+    h0: Tensor | None  # (B, H, K, V)
+    a: Tensor | None  # (B, T, H, K)
+    b: Tensor | None  # (B, T, H, K)
+    resets: Tensor | None  # (B, T) bool
+
+
+class Options(NamedTuple):
+    """Tokens a chunk: speed and rounding only."""
+
+    chunk: int
