@@ -20,7 +20,7 @@ from ssm.models.mixers.linear_ssm import step_systems
 
 T, B = 9, 2
 KINDS = {name: fields["kind"] for name, fields in systems.SYSTEMS.items()}
-NO_RECURRENCE = {"attention", "gru"}
+NO_RECURRENCE = {"attention", "gru", "deltanet", "gated_deltanet", "kda", "rwkv7"}
 linear = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in NO_RECURRENCE])
 mapped = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in NO_MAP])
 
@@ -188,7 +188,7 @@ def test_polarized_decays_are_exactly_one_and_zero() -> None:
     assert (A[..., 1:-1] < 1).all()
 
 
-@pytest.mark.parametrize("name", ["gru", "attention"])
+@pytest.mark.parametrize("name", sorted(NO_RECURRENCE))
 def test_what_is_no_linear_recurrence_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is no linear recurrence"):
         coefficients(systems.system(name), systems.inputs(5, B, T))

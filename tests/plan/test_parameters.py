@@ -59,6 +59,10 @@ VARIANTS: list[dict[str, Any]] = [
     {"mixer": {"kind": "rwkv6", "head_dim": 8, "shift_rank": 3, "decay_rank": 5}},
     {"mixer": {"kind": "s4d", "d_state": 6}, "ffn": {"kind": "mlp", "d_hidden": 31, "bias": True}},
     {"mixer": {"kind": "s5", "d_state": 12, "blocks": 2}, "ffn": {"kind": "gated_mlp", "d_hidden": 31, "bias": True}},
+    {"mixer": {"kind": "deltanet", "n_heads": 2, "value_dim": 5, "gate": True, "d_conv": 3}},
+    {"mixer": {"kind": "gated_deltanet", "n_heads": 4, "n_key_heads": 2, "key_dim": 5, "gate": False}},
+    {"mixer": {"kind": "kda", "n_heads": 4, "n_key_heads": 2, "value_dim": 5, "gate_rank": 3}},
+    {"mixer": {"kind": "rwkv7", "head_dim": 8, "decay_rank": 2, "rate_rank": 3, "gate_rank": 5, "value_rank": 4}},
     {"mixer": {"kind": "gru"}, "mixer_at": {1: {"kind": "rwkv4"}}, "ffn": {"kind": "mlp", "d_hidden": 5}},
 ]
 

@@ -11,7 +11,8 @@ from ssm.models.inspect.coefficients import Coefficients, coefficients
 from ssm.models.mixers.attention import Attention
 from ssm.models.mixers.base import Mixer
 
-NO_MAP = ("gru", "rwkv4", "s5")  # no linear recurrence; a readout that divides, or mixes heads
+# No linear recurrence; a readout that divides, or mixes heads; a decay that is a matrix.
+NO_MAP = ("gru", "rwkv4", "s5", "deltanet", "gated_deltanet", "kda", "rwkv7")
 
 
 def has_map(mixer: Mixer) -> bool:

@@ -72,7 +72,7 @@ def coefficients(
         resets: (B, T) bool; True forgets all that came before step t: A_t is 0 there.
 
     Raises:
-        ValueError: the mixer is no linear recurrence (GRU, softmax attention).
+        ValueError: the mixer is no linear recurrence (GRU, softmax attention), or its A_t is a matrix (delta rule).
     """
     if isinstance(mixer, Mamba2):
         found = _mamba2(mixer, u, state, resets)
@@ -84,7 +84,7 @@ def coefficients(
             mixer(u, state, resets)
         scans = [call for call in calls if call[0] in READ]
         if not scans:
-            raise ValueError(f"a mixer of kind '{mixer.spec.kind}' is no linear recurrence: it has no coefficients")
+            raise ValueError(f"a mixer of kind '{mixer.spec.kind}' is no linear recurrence by state: it has no coefficients")
         found = _rwkv4(scans) if mixer.spec.kind == "rwkv4" else READ[scans[0][0]](mixer, scans)
     if resets is None:
         return found

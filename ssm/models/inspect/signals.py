@@ -12,7 +12,9 @@ from ssm.models.backbone import Block, LanguageModel
 from ssm.models.inspect.attention_map import attention_map, has_map
 from ssm.models.inspect.coefficients import Coefficients, coefficients
 from ssm.models.mixers.attention import Attention
+from ssm.models.mixers.delta_rule import DeltaRule
 from ssm.models.mixers.gru import Gru
+from ssm.models.mixers.rwkv7 import Rwkv7
 
 
 @dataclass(frozen=True)
@@ -76,5 +78,5 @@ def layer_maps(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tens
 
 
 def _recurs(layer: Block) -> bool:
-    """Whether its mixer is a linear recurrence."""
-    return not isinstance(layer.mixer, Attention | Gru)
+    """Whether its mixer is a linear recurrence by state: the delta rule's decay is a matrix."""
+    return not isinstance(layer.mixer, Attention | Gru | DeltaRule | Rwkv7)
