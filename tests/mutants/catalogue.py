@@ -217,8 +217,8 @@ TORCH = (
     ),
     Mutant(
         f"{K}gated_scan/vector_decay.py",
-        "_halves(dk, h, 0).add_(into_k)",
-        "_halves(dk, h, 1).add_(into_k)",
+        "halves(dk, h, 0).add_(into_k)",
+        "halves(dk, h, 1).add_(into_k)",
         "keys of the right halves get the gradients of the left ones",
         (f"{REFERENCE}[gated_scan-torch]",),
     ),

@@ -89,4 +89,4 @@ def _outputs(inputs: Inputs, options: Options) -> Outputs:
     return Outputs((B, T, H, V), (B, H, inputs.k.shape[3], V), inputs.v.dtype)
 
 
-operator = Operator("delta_scan", Inputs, Options, _outputs, ("reference",))
+operator = Operator("delta_scan", Inputs, Options, _outputs, ("reference", "torch"))

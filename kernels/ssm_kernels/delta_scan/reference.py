@@ -20,7 +20,7 @@ def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
     groups, key_dim = k.shape[2:]
     q, k = (x.repeat_interleave(heads // groups, dim=2) for x in (q, k))  # (B, T, H, K)
     state = v.new_zeros(batch, heads, key_dim, value_dim) if h0 is None else h0  # (B, H, K, V)
-    decay = None if log_decay is None else log_decay.exp().view(*log_decay.shape[:3], -1, 1)  # (B, T, H, 1 or K, 1)
+    decay = None if log_decay is None else _decay(log_decay)
     outputs = []
     for t in range(length):
         if resets is not None:
@@ -35,6 +35,12 @@ def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
             state = decayed + _outer(b[:, t], _read(a[:, t], state)) + _outer(k[:, t], v[:, t])
         outputs.append(_read(q[:, t], state))
     return torch.stack(outputs, 1), state
+
+
+def _decay(log_decay: Tensor) -> Tensor:
+    """What the state (B, H, K, V) is multiplied with: (B, T, H, 1 or K, 1)."""
+    a = log_decay.exp()
+    return (a if a.dim() == 4 else a.unsqueeze(-1)).unsqueeze(-1)
 
 
 def _read(x: Tensor, state: Tensor) -> Tensor:

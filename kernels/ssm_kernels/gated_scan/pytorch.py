@@ -27,7 +27,7 @@ LONGEST_CHUNK = 128  # tokens: the matrix of `_pair_sums` grows with their cube
 SMALLEST_LOG_DECAY = -1000.0
 
 
-class _Span(NamedTuple):
+class Span(NamedTuple):
     """Steps start..stop in chunks of Q tokens."""
 
     start: int
@@ -47,7 +47,7 @@ def unavailable(device: torch.device) -> str | None:
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
     """The state at the start of every span, (spans, B, H, K, V)."""
     (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
-    return len(_spans(inputs, options)), B, H, K, V
+    return len(spans(inputs, options)), B, H, K, V
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -58,7 +58,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
     h0 = inputs.h0
     state = y.new_zeros(B, H, K, V, dtype=dtype) if h0 is None else torch.empty_like(h0, dtype=dtype).copy_(h0)
     saved = state.new_empty(saved_shape(inputs, options) if save else 0)
-    for i, span in enumerate(_spans(inputs, options)):
+    for i, span in enumerate(spans(inputs, options)):
         if save:
             saved[i] = state
         q, k, v = (span.cut(x, dtype) for x in (inputs.q, inputs.k, inputs.v))  # (B, C, Q, G, K) or (B, C, Q, H, V)
@@ -72,16 +72,16 @@ def backward(
 ) -> Sequence[Tensor | None]:
     """From the last span to the first; every gradient in the compute dtype."""
     dtype, form = saved.dtype, _form(inputs)
-    spans = _spans(inputs, options)
-    make = torch.empty if spans else torch.zeros
+    parts = spans(inputs, options)
+    make = torch.empty if parts else torch.zeros
     dq, dk, dv = (make(x.shape, dtype=dtype, device=x.device) for x in (inputs.q, inputs.k, inputs.v))
     dlog, dbonus = (None if x is None else dq.new_zeros(x.shape) for x in (inputs.log_decay, inputs.bonus))
     dstate = dstate.to(dtype)
-    for i, span in reversed(list(enumerate(spans))):
+    for i, span in reversed(list(enumerate(parts))):
         q, k, v, dout = (span.cut(x, dtype) for x in (inputs.q, inputs.k, inputs.v, dy))
         decays, more = _log_decay(inputs, span, dtype), _more(inputs, span, dtype)
-        dstate, dlog_part, dbonus_part, *parts = form.backward(dout, dstate, q, k, v, decays, saved[i], *more)
-        for whole, part in zip((dq, dk, dv), parts, strict=True):
+        dstate, dlog_part, dbonus_part, *rest = form.backward(dout, dstate, q, k, v, decays, saved[i], *more)
+        for whole, part in zip((dq, dk, dv), rest, strict=True):
             whole[:, span.start : span.stop] = part.flatten(1, 2)
         if dlog is not None:
             _put_decay_gradient(dlog, dlog_part, span)
@@ -95,7 +95,7 @@ def _form(inputs: Inputs) -> ModuleType:
     return vector_decay if vector else scalar_decay
 
 
-def _more(inputs: Inputs, span: _Span, dtype: torch.dtype) -> tuple[Tensor | None, ...]:
+def _more(inputs: Inputs, span: Span, dtype: torch.dtype) -> tuple[Tensor | None, ...]:
     """What only `vector_decay` takes: the bonus (H, K), and resets (B, C, Q) that come before the reading."""
     if _form(inputs) is scalar_decay:
         return ()
@@ -103,7 +103,7 @@ def _more(inputs: Inputs, span: _Span, dtype: torch.dtype) -> tuple[Tensor | Non
     return None if inputs.bonus is None else inputs.bonus.to(dtype), resets
 
 
-def _spans(inputs: Inputs, options: Options) -> list[_Span]:
+def spans(inputs: Inputs, options: Options) -> list[Span]:
     """Whole chunks, as many at a time as the device's cache or memory likes; what is left over is one short chunk.
 
     None where there is no sequence or no head.
@@ -115,11 +115,11 @@ def _spans(inputs: Inputs, options: Options) -> list[_Span]:
     size = B * H * Q * max(K, V, Q)  # of a chunk's largest tensor
     length = Q * max(1, SPAN.get(inputs.v.device.type, SPAN_ELSEWHERE) // size)
     whole = T - T % Q
-    spans = [_Span(start, min(start + length, whole), Q) for start in range(0, whole, length)]
-    return [*spans, _Span(whole, T, T - whole)] if whole < T else spans
+    full = [Span(start, min(start + length, whole), Q) for start in range(0, whole, length)]
+    return [*full, Span(whole, T, T - whole)] if whole < T else full
 
 
-def _log_decay(inputs: Inputs, span: _Span, dtype: torch.dtype) -> Tensor:
+def _log_decay(inputs: Inputs, span: Span, dtype: torch.dtype) -> Tensor:
     """(B, C, Q, H, K) for vectors and (B, C, Q, H) else, where B and C may be 1 for a constant; finite everywhere."""
     log_decay, resets = inputs.log_decay, inputs.resets
     H, K = inputs.v.shape[2], inputs.k.shape[3]
@@ -139,7 +139,7 @@ def _log_decay(inputs: Inputs, span: _Span, dtype: torch.dtype) -> Tensor:
     return decays
 
 
-def _put_decay_gradient(dlog: Tensor, part: Tensor, span: _Span) -> None:
+def _put_decay_gradient(dlog: Tensor, part: Tensor, span: Span) -> None:
     """Put a span's gradient, shaped as `_log_decay` gave the decays, where it belongs. It is 0 at resets."""
     if dlog.dim() < 4 and part.dim() == 5:
         part = part.sum(-1)  # one decay for all keys

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-class _Level(NamedTuple):
+class Level(NamedTuple):
     """All pairs of halves of h tokens; L / 2h of them in each of the M chunks."""
 
     h: int
@@ -32,7 +32,7 @@ class _Chunks(NamedTuple):
     q: Tensor  # (M, L, K)
     k: Tensor  # (M, L, K)
     v: Tensor  # (M, L, V)
-    levels: list[_Level]
+    levels: list[Level]
     scores: Tensor  # (M, L, L): lower triangular
     from_start: Tensor  # (M, L, K): from the state before the chunk to token t
     to_end: Tensor  # (M, L, K): from token t to the chunk's last
@@ -90,17 +90,17 @@ def backward(
 
     # From the whole chunk down to single tokens: of each level's sums, then of the sums of its halves.
     for h, reading, writing in reversed(parts.levels):
-        dscore = _pairs(dscores, h).flatten(0, 1)  # (M L / 2h, h, h)
-        right, left = (_halves(x, h, side) for x, side in ((parts.q, 1), (parts.k, 0)))  # (M, L / 2h, h, K)
+        dscore = pairs(dscores, h).flatten(0, 1)  # (M L / 2h, h, h)
+        right, left = (halves(x, h, side) for x, side in ((parts.q, 1), (parts.k, 0)))  # (M, L / 2h, h, K)
         into_q = torch.bmm(dscore, (left * writing).flatten(0, 1)).view_as(right).mul_(reading)
         into_k = torch.bmm(dscore.mT, (right * reading).flatten(0, 1)).view_as(left).mul_(writing)
-        _halves(dq, h, 1).add_(into_q)
-        _halves(dk, h, 0).add_(into_k)
+        halves(dq, h, 1).add_(into_q)
+        halves(dk, h, 0).add_(into_k)
         # A right half's sums over both halves contain the left half's total, and the other way round.
-        totals = torch.stack((_halves(prefix, h, 1).sum(2), _halves(suffix, h, 0).sum(2)), 2)  # (M, L / 2h, 2, K)
+        totals = torch.stack((halves(prefix, h, 1).sum(2), halves(suffix, h, 0).sum(2)), 2)  # (M, L / 2h, 2, K)
         dtotal = (totals + dtotal.unsqueeze(2)).flatten(1, 2)  # (M, L / h, K)
-        _halves(prefix, h, 1).addcmul_(into_q, right)
-        _halves(suffix, h, 0).addcmul_(into_k, left)
+        halves(prefix, h, 1).addcmul_(into_q, right)
+        halves(suffix, h, 0).addcmul_(into_k, left)
     dlog = dtotal if bonus is not None else dtotal.add_(prefix)  # (M, L, K); a token's own suffix is empty
 
     own = dscores.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)  # (M, L, 1)
@@ -136,10 +136,10 @@ def _compute(
     scores.diagonal(dim1=-2, dim2=-1).copy_((q * own).sum(-1))
     h = 1
     while h < L:
-        right, left = _halves(prefix, h, 1), _halves(suffix, h, 0)  # (M, L / 2h, h, K)
-        level = _Level(h, right.exp(), left.exp())
-        reader, writer = _halves(q, h, 1) * level.reader, _halves(k, h, 0) * level.writer
-        _pairs(scores, h).copy_(torch.bmm(reader.flatten(0, 1), writer.flatten(0, 1).mT).view(M, -1, h, h))
+        right, left = halves(prefix, h, 1), halves(suffix, h, 0)  # (M, L / 2h, h, K)
+        level = Level(h, right.exp(), left.exp())
+        reader, writer = halves(q, h, 1) * level.reader, halves(k, h, 0) * level.writer
+        pairs(scores, h).copy_(torch.bmm(reader.flatten(0, 1), writer.flatten(0, 1).mT).view(M, -1, h, h))
         levels.append(level)
         total = total.view(M, -1, 2, K)
         right += total[:, :, :1]
@@ -170,13 +170,13 @@ def _tokens_first(x: Tensor, like: Tensor) -> Tensor:
     return x.view(B, C, H, *x.shape[1:])[..., :Q, :].transpose(2, 3)
 
 
-def _halves(x: Tensor, h: int, side: int) -> Tensor:
+def halves(x: Tensor, h: int, side: int) -> Tensor:
     """The left (0) or right (1) halves of all blocks of 2h tokens: (M, L, K) -> (M, L / 2h, h, K), a view."""
     M, L, K = x.shape
     return x.view(M, L // (2 * h), 2, h, K)[:, :, side]
 
 
-def _pairs(scores: Tensor, h: int) -> Tensor:
+def pairs(scores: Tensor, h: int) -> Tensor:
     """The scores of right halves (rows) with their left halves (columns): (M, L, L) -> (M, L / 2h, h, h), a view."""
     M, L, _ = scores.shape
     blocks = scores.view(M, L // (2 * h), 2, h, L // (2 * h), 2, h)

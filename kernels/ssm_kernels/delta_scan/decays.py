@@ -1,0 +1,140 @@
+"""Scores between the tokens of a chunk under decays of one number per head or one per key, and their gradients.
+
+Everything here is read before its own step's decay: from a token s to a later token t lie the decays of the steps
+between them, from the chunk's start to t those before t, from s to the chunk's end those after s. Nothing is divided by
+a decay and no sum of logs is subtracted from another, as in `gated_scan`. Log decays must be finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache, reduce
+
+import torch
+from torch import Tensor
+
+from ssm_kernels.gated_scan.vector_decay import Level, halves, pairs
+
+Scores = list[list[Tensor]]  # [reader][writer] of (M, L, L)
+Gradients = tuple[list[Tensor], list[Tensor], Tensor]  # of the readers and writers, (M, L, K), and of the log decays
+
+
+class ScalarDecay:
+    """One decay per head and step: products of matrices, times the decays of all pairs."""
+
+    def __init__(self, log_decay: Tensor):
+        """log_decay (M, L, 1); M may be 1 where all chunks have the same."""
+        L = log_decay.shape[1]
+        sums, mask = _pair_sums(L, log_decay.dtype, log_decay.device)
+        decay = torch.addmm(mask, log_decay.squeeze(-1), sums).exp_().view(-1, L + 1, L + 1)
+        self.decay = decay  # (M, L + 1, L + 1): to token t, or the end, from the start, or after token s - 1
+        self.from_start = decay[:, :-1, :1]  # (M, L, 1)
+        self.to_end = decay[:, -1, 1:, None]  # (M, L, 1)
+        self.whole = decay[:, -1:, :1]  # (M, 1, 1)
+        self.between = decay[:, :-1, 1:]  # (M, L, L): 0 but below the diagonal
+
+    def scores(self, readers: Sequence[Tensor], writers: Sequence[Tensor]) -> Scores:
+        """r_t . w_s times the decay between, for s < t; 0 elsewhere. Readers and writers (M, L, K)."""
+        self.readers, self.writers = readers, writers
+        self.scored = [[torch.bmm(r, w.mT).mul_(self.between) for w in writers] for r in readers]
+        return self.scored
+
+    def backward(self, dscores: Scores, start: Tensor, end: Tensor, whole: Tensor) -> Gradients:
+        """From the gradients of the scores, and those of the logs of `from_start`, `to_end` (M, L, K) and `whole`."""
+        dlog = start.new_zeros(start.shape[0], *self.decay.shape[1:])  # (M, L + 1, L + 1)
+        dreaders, dwriters = ([torch.zeros_like(x) for x in given] for given in (self.readers, self.writers))
+        for i, row in enumerate(dscores):
+            for j, dscore in enumerate(row):
+                dlog[:, :-1, 1:].addcmul_(dscore, self.scored[i][j])
+                dscore = dscore * self.between
+                dreaders[i].baddbmm_(dscore, self.writers[j])
+                dwriters[j].baddbmm_(dscore.mT, self.readers[i])
+        dlog[:, :-1, 0] = start.sum(-1)
+        dlog[:, -1, 1:] = end.sum(-1)
+        dlog[:, -1, 0] = whole.sum((-1, -2))
+        sums, _ = _pair_sums(start.shape[1], start.dtype, start.device)
+        return dreaders, dwriters, (dlog.flatten(1) @ sums.t()).unsqueeze(-1)
+
+
+class VectorDecay:
+    """One decay per key and step: halves of halves of the chunk, whose length is a power of two (`vector_decay`)."""
+
+    def __init__(self, log_decay: Tensor):
+        """log_decay (M, L, K)."""
+        prefix, suffix = torch.zeros_like(log_decay), torch.zeros_like(log_decay)
+        total, M, K = log_decay, log_decay.shape[0], log_decay.shape[2]
+        self.levels = []
+        h = 1
+        while h < log_decay.shape[1]:
+            right, left = halves(prefix, h, 1), halves(suffix, h, 0)  # (M, L / 2h, h, K)
+            self.levels.append(Level(h, right.exp(), left.exp()))
+            total = total.view(M, -1, 2, K)
+            right += total[:, :, :1]
+            left += total[:, :, 1:]
+            total = total.sum(2)  # (M, L / 2h, K)
+            h *= 2
+        self.from_start, self.to_end = prefix.exp_(), suffix.exp_()  # (M, L, K)
+        self.whole = total.exp().mT  # (M, K, 1)
+
+    def scores(self, readers: Sequence[Tensor], writers: Sequence[Tensor]) -> Scores:
+        """r_t . w_s under the decays between, for s < t; 0 elsewhere. Readers and writers (M, L, K)."""
+        self.readers, self.writers = readers, writers
+        M, L, _ = readers[0].shape
+        scores = [[r.new_zeros(M, L, L) for _ in writers] for r in readers]
+        for level in self.levels:
+            reading, writing = self._across(level)
+            for row, r in zip(scores, reading, strict=True):
+                for score, w in zip(row, writing, strict=True):
+                    pairs(score, level.h).copy_(torch.bmm(r, w.mT).view(M, -1, level.h, level.h))
+        return scores
+
+    def backward(self, dscores: Scores, start: Tensor, end: Tensor, whole: Tensor) -> Gradients:
+        """From the gradients of the scores, and those of the logs of `from_start`, `to_end` (M, L, K) and `whole`.
+
+        From the whole chunk down to single tokens: of each level's sums, then of the sums of its halves.
+        """
+        dreaders, dwriters = ([torch.zeros_like(x) for x in given] for given in (self.readers, self.writers))
+        prefix, suffix, dtotal = start.clone(), end.clone(), whole.mT  # (M, L, K), (M, L, K), (M, 1, K)
+        for level in reversed(self.levels):
+            h = level.h
+            reading, writing = self._across(level)
+            below = [[pairs(x, h).flatten(0, 1) for x in row] for row in dscores]  # (M L / 2h, h, h)
+            totals = torch.stack((halves(prefix, h, 1).sum(2), halves(suffix, h, 0).sum(2)), 2)  # (M, L / 2h, 2, K)
+            dtotal = (totals + dtotal.unsqueeze(2)).flatten(1, 2)  # (M, L / h, K)
+            for i, x in enumerate(self.readers):
+                into = _sum(torch.bmm(below[i][j], w) for j, w in enumerate(writing)).view_as(level.reader)
+                into.mul_(level.reader)
+                halves(dreaders[i], h, 1).add_(into)
+                halves(prefix, h, 1).addcmul_(into, halves(x, h, 1))
+            for j, x in enumerate(self.writers):
+                into = _sum(torch.bmm(below[i][j].mT, r) for i, r in enumerate(reading)).view_as(level.writer)
+                into.mul_(level.writer)
+                halves(dwriters[j], h, 0).add_(into)
+                halves(suffix, h, 0).addcmul_(into, halves(x, h, 0))
+        return dreaders, dwriters, dtotal
+
+    def _across(self, level: Level) -> tuple[list[Tensor], list[Tensor]]:
+        """Readers and writers of a level's halves, decayed to the border between them: (M L / 2h, h, K) each."""
+        reading = [(halves(x, level.h, 1) * level.reader).flatten(0, 1) for x in self.readers]
+        writing = [(halves(x, level.h, 0) * level.writer).flatten(0, 1) for x in self.writers]
+        return reading, writing
+
+
+def _sum(terms: Iterable[Tensor]) -> Tensor:
+    """Their sum, in the memory of the first."""
+    return reduce(Tensor.add_, terms)
+
+
+@lru_cache(maxsize=4)
+@torch.inference_mode(False)  # made during inference, kept for training
+def _pair_sums(L: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The constant matrix that sums log decays over every pair, and the mask that goes with it.
+
+    Column (t, s) of `sums` (L, (L + 1)^2) holds ones at the steps s <= i < t: multiplied from the left by a row of log
+    decays it gives the log decay from after token s - 1, or from the chunk's start, to before token t, or to the
+    chunk's end. `mask` (1, (L + 1)^2) is -inf where token s - 1 is not before t.
+    """
+    t, s, i = torch.arange(L + 1)[:, None, None], torch.arange(L + 1)[None, :, None], torch.arange(L)[None, None, :]
+    sums = ((s <= i) & (i < t)).to(dtype).view(-1, L).t().contiguous()  # (L, (L + 1)^2)
+    mask = torch.zeros(L + 1, L + 1, dtype=dtype).masked_fill((s > t).squeeze(-1), float("-inf")).view(1, -1)
+    return sums.to(device), mask.to(device)
