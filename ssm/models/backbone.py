@@ -38,7 +38,7 @@ class Block(nn.Module):
     def forward(
         self, x: Tensor, state: LayerState | None, resets: Tensor | None, first: Tensor | None
     ) -> tuple[Tensor, LayerState, Tensor | None]:
-        """A whole sequence, x (B, T, D); `first` is what the block before handed on beside it (`Mixer.forward_with`)."""
+        """A whole sequence, x (B, T, D); `first` is what goes from block to block beside it (`Mixer.forward_with`)."""
         own, ffns = _split(state)
         y, ended, first = self.mixer.forward_with(self.norm(x), own, resets, first)
         if self.ffn is None:

@@ -45,7 +45,7 @@ class ModelSpec(Spec):
         for layer, mixer in enumerate(self.mixers()):
             if mixer.follows not in (None, self.mixers()[0].kind):
                 where = f"mixer_at.{layer}" if layer in self.mixer_at else "mixer"
-                raise ValueError(f"{where}: layer {layer} reads the first layer's values, which has to be {mixer.follows}")
+                raise ValueError(f"{where}: layer {layer} reads the values of layer 0, which has to be {mixer.follows}")
         for layer in self.mixer_at:
             if not 0 <= layer < self.n_layers:
                 raise ValueError(f"mixer_at.{layer}: layers are numbered 0 to {self.n_layers - 1}")

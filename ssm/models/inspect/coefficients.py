@@ -84,7 +84,7 @@ def coefficients(
             mixer(u, state, resets)
         scans = [call for call in calls if call[0] in READ]
         if not scans:
-            raise ValueError(f"a mixer of kind '{mixer.spec.kind}' is no linear recurrence by state: it has no coefficients")
+            raise ValueError(f"a mixer of kind '{mixer.spec.kind}' is no linear recurrence by state: no coefficients")
         found = _rwkv4(scans) if mixer.spec.kind == "rwkv4" else READ[scans[0][0]](mixer, scans)
     if resets is None:
         return found

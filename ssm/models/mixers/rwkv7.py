@@ -86,9 +86,7 @@ class Rwkv7(Mixer):
         )  # (B, T, H, K)
         return self._finish(y, r, k, v, gate, u), {"memory": memory, "shift": last}, first
 
-    def step_with(
-        self, u: Tensor, state: MixerState | None, first: Tensor | None
-    ) -> tuple[Tensor, MixerState, Tensor]:
+    def step_with(self, u: Tensor, state: MixerState | None, first: Tensor | None) -> tuple[Tensor, MixerState, Tensor]:
         """S_t = (diag(w_t) - (a_t * kappa_t) kappa_t^T) S_{t-1} + k_t v_t^T, y_t = r_t^T S_t (eq. 17)."""
         before = torch.zeros_like(u) if state is None else state["shift"].to(u.dtype)
         r, log_decay, k, v, kappa, rate, gate, first = self._project(u, before, first)  # (B, H, K)

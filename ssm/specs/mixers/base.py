@@ -25,7 +25,7 @@ class Taxonomy:
 
     system: str  # its published name
     paper: str  # authors and year
-    scan: Literal["diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "none"]  # the recurrence that carries it
+    scan: Literal["diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "none"]  # what carries it
     decay: Decay  # what one decay is shared by
     input_dependent: bool  # whether the decay is a function of the input
     complex: bool  # whether the state is

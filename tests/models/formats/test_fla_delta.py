@@ -62,5 +62,5 @@ def test_a_rank_that_theirs_has_not_is_refused() -> None:
     mixer = {"kind": "kda", "n_heads": 2, "gate_rank": 3}
     fields = {"name": "tiny", "d_model": 16, "n_layers": 2, "peak_lr": 1e-3, "mixer": mixer}
     spec = ModelSpec.parse(fields | {"ffn": {"kind": "gated_mlp", "d_hidden": 24}}, "test")
-    with pytest.raises(CheckpointError, match="tiny: cannot be written as fla's KDA: .*gate_rank is 3, there 8"):
+    with pytest.raises(CheckpointError, match=r"tiny: cannot be written as fla's KDA: .*gate_rank is 3, there 8"):
         FLA_KDA.config_of(spec, 37)

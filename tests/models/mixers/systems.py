@@ -38,6 +38,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "attention, window": {"kind": "attention", "n_heads": 2, "n_kv_heads": 1, "window": 5, "bias": True},
     "attention, output bias": {"kind": "attention", "n_heads": 2, "out_bias": True},
     "attention, no positions": {"kind": "attention", "n_heads": 1, "rotary_pct": 0, "window": 2},
+    "attention, gated": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "head_dim": 4, "rotary_pct": 0.5,
+                         "qk_norm": True, "gate": True},
     "s4d": {"kind": "s4d", "d_state": 6, "segment": 5},
     "s4d, inv, bilinear": {"kind": "s4d", "d_state": 4, "init": "inv", "discretization": "bilinear"},
     "dss": {"kind": "dss", "d_state": 3, "segment": 4},
