@@ -203,12 +203,13 @@ def _gated(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) 
 def _delta(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) -> Built:
     """Variants: 3 of decays (none, scalar, vector) x 2 forms x heads (1 to 4) and groups.
 
-    Keys of length 1 and strengths of 0 to 2, as models have them: with longer ones states grow without bound.
+    Strengths of 0 to 2, as models have them, and keys hardly shorter than 1: with longer ones states grow without bound,
+    with those of 1 a state of one key is overwritten, whose gradients are 0 but for rounding.
     """
     groups, sharing = 1 + variant // 6 % 2, 1 + variant // 12 % 2
     H = groups * sharing
     q, k, v, h0, a = normal(seed, *[(B, T, groups, K)] * 2, (B, T, H, V), (B, H, K, V), (B, T, H, K))
-    tensors = {"q": q, "k": F.normalize(k, dim=-1), "v": v}
+    tensors = {"q": q, "k": 0.9 * F.normalize(k, dim=-1), "v": v}
     generator = torch.Generator().manual_seed(seed + 2)
     if variant // 3 % 2:
         a = F.normalize(a, dim=-1)
