@@ -11,7 +11,7 @@ DELTA_RULE = 8  # operations a number of the memory and token: beside those of a
 
 
 class DeltaRuleMixer(MixerSpecBase):
-    """Keys, queries and values behind short convolutions; as a key's new value enters the memory, its old one leaves it."""
+    """Keys, queries and values behind short convolutions; a key that writes a value removes its old one."""
 
     n_heads: PositiveInt = 4  # H
     key_dim: PositiveInt | None = None  # K, by head
