@@ -380,7 +380,7 @@ MODELS = (
         "new = v - (k.unsqueeze(-1) * memory).sum(-2)",
         "new = v",
         "a step of the delta rule leaves a key's old value where it is",
-        PARALLEL,
+        (f"{PROPERTIES}::test_the_parallel_form_is_the_recurrence[deltanet]",),
     ),
     Mutant(
         f"{M}mixers/delta_rule.py",
