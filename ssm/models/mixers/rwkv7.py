@@ -103,7 +103,8 @@ class Rwkv7(Mixer):
 
         From tokens, those before them and, in later layers, the first layer's values (..., D).
         """
-        r, w, k, v, a, g = (torch.addcmul(u, before - u, mix) for mix in self.shift_mix)  # (..., D): lerp (eq. 3)
+        apart = before - u
+        r, w, k, v, a, g = (torch.addcmul(u, apart, mix) for mix in self.shift_mix)  # (..., D): lerp (eq. 3)
         speed = self.decay_base + wide(torch.tanh(w @ self.decay_down) @ self.decay_up)
         rate = torch.sigmoid(self.rate_base + wide((a @ self.rate_down) @ self.rate_up))
         gate = torch.sigmoid(g @ self.gate_down) @ self.gate_up
