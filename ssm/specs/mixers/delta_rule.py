@@ -55,6 +55,7 @@ class DeltaRuleMixer(MixerSpecBase):
 
     def kept(self, d_model: int) -> Kept:
         H, K, V = self.state_shape(d_model)
-        around = 2 * self.convolved(d_model) + 4 * self.key_heads * K  # both sides of the convolution; q, k normalized
-        a_token = around + 2 * H + sum(self.extra(d_model)) + 4 * H * V  # beta; y, its norm, the gated one
-        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False)
+        projected = 2 * self.convolved(d_model) + H + sum(self.extra(d_model))  # q, k, v behind the convolution too
+        read = 4 * H * V  # what keys read of the memory; y, its norm, and that scaled
+        a_token = projected + 2 * self.key_heads * K + read + 10 * H  # q and k of length 1; beta, lengths
+        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False, workspace=0.1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from ssm.specs.mixers.base import Taxonomy
 from ssm.specs.mixers.delta_rule import DeltaRuleMixer
+from ssm.specs.part import Kept
 
 
 class DeltaNetMixer(DeltaRuleMixer):
@@ -30,6 +32,11 @@ class DeltaNetMixer(DeltaRuleMixer):
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         per_head = d_model // self.n_heads
         return (self.n_heads, self.key_dim or per_head, self.value_dim or per_head)
+
+    def kept(self, d_model: int) -> Kept:
+        H, _, V = self.state_shape(d_model)
+        kept = super().kept(d_model)
+        return replace(kept, a_token=kept.a_token + 2 * H * V * self.gate)  # act of the gate, its product
 
     def extra(self, d_model: int) -> list[int]:
         H, _, V = self.state_shape(d_model)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
 
 from ssm.specs.mixers.base import Range, Taxonomy, check_range
 from ssm.specs.mixers.delta_rule import DeltaRuleMixer
+from ssm.specs.part import Kept
 
 
 class GatedDeltaNetMixer(DeltaRuleMixer):
@@ -52,6 +54,11 @@ class GatedDeltaNetMixer(DeltaRuleMixer):
     def extra(self, d_model: int) -> list[int]:
         H, _, V = self.state_shape(d_model)
         return [H, H * V] if self.gate else [H]  # dt, gate
+
+    def kept(self, d_model: int) -> Kept:
+        H, _, V = self.state_shape(d_model)
+        kept = super().kept(d_model)
+        return replace(kept, a_token=kept.a_token + 2 * H * V * self.gate)  # act of the gate, its product
 
     def parameters(self, d_model: int) -> int:
         return super().parameters(d_model) + 2 * self.n_heads  # A_log and the bias of dt

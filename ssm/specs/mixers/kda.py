@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
@@ -64,4 +65,5 @@ class KdaMixer(DeltaRuleMixer):
     def kept(self, d_model: int) -> Kept:
         H, K, V = self.state_shape(d_model)
         kept = super().kept(d_model)
-        return Kept(kept.a_token + 3 * H * K + H * V, border=kept.border, chunk=kept.chunk, zeros=False)
+        decay, gate = 3 * H * K, 2 * H * V  # dt before and behind softplus, log alpha; act of the gate, its product
+        return replace(kept, a_token=kept.a_token + decay + gate)

@@ -71,5 +71,6 @@ class Rwkv7Mixer(MixerSpecBase):
 
     def kept(self, d_model: int) -> Kept:
         ranks = self.gate_rank + self.decay_rank + self.rate_rank + (self.value_rank or 0)
-        a_token = 30 * d_model + 2 * ranks
+        mixed = 10 * d_model + ranks  # the distance to the last token, the mixed inputs, r, k and v; low ranks
+        a_token = mixed + 18 * d_model  # w, a, kappa, the keys and values that come, the output, its norm, the bonus
         return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False)
