@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from ssm.models.mixers.delta_rule import DeltaRule
 from ssm.models.mixers.parts import initial_step_bias, wide
 from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 
-GATES = {"silu": F.silu, "sigmoid": torch.sigmoid}
+GATES: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "sigmoid": torch.sigmoid}
 
 
 class GatedDeltaNet(DeltaRule):
