@@ -87,7 +87,7 @@ class Rwkv7(Mixer):
         return self._finish(y, r, k, v, gate, u), {"memory": memory, "shift": last}, first
 
     def step_with(self, u: Tensor, state: MixerState | None, first: Tensor | None) -> tuple[Tensor, MixerState, Tensor]:
-        """S_t = (diag(w_t) - (a_t * kappa_t) kappa_t^T) S_{t-1} + k_t v_t^T, y_t = r_t^T S_t (eq. 17)."""
+        """S_t = (diag(w_t) - (a_t * kappa_t) kappa_t^T) S_{t-1} + k_t v_t^T, y_t = r_t^T S_t."""
         before = torch.zeros_like(u) if state is None else state["shift"].to(u.dtype)
         r, log_decay, k, v, kappa, rate, gate, first = self._project(u, before, first)  # (B, H, K)
         memory = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, K)
@@ -104,7 +104,7 @@ class Rwkv7(Mixer):
         From tokens, those before them and, in later layers, the first layer's values (..., D).
         """
         apart = before - u
-        r, w, k, v, a, g = (torch.addcmul(u, apart, mix) for mix in self.shift_mix)  # (..., D): lerp (eq. 3)
+        r, w, k, v, a, g = (torch.addcmul(u, apart, mix) for mix in self.shift_mix)  # (..., D): lerp
         speed = self.decay_base + wide(torch.tanh(w @ self.decay_down) @ self.decay_up)
         rate = torch.sigmoid(self.rate_base + wide((a @ self.rate_down) @ self.rate_up))
         gate = torch.sigmoid(g @ self.gate_down) @ self.gate_up

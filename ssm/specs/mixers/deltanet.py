@@ -11,7 +11,7 @@ from ssm.specs.part import Kept
 
 
 class DeltaNetMixer(DeltaRuleMixer):
-    """DeltaNet (Schlag et al. 2021; in chunks Yang et al. 2024, Section 3.4): a memory without decay."""
+    """DeltaNet (Schlag et al. 2021; in chunks Yang et al. 2024, Section 3): a memory without decay."""
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
         system="DeltaNet",
