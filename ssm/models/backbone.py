@@ -35,23 +35,27 @@ class Block(nn.Module):
             self.ffn = build_ffn(model.ffn, model.d_model, model.n_layers)
             self.ffn.initialize_at(layer)
 
-    def forward(self, x: Tensor, state: LayerState | None, resets: Tensor | None) -> tuple[Tensor, LayerState]:
-        """A whole sequence, x (B, T, D)."""
+    def forward(
+        self, x: Tensor, state: LayerState | None, resets: Tensor | None, first: Tensor | None
+    ) -> tuple[Tensor, LayerState, Tensor | None]:
+        """A whole sequence, x (B, T, D); `first` is what goes from block to block beside it (`Mixer.forward_with`)."""
         own, ffns = _split(state)
-        y, ended = self.mixer(self.norm(x), own, resets)
+        y, ended, first = self.mixer.forward_with(self.norm(x), own, resets, first)
         if self.ffn is None:
-            return x + y, ended
+            return x + y, ended, first
         z, ffn_ended = self.ffn(self.ffn_norm(x if self.parallel else x + y), ffns, resets)
-        return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}
+        return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}, first
 
-    def step(self, x: Tensor, state: LayerState | None) -> tuple[Tensor, LayerState]:
+    def step(
+        self, x: Tensor, state: LayerState | None, first: Tensor | None
+    ) -> tuple[Tensor, LayerState, Tensor | None]:
         """One token, x (B, D)."""
         own, ffns = _split(state)
-        y, ended = self.mixer.step(self.norm(x), own)
+        y, ended, first = self.mixer.step_with(self.norm(x), own, first)
         if self.ffn is None:
-            return x + y, ended
+            return x + y, ended, first
         z, ffn_ended = self.ffn.step(self.ffn_norm(x if self.parallel else x + y), ffns)
-        return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}
+        return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}, first
 
 
 class LanguageModel(nn.Module):
@@ -95,23 +99,23 @@ class LanguageModel(nn.Module):
     def step(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Decoding: tokens (B,) int64 -> logits of the next ones (B, V) and the state after them."""
         x = self.embedded(tokens)  # (B, D)
-        ended = []
+        ended, first = [], None
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, Block)
-            x, layer_state = layer.step(x, None if state is None else state.layers[i])
+            x, layer_state, first = layer.step(x, None if state is None else state.layers[i], first)
             ended.append(layer_state)
         return self.logits(self.norm(x)), State(tuple(ended))
 
     def hidden(self, tokens: Tensor, state: State | None = None, resets: Tensor | None = None) -> tuple[Tensor, State]:
         """The last hidden activations (B, T, D), normalized, and the state after the last token."""
         x = self.embedded(tokens)  # (B, T, D)
-        ended = []
+        ended, first = [], None
         for i, layer in enumerate(self.layers):
             layer_state = None if state is None else state.layers[i]
             if self.recompute and torch.is_grad_enabled():
-                x, layer_state = checkpoint(layer, x, layer_state, resets, use_reentrant=False)
+                x, layer_state, first = checkpoint(layer, x, layer_state, resets, first, use_reentrant=False)
             else:
-                x, layer_state = layer(x, layer_state, resets)
+                x, layer_state, first = layer(x, layer_state, resets, first)
             ended.append(layer_state)
         return self.norm(x), State(tuple(ended))
 

@@ -42,6 +42,10 @@ class ModelSpec(Spec):
                 mixer.check(self.d_model)
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from None
+        for layer, mixer in enumerate(self.mixers()):
+            if mixer.follows not in (None, self.mixers()[0].kind):
+                where = f"mixer_at.{layer}" if layer in self.mixer_at else "mixer"
+                raise ValueError(f"{where}: layer {layer} reads the values of layer 0, which has to be {mixer.follows}")
         for layer in self.mixer_at:
             if not 0 <= layer < self.n_layers:
                 raise ValueError(f"mixer_at.{layer}: layers are numbered 0 to {self.n_layers - 1}")
@@ -63,7 +67,7 @@ class ModelSpec(Spec):
 
     def mixers(self) -> tuple[MixerSpec, ...]:
         """The mixer of every layer, in order."""
-        return tuple(self.mixer_at.get(layer, self.mixer) for layer in range(self.n_layers))
+        return tuple(self.mixer_at.get(layer, self.mixer).at(layer) for layer in range(self.n_layers))
 
     def main_mixer(self) -> MixerSpec:
         """The mixer that most layers have; of several, the one that comes first."""

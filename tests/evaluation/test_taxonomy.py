@@ -30,6 +30,10 @@ PAPERS = {
     "rwkv6": (True, True),
     "rglru": (True, True),
     "gru": (True, False),
+    "deltanet": (True, True),
+    "gated_deltanet": (True, True),
+    "kda": (True, True),
+    "rwkv7": (True, True),
 }
 
 

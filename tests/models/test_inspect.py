@@ -10,7 +10,7 @@ import torch
 from kernels.numerics import worst
 from models import tiny
 from models.mixers import systems
-from ssm_kernels import causal_conv1d, gated_scan, observe, selective_scan, use_backend
+from ssm_kernels import causal_conv1d, delta_scan, gated_scan, observe, selective_scan, use_backend
 from torch import Tensor
 
 from ssm.models.inspect import attention_map, attention_mask, coefficients, layer_maps, layer_signals
@@ -20,9 +20,12 @@ from ssm.models.mixers.linear_ssm import step_systems
 
 T, B = 9, 2
 KINDS = {name: fields["kind"] for name, fields in systems.SYSTEMS.items()}
-NO_RECURRENCE = {"attention", "gru"}
+NO_RECURRENCE = {"attention", "gru", "deltanet", "gated_deltanet", "kda", "rwkv7"}
 linear = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in NO_RECURRENCE])
 mapped = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in NO_MAP])
+masked = pytest.mark.parametrize(
+    "name", [name for name, kind in KINDS.items() if kind not in NO_MAP and kind not in NO_RECURRENCE - {"attention"}]
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -60,6 +63,8 @@ def core(mixer: Mixer, u: Tensor, resets: Tensor | None) -> Tensor:
             h = inputs.a[:, t] * h + inputs.b[:, t]
             outputs.append(h)
         return torch.stack(outputs, 1).unsqueeze(-1).detach()
+    if mixer.spec.taxonomy.scan == "delta_scan":
+        return delta_scan(**inputs._asdict(), **options._asdict())[0].detach()
     y = gated_scan(**inputs._asdict(), **options._asdict())[0]
     if len(scans) > 1:  # the normalizer's
         y = y / (gated_scan(**scans[1][1]._asdict())[0] + mixer.eps)
@@ -79,10 +84,13 @@ def test_the_map_times_the_values_is_the_output_of_the_core(name: str, with_rese
     assert weights.shape[::2] == (B, T)
     assert weights.triu(1).abs().max() == 0
     if mixer.spec.kind == "attention":
-        y = (weights @ mixer.values(u)).transpose(1, 2).flatten(2)
-        assert worst([mixer.out_proj(y)], [mixer(u, None, resets)[0]]) < 1e-12
+        y = (weights @ mixer.values(u)).transpose(1, 2)
+        assert worst([mixer._finish(y, mixer._project(u)[3])], [mixer(u, None, resets)[0]]) < 1e-12
         return
-    values = coefficients(mixer, u, None, resets).value.transpose(1, 2)  # (B, H, T, P)
+    if mixer.spec.taxonomy.scan == "delta_scan":
+        values = calls(mixer, u, resets)[0][1].v.transpose(1, 2)  # (B, H, T, P)
+    else:
+        values = coefficients(mixer, u, None, resets).value.transpose(1, 2)
     got = (weights @ values).transpose(1, 2)
     assert worst([got], [core(mixer, u, resets)]) < 1e-10
 
@@ -136,7 +144,7 @@ def test_a_reset_is_a_decay_of_zero(name: str) -> None:
     assert coefficients(mixer, u).A.abs().max() <= 1
 
 
-@mapped
+@masked
 def test_the_mask_is_what_the_decays_leave(name: str) -> None:
     mixer, u = systems.system(name), systems.inputs(3, B, T)
     mask = attention_mask(mixer, u)
@@ -188,7 +196,7 @@ def test_polarized_decays_are_exactly_one_and_zero() -> None:
     assert (A[..., 1:-1] < 1).all()
 
 
-@pytest.mark.parametrize("name", ["gru", "attention"])
+@pytest.mark.parametrize("name", sorted(NO_RECURRENCE))
 def test_what_is_no_linear_recurrence_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is no linear recurrence"):
         coefficients(systems.system(name), systems.inputs(5, B, T))

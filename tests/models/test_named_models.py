@@ -91,6 +91,7 @@ def test_every_system_has_a_laptop_model() -> None:
     laptop = [fields for name, fields in ALL.items() if name.endswith("-laptop")]
     assert {fields["d_model"] for fields in laptop} == {64}
     kinds = {"linear_attention", "retnet", "gla", "rwkv4", "rwkv6", "rglru", "s4d", "dss", "s5", "h3"}
+    kinds |= {"deltanet", "gated_deltanet", "kda", "rwkv7"}
     assert {fields["mixer"]["kind"] for fields in laptop} == kinds | {"mamba1", "mamba2", "gru", "attention"}
 
 

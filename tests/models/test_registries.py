@@ -26,6 +26,7 @@ FFN_EXAMPLES = {
     "gated_mlp": {"kind": "gated_mlp", "d_hidden": 31},
     "gated_mlp, bias": {"kind": "gated_mlp", "d_hidden": 31, "bias": True},
     "rwkv_channel_mix": {"kind": "rwkv_channel_mix", "d_hidden": 31},
+    "rwkv_channel_mix, no receptance": {"kind": "rwkv_channel_mix", "d_hidden": 31, "receptance": False},
 }
 
 

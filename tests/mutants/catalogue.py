@@ -454,6 +454,27 @@ MODELS = (
         ("models/formats/test_fla_gla.py::test_round_trip",),
     ),
     Mutant(
+        f"{M}mixers/delta_rule.py",
+        "new = v - (k.unsqueeze(-1) * memory).sum(-2)",
+        "new = v",
+        "a step of the delta rule leaves a key's old value where it is",
+        (f"{PROPERTIES}::test_the_parallel_form_is_the_recurrence[deltanet]",),
+    ),
+    Mutant(
+        f"{M}mixers/delta_rule.py",
+        "return 2 * beta if self.spec.negative_eigenvalues else beta",
+        "return beta",
+        "the delta rule's strength ends at 1 where it may be 2",
+        ("models/formats/test_fla_delta.py::test_round_trip",),
+    ),
+    Mutant(
+        f"{M}mixers/rwkv7.py",
+        "own if first is None else first",
+        "own",
+        "a layer of RWKV-7 hands on its own values, not the first layer's",
+        ("models/formats/test_fla_rwkv7.py::test_round_trip",),
+    ),
+    Mutant(
         f"{M}mixers/attention.py",
         "mask = mask & (key > query - self.spec.window)",
         "mask = mask & (key >= query - self.spec.window)",

@@ -185,6 +185,13 @@ OTHERS: list[dict[str, Any]] = [
     {"mixer": {"kind": "rwkv6", "head_dim": 32}},
     {"mixer": {"kind": "s4d"}},
     {"mixer": {"kind": "s5"}},
+    {"mixer": {"kind": "deltanet", "n_heads": 2}},
+    {"mixer": {"kind": "gated_deltanet", "n_heads": 2}},
+    {"mixer": {"kind": "kda", "n_heads": 2}},
+    {
+        "mixer": {"kind": "rwkv7", "head_dim": 32},
+        "ffn": {"kind": "rwkv_channel_mix", "d_hidden": 256, "receptance": False},
+    },
 ]
 USUAL = ("attention", "h3", "mamba1", "rglru", "rwkv6", "s4d")  # one of those that are reckoned alike
 

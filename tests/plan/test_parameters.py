@@ -44,6 +44,7 @@ def test_the_counts_of_all_named_models_are_exact() -> None:
 VARIANTS: list[dict[str, Any]] = [
     {"mixer": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "bias": True, "window": 5}},
     {"mixer": {"kind": "attention", "n_heads": 4, "head_dim": 10, "rotary_pct": 0.4}},
+    {"mixer": {"kind": "attention", "n_heads": 4, "n_kv_heads": 1, "qk_norm": True, "gate": True}},
     {"mixer": {"kind": "dss", "d_state": 6}},
     {"mixer": {"kind": "gla", "n_heads": 2, "key_dim": 5, "value_dim": 7, "gate_rank": 3}},
     {"mixer": {"kind": "gru"}, "norm": "layer", "embedding_norm": True},
@@ -59,6 +60,10 @@ VARIANTS: list[dict[str, Any]] = [
     {"mixer": {"kind": "rwkv6", "head_dim": 8, "shift_rank": 3, "decay_rank": 5}},
     {"mixer": {"kind": "s4d", "d_state": 6}, "ffn": {"kind": "mlp", "d_hidden": 31, "bias": True}},
     {"mixer": {"kind": "s5", "d_state": 12, "blocks": 2}, "ffn": {"kind": "gated_mlp", "d_hidden": 31, "bias": True}},
+    {"mixer": {"kind": "deltanet", "n_heads": 2, "value_dim": 5, "gate": True, "d_conv": 3}},
+    {"mixer": {"kind": "gated_deltanet", "n_heads": 4, "n_key_heads": 2, "key_dim": 5, "gate": False}},
+    {"mixer": {"kind": "kda", "n_heads": 4, "n_key_heads": 2, "value_dim": 5, "gate_rank": 3}},
+    {"mixer": {"kind": "rwkv7", "head_dim": 8, "decay_rank": 2, "rate_rank": 3, "gate_rank": 5, "value_rank": 4}},
     {"mixer": {"kind": "gru"}, "mixer_at": {1: {"kind": "rwkv4"}}, "ffn": {"kind": "mlp", "d_hidden": 5}},
 ]
 

@@ -1,4 +1,4 @@
-"""RWKV's channel mixing (Peng et al. 2023, eq. 18-20), the same in RWKV-4 and RWKV-6 but for its width."""
+"""RWKV's channel mixing (Peng et al. 2023, eq. 18-20): RWKV-4's, RWKV-6's; RWKV-7's, which has no receptance."""
 
 from __future__ import annotations
 
@@ -16,29 +16,32 @@ class RwkvChannelMixFfn(Ffn):
     """sigmoid(W_r x_r) * W_v relu(W_k x_k)^2, where x_r and x_k lie between a token and the one before it.
 
     State: "shift", the last token's input (B, D). The mix is RWKV-6's, x_t + mix * (x_{t-1} - x_t), or RWKV-4's,
-    x_{t-1} + mix * (x_t - x_{t-1}), whose mix is 1 minus the other's.
+    x_{t-1} + mix * (x_t - x_{t-1}), whose mix is 1 minus the other's. Without receptance it is W_v relu(W_k x_k)^2.
     """
 
     def __init__(self, spec: RwkvChannelMix, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
         self.key_mix = nn.Parameter(torch.empty(d_model))
-        self.receptance_mix = nn.Parameter(torch.empty(d_model))
         self.key = nn.Linear(d_model, spec.d_hidden, bias=False)
-        self.receptance = nn.Linear(d_model, d_model, bias=False)
+        if spec.receptance:
+            self.receptance_mix = nn.Parameter(torch.empty(d_model))
+            self.receptance = nn.Linear(d_model, d_model, bias=False)
+            nn.init.zeros_(self.receptance.weight)
         self.value = nn.Linear(spec.d_hidden, d_model, bias=False)
         nn.init.orthogonal_(self.key.weight, gain=math.sqrt(max(1.0, spec.d_hidden / d_model)))
-        nn.init.zeros_(self.receptance.weight)
         nn.init.zeros_(self.value.weight)
         self.initialize_at(0)
 
     def initialize_at(self, layer: int) -> None:
         """The authors': later layers lean less on the token before."""
         channel = torch.arange(self.d_model, device=self.key_mix.device)
-        mix = (channel / self.d_model) ** (1 - layer / self.n_layers)
+        rest = 1 - layer / self.n_layers
+        mix = (channel / self.d_model) ** (rest if self.spec.receptance else rest**4)
         mix = mix if self.spec.mix == "present" else 1 - mix
         with torch.no_grad():
             self.key_mix.copy_(mix)
-            self.receptance_mix.copy_(mix)
+            if self.spec.receptance:
+                self.receptance_mix.copy_(mix)
 
     def forward(
         self, x: Tensor, state: FfnState | None = None, resets: Tensor | None = None
@@ -53,5 +56,7 @@ class RwkvChannelMixFfn(Ffn):
     def _mix(self, x: Tensor, before: Tensor) -> Tensor:
         base, other = (before, x) if self.spec.mix == "present" else (x, before)
         apart = other - base
-        key = self.key(base + apart * self.key_mix).relu().square()
-        return torch.sigmoid(self.receptance(base + apart * self.receptance_mix)) * self.value(key)
+        value = self.value(self.key(base + apart * self.key_mix).relu().square())
+        if not self.spec.receptance:
+            return value
+        return torch.sigmoid(self.receptance(base + apart * self.receptance_mix)) * value

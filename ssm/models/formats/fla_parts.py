@@ -19,10 +19,12 @@ FIXED = {
 }
 
 
-def rows_around() -> tuple[Row, ...]:
-    """The rows that GLA and RetNet share: RMSNorms, a gated MLP, and the norm and projection behind the recurrence."""
+G_NORM = "model.layers.{i}.attn.g_norm_swish_gate.weight|model.layers.{i}.attn.g_norm.weight"
+
+
+def rows_around(norm: str = G_NORM) -> tuple[Row, ...]:
+    """The rows that all but RWKV share: RMSNorms, a gated MLP, and the norm and projection behind the recurrence."""
     gated = tuple(f"model.layers.{{i}}.mlp.{name}_proj.weight" for name in ("gate", "up"))
-    norm = "model.layers.{i}.attn.g_norm_swish_gate.weight|model.layers.{i}.attn.g_norm.weight"
     return (
         Row("embedding.weight", "model.embeddings.weight"),
         Row("layers.{i}.norm.weight", "model.layers.{i}.attn_norm.weight"),
@@ -33,6 +35,22 @@ def rows_around() -> tuple[Row, ...]:
         Row("layers.{i}.ffn.down_proj.weight", "model.layers.{i}.mlp.down_proj.weight"),
         Row("norm.weight", "model.norm.weight"),
         Row("head.weight", "lm_head.weight"),
+    )
+
+
+def layer_norm_rows() -> tuple[Row, ...]:
+    """The rows of RWKV's model around the mixers, in weights and biases."""
+    norms = {
+        "embedding_norm": "model.layers.0.pre_norm",
+        "layers.{i}.norm": "model.layers.{i}.attn_norm",
+        "layers.{i}.ffn_norm": "model.layers.{i}.ffn_norm",
+        "norm": "model.norm",
+    }
+    both = ("weight", "bias")
+    return (
+        Row("embedding.weight", "model.embeddings.weight"),
+        Row("head.weight", "lm_head.weight"),
+        *(Row(f"{ours}.{kind}", f"{theirs}.{kind}") for ours, theirs in norms.items() for kind in both),
     )
 
 

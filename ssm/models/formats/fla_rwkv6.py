@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ssm.models.formats.fla_parts import TIED, per_head
+from ssm.models.formats.fla_parts import TIED, layer_norm_rows, per_head
 from ssm.models.formats.format import Config, Fields, Format, Row
 from ssm.models.formats.parts import ffn_of, mixer_of
 from ssm.specs.ffn import RwkvChannelMix
@@ -54,29 +54,13 @@ def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
     }
 
 
-def _around() -> tuple[Row, ...]:
-    """The rows of the model around the mixers, in weights and biases."""
-    norms = {
-        "embedding_norm": "model.layers.0.pre_norm",
-        "layers.{i}.norm": "model.layers.{i}.attn_norm",
-        "layers.{i}.ffn_norm": "model.layers.{i}.ffn_norm",
-        "norm": "model.norm",
-    }
-    both = ("weight", "bias")
-    return (
-        Row("embedding.weight", "model.embeddings.weight"),
-        Row("head.weight", "lm_head.weight"),
-        *(Row(f"{ours}.{kind}", f"{theirs}.{kind}") for ours, theirs in norms.items() for kind in both),
-    )
-
-
 FLA_RWKV6 = Format(
     key="fla_rwkv6",
     title="fla's RWKV-6",
     model_type="rwkv6",
     architecture="RWKV6ForCausalLM",
     rows=(
-        *_around(),
+        *layer_norm_rows(),
         Row("layers.{i}.mixer.shift_mix", "model.layers.{i}.attn.x_proj.0.mu"),
         Row("layers.{i}.mixer.shift_base", "model.layers.{i}.attn.x_bias", "mixed d -> mixed d"),
         Row(

@@ -28,7 +28,7 @@ SILENT = (
     *("conv_bias", "slow_heads", "vocab_multiple"),
 )
 # Fields that None leaves to other fields.
-DERIVED = ("key_dim", "value_dim", "n_kv_heads", "head_dim", "width", "dt_rank", "out_bias")
+DERIVED = ("key_dim", "value_dim", "gate_rank", "n_kv_heads", "n_key_heads", "head_dim", "width", "dt_rank", "out_bias")
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,8 @@ class Format:
         start = 0
         for number, theirs in enumerate((row.theirs,) if isinstance(row.theirs, str) else row.theirs):
             length = sizes[row.parts[number]] if row.parts else None
+            if length == 0:
+                continue  # a part that this model does not have: a gate
             part = shape if length is None else (length, *shape[1:])
             their_shape = part if layout is None else layout.their_shape(part, sizes)
             names = tuple(theirs.format(i=i).split("|"))

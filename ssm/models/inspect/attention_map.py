@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
+from ssm_kernels import delta_scan
 from torch import Tensor
 
-from ssm.models.inspect.coefficients import Coefficients, coefficients
+from ssm.models.inspect.coefficients import Calls, Coefficients, coefficients, scans_of
 from ssm.models.mixers.attention import Attention
 from ssm.models.mixers.base import Mixer
 
@@ -23,6 +24,8 @@ def has_map(mixer: Mixer) -> bool:
 def attention_map(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tensor:
     """M[i, j] = Re(C_i^T A_i ... A_{j+1} key_j) of a recurrence, softmax(q k^T / sqrt(K)) of attention.
 
+    A_t may be a matrix (the delta rule); the key is then what a value is written with, beta_t k_t.
+
     Args:
         mixer: a layer's mixer, from the zero state.
         u: its inputs, (B, T, D).
@@ -37,6 +40,8 @@ def attention_map(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tens
     """
     if isinstance(mixer, Attention):
         return mixer.weights(u, None, resets)
+    if mixer.spec.taxonomy.scan == "delta_scan":
+        return _delta_map(scans_of(mixer, u, None, resets))
     found = coefficients(mixer, u, None, resets)
     if found.C is None:
         raise ValueError(
@@ -62,7 +67,7 @@ def attention_mask(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Ten
     Attention's mask says 1 for what a token sees; complex decays count by their size. Arguments as `attention_map`.
 
     Raises:
-        ValueError: the mixer is no linear recurrence (GRU).
+        ValueError: the mixer is no linear recurrence by state (GRU, delta rule).
     """
     if isinstance(mixer, Attention):
         seen = mixer._attend(u, None, resets)[3]  # (B, 1, T, T); None: all tokens before
@@ -79,6 +84,14 @@ def attention_mask(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Ten
             row[..., t] = 1.0  # a token reads itself, whatever the bonus
         rows.append(row)
     return torch.stack(rows, 2)
+
+
+def _delta_map(scans: Calls) -> Tensor:
+    """The scan is linear in its values: of the unit vectors of all tokens it makes the rows of the map."""
+    inputs, options = scans[0][1:]
+    B, T, H = inputs.v.shape[:3]
+    units = torch.eye(T, dtype=inputs.v.dtype, device=inputs.v.device).view(1, T, 1, T).expand(B, T, H, T)
+    return delta_scan(**inputs._replace(v=units)._asdict(), **options._asdict())[0].transpose(1, 2)
 
 
 def _paths(found: Coefficients, length: int, resets: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:

@@ -72,24 +72,29 @@ def coefficients(
         resets: (B, T) bool; True forgets all that came before step t: A_t is 0 there.
 
     Raises:
-        ValueError: the mixer is no linear recurrence (GRU, softmax attention).
+        ValueError: the mixer is no linear recurrence (GRU, softmax attention), or its A_t is a matrix (delta rule).
     """
     if isinstance(mixer, Mamba2):
         found = _mamba2(mixer, u, state, resets)
     elif mixer.spec.kind in ("s4d", "dss", "h3"):
         found = _systems(mixer, u, state, resets)
     else:
-        calls: Calls = []
-        with observe(lambda *call: calls.append(call)):
-            mixer(u, state, resets)
-        scans = [call for call in calls if call[0] in READ]
+        scans = [call for call in scans_of(mixer, u, state, resets) if call[0] in READ]
         if not scans:
-            raise ValueError(f"a mixer of kind '{mixer.spec.kind}' is no linear recurrence: it has no coefficients")
+            raise ValueError(f"a mixer of kind '{mixer.spec.kind}' is no linear recurrence by state: no coefficients")
         found = _rwkv4(scans) if mixer.spec.kind == "rwkv4" else READ[scans[0][0]](mixer, scans)
     if resets is None:
         return found
     A = found.A.expand(*u.shape[:2], *found.A.shape[2:]).masked_fill(resets[..., None, None], 0.0)
     return replace(found, A=A)
+
+
+def scans_of(mixer: Mixer, u: Tensor, state: MixerState | None, resets: Tensor | None) -> Calls:
+    """The scans that a mixer runs on these inputs."""
+    calls: Calls = []
+    with observe(lambda *call: calls.append(call)):
+        mixer(u, state, resets)
+    return [call for call in calls if call[0].endswith("_scan")]
 
 
 def _gated(mixer: Mixer, calls: Calls) -> Coefficients:

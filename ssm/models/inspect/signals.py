@@ -12,7 +12,9 @@ from ssm.models.backbone import Block, LanguageModel
 from ssm.models.inspect.attention_map import attention_map, has_map
 from ssm.models.inspect.coefficients import Coefficients, coefficients
 from ssm.models.mixers.attention import Attention
+from ssm.models.mixers.delta_rule import DeltaRule
 from ssm.models.mixers.gru import Gru
+from ssm.models.mixers.rwkv7 import Rwkv7
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ def layer_signals(model: LanguageModel, tokens: Tensor) -> Iterator[LayerSignals
 
     One layer at a time is held: the states of all tokens are the largest tensors there are.
     """
-    x = model.embedded(tokens)  # (B, T, D)
+    x, first = model.embedded(tokens), None  # (B, T, D)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
         u = layer.norm(x)
@@ -41,20 +43,20 @@ def layer_signals(model: LanguageModel, tokens: Tensor) -> Iterator[LayerSignals
         if _recurs(layer):
             found = coefficients(layer.mixer, u)
             b, bare_b, h = (part.flatten(2) for part in (found.b, found.bare_b, found.states()))
-        mixed, _ = layer.mixer(u)
-        x, _ = layer(x, None, None)
+        mixed, _, _ = layer.mixer.forward_with(u, None, None, first)
+        x, _, first = layer(x, None, None, first)
         yield LayerSignals(number, b, bare_b, h, mixed, x)
 
 
 @torch.no_grad()
 def layer_coefficients(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Coefficients]]:
     """The number and the coefficients of every layer that is a linear recurrence, tokens (B, T) from the zero state."""
-    x = model.embedded(tokens)  # (B, T, D)
+    x, first = model.embedded(tokens), None  # (B, T, D)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
         if _recurs(layer):
             yield number, coefficients(layer.mixer, layer.norm(x))
-        x, _ = layer(x, None, None)
+        x, _, first = layer(x, None, None, first)
 
 
 @torch.no_grad()
@@ -67,14 +69,14 @@ def layer_maps(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tens
     Yields:
         maps (B, T, T).
     """
-    x = model.embedded(tokens)  # (B, T, D)
+    x, first = model.embedded(tokens), None  # (B, T, D)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
         if has_map(layer.mixer):
             yield number, attention_map(layer.mixer, layer.norm(x)).mean(1)
-        x, _ = layer(x, None, None)
+        x, _, first = layer(x, None, None, first)
 
 
 def _recurs(layer: Block) -> bool:
-    """Whether its mixer is a linear recurrence."""
-    return not isinstance(layer.mixer, Attention | Gru)
+    """Whether its mixer is a linear recurrence by state: the delta rule's decay is a matrix."""
+    return not isinstance(layer.mixer, Attention | Gru | DeltaRule | Rwkv7)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from ssm.models.mixers.attention import Attention
 from ssm.models.mixers.base import Mixer
+from ssm.models.mixers.deltanet import DeltaNet
 from ssm.models.mixers.dss import Dss
+from ssm.models.mixers.gated_deltanet import GatedDeltaNet
 from ssm.models.mixers.gla import Gla
 from ssm.models.mixers.gru import Gru
 from ssm.models.mixers.h3 import H3
+from ssm.models.mixers.kda import Kda
 from ssm.models.mixers.linear_attention import LinearAttention
 from ssm.models.mixers.mamba1 import Mamba1
 from ssm.models.mixers.mamba2 import Mamba2
@@ -15,6 +18,7 @@ from ssm.models.mixers.retnet import RetNet
 from ssm.models.mixers.rglru import Rglru
 from ssm.models.mixers.rwkv4 import Rwkv4
 from ssm.models.mixers.rwkv6 import Rwkv6
+from ssm.models.mixers.rwkv7 import Rwkv7
 from ssm.models.mixers.s4d import S4d
 from ssm.models.mixers.s5 import S5
 from ssm.specs.mixers import SPECS, MixerSpec
@@ -35,6 +39,10 @@ MIXERS: dict[str, type[Mixer]] = {
     "rglru": Rglru,
     "rwkv4": Rwkv4,
     "gru": Gru,
+    "deltanet": DeltaNet,
+    "gated_deltanet": GatedDeltaNet,
+    "kda": Kda,
+    "rwkv7": Rwkv7,
 }
 check_modules(__name__, MIXERS, SPECS)
 

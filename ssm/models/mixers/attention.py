@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer, MixerState
-from ssm.models.mixers.parts import residual_init, small_init
+from ssm.models.mixers.parts import residual_init, small_init, wide
 from ssm.models.mixers.rotary import rotate, rotation
 from ssm.specs.mixers.attention import AttentionMixer
 
@@ -27,8 +27,11 @@ class Attention(Mixer):
         self.groups, _, _, self.head_dim = spec.state_shape(d_model)  # G, K
         self.heads = spec.n_heads  # H
         keys = self.groups * self.head_dim
-        self.sizes = [self.heads * self.head_dim, keys, keys]
-        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=spec.bias)  # q, k, v
+        self.sizes = [(1 + spec.gate) * self.heads * self.head_dim, keys, keys]
+        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=spec.bias)  # q (by head: q, gate), k, v
+        if spec.qk_norm:
+            self.q_norm_weight = nn.Parameter(torch.zeros(self.head_dim))  # 1 + weight scales
+            self.k_norm_weight = nn.Parameter(torch.zeros(self.head_dim))
         self.out_proj = nn.Linear(self.heads * self.head_dim, d_model, bias=spec.output_bias)
         small_init(self.in_proj.weight)
         residual_init(self.out_proj.weight, n_layers)
@@ -39,15 +42,15 @@ class Attention(Mixer):
     def forward(
         self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, MixerState]:
-        q, keys, values, mask, ended = self._attend(u, state, resets)
+        q, keys, values, mask, gate, ended = self._attend(u, state, resets)
         y = F.scaled_dot_product_attention(
             q, keys, values, attn_mask=mask, is_causal=mask is None, enable_gqa=self.groups != self.heads
         )  # (B, H, T, K)
-        return self.out_proj(y.transpose(1, 2).flatten(2)), ended
+        return self._finish(y.transpose(1, 2), gate), ended
 
     def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
         """One token reads the cache and itself: softmax(q . k / sqrt(K)) over what it sees."""
-        q, k, v = (x.squeeze(1) for x in self._project(u.unsqueeze(1)))  # (B, H, K), (B, G, K), (B, G, K)
+        q, k, v, gate = self._project(u)  # (B, H, K), (B, G, K), (B, G, K), (B, H, K)
         memory, seen = self._extended(k.unsqueeze(2), v.unsqueeze(2), state)  # (B, G, S + 1, 2, K), (B, S + 1)
         distance = torch.arange(memory.shape[2] - 1, -1, -1, device=u.device)  # S, ..., 1, 0
         keys, values = memory.unbind(-2)
@@ -56,11 +59,11 @@ class Attention(Mixer):
         scores = (keys * q.unsqueeze(2)).sum(-1) * self.head_dim**-0.5  # (B, H, S + 1)
         weights = scores.masked_fill(~seen.unsqueeze(1), float("-inf")).softmax(-1)
         y = (weights.unsqueeze(-1) * values).sum(2)  # (B, H, K)
-        return self.out_proj(y.flatten(1)), self._kept(memory, seen)
+        return self._finish(y, gate), self._kept(memory, seen)
 
     def weights(self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None) -> Tensor:
         """The attention map softmax(q k^T / sqrt(K)) over the tokens of `state` and of u, (B, H, T, S + T)."""
-        q, keys, _, mask, _ = self._attend(u, state, resets)
+        q, keys, _, mask, *_ = self._attend(u, state, resets)
         keys = keys.repeat_interleave(self.heads // self.groups, 1)  # (B, H, S + T, K)
         if mask is None:
             mask = torch.ones(u.shape[1], u.shape[1], dtype=torch.bool, device=u.device).tril()
@@ -68,14 +71,17 @@ class Attention(Mixer):
         return scores.masked_fill(~mask, float("-inf")).softmax(-1)
 
     def values(self, u: Tensor, state: MixerState | None = None) -> Tensor:
-        """What the map weighs: the values by reading head, (B, H, S + T, K)."""
+        """What the map weighs: the values by reading head, before their gate, (B, H, S + T, K)."""
         return self._attend(u, state, None)[2].repeat_interleave(self.heads // self.groups, 1)
 
     def _attend(
         self, u: Tensor, state: MixerState | None, resets: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, MixerState]:
-        """q (B, H, T, K) and keys (B, G, S + T, K), rotated; values; the mask (None: causal alone); the next state."""
-        q, k, v = (x.transpose(1, 2) for x in self._project(u))  # (B, H, T, K), (B, G, T, K), (B, G, T, K)
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, MixerState]:
+        """q (B, H, T, K) and keys (B, G, S + T, K), rotated; values; the mask (None: causal alone); the gate
+        (B, T, H, K); the next state.
+        """
+        *qkv, gate = self._project(u)
+        q, k, v = (x.transpose(1, 2) for x in qkv)  # (B, H, T, K), (B, G, T, K), (B, G, T, K)
         memory, seen = self._extended(k, v, state)  # (B, G, S + T, 2, K), (B, S + T)
         total = memory.shape[2]
         keys, values = memory.unbind(-2)
@@ -85,11 +91,25 @@ class Attention(Mixer):
         mask = None
         if state is not None or resets is not None or self.spec.window is not None:
             mask, seen = self._mask(seen, resets, u.shape[1])
-        return q, keys, values, mask, self._kept(memory, seen)
+        return q, keys, values, mask, gate, self._kept(memory, seen)
 
-    def _project(self, u: Tensor) -> tuple[Tensor, ...]:
-        """q (B, T, H, K), k and v (B, T, G, K)."""
-        return tuple(x.unflatten(-1, (-1, self.head_dim)) for x in self.in_proj(u).split(self.sizes, -1))
+    def _project(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """q (..., H, K), k and v (..., G, K), normalized where they are; what is the gate's, (..., H, K)."""
+        q, k, v = self.in_proj(u).split(self.sizes, -1)
+        q, k, v = q.unflatten(-1, (self.heads, -1)), *(x.unflatten(-1, (self.groups, -1)) for x in (k, v))
+        gate = None
+        if self.spec.gate:
+            q, gate = q.chunk(2, -1)
+        if self.spec.qk_norm:
+            q, k = self._normalized(q, self.q_norm_weight), self._normalized(k, self.k_norm_weight)
+        return q, k, v, gate
+
+    def _normalized(self, x: Tensor, weight: Tensor) -> Tensor:
+        return (F.rms_norm(wide(x), (self.head_dim,), eps=self.spec.norm_eps) * (1 + wide(weight))).to(x.dtype)
+
+    def _finish(self, y: Tensor, gate: Tensor | None) -> Tensor:
+        """The output, from those of the heads (..., H, K)."""
+        return self.out_proj((y if gate is None else y * torch.sigmoid(gate)).flatten(-2))
 
     def _rotation(self, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
         return rotation(positions, self.spec.rotary_dim(self.d_model), self.spec.rotary_base, like.dtype)

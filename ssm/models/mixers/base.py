@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from ssm.models.part import Part, PartState
 
 MixerState = PartState  # "memory" (B, H, ...) is the recurrence's own
@@ -9,3 +11,25 @@ MixerState = PartState  # "memory" (B, H, ...) is the recurrence's own
 
 class Mixer(Part):
     """One layer's recurrence (or attention) with what its paper puts around it: projections, convolution, gate."""
+
+    def forward_with(
+        self, u: Tensor, state: MixerState | None, resets: Tensor | None, first: Tensor | None
+    ) -> tuple[Tensor, MixerState, Tensor | None]:
+        """As `forward`, with what goes from layer to layer beside the residual stream: the first layer's values.
+
+        Args:
+            u, state, resets: as in `forward`.
+            first: what the layer before handed on; None: nothing did.
+
+        Returns:
+            y, the state, and what the next layer is handed: what came, but for mixers that make or read it (RWKV-7).
+        """
+        y, ended = self(u, state, resets)
+        return y, ended, first
+
+    def step_with(
+        self, u: Tensor, state: MixerState | None, first: Tensor | None
+    ) -> tuple[Tensor, MixerState, Tensor | None]:
+        """One token of `forward_with`."""
+        y, ended = self.step(u, state)
+        return y, ended, first

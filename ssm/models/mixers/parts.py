@@ -68,6 +68,12 @@ def shifted(x: Tensor, last: Tensor | None, resets: Tensor | None) -> tuple[Tens
     return before, x[:, -1].clone()
 
 
+def l2_norm(x: Tensor) -> Tensor:
+    """x / |x| over the last axis, in float32 (the delta rule's keys); the epsilon is fla's."""
+    x = wide(x)
+    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
+
+
 def head_norm(x: Tensor, eps: float) -> Tensor:
     """The group norm of every head without weights: (..., H, V) with mean 0 and variance 1 over V, in float32."""
     return F.layer_norm(wide(x), x.shape[-1:], eps=eps)

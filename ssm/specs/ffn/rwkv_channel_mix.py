@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import PositiveInt
+from pydantic import PositiveInt, SerializerFunctionWrapHandler, model_serializer
 
+from ssm.specs.base import without
 from ssm.specs.ffn.base import FfnSpecBase
 from ssm.specs.part import Kept, linear
 
 
 class RwkvChannelMix(FfnSpecBase):
-    """RWKV's channel mixing (Peng et al. 2023, eq. 18-20; 2024, Section 4): 4 D hidden in RWKV-4, 3.5 D in RWKV-6."""
+    """RWKV's channel mixing (Peng et al. 2023, eq. 18-20; 2024, 2025, Section 4).
+
+    4 D hidden in RWKV-4, 3.5 D in RWKV-6; 4 D in RWKV-7, which has no receptance.
+    """
 
     kind: Literal["rwkv_channel_mix"] = "rwkv_channel_mix"
     d_hidden: PositiveInt
     mix: Literal["before", "present"] = "before"  # which token the learned mixes weigh: RWKV-6's, or RWKV-4's
+    receptance: bool = True  # sigmoid(W_r x_r) weighs the output; RWKV-7's has none
+
+    @model_serializer(mode="wrap")
+    def _as_before_this_field(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What goes without saying is left out: the ids of runs are older than the field."""
+        return without(plain(self), receptance=True)
 
     def parameters(self, d_model: int) -> int:
         D, hidden = d_model, self.d_hidden
-        return linear(D, D) + linear(D, hidden) + linear(hidden, D) + 2 * D  # W_r, W_k, W_v; the mixes of r and k
+        key = linear(D, hidden) + linear(hidden, D) + D  # W_k, W_v, the mix of k
+        return key + self.receptance * (linear(D, D) + D)  # W_r, the mix of r
 
     def state_numbers(self, d_model: int, context: int) -> int:
         return d_model  # the last token's input
 
     def kept(self, d_model: int) -> Kept:
-        return Kept(4 * d_model + 2 * self.d_hidden)  # r and k mixed, r, its product with v; k, relu of it squared
+        receptance = 3 * d_model * self.receptance  # r mixed, r, its product with v
+        return Kept(receptance + d_model + 2 * self.d_hidden)  # k mixed; k, relu of it squared

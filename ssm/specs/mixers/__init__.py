@@ -8,10 +8,13 @@ from pydantic import Field
 
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.mixers.base import MixerSpecBase
+from ssm.specs.mixers.deltanet import DeltaNetMixer
 from ssm.specs.mixers.dss import DssMixer
+from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 from ssm.specs.mixers.gla import GlaMixer
 from ssm.specs.mixers.gru import GruMixer
 from ssm.specs.mixers.h3 import H3Mixer
+from ssm.specs.mixers.kda import KdaMixer
 from ssm.specs.mixers.linear_attention import LinearAttentionMixer
 from ssm.specs.mixers.mamba1 import Mamba1Mixer
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
@@ -19,6 +22,7 @@ from ssm.specs.mixers.retnet import RetNetMixer
 from ssm.specs.mixers.rglru import RglruMixer
 from ssm.specs.mixers.rwkv4 import Rwkv4Mixer
 from ssm.specs.mixers.rwkv6 import Rwkv6Mixer
+from ssm.specs.mixers.rwkv7 import Rwkv7Mixer
 from ssm.specs.mixers.s4d import S4dMixer
 from ssm.specs.mixers.s5 import S5Mixer
 from ssm.specs.registry import check_specs
@@ -38,6 +42,10 @@ SPECS: tuple[type[MixerSpecBase], ...] = (
     RglruMixer,
     Rwkv4Mixer,
     GruMixer,
+    DeltaNetMixer,
+    GatedDeltaNetMixer,
+    KdaMixer,
+    Rwkv7Mixer,
 )
 check_specs(__name__, SPECS, modules="ssm.models.mixers")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, SerializerFunctionWrapHandler, model_serializer
 
+from ssm.specs.base import without
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
 from ssm.specs.part import Kept, linear
 
@@ -13,7 +14,8 @@ from ssm.specs.part import Kept, linear
 class AttentionMixer(MixerSpecBase):
     """Causal softmax attention (Vaswani et al. 2017) with rotary positions (Su et al. 2021): its cache is its state.
 
-    With rotary_pct 0.25 and biases it is GPT-NeoX's (Pythia); with grouped heads and a window, Mistral's.
+    With rotary_pct 0.25 and biases it is GPT-NeoX's (Pythia); with grouped heads and a window, Mistral's; with norms of
+    queries and keys and a gate, Qwen3.5's.
     """
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
@@ -34,6 +36,14 @@ class AttentionMixer(MixerSpecBase):
     window: PositiveInt | None = None  # tokens that a token sees, itself included; None: all before it
     bias: bool = False  # on the projections to q, k and v
     out_bias: bool | None = None  # on the projection of the output; None: as bias
+    qk_norm: bool = False  # an RMSNorm of every head's queries and keys, scaled by 1 + weight
+    gate: bool = False  # sigmoid(W_g x) weighs the output of every head; W_g stands beside the queries' projection
+    norm_eps: PositiveFloat = 1e-6  # of the norms of queries and keys
+
+    @model_serializer(mode="wrap")
+    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What goes without saying is left out: the ids of runs are older than the fields."""
+        return without(plain(self), qk_norm=False, gate=False, norm_eps=1e-6)
 
     def check(self, d_model: int) -> None:
         if self.head_dim is None and d_model % self.n_heads:
@@ -65,8 +75,8 @@ class AttentionMixer(MixerSpecBase):
     def parameters(self, d_model: int) -> int:
         D, (G, _, _, K) = d_model, self.state_shape(d_model)
         queries, keys = self.n_heads * K, G * K
-        in_proj = linear(D, queries + 2 * keys, self.bias)  # q, k, v
-        return in_proj + linear(queries, D, self.output_bias)
+        in_proj = linear(D, (1 + self.gate) * queries + 2 * keys, self.bias)  # q and the gate, k, v
+        return in_proj + 2 * K * self.qk_norm + linear(queries, D, self.output_bias)
 
     def state_numbers(self, d_model: int, context: int) -> int:
         """Keys and values: of all tokens, or of a window with the token that reads it, which is one more than stays."""
@@ -80,4 +90,6 @@ class AttentionMixer(MixerSpecBase):
     def kept(self, d_model: int) -> Kept:
         G, _, _, K = self.state_shape(d_model)
         queries, keys = 3 * self.n_heads * K, 3 * G * K  # q, q rotated and the output; k, k rotated and v
+        queries += 2 * self.n_heads * K * self.gate + 2 * self.n_heads * K * self.qk_norm
+        keys += 2 * G * K * self.qk_norm
         return Kept(queries + keys, workspace=0.5, bfloat16=0.5)

@@ -25,7 +25,7 @@ class Taxonomy:
 
     system: str  # its published name
     paper: str  # authors and year
-    scan: Literal["diagonal_scan", "selective_scan", "gated_scan", "none"]  # the recurrence that carries it
+    scan: Literal["diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "none"]  # what carries it
     decay: Decay  # what one decay is shared by
     input_dependent: bool  # whether the decay is a function of the input
     complex: bool  # whether the state is
@@ -44,6 +44,15 @@ class MixerSpecBase(PartSpec):
         Raises:
             ValueError: which field does not, and what was expected.
         """
+
+    def at(self, layer: int) -> MixerSpecBase:
+        """What it is as this layer (counted from 0): another one where the first layer differs from the rest."""
+        return self
+
+    @property
+    def follows(self) -> str | None:
+        """The kind of mixer whose values it needs of the first layer; None: it needs none."""
+        return None
 
     @abstractmethod
     def heads(self, d_model: int) -> int:

@@ -1,9 +1,10 @@
 """fla's own models on the CPU: their modules and their forward, with plain torch where they launch a Triton kernel.
 
 What is fla's here: names, shapes, the order of projections, mixes, gates and norms in each layer, the frequencies of
-rotary positions, the residual stream, and for GLA and RWKV-6 the recurrence (its naive functions). What stands in for a
-kernel, written here from its definition: norms, the gated norm, activations, the token shift, rotations, and RetNet's
-recurrence, which fla has in naive form without a state for equal widths of keys and values alone.
+rotary positions, the residual stream, and for all but RetNet the recurrence, with the decays of Gated DeltaNet and KDA
+and RWKV-7's mixes, keys and bonus (its naive functions). What stands in for a kernel, written here from its definition:
+norms, the gated norm, activations, the token shift, short convolutions, rotations, and RetNet's recurrence, which fla
+has in naive form without a state for equal widths of keys and values alone.
 """
 
 from __future__ import annotations
@@ -22,16 +23,31 @@ from torch import Tensor, nn
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    import fla.layers.delta_net
+    import fla.layers.gated_deltanet
     import fla.layers.gla
+    import fla.layers.kda
     import fla.layers.multiscale_retention
     import fla.layers.rwkv6
+    import fla.layers.rwkv7
     import fla.models
     import fla.models.rwkv6.modeling_rwkv6
+    import fla.models.rwkv7.modeling_rwkv7
+    import fla.modules.causal_conv1d.ops
     import fla.modules.mlp
     from fla.modules.norm import fused_norm_gate, layernorm
     from fla.modules.rotary import RotaryEmbedding
+    from fla.ops.delta_rule.naive import delta_rule_recurrence
+    from fla.ops.gated_delta_rule.gate import naive_gdn_gate
+    from fla.ops.gated_delta_rule.naive import naive_recurrent_gated_delta_rule
+    from fla.ops.generalized_delta_rule.dplr.naive import dplr_recurrence
     from fla.ops.gla.naive import naive_recurrent_gla
+    from fla.ops.kda.gate import naive_kda_gate
+    from fla.ops.kda.naive import naive_recurrent_kda
     from fla.ops.rwkv6.recurrent_naive import naive_recurrent_rwkv6
+    from fla.ops.rwkv7.fused_addcmul import torch_addcmul_rwkv7
+    from fla.ops.rwkv7.fused_k_update import k_update_ref
+    from fla.ops.rwkv7.gate_output_correction import gate_output_correction_ref
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -53,7 +69,7 @@ def group_norm(self: Any, x: Tensor) -> Tensor:
 
 
 def gated_norm(self: Any, x: Tensor, g: Tensor) -> Tensor:
-    return rms_norm(x, self.weight, self.eps) * F.silu(g)
+    return rms_norm(x, self.weight, self.eps) * (torch.sigmoid(g) if self.activation == "sigmoid" else F.silu(g))
 
 
 def recurrent_gla(*, q: Tensor, k: Tensor, v: Tensor, gk: Tensor, **_: Any) -> tuple[Tensor, None]:
@@ -63,6 +79,49 @@ def recurrent_gla(*, q: Tensor, k: Tensor, v: Tensor, gk: Tensor, **_: Any) -> t
 def recurrent_rwkv6(*, r: Tensor, k: Tensor, v: Tensor, w: Tensor, u: Tensor, **_: Any) -> tuple[Tensor, None]:
     r, k, v, w = (x.transpose(1, 2) for x in (r, k, v, w))
     return naive_recurrent_rwkv6(r, k, v, w, u, scale=1.0)[0].transpose(1, 2), None
+
+
+def l2_norm(x: Tensor) -> Tensor:
+    return x / torch.sqrt(x.square().sum(-1, keepdim=True) + 1e-6)
+
+
+def short_convolution(x: Tensor, weight: Tensor, bias: None = None, **_: Any) -> tuple[Tensor, None]:
+    x = F.pad(x.mT, (weight.shape[-1] - 1, 0))
+    return F.silu(F.conv1d(x, weight.unsqueeze(1), groups=len(weight))).mT, None
+
+
+def recurrent_delta(*, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, **_: Any) -> tuple[Tensor, None]:
+    q, k, v, beta = (x.transpose(1, 2) for x in (l2_norm(q), l2_norm(k), v, beta))
+    return delta_rule_recurrence(q, k, v, beta)[0].transpose(1, 2), None
+
+
+def strength(beta: Tensor, allow_neg_eigval: bool) -> Tensor:
+    return beta.sigmoid() * (2 if allow_neg_eigval else 1)
+
+
+def recurrent_gated_delta(
+    *, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, A_log: Tensor, dt_bias: Tensor,
+    allow_neg_eigval: bool, **_: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    q, k = (l2_norm(x).repeat_interleave(v.shape[2] // k.shape[2], 2) for x in (q, k))
+    g = naive_gdn_gate(g, A_log, dt_bias)
+    return naive_recurrent_gated_delta_rule(q, k, v, strength(beta, allow_neg_eigval), g)[0], None
+
+
+def recurrent_kda(
+    *, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, A_log: Tensor, dt_bias: Tensor,
+    allow_neg_eigval: bool, **_: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    g = naive_kda_gate(g, A_log, dt_bias)
+    return naive_recurrent_kda(l2_norm(q), l2_norm(k), v, g, strength(beta, allow_neg_eigval))[0], None
+
+
+def recurrent_rwkv7(
+    *, r: Tensor, w: Tensor, k: Tensor, v: Tensor, kk: Tensor, a: Tensor, **_: Any
+) -> tuple[Tensor, None]:
+    r, w, k, v, kk, a = (x.transpose(1, 2) for x in (r, w, k, v, kk, a))
+    r = r * r.shape[-1] ** 0.5  # the naive function divides by it
+    return dplr_recurrence(r, k, v, -kk, kk * a, w)[0].transpose(1, 2), None
 
 
 def retention(*, q: Tensor, k: Tensor, v: Tensor, **_: Any) -> tuple[Tensor, None]:
@@ -91,6 +150,10 @@ def shifted(x: Tensor, *_: Any) -> Tensor:
     return F.pad(x, (0, 0, 1, 0))[:, :-1] - x
 
 
+def shifted_with_last(x: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+    return shifted(x), x[:, -1:]
+
+
 PLAIN: tuple[tuple[Any, str, Any], ...] = (
     (layernorm.RMSNorm, "forward", norm),
     (layernorm.LayerNorm, "forward", norm),
@@ -104,6 +167,18 @@ PLAIN: tuple[tuple[Any, str, Any], ...] = (
     (fla.models.rwkv6.modeling_rwkv6, "token_shift", shifted),
     (fla.layers.multiscale_retention, "fused_recurrent_retention", retention),
     (RotaryEmbedding, "forward", rotated),
+    (fla.modules.causal_conv1d.ops, "causal_conv1d", short_convolution),
+    (fla.layers.gated_deltanet, "causal_conv1d", short_convolution),
+    (fla.layers.delta_net, "fused_recurrent_delta_rule", recurrent_delta),
+    (fla.layers.gated_deltanet, "fused_recurrent_gated_delta_rule", recurrent_gated_delta),
+    (fla.layers.kda, "fused_recurrent_kda", recurrent_kda),
+    (fla.layers.rwkv7, "token_shift", shifted_with_last),
+    (fla.models.rwkv7.modeling_rwkv7, "token_shift", shifted_with_last),
+    (fla.layers.rwkv7, "fused_addcmul_rwkv7", torch_addcmul_rwkv7),
+    (fla.layers.rwkv7, "fused_k_rwkv7", k_update_ref),
+    (fla.layers.rwkv7, "l2_norm", l2_norm),
+    (fla.layers.rwkv7, "fused_mul_recurrent_rwkv7", recurrent_rwkv7),
+    (fla.layers.rwkv7, "gate_output_correction", gate_output_correction_ref),
 )
 
 
@@ -113,7 +188,7 @@ def plain(peer: nn.Module) -> Iterator[None]:
     for module in peer.modules():
         if hasattr(module, "gate_fn") and not isinstance(module.gate_fn, nn.Module):
             module.gate_fn = F.silu
-        if type(module).__name__ == "RWKV6FeedForward":
+        if type(module).__name__ in ("RWKV6FeedForward", "RWKV7FeedForward"):
             module.act_fn = lambda x: x.relu().square()
     patches = [patch.object(where, name, replacement) for where, name, replacement in PLAIN]
     for one in patches:
@@ -130,7 +205,7 @@ def made(kind: str, **config: Any) -> nn.Module:
     torch.manual_seed(0)
     config = getattr(fla.models, f"{kind}Config")(vocab_size=round_trip.VOCABULARY, **config)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that its RWKV-6 is not the authors'
+        warnings.simplefilter("ignore")  # that its RWKV-6 and RWKV-7 are not the authors'
         return round_trip.moved(getattr(fla.models, f"{kind}ForCausalLM")(config))
 
 

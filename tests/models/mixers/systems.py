@@ -38,6 +38,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "attention, window": {"kind": "attention", "n_heads": 2, "n_kv_heads": 1, "window": 5, "bias": True},
     "attention, output bias": {"kind": "attention", "n_heads": 2, "out_bias": True},
     "attention, no positions": {"kind": "attention", "n_heads": 1, "rotary_pct": 0, "window": 2},
+    "attention, gated": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "head_dim": 4, "rotary_pct": 0.5,
+                         "qk_norm": True, "gate": True},
     "s4d": {"kind": "s4d", "d_state": 6, "segment": 5},
     "s4d, inv, bilinear": {"kind": "s4d", "d_state": 4, "init": "inv", "discretization": "bilinear"},
     "dss": {"kind": "dss", "d_state": 3, "segment": 4},
@@ -56,6 +58,16 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "rglru, unscaled start": {"kind": "rglru", "blocks": 2, "unscaled_start": True},
     "rwkv4": {"kind": "rwkv4"},
     "gru": {"kind": "gru"},
+    "deltanet": {"kind": "deltanet", "n_heads": 2, "chunk": 4},
+    "deltanet, gate": {"kind": "deltanet", "n_heads": 1, "key_dim": 5, "value_dim": 3, "d_conv": 2, "gate": True,
+                       "negative_eigenvalues": True},
+    "gated_deltanet": {"kind": "gated_deltanet", "n_heads": 4, "n_key_heads": 2, "chunk": 5},
+    "gated_deltanet, no gate": {"kind": "gated_deltanet", "n_heads": 2, "gate": False, "negative_eigenvalues": True},
+    "gated_deltanet, sigmoid": {"kind": "gated_deltanet", "n_heads": 1, "key_dim": 4, "value_dim": 3,
+                                "gate_activation": "sigmoid"},
+    "kda": {"kind": "kda", "n_heads": 4, "n_key_heads": 2, "gate_rank": 3, "chunk": 6},
+    "kda, odd sizes": {"kind": "kda", "n_heads": 1, "key_dim": 3, "value_dim": 5, "negative_eigenvalues": True},
+    "rwkv7": {"kind": "rwkv7", "head_dim": 4, "decay_rank": 3, "rate_rank": 2, "gate_rank": 3, "value_rank": None},
 }  # fmt: skip
 
 

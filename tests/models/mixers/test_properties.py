@@ -234,6 +234,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kind": "mamba1", "d_state": 2, "polarize": "both", "polarized_size": "matched"}, "d_state 2 leaves no state"),
     ({"kind": "rglru"}, "blocks 16 must divide the recurrence's 8 channels"),
     ({"kind": "rglru", "a_range": [0.9, 1.0]}, "a_range must be 0 < low <= high < 1"),
+    ({"kind": "deltanet", "n_heads": 3}, "n_heads 3 must divide d_model 8, or give key_dim and value_dim"),
+    ({"kind": "gated_deltanet", "n_key_heads": 3}, "n_key_heads 3 must divide n_heads 4"),
+    ({"kind": "gated_deltanet", "n_heads": 5}, "20 must divide 3 d_model = 24, or give key_dim"),
+    ({"kind": "gated_deltanet", "a_range": [0.0, 1.0]}, "a_range must be 0 < low <= high"),
+    ({"kind": "kda", "n_key_heads": 3}, "n_key_heads 3 must divide n_heads 4"),
+    ({"kind": "kda", "n_heads": 3}, "3 heads of keys must divide d_model 8, or give key_dim"),
+    ({"kind": "kda", "dt_range": [0.2, 0.1]}, "dt_range must be 0 < low <= high"),
+    ({"kind": "rwkv7"}, "head_dim 64 must divide d_model 8"),
 ]
 
 

@@ -1,0 +1,89 @@
+"""What DeltaNet, Gated DeltaNet and Kimi Delta Attention share: all but the decay and the gate."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from ssm_kernels import causal_conv1d, delta_scan
+from torch import Tensor, nn
+
+from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.parts import conv_step, l2_norm, wide
+
+
+class DeltaRule(Mixer):
+    """One projection, short convolutions with SiLU on q, k and v, q and k of length 1, the delta rule, a norm by head.
+
+    State: "memory" S (B, H, K, V) and "conv", the convolutions' last inputs (B, d_conv - 1, 2 G K + H V).
+    """
+
+    def __init__(self, spec: Any, d_model: int, n_layers: int):
+        super().__init__(spec, d_model, n_layers)
+        self.heads, self.key_dim, self.value_dim = spec.state_shape(d_model)  # H, K, V
+        keys, values = spec.key_heads * self.key_dim, self.heads * self.value_dim
+        self.convolved = [keys, keys, values]
+        self.sizes = [sum(self.convolved), self.heads, *spec.extra(d_model)]
+        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # q, k, v; beta; what the decay and gate need
+        self.conv_weight = nn.Parameter(torch.empty(sum(self.convolved), spec.d_conv))
+        self.norm_weight = nn.Parameter(torch.ones(self.value_dim))  # shared by the heads
+        self.out_proj = nn.Linear(values, d_model, bias=False)
+        for weight in (*self.in_proj.weight.split([*self.convolved, *self.sizes[1:]]), self.out_proj.weight):
+            nn.init.xavier_uniform_(weight, gain=2**-2.5)  # the authors'
+        nn.init.uniform_(self.conv_weight, -1 / math.sqrt(spec.d_conv), 1 / math.sqrt(spec.d_conv))
+
+    @abstractmethod
+    def _log_decay(self, *extra: Tensor) -> Tensor | None:
+        """log alpha: None, (..., H) or (..., H, K), from the projection's parts behind beta."""
+
+    @abstractmethod
+    def _gated(self, y: Tensor, *extra: Tensor) -> Tensor:
+        """The normalized outputs y (..., H V) behind the gate, from the same."""
+
+    def forward(
+        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, MixerState]:
+        memory, conv = (None, None) if state is None else (state["memory"], state["conv"])
+        qkv, beta, *extra = self.in_proj(u).split(self.sizes, -1)
+        qkv, conv = causal_conv1d(qkv, self.conv_weight, None, conv, resets=resets, activation="silu")
+        q, k, v = self._by_head(qkv)  # (B, T, G, K), (B, T, G, K), (B, T, H, V)
+        y, memory = delta_scan(
+            q, k, v, self._beta(beta), self._log_decay(*extra), memory, resets=resets, chunk=self.spec.chunk
+        )  # (B, T, H, V)
+        return self._finish(y, extra, u), {"memory": memory, "conv": conv}
+
+    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+        """S = diag(alpha_t) S_{t-1}, S_t = S + beta_t k_t (v_t - S^T k_t)^T, y_t = q_t^T S_t."""
+        qkv, beta, *extra = self.in_proj(u).split(self.sizes, -1)
+        qkv, conv = conv_step(qkv, self.conv_weight, None, None if state is None else state["conv"])
+        q, k, v = self._by_head(F.silu(qkv))
+        q, k = (x.repeat_interleave(self.heads // self.spec.key_heads, 1) for x in (q, k))  # (B, H, K)
+        added = self._beta(beta).unsqueeze(-1) * k  # (B, H, K)
+        if state is None:
+            memory = added.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, V)
+        else:
+            log_decay, memory = self._log_decay(*extra), state["memory"]
+            if log_decay is not None:
+                memory = log_decay.exp().view(*log_decay.shape[:2], -1, 1) * memory
+            new = v - (k.unsqueeze(-1) * memory).sum(-2)  # (B, H, V)
+            memory = memory + added.unsqueeze(-1) * new.unsqueeze(-2)
+        y = (q.unsqueeze(-1) * memory).sum(-2)  # (B, H, V)
+        return self._finish(y, extra, u), {"memory": memory, "conv": conv}
+
+    def _by_head(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q / sqrt(K) and k (..., G, K), of length 1 before the scale, and v (..., H, V)."""
+        q, k, v = qkv.split(self.convolved, -1)
+        q, k = (l2_norm(x.unflatten(-1, (-1, self.key_dim))) for x in (q, k))
+        return q * self.key_dim**-0.5, k, wide(v).unflatten(-1, (self.heads, -1))
+
+    def _beta(self, beta: Tensor) -> Tensor:
+        """(..., H), in float32 under autocast too."""
+        beta = wide(beta).sigmoid()
+        return 2 * beta if self.spec.negative_eigenvalues else beta
+
+    def _finish(self, y: Tensor, extra: list[Tensor], u: Tensor) -> Tensor:
+        y = F.rms_norm(wide(y), (self.value_dim,), eps=self.spec.norm_eps) * self.norm_weight  # (..., H, V)
+        return self.out_proj(self._gated(y.flatten(-2), *extra).to(u.dtype))

@@ -1,0 +1,33 @@
+"""Kimi Delta Attention (Kimi Team 2025, "Kimi Linear: An Expressive, Efficient Attention Architecture")."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ssm.models.mixers.delta_rule import DeltaRule
+from ssm.models.mixers.parts import initial_step_bias, wide
+from ssm.specs.mixers.kda import KdaMixer
+
+
+class Kda(DeltaRule):
+    """The delta rule with a decay for every dimension of a key, which comes through R dimensions as the gate does."""
+
+    def __init__(self, spec: KdaMixer, d_model: int, n_layers: int):
+        super().__init__(spec, d_model, n_layers)
+        keys, values, rank = self.heads * self.key_dim, self.heads * self.value_dim, spec.rank(d_model)
+        self.decay_proj = nn.Linear(rank, keys, bias=False)
+        self.A_log = nn.Parameter(torch.empty(self.heads).uniform_(*spec.a_range).log())
+        self.dt_bias = nn.Parameter(initial_step_bias(keys, *spec.dt_range))
+        self.gate_proj = nn.Linear(rank, values)
+        for linear in (self.decay_proj, self.gate_proj):
+            nn.init.xavier_uniform_(linear.weight, gain=2**-2.5)
+        nn.init.zeros_(self.gate_proj.bias)
+
+    def _log_decay(self, *extra: Tensor) -> Tensor:
+        dt = F.softplus(wide(self.decay_proj(extra[0])) + self.dt_bias)  # (..., H K), in float32 under autocast too
+        return -wide(self.A_log).exp().unsqueeze(-1) * dt.unflatten(-1, (self.heads, -1))  # (..., H, K)
+
+    def _gated(self, y: Tensor, *extra: Tensor) -> Tensor:
+        return y * wide(self.gate_proj(extra[1])).sigmoid()

@@ -1,0 +1,132 @@
+"""RWKV-7's time mixing (Peng et al. 2025, "RWKV-7 Goose with Expressive Dynamic State Evolution")."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from ssm_kernels import delta_scan
+from torch import Tensor, nn
+
+from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.parts import head_norm, l2_norm, shifted, wide
+from ssm.specs.mixers.rwkv7 import Rwkv7Mixer
+
+NAMES = ("receptance", "decay", "key", "value", "rate", "gate")  # r, w, k, v, a, g: mixed with the last token
+MIX_POWERS = (0.2, 0.9, 0.7, 0.7, 0.9, 0.2)  # of a channel's place in the first layer's mixes
+
+
+class Rwkv7(Mixer):
+    """Goose (Section 4): token shift, a decay by key of at least exp(-exp(-1/2)), generalized delta rule, bonus, gate.
+
+    What a layer beside the first mixes into its values, the first layer's, goes from block to block beside the
+    residual stream: `forward_with`. Without it (`forward`, where a layer runs by itself) its own values stay.
+
+    State: "memory" S (B, H, K, K) and "shift", the last token's input (B, D).
+    """
+
+    def __init__(self, spec: Rwkv7Mixer, d_model: int, n_layers: int):
+        super().__init__(spec, d_model, n_layers)
+        self.heads, self.head_dim, _ = spec.state_shape(d_model)  # H, K
+        D = d_model
+        self.shift_mix = nn.Parameter(torch.empty(len(NAMES), D))  # mu
+        self.decay_base, self.decay_down, self.decay_up = _low_rank(D, spec.decay_rank)
+        self.rate_base, self.rate_down, self.rate_up = _low_rank(D, spec.rate_rank)
+        if spec.value_rank is not None:
+            self.value_base, self.value_down, self.value_up = _low_rank(D, spec.value_rank)
+        _, self.gate_down, self.gate_up = _low_rank(D, spec.gate_rank)
+        self.removal = nn.Parameter(torch.empty(D))  # xi: of the keys that are removed
+        self.boost = nn.Parameter(torch.full((D,), 1.02))  # alpha: of the rate in the keys that come
+        self.bonus = nn.Parameter(torch.full((self.heads, self.head_dim), -0.04))  # rho
+        self.receptance = nn.Linear(D, D, bias=False)
+        self.key = nn.Linear(D, D, bias=False)
+        self.value = nn.Linear(D, D, bias=False)
+        self.norm_weight = nn.Parameter(torch.ones(D))
+        self.norm_bias = nn.Parameter(torch.zeros(D))
+        self.out_proj = nn.Linear(D, D, bias=False)
+        for linear, gain in ((self.receptance, 1.0), (self.value, 1.0), (self.key, 0.1)):
+            nn.init.orthogonal_(linear.weight, gain=gain)
+        nn.init.zeros_(self.out_proj.weight)
+        self.initialize_at(0)
+
+    def initialize_at(self, layer: int) -> None:
+        """The authors': later layers forget more unevenly, and lean less on the token before."""
+        depth = layer / max(self.n_layers - 1, 1)  # 0 to 1
+        rest = 1 - layer / self.n_layers  # 1 to almost 0
+        channel = torch.arange(self.d_model, device=self.bonus.device)
+        place = channel / max(self.d_model - 1, 1)  # 0 to 1
+        middle = (self.head_dim - 1) / 2
+        zigzag = (channel % self.head_dim - middle) / max(middle, 0.5)  # -1 to 1 within a head
+        zigzag = zigzag * zigzag.abs()
+        with torch.no_grad():
+            self.shift_mix.copy_(torch.stack([1 - (channel / self.d_model) ** (p * rest) for p in MIX_POWERS]))
+            self.decay_base.copy_(-5.5 + 6 * place ** (1 + depth**0.3) + 2.5 * zigzag)
+            self.rate_base.copy_(-0.19 + 0.3 * zigzag + 0.4 * (place - 0.5))
+            if self.spec.value_rank is not None:
+                self.value_base.copy_(0.73 - 0.4 * (place - 0.5))
+            self.removal.copy_(0.71 - 0.1 * (place - 0.5))
+            self.norm_weight.fill_(((layer + 1) / self.n_layers) ** 0.7)
+
+    def forward(
+        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, MixerState]:
+        return self.forward_with(u, state, resets, None)[:2]
+
+    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+        return self.step_with(u, state, None)[:2]
+
+    def forward_with(
+        self, u: Tensor, state: MixerState | None, resets: Tensor | None, first: Tensor | None
+    ) -> tuple[Tensor, MixerState, Tensor]:
+        memory, last = (None, None) if state is None else (state["memory"], state["shift"])
+        before, last = shifted(u, last, resets)
+        r, log_decay, k, v, kappa, rate, gate, first = self._project(u, before, first)
+        y, memory = delta_scan(
+            r, k, v, None, log_decay, memory, a=-kappa, b=kappa * rate, resets=resets, chunk=self.spec.chunk
+        )  # (B, T, H, K)
+        return self._finish(y, r, k, v, gate, u), {"memory": memory, "shift": last}, first
+
+    def step_with(self, u: Tensor, state: MixerState | None, first: Tensor | None) -> tuple[Tensor, MixerState, Tensor]:
+        """S_t = (diag(w_t) - (a_t * kappa_t) kappa_t^T) S_{t-1} + k_t v_t^T, y_t = r_t^T S_t."""
+        before = torch.zeros_like(u) if state is None else state["shift"].to(u.dtype)
+        r, log_decay, k, v, kappa, rate, gate, first = self._project(u, before, first)  # (B, H, K)
+        memory = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, K)
+        if state is not None:
+            read = (kappa.unsqueeze(-1) * state["memory"]).sum(-2)  # (B, H, K)
+            kept = log_decay.exp().unsqueeze(-1) * state["memory"]
+            memory = kept - (kappa * rate).unsqueeze(-1) * read.unsqueeze(-2) + memory
+        y = (r.unsqueeze(-1) * memory).sum(-2)  # (B, H, K)
+        return self._finish(y, r, k, v, gate, u), {"memory": memory, "shift": u}, first
+
+    def _project(self, u: Tensor, before: Tensor, first: Tensor | None) -> tuple[Tensor, ...]:
+        """r, log w, k, v, kappa and a (..., H, K), the gate (..., D), the first layer's values (..., D).
+
+        From tokens, those before them and, in later layers, the first layer's values (..., D).
+        """
+        apart = before - u
+        r, w, k, v, a, g = (torch.addcmul(u, apart, mix) for mix in self.shift_mix)  # (..., D): lerp
+        speed = self.decay_base + wide(torch.tanh(w @ self.decay_down) @ self.decay_up)
+        rate = torch.sigmoid(self.rate_base + wide((a @ self.rate_down) @ self.rate_up))
+        gate = torch.sigmoid(g @ self.gate_down) @ self.gate_up
+        r, k, own = wide(self.receptance(r)), wide(self.key(k)), wide(self.value(v))
+        mixed = own
+        if first is not None and self.spec.value_rank is not None:
+            mixed = torch.lerp(own, first, torch.sigmoid(self.value_base + wide((v @ self.value_down) @ self.value_up)))
+        log_decay = -math.exp(-0.5) * torch.sigmoid(speed)
+        kappa = l2_norm((k * self.removal).unflatten(-1, (self.heads, -1)))
+        k = k * (1 + (rate - 1) * self.boost)
+        r, log_decay, k, mixed, rate = (x.unflatten(-1, (self.heads, -1)) for x in (r, log_decay, k, mixed, rate))
+        return r, log_decay, k, mixed, kappa, rate, gate, own if first is None else first
+
+    def _finish(self, y: Tensor, r: Tensor, k: Tensor, v: Tensor, gate: Tensor, u: Tensor) -> Tensor:
+        """The group norm, the bonus of the token itself, the gate, the output."""
+        y = head_norm(y, self.spec.norm_eps).flatten(-2) * self.norm_weight + self.norm_bias  # (..., D)
+        bonus = (r * k * self.bonus).sum(-1, keepdim=True) * v  # (..., H, K)
+        return self.out_proj(((y + bonus.flatten(-2)) * wide(gate)).to(u.dtype))
+
+
+def _low_rank(width: int, rank: int) -> tuple[nn.Parameter, nn.Parameter, nn.Parameter]:
+    """The base (D,) and the two factors (D, R) and (R, D) of a map: nothing but the base at initialization."""
+    up = torch.empty(rank, width)
+    nn.init.orthogonal_(up, gain=0.1 * math.sqrt(max(1.0, rank / width)))
+    return nn.Parameter(torch.zeros(width)), nn.Parameter(torch.zeros(width, rank)), nn.Parameter(up)

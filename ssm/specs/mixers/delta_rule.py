@@ -1,0 +1,61 @@
+"""What the specs of DeltaNet, Gated DeltaNet and Kimi Delta Attention share."""
+
+from __future__ import annotations
+
+from pydantic import PositiveFloat, PositiveInt
+
+from ssm.specs.mixers.base import MixerSpecBase
+from ssm.specs.part import Kept, last_inputs, linear
+
+DELTA_RULE = 8  # operations a number of the memory and token: beside those of a recurrence, what a key reads of it
+
+
+class DeltaRuleMixer(MixerSpecBase):
+    """Keys, queries and values behind short convolutions; a key that writes a value removes its old one."""
+
+    n_heads: PositiveInt = 4  # H
+    key_dim: PositiveInt | None = None  # K, by head
+    value_dim: PositiveInt | None = None  # V, by head
+    d_conv: PositiveInt = 4  # width of the causal convolutions
+    negative_eigenvalues: bool = False  # beta is 2 sigmoid(.), not sigmoid(.) (Grazzi et al. 2024)
+    norm_eps: PositiveFloat = 1e-5  # of the RMSNorm by head
+    chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
+
+    @property
+    def taps(self) -> int:
+        return self.d_conv
+
+    @property
+    def key_heads(self) -> int:
+        """G: keys and queries are shared by H / G heads."""
+        return self.n_heads
+
+    def heads(self, d_model: int) -> int:
+        return self.n_heads
+
+    def extra(self, d_model: int) -> list[int]:
+        """Numbers a token that the one projection makes beside q, k, v and beta: for the decay, for the gate."""
+        return []
+
+    def convolved(self, d_model: int) -> int:
+        """Channels of the convolutions: 2 G K + H V, those of q, k and v."""
+        H, K, V = self.state_shape(d_model)
+        return 2 * self.key_heads * K + H * V
+
+    def parameters(self, d_model: int) -> int:
+        D, qkv, (H, _, V) = d_model, self.convolved(d_model), self.state_shape(d_model)
+        in_proj = linear(D, qkv + H + sum(self.extra(d_model)))
+        return in_proj + qkv * self.d_conv + V + linear(H * V, D)  # convolutions without a bias, norm, output
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.memory_numbers(d_model) + last_inputs(self.convolved(d_model), self.d_conv)
+
+    def state_operations(self, d_model: int, context: int) -> float:
+        return DELTA_RULE * self.memory_numbers(d_model)
+
+    def kept(self, d_model: int) -> Kept:
+        H, K, V = self.state_shape(d_model)
+        projected = 2 * self.convolved(d_model) + H + sum(self.extra(d_model))  # q, k, v behind the convolution too
+        read = 4 * H * V  # what keys read of the memory; y, its norm, and that scaled
+        a_token = projected + 2 * self.key_heads * K + read + 10 * H  # q and k of length 1; beta, lengths
+        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False, workspace=0.1)

@@ -1,0 +1,43 @@
+"""DeltaNet's spec."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from ssm.specs.mixers.base import Taxonomy
+from ssm.specs.mixers.delta_rule import DeltaRuleMixer
+from ssm.specs.part import Kept
+
+
+class DeltaNetMixer(DeltaRuleMixer):
+    """DeltaNet (Schlag et al. 2021; in chunks Yang et al. 2024, Section 3): a memory without decay."""
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="DeltaNet",
+        paper="Schlag et al. 2021, Yang et al. 2024",
+        scan="delta_scan",
+        decay="none",
+        input_dependent=True,
+        complex=False,
+        recurrence="S_t = (I - beta_t k_t k_t^T) S_{t-1} + beta_t k_t v_t^T,  y_t = q_t^T S_t",
+    )
+    kind: Literal["deltanet"] = "deltanet"  # key_dim and value_dim None: D / H
+    gate: bool = False  # the norm by head is followed by a swish gate
+
+    def check(self, d_model: int) -> None:
+        if None in (self.key_dim, self.value_dim) and d_model % self.n_heads:
+            raise ValueError(f"n_heads {self.n_heads} must divide d_model {d_model}, or give key_dim and value_dim")
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        per_head = d_model // self.n_heads
+        return (self.n_heads, self.key_dim or per_head, self.value_dim or per_head)
+
+    def kept(self, d_model: int) -> Kept:
+        H, _, V = self.state_shape(d_model)
+        kept = super().kept(d_model)
+        return replace(kept, a_token=kept.a_token + 2 * H * V * self.gate)  # act of the gate, its product
+
+    def extra(self, d_model: int) -> list[int]:
+        H, _, V = self.state_shape(d_model)
+        return [H * V] if self.gate else []

@@ -1,0 +1,69 @@
+"""The spec of Kimi Delta Attention."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from pydantic import PositiveInt, model_validator
+
+from ssm.specs.mixers.base import Range, Taxonomy, check_range
+from ssm.specs.mixers.delta_rule import DeltaRuleMixer
+from ssm.specs.part import Kept, linear
+
+
+class KdaMixer(DeltaRuleMixer):
+    """Kimi Delta Attention (Kimi Team 2025, Section 3): Gated DeltaNet with a decay for every dimension of a key."""
+
+    taxonomy: ClassVar[Taxonomy] = Taxonomy(
+        system="KDA",
+        paper="Kimi Team 2025",
+        scan="delta_scan",
+        decay="by key",
+        input_dependent=True,
+        complex=False,
+        recurrence="S_t = (I - beta_t k_t k_t^T) diag(alpha_t) S_{t-1} + beta_t k_t v_t^T,  y_t = q_t^T S_t",
+    )
+    kind: Literal["kda"] = "kda"  # key_dim None: D / G; value_dim None: K
+    n_key_heads: PositiveInt | None = None  # G; keys and queries are shared by H / G heads; None: H
+    gate_rank: PositiveInt | None = None  # R, of the two projections that make the decay and the gate; None: V
+    a_range: Range = (1.0, 16.0)  # -A at initialization, uniform
+    dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform
+
+    @model_validator(mode="after")
+    def _sane(self) -> KdaMixer:
+        check_range("a_range", self.a_range)
+        check_range("dt_range", self.dt_range)
+        return self
+
+    def check(self, d_model: int) -> None:
+        if self.n_heads % self.key_heads:
+            raise ValueError(f"n_key_heads {self.n_key_heads} must divide n_heads {self.n_heads}")
+        if self.key_dim is None and d_model % self.key_heads:
+            raise ValueError(f"{self.key_heads} heads of keys must divide d_model {d_model}, or give key_dim")
+
+    @property
+    def key_heads(self) -> int:
+        return self.n_key_heads or self.n_heads
+
+    def state_shape(self, d_model: int) -> tuple[int, ...]:
+        K = self.key_dim or d_model // self.key_heads
+        return (self.n_heads, K, self.value_dim or K)
+
+    def rank(self, d_model: int) -> int:
+        """R."""
+        return self.gate_rank or self.state_shape(d_model)[-1]
+
+    def extra(self, d_model: int) -> list[int]:
+        return [self.rank(d_model)] * 2  # for the decay, for the gate
+
+    def parameters(self, d_model: int) -> int:
+        R, (H, K, V) = self.rank(d_model), self.state_shape(d_model)
+        decay = linear(R, H * K) + H * K + H  # up, the bias of dt, A_log
+        return super().parameters(d_model) + decay + linear(R, H * V, bias=True)
+
+    def kept(self, d_model: int) -> Kept:
+        H, K, V = self.state_shape(d_model)
+        kept = super().kept(d_model)
+        decay, gate = 3 * H * K, 2 * H * V  # dt before and behind softplus, log alpha; act of the gate, its product
+        return replace(kept, a_token=kept.a_token + decay + gate)
