@@ -52,6 +52,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"mixer": {"kind": "linear_attention", "n_heads": 2, "feature_map": "favor", "n_features": 9}},
     {"mixer": {"kind": "mamba1", "d_state": 6, "dt_rank": 3, "polarize": "both"}},
     {"mixer": {"kind": "mamba1", "d_state": 6, "polarize": "one", "polarized_size": "matched", "d_conv": 3}},
+    {"mixer": {"kind": "mamba1", "d_state": 6, "selection_norm_eps": 1e-6}},
     {"mixer": {"kind": "mamba2", "d_state": 6, "head_dim": 8, "expand": 3, "n_groups": 3, "d_conv": 3}},
     {"mixer": {"kind": "retnet", "n_heads": 2, "key_dim": 6, "value_dim": 5}},
     {"mixer": {"kind": "rglru", "blocks": 4, "width": 40, "d_conv": 3}, "tie_embeddings": False, "vocab_multiple": 8},

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, nearest
 from ssm.models.backbone import LanguageModel
+from ssm.models.formats.falcon_mamba import FALCON_MAMBA
 from ssm.models.formats.fla_gla import FLA_GLA
 from ssm.models.formats.fla_retnet import FLA_RETNET
 from ssm.models.formats.fla_rwkv6 import FLA_RWKV6
@@ -27,7 +28,10 @@ from ssm.specs.model import ModelSpec
 
 FORMATS: dict[str, Format] = {
     form.key: form
-    for form in (MAMBA_SSM, MAMBA, MAMBA2, RWKV, GPT_NEOX, MISTRAL, RECURRENT_GEMMA, FLA_GLA, FLA_RWKV6, FLA_RETNET)
+    for form in (
+        *(MAMBA_SSM, MAMBA, FALCON_MAMBA, MAMBA2, RWKV, GPT_NEOX, MISTRAL, RECURRENT_GEMMA),
+        *(FLA_GLA, FLA_RWKV6, FLA_RETNET),
+    )
 }
 CHECKED = 2**18  # numbers looked at together for one that is not finite
 

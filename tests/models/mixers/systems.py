@@ -49,6 +49,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "mamba1, polarized": {"kind": "mamba1", "d_state": 3, "expand": 1, "d_conv": 2, "dt_rank": 3, "polarize": "both"},
     "mamba1, mimetic": {"kind": "mamba1", "d_state": 3, "polarize": "zero", "polarized_size": "matched",
                         "mimetic": {"a": 2, "dt": True, "bc": True, "conv": True}},
+    "mamba1, normed": {"kind": "mamba1", "d_state": 4, "selection_norm_eps": 0.1},
     "mamba2, mimetic": {"kind": "mamba2", "d_state": 3, "head_dim": 4,
                         "mimetic": {"a": 2, "dt": True, "bc": True, "conv": True}},
     "rglru": {"kind": "rglru", "blocks": 2},
