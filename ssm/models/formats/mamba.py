@@ -28,7 +28,9 @@ SHARED_FIXED = {"use_bias": (False,), "use_conv_bias": (True,), "hidden_act": ("
 def mamba_fields(config: Config) -> tuple[Fields, int]:
     """Those of a Mamba, and the vocabulary's size."""
     rank, width = config["time_step_rank"], config["hidden_size"]
-    inner = config.get("intermediate_size") or config["expand"] * width  # in falcon-mamba-7b `expand` is not their ratio
+    inner = (
+        config.get("intermediate_size") or config["expand"] * width
+    )  # in falcon-mamba-7b `expand` is not their ratio
     if inner % width:
         raise ValueError(f"intermediate_size {inner} is no multiple of hidden_size {width}")
     mixer = {

@@ -25,9 +25,18 @@ LAYERS_FIXED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+# Why no Mamba-3 is read.
+MAMBA3 = (
+    "its files do not say which function makes A, softplus (fla, and mamba_ssm until June 2026) or 1 + x and 1 / (1 - x) "
+    "(mamba_ssm since), so that the same weights are two models"
+)
+
+
 def _fields(config: Config) -> tuple[Fields, int]:
     given = dict(config["ssm_cfg"] or {})
     layer = given.pop("layer", "Mamba1")
+    if layer == "Mamba3":
+        raise ValueError(f"Mamba-3 is not read: {MAMBA3}")
     if layer not in LAYERS:
         raise ValueError(f"ssm_cfg.layer is {layer!r}; known are {' and '.join(LAYERS)}")
     for key, value in LAYERS_FIXED[layer].items():
