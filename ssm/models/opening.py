@@ -18,7 +18,6 @@ from ssm.models.foreign import ForeignModel, load_foreign
 from ssm.models.formats import Imported, import_checkpoint, known_format
 from ssm.models.formats.source import Source, find_source
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, TokenizerSpec
-from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
 
@@ -160,16 +159,8 @@ def _open_foreign(source: Source, device: torch.device | str, why: str) -> Opene
 
 
 def _why_not(spec: ModelSpec) -> str | None:
-    """Post-training from states other than zero needs a state of fixed size in every layer."""
-    endless = [i for i, mixer in enumerate(spec.mixers()) if isinstance(mixer, AttentionMixer) and mixer.window is None]
-    if len(endless) == spec.n_layers:
-        return NO_STATE
-    if endless:
-        layers = ", ".join(map(str, endless))
-        return (
-            f"attention without a window (layer {layers}) keeps keys and values of every token, no state to start from"
-        )
-    return None
+    """Post-training from states other than zero needs a state of fixed size in some layer."""
+    return NO_STATE if len(spec.endless) == spec.n_layers else None
 
 
 def _tokenizer(source: Source, vocab_size: int) -> tuple[TokenizerSpec | None, str | None]:

@@ -27,8 +27,8 @@ LAYERS_FIXED: dict[str, dict[str, Any]] = {
 
 # Why no Mamba-3 is read.
 MAMBA3 = (
-    "its files do not say which function makes A, softplus (fla, and mamba_ssm until June 2026) or 1 + x and 1 / (1 - x) "
-    "(mamba_ssm since), so that the same weights are two models"
+    "its files do not say which function makes A, softplus (fla, and mamba_ssm until June 2026) or 1 + x and "
+    "1 / (1 - x) (mamba_ssm since), so that the same weights are two models"
 )
 
 
