@@ -214,7 +214,7 @@ class RunSpec(Spec):
 
     @model_validator(mode="after")
     def _a_cache_is_no_noise(self) -> RunSpec:
-        """A cache has no mean and no variance. Beside layers that hand a state on, one without a window starts empty."""
+        """A cache has no mean and no variance. Without a window it starts empty, beside layers that hand a state on."""
         state, mixers = self.training.initial_state, self.model.mixers()
         wants = f"initial_state '{state.policy}' needs {state.needs}; "
         attention = [layer for layer, mixer in enumerate(mixers) if isinstance(mixer, AttentionMixer)]

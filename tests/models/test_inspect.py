@@ -79,7 +79,7 @@ def test_the_map_times_the_values_is_the_output_of_the_core(name: str, with_rese
     assert weights.shape[::2] == (B, T)
     assert weights.triu(1).abs().max() == 0
     if mixer.spec.kind == "attention":
-        y = (weights @ mixer.values(u)).transpose(1, 2).flatten(2)
+        y = (weights @ mixer.values(u, None, resets)).transpose(1, 2).flatten(2)
         assert worst([mixer.out_proj(y)], [mixer(u, None, resets)[0]]) < 1e-12
         return
     values = coefficients(mixer, u, None, resets).value.transpose(1, 2)  # (B, H, T, P)

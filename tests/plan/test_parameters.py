@@ -44,6 +44,7 @@ def test_the_counts_of_all_named_models_are_exact() -> None:
 VARIANTS: list[dict[str, Any]] = [
     {"mixer": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "bias": True, "window": 5}},
     {"mixer": {"kind": "attention", "n_heads": 4, "head_dim": 10, "rotary_pct": 0.4}},
+    {"mixer": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "out_bias": True, "d_conv": 3}},
     {"mixer": {"kind": "dss", "d_state": 6}},
     {"mixer": {"kind": "gla", "n_heads": 2, "key_dim": 5, "value_dim": 7, "gate_rank": 3}},
     {"mixer": {"kind": "gru"}, "norm": "layer", "embedding_norm": True},

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
+from ssm_kernels import causal_conv1d
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer, MixerState
@@ -19,7 +22,7 @@ class Attention(Mixer):
     window keeps the last window - 1; and "seen" (B, S) bool, the tokens that exist. It grows by one token a step. A
     reset, or zeroing a row of the state, marks the tokens before as unseen, and what is unseen has no weight: the zero
     state is an empty cache, whatever its length. Positions are counted from the cache's first token, because rotary
-    positions are relative.
+    positions are relative. With a convolution there is "conv" too, its last K - 1 inputs (B, K - 1, (H + 2 G) K).
     """
 
     def __init__(self, spec: AttentionMixer, d_model: int, n_layers: int):
@@ -30,6 +33,11 @@ class Attention(Mixer):
         self.sizes = [self.heads * self.head_dim, keys, keys]
         self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=spec.bias)  # q, k, v
         self.out_proj = nn.Linear(self.heads * self.head_dim, d_model, bias=spec.output_bias)
+        if spec.d_conv is not None:  # initialized as torch.nn.Conv1d
+            self.conv_weight = nn.Parameter(torch.empty(sum(self.sizes), spec.d_conv))
+            self.conv_bias = nn.Parameter(torch.empty(sum(self.sizes)))
+            for convolution in (self.conv_weight, self.conv_bias):
+                nn.init.uniform_(convolution, -1 / math.sqrt(spec.d_conv), 1 / math.sqrt(spec.d_conv))
         small_init(self.in_proj.weight)
         residual_init(self.out_proj.weight, n_layers)
         for linear in (self.in_proj, self.out_proj):
@@ -47,7 +55,8 @@ class Attention(Mixer):
 
     def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
         """One token reads the cache and itself: softmax(q . k / sqrt(K)) over what it sees."""
-        q, k, v = (x.squeeze(1) for x in self._project(u.unsqueeze(1)))  # (B, H, K), (B, G, K), (B, G, K)
+        projected, conv = self._project(u.unsqueeze(1), state, None)
+        q, k, v = (x.squeeze(1) for x in projected)  # (B, H, K), (B, G, K), (B, G, K)
         memory, seen = self._extended(k.unsqueeze(2), v.unsqueeze(2), state)  # (B, G, S + 1, 2, K), (B, S + 1)
         distance = torch.arange(memory.shape[2] - 1, -1, -1, device=u.device)  # S, ..., 1, 0
         keys, values = memory.unbind(-2)
@@ -56,7 +65,7 @@ class Attention(Mixer):
         scores = (keys * q.unsqueeze(2)).sum(-1) * self.head_dim**-0.5  # (B, H, S + 1)
         weights = scores.masked_fill(~seen.unsqueeze(1), float("-inf")).softmax(-1)
         y = (weights.unsqueeze(-1) * values).sum(2)  # (B, H, K)
-        return self.out_proj(y.flatten(1)), self._kept(memory, seen)
+        return self.out_proj(y.flatten(1)), self._kept(memory, seen) | conv
 
     def weights(self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None) -> Tensor:
         """The attention map softmax(q k^T / sqrt(K)) over the tokens of `state` and of u, (B, H, T, S + T)."""
@@ -67,15 +76,16 @@ class Attention(Mixer):
         scores = q @ keys.transpose(-1, -2) * self.head_dim**-0.5
         return scores.masked_fill(~mask, float("-inf")).softmax(-1)
 
-    def values(self, u: Tensor, state: MixerState | None = None) -> Tensor:
+    def values(self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None) -> Tensor:
         """What the map weighs: the values by reading head, (B, H, S + T, K)."""
-        return self._attend(u, state, None)[2].repeat_interleave(self.heads // self.groups, 1)
+        return self._attend(u, state, resets)[2].repeat_interleave(self.heads // self.groups, 1)
 
     def _attend(
         self, u: Tensor, state: MixerState | None, resets: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, MixerState]:
         """q (B, H, T, K) and keys (B, G, S + T, K), rotated; values; the mask (None: causal alone); the next state."""
-        q, k, v = (x.transpose(1, 2) for x in self._project(u))  # (B, H, T, K), (B, G, T, K), (B, G, T, K)
+        projected, conv = self._project(u, state, resets)
+        q, k, v = (x.transpose(1, 2) for x in projected)  # (B, H, T, K), (B, G, T, K), (B, G, T, K)
         memory, seen = self._extended(k, v, state)  # (B, G, S + T, 2, K), (B, S + T)
         total = memory.shape[2]
         keys, values = memory.unbind(-2)
@@ -85,11 +95,17 @@ class Attention(Mixer):
         mask = None
         if state is not None or resets is not None or self.spec.window is not None:
             mask, seen = self._mask(seen, resets, u.shape[1])
-        return q, keys, values, mask, self._kept(memory, seen)
+        return q, keys, values, mask, self._kept(memory, seen) | conv
 
-    def _project(self, u: Tensor) -> tuple[Tensor, ...]:
-        """q (B, T, H, K), k and v (B, T, G, K)."""
-        return tuple(x.unflatten(-1, (-1, self.head_dim)) for x in self.in_proj(u).split(self.sizes, -1))
+    def _project(
+        self, u: Tensor, state: MixerState | None, resets: Tensor | None
+    ) -> tuple[tuple[Tensor, ...], MixerState]:
+        """q (B, T, H, K), k and v (B, T, G, K); the convolution's part of the next state."""
+        x, ended = self.in_proj(u), {}
+        if self.spec.d_conv is not None:
+            conv = None if state is None else state["conv"]
+            x, ended["conv"] = causal_conv1d(x, self.conv_weight, self.conv_bias, conv, resets=resets)
+        return tuple(part.unflatten(-1, (-1, self.head_dim)) for part in x.split(self.sizes, -1)), ended
 
     def _rotation(self, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
         return rotation(positions, self.spec.rotary_dim(self.d_model), self.spec.rotary_base, like.dtype)

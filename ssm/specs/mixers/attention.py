@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, SerializerFunctionWrapHandler, model_serializer
 
+from ssm.specs.base import without
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
-from ssm.specs.part import Kept, linear
+from ssm.specs.part import Kept, last_inputs, linear, short_convolution
 
 
 class AttentionMixer(MixerSpecBase):
     """Causal softmax attention (Vaswani et al. 2017) with rotary positions (Su et al. 2021): its cache is its state.
 
-    With rotary_pct 0.25 and biases it is GPT-NeoX's (Pythia); with grouped heads and a window, Mistral's.
+    With rotary_pct 0.25 and biases it is GPT-NeoX's (Pythia); with grouped heads and a window, Mistral's; with a
+    convolution, that of mamba_ssm's hybrids.
     """
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
@@ -34,6 +36,12 @@ class AttentionMixer(MixerSpecBase):
     window: PositiveInt | None = None  # tokens that a token sees, itself included; None: all before it
     bias: bool = False  # on the projections to q, k and v
     out_bias: bool | None = None  # on the projection of the output; None: as bias
+    d_conv: PositiveInt | None = None  # width of a causal convolution with a bias over q, k and v; None: there is none
+
+    @model_serializer(mode="wrap")
+    def _as_before_this_field(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What goes without saying is left out: the ids of runs are older than the field."""
+        return without(plain(self), d_conv=None)
 
     def check(self, d_model: int) -> None:
         if self.head_dim is None and d_model % self.n_heads:
@@ -45,6 +53,10 @@ class AttentionMixer(MixerSpecBase):
 
     def heads(self, d_model: int) -> int:
         return self.n_kv_heads or self.n_heads
+
+    @property
+    def taps(self) -> int:
+        return self.d_conv or 1
 
     @property
     def grows(self) -> bool:
@@ -62,15 +74,20 @@ class AttentionMixer(MixerSpecBase):
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         return (self.heads(d_model), 1, 2, self.head_dim or d_model // self.n_heads)
 
+    def projected(self, d_model: int) -> int:
+        """Numbers of q, k and v of one token."""
+        G, _, _, K = self.state_shape(d_model)
+        return (self.n_heads + 2 * G) * K
+
     def parameters(self, d_model: int) -> int:
-        D, (G, _, _, K) = d_model, self.state_shape(d_model)
-        queries, keys = self.n_heads * K, G * K
-        in_proj = linear(D, queries + 2 * keys, self.bias)  # q, k, v
-        return in_proj + linear(queries, D, self.output_bias)
+        D, qkv, K = d_model, self.projected(d_model), self.state_shape(d_model)[-1]
+        convolution = short_convolution(qkv, self.d_conv) if self.d_conv else 0
+        return linear(D, qkv, self.bias) + convolution + linear(self.n_heads * K, D, self.output_bias)
 
     def state_numbers(self, d_model: int, context: int) -> int:
         """Keys and values: of all tokens, or of a window with the token that reads it, which is one more than stays."""
-        return self.memory_numbers(d_model) * (self.window or context)
+        last = last_inputs(self.projected(d_model), self.taps)
+        return self.memory_numbers(d_model) * (self.window or context) + last
 
     def state_operations(self, d_model: int, context: int) -> float:
         """Four a head's dimension and token seen: (context + 1) / 2 of them on average, the window at most."""
@@ -80,4 +97,5 @@ class AttentionMixer(MixerSpecBase):
     def kept(self, d_model: int) -> Kept:
         G, _, _, K = self.state_shape(d_model)
         queries, keys = 3 * self.n_heads * K, 3 * G * K  # q, q rotated and the output; k, k rotated and v
-        return Kept(queries + keys, workspace=0.5, bfloat16=0.5)
+        before = self.projected(d_model) if self.d_conv else 0  # what the convolution reads
+        return Kept(queries + keys + before, workspace=0.5, bfloat16=0.5)

@@ -37,6 +37,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "attention, grouped": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "head_dim": 3, "rotary_pct": 0.7},
     "attention, window": {"kind": "attention", "n_heads": 2, "n_kv_heads": 1, "window": 5, "bias": True},
     "attention, output bias": {"kind": "attention", "n_heads": 2, "out_bias": True},
+    "attention, convolution": {"kind": "attention", "n_heads": 2, "n_kv_heads": 1, "d_conv": 3},
     "attention, no positions": {"kind": "attention", "n_heads": 1, "rotary_pct": 0, "window": 2},
     "s4d": {"kind": "s4d", "d_state": 6, "segment": 5},
     "s4d, inv, bilinear": {"kind": "s4d", "d_state": 4, "init": "inv", "discretization": "bilinear"},
@@ -109,7 +110,7 @@ def padded(state: MixerState, like: MixerState) -> MixerState:
     missing = like["memory"].shape[2] - state["memory"].shape[2] if "seen" in state else 0
     if missing <= 0:
         return state
-    return {
+    return state | {
         "memory": F.pad(state["memory"], (0, 0, 0, 0, missing, 0)),
         "seen": F.pad(state["seen"], (missing, 0)),
     }
