@@ -67,6 +67,14 @@ def snapshots(steps: int) -> tuple[float, ...]:
     return tuple(sorted(at for step, at in by_step.items() if step < steps))
 
 
+def given_a_state(model: ModelSpec) -> str:
+    """Which layers start from other states than zero, in words."""
+    if not model.endless:
+        return f"all {model.n_layers}"
+    caches = ", ".join(map(str, model.endless))
+    return f"all {model.n_layers} but {caches}: attention, whose cache starts empty, and its positions at 0"
+
+
 def unlike_the_paper(spec: ExtensionSpec, model: ModelSpec) -> tuple[str, ...]:
     """What differs from the post-training of lg Section 4 and Appendix B.2, in words."""
     found = ["it reads your text, the paper's models read the Pile"]
@@ -78,6 +86,8 @@ def unlike_the_paper(spec: ExtensionSpec, model: ModelSpec) -> tuple[str, ...]:
     if not isclose(peak_lr(spec, model), rate):
         found.append(f"a peak learning rate of {peak_lr(spec, model):.3g}, the paper's a tenth: {rate:.3g}")
     found += spec.initial_state.unlike_the_paper()
+    if model.endless:
+        found.append("it has attention, which is given no state; the paper's models have none")
     kept = len(snapshots(spec.steps)) + 1
     found.append(f"of {kept} sets of weights the best by held-out text is kept, the paper keeps the last")
     return tuple(found)

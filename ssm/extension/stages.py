@@ -30,7 +30,7 @@ from ssm.extension.outcome import (
     outcome_of,
     outcome_of_training,
 )
-from ssm.extension.recipe import control_run, extended_run, peak_lr, unlike_the_paper
+from ssm.extension.recipe import control_run, extended_run, given_a_state, peak_lr, unlike_the_paper
 from ssm.extension.selection import as_taken_home, candidates, weights_of
 from ssm.extension.text import Text
 from ssm.models.checkpoint import RECORD
@@ -171,6 +171,7 @@ class Stages:
         return {
             "original": f"{self.opened.name} ({self.opened.fingerprint})",
             "initial state": ", ".join(f"{key} {value}" for key, value in training.initial_state.content().items()),
+            "layers given a state": given_a_state(run.model),
             "steps": f"{taken}{steps}, {training.batch_tokens:,} tokens each, context {training.context}",
             "peak learning rate": f"{peak_lr(self.spec, run.model):.3g}",
             "text": f"{text.train.n_tokens:,} tokens, read {rounds:.2g} times by the end",

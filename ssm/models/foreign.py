@@ -105,6 +105,14 @@ class ForeignModel(nn.Module):
         return type(self.inner).__name__
 
     @property
+    def kind(self) -> str:
+        """What it is and how it is read, in words."""
+        read = f"{self.architecture}, through transformers' own forward pass"
+        if any(reading.by_token for reading in self.readings.values()):
+            return f"{read}, a token at a time: a pass over several leaves out the state that is carried"
+        return read
+
+    @property
     def parameters_count(self) -> int:
         """Parameters, tied ones once."""
         return sum(parameter.numel() for parameter in self.parameters())

@@ -15,10 +15,9 @@ from ssm.base.outside import safetensors_header
 from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD, load_model
 from ssm.models.foreign import ForeignModel, load_foreign
-from ssm.models.formats import FORMATS, Imported, import_checkpoint
+from ssm.models.formats import Imported, import_checkpoint, known_format
 from ssm.models.formats.source import Source, find_source
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, TokenizerSpec
-from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
 
@@ -75,7 +74,7 @@ def open_model(name: str | Path, device: torch.device | str = "cpu") -> Opened:
     if own is not None:
         return _open_run(str(name), own, device)
     source = find_source(name)
-    form = next((form for form in FORMATS.values() if form.recognizes(source.config)), None)
+    form = known_format(source)
     if form is None and "model_type" in source.config:
         return _open_foreign(source, device, f"ssm does not convert '{source.config['model_type']}'")
     if form is not None and form.model_type is not None:
@@ -147,7 +146,7 @@ def _open_foreign(source: Source, device: torch.device | str, why: str) -> Opene
         name=source.name,
         title=source.title,
         model=model,
-        kind=f"{model.architecture}, through transformers' own forward pass",
+        kind=model.kind,
         context=context,
         longest=model.longest(context),
         imported=None,
@@ -160,16 +159,8 @@ def _open_foreign(source: Source, device: torch.device | str, why: str) -> Opene
 
 
 def _why_not(spec: ModelSpec) -> str | None:
-    """Post-training from states other than zero needs a state of fixed size in every layer."""
-    endless = [i for i, mixer in enumerate(spec.mixers()) if isinstance(mixer, AttentionMixer) and mixer.window is None]
-    if len(endless) == spec.n_layers:
-        return NO_STATE
-    if endless:
-        layers = ", ".join(map(str, endless))
-        return (
-            f"attention without a window (layer {layers}) keeps keys and values of every token, no state to start from"
-        )
-    return None
+    """Post-training from states other than zero needs a state of fixed size in some layer."""
+    return NO_STATE if len(spec.endless) == spec.n_layers else None
 
 
 def _tokenizer(source: Source, vocab_size: int) -> tuple[TokenizerSpec | None, str | None]:

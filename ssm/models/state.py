@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+SEEN = "seen"  # which tokens (B, S) of a cache (B, G, S, ...) exist
 MEMORY = "memory"  # the recurrence's own state, (B, heads, ...): what the papers call the state h_t
 FFN = "ffn."  # what the names of an ffn's state begin with, beside the mixer's in its layer
 
@@ -70,6 +71,12 @@ class State:
         zeros = self.map(torch.zeros_like)
         return State(tuple({**layer, MEMORY: memory} for layer, memory in zip(zeros.layers, memories, strict=True)))
 
+    def without(self, layers: Collection[int]) -> State:
+        """The state in which these layers begin anew: their caches hold no token, and all else of theirs is zero."""
+        if not layers:
+            return self
+        return State(tuple(_anew(layer) if i in layers else layer for i, layer in enumerate(self.layers)))
+
     def norm(self) -> Tensor:
         """The norm over all elements of the memories of all layers (lg figure 4), (B,)."""
         return sum((memory.float().flatten(1).square().sum(1) for memory in self.memories()), torch.zeros(())).sqrt()
@@ -99,6 +106,11 @@ def joined(parts: list[State]) -> State:
             for i, layer in enumerate(parts[0].layers)
         )
     )
+
+
+def _anew(layer: dict[str, Tensor]) -> dict[str, Tensor]:
+    zeros = {name: torch.zeros_like(tensor) for name, tensor in layer.items()}
+    return zeros if SEEN not in layer else zeros | {MEMORY: layer[MEMORY][:, :, :0], SEEN: layer[SEEN][:, :0]}
 
 
 def _over(rows: Tensor, tensor: Tensor) -> Tensor:

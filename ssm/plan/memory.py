@@ -81,9 +81,11 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
     kept = inputs if recompute else sum(layers)
     hidden = width * 2 * D * tokens  # the last layer's output and what the last norm makes of it
 
-    state = state_bytes(model, training.context)
+    passed = passed_bytes(model, training.context)
+    caches = state_bytes(model, training.context) - passed  # of the micro-batch that is under way
     held = training.initial_state.held(Sequences(training.batch_size, sequences, micro, model.n_layers))
-    before, within, behind = (round(rows * state) for rows in (held.before, held.within, held.behind))
+    before, within, behind = (round(rows * passed) for rows in (held.before, held.within, held.behind))
+    within += micro * caches
 
     moments = 2 * NUMBER * parameters // (processes if shard else 1)
     gradients = NUMBER * parameters // (processes if shard else 1)
@@ -134,7 +136,14 @@ def state_bytes(model: ModelSpec, context: int) -> int:
     return NUMBER * sum(part.state_numbers(model.d_model, context) for part in parts)
 
 
+def passed_bytes(model: ModelSpec, context: int) -> int:
+    """What of it one sequence hands on to another: not the caches of attention without a window."""
+    mixers = model.mixers()
+    caches = sum(mixers[layer].state_numbers(model.d_model, context) for layer in model.endless)
+    return state_bytes(model, context) - NUMBER * caches
+
+
 def policy_bytes(run: RunSpec) -> int:
     """What a checkpoint holds for the initial-state policy, whatever the number of processes."""
     training = run.training
-    return round(training.initial_state.remembered(training.batch_size) * state_bytes(run.model, training.context))
+    return round(training.initial_state.remembered(training.batch_size) * passed_bytes(run.model, training.context))

@@ -69,6 +69,11 @@ class ModelSpec(Spec):
         """The mixer of every layer, in order."""
         return tuple(self.mixer_at.get(layer, self.mixer).at(layer) for layer in range(self.n_layers))
 
+    @property
+    def endless(self) -> tuple[int, ...]:
+        """The layers, counted from 0, whose state grows with every token: attention without a window."""
+        return tuple(layer for layer, mixer in enumerate(self.mixers()) if mixer.grows)
+
     def main_mixer(self) -> MixerSpec:
         """The mixer that most layers have; of several, the one that comes first."""
         return max(self.mixers(), key=self.mixers().count)

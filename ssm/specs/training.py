@@ -214,15 +214,16 @@ class RunSpec(Spec):
 
     @model_validator(mode="after")
     def _a_cache_is_no_noise(self) -> RunSpec:
-        state = self.training.initial_state
-        for layer, mixer in enumerate(self.model.mixers()):
-            if state.needs == "nothing" or not isinstance(mixer, AttentionMixer):
-                continue
-            wants = f"initial_state '{state.policy}' needs {state.needs}; layer {layer} of '{self.model.name}' is"
-            if state.needs == "a recurrence in every layer":
-                raise ValueError(f"{wants} attention, whose state is a cache of tokens")
-            if mixer.window is None:
-                raise ValueError(f"{wants} attention without a window, whose cache would grow with every batch")
+        """A cache has no mean and no variance. Without a window it starts empty, beside layers that hand a state on."""
+        state, mixers = self.training.initial_state, self.model.mixers()
+        wants = f"initial_state '{state.policy}' needs {state.needs}; "
+        attention = [layer for layer, mixer in enumerate(mixers) if isinstance(mixer, AttentionMixer)]
+        if state.needs == "a recurrence in every layer" and attention:
+            layer = f"layer {attention[0]} of '{self.model.name}'"
+            raise ValueError(f"{wants}{layer} is attention, whose state is a cache of tokens")
+        if state.needs == "a state of fixed size" and len(self.model.endless) == len(mixers):
+            layers = f"all layers of '{self.model.name}'"
+            raise ValueError(f"{wants}{layers} are attention without a window, whose cache would grow with every batch")
         return self
 
     @property

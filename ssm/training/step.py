@@ -41,6 +41,7 @@ class Stepper:
         self.forward = spread(model, job.team, job.device, machine.shard)
         self.gradients = gradients_of(model, self.forward, job.team)
         self.optimizer = build_optimizer(model, training)
+        self.endless = job.run.model.endless  # layers of whose state the next batch is given nothing
         self.policy = build_policy(training.initial_state, job.run.seed, job.team)
         # Post-training reads in another order than pre-training did; all arms of one stage read in the same.
         order = derived_seed(job.run.seed, "order", job.run.stage)
@@ -83,7 +84,7 @@ class Stepper:
             (part.loss * share).backward()
             loss += part.loss.detach() * share
             right += part.right
-            self.policy.see(part.ended)
+            self.policy.see(part.ended.without(self.endless))
         self.policy.learn()
         norm = self.gradients.clip(training.clip_norm)
         self.optimizer.step()

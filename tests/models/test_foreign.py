@@ -52,6 +52,19 @@ MODELS: dict[str, tuple[dict[str, Any], Reading, list[tuple[int, ...]]]] = {
         Reading(False, True),
         [(2, 4, 16, 8)] * 4,
     ),
+    "NemotronH": (
+        {"hidden_size": 32, "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention"],
+         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 48,
+         "ssm_state_size": 8, "mamba_num_heads": 4, "mamba_head_dim": 16, "n_groups": 1, "chunk_size": 8},
+        Reading(False, True),
+        [(2, 4, 16, 8)] * 2,
+    ),
+    "GraniteMoeHybrid": (
+        ATTENTION | MAMBA2 | {"layer_types": HYBRID, "num_local_experts": 2, "num_experts_per_tok": 1,
+                              "shared_intermediate_size": 48},
+        Reading(False, True),
+        [(2, 4, 16, 8)] * 2,
+    ),
     "MiniMax": (
         ATTENTION | {"layer_types": HYBRID, "num_local_experts": 2, "block_size": 8, "head_dim": 8},
         Reading(True, True),

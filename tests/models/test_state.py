@@ -49,6 +49,17 @@ def test_reset_zeroes_rows_whatever_they_held() -> None:
     assert state.layers[0]["memory"][1, 0].isnan().all()  # the state itself is as it was
 
 
+def test_layers_begin_anew() -> None:
+    layers = [{"memory": torch.ones(2, 3, 4), "conv": torch.ones(2, 5)} for _ in range(2)]
+    state = State((*layers, {"memory": torch.ones(2, 3, 7, 2, 4), "seen": torch.ones(2, 7, dtype=torch.bool)}))
+    assert state.without(()) is state
+    after = state.without((1, 2))
+    assert after.layers[0] is layers[0]
+    assert all(tensor.sum() == 0 for layer in after.layers[1:] for tensor in layer.values())
+    assert [tuple(tensor.shape) for tensor in tiny.flat(after)[2:]] == [(2, 5), (2, 3, 4), (2, 3, 0, 2, 4), (2, 0)]
+    assert after.norm().tolist() == pytest.approx([12**0.5] * 2)
+
+
 def test_detach_cuts_the_graph_and_keeps_the_values() -> None:
     state = hand_made().map(lambda tensor: tensor.clone().requires_grad_() * 2)
     cut = state.detach()

@@ -3,7 +3,7 @@ in FORMATS.
 """
 
 from ssm.models.formats.format import Format
-from ssm.models.formats.read import FORMATS, Imported, import_checkpoint
+from ssm.models.formats.read import FORMATS, Imported, import_checkpoint, known_format
 from ssm.models.formats.write import export_checkpoint, round_as_read
 
-__all__ = ["FORMATS", "Format", "Imported", "export_checkpoint", "import_checkpoint", "round_as_read"]
+__all__ = ["FORMATS", "Format", "Imported", "export_checkpoint", "import_checkpoint", "known_format", "round_as_read"]

@@ -25,14 +25,20 @@ SHARED_ROWS = (  # with Mamba-2
 SHARED_FIXED = {"use_bias": (False,), "use_conv_bias": (True,), "hidden_act": ("silu", "swish")}
 
 
-def _fields(config: Config) -> tuple[Fields, int]:
-    rank = config["time_step_rank"]
+def mamba_fields(config: Config) -> tuple[Fields, int]:
+    """Those of a Mamba, and the vocabulary's size."""
+    rank, width = config["time_step_rank"], config["hidden_size"]
+    inner = (
+        config.get("intermediate_size") or config["expand"] * width
+    )  # in falcon-mamba-7b `expand` is not their ratio
+    if inner % width:
+        raise ValueError(f"intermediate_size {inner} is no multiple of hidden_size {width}")
     mixer = {
         "kind": "mamba1",
         "d_state": config["state_size"],
-        "expand": config["expand"],
+        "expand": inner // width,
         "d_conv": config["conv_kernel"],
-        "dt_rank": math.ceil(config["hidden_size"] / 16) if rank == "auto" else rank,
+        "dt_rank": math.ceil(width / 16) if rank == "auto" else rank,
     }
     return shared_fields(config) | {"mixer": mixer}, config["vocab_size"]
 
@@ -47,7 +53,8 @@ def shared_fields(config: Config) -> Fields:
     }
 
 
-def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
+def mamba_config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
+    """The config.json of a Mamba."""
     mixer = mixer_of(spec, Mamba1Mixer)
     return {
         "vocab_size": spec.embedding_rows(vocab_size),
@@ -81,7 +88,7 @@ MAMBA = Format(
         "tie_word_embeddings": True, "use_bias": False, "use_conv_bias": True, "hidden_act": "silu",
     },
     fixed=SHARED_FIXED,
-    fields=_fields,
-    config=_config,
+    fields=mamba_fields,
+    config=mamba_config,
     tied=("backbone.embeddings.weight", "lm_head.weight"),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, nearest
 from ssm.models.backbone import LanguageModel
+from ssm.models.formats.falcon_mamba import FALCON_MAMBA
 from ssm.models.formats.fla_delta import FLA_DELTANET, FLA_GATED_DELTANET, FLA_KDA
 from ssm.models.formats.fla_gla import FLA_GLA
 from ssm.models.formats.fla_retnet import FLA_RETNET
@@ -20,7 +21,7 @@ from ssm.models.formats.format import Format, Piece, usual_peak_lr
 from ssm.models.formats.gpt_neox import GPT_NEOX
 from ssm.models.formats.mamba import MAMBA
 from ssm.models.formats.mamba2 import MAMBA2
-from ssm.models.formats.mamba_ssm import MAMBA_SSM
+from ssm.models.formats.mamba_ssm import MAMBA3, MAMBA_SSM
 from ssm.models.formats.mistral import MISTRAL
 from ssm.models.formats.qwen3_5 import QWEN3_5
 from ssm.models.formats.recurrent_gemma import RECURRENT_GEMMA
@@ -31,8 +32,8 @@ from ssm.specs.model import ModelSpec
 FORMATS: dict[str, Format] = {
     form.key: form
     for form in (
-        *(MAMBA_SSM, MAMBA, MAMBA2, RWKV, GPT_NEOX, MISTRAL, RECURRENT_GEMMA, FLA_GLA, FLA_RWKV6, FLA_RETNET),
-        *(FLA_DELTANET, FLA_GATED_DELTANET, FLA_KDA, FLA_RWKV7, QWEN3_5),
+        *(MAMBA_SSM, MAMBA, FALCON_MAMBA, MAMBA2, RWKV, GPT_NEOX, MISTRAL, RECURRENT_GEMMA),
+        *(FLA_GLA, FLA_RWKV6, FLA_RETNET, FLA_DELTANET, FLA_GATED_DELTANET, FLA_KDA, FLA_RWKV7, QWEN3_5),
     )
 }
 CHECKED = 2**18  # numbers looked at together for one that is not finite
@@ -127,15 +128,26 @@ def shell(spec: ModelSpec, vocab_size: int) -> LanguageModel:
     return model
 
 
+def known_format(source: Source) -> Format | None:
+    """The format of a checkpoint, by its config.json; None: there is no such format.
+
+    Raises:
+        CheckpointError: it is a Mamba-3 of fla.
+    """
+    if source.config.get("model_type") == "mamba3":
+        raise CheckpointError(f"{source.config_path}: Mamba-3 is not read: {MAMBA3}")
+    return next((form for form in FORMATS.values() if form.recognizes(source.config)), None)
+
+
 def format_of(source: Source) -> Format:
     """The format of a checkpoint, by its config.json.
 
     Raises:
         CheckpointError: there is no such format.
     """
-    for form in FORMATS.values():
-        if form.recognizes(source.config):
-            return form
+    found = known_format(source)
+    if found is not None:
+        return found
     known = [form.model_type for form in FORMATS.values() if form.model_type is not None]
     kind = source.config.get("model_type")
     if kind is None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
+from ssm_kernels import causal_conv1d
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer, MixerState
@@ -19,7 +22,7 @@ class Attention(Mixer):
     window keeps the last window - 1; and "seen" (B, S) bool, the tokens that exist. It grows by one token a step. A
     reset, or zeroing a row of the state, marks the tokens before as unseen, and what is unseen has no weight: the zero
     state is an empty cache, whatever its length. Positions are counted from the cache's first token, because rotary
-    positions are relative.
+    positions are relative. With a convolution there is "conv" too, its last inputs.
     """
 
     def __init__(self, spec: AttentionMixer, d_model: int, n_layers: int):
@@ -33,6 +36,11 @@ class Attention(Mixer):
             self.q_norm_weight = nn.Parameter(torch.zeros(self.head_dim))  # 1 + weight scales
             self.k_norm_weight = nn.Parameter(torch.zeros(self.head_dim))
         self.out_proj = nn.Linear(self.heads * self.head_dim, d_model, bias=spec.output_bias)
+        if spec.d_conv is not None:  # initialized as torch.nn.Conv1d
+            self.conv_weight = nn.Parameter(torch.empty(sum(self.sizes), spec.d_conv))
+            self.conv_bias = nn.Parameter(torch.empty(sum(self.sizes)))
+            for convolution in (self.conv_weight, self.conv_bias):
+                nn.init.uniform_(convolution, -1 / math.sqrt(spec.d_conv), 1 / math.sqrt(spec.d_conv))
         small_init(self.in_proj.weight)
         residual_init(self.out_proj.weight, n_layers)
         for linear in (self.in_proj, self.out_proj):
@@ -50,7 +58,8 @@ class Attention(Mixer):
 
     def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
         """One token reads the cache and itself: softmax(q . k / sqrt(K)) over what it sees."""
-        q, k, v, gate = self._project(u)  # (B, H, K), (B, G, K), (B, G, K), (B, H, K)
+        (*qkv, gate), conv = self._project(u.unsqueeze(1), state, None)
+        q, k, v = (x.squeeze(1) for x in qkv)  # (B, H, K), (B, G, K), (B, G, K)
         memory, seen = self._extended(k.unsqueeze(2), v.unsqueeze(2), state)  # (B, G, S + 1, 2, K), (B, S + 1)
         distance = torch.arange(memory.shape[2] - 1, -1, -1, device=u.device)  # S, ..., 1, 0
         keys, values = memory.unbind(-2)
@@ -59,7 +68,8 @@ class Attention(Mixer):
         scores = (keys * q.unsqueeze(2)).sum(-1) * self.head_dim**-0.5  # (B, H, S + 1)
         weights = scores.masked_fill(~seen.unsqueeze(1), float("-inf")).softmax(-1)
         y = (weights.unsqueeze(-1) * values).sum(2)  # (B, H, K)
-        return self._finish(y, gate), self._kept(memory, seen)
+        gate = None if gate is None else gate.squeeze(1)  # (B, H, K)
+        return self._finish(y, gate), self._kept(memory, seen) | conv
 
     def weights(self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None) -> Tensor:
         """The attention map softmax(q k^T / sqrt(K)) over the tokens of `state` and of u, (B, H, T, S + T)."""
@@ -70,9 +80,9 @@ class Attention(Mixer):
         scores = q @ keys.transpose(-1, -2) * self.head_dim**-0.5
         return scores.masked_fill(~mask, float("-inf")).softmax(-1)
 
-    def values(self, u: Tensor, state: MixerState | None = None) -> Tensor:
+    def values(self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None) -> Tensor:
         """What the map weighs: the values by reading head, before their gate, (B, H, S + T, K)."""
-        return self._attend(u, state, None)[2].repeat_interleave(self.heads // self.groups, 1)
+        return self._attend(u, state, resets)[2].repeat_interleave(self.heads // self.groups, 1)
 
     def _attend(
         self, u: Tensor, state: MixerState | None, resets: Tensor | None
@@ -80,7 +90,7 @@ class Attention(Mixer):
         """q (B, H, T, K) and keys (B, G, S + T, K), rotated; values; the mask (None: causal alone); the gate
         (B, T, H, K); the next state.
         """
-        *qkv, gate = self._project(u)
+        (*qkv, gate), conv = self._project(u, state, resets)
         q, k, v = (x.transpose(1, 2) for x in qkv)  # (B, H, T, K), (B, G, T, K), (B, G, T, K)
         memory, seen = self._extended(k, v, state)  # (B, G, S + T, 2, K), (B, S + T)
         total = memory.shape[2]
@@ -91,18 +101,26 @@ class Attention(Mixer):
         mask = None
         if state is not None or resets is not None or self.spec.window is not None:
             mask, seen = self._mask(seen, resets, u.shape[1])
-        return q, keys, values, mask, gate, self._kept(memory, seen)
+        return q, keys, values, mask, gate, self._kept(memory, seen) | conv
 
-    def _project(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """q (..., H, K), k and v (..., G, K), normalized where they are; what is the gate's, (..., H, K)."""
-        q, k, v = self.in_proj(u).split(self.sizes, -1)
+    def _project(
+        self, u: Tensor, state: MixerState | None, resets: Tensor | None
+    ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor | None], MixerState]:
+        """q (B, T, H, K), k and v (B, T, G, K), normalized where they are, and the gate's (B, T, H, K); the convolution's
+        part of the next state.
+        """
+        x, ended = self.in_proj(u), {}
+        if self.spec.d_conv is not None:
+            conv = None if state is None else state["conv"]
+            x, ended["conv"] = causal_conv1d(x, self.conv_weight, self.conv_bias, conv, resets=resets)
+        q, k, v = x.split(self.sizes, -1)
         q, k, v = q.unflatten(-1, (self.heads, -1)), *(x.unflatten(-1, (self.groups, -1)) for x in (k, v))
         gate = None
         if self.spec.gate:
             q, gate = q.chunk(2, -1)
         if self.spec.qk_norm:
             q, k = self._normalized(q, self.q_norm_weight), self._normalized(k, self.k_norm_weight)
-        return q, k, v, gate
+        return (q, k, v, gate), ended
 
     def _normalized(self, x: Tensor, weight: Tensor) -> Tensor:
         return (F.rms_norm(wide(x), (self.head_dim,), eps=self.spec.norm_eps) * (1 + wide(weight))).to(x.dtype)

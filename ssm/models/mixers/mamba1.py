@@ -23,6 +23,8 @@ class Mamba1(Mixer):
     With `polarize`, the first state of every channel has a decay of exactly 1, the last one of exactly 0, or both: A is
     0 or -inf there, constants beside the learned ones (Wang et al. 2025, Section 6 and Appendix E.5).
 
+    With `selection_norm_eps`, what dt, B and C are made of is normalized, without weights (Falcon Mamba).
+
     State: "memory" h (B, E D, N) and "conv", the convolution's last K - 1 inputs (B, K - 1, E D).
     """
 
@@ -73,13 +75,20 @@ class Mamba1(Mixer):
             A = F.pad(A, (1, 0), value=0.0)
         return F.pad(A, (0, 1), value=-math.inf) if self.spec.polarize in ("zero", "both") else A
 
+    def _selection(self, x: Tensor) -> tuple[Tensor, ...]:
+        """dt before its map (..., R), B and C (..., N), of x (..., E D)."""
+        parts, eps = self.x_proj(x).split(self.widths, -1), self.spec.selection_norm_eps
+        if eps is None:
+            return parts
+        return tuple(F.rms_norm(wide(part), part.shape[-1:], eps=eps).to(part.dtype) for part in parts)
+
     def forward(
         self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, MixerState]:
         conv, memory = (None, None) if state is None else (state["conv"], state["memory"])
         x, z = self.in_proj(u).chunk(2, -1)  # (B, T, E D)
         x, conv = causal_conv1d(x, self.conv_weight, self.conv_bias, conv, resets=resets, activation="silu")
-        dt, B, C = self.x_proj(x).split(self.widths, -1)
+        dt, B, C = self._selection(x)
         dt = F.linear(dt, self.dt_proj.weight)  # (B, T, E D); its bias is added in the scan
         y, memory = selective_scan(
             x, dt, self.continuous_decay(), B, C, self.D, self.dt_proj.bias, z, memory, dt_softplus=True, resets=resets
@@ -91,7 +100,7 @@ class Mamba1(Mixer):
         x, z = self.in_proj(u).chunk(2, -1)  # (B, E D)
         x, conv = conv_step(x, self.conv_weight, self.conv_bias, None if state is None else state["conv"])
         x = F.silu(x)  # (B, E D)
-        dt, B, C = self.x_proj(x.to(u.dtype)).split(self.widths, -1)
+        dt, B, C = self._selection(x.to(u.dtype))
         B, C = wide(B), wide(C)  # (B, N)
         # The bias is added in float32: in bfloat16 it would round a small step size to one part in some hundred.
         dt = F.softplus(wide(F.linear(dt, self.dt_proj.weight)) + self.dt_proj.bias).unsqueeze(-1)  # (B, E D, 1)

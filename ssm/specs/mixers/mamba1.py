@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from ssm.specs.base import without
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
 from ssm.specs.mixers.mimetic import Mimetic
 from ssm.specs.part import Kept, last_inputs, linear, short_convolution
@@ -14,7 +15,11 @@ SCAN_CHUNK = 16  # tokens from one state that the selective scan keeps to the ne
 
 
 class Mamba1Mixer(MixerSpecBase):
-    """Mamba (Gu & Dao 2023, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", Section 3)."""
+    """Mamba (Gu & Dao 2023, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", Section 3).
+
+    With `selection_norm_eps` it is Falcon Mamba's (Zuo et al. 2024, "Falcon Mamba: The First Competitive Attention-free
+    7B Language Model", Section 3.1).
+    """
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
         system="Mamba",
@@ -35,6 +40,12 @@ class Mamba1Mixer(MixerSpecBase):
     polarize: Literal["none", "one", "zero", "both"] = "none"  # states whose decay is exactly 1 (first), 0 (last), both
     polarized_size: Literal["added", "matched"] = "added"  # these states come on top of N, or take the place of some
     mimetic: Mimetic = Field(default_factory=Mimetic)
+    selection_norm_eps: PositiveFloat | None = None  # of RMS norms without weights on dt, B and C; None: no norms
+
+    @model_serializer(mode="wrap")
+    def _as_before_this_field(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What goes without saying is left out: the ids of runs are older than the field."""
+        return without(plain(self), selection_norm_eps=None)
 
     @model_validator(mode="after")
     def _sane(self) -> Mamba1Mixer:
@@ -86,5 +97,6 @@ class Mamba1Mixer(MixerSpecBase):
 
     def kept(self, d_model: int) -> Kept:
         E = self.heads(d_model)
-        a_token = 5 * E + self.rank(d_model) + 2 * self.states  # x, z, x convolved, dt, y; what x_proj gives
+        selection = self.rank(d_model) + 2 * self.states  # what x_proj gives, and what the norms make of it
+        a_token = 5 * E + selection * (1 if self.selection_norm_eps is None else 2)  # x, z, x convolved, dt, y
         return Kept(a_token, border=self.memory_numbers(d_model), chunk=SCAN_CHUNK, workspace=0.7)

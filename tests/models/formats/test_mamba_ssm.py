@@ -1,8 +1,9 @@
-"""mamba_ssm's Mamba and Mamba-2, in and out.
+"""mamba_ssm's Mamba and Mamba-2, in and out, and its hybrids with attention.
 
 mamba_ssm needs a GPU to be imported. Its files are made here by hand, from the published layout (config.json with
 d_model, n_layer and ssm_cfg; a pytorch_model.bin with the head beside the embedding that it is tied to), and what they
-compute is transformers' computation of the same weights, which differ from them by one name.
+compute is transformers' computation of the same weights, which differ from them by one name. Attention and the gated
+MLP are written here, from mamba_ssm/modules/mha.py and mlp.py.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from models.formats import hf, round_trip
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ssm.base.errors import CheckpointError
+from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.formats import import_checkpoint
 
 D, L, V = 32, 3, round_trip.VOCABULARY
@@ -47,7 +48,78 @@ def peer_of(theirs: dict[str, Any]) -> nn.Module:
 
     torch.manual_seed(0)
     built = getattr(transformers, f"{cls}Config")(vocab_size=ROWS, **around, **made)
-    return round_trip.moved(getattr(transformers, f"{cls}ForCausalLM")(built))
+    peer = getattr(transformers, f"{cls}ForCausalLM")(built)
+    for i, block in enumerate(peer.backbone.layers):
+        if i in (theirs.get("attn_layer_idx") or []):
+            block.mixer = Attention(**theirs["attn_cfg"])
+        if theirs.get("d_intermediate"):
+            peer.backbone.layers[i] = TwoHalves(block)
+    return round_trip.moved(peer)
+
+
+class Attention(nn.Module):
+    """mamba_ssm's MHA, a query at a time; rotary positions as products of complex numbers."""
+
+    def __init__(
+        self, *, num_heads: int, causal: bool, num_heads_kv: int | None = None, head_dim: int | None = None,
+        d_conv: int = 0, qkv_proj_bias: bool = True, out_proj_bias: bool = True, rotary_emb_dim: int = 0,
+        rotary_emb_base: float = 10_000.0,
+    ):  # fmt: skip
+        super().__init__()
+        assert causal
+        self.heads, self.groups, self.size = num_heads, num_heads_kv or num_heads, head_dim or D // num_heads
+        self.rotated, self.base = rotary_emb_dim, rotary_emb_base
+        channels = self.size * (self.heads + 2 * self.groups)
+        self.in_proj = nn.Linear(D, channels, bias=qkv_proj_bias)
+        if d_conv:
+            self.conv1d = nn.Conv1d(channels, channels, d_conv, padding=d_conv - 1, groups=channels)
+        self.out_proj = nn.Linear(self.heads * self.size, D, bias=out_proj_bias)
+
+    def forward(self, x: Tensor, **kwargs: Any) -> Tensor:
+        qkv = self.in_proj(x)
+        if hasattr(self, "conv1d"):
+            qkv = self.conv1d(qkv.transpose(1, 2))[..., : x.shape[1]].transpose(1, 2)
+        heads = qkv.unflatten(-1, (-1, self.size))  # (B, T, H + 2 G, K)
+        q, k, v = heads.split([self.heads, self.groups, self.groups], 2)
+        q, k = self.turned(q), self.turned(k)
+        outputs = []
+        for t in range(x.shape[1]):
+            for h in range(self.heads):
+                g = h * self.groups // self.heads
+                scores = (k[:, : t + 1, g] * q[:, t, h, None]).sum(-1) / self.size**0.5  # (B, t + 1)
+                outputs.append((scores.softmax(-1)[..., None] * v[:, : t + 1, g]).sum(1))  # (B, K)
+        return self.out_proj(torch.stack(outputs, 1).reshape(*x.shape[:2], -1))
+
+    def turned(self, x: Tensor) -> Tensor:
+        half = self.rotated // 2
+        pairs = torch.complex(x[..., :half].float(), x[..., half : self.rotated].float())
+        angles = torch.arange(x.shape[1])[:, None] * self.base ** -(torch.arange(half) / max(half, 1))  # (T, half)
+        pairs = pairs * torch.polar(torch.ones_like(angles), angles)[:, None]
+        return torch.cat([pairs.real.to(x), pairs.imag.to(x), x[..., self.rotated :]], -1)
+
+
+class Mlp(nn.Module):
+    """mamba_ssm's GatedMLP, at its least width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(D, 2 * 128, bias=False), nn.Linear(128, D, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, gate = self.fc1(x).split(128, -1)
+        return self.fc2(y * gate * gate.sigmoid())
+
+
+class TwoHalves(nn.Module):
+    """A block with an MLP behind its mixer."""
+
+    def __init__(self, block: Any):
+        super().__init__()
+        self.norm, self.mixer, self.norm2, self.mlp = block.norm, block.mixer, nn.RMSNorm(D, eps=1e-5), Mlp()
+
+    def forward(self, x: Tensor, **kwargs: Any) -> Tensor:
+        x = x + self.mixer(self.norm(x), **kwargs)
+        return x + self.mlp(self.norm2(x))
 
 
 def state_dict(peer: nn.Module) -> dict[str, Tensor]:
@@ -83,6 +155,26 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mamba2": config(MAMBA2, d_intermediate=0, attn_layer_idx=[], attn_cfg={}, tie_embeddings=True),
     "mamba2, groups, limits": config(MAMBA2 | {"ngroups": 2, "dt_limit": [0.05, 0.5]}),
     "mamba2, untied": config(MAMBA2, tie_embeddings=False),
+    # As state-spaces/mamba2attn-2.7b.
+    "mamba2 and attention": config(
+        MAMBA2,
+        attn_layer_idx=[1],
+        attn_cfg={
+            "causal": True,
+            "d_conv": 4,
+            "head_dim": 8,
+            "num_heads": 3,
+            "out_proj_bias": False,
+            "qkv_proj_bias": False,
+            "rotary_emb_dim": 4,
+        },
+    ),
+    "mamba, groups, biases, an MLP": config(
+        {},
+        attn_layer_idx=[2],
+        attn_cfg={"causal": True, "num_heads": 4, "num_heads_kv": 2, "rotary_emb_dim": 8, "rotary_emb_base": 100.0},
+        d_intermediate=99,
+    ),
 }
 
 
@@ -118,16 +210,20 @@ def test_a_tied_head_is_the_embedding(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"attn_layer_idx": [1]}, "attn_layer_idx is [1]"),
-        ({"d_intermediate": 64}, "d_intermediate is 64"),
-        ({"ssm_cfg": {"layer": "Mamba3"}}, "ssm_cfg.layer is 'Mamba3'; known are Mamba1 and Mamba2"),
+        ({"attn_layer_idx": [1], "attn_cfg": {"num_heads": 2}}, "attn_cfg.causal is False; known is True alone"),
+        ({"attn_layer_idx": [1], "attn_cfg": {"causal": True, "num_heads": 2, "mlp_dim": 9}}, "attn_cfg.mlp_dim is 9"),
+        ({"attn_layer_idx": [1], "attn_cfg": {"causal": True, "num_heads": 2, "sink": 4}}, "attn_cfg has sink, which"),
+        ({"attn_layer_idx": [1], "attn_cfg": {"causal": True}}, "config.json: has no num_heads"),
+        ({"attn_layer_idx": [3], "attn_cfg": {"causal": True, "num_heads": 2}}, "layers are numbered 0 to 2"),
+        ({"ssm_cfg": {"layer": "Mamba3"}}, "models (Mamba-3 is not read: its files do not say which function makes A"),
+        ({"ssm_cfg": {"layer": "Mamba4"}}, "ssm_cfg.layer is 'Mamba4'; known are Mamba1 and Mamba2"),
         ({"ssm_cfg": {"layer": "Mamba2", "norm_before_gate": True}}, "ssm_cfg.norm_before_gate is True"),
         ({"ssm_cfg": {"bias": True}}, "ssm_cfg.bias is True"),
     ],
 )
 def test_what_ours_are_not(change: dict[str, Any], says: str, tmp_path: Path) -> None:
     save(config({}) | change, {"x": torch.zeros(1)}, tmp_path / "original")
-    with pytest.raises(CheckpointError) as error:
+    with pytest.raises((CheckpointError, ConfigError)) as error:
         import_checkpoint(tmp_path / "original")
     assert says in str(error.value)
     assert "\n" not in str(error.value)

@@ -117,8 +117,12 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "no weights": (removed("model.safetensors"), "holds no weights (model.safetensors or pytorch_model.bin"),
     "no JSON": (written("config.json", "{"), "config.json: not a readable JSON file"),
     "no object": (written("config.json", "[]"), "config.json: is no JSON object"),
-    "near": (configured(model_type="mamba3"), "unknown architecture 'mamba3'; did you mean 'mamba'?"),
-    "far": (configured(model_type="llama"), "unknown architecture 'llama'; valid names: gla, gpt_neox, mamba, mamba2,"),
+    "near": (configured(model_type="mamba1"), "unknown architecture 'mamba1'; did you mean 'mamba'?"),
+    "Mamba-3": (configured(model_type="mamba3"), "Mamba-3 is not read: its files do not say which function makes A"),
+    "far": (
+        configured(model_type="llama"),
+        "unknown architecture 'llama'; valid names: falcon_mamba, gla, gpt_neox, mamba, mamba2,",
+    ),
     "nameless": (configured(model_type="absent"), "config.json: has no model_type (mamba, mamba2, "),
     "biased": (configured(use_bias=True), "use_bias is True; of transformers' Mamba ssm knows False alone"),
     "quantized": (configured(quantization_config={"bits": 4}), "quantization_config is {'bits': 4}"),
@@ -251,6 +255,14 @@ CANNOT_SAY: dict[str, tuple[ModelSpec, str, str]] = {
     "polarized states, matched": (
         tiny.spec(mixer={"kind": "mamba1", "polarize": "both", "polarized_size": "matched"}), "mamba_ssm",
         "cannot be written as mamba_ssm's models: layers.0.polarize is 'both', there 'none'",
+    ),
+    "norms": (
+        tiny.spec(mixer={"kind": "mamba1", "selection_norm_eps": 1e-6}), "mamba",
+        "cannot be written as transformers' Mamba: layers.0.selection_norm_eps is 1e-06, there None",
+    ),
+    "no norms": (
+        tiny.spec(mixer={"kind": "mamba1"}), "falcon_mamba",
+        "cannot be written as transformers' Falcon Mamba, whose layers are others",
     ),
     "another epsilon": (tiny.spec(norm_eps=1e-3), "mamba2", "layer_norm_epsilon is 0.001"),
     "an ffn": (tiny.spec(ffn={"kind": "mlp", "d_hidden": 8}), "mamba2", "ffn.kind is 'mlp', there None"),

@@ -37,6 +37,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "attention, grouped": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "head_dim": 3, "rotary_pct": 0.7},
     "attention, window": {"kind": "attention", "n_heads": 2, "n_kv_heads": 1, "window": 5, "bias": True},
     "attention, output bias": {"kind": "attention", "n_heads": 2, "out_bias": True},
+    "attention, convolution": {"kind": "attention", "n_heads": 2, "n_kv_heads": 1, "d_conv": 3},
     "attention, no positions": {"kind": "attention", "n_heads": 1, "rotary_pct": 0, "window": 2},
     "attention, gated": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "head_dim": 4, "rotary_pct": 0.5,
                          "qk_norm": True, "gate": True},
@@ -51,6 +52,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "mamba1, polarized": {"kind": "mamba1", "d_state": 3, "expand": 1, "d_conv": 2, "dt_rank": 3, "polarize": "both"},
     "mamba1, mimetic": {"kind": "mamba1", "d_state": 3, "polarize": "zero", "polarized_size": "matched",
                         "mimetic": {"a": 2, "dt": True, "bc": True, "conv": True}},
+    "mamba1, normed": {"kind": "mamba1", "d_state": 4, "selection_norm_eps": 0.1},
     "mamba2, mimetic": {"kind": "mamba2", "d_state": 3, "head_dim": 4,
                         "mimetic": {"a": 2, "dt": True, "bc": True, "conv": True}},
     "rglru": {"kind": "rglru", "blocks": 2},
@@ -120,7 +122,7 @@ def padded(state: MixerState, like: MixerState) -> MixerState:
     missing = like["memory"].shape[2] - state["memory"].shape[2] if "seen" in state else 0
     if missing <= 0:
         return state
-    return {
+    return state | {
         "memory": F.pad(state["memory"], (0, 0, 0, 0, missing, 0)),
         "seen": F.pad(state["seen"], (missing, 0)),
     }

@@ -136,13 +136,17 @@ def test_layers_know_their_depth() -> None:
     [
         ("attention", RandomNoise(sigma=0.1), "needs a recurrence in every layer; layer 1 of 'tiny' is attention"),
         ("attention, window", FittedNoise(), "whose state is a cache of tokens"),
-        ("attention", StatePassing(), "needs a state of fixed size; layer 1 of 'tiny' is attention without a window"),
-        ("attention", Tbtt(), "whose cache would grow with every batch"),
+        ("all", StatePassing(), "needs a state of fixed size; all layers of 'tiny' are attention without a window"),
+        ("all", Tbtt(), "whose cache would grow with every batch"),
     ],
 )
 def test_a_cache_is_no_state_to_start_from(mixer: str, policy: InitialStateSpec, says: str) -> None:
     data = DataSpec.parse({"name": "text", "corpus": {"kind": "files", "paths": ["*.txt"]}}, "test")
-    fields = {"mixer": systems.SYSTEMS["gla"], "mixer_at": {1: systems.SYSTEMS[mixer]}}
+    fields: dict[str, Any] = {"mixer": systems.SYSTEMS["gla"]}
+    if mixer == "all":
+        fields["mixer"] = systems.SYSTEMS["attention"]
+    else:
+        fields["mixer_at"] = {1: systems.SYSTEMS[mixer]}
     content = {"model": spec(**fields), "data": data, "seed": 0}
     training = {"context": 8, "batch_tokens": 32, "budget": Budget(steps=1)}
     with pytest.raises(ConfigError) as error:
@@ -150,7 +154,8 @@ def test_a_cache_is_no_state_to_start_from(mixer: str, policy: InitialStateSpec,
     assert str(error.value).startswith("file: arms.a: initial_state '")
     assert says in str(error.value)
     RunSpec.parse(content | {"training": TrainingSpec(**training, initial_state=ZeroState())}, "file")
-    fields["mixer_at"] = {1: systems.SYSTEMS["attention, window"]}
-    RunSpec.parse(
-        content | {"model": spec(**fields), "training": TrainingSpec(**training, initial_state=Tbtt())}, "file"
-    )
+    for other in ("attention", "attention, window"):
+        fields["mixer_at"] = {1: systems.SYSTEMS[other], 2: systems.SYSTEMS["gla"]}
+        RunSpec.parse(
+            content | {"model": spec(**fields), "training": TrainingSpec(**training, initial_state=Tbtt())}, "file"
+        )

@@ -97,6 +97,11 @@ def test_a_step_size_is_not_rounded_under_autocast() -> None:
     assert error(state["memory"], expected) < 1.1 * error(ended, expected)
 
 
+def test_ids_of_runs_are_older_than_the_norms() -> None:
+    assert "selection_norm_eps" not in parsed({"kind": "mamba1"}).content()
+    assert parsed({"kind": "mamba1", "selection_norm_eps": 0.5}).content()["selection_norm_eps"] == 0.5
+
+
 # --- Initialization ---------------------------------------------------------------------------------------------------
 
 
