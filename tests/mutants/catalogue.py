@@ -838,9 +838,9 @@ MEASUREMENTS = (
         ("evaluation/test_losses.py::test_position_loss_is_the_definition",),
     ),
     Mutant(
-        f"{S}evaluation/restart_loss.py",
-        "read = max(0, half - segment.start)",
-        "read = max(0, half - 1 - segment.start)",
+        f"{S}evaluation/restarted.py",
+        "read = max(0, before - segment.start)",
+        "read = max(0, before - 1 - segment.start)",
         "the restarted model is scored a token early",
         ("evaluation/test_losses.py::test_restart_loss_is_the_definition",),
     ),
@@ -1655,8 +1655,8 @@ READING = (
     ),
     Mutant(
         f"{S}diagnosis/readings.py",
-        '_share(1 - by[kept_tokens]["share"].to_numpy())',
-        '_share(by[kept_tokens]["share"].to_numpy())',
+        'share(1 - by[kept_tokens]["share"].to_numpy())',
+        'share(by[kept_tokens]["share"].to_numpy())',
         "states that forget are called those that never do",
         ("diagnosis/test_readings.py",),
     ),
