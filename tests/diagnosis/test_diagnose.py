@@ -67,7 +67,7 @@ def test_page_record_and_tables(
     assert f"Bits per byte: {claim_words.number(bits)} inside its context" in said.out
     heads = record["readings"]["drift"]["map"]
     assert [len(row) for row in heads["growth"]] == [record["readings"]["drift"]["heads"] // 2] * 2
-    assert list(map(int, record["readings"]["effective_length"]["gains"])) == [1, 2, 4, 8, 16]
+    assert sorted(map(int, record["readings"]["effective_length"]["gains"])) == [1, 2, 4, 8, 16]
     assert record["facts"]["parameters"] == build_model(model_spec(), 256, seed=1).parameters_count
     names = {path.stem for path in (tmp_path / "out" / "tables").iterdir()}
     inside = {"state_statistics", "effective_remembrance", "memory_length", "decay_range"}

@@ -1300,6 +1300,27 @@ DIAGNOSIS = (
         "every round reads the first windows again",
         ("diagnosis/test_sampling.py::test_every_window_is_read_once_and_its_numbers_go_on",),
     ),
+    Mutant(
+        f"{S}data/spelled.py",
+        "before = max(0, begin - AROUND)",
+        "before = begin",
+        "a bin loses the space that a decoder drops where a text begins",
+        ("data/test_spelled.py::test_a_tokenizer_that_puts_spaces_in_front",),
+    ),
+    Mutant(
+        f"{S}diagnosis/effective_length.py",
+        "if gain.low > 1",
+        "if gain.value > 1",
+        "a gain that may be chance counts as one",
+        ("diagnosis/test_effective_length.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/context_loss.py",
+        "spec.end, block) - context",
+        "spec.end, block) - block",
+        "the longest context reads no further than the one before",
+        ("evaluation/test_losses.py::test_context_loss_is_the_definition",),
+    ),
 )
 
 EXTENSION = (

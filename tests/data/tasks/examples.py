@@ -55,7 +55,7 @@ GOLDEN = {
     "passkey": "9cecc0ed9cbe0d40",
     "needle": "0572b3e23610359b",
     "recall": "e30fcd2723272a5f",
-    "ruler": "?",
+    "ruler": "51d1a1656f9f347b",
     "facts": "f289afea16169fd4",
     "facts, hidden": "0c8e0aee047f0864",
     "pixels": "9f91dbde5bfeffdc",
