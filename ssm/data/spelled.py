@@ -17,8 +17,8 @@ def spelled_bytes(split: TokenSplit, tokenizer: Tokenizer, starts: np.ndarray, e
     """Bytes in UTF-8 of the text that the targets in bins of positions spell.
 
     The target at position p of a window is its token p + 1. A character whose tokens lie in two bins counts to that in
-    which it ends, so that bins side by side add up to the text of both (a U+FFFD of the text itself, to that in which it
-    begins).
+    which it ends, so that bins side by side add up to the text of both (a U+FFFD of the text itself to that in which
+    it begins).
 
     Args:
         split: the text.

@@ -61,8 +61,8 @@ def definition_words(outcome: str, readings: Readings) -> str:
     """What lg Definition 3.2 says beside the verdict, and why, where it says another thing."""
     if outcome == BREAKS and readings.generalizes:
         return (
-            "lg Definition 3.2 does not show this: it compares late tokens with other, earlier ones, whose differences "
-            "hide a rise that the same tokens, read twice, show."
+            "lg Definition 3.2 does not show the failure: it compares late tokens with other, earlier ones, whose "
+            "differences hide a rise that the same tokens, read twice, show."
         )
     if outcome == HOLDS and not readings.generalizes:
         return (
@@ -86,7 +86,9 @@ def length_words(found: EffectiveLength) -> str:
     """How far back text lowers the loss."""
     little = ""
     if found.at_most is not None:
-        little = f"with {found.at_most:,} tokens read, twice as many lower its perplexity by less than 1%"
+        harms = any(gain.high < 1 for n, gain in found.gains.items() if n >= found.at_most)
+        more = "lower its perplexity by less than 1%" + (", or raise it" if harms else "")
+        little = f"with {found.at_most:,} tokens read or more, twice as many {more}"
     if found.at_least is None:
         return f"{little.capitalize()}." if little else "How far back text lowers its loss is not decided."
     further = little or "how much further is not decided"

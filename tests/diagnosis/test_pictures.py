@@ -43,7 +43,7 @@ def test_every_table_has_its_picture() -> None:
     assert "restarted" in texts["perplexity"]
     assert "tolerance 1.1" in texts["ratio"]
     assert "layer 3, head 11" in texts["states"]
-    assert "dark to light: 1 or less to 4.0" in texts["heads"]
+    assert "dark to light: 1 or less to 4" in texts["heads"]
     assert texts["passkey"].count("88%") == 10
     assert texts["passkey"].count("12%") == 20
     assert texts["needle"].count("100%") == 10 + 4 + 1, "and the depth of the end"
