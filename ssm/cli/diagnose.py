@@ -69,7 +69,9 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
         "--budget", type=positive(float), default=10.0, metavar="MIN", help="minutes of a diagnosis (default: 10)"
     )
     parser.add_argument("--sequences", type=whole, default=256, metavar="N", help="windows at most (default: 256)")
-    parser.add_argument("--no-passkey", dest="passkey", action="store_false", help="leave passkeys and needles out")
+    parser.add_argument(
+        "--no-passkey", dest="passkey", action="store_false", help="leave passkeys, needles and RULER's prompts out"
+    )
     parser.add_argument(
         "--precision", choices=("float32", "bfloat16"), help="default: bfloat16 on a GPU, float32 on a CPU"
     )

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from ssm.base.curves import mean_loss, paired_log_ratio
-from ssm.diagnosis.readings import exponential, far_start, ratio_spans
+from ssm.diagnosis.intervals import exponential
+from ssm.diagnosis.readings import far_start, ratio_spans
 from ssm.diagnosis.result import Diagnosis, Interval, Tables
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, isfinite
+from math import isfinite
 
 from ssm.base.provenance import environment
 from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, span
 from ssm.diagnosis.comparison import Change, compare
+from ssm.diagnosis.definitions import definitions, why_they_differ
 from ssm.diagnosis.pictures import pictures
-from ssm.diagnosis.readings import OVERFLOW, ratio_spans
-from ssm.diagnosis.result import Diagnosis, Extension, Interval, Recall
+from ssm.diagnosis.readings import ratio_spans
+from ssm.diagnosis.result import Diagnosis, EffectiveLength, Extension, Interval, Recall, Solved
 from ssm.diagnosis.verdict import (
     BREAKS,
     HOLDS,
     NOT_DECIDED,
     about,
-    extension_words,
     found_of,
-    generalization_words,
+    length_words,
     outcome_of,
 )
 from ssm.report.build import style, template
@@ -88,7 +88,9 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
         pictures=drawn,
         ratios=_ratio_rows(diagnosis),
         changes=_changes(diagnosis, before, control) if before is not None else [],
-        definitions=_definitions(diagnosis),
+        definitions=definitions(diagnosis),
+        why_they_differ=why_they_differ(diagnosis),
+        length_words=length_words(length) if (length := diagnosis.readings.effective_length) else "",
         worth_extending=extra is None and diagnosis.verdict.outcome == BREAKS and facts.can_extend,
         missing=facts.why_missing(),
         cost=_cost(diagnosis),
@@ -196,19 +198,6 @@ def _ratio_rows(diagnosis: Diagnosis) -> list[RatioRow]:
     return rows
 
 
-def _definitions(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    """What the papers' own definitions say, which is not what the verdict says."""
-    found, row = diagnosis.readings, diagnosis.tables.length_class.row(0, named=True)
-    rise = f"{generalization_words(found)}."
-    if row["excess"] is not None and isfinite(row["excess"]):
-        far = f"{number(exp(min(row['excess'], OVERFLOW)))} times the least perplexity inside the context"
-        rise += f" Where it is surest to exceed it, it has {far} (standard error {100 * row['excess_error']:.2g}%)."
-    return [
-        ("lg Definition 3.2: perplexity never exceeds the least one inside the context", rise[0].upper() + rise[1:]),
-        ("ls Definition 2.1: perplexity falls as more tokens are read", f"{extension_words(found).capitalize()}."),
-    ]
-
-
 def _changes(after: Diagnosis, before: Diagnosis, control: Diagnosis | None) -> list[tuple[str, list[str]]]:
     """Rows of the table of before and after: a name, and a cell for each of its columns."""
     sequences = _compared(after, before, control)
@@ -235,6 +224,9 @@ def _changes(after: Diagnosis, before: Diagnosis, control: Diagnosis | None) -> 
     both = [before.readings, after.readings]
     plain = {
         "Fails from": [_failure(found) for found in (before, after)],
+        "Bits per byte inside the context": [interval(found.in_context_bits) for found in both],
+        f"Bits per byte up to {length:,}": [interval(found.far_bits) for found in both],
+        "Effective length": [_far_back(found.effective_length) for found in both],
         "Heads that drift": [
             NONE if found.drift is None else f"{found.drift.drifting:,} of {found.drift.heads:,}" for found in both
         ],
@@ -243,6 +235,8 @@ def _changes(after: Diagnosis, before: Diagnosis, control: Diagnosis | None) -> 
         "Passkeys found beyond it": [_found(found.passkey, context, length) for found in both],
         "Needles found inside the context": [_found(found.needle, 0, context) for found in both],
         "Needles found beyond it": [_found(found.needle, context, length) for found in both],
+        "RULER's prompts solved inside the context": [_found(found.ruler, 0, context) for found in both],
+        "RULER's prompts solved beyond it": [_found(found.ruler, context, length) for found in both],
     }
     empty = [NONE] * (1 if control is None else 2)
     return rows + [(name, values + empty) for name, values in plain.items() if set(values) != {NONE}]
@@ -260,7 +254,14 @@ def _failure(diagnosis: Diagnosis) -> str:
     return "nowhere" if diagnosis.verdict.outcome == HOLDS else NONE
 
 
-def _found(cells: tuple[Recall, ...], longer_than: int, up_to: int) -> str:
+def _far_back(found: EffectiveLength | None) -> str:
+    if found is None:
+        return NONE
+    ends = [NONE if end is None else f"{end:,}" for end in (found.at_least, found.at_most)]
+    return NONE if set(ends) == {NONE} else f"{ends[0]} to {ends[1]} tokens"
+
+
+def _found(cells: tuple[Recall | Solved, ...], longer_than: int, up_to: int) -> str:
     share = found_of(cell for cell in cells if longer_than < cell.length <= up_to)
     return NONE if share is None else f"{share:.0%}"
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import nan
 
 import matplotlib
-import numpy as np
-import polars as pl
 from matplotlib.axes import Axes
-from scipy.special import stdtrit
 
-from ssm.base.curves import BIN, head_std_curve, position_curve, remembrance_curve
-from ssm.claims.estimate import LEVEL
+from ssm.base.curves import head_std_curve
 from ssm.diagnosis.comparison import first_windows
-from ssm.diagnosis.painting import mark_failure, name_context, name_level, paint_intervals, recall_grid
-from ssm.diagnosis.readings import DISTANCE, DRIFTS, excess
-from ssm.diagnosis.result import Diagnosis, HeadGrowth
+from ssm.diagnosis.curves import against_restarted, by_position, gains, growth_of_head, kept_tokens, sequences_of
+from ssm.diagnosis.heads import DRIFTS, head_growth, head_map
+from ssm.diagnosis.painting import (
+    head_grid,
+    mark_failure,
+    name_context,
+    name_level,
+    paint_intervals,
+    recall_grid,
+    solved_grid,
+)
+from ssm.diagnosis.result import Diagnosis
 from ssm.diagnosis.verdict import BREAKS, about
 from ssm.figures.colors import INK
 from ssm.figures.data import Curve
@@ -62,7 +66,7 @@ class Picture:
 
 
 def pictures(diagnosis: Diagnosis, before: Diagnosis | None = None, control: Diagnosis | None = None) -> list[Picture]:
-    """Those that the tables allow: perplexity, ratio, states, remembrance, passkey.
+    """Those that the tables allow, in the order of DRAWINGS.
 
     Args:
         before: the same model before it was trained on: every picture shows both, on the windows that both have read.
@@ -86,8 +90,8 @@ def pictures(diagnosis: Diagnosis, before: Diagnosis | None = None, control: Dia
 
 def _perplexity(arms: Arms) -> list[Row]:
     last = list(arms.values())[-1]
-    curves = [_by_position(label, found, found.tables.position_loss) for label, found in arms.items()]
-    curves.append(_by_position(RESTARTED, last, last.tables.restart_loss))
+    curves = [by_position(label, found, found.tables.position_loss) for label, found in arms.items()]
+    curves.append(by_position(RESTARTED, last, last.tables.restart_loss))
     panel = CurvePanel(
         curves,
         STYLES,
@@ -105,7 +109,7 @@ def _perplexity(arms: Arms) -> list[Row]:
 def _ratio(arms: Arms) -> list[Row]:
     last = list(arms.values())[-1]
     panel = CurvePanel(
-        [_excess(label, found) for label, found in arms.items()],
+        [against_restarted(label, found) for label, found in arms.items()],
         STYLES,
         "Against the same model restarted",
         "position (tokens)",
@@ -140,9 +144,9 @@ def _states(arms: Arms) -> list[Row]:
         table = head_std_curve(found.tables.state_statistics)
         for head, color in zip(heads, HEADS, strict=False):
             name = f"layer {head.layer}, head {head.head}"
-            curve = _growth(f"{name} {label}", table, head, found.facts.context, _sequences(found))
+            curve = growth_of_head(f"{name} {label}", table, head, found.facts.context, sequences_of(found))
             named = name if label == list(shown)[-1] else f"_{name}"
-            curves.append(Curve(curve.arm, named, *_rest(curve)))
+            curves.append(Curve(curve.arm, named, curve.context, curve.seeds, curve.x, curve.y, curve.low, curve.high))
             styles[curve.arm] = ArmStyle(color, LINES[label], "o", hollow=label == BEFORE)
     panel = CurvePanel(
         curves,
@@ -172,7 +176,7 @@ def _remembrance(arms: Arms) -> list[Row]:
     last = list(known.values())[-1]
     context, length = last.facts.context, last.facts.length
     panel = CurvePanel(
-        [_kept(label, found) for label, found in known.items()],
+        [kept_tokens(label, found) for label, found in known.items()],
         STYLES,
         "Effective Remembrance",
         "most recent tokens kept",
@@ -190,6 +194,51 @@ def _remembrance(arms: Arms) -> list[Row]:
             axes.lines[0].set_label("_one curve needs no name")
 
     return [Row(HEIGHT, [painter], 1)]
+
+
+def _gains(arms: Arms) -> list[Row]:
+    """What a longer past is worth."""
+    known = {label: found for label, found in arms.items() if found.readings.effective_length is not None}
+    if not known:
+        return []
+    last = list(known.values())[-1]
+    curves = [gains(label, found) for label, found in known.items()]
+    panel = CurvePanel(
+        curves,
+        STYLES,
+        "What twice as many tokens gain",
+        "tokens read before a target",
+        "perplexity / that with twice as many",
+        (float(curves[-1].x.min(initial=1.0)), float(curves[-1].x.max(initial=2.0))),
+        through=last.facts.context,
+        level=1.0,
+        marks=[Mark(last.facts.context, "")],
+    )
+
+    def painter(axes: Axes, columns: int) -> None:
+        panel(axes, columns)
+        name_context(axes, last.facts.context)
+        if len(arms) == 1:
+            axes.lines[0].set_label("_one curve needs no name")
+
+    return [Row(HEIGHT, [painter], 1)]
+
+
+def _heads(arms: Arms) -> list[Row]:
+    """Every head of every layer, an arm below the other, on one scale of colours."""
+    shown = {label: found for label, found in arms.items() if label != CONTROL}
+    known = {
+        label: head_map(head_growth(found.tables.state_statistics, found.facts.context))
+        for label, found in shown.items()
+        if found.tables.state_statistics is not None
+    }
+    if not known or len(known) < len(shown):
+        return []
+    rows = []
+    for label, one in known.items():
+        title = "Growth of the state past T" + (f", {label}" if len(known) > 1 else "")
+        rows.append(Row(min(5.5, 1.3 + 0.22 * len(one.layers)), [head_grid(title, one, [*known.values()])], 1))
+    return rows
 
 
 def _passkey(arms: Arms) -> list[Row]:
@@ -211,65 +260,38 @@ def _recalled(arms: Arms, reading: str, title: str, what: str) -> list[Row]:
     return rows
 
 
+def _ruler(arms: Arms) -> list[Row]:
+    """A grid an arm, as of passkeys."""
+    rows = []
+    for label, found in arms.items():
+        if found.readings.ruler and label != CONTROL:
+            name = "RULER's prompts solved" + (f", {label}" if len(arms) > 1 else "")
+            rows.append(Row(2.1, [solved_grid(name, found.readings.ruler, found.facts.context)], 1))
+    return rows
+
+
 DRAWINGS: dict[str, Callable[[Arms], list[Row]]] = {
     "perplexity": _perplexity,
     "ratio": _ratio,
     "states": _states,
+    "heads": _heads,
     "remembrance": _remembrance,
+    "gains": _gains,
     "passkey": _passkey,
     "needle": _needle,
+    "ruler": _ruler,
 }
 LABELS = {
     "perplexity": "Perplexity by position",
     "ratio": "Ratio of perplexities, whole history to restarted, by position",
     "states": "Standard deviation of the state by position, of the heads in which it grows most,",
+    "heads": "Growth of the standard deviation of the state of every head past the context, by layer and head,",
     "remembrance": "Effective Remembrance by number of tokens kept",
+    "gains": "What twice as many tokens gain, by number of tokens read,",
     "passkey": "Passkeys found by length and depth",
     "needle": "Needles found by length and depth",
+    "ruler": "RULER's prompts solved by task and length",
 }
-
-
-def _by_position(label: str, found: Diagnosis, losses: pl.DataFrame) -> Curve:
-    frame = position_curve(losses)
-    middle = (frame[BIN[0]].to_numpy() + frame[BIN[1]].to_numpy()) / 2
-    mean, half = frame["loss"].to_numpy(), _quantile(_sequences(found)) * frame["error"].to_numpy()
-    return _curve(label, found.facts.context, middle, mean, half)
-
-
-def _excess(label: str, found: Diagnosis) -> Curve:
-    starts, stops, values = excess(found.tables.position_loss, found.tables.restart_loss)
-    error = values.std(0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.full(len(starts), nan)
-    return _curve(label, found.facts.context, (starts + stops) / 2, values.mean(0), _quantile(len(values)) * error)
-
-
-def _kept(label: str, found: Diagnosis) -> Curve:
-    table = found.tables.effective_remembrance
-    assert table is not None
-    frame = remembrance_curve(table, DISTANCE).filter(pl.col("t") > 0).sort("t", descending=True)
-    value = frame["value"].to_numpy()
-    half = _quantile(table["sequence"].n_unique()) * frame["error"].to_numpy()
-    kept = found.facts.length - frame["t"].to_numpy()
-    return Curve(label, label, found.facts.context, 1, kept, value, np.maximum(0, value - half), value + half)
-
-
-def _growth(arm: str, table: pl.DataFrame, head: HeadGrowth, context: int, sequences: int) -> Curve:
-    """The std of one head's state, as a multiple of what it is at T or at the last position before it."""
-    rows = table.filter(pl.col("layer") == head.layer, pl.col("head") == head.head).sort("position")
-    position, std, error = (rows[name].to_numpy().astype(np.float64) for name in ("position", "std", "error"))
-    at = max(0, int(np.searchsorted(position, context, side="right")) - 1)
-    half = _quantile(sequences) * error
-    scale = std[at] if std[at] > 0 else nan
-    return Curve(arm, arm, context, 1, position, std / scale, (std - half) / scale, (std + half) / scale)
-
-
-def _curve(label: str, context: int, x: np.ndarray, mean: np.ndarray, half: np.ndarray) -> Curve:
-    """From means of logarithms, (points,) each."""
-    with np.errstate(over="ignore"):
-        return Curve(label, label, context, 1, x, np.exp(mean), np.exp(mean - half), np.exp(mean + half))
-
-
-def _rest(curve: Curve) -> tuple[int, int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    return curve.context, curve.seeds, curve.x, curve.y, curve.low, curve.high
 
 
 def _with_failures(panel: CurvePanel, arms: Arms) -> Painter:
@@ -289,12 +311,3 @@ def _with_failures(panel: CurvePanel, arms: Arms) -> Painter:
 
 def _range(found: Diagnosis) -> tuple[float, float]:
     return max(1.0, found.facts.context / 8), float(found.facts.length)
-
-
-def _sequences(found: Diagnosis) -> int:
-    return found.tables.position_loss["sequence"].n_unique()
-
-
-def _quantile(sequences: int) -> float:
-    """How many standard errors the interval reaches."""
-    return float(stdtrit(sequences - 1, 0.5 + LEVEL / 2)) if sequences > 1 else nan

@@ -6,25 +6,26 @@ perplexity with that of the same model restarted T/2 to T tokens before the same
 
 from __future__ import annotations
 
-from math import exp, inf, isfinite, nan, sqrt
+from math import inf, log, nan, sqrt
 
 import numpy as np
 import polars as pl
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import ndtr, stdtrit
 
-from ssm.base.curves import BIN, mean_loss, paired_log_ratio, seed_interval
+from ssm.base.curves import BIN, mean_loss, paired_log_ratio
 from ssm.base.errors import TableError
 from ssm.claims.estimate import LEVEL, resample
 from ssm.claims.panel import by_sequence
-from ssm.diagnosis.result import Drift, Facts, HeadGrowth, Interval, Memory, Readings, Recall, Tables
+from ssm.diagnosis.effective_length import effective_length
+from ssm.diagnosis.heads import drift
+from ssm.diagnosis.intervals import exponential, mean, share, wilson
+from ssm.diagnosis.result import Facts, Interval, Memory, Readings, Recall, Solved, Tables
+from ssm.specs.tasks.ruler import RULER
 
 DISTANCE = "total_variation"  # of Effective Remembrance (lg eq. 3)
-DRIFTS = 2.0  # a head drifts whose state's standard deviation grows by more than this factor (lg figure 9)
-SHOWN = 10  # heads that are named
 RECENT = 16  # a state that forgets within this part of the context sees the recent past alone
 NARROW = 0.5  # of A_max - A_min (bn figure 6)
 BEYOND = 1e3  # nats: what stands for a loss that is not a number
-OVERFLOW = 700.0  # the largest logarithm whose exponential is a number
 
 
 def read(tables: Tables, facts: Facts) -> Readings:
@@ -35,6 +36,7 @@ def read(tables: Tables, facts: Facts) -> Readings:
     """
     context, losses = facts.context, tables.position_loss
     kind = tables.length_class.row(0, named=True)
+    asked, of_ruler, spelled = tables.accuracy, pl.col("group").is_in(RULER), tables.spelled_bytes
     return Readings(
         in_context=perplexity(losses, context // 2, context),
         far=perplexity(losses, far_start(losses), facts.length),
@@ -52,13 +54,35 @@ def read(tables: Tables, facts: Facts) -> Readings:
         memory=None
         if tables.memory_length is None or tables.decay_range is None
         else memory(tables.memory_length, tables.decay_range, context, facts.length),
-        needle=() if tables.accuracy is None else recalled(tables.accuracy, "difficulty", "preferred"),
+        needle=()
+        if asked is None or "preferred" not in asked.columns
+        else recalled(asked.filter(~of_ruler), "difficulty", "preferred"),
+        ruler=() if asked is None else solved(asked.filter(of_ruler)),
+        in_context_bits=None if spelled is None else bits_per_byte(losses, spelled, context // 2, context),
+        far_bits=None if spelled is None else bits_per_byte(losses, spelled, far_start(losses), facts.length),
+        effective_length=None if tables.context_loss is None else effective_length(tables.context_loss),
     )
 
 
 def perplexity(position_loss: pl.DataFrame, start: int, stop: int) -> Interval:
     """Perplexity over the targets [start, stop): exp of the mean loss, Student t over sequences."""
     return exponential(mean_loss(position_loss, start, stop)["loss"].to_numpy())
+
+
+def bits_per_byte(position_loss: pl.DataFrame, spelled: pl.DataFrame, start: int, stop: int) -> Interval:
+    """Bits that a byte of text costs at the targets [start, stop): their losses over the bytes that they spell.
+
+    It does not depend on how a tokenizer cuts the text: loss in nats / ln 2 x tokens / bytes. The ratio of the two sums
+    over sequences; its interval is Student t (delta method).
+
+    Args:
+        spelled: in the schema SPELLED_BYTES, of the same sequences and bins.
+    """
+    nats = (stop - start) * mean_loss(position_loss, start, stop)["loss"].to_numpy()  # (sequences,)
+    inside = spelled.filter(pl.col("position_from") >= start, pl.col("position_to") <= stop)
+    size = inside.group_by("sequence").agg(pl.col("bytes").sum()).sort("sequence")["bytes"].to_numpy()
+    ratio = nats.mean() / size.mean()
+    return mean((ratio + (nats - ratio * size) / size.mean()) / log(2))
 
 
 def far_start(position_loss: pl.DataFrame) -> int:
@@ -148,48 +172,6 @@ def failure_position(position_loss: pl.DataFrame, restart_loss: pl.DataFrame, th
     return Interval(found, min(low, found), max(high, found))
 
 
-def drift(state_statistics: pl.DataFrame, context: int) -> Drift:
-    """Growth of the standard deviation of every head's state, from T to the last position measured.
-
-    The growth is that of the mean over sequences; its interval is Student t on the logarithm (delta method). A head
-    drifts if all of the interval lies above DRIFTS, or if its state is not a number at the end.
-    """
-    positions = sorted(state_statistics["position"].unique())
-    start = max((position for position in positions if position <= context), default=positions[0])
-    heads = state_statistics.filter(pl.col("layer") >= 0, pl.col("head") >= 0)
-    where = ["sequence", "layer", "head"]
-    early, late = (
-        heads.filter(pl.col("position") == position).select(*where, "std") for position in (start, positions[-1])
-    )
-    one, other = pl.col("std"), pl.col("std_late").fill_null(nan)
-    contribution = other / other.mean() - one / one.mean()  # of a sequence to the logarithm of the growth
-    found = (
-        early.join(late, on=where, suffix="_late")
-        .group_by("layer", "head")
-        .agg(
-            log=(other.mean() / one.mean()).log(),
-            error=contribution.std() / pl.len().sqrt(),
-            sequences=pl.len(),
-            lost=one.is_finite().all() & ~other.is_finite().all(),
-        )
-    )
-    sequences = found["sequences"].to_numpy()
-    half = np.where(sequences > 1, stdtrit(np.maximum(sequences - 1, 1), 0.5 + LEVEL / 2), inf)
-    error = np.where(sequences > 1, found["error"].fill_null(0.0).to_numpy(), 1.0)
-    found = found.with_columns(half=pl.Series(half * error)).with_columns(low=pl.col("log") - pl.col("half"))
-    drifting = pl.col("lost") | (pl.col("low").is_finite() & (pl.col("low") > np.log(DRIFTS)))
-    ranked = (
-        found.with_columns(drifting=drifting, known=pl.col("log").is_finite())
-        .sort("lost", "known", "log", "layer", "head", descending=[True, True, True, False, False])
-        .head(SHOWN)
-    )
-    top = [
-        HeadGrowth(row["layer"], row["head"], _interval(row["log"], row["low"], row["log"] + row["half"]))
-        for row in ranked.iter_rows(named=True)
-    ]
-    return Drift(found.height, int(found.select(drifting.sum()).item()), tuple(top))
-
-
 def remembrance_at(effective_remembrance: pl.DataFrame, context: int) -> Interval:
     """Effective Remembrance at t = L - T (lg Def. 3.3, total variation): with only the last T tokens kept.
 
@@ -199,7 +181,7 @@ def remembrance_at(effective_remembrance: pl.DataFrame, context: int) -> Interva
     times = np.sort(rows["t"].unique().to_numpy())  # (t,)
     wanted = int(effective_remembrance["length"].max()) - context  # type: ignore[arg-type]
     values = by_sequence(rows, ["t"], "value")  # (sequences, t)
-    return _share(np.array([np.interp(wanted, times, row) for row in values]))
+    return share(np.array([np.interp(wanted, times, row) for row in values]))
 
 
 def memory(memory_length: pl.DataFrame, decay_range: pl.DataFrame, context: int, length: int) -> Memory:
@@ -214,10 +196,10 @@ def memory(memory_length: pl.DataFrame, decay_range: pl.DataFrame, context: int,
     narrow = decay_range.filter((pl.col("layer") == 0) & (pl.col("threshold") == NARROW))
     return Memory(
         recent_tokens,
-        _share(by[recent_tokens]["share"].to_numpy()),
+        share(by[recent_tokens]["share"].to_numpy()),
         kept_tokens,
-        _share(1 - by[kept_tokens]["share"].to_numpy()),
-        _share(narrow["share"].to_numpy()),
+        share(1 - by[kept_tokens]["share"].to_numpy()),
+        share(narrow["share"].to_numpy()),
     )
 
 
@@ -230,16 +212,13 @@ def recalled(table: pl.DataFrame, depth: str, found: str) -> tuple[Recall, ...]:
     )
 
 
-def wilson(successes: int, trials: int) -> Interval:
-    """A fraction, and Wilson's score interval (1927) at 95%.
-
-    >>> round(wilson(8, 8).low, 4)
-    0.6756
-    """
-    z, p = float(ndtri(0.5 + LEVEL / 2)), successes / trials
-    middle = (p + z * z / (2 * trials)) / (1 + z * z / trials)
-    half = z * sqrt(p * (1 - p) / trials + z * z / (4 * trials**2)) / (1 + z * z / trials)
-    return Interval(p, max(0.0, middle - half), min(1.0, middle + half))
+def solved(accuracy: pl.DataFrame) -> tuple[Solved, ...]:
+    """Which part of RULER's prompts the model answers itself, by task, in their order, and length."""
+    cells = accuracy.group_by("group", "length").agg(pl.col("generated_all").sum(), trials=pl.len())
+    rows = sorted(cells.iter_rows(named=True), key=lambda row: (RULER.index(row["group"]), row["length"]))
+    return tuple(
+        Solved(row["group"], row["length"], row["trials"], wilson(row["generated_all"], row["trials"])) for row in rows
+    )
 
 
 def _crossing(
@@ -269,23 +248,3 @@ def _crossing(
 def _not_finite_from(*losses: pl.DataFrame) -> int | None:
     lost = pl.concat(losses).filter(~pl.col("loss").fill_null(nan).is_finite())
     return lost["position_from"].min()  # type: ignore[return-value]
-
-
-def exponential(logarithms: np.ndarray, level: float = LEVEL) -> Interval:
-    """exp of a mean over sequences, (sequences,), with its Student t interval."""
-    return _interval(*seed_interval(logarithms, level))
-
-
-def _share(by_sequence: np.ndarray) -> Interval:
-    """The mean of numbers between 0 and 1, (sequences,), with its Student t interval, cut there."""
-    value, low, high = seed_interval(by_sequence, LEVEL)
-    if not isfinite(value):
-        return Interval(nan, -inf, inf)
-    return Interval(value, max(0.0, low), min(1.0, high))
-
-
-def _interval(value: float, low: float, high: float) -> Interval:
-    """From logarithms."""
-    if not isfinite(value):
-        return Interval(nan, -inf, inf)
-    return Interval(*(exp(min(end, OVERFLOW)) for end in (value, low, high)))

@@ -6,10 +6,10 @@ Plain data, and its JSON. The numbers are computed in `readings`, the verdict in
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import inf, nan
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter
@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, TypeAdapter
 from ssm.base import outside
 from ssm.base.errors import TableError
 
+T = TypeVar("T")
 # JSON has neither NaN nor infinity. A number that is none, and an end that an interval does not have, are null.
 Number = Annotated[float, BeforeValidator(lambda value: nan if value is None else value)]
 Low = Annotated[float, BeforeValidator(lambda value: -inf if value is None else value)]
@@ -32,6 +33,11 @@ class Interval:
     high: High
 
 
+def _ascending(found: dict[int, T]) -> dict[int, T]:
+    """A JSON file is sorted by its keys, which are texts there."""
+    return dict(sorted(found.items()))
+
+
 @dataclass(frozen=True)
 class HeadGrowth:
     """By what factor the standard deviation of one head's state grows past the context."""
@@ -42,12 +48,24 @@ class HeadGrowth:
 
 
 @dataclass(frozen=True)
+class HeadMap:
+    """The growth of every head, by layer; where a column stands for several heads, of the one that grows most."""
+
+    together: int  # heads in a column
+    layers: tuple[int, ...]
+    growth: tuple[tuple[Number, ...], ...]  # (layers, columns); of a state that is no number at the end none either
+    drifting: tuple[tuple[bool, ...], ...]  # (layers, columns): whether one of them drifts
+
+
+@dataclass(frozen=True)
 class Drift:
     """How many heads drift: whose state's standard deviation more than doubles past the context (lg figure 9)."""
 
     heads: int
     drifting: int
     top: tuple[HeadGrowth, ...]  # those that grow most, whether or not they drift
+    map: HeadMap | None = None
+    by_layer: Annotated[dict[int, int], AfterValidator(_ascending)] = field(default_factory=dict)  # layer -> drifting
 
 
 @dataclass(frozen=True)
@@ -71,9 +89,25 @@ class Memory:
     narrow: Interval  # whose decay ranges over less than half of what it could (bn figure 6)
 
 
-def _ascending(found: dict[int, Interval]) -> dict[int, Interval]:
-    """A JSON file is sorted by its keys, which are texts there."""
-    return dict(sorted(found.items()))
+@dataclass(frozen=True)
+class EffectiveLength:
+    """How far back text still lowers the loss (`ssm.diagnosis.effective_length`)."""
+
+    at_least: int | None  # text more than so many tokens back surely does; None: of no length is that sure
+    at_most: int | None  # from so many on, twice as many gain less than 1% of perplexity; None: not decided
+    gains: Annotated[
+        dict[int, Interval], AfterValidator(_ascending)
+    ]  # by n: perplexity with n to 2n tokens read over that with 2n to 4n; together they hold with 95%
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Prompts of one of RULER's tasks at one length."""
+
+    task: str
+    length: int
+    trials: int
+    accuracy: Interval  # Wilson's interval
 
 
 @dataclass(frozen=True)
@@ -95,6 +129,10 @@ class Readings:
     passkey: tuple[Recall, ...]
     memory: Memory | None = None  # None: not measured
     needle: tuple[Recall, ...] = ()
+    ruler: tuple[Solved, ...] = ()
+    in_context_bits: Interval | None = None  # bits per byte of text at [T/2, T); None: the bytes were not counted
+    far_bits: Interval | None = None  # the same at the last quarter of the length
+    effective_length: EffectiveLength | None = None  # None: not measured
 
 
 @dataclass(frozen=True)
@@ -156,7 +194,9 @@ class Tables:
     passkey: pl.DataFrame | None = None
     memory_length: pl.DataFrame | None = None
     decay_range: pl.DataFrame | None = None
-    accuracy: pl.DataFrame | None = None  # on needles
+    accuracy: pl.DataFrame | None = None  # on needles, and on RULER's tasks
+    context_loss: pl.DataFrame | None = None
+    spelled_bytes: pl.DataFrame | None = None  # in the bins of position_loss
 
     def present(self) -> dict[str, pl.DataFrame]:
         """Name of the schema -> table, of those that were measured."""

@@ -3,54 +3,53 @@
 from __future__ import annotations
 
 import resource
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isnan
 
 import polars as pl
 import torch
 
 from ssm.base.errors import UserError
-from ssm.data.batches import HeldOutWindows
+from ssm.base.tables import SPELLED_BYTES
 from ssm.data.own_text import disjoint_windows
+from ssm.data.spelled import spelled_bytes
 from ssm.data.store import TokenStore
-from ssm.data.tasks.needle import Needle
 from ssm.diagnosis.readings import failure_position, ratios
+from ssm.diagnosis.recall import needles, passkeys, ruler
 from ssm.diagnosis.result import Interval, Tables
+from ssm.diagnosis.session import Reader, Session
 from ssm.diagnosis.verdict import BREAKS, HOLDS, outcome_of
-from ssm.evaluation.accuracy import accuracy
-from ssm.evaluation.bins import octaves
+from ssm.evaluation.bins import bin_edges
+from ssm.evaluation.by_position import binned_table
+from ssm.evaluation.context_loss import context_loss
 from ssm.evaluation.decay_range import decay_range
 from ssm.evaluation.effective_remembrance import effective_remembrance
 from ssm.evaluation.length_class import length_class
 from ssm.evaluation.memory_length import memory_length
-from ssm.evaluation.passkey import passkey, passkey_pieces
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.state_statistics import state_statistics
-from ssm.evaluation.subject import Subject
+from ssm.evaluation.stream import PROBED
 from ssm.models.readable import Readable
 from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
 from ssm.specs.measurements import (
-    Accuracy,
+    ContextLoss,
     DecayRange,
     EffectiveRemembrance,
     LengthClass,
     MemoryLength,
-    Passkey,
     PositionLoss,
     RestartLoss,
     StateStatistics,
 )
-from ssm.specs.tasks.needle import NeedleTask
 
 FIRST = (LEAST, 16)  # windows after which only the time is looked at
 PRECISE = 1.4  # the ends of the interval of where it begins to fail lie within this factor
 FEW = 8  # windows for the state, and for Effective Remembrance
-TRIALS = 8  # passkeys, and needles, at one length and depth
-DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+PAIRED = 16  # windows for the loss by context
+SHORTEST = 64  # the shortest of these contexts is this part of the model's own
 RESERVED = 0.4  # of the budget is kept for what explains a verdict
 REMEMBRANCE_PASSES = 7.5  # over a window's length: its bins end 6.5 times the length, and the whole window
 
@@ -68,21 +67,6 @@ class Sample:
     seconds: float
     tokens_per_second: float  # of the model reading on
     peak_bytes: int
-
-
-@dataclass(frozen=True)
-class Reader(Subject):
-    """Reads given windows, whichever a measurement would choose."""
-
-    given: HeldOutWindows = field(kw_only=True)
-
-    def windows(self, sequences: int, length: int, seed: int) -> HeldOutWindows:
-        """The first of the given windows, up to `length`."""
-        return replace(self.given, positions=self.given.positions[:sequences], length=length)
-
-    def past(self, first: int) -> Reader:
-        """From window number `first` on."""
-        return replace(self, given=replace(self.given, positions=self.given.positions[first:]))
 
 
 def sample(
@@ -114,13 +98,10 @@ class _Sampler:
 
     def __init__(self, reader: Reader, spec: DiagnosisSpec, most: int):
         self.reader, self.spec, self.most = reader, spec, most
-        self.started = time.monotonic()
-        self.tokens = 0
-        self.rate = 0.0  # tokens a second
-        self.missing: list[str] = []
+        self.session = Session(reader, spec)
 
     def run(self) -> Sample:
-        looks = rounds(self.most)
+        looks, session = rounds(self.most), self.session
         losses, restarts, sequences, stopped_by = self._losses(looks)
         few = min(FEW, sequences)
         tables = Tables(
@@ -130,46 +111,48 @@ class _Sampler:
             state_statistics=self._states(few),
             effective_remembrance=self._remembrance(few),
             **self._decays(few),
-            passkey=self._passkey(),
-            accuracy=self._needles(),
+            context_loss=self._contexts(min(PAIRED, sequences)),
+            passkey=passkeys(session),
+            accuracy=_together(needles(session), ruler(session)),
+            spelled_bytes=self._spelled(sequences),
         )
         return Sample(
             tables=tables,
             sequences=sequences,
-            tokens=self.tokens,
+            tokens=session.tokens,
             looks=len(looks),
             stopped_by=stopped_by,
-            missing=tuple(self.missing),
-            seconds=round(time.monotonic() - self.started, 3),
-            tokens_per_second=round(self.rate, 1),
+            missing=tuple(session.missing),
+            seconds=round(session.spent(), 3),
+            tokens_per_second=round(session.rate, 1),
             peak_bytes=_peak_bytes(self.reader.device),
         )
 
     def _losses(self, looks: list[int]) -> tuple[pl.DataFrame, pl.DataFrame, int, str]:
         """The loss with the full history and of the restarted model, by window; how many; why no more."""
-        spec, read = self.spec, 0
+        spec, session, read = self.spec, self.session, 0
         losses: list[pl.DataFrame] = []
         restarts: list[pl.DataFrame] = []
         ends = [*(count for count in FIRST if count < looks[0]), *looks]
         for until, then in zip(ends, [*ends[1:], None], strict=True):
-            count, before = until - read, time.monotonic()
+            count, before = until - read, session.spent()
             reader = replace(self.reader.past(read), title=f"{self.reader.title}: windows {read + 1} to {until}")
             full = position_loss(PositionLoss(length=spec.length, sequences=count), reader)
-            self.rate = count * spec.length / (time.monotonic() - before)
+            session.rate = count * spec.length / (session.spent() - before)
             restart = RestartLoss(length=spec.length, sequences=count, context=spec.context, everywhere=True)
             restarted = restart_loss(restart, reader)
             losses.append(_numbered_from(read, full))
             restarts.append(_numbered_from(read, restarted))
-            self.tokens += 3 * count * spec.length  # every target beyond the context is read twice again
+            session.tokens += 3 * count * spec.length  # every target beyond the context is read twice again
             read = until
             found = pl.concat(losses), pl.concat(restarts)
             if until in looks and self._decided(*found, len(looks)):
                 return *found, read, "decided"
             if then is None:
                 break
-            took = (time.monotonic() - before) * (then - until) / count
+            took = (session.spent() - before) * (then - until) / count
             share = 1 - RESERVED if until in looks else 1.0
-            if self._spent() + took > share * spec.budget_seconds:
+            if session.spent() + took > share * spec.budget_seconds:
                 return *found, read, "budget"
         return *found, read, "text" if self.most < spec.sequences else "sequences"
 
@@ -183,24 +166,24 @@ class _Sampler:
 
     def _states(self, sequences: int) -> pl.DataFrame | None:
         spec = StateStatistics(length=self.spec.length, sequences=sequences)
-        if not self._affordable("state statistics", sequences * self.spec.length):
+        if not self.session.affordable("state statistics", sequences * self.spec.length):
             return None
         try:
             return state_statistics(spec, self.reader)
         except UserError as error:
-            self.missing.append(f"state statistics: {error}")
+            self.session.missing.append(f"state statistics: {error}")
             return None
 
     def _remembrance(self, sequences: int) -> pl.DataFrame | None:
         spec = EffectiveRemembrance(length=self.spec.length, sequences=sequences)
-        if not self._affordable("Effective Remembrance", int(REMEMBRANCE_PASSES * sequences * self.spec.length)):
+        if not self.session.affordable("Effective Remembrance", int(REMEMBRANCE_PASSES * sequences * self.spec.length)):
             return None
         return effective_remembrance(spec, self.reader)
 
     def _decays(self, sequences: int) -> dict[str, pl.DataFrame]:
         """How long states remember and how far their decays range, over windows of one context."""
         context = self.spec.context
-        if not self._affordable("decays", 2 * sequences * context):
+        if not self.session.affordable("decays", 2 * sequences * context):
             return {}
         try:
             return {
@@ -208,79 +191,32 @@ class _Sampler:
                 "decay_range": decay_range(DecayRange(length=context, sequences=sequences), self.reader),
             }
         except UserError as error:
-            self.missing.append(f"decays: {error}")
+            self.session.missing.append(f"decays: {error}")
             return {}
 
-    def _passkey(self) -> pl.DataFrame | None:
-        if not self.spec.passkey:
-            self.missing.append("passkey: not asked for")
+    def _contexts(self, sequences: int) -> pl.DataFrame | None:
+        """The loss on the same targets by how much was read before them."""
+        spec = ContextLoss(length=self.spec.length, sequences=sequences, shortest=max(1, self.spec.context // SHORTEST))
+        probes = PROBED * len(spec.contexts)  # for the size of a state, before every one
+        if not self.session.affordable("effective length", sequences * spec.tokens + probes):
             return None
-        context = self.spec.context
-        asked = Passkey(
-            lengths=(context // 2, *(k * context for k in octaves(context, self.spec.length))),
-            depths=DEPTHS,
-            trials=TRIALS,
-        )
-        try:
-            pieces = passkey_pieces(asked, self.reader.store.tokenizer(), self.reader.seed)
-        except UserError as error:
-            self.missing.append(f"passkey: {error}")
-            return None
-        lengths = tuple(length for length in asked.lengths if length >= pieces.shortest)
-        if not lengths:
-            self.missing.append(f"passkey: its prompt alone takes {pieces.shortest} tokens")
-            return None
-        if not self._affordable("passkey", TRIALS * len(DEPTHS) * sum(lengths)):
-            return None
-        return passkey(asked.model_copy(update={"lengths": lengths}), self.reader)
+        return context_loss(spec, self.reader)
 
-    def _needles(self) -> pl.DataFrame | None:
-        """The same statements at every length and depth, in the text of the diagnosis."""
-        if not self.spec.passkey:
-            self.missing.append("needles: not asked for")
-            return None
-        store, context = self.reader.store, self.spec.context
-        lengths = (context // 2, *(k * context for k in octaves(context, self.spec.length)))
-        try:
-            tasks = [_needle_task(store, depth, max(lengths)) for depth in DEPTHS]
-            needle = Needle(tasks[0], "test", 0, store)
-        except UserError as error:
-            self.missing.append(f"needles: {error}")
-            return None
-        lengths = tuple(length for length in lengths if length >= needle.shortest)
-        behind = tasks[0].answering(needle.room)
-        if not self._affordable("needles", TRIALS * len(DEPTHS) * sum(length + behind for length in lengths)):
-            return None
-        asked = [Accuracy(task=task, lengths=lengths, examples=TRIALS) for task in tasks]
-        try:
-            return pl.concat(accuracy(one, self.reader) for one in asked)
-        except UserError as error:  # such as a text in which no sentence ends
-            self.missing.append(f"needles: {error}")
-            return None
+    def _spelled(self, sequences: int) -> pl.DataFrame:
+        """What the text of each loss weighs."""
+        windows, edges = self.reader.windows(sequences, self.spec.length, 0), bin_edges(self.spec.length)
+        found = spelled_bytes(windows.split, self.reader.store.tokenizer(), windows.positions, edges)  # (windows, bins)
+        return binned_table(torch.from_numpy(found).double(), edges[:-1], edges[1:], SPELLED_BYTES)
 
     def _class_spec(self, sequences: int) -> LengthClass:
         of = PositionLoss(length=self.spec.length, sequences=sequences)
         return LengthClass(of=of, context=self.spec.context)
 
-    def _affordable(self, what: str, tokens: int) -> bool:
-        """Whether so many more tokens fit into the budget; they are counted as read if they do."""
-        if self._spent() + tokens / self.rate > self.spec.budget_seconds:
-            self.missing.append(f"{what}: the budget was spent")
-            return False
-        self.tokens += tokens
-        return True
 
-    def _spent(self) -> float:
-        return time.monotonic() - self.started
-
-
-def _needle_task(store: TokenStore, depth: float, length: int) -> NeedleTask:
-    """Needles at one depth in a store's own text, of that length where no other is asked for."""
-    text = store.spec.text
-    assert text is not None
-    mix = ({"length": length, "depths": (depth, depth)},)
-    content = {"name": "needle", "corpus": text.corpus, "tokenizer": text.tokenizer, "mix": mix}
-    return NeedleTask.parse(content, "needles")
+def _together(*tables: pl.DataFrame | None) -> pl.DataFrame | None:
+    """Those that there are, in one; a column that one of them lacks is null there."""
+    found = [table for table in tables if table is not None]
+    return pl.concat(found, how="diagonal") if found else None
 
 
 def _precise(failure: Interval | None) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite, isnan, log10
 
 from ssm.claims.words import number, span
-from ssm.diagnosis.result import Facts, Interval, Readings, Recall, Verdict
+from ssm.diagnosis.result import EffectiveLength, Facts, Interval, Readings, Recall, Solved, Verdict
 from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.tasks.needle import ALTERNATIVES
 
@@ -45,14 +45,54 @@ def verdict_of(readings: Readings, facts: Facts) -> Verdict:
     if readings.not_finite_from is not None:
         return Verdict(BREAKS, _joined(_not_a_number(readings, facts), _state(readings, facts)))
     words = {BREAKS: _breaks, HOLDS: _holds, NOT_DECIDED: _not_decided}[outcome]
-    definition = f"By lg Definition 3.2: {generalization_words(readings)}."
-    said = words(readings, facts), definition, _state(readings, facts), _keys(readings, facts)
-    return Verdict(outcome, _joined(*said, _needles(readings, facts), _advice(outcome, facts)))
+    found = words(readings, facts), definition_words(outcome, readings), bits_words(readings, facts)
+    length = readings.effective_length
+    inside = length_words(length) if length else "", _state(readings, facts)
+    asked = _keys(readings, facts), _needles(readings, facts), _ruler(readings, facts)
+    return Verdict(outcome, _joined(*found, *inside, *asked, _advice(outcome, facts)))
 
 
 def generalization_words(readings: Readings) -> str:
     """What lg Definition 3.2 says of the loss curve: that no rise is significant is not that there is none."""
-    return "no significant failure" if readings.generalizes else "a failure to length-generalize"
+    return "no significant rise" if readings.generalizes else "a failure to length-generalize"
+
+
+def definition_words(outcome: str, readings: Readings) -> str:
+    """What lg Definition 3.2 says beside the verdict, and why, where it says another thing."""
+    if outcome == BREAKS and readings.generalizes:
+        return (
+            "lg Definition 3.2 does not show the failure: it compares late tokens with other, earlier ones, whose "
+            "differences hide a rise that the same tokens, read twice, show."
+        )
+    if outcome == HOLDS and not readings.generalizes:
+        return (
+            "lg Definition 3.2 finds a failure to length-generalize all the same: it allows no rise at all, and "
+            "compares late tokens with other, earlier ones; on the same tokens, read twice, the rise is within the "
+            "tolerance."
+        )
+    return f"By lg Definition 3.2: {generalization_words(readings)}."
+
+
+def bits_words(readings: Readings, facts: Facts) -> str:
+    """What a byte of text costs."""
+    inside, far = readings.in_context_bits, readings.far_bits
+    if inside is None or far is None or isnan(inside.value):
+        return ""
+    beyond = "not a number" if isnan(far.value) else number(far.value)
+    return f"Bits per byte: {number(inside.value)} inside its context, {beyond} up to {facts.length:,} tokens."
+
+
+def length_words(found: EffectiveLength) -> str:
+    """How far back text lowers the loss."""
+    little = ""
+    if found.at_most is not None:
+        harms = any(gain.high < 1 for n, gain in found.gains.items() if n >= found.at_most)
+        more = "lower its perplexity by less than 1%" + (", or raise it" if harms else "")
+        little = f"with {found.at_most:,} tokens read or more, twice as many {more}"
+    if found.at_least is None:
+        return f"{little.capitalize()}." if little else "How far back text lowers its loss is not decided."
+    further = little or "how much further is not decided"
+    return f"Text more than {found.at_least:,} tokens back still lowers its loss; {further}."
 
 
 def extension_words(readings: Readings) -> str:
@@ -189,7 +229,18 @@ def _needles(readings: Readings, facts: Facts) -> str:
     )
 
 
-def _inside_and_beyond(cells: Sequence[Recall], facts: Facts) -> tuple[float | None, float | None]:
+def _ruler(readings: Readings, facts: Facts) -> str:
+    inside, beyond = _inside_and_beyond(readings.ruler, facts)
+    if not inside and not beyond:
+        return ""
+    if beyond is None:
+        return f"It solves {inside:.0%} of RULER's prompts inside its context."
+    if inside is None:
+        return f"It solves {beyond:.0%} of RULER's prompts beyond its context."
+    return f"It solves {inside:.0%} of RULER's prompts inside its context and {beyond:.0%} beyond."
+
+
+def _inside_and_beyond(cells: Sequence[Recall | Solved], facts: Facts) -> tuple[float | None, float | None]:
     """Which part is found at lengths within the context, and at those beyond."""
     return (
         found_of(cell for cell in cells if cell.length <= facts.context),
@@ -197,7 +248,7 @@ def _inside_and_beyond(cells: Sequence[Recall], facts: Facts) -> tuple[float | N
     )
 
 
-def found_of(cells: Iterable[Recall]) -> float | None:
+def found_of(cells: Iterable[Recall | Solved]) -> float | None:
     """Which part is found in these cells together; None without a cell."""
     known = list(cells)
     trials = sum(cell.trials for cell in known)

@@ -18,6 +18,7 @@ from ssm.evaluation import (
     accuracy,
     attack,
     attention_map,
+    context_loss,
     corruption,
     cost,
     decay_range,
@@ -44,6 +45,7 @@ from ssm.specs.registry import check_functions, check_lines
 MODULES: tuple[ModuleType, ...] = (
     position_loss,
     restart_loss,
+    context_loss,
     validation_loss,
     effective_remembrance,
     state_statistics,

@@ -11,10 +11,9 @@ import polars as pl
 import torch
 
 from ssm.base.tables import RESTART_LOSS
-from ssm.data.batches import HeldOutWindows
 from ssm.evaluation.bins import bin_edges, octaves
 from ssm.evaluation.by_position import binned_table
-from ssm.evaluation.stream import cross_entropy, segments, token_values
+from ssm.evaluation.restarted import restarted
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurements import RestartLoss
 
@@ -31,17 +30,9 @@ def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
     sums = torch.zeros(spec.sequences, len(starts), dtype=torch.float64)
     with subject.progress(spec.sequences, sum(len(offsets) * length for offsets, length in pieces)) as progress:
         for offsets, length in pieces:
-            positions = (windows.positions[:, None] + offsets).flatten()  # sequence by sequence
-            for segment in segments(subject, HeldOutWindows(windows.split, positions, length), length):
-                progress.advance(segment.targets.numel())
-                read = max(0, half - segment.start)  # the first half is read, the second half is scored
-                if segment.start + read >= segment.stop:
-                    continue
-                hidden, wanted = segment.hidden[:, read:], segment.targets[:, read:]
-                losses = token_values(subject.model, hidden, wanted, cross_entropy)  # (B, S)
-                sequences, numbers = np.divmod(segment.rows.numpy(), len(offsets))  # (B,)
-                targets = offsets[numbers, None] + np.arange(segment.start + read, segment.stop)  # (B, S)
-                bins = np.searchsorted(starts, targets, side="right") - 1
+            # The first half is read, the second half is scored.
+            for sequences, targets, losses in restarted(subject, windows, offsets, half, length - half, progress):
+                bins = np.searchsorted(starts, targets, side="right") - 1  # (B, S)
                 inside = torch.from_numpy(bins >= 0)  # not [T/2, 3/4 T), where the first bin is the quarter behind it
                 places = torch.from_numpy(sequences[:, None] * len(starts) + bins)
                 sums.view(-1).index_add_(0, places[inside], losses.double().cpu()[inside])

@@ -11,7 +11,8 @@ from pydantic import TypeAdapter
 
 from ssm.base.curves import mean_loss, paired_log_ratio
 from ssm.diagnosis.comparison import compare, first_windows
-from ssm.diagnosis.readings import exponential, far_start
+from ssm.diagnosis.intervals import exponential
+from ssm.diagnosis.readings import far_start
 from ssm.diagnosis.result import Diagnosis, Interval
 
 

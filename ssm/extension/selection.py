@@ -9,7 +9,8 @@ import torch
 
 from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenStore
-from ssm.diagnosis.sampling import Reader, computing_in
+from ssm.diagnosis.sampling import computing_in
+from ssm.diagnosis.session import Reader
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.extension.choice import END, ORIGINAL, Candidate

@@ -130,6 +130,19 @@ def needles(found: Callable[[int, float], int]) -> pl.DataFrame:
     ).select(*ACCURACY.columns)
 
 
+def prompts() -> pl.DataFrame:
+    """8 prompts of two of RULER's tasks at two lengths; what is found is found inside the context, and a bit beyond."""
+    right = {("niah_single_1", CONTEXT): 8, ("niah_single_1", 2 * CONTEXT): 2}
+    rows = [
+        {"length": n, "group": task, "example": i, "answer": 0, "difficulty": i / 8, "tokens": 3, "forced_share": 0.5}
+        | {"forced_all": False, "generated_share": 0.5, "generated_all": i < right.get((task, n), 0)}
+        for task in ("niah_single_1", "vt")
+        for n in (CONTEXT, 2 * CONTEXT)
+        for i in range(8)
+    ]
+    return pl.DataFrame(rows, schema={name: kind for name, kind in ACCURACY.columns.items() if name in rows[0]})
+
+
 def length_class(kind: str, generalizes: bool) -> pl.DataFrame:
     row = dict.fromkeys(LENGTH_CLASS.columns)
     row |= {"class": kind, "extends_from": None if kind == "none" else CONTEXT, "generalizes": generalizes}

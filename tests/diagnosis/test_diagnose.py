@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from training.processes import PROCESSES
 
 from ssm.base.files import claimed
 from ssm.base.tables import read_provenance
+from ssm.claims import words as claim_words
 from ssm.cli.main import main
 from ssm.diagnosis import _state_bytes, diagnose, load_diagnosis
 from ssm.models.backbone import build_model
@@ -58,10 +60,18 @@ def test_page_record_and_tables(
     assert f"Report: {tmp_path}/out/index.html" in said.err
     page = (tmp_path / "out" / "index.html").read_text()
     assert record["verdict"]["paragraph"] in page
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 6
+    inside = record["readings"]["in_context"]["value"]
+    bits = record["readings"]["in_context_bits"]["value"]
+    assert bits == pytest.approx(math.log2(inside), rel=1e-9), "a token is a byte"
+    assert f"Bits per byte: {claim_words.number(bits)} inside its context" in said.out
+    heads = record["readings"]["drift"]["map"]
+    assert [len(row) for row in heads["growth"]] == [record["readings"]["drift"]["heads"] // 2] * 2
+    assert sorted(map(int, record["readings"]["effective_length"]["gains"])) == [1, 2, 4, 8, 16]
     assert record["facts"]["parameters"] == build_model(model_spec(), 256, seed=1).parameters_count
     names = {path.stem for path in (tmp_path / "out" / "tables").iterdir()}
     inside = {"state_statistics", "effective_remembrance", "memory_length", "decay_range"}
+    inside |= {"context_loss", "spelled_bytes"}
     assert names == {"position_loss", "restart_loss", "length_class"} | inside
     assert read_provenance(tmp_path / "out" / "tables" / "position_loss.parquet")["context"] == 16
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "diagnosis.json", "tables"}

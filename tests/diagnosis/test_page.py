@@ -12,8 +12,9 @@ import pytest
 from diagnosis.fabricated import Tables, diagnosis, everything, fails_from, tables
 from html_page import Page, squeezed
 
+from ssm.diagnosis.definitions import BY_POSITION, ON_AVERAGE, PAIRED
 from ssm.diagnosis.page import build_page
-from ssm.diagnosis.result import Extension, Interval, Memory
+from ssm.diagnosis.result import EffectiveLength, Extension, Interval, Memory
 from ssm.specs.diagnosis import WHY_TOLERANCE
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
@@ -84,13 +85,15 @@ def test_the_definitions_answer_beside_the_verdict_and_differ_with_a_word_on_it(
     row = {"class": "not decided", "generalizes": True, "excess": math.log(1.3), "excess_error": 0.21}
     _, text = read(build_page(diagnosis(replace(given, length_class=given.length_class.with_columns(**lits(row))))))
     assert "✗ Breaks" in text
-    assert "By lg Definition 3.2: no significant failure." in text
+    assert "no significant failure" not in text
+    assert text.count("lg Definition 3.2 does not show the failure: it compares late tokens with other, earlier") == 2
     assert (
-        "lg Definition 3.2: perplexity never exceeds the least one inside the context No significant failure. Where it "
-        "is surest to exceed it, it has 1.3 times the least perplexity inside the context (standard error 21%)."
+        "No significant rise. Where it is surest to exceed it, it has 1.3 times the least perplexity inside the "
+        "context (standard error 21%)."
     ) in text
-    assert "ls Definition 2.1: perplexity falls as more tokens are read Not decided." in text
-    assert "They need not agree with the verdict" in text
+    assert f"{PAIRED} A rise up to 1.1 times. Breaks." in text
+    assert text.index(PAIRED) < text.index(BY_POSITION) < text.index(ON_AVERAGE)
+    assert "No rise (strong), or less than 2% from one length to its double (weak). Not decided." in text
     assert WHY_TOLERANCE in text
     assert "all intervals of 64 windows or more" in text
 
@@ -106,18 +109,49 @@ def test_one_that_holds_is_not_sent_to_extend() -> None:
     assert "What happens inside?" in text
 
 
+def test_bits_effective_length_heads_and_rulers_prompts_stand_on_it() -> None:
+    given = everything(0, fails_from(3100))
+    found = diagnosis(given)
+    more = {
+        "in_context_bits": Interval(0.912, 0.9, 0.93),
+        "far_bits": Interval(1.25, 1.2, 1.3),
+        "effective_length": EffectiveLength(256, 512, {256: Interval(1.02, 1.01, 1.03)}),
+    }
+    page = build_page(replace(found, readings=replace(found.readings, **more)))
+    _, text = read(page)
+    assert "In bits per byte of text, which other tokenizers can be compared by: 0.912 (0.9 to 0.93) and 1.25" in text
+    assert (
+        "Effective length. Text more than 256 tokens back still lowers its loss; with 512 tokens read or more" in text
+    )
+    assert "7 of 576 heads drift: 1 in layer 0, 1 in layer 3," in text
+    assert "bits per byte" not in read(build_page(found))[1]
+
+
+def test_before_and_after_have_bits_and_effective_length() -> None:
+    found = diagnosis(tables(0))
+    length = EffectiveLength(256, None, {256: Interval(1.02, 1.01, 1.03)})
+    more = {"far_bits": Interval(1.25, 1.2, 1.3), "effective_length": length}
+    _, text = read(build_page(replace(found, readings=replace(found.readings, **more)), found))
+    assert re.search(r"Bits per byte up to 32,768 – 1\.25 \(1\.2 to 1\.3\)", text)
+    assert "Effective length – 256 to – tokens" in text
+
+
 def test_what_is_missing_is_said_with_its_reason() -> None:
     missing = (
         "state statistics: it keeps keys and values",
         "Effective Remembrance: the budget was spent",
         "passkey: no tokens for digits",
         "needles: a prompt alone takes 200 tokens",
+        "effective length: the budget was spent",
+        "vt: length 64: too short",
     )
     page, text = read(build_page(diagnosis(tables(0), missing=missing)))
     assert "The state was not measured: it keeps keys and values." in text
     assert "Effective Remembrance was not measured: the budget was spent." in text
     assert "The passkey test was not made: no tokens for digits." in text
     assert "The needle test was not made: a prompt alone takes 200 tokens." in text
+    assert "How far back text lowers the loss was not measured: the budget was spent." in text
+    assert "vt was not asked: length 64: too short." in text
     assert "tables/passkey.parquet" not in page.links
 
 

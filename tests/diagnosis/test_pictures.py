@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
-from diagnosis.fabricated import Tables, diagnosis, everything, fails_from, tables
+from diagnosis.fabricated import Tables, diagnosis, everything, fails_from, prompts, states, tables
 
 from ssm.diagnosis import pictures as module
 from ssm.diagnosis.comparison import first_windows
 from ssm.diagnosis.pictures import Picture, pictures
+from ssm.diagnosis.result import EffectiveLength, Interval
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def drawn(found: list[Picture]) -> dict[str, str]:
 
 def test_every_table_has_its_picture() -> None:
     texts = drawn(pictures(diagnosis(everything(0, fails_from(3100)))))
-    assert list(texts) == ["perplexity", "ratio", "states", "remembrance", "passkey", "needle"]
+    assert list(texts) == ["perplexity", "ratio", "states", "heads", "remembrance", "passkey", "needle"]
     for name in ("perplexity", "ratio"):
         assert "fails from 3,200" in texts[name]
         assert "T = 2k" in texts[name]
@@ -41,11 +43,35 @@ def test_every_table_has_its_picture() -> None:
     assert "restarted" in texts["perplexity"]
     assert "tolerance 1.1" in texts["ratio"]
     assert "layer 3, head 11" in texts["states"]
+    assert "dark to light: 1 or less to 4" in texts["heads"]
     assert texts["passkey"].count("88%") == 10
     assert texts["passkey"].count("12%") == 20
     assert texts["needle"].count("100%") == 10 + 4 + 1, "and the depth of the end"
     assert texts["needle"].count("25%") == 16 + 1
     assert "depth of the statement" in texts["needle"]
+
+
+def test_gains_and_rulers_prompts_have_pictures(only: Callable[..., None]) -> None:
+    only("gains", "ruler")
+    gains = {n: Interval(1.0 + 4 / n, 1.0, 1.0 + 8 / n) for n in (32, 64, 1024, 4096)}
+    found = diagnosis(tables(0, accuracy=prompts()))
+    found = replace(found, readings=replace(found.readings, effective_length=EffectiveLength(64, None, gains)))
+    texts = drawn(pictures(found))
+    assert "tokens read before a target" in texts["gains"]
+    assert "T = 2k" in texts["gains"]
+    assert [name in texts["ruler"] for name in ("niah_single_1", "vt", "niah_multikey_2")] == [True, True, False]
+    assert texts["ruler"].count("100%") == 1
+    assert texts["ruler"].count("25%") == 1
+    assert "line: the context" in texts["ruler"]
+
+
+def test_before_and_after_share_the_colours_of_heads(only: Callable[..., None]) -> None:
+    only("heads")
+    grown, flat = (states(np.full((2, 3), factor)) for factor in (64.0, 1.0))
+    before, after = (diagnosis(tables(0, state_statistics=table)) for table in (grown, flat))
+    text = drawn(pictures(after, before))["heads"]
+    assert text.count("dark to light: 1 or less to 64") == 2
+    assert {"Growth of the state past T, before", "Growth of the state past T, after"} <= set(text.split(" | "))
 
 
 def test_what_was_not_measured_is_not_drawn() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ from diagnosis.fabricated import (
     CONTEXT,
     LENGTH,
     TOLERANCE,
+    diagnosis,
     everything,
     facts,
     fails_from,
@@ -18,6 +20,7 @@ from diagnosis.fabricated import (
     losses,
     needles,
     passkeys,
+    prompts,
     remembrance,
     states,
     tables,
@@ -26,8 +29,10 @@ from scipy import stats
 
 from ssm.base.errors import TableError
 from ssm.base.tables import DECAY_RANGE, MEMORY_LENGTH
+from ssm.diagnosis.heads import drift
+from ssm.diagnosis.intervals import wilson
 from ssm.diagnosis.readings import (
-    drift,
+    bits_per_byte,
     failure_position,
     memory,
     perplexity,
@@ -35,7 +40,6 @@ from ssm.diagnosis.readings import (
     read,
     recalled,
     remembrance_at,
-    wilson,
 )
 
 
@@ -169,6 +173,77 @@ def test_perplexity_is_that_of_the_mean_loss() -> None:
     assert (found.value, found.low, found.high) == pytest.approx(np.exp([excess.mean(), low, high]))
 
 
+def spelled(full: pl.DataFrame, bytes_a_token: np.ndarray) -> pl.DataFrame:
+    """So many bytes for every token of each sequence."""
+    size = (pl.col("position_to") - pl.col("position_from")) * pl.lit(pl.Series(bytes_a_token)).gather("sequence")
+    return full.select("sequence", "position_from", "position_to", bytes=size.cast(pl.Float64))
+
+
+def test_a_byte_a_token_costs_its_loss_in_bits() -> None:
+    full, _ = losses(6, sequences=9)
+    found, plain = bits_per_byte(full, spelled(full, np.ones(9)), 1024, 2048), perplexity(full, 1024, 2048)
+    assert (found.value, found.low, found.high) == pytest.approx(np.log2([plain.value, plain.low, plain.high]))
+
+
+def test_bits_per_byte_are_the_losses_over_the_bytes_of_their_text() -> None:
+    """Not the mean of ratios: a window with many bytes counts for more. The interval is that of a bootstrap, about."""
+    full, _ = losses(6, sequences=400)
+    generator = np.random.default_rng(2)
+    tokens = generator.normal(4.0, 0.5, 400)
+    found = bits_per_byte(full, spelled(full, tokens), 24576, 32768)
+    nats = excess_at(full, full.with_columns(loss=pl.lit(0.0)), 24576, 32768)
+    assert found.value == pytest.approx(nats.sum() / tokens.sum() / math.log(2))
+    rows = generator.integers(0, 400, (2000, 400))
+    draws = np.quantile(nats[rows].sum(1) / tokens[rows].sum(1) / math.log(2), [0.025, 0.975])
+    assert (found.low, found.high) == pytest.approx(tuple(draws), abs=0.1 * (found.high - found.low))
+    lost = full.with_columns(loss=pl.lit(math.nan))
+    assert math.isnan(bits_per_byte(lost, spelled(full, tokens), 24576, 32768).value)
+
+
+def test_bits_stand_in_the_readings_and_the_verdict() -> None:
+    given = tables(0)
+    found = diagnosis(replace(given, spelled_bytes=spelled(given.position_loss, np.full(64, 4.0))))
+    inside, far = found.readings.in_context_bits, found.readings.far_bits
+    assert inside is not None
+    assert far is not None
+    assert inside.value == pytest.approx(math.log2(found.readings.in_context.value) / 4)
+    assert far.value == pytest.approx(math.log2(found.readings.far.value) / 4)
+    assert (
+        f"Bits per byte: {inside.value:.3g} inside its context, {far.value:.3g} up to 32,768" in found.verdict.paragraph
+    )
+    assert diagnosis(given).readings.far_bits is None
+
+
+def test_the_map_has_every_head_in_its_layer() -> None:
+    growth = np.full((3, 4), 1.5)
+    growth[2, 1], growth[0, 3] = 3.0, 0.5
+    found = drift(states(growth), CONTEXT)
+    assert found.map is not None
+    assert (found.map.together, found.map.layers) == (1, (0, 1, 2))
+    np.testing.assert_allclose(found.map.growth, growth, rtol=0.05)
+    assert np.array(found.map.drifting).nonzero() == ([2], [1])
+    assert found.by_layer == {2: 1}
+
+
+def test_many_heads_share_columns_and_the_one_that_grows_most_is_shown() -> None:
+    growth = np.ones((2, 130))
+    growth[1, 128] = 4.0
+    found = drift(states(growth), CONTEXT).map
+    assert found is not None
+    assert found.together == 3
+    assert [len(row) for row in found.growth] == [44, 44]
+    assert found.growth[1][42] == pytest.approx(4.0, rel=0.1)
+    assert found.drifting[1][42]
+    assert sum(map(sum, found.drifting)) == 1
+
+
+def test_layers_may_have_different_numbers_of_heads() -> None:
+    table = states(np.ones((2, 3))).filter((pl.col("layer") != 0) | (pl.col("head") < 2))
+    found = drift(table, CONTEXT).map
+    assert found is not None
+    assert [len(row) for row in found.growth] == [2, 3]
+
+
 def test_one_head_of_many_drifts() -> None:
     growth = np.full((6, 8), 1.5)
     growth[4, 3] = 3.0
@@ -212,6 +287,9 @@ def test_a_state_that_is_no_number_any_more_drifts() -> None:
     assert found.drifting == 1
     assert found.top[0].head == 1
     assert math.isnan(found.top[0].growth.value)
+    assert found.map is not None
+    assert found.map.growth[0][1] == math.inf
+    assert found.map.drifting == ((False, True, False),)
 
 
 def test_remembrance_is_read_with_the_context_kept() -> None:
@@ -251,6 +329,22 @@ def test_needles_are_counted_by_what_is_preferred() -> None:
     assert {cell.accuracy.value for cell in cells if cell.depth < 1} == {0.25}
 
 
+def test_rulers_prompts_are_counted_by_task_beside_the_needles() -> None:
+    table = pl.concat([needles(lambda length, depth: 8 if depth == 1 else 2), prompts()], how="diagonal")
+    readings = read(tables(0, accuracy=table), facts())
+    assert readings.needle == read(tables(0, accuracy=table.filter(pl.col("group") == "capital")), facts()).needle
+    cells = {(cell.task, cell.length): cell.accuracy.value for cell in readings.ruler}
+    assert list(cells) == [(task, n) for task in ("niah_single_1", "vt") for n in (2048, 4096)]
+    assert cells == {
+        ("niah_single_1", 2048): 1.0,
+        ("niah_single_1", 4096): 0.25,
+        ("vt", 2048): 0.0,
+        ("vt", 4096): 0.0,
+    }
+    assert {cell.trials for cell in readings.ruler} == {8}
+    assert read(tables(0, accuracy=prompts()), facts()).needle == ()
+
+
 def test_memory_is_the_share_of_states_that_forget_soon_or_late_or_cannot_choose() -> None:
     """T is 2,048 and L 32,768: within 128 tokens, and after all of them."""
     spread = (-0.1, 0.0, 0.1)
@@ -274,5 +368,6 @@ def test_what_was_not_measured_is_not_read() -> None:
     readings = read(type(given)(given.position_loss, given.restart_loss, given.length_class), facts())
     assert (readings.drift, readings.remembrance, readings.memory) == (None, None, None)
     assert (readings.passkey, readings.needle) == ((), ())
+    assert (readings.ruler, readings.effective_length, readings.in_context_bits) == ((), None, None)
     assert readings.not_finite_from is None
     assert (readings.length_class, readings.generalizes) == ("strong", True)

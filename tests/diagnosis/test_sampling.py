@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
@@ -19,9 +20,12 @@ from torch import Tensor
 from ssm.base.errors import DataError
 from ssm.data.own_text import disjoint_windows, own_text
 from ssm.data.store import TokenStore
-from ssm.diagnosis import sampling
-from ssm.diagnosis.readings import recalled
-from ssm.diagnosis.sampling import Reader, Sample, _Sampler, rounds, sample
+from ssm.diagnosis import session as session_module
+from ssm.diagnosis.readings import recalled, solved
+from ssm.diagnosis.recall import needles as told
+from ssm.diagnosis.recall import ruler
+from ssm.diagnosis.sampling import Sample, rounds, sample
+from ssm.diagnosis.session import Reader, Session
 from ssm.specs.data import BytesTokenizer
 from ssm.specs.diagnosis import LEAST, TOLERANCE, DiagnosisSpec
 
@@ -123,20 +127,20 @@ def test_it_stops_at_the_most_sequences(store: TokenStore) -> None:
 def test_it_stops_when_the_budget_is_spent(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that goes on by a second whenever somebody looks."""
     times = iter(range(10**6))
-    monkeypatch.setattr(sampling, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
+    monkeypatch.setattr(session_module, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
     found, _ = taken(store, borderline, budget_seconds=1.0)
     assert (found.stopped_by, found.sequences) == ("budget", LEAST)
     assert found.tables.effective_remembrance is None
     assert found.tables.passkey is None
     spent = {text.partition(":")[0] for text in found.missing if text.endswith("the budget was spent")}
-    assert spent == {"state statistics", "Effective Remembrance", "decays"}
+    assert spent == {"state statistics", "Effective Remembrance", "decays", "effective length"}
 
 
 @pytest.mark.parametrize(("seconds", "sequences"), [(5.0, LEAST), (8.0, 16), (40.0, 64), (100.0, WINDOWS)])
 def test_the_budget_is_kept(store: TokenStore, monkeypatch: pytest.MonkeyPatch, seconds: float, sequences: int) -> None:
     """A slow model: on the clock, a thousand tokens take a second; 16 windows and their restarts take 6."""
     model = Scripted(borderline)
-    monkeypatch.setattr(sampling, "time", SimpleNamespace(monotonic=lambda: model.read / 1000))
+    monkeypatch.setattr(session_module, "time", SimpleNamespace(monotonic=lambda: model.read / 1000))
     spec = DiagnosisSpec(context=CONTEXT, length=LENGTH, budget_seconds=seconds, passkey=False)
     found = sample(model, store, spec, CPU)
     assert (found.stopped_by, found.sequences) == ("budget" if sequences < WINDOWS else "text", sequences)
@@ -176,12 +180,11 @@ def test_needles_are_told_in_the_text_and_found_by_who_reads_far_enough(tmp_path
     reader = Reader(model, 1, store, CPU, "tests", given=windows)
 
     def needles(context: int) -> tuple[pl.DataFrame | None, list[str]]:
-        sampler = _Sampler(reader, DiagnosisSpec(context=context, length=2 * context), LEAST)
-        sampler.rate, model.read = 1e9, 0
-        table = sampler._needles()
+        session, model.read = Session(reader, DiagnosisSpec(context=context, length=2 * context), rate=1e9), 0
+        table = told(session)
         # Whatever is read, written or compared is counted; shorter answers than the longest take less.
-        assert 0.9 * sampler.tokens <= model.read <= sampler.tokens
-        return table, sampler.missing
+        assert 0.9 * session.tokens <= model.read <= session.tokens
+        return table, session.missing
 
     table, missing = needles(256)
     assert (table is not None, missing) == (True, [])
@@ -196,14 +199,55 @@ def test_needles_are_told_in_the_text_and_found_by_who_reads_far_enough(tmp_path
     )
 
 
+def looking_up(window: int) -> Callable[[Tensor], Tensor]:
+    """Answers niah's question by the last line of its key among the last `window` bytes; says zeros else."""
+
+    def rule(read: Tensor) -> Tensor:
+        predicted = torch.zeros_like(read)
+        for row, tokens in enumerate(read.tolist()):
+            text = bytes(tokens)
+            asked = re.search(rb"The special magic number for (\S+) mentioned in the provided text is", text)
+            if asked is None:
+                continue
+            told = re.findall(rb"numbers for " + asked[1] + rb" is: (\d+)", text[max(0, asked.end() - window) :])
+            for i, byte in enumerate(b" " + told[-1] if told else b""):
+                if asked.end() - 1 + i < len(text):
+                    predicted[row, asked.end() - 1 + i] = byte
+        return predicted
+
+    return rule
+
+
+def test_rulers_prompts_are_solved_by_who_reads_far_enough(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("A text.\n" * 400)
+    store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
+    windows = disjoint_windows(store.held_out, 512, seed=1)
+    reader = Reader(Rigged(looking_up(1024)), 1, store, CPU, "tests", given=windows)
+    session = Session(reader, DiagnosisSpec(context=1024, length=2048), rate=1e9)
+    table = ruler(session)
+    assert table is not None
+    cells = {(cell.task, cell.length): cell for cell in solved(table)}
+    numbers = ("niah_single_1", "niah_multikey_2")
+    assert set(cells) == {*((task, n) for task in numbers for n in (512, 1024, 2048)), ("vt", 2048)}
+    assert {cell.trials for cell in cells.values()} == {16}
+    for task in numbers:
+        assert cells[task, 512].accuracy.value == cells[task, 1024].accuracy.value == 1.0
+        assert 0.2 < cells[task, 2048].accuracy.value < 0.8, "half of the lines lie too far back"
+    assert cells["vt", 2048].accuracy.value == 0.0
+    assert session.missing == []
+    assert session.tokens >= 16 * (2 * (512 + 1024 + 2048) + 2048)
+    short = Session(reader, DiagnosisSpec(context=256, length=512), rate=1e9)
+    assert ruler(short) is not None
+    assert short.missing == ["vt: length 512: too short for vt, which takes 1746 tokens"]
+
+
 def test_a_text_in_which_no_sentence_ends_has_no_needles(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("ACGT" * 2000)
     store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
     reader = Reader(copying(8, window=20), 1, store, CPU, "tests", given=disjoint_windows(store.held_out, 512, seed=1))
-    sampler = _Sampler(reader, DiagnosisSpec(context=256, length=512), LEAST)
-    sampler.rate = 1e9
-    assert sampler._needles() is None
-    (why,) = sampler.missing
+    session = Session(reader, DiagnosisSpec(context=256, length=512), rate=1e9)
+    assert told(session) is None
+    (why,) = session.missing
     assert why.startswith("needles: ")
 
 

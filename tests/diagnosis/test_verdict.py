@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from diagnosis.fabricated import TOLERANCE, diagnosis, everything, facts, fails_from, holds, passkeys, tables
+from diagnosis.fabricated import TOLERANCE, diagnosis, everything, facts, fails_from, holds, passkeys, prompts, tables
 
+from ssm.diagnosis.definitions import why_they_differ
+from ssm.diagnosis.readings import solved
 from ssm.diagnosis.result import Diagnosis, Interval, Tables
 from ssm.diagnosis.verdict import (
     BREAKS,
     HOLDS,
     NOT_DECIDED,
+    definition_words,
     extension_words,
     generalization_words,
     outcome_of,
@@ -82,7 +86,7 @@ def test_it_holds() -> None:
     assert found.verdict.paragraph == (
         "Holds up to 32,768 tokens (16 times its context): at 4,096, 8,192, 16,384 and 32,768 tokens its perplexity "
         "is at most 0.99 times (0.982 to 0.997) that of the same model restarted within its context, within the "
-        "tolerance of 1.1, in 64 windows of the text. By lg Definition 3.2: no significant failure. None of 576 heads "
+        "tolerance of 1.1, in 64 windows of the text. By lg Definition 3.2: no significant rise. None of 576 heads "
         "drifts. It finds 88% of the passkeys inside its context and 12% beyond. Asked about a false statement in the "
         "text, it prefers what was said there in 100% of the cases inside its context and 40% beyond, where a guess "
         "does in 20%. There is nothing to repair."
@@ -174,8 +178,58 @@ def test_the_definitions_in_words() -> None:
     kinds = {"strong": "strong length extension", "weak": "weak length extension", "none": "no length extension"}
     for kind, expected in (kinds | {"not decided": "not decided"}).items():
         assert extension_words(replace(readings, length_class=kind)) == expected
-    assert generalization_words(readings) == "no significant failure"
+    assert generalization_words(readings) == "no significant rise"
     assert generalization_words(replace(readings, generalizes=False)) == "a failure to length-generalize"
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Diagnosis]:
+    """By outcome."""
+    return {BREAKS: diagnosis(tables(0, fails_from(3100))), HOLDS: diagnosis(tables(0))}
+
+
+def with_readings(given: Diagnosis, **changes: Any) -> Diagnosis:
+    readings = replace(given.readings, **changes)
+    return replace(given, readings=readings, verdict=verdict_of(readings, given.facts))
+
+
+@pytest.mark.parametrize("outcome", [BREAKS, HOLDS])
+@pytest.mark.parametrize("generalizes", [True, False])
+def test_a_definition_that_says_another_thing_says_why(
+    outcome: str, generalizes: bool, found: dict[str, Diagnosis]
+) -> None:
+    """In the same breath."""
+    given = with_readings(found[outcome], generalizes=generalizes)
+    assert given.verdict.outcome == outcome
+    paragraph, differ = given.verdict.paragraph, (outcome == BREAKS) == generalizes
+    assert ("compares late tokens with other, earlier ones" in paragraph) == differ
+    assert ("By lg Definition 3.2: " in paragraph) != differ
+    assert not (outcome == BREAKS and "no significant" in paragraph)
+    assert ("State Passing for 100 steps is worth trying" in paragraph) == (outcome == BREAKS)
+    reasons = [one for one in why_they_differ(given) if one.startswith("lg")]
+    assert reasons == [definition_words(outcome, given.readings)] * differ
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind", "reasons"),
+    [(BREAKS, "weak", 1), (BREAKS, "strong", 1), (BREAKS, "none", 0), (HOLDS, "none", 1), (HOLDS, "weak", 0)],
+)
+def test_the_other_definition_says_why_it_differs_too(
+    outcome: str, kind: str, reasons: int, found: dict[str, Diagnosis]
+) -> None:
+    given = with_readings(found[outcome], length_class=kind)
+    assert len([one for one in why_they_differ(given) if one.startswith("ls Definition 2.1")]) == reasons
+
+
+def test_rulers_prompts_stand_in_the_verdict_if_any_is_solved(found: dict[str, Diagnosis]) -> None:
+    cells = solved(prompts())
+    paragraph = with_readings(found[HOLDS], ruler=cells).verdict.paragraph
+    assert "It solves 50% of RULER's prompts inside its context and 12% beyond." in paragraph
+    inside = tuple(cell for cell in cells if cell.length <= 2048)
+    paragraph = with_readings(found[HOLDS], ruler=inside).verdict.paragraph
+    assert "It solves 50% of RULER's prompts inside its context." in paragraph
+    none = solved(prompts().with_columns(generated_all=pl.lit(False)))
+    assert "RULER" not in with_readings(found[HOLDS], ruler=none).verdict.paragraph
 
 
 @pytest.mark.parametrize("windows", [4, 16, 63])

@@ -18,12 +18,13 @@ from ssm.base.errors import ConfigError
 from ssm.base.tables import POSITION_LOSS
 from ssm.evaluation import stream
 from ssm.evaluation.bins import bin_edges, octaves
+from ssm.evaluation.context_loss import context_loss
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.subject import Subject
 from ssm.evaluation.validation_loss import validation_loss
 from ssm.specs.config import Rehearsal
-from ssm.specs.measurements import PositionLoss, RestartLoss, ValidationLoss
+from ssm.specs.measurements import ContextLoss, PositionLoss, RestartLoss, ValidationLoss
 
 
 def loss_of_context(subject: Subject, context: torch.Tensor, target: int) -> float:
@@ -134,6 +135,36 @@ def test_restart_loss_everywhere_is_the_definition(T: int, length: int, subject:
             for p in range(row["position_from"], row["position_to"])
         ]
         assert row["loss"] == pytest.approx(np.mean(naive), rel=1e-9)
+
+
+@pytest.mark.parametrize(("length", "shortest"), [(32, 2), (39, 8), (16, 1)])
+def test_context_loss_is_the_definition(length: int, shortest: int, subject: Subject) -> None:
+    """On the last quarter of the longest power of two: more than n tokens are read, and 2n at most."""
+    table = context_loss(ContextLoss(length=length, sequences=2, shortest=shortest), subject)
+    end = 32 if length > 16 else 16
+    contexts = [n for n in (1, 2, 4, 8, 16) if shortest <= n <= end // 2]
+    assert table["context"].to_list() == 2 * contexts
+    inputs, targets = subject.windows(2, length, 5).read(np.arange(2), 0, length)
+    for row in table.iter_rows(named=True):
+        one, n, naive = row["sequence"], row["context"], []
+        for p in range(3 * end // 4, end):
+            block = min(n, end // 4)
+            start = 3 * end // 4 + (p - 3 * end // 4) // block * block - n
+            assert n < p + 1 - start <= 2 * n
+            naive.append(loss_of_context(subject, inputs[one, start : p + 1], int(targets[one, p])))
+        assert row["loss"] == pytest.approx(np.mean(naive), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"length": 64, "shortest": 12}, "shortest: expected a power of two, got 12"),
+        ({"length": 63, "shortest": 16}, "length 63: expected at least 4 times the shortest context, 16"),
+    ],
+)
+def test_contexts_to_compare(content: dict[str, int], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        ContextLoss.parse(content, "tests")
 
 
 @pytest.mark.parametrize(("T", "length"), [(4, 64), (16, 64), (16, 100)])

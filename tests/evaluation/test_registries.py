@@ -31,6 +31,7 @@ CPU = torch.device("cpu")
 EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "position_loss": {"length": 256, "sequences": 4},
     "restart_loss": {"length": 256, "sequences": 4, "everywhere": True},
+    "context_loss": {"length": 256, "sequences": 4, "shortest": 16},
     "validation_loss": {"length": 256, "sequences": 4},
     "effective_remembrance": {"length": 512, "sequences": 2},
     "state_statistics": {"length": 256, "sequences": 4},

@@ -937,9 +937,9 @@ MEASUREMENTS = (
         ("evaluation/test_losses.py::test_position_loss_is_the_definition",),
     ),
     Mutant(
-        f"{S}evaluation/restart_loss.py",
-        "read = max(0, half - segment.start)",
-        "read = max(0, half - 1 - segment.start)",
+        f"{S}evaluation/restarted.py",
+        "read = max(0, before - segment.start)",
+        "read = max(0, before - 1 - segment.start)",
         "the restarted model is scored a token early",
         ("evaluation/test_losses.py::test_restart_loss_is_the_definition",),
     ),
@@ -1399,6 +1399,27 @@ DIAGNOSIS = (
         "every round reads the first windows again",
         ("diagnosis/test_sampling.py::test_every_window_is_read_once_and_its_numbers_go_on",),
     ),
+    Mutant(
+        f"{S}data/spelled.py",
+        "before = max(0, begin - AROUND)",
+        "before = begin",
+        "a bin loses the space that a decoder drops where a text begins",
+        ("data/test_spelled.py::test_a_tokenizer_that_puts_spaces_in_front",),
+    ),
+    Mutant(
+        f"{S}diagnosis/effective_length.py",
+        "if gain.low > 1",
+        "if gain.value > 1",
+        "a gain that may be chance counts as one",
+        ("diagnosis/test_effective_length.py",),
+    ),
+    Mutant(
+        f"{S}evaluation/context_loss.py",
+        "spec.end, block) - context",
+        "spec.end, block) - block",
+        "the longest context reads no further than the one before",
+        ("evaluation/test_losses.py::test_context_loss_is_the_definition",),
+    ),
 )
 
 EXTENSION = (
@@ -1754,8 +1775,8 @@ READING = (
     ),
     Mutant(
         f"{S}diagnosis/readings.py",
-        '_share(1 - by[kept_tokens]["share"].to_numpy())',
-        '_share(by[kept_tokens]["share"].to_numpy())',
+        'share(1 - by[kept_tokens]["share"].to_numpy())',
+        'share(by[kept_tokens]["share"].to_numpy())',
         "states that forget are called those that never do",
         ("diagnosis/test_readings.py",),
     ),

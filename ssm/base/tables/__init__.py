@@ -15,6 +15,7 @@ from ssm.base.errors import TableError, nearest, shown
 from ssm.base.tables.accuracy import ACCURACY
 from ssm.base.tables.attack import ATTACK
 from ssm.base.tables.attention_map import ATTENTION_MAP
+from ssm.base.tables.context_loss import CONTEXT_LOSS
 from ssm.base.tables.corruption import CORRUPTION
 from ssm.base.tables.cost import COST
 from ssm.base.tables.decay_range import DECAY_RANGE
@@ -34,6 +35,7 @@ from ssm.base.tables.restart_loss import RESTART_LOSS
 from ssm.base.tables.sample import SAMPLE
 from ssm.base.tables.scan_speed import SCAN_SPEED
 from ssm.base.tables.smoothness import SMOOTHNESS
+from ssm.base.tables.spelled_bytes import SPELLED_BYTES
 from ssm.base.tables.state_statistics import STATE_STATISTICS
 from ssm.base.tables.table import Schema, read_provenance, read_table, schema_name, write_table
 from ssm.base.tables.taxonomy import TAXONOMY
@@ -45,6 +47,7 @@ ALL: tuple[Schema, ...] = (
     METRICS,
     POSITION_LOSS,
     RESTART_LOSS,
+    CONTEXT_LOSS,
     VALIDATION_LOSS,
     EFFECTIVE_REMEMBRANCE,
     STATE_STATISTICS,
@@ -69,6 +72,7 @@ ALL: tuple[Schema, ...] = (
     TRAINING_SPEED,
     PROCESS_SPEED,
     SCAN_SPEED,
+    SPELLED_BYTES,
 )
 SCHEMAS = {schema.name: schema for schema in ALL}
 

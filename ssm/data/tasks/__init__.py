@@ -10,6 +10,7 @@ from ssm.data.tasks.needle import Needle
 from ssm.data.tasks.passkey import Passkey
 from ssm.data.tasks.pixels import Pixels
 from ssm.data.tasks.recall import Recall
+from ssm.data.tasks.ruler import Ruler
 from ssm.data.tasks.sort import Sort
 from ssm.data.tasks.stack_copy import StackCopy
 from ssm.specs.registry import check_modules
@@ -24,6 +25,7 @@ GENERATORS: dict[str, type[Generator]] = {
     "facts": Facts,
     "pixels": Pixels,
     "recall": Recall,
+    "ruler": Ruler,
 }
 check_modules(__name__, GENERATORS, SPECS, key=KEY)
 

@@ -13,6 +13,7 @@ from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.measurements.attack import Attack
 from ssm.specs.measurements.attention_map import AttentionMap
 from ssm.specs.measurements.base import Entry, Measurement, entry_of
+from ssm.specs.measurements.context_loss import ContextLoss
 from ssm.specs.measurements.corruption import Corruption
 from ssm.specs.measurements.cost import Cost
 from ssm.specs.measurements.decay_range import DecayRange
@@ -37,6 +38,7 @@ from ssm.specs.registry import check_specs, kind_of
 SPECS: tuple[type[Measurement], ...] = (
     PositionLoss,
     RestartLoss,
+    ContextLoss,
     ValidationLoss,
     EffectiveRemembrance,
     StateStatistics,

@@ -21,6 +21,7 @@ from ssm.specs.tasks.needle import NeedleTask
 from ssm.specs.tasks.passkey import PasskeyTask
 from ssm.specs.tasks.pixels import PixelsTask
 from ssm.specs.tasks.recall import RecallTask
+from ssm.specs.tasks.ruler import RulerTask
 from ssm.specs.tasks.sort import SortTask
 from ssm.specs.tasks.stack_copy import StackCopyTask
 
@@ -33,6 +34,7 @@ SPECS: tuple[type[Task], ...] = (
     FactsTask,
     PixelsTask,
     RecallTask,
+    RulerTask,
 )
 KEY = "task"  # by which config files name one
 check_specs(__name__, SPECS, modules="ssm.data.tasks", key=KEY)

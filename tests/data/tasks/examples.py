@@ -29,6 +29,10 @@ TASKS: dict[str, dict[str, Any]] = {
         "vocabulary": 64,
         "mix": [{"length": 30, "pairs": 5, "share": 3}, {"length": 40, "pairs": 9}],
     },
+    "ruler": {
+        "task": "ruler",
+        "mix": [{"length": 700, "tasks": ["niah_single_1", "niah_multikey_2"]}, {"length": 2000, "tasks": ["vt"]}],
+    },
     "facts": {"task": "facts", "mix": [{"length": 3500, "questions": QUESTIONS}]},
     "facts, hidden": {
         "task": "facts",
@@ -51,6 +55,7 @@ GOLDEN = {
     "passkey": "9cecc0ed9cbe0d40",
     "needle": "0572b3e23610359b",
     "recall": "e30fcd2723272a5f",
+    "ruler": "51d1a1656f9f347b",
     "facts": "f289afea16169fd4",
     "facts, hidden": "0c8e0aee047f0864",
     "pixels": "9f91dbde5bfeffdc",

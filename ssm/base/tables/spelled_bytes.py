@@ -1,0 +1,11 @@
+"""What the text of a loss weighs in bytes."""
+
+from __future__ import annotations
+
+from ssm.base.tables.table import binned
+
+SPELLED_BYTES = binned(
+    "spelled_bytes",
+    "one sequence, one bin of positions: the bytes of the text that the bin's targets spell, in UTF-8",
+    "bytes",
+)

@@ -1,0 +1,234 @@
+"""RULER's niah_single_1, niah_multikey_2 and variable tracking, by its rules, in the tokens of any tokenizer.
+
+    A special magic number is hidden within the following text. ...
+    The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.
+    One of the special magic numbers for amber-anchor is: 1234567.
+    The grass is green. ...
+    What is the special magic number for amber-anchor mentioned in the provided text? The special magic number for
+    amber-anchor mentioned in the provided text is | 1234567
+
+The rules are those of NVIDIA/RULER (Apache-2.0), scripts/data/synthetic: constants.py, niah.py, variable_tracking.py.
+What is told stands between two lines at a random place, never behind the last. A prompt is tokenized as one text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from math import ceil
+from string import ascii_uppercase
+from typing import Any
+
+import numpy as np
+
+from ssm.base.errors import DataError
+from ssm.data.store import TokenStore
+from ssm.data.tasks.base import Answers, Examples, Generator, Split
+from ssm.data.tasks.draws import Dice
+from ssm.data.tasks.words import ADJECTIVES, NOUNS
+from ssm.data.tokenizers import following
+from ssm.specs.tasks.ruler import CHAIN, LETTERS, NUMBER, RULER, RulerTask
+
+NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
+NEEDLE = "One of the special magic numbers for {key} is: {value}."
+NIAH = (  # of one key and one number
+    "A special magic number is hidden within the following text. Make sure to memorize it. I will quiz you about the "
+    "number afterwards.\n{context}\nWhat is the special magic number for {query} mentioned in the provided text? The "
+    "special magic number for {query} mentioned in the provided text is"
+)
+TRACKING = (
+    "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n{context}\nQuestion: Find "
+    "all variables that are assigned the value {query} in the text above. Answer: According to the chain(s) of "
+    "variable assignment in the text above, {count} variables are assigned the value {query}, they are: "
+)
+EXAMPLE = 500  # tokens of variable tracking's example at most, if its chain finds room
+EXAMPLE_LETTERS = 3  # of its variables
+LEAST = {"niah_single_1": 1, "niah_multikey_2": 1, "vt": CHAIN}  # lines: each is told in front of another one
+SAMPLED = 32  # prompts, whose longest says what a task takes
+ATTEMPTS = 50  # at one that fits
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A prompt and its answer in words."""
+
+    prompt: str
+    answer: str  # without the space in front of it
+    depth: float  # of what is told first, in the text
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The same in tokens."""
+
+    task: str
+    prompt: np.ndarray  # (n,)
+    answer: np.ndarray  # (m,)
+    depth: float
+
+    @property
+    def size(self) -> int:
+        return len(self.prompt) + len(self.answer)
+
+
+class Ruler(Generator):
+    """Keys, numbers, variables and places of one's own for every example."""
+
+    spec: RulerTask
+
+    def __init__(self, spec: Any, split: Split, seed: int, store: TokenStore):
+        super().__init__(spec, split, seed, store)
+        self.tokenizer = store.tokenizer()
+        self.shortest = cache(self._shortest)
+        self.line = cache(self._line)
+        self.example_lines = cache(self._example_lines)
+        for part in spec.mix:
+            for task in part.tasks:
+                if part.length < self.shortest(task):
+                    raise self._too_short(part.length, task)
+
+    def make(self, indices: np.ndarray) -> Examples:
+        prompts = self._prompts(indices)
+        starts = np.array([len(one.prompt) - 1 for one in prompts])  # the prompt's last token, which the answer follows
+        stops = starts + [len(one.answer) for one in prompts]
+        longest = max(part.length for part in self.spec.mix)
+        tokens = np.zeros((len(prompts), longest), np.int64)
+        for row, one in enumerate(prompts):
+            tokens[row, : one.size] = np.concatenate([one.prompt, one.answer])
+        place = np.arange(longest - 1)
+        return Examples(
+            tokens,
+            (place >= starts[:, None]) & (place < stops[:, None]),
+            Answers(
+                example=np.arange(len(prompts)),
+                start=starts,
+                stop=stops,
+                length=np.array([part.length for part in self.spec.mix])[self.parts(self.draws(indices))],
+                group=np.array([RULER.index(one.task) for one in prompts]),
+                difficulty=np.array([one.depth for one in prompts]),
+            ),
+        )
+
+    def _prompts(self, indices: np.ndarray) -> list[Prompt]:
+        draws = self.draws(indices)
+        found = []
+        for number, dice in zip(self.parts(draws).tolist(), draws.dice("prompt"), strict=True):
+            part = self.spec.mix[number]
+            found.append(self._fitting(dice.one_of(part.tasks), part.length, dice))
+        return found
+
+    def _fitting(self, task: str, length: int, dice: Dice) -> Prompt:
+        """A prompt with about as many lines as fit into the length."""
+        least, line = LEAST[task], self.line(task)
+        for _ in range(ATTEMPTS):
+            start = dice.state  # however many lines, what is told is the same
+            lines = max(least, int((length - self.shortest(task)) / line) + least + 1)
+            while True:
+                made = self._prompt(task, lines, Dice(start))
+                if made.size <= length:
+                    return made
+                if lines == least:
+                    break
+                lines = max(least, lines - max(1, ceil((made.size - length) / line)))
+            dice.below(2)  # another one
+        raise self._too_short(length, task)
+
+    def _prompt(self, task: str, lines: int, dice: Dice) -> Prompt:
+        """In tokens.
+
+        Raises:
+            DataError: the tokenizer cannot spell the answer.
+        """
+        asked = _tracked(lines, dice, self.example_lines()) if task == "vt" else _niah(task, lines, dice)
+        answer = following(self.tokenizer, asked.answer)
+        spelled = self.tokenizer.decode(answer).strip()
+        if spelled != asked.answer:
+            raise DataError(f"the tokenizer cannot spell an answer: of {asked.answer} it makes '{spelled}'")
+        return Prompt(task, self._encoded(asked.prompt), answer, asked.depth)
+
+    def _shortest(self, task: str) -> int:
+        """Tokens that a prompt and its answer take with the least of lines, about."""
+        return max(self._prompt(task, LEAST[task], Dice(start)).size for start in range(SAMPLED))
+
+    def _line(self, task: str) -> float:
+        """Tokens of a line between, about."""
+        few, many = (self._prompt(task, LEAST[task] + more, Dice(0)).size for more in (0, SAMPLED))
+        return (many - few) / SAMPLED
+
+    def _example_lines(self) -> int:
+        """Of variable tracking's example: as many as fit into EXAMPLE, and room for its chain."""
+
+        def size(lines: int) -> int:
+            return len(self._encoded(_solved(lines, Dice(0))))
+
+        lines = CHAIN
+        while size(lines + 1) <= EXAMPLE:
+            lines += 1
+        return lines
+
+    def _encoded(self, text: str) -> np.ndarray:
+        """(n,) int64."""
+        return self.tokenizer.encode([text.encode()])[0].astype(np.int64)
+
+    def _too_short(self, length: int, task: str) -> DataError:
+        return DataError(f"length {length}: too short for {task}, which takes {self.shortest(task)} tokens")
+
+
+def _niah(task: str, lines: int, dice: Dice) -> Asked:
+    """One line tells the number of the key that is asked for; of niah_multikey_2 all others tell those of others."""
+    key, value, place = _key(dice), _number(dice, NUMBER), dice.below(lines)
+    other: Callable[[], str] = (lambda: NOISE) if task == "niah_single_1" else (lambda: _other(key, dice))
+    context = [other() for _ in range(lines)]
+    context.insert(place, NEEDLE.format(key=key, value=value))
+    return Asked(NIAH.format(context="\n".join(context), query=key), value, place / lines)
+
+
+def _other(key: str, dice: Dice) -> str:
+    """A line about another key."""
+    found = _key(dice)
+    while found == key:
+        found = _key(dice)
+    return NEEDLE.format(key=found, value=_number(dice, NUMBER))
+
+
+def _tracked(lines: int, dice: Dice, example_lines: int) -> Asked:
+    """An example with its answer, and a chain of assignments."""
+    asked = _chain(lines, LETTERS, dice)
+    return Asked(f"{_solved(example_lines, dice)}\n\n{asked.prompt}", asked.answer, asked.depth)
+
+
+def _solved(lines: int, dice: Dice) -> str:
+    """An example with its answer."""
+    shown = _chain(lines, EXAMPLE_LETTERS, dice)
+    return f"{shown.prompt} {shown.answer}"
+
+
+def _chain(lines: int, letters: int, dice: Dice) -> Asked:
+    """The first variable is given a value, and every other one takes over that of the one before."""
+    variables: list[str] = []
+    while len(variables) < CHAIN:
+        name = "".join(dice.one_of(ascii_uppercase) for _ in range(letters))
+        if name not in variables:
+            variables.append(name)
+    value = _number(dice, 5)
+    told = [f"VAR {variables[0]} = {value}"]
+    told += [f"VAR {name} = VAR {before} " for before, name in pairwise(variables)]
+    places: set[int] = set()
+    while len(places) < CHAIN:
+        places.add(dice.below(lines))
+    context = [NOISE] * lines
+    for number, place in enumerate(sorted(places)):
+        context.insert(place + number, told[number])
+    prompt = TRACKING.format(context="\n".join(context), query=value, count=CHAIN)
+    return Asked(prompt, " ".join(variables), min(places) / lines)
+
+
+def _key(dice: Dice) -> str:
+    return f"{dice.one_of(ADJECTIVES)}-{dice.one_of(NOUNS)}"
+
+
+def _number(dice: Dice, digits: int) -> str:
+    """It begins with no zero."""
+    return str(10 ** (digits - 1) + dice.below(9 * 10 ** (digits - 1)))

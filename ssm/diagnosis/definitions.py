@@ -1,0 +1,84 @@
+"""The verdict and the papers' own definitions beside each other: what each looks at, what it says, why they differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, isfinite
+
+from ssm.claims.words import number
+from ssm.diagnosis.intervals import OVERFLOW
+from ssm.diagnosis.result import Diagnosis
+from ssm.diagnosis.verdict import BREAKS, HOLDS, definition_words, extension_words, generalization_words
+
+PAIRED = (
+    "The same tokens, predicted twice: with all the text before them, and with the last half to whole context of it "
+    "alone. How hard the text is cancels."
+)
+BY_POSITION = (
+    "The mean loss by position: every position behind the best one inside the context, against that one. They hold "
+    "unlike text, whose ups and downs are its error."
+)
+ON_AVERAGE = (
+    "The mean loss over all tokens up to 2, 4, 8 and so on: a late rise is averaged with all that came before it."
+)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One way to say that a model reads on."""
+
+    name: str
+    looks_at: str
+    allows: str
+    says: str
+
+
+def definitions(diagnosis: Diagnosis) -> list[Definition]:
+    """The verdict's own first."""
+    readings, facts, row = diagnosis.readings, diagnosis.facts, diagnosis.tables.length_class.row(0, named=True)
+    rise = f"{_sentence(generalization_words(readings))}"
+    if row["excess"] is not None and isfinite(row["excess"]):
+        far = f"{number(exp(min(row['excess'], OVERFLOW)))} times the least perplexity inside the context"
+        rise += f" Where it is surest to exceed it, it has {far} (standard error {100 * row['excess_error']:.2g}%)."
+    return [
+        Definition(
+            "The verdict: the paired ratio",
+            PAIRED,
+            f"A rise up to {number(facts.tolerance)} times.",
+            _sentence(diagnosis.verdict.outcome),
+        ),
+        Definition(
+            "lg Definition 3.2: perplexity never exceeds the least one inside the context",
+            BY_POSITION,
+            "No rise; but one counts only where it is larger than that error.",
+            rise,
+        ),
+        Definition(
+            "ls Definition 2.1: perplexity falls as more tokens are read",
+            ON_AVERAGE,
+            "No rise (strong), or less than 2% from one length to its double (weak).",
+            _sentence(extension_words(readings)),
+        ),
+    ]
+
+
+def why_they_differ(diagnosis: Diagnosis) -> list[str]:
+    """A sentence for each definition that says another thing than the verdict."""
+    outcome, readings, said = diagnosis.verdict.outcome, diagnosis.readings, []
+    if (outcome, readings.generalizes) in ((BREAKS, True), (HOLDS, False)):
+        said.append(definition_words(outcome, readings))
+    if outcome == BREAKS and readings.length_class in ("strong", "weak"):
+        said.append(
+            "ls Definition 2.1 finds an extension all the same: in a mean over all tokens that were read, a late rise "
+            "drowns in what came before it."
+        )
+    if outcome == HOLDS and readings.length_class == "none":
+        said.append(
+            "ls Definition 2.1 finds none all the same: the mean over all tokens also rises where the text becomes "
+            "harder, as it then does for the restarted model."
+        )
+    return said
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."

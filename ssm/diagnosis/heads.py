@@ -1,0 +1,91 @@
+"""Which heads of which layers fail: whose state grows past the context."""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+import numpy as np
+import polars as pl
+from scipy.special import stdtrit
+
+from ssm.claims.estimate import LEVEL
+from ssm.diagnosis.intervals import of_logarithms
+from ssm.diagnosis.result import Drift, HeadGrowth, HeadMap
+
+DRIFTS = 2.0  # a head drifts whose state's standard deviation grows by more than this factor (lg figure 9)
+SHOWN = 10  # heads that are named
+WIDE = 64  # columns of a map at most
+
+
+def drift(state_statistics: pl.DataFrame, context: int) -> Drift:
+    """Growth of the standard deviation of every head's state, from T to the last position measured.
+
+    The growth is that of the mean over sequences; its interval is Student t on the logarithm (delta method). A head
+    drifts if all of the interval lies above DRIFTS, or if its state is not a number at the end.
+    """
+    found = head_growth(state_statistics, context)
+    ranked = (
+        found.with_columns(known=pl.col("log").is_finite())
+        .sort("lost", "known", "log", "layer", "head", descending=[True, True, True, False, False])
+        .head(SHOWN)
+    )
+    top = [
+        HeadGrowth(row["layer"], row["head"], of_logarithms(row["log"], row["low"], row["log"] + row["half"]))
+        for row in ranked.iter_rows(named=True)
+    ]
+    drifting = found.filter("drifting")
+    counts = drifting.group_by("layer").len().sort("layer").rows()
+    return Drift(found.height, drifting.height, tuple(top), head_map(found), dict(counts))
+
+
+def head_growth(state_statistics: pl.DataFrame, context: int) -> pl.DataFrame:
+    """Columns layer, head, log (of the growth), low, half (of its interval), lost (no number any more), drifting."""
+    positions = sorted(state_statistics["position"].unique())
+    start = max((position for position in positions if position <= context), default=positions[0])
+    heads = state_statistics.filter(pl.col("layer") >= 0, pl.col("head") >= 0)
+    where = ["sequence", "layer", "head"]
+    early, late = (
+        heads.filter(pl.col("position") == position).select(*where, "std") for position in (start, positions[-1])
+    )
+    one, other = pl.col("std"), pl.col("std_late").fill_null(nan)
+    contribution = other / other.mean() - one / one.mean()  # of a sequence to the logarithm of the growth
+    found = (
+        early.join(late, on=where, suffix="_late")
+        .group_by("layer", "head")
+        .agg(
+            log=(other.mean() / one.mean()).log(),
+            error=contribution.std() / pl.len().sqrt(),
+            sequences=pl.len(),
+            lost=one.is_finite().all() & ~other.is_finite().all(),
+        )
+        .sort("layer", "head")
+    )
+    sequences = found["sequences"].to_numpy()
+    half = np.where(sequences > 1, stdtrit(np.maximum(sequences - 1, 1), 0.5 + LEVEL / 2), inf)
+    error = np.where(sequences > 1, found["error"].fill_null(0.0).to_numpy(), 1.0)
+    found = found.with_columns(half=pl.Series(half * error)).with_columns(low=pl.col("log") - pl.col("half"))
+    drifting = pl.col("lost") | (pl.col("low").is_finite() & (pl.col("low") > np.log(DRIFTS)))
+    return found.select("layer", "head", "log", "low", "half", "lost", drifting=drifting)
+
+
+def head_map(growth: pl.DataFrame) -> HeadMap:
+    """The growth of every head in a grid of layers and heads; of more than WIDE heads a layer, neighbours share a cell.
+
+    Args:
+        growth: as of `head_growth`.
+    """
+    together = -(-(int(growth["head"].max()) + 1) // WIDE)  # type: ignore[arg-type]
+    value = pl.when("lost").then(inf).otherwise(pl.col("log").exp()).fill_nan(None)
+    cells = (
+        growth.select("layer", "drifting", column=pl.col("head") // together, value=value)
+        .group_by("layer", "column")
+        .agg(pl.col("value").max(), pl.col("drifting").any())
+        .sort("layer", "column")
+    )
+    rows = cells.group_by("layer", maintain_order=True).agg("value", "drifting").rows()
+    return HeadMap(
+        together,
+        tuple(layer for layer, *_ in rows),
+        tuple(tuple(nan if one is None else one for one in values) for _, values, _ in rows),
+        tuple(tuple(drifting) for *_, drifting in rows),
+    )

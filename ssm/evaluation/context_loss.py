@@ -1,0 +1,34 @@
+"""The loss on the same targets by how many tokens are read before them."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import torch
+
+from ssm.base.tables import CONTEXT_LOSS
+from ssm.evaluation.restarted import restarted
+from ssm.evaluation.subject import Subject
+from ssm.specs.measurements import ContextLoss
+
+
+def context_loss(spec: ContextLoss, subject: Subject) -> pl.DataFrame:
+    """Mean loss over the last quarter of every window, by context, in the schema CONTEXT_LOSS."""
+    windows = subject.windows(spec.sequences, spec.length, spec.seed)
+    quarter, contexts = spec.end // 4, spec.contexts
+    sums = torch.zeros(spec.sequences, len(contexts), dtype=torch.float64)
+    with subject.progress(spec.sequences, spec.tokens) as progress:
+        for column, context in enumerate(contexts):
+            block = spec.block(context)
+            offsets = np.arange(spec.end - quarter, spec.end, block) - context
+            for sequences, _, losses in restarted(subject, windows, offsets, context, block, progress):
+                sums[:, column].index_add_(0, torch.from_numpy(sequences), losses.double().cpu().sum(1))
+    sums = subject.team.total(sums)  # zero but where a process read
+    return pl.DataFrame(
+        {
+            "sequence": np.repeat(np.arange(spec.sequences), len(contexts)),
+            "context": np.tile(contexts, spec.sequences),
+            "loss": (sums / quarter).flatten().numpy(),
+        },
+        schema=CONTEXT_LOSS.columns,
+    )

@@ -1,0 +1,37 @@
+"""Losses of a model that starts anew at given places of its windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from torch import Tensor
+
+from ssm.base.progress import Progress
+from ssm.data.batches import HeldOutWindows
+from ssm.evaluation.stream import cross_entropy, segments, token_values
+from ssm.evaluation.subject import Subject
+
+
+def restarted(
+    subject: Subject, windows: HeldOutWindows, offsets: np.ndarray, before: int, scored: int, progress: Progress
+) -> Iterator[tuple[np.ndarray, np.ndarray, Tensor]]:
+    """The loss on the targets that lie `before` to `before + scored` tokens behind a start, segment by segment.
+
+    Args:
+        windows: all of which the model reads from every offset on.
+        offsets: (starts,) int64 places in a window at which it starts anew, in the zero state.
+
+    Yields:
+        the numbers of the windows (B,), the targets' positions in them (B, S), and the losses in nats (B, S).
+    """
+    length = before + scored
+    positions = (windows.positions[:, None] + offsets).flatten()  # window by window
+    for segment in segments(subject, HeldOutWindows(windows.split, positions, length), length):
+        progress.advance(segment.targets.numel())
+        read = max(0, before - segment.start)  # tokens of the segment that are read and not scored
+        if segment.start + read >= segment.stop:
+            continue
+        losses = token_values(subject.model, segment.hidden[:, read:], segment.targets[:, read:], cross_entropy)
+        numbers, starts = np.divmod(segment.rows.numpy(), len(offsets))  # (B,)
+        yield numbers, offsets[starts, None] + np.arange(segment.start + read, segment.stop), losses

@@ -1,0 +1,59 @@
+"""The loss by how much was read before."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import PositiveInt, model_validator
+
+from ssm.specs.config import Rehearsal
+from ssm.specs.measurements.base import OfWindows
+from ssm.specs.training import RunSpec
+
+
+class ContextLoss(OfWindows):
+    """The loss on the same targets when the model starts anew n to 2n tokens before each, n = shortest, ... L/2.
+
+    n doubles from one to the next. The targets are the last quarter of the first L tokens of a window: L is the largest
+    power of two within `length`. To read n tokens before every single target would take n times as long.
+    """
+
+    kind: Literal["context_loss"] = "context_loss"
+    sequences: PositiveInt = 16
+    seed: int = 5  # as of position_loss: the same windows
+    shortest: PositiveInt = 1  # the least n, a power of two
+
+    @model_validator(mode="after")
+    def _something_to_compare(self) -> ContextLoss:
+        if self.shortest & (self.shortest - 1):
+            raise ValueError(f"shortest: expected a power of two, got {self.shortest}")
+        if self.end < 4 * self.shortest:
+            raise ValueError(f"length {self.length}: expected at least 4 times the shortest context, {self.shortest}")
+        return self
+
+    @property
+    def end(self) -> int:
+        """L."""
+        return 1 << (self.length.bit_length() - 1)
+
+    @property
+    def contexts(self) -> list[int]:
+        """Every n."""
+        return [1 << power for power in range(self.shortest.bit_length() - 1, self.end.bit_length() - 1)]
+
+    def block(self, context: int) -> int:
+        """Targets behind each start: as many as the context, or all of them."""
+        return min(context, self.end // 4)
+
+    @property
+    def tokens(self) -> int:
+        """That are read of a window."""
+        quarter = self.end // 4
+        return sum(quarter // self.block(one) * (one + self.block(one)) for one in self.contexts)
+
+    def read(self, run: RunSpec) -> tuple[float, int]:
+        return self.sequences * self.tokens, self.end // 2 + self.end // 4
+
+    def capped(self, caps: Rehearsal, context: int) -> ContextLoss:
+        least: dict[str, Any] = {"length": max(4 * self.shortest, min(self.length, caps.max_contexts * context))}
+        return self.model_copy(update=least | {"sequences": min(self.sequences, caps.max_sequences)})

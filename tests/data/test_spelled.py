@@ -1,0 +1,83 @@
+"""Bytes that tokens spell, against the bytes that each token of a byte-level vocabulary stands for."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data.tasks.test_prompts import with_a_space_in_front
+
+from ssm.data.own_text import own_text
+from ssm.data.spelled import spelled_bytes
+from ssm.data.store import TokenStore
+from ssm.data.tokenizers import ByteTokenizer, JsonTokenizer, train_bpe
+from ssm.specs.data import BytesTokenizer, FileTokenizer
+
+TEXT = "Grüße, naïve 漢字 and 😀😀 cost €5 or more; plain words do not. " * 12
+
+
+def store_of(folder: Path, tokenizer: JsonTokenizer | None, text: str = TEXT) -> TokenStore:
+    (folder / "text.txt").write_text(text)
+    spec: BytesTokenizer | FileTokenizer = BytesTokenizer()
+    if tokenizer is not None:
+        assert tokenizer.json is not None
+        (folder / "tokenizer.json").write_text(tokenizer.json)
+        spec = FileTokenizer(path=str(folder / "tokenizer.json"), vocab_size=tokenizer.vocab_size)
+    return own_text([str(folder / "text.txt")], spec, folder / "tokens", held_out=1.0)
+
+
+def byte_level_sizes(tokenizer: JsonTokenizer) -> np.ndarray:
+    """(V,): in a byte-level vocabulary every character of a token stands for a byte."""
+    return np.array([len(tokenizer.inner.id_to_token(token)) for token in range(tokenizer.inner.get_vocab_size())])
+
+
+def test_every_byte_is_counted_once_in_the_bin_where_its_character_ends(tmp_path: Path) -> None:
+    tokenizer = train_bpe(iter([b"and the words plain words do not cost more", b"or more; and"]), 290)
+    store = store_of(tmp_path, tokenizer)
+    split, sizes = store.held_out, byte_level_sizes(tokenizer)
+    tokens = split.read(0, split.n_tokens)
+    assert len(tokens) > len(TEXT), "characters of several tokens"
+    ends = np.concatenate([[0], sizes[tokens].cumsum()])  # bytes in front of every token
+    whole = np.concatenate([[0], np.cumsum([len(one.encode()) for one in TEXT])])  # where characters end
+    expected = whole[np.searchsorted(whole, ends, side="right") - 1]  # cut back to the last whole character
+    starts, edges = np.arange(0, 150, 7), np.array([0, 1, 2, 3, 5, 8, 13, 40, 41, 100])
+    found = spelled_bytes(split, store.tokenizer(), starts, edges)
+    borders = starts[:, None] + 1 + edges
+    np.testing.assert_array_equal(found, np.diff(expected[borders]))
+    assert (found == 0).any(), "bins in which no character ends"
+    one = spelled_bytes(split, store.tokenizer(), np.array([0]), np.array([0, split.n_tokens - 1]))
+    assert one.item() == len(TEXT.encode()) - len("G"), "all but the first token, which is no target"
+
+
+def test_a_tokenizer_that_puts_spaces_in_front(tmp_path: Path) -> None:
+    """What its decoder takes off the front of a text is not taken off every bin."""
+    store = store_of(tmp_path, with_a_space_in_front(iter([TEXT.encode()])))
+    split = store.held_out
+    edges = np.array([0, 1, 4, 9, 30, 31, split.n_tokens - 1])
+    found = spelled_bytes(split, store.tokenizer(), np.array([0]), edges)[0]
+    first = len(store.tokenizer().decode(split.read(0, 1)).encode())
+    assert found.sum() == len(TEXT.encode()) - first
+    texts = [store.tokenizer().decode(split.read(1 + start, stop - start)) for start, stop in pairwise(edges)]
+    lost = found - [len(text.encode()) for text in texts]  # the space that a decoder drops where a text begins
+    assert set(lost.tolist()) <= {0, 1}
+
+
+def test_a_byte_is_a_byte(tmp_path: Path) -> None:
+    store = store_of(tmp_path, None)
+    assert isinstance(store.tokenizer(), ByteTokenizer)
+    found = spelled_bytes(store.held_out, store.tokenizer(), np.array([0, 3]), np.array([0, 2, 7]))
+    assert found.tolist() == [[2, 5], [2, 5]]
+
+
+@pytest.mark.parametrize("text", ["\ufffd\ufffd is a character too. ", "😀"])
+def test_characters_that_look_broken_are_counted_whole_and_once(text: str, tmp_path: Path) -> None:
+    store = store_of(tmp_path, train_bpe(iter([b"is"]), 256), text * 20)
+    split = store.held_out
+    assert split.n_tokens == len((text * 20).encode()), "a token for every byte"
+    found = spelled_bytes(split, store.tokenizer(), np.array([3]), np.arange(0, split.n_tokens - 3))[0]
+    assert set(found.tolist()) <= {0, *(len(one.encode()) for one in text)}
+    ends = np.cumsum([len(one.encode()) for one in text * 20])
+    whole = ends[ends <= 4].max(initial=0)  # of the characters before the first target
+    assert found.sum() == split.n_tokens - whole - (3 if text[0] == "\ufffd" else 0)

@@ -1,0 +1,104 @@
+"""How far back text lowers the loss: models whose gain is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from diagnosis.fabricated import diagnosis, tables
+from scipy import stats
+
+from ssm.base.tables import CONTEXT_LOSS
+from ssm.diagnosis.effective_length import LESS, effective_length
+from ssm.diagnosis.result import EffectiveLength, Interval
+from ssm.diagnosis.verdict import length_words
+
+CONTEXTS = [2**power for power in range(5, 15)]  # 32 to 16,384
+
+
+def losses(gains: dict[int, float], noise: float = 0.002, sequences: int = 16) -> pl.DataFrame:
+    """Twice as many tokens as n lower the loss by `gains[n]` nats, if any; the text's own spread is far larger."""
+    generator = np.random.default_rng(1)
+    own = generator.normal(2.5, 0.3, (sequences, 1))
+    fall = np.cumsum([0.0, *(gains.get(n, 0.0) for n in CONTEXTS[:-1])])
+    values = own - fall + generator.normal(0, noise, (sequences, len(CONTEXTS)))
+    columns = (np.repeat(np.arange(sequences), len(CONTEXTS)), np.tile(CONTEXTS, sequences), values.flatten())
+    return pl.DataFrame(dict(zip(CONTEXT_LOSS.columns, columns, strict=True)), schema=CONTEXT_LOSS.columns)
+
+
+def test_it_is_the_last_context_whose_double_surely_helps() -> None:
+    found = effective_length(losses({32: 0.2, 64: 0.1, 128: 0.05, 256: 0.02}))
+    assert (found.at_least, found.at_most) == (256, 512)
+    assert found.gains[128].value == pytest.approx(math.exp(0.05), abs=0.002)
+
+
+def test_gains_are_paired_intervals_at_a_shared_level() -> None:
+    table = losses({32: 0.1}, sequences=9)
+    values = table["loss"].to_numpy().reshape(9, -1)
+    found = effective_length(table).gains
+    assert list(found) == CONTEXTS[:-1]
+    for i, gain in enumerate(found.values()):
+        steps = values[:, i] - values[:, i + 1]
+        low, high = stats.t.interval(1 - 0.05 / 9, 8, steps.mean(), stats.sem(steps))
+        assert (gain.value, gain.low, gain.high) == pytest.approx(np.exp([steps.mean(), low, high]))
+
+
+def test_a_gap_does_not_end_it_and_harm_is_no_help() -> None:
+    found = effective_length(losses({32: 0.2, 1024: 0.05, 4096: -0.3}))
+    assert (found.at_least, found.at_most) == (1024, 2048)
+
+
+def test_what_may_still_help_by_a_percent_is_not_decided() -> None:
+    found = effective_length(losses({32: 0.2, 8192: 0.03}, noise=0.05))
+    assert found.at_least == 32
+    assert found.at_most is None
+    assert found.gains[8192].high > LESS
+
+
+def test_a_sure_gain_of_less_than_a_percent_is_the_least_and_its_double_the_most() -> None:
+    found = effective_length(losses({32: 0.2, 2048: 0.006}, noise=0.001))
+    assert (found.at_least, found.at_most) == (2048, 4096)
+    last = effective_length(losses({8192: 0.006}, noise=0.001))
+    assert (last.at_least, last.at_most) == (8192, 16384)
+
+
+def test_nothing_helps() -> None:
+    found = effective_length(losses({}, noise=0.001))
+    assert (found.at_least, found.at_most) == (None, 32)
+    lost = losses({32: 0.2}).with_columns(loss=pl.lit(math.nan))
+    assert effective_length(lost).at_least is effective_length(lost).at_most is None
+    one = effective_length(losses({32: 0.2}, sequences=1))
+    assert (one.at_least, one.at_most) == (None, None), "one window gives no interval"
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        (
+            (256, 512),
+            "Text more than 256 tokens back still lowers its loss; with 512 tokens read or more, twice as many "
+            "lower its perplexity by less than 1%.",
+        ),
+        ((2048, None), "Text more than 2,048 tokens back still lowers its loss; how much further is not decided."),
+        ((None, 32), "With 32 tokens read or more, twice as many lower its perplexity by less than 1%."),
+        ((None, None), "How far back text lowers its loss is not decided."),
+    ],
+)
+def test_words(ends: tuple[int | None, int | None], said: str) -> None:
+    assert length_words(EffectiveLength(*ends, {32: Interval(1.0, 0.9, 1.1)})) == said
+
+
+def test_a_past_that_does_harm_is_told() -> None:
+    found = effective_length(losses({32: 0.2, 1024: -0.3}))
+    assert (found.at_least, found.at_most) == (32, 64)
+    assert length_words(found).endswith("twice as many lower its perplexity by less than 1%, or raise it.")
+
+
+def test_it_stands_in_the_verdict() -> None:
+    found = diagnosis(tables(0, context_loss=losses({32: 0.2, 64: 0.1})))
+    assert found.readings.effective_length == effective_length(losses({32: 0.2, 64: 0.1}))
+    assert (
+        "Text more than 64 tokens back still lowers its loss; with 128 tokens read or more" in found.verdict.paragraph
+    )
