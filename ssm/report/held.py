@@ -8,7 +8,7 @@ from pathlib import Path
 from ssm.base.errors import TableError
 from ssm.base.formulas import plain
 from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, ours
-from ssm.report.papers import PAPERS, spoken
+from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Judged, Reference, read_references
 
 RANGE = 3  # panels of one claim from which on their numbers are given as a range
@@ -28,7 +28,7 @@ def held(references: Iterable[Reference]) -> str:
             _cell([claim for claim in counted if claim.verdict == verdict]) for verdict in (CONFIRMED, REFUTED, OPEN)
         ]
         shows = next(
-            (paper.shows[reference.target] for paper in PAPERS.values() if reference.target in paper.shows), ""
+            (paper.shows[reference.target] for paper in GROUPS.values() if reference.target in paper.shows), ""
         )
         lines.append(f"| `{reference.target}` {shows}{note} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
