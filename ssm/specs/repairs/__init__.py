@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from ssm.specs.registry import check_specs
+from ssm.specs.registry import check_specs, kind_of
 from ssm.specs.repairs.base import Repair
 from ssm.specs.repairs.clip_dt import ClipDt
 from ssm.specs.repairs.reset_state import ResetState
@@ -23,6 +23,8 @@ SPECS: tuple[type[Repair], ...] = (
     Restarts,
 )
 check_specs(__name__, SPECS, modules="ssm.models.repairs")
+
+BY_KIND = {kind_of(spec): spec for spec in SPECS}
 
 if TYPE_CHECKING:
     RepairSpec = Repair
