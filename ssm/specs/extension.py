@@ -35,7 +35,7 @@ class ExtensionSpec(Spec):
 
     diagnosis: DiagnosisSpec  # before and after; context, precision and seed are those of training too
     initial_state: InitialStateSpec = USUAL
-    repair: RepairSpec | None = None  # instead of training
+    repair: RepairSpec | None = None  # instead of training; chosen on the windows that choose, not on its own
     steps: PositiveInt = 100
     lr: PositiveFloat | None = None  # the peak; None: a tenth of what the model's size is pre-trained with
     batch_tokens: PositiveInt | None = None  # an optimizer step; None: SEQUENCES of the context
