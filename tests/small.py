@@ -21,14 +21,14 @@ def text(number: int, words: int = 400) -> str:
     return " ".join(WORDS[(i * i + number * 7 + i * number) % len(WORDS)] for i in range(words))
 
 
-def make_store(folder: Path, documents: int = 24, words: int = 400) -> TokenStore:
-    """A byte-level token store of `documents` small documents."""
+def make_store(folder: Path, documents: int = 24, words: int = 400, **content: Any) -> TokenStore:
+    """A byte-level token store of `documents` small documents; `content` of its spec."""
     texts = folder / "texts"
     texts.mkdir(parents=True)
     for number in range(documents):
         (texts / f"{number:03}.txt").write_text(text(number, words))
     spec = DataSpec.parse(
-        {"name": "small", "corpus": {"kind": "files", "paths": [str(texts)]}, "held_out": 0.3}, "tests"
+        {"name": "small", "corpus": {"kind": "files", "paths": [str(texts)]}, "held_out": 0.3} | content, "tests"
     )
     build_store(spec, folder / "tokens", workers=1)
     return TokenStore.open(folder / "tokens")

@@ -111,6 +111,16 @@ class CandidateRecord(TypedDict):
     paired_ratio: float | None
 
 
+class Repaired(TypedDict):
+    """repair.json of an extension that trains nothing (`ssm.extension.repairing`)."""
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # type: ignore[misc]
+    rules: list[Any]  # of the choice
+    chosen: list[float | None]
+    trials: Count
+    candidates: list[CandidateRecord]
+
+
 class Settings(TypedDict):
     """extension.json (`ssm.extension.folder`)."""
 

@@ -107,7 +107,7 @@ def _noise() -> TokenStore:
     tokens = np.random.default_rng(0).integers(256, size=2**20, dtype=np.uint8)
     split = TokenSplit("noise", [tokens], np.zeros(1, np.int64), 256)
     manifest = {"spec": spec.content(), "corpus": {"sha256": ""}}
-    return TokenStore(Path("noise"), manifest, split, split)
+    return TokenStore(Path("noise"), manifest, split, split, split)
 
 
 def medians(frame: pl.DataFrame) -> dict[str, float]:

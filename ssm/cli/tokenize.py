@@ -26,16 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ssm.data.build import build_store
-    from ssm.data.store import SPLITS, TokenStore
+    from ssm.data.store import TokenStore
     from ssm.specs.tasks import load_data
 
     spec = load_data(args.spec)
     built = build_store(spec, args.out, args.workers)
     splits = TokenStore.open(args.out, verify=False).manifest["splits"]
     sizes = ", ".join(
-        f"{splits[name]['tokens']:,} {name} tokens in {splits[name]['documents']:,} documents"
-        for name in SPLITS
-        if splits
+        f"{splits[name]['tokens']:,} {name} tokens in {splits[name]['documents']:,} documents" for name in splits
     )
     sizes = sizes or f"the manifest of {spec.words}"
     print(f"{args.out}: {'' if built else 'already there, nothing done: '}{sizes}")

@@ -5,10 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from ssm.cli import add_processes, path, positive
 
-HELP = "train a run from its spec, or resume it where it was killed"
+if TYPE_CHECKING:
+    import torch
+
+    from ssm.specs.training import RunSpec
+
+HELP = "train a run from its spec, or resume it where it was killed; or repair one without training"
 EPILOG = """\
 Reads a run's spec (written by `ssm plan --write`) and the tokens made by `ssm tokenize`; writes into --out the final
 weights (model.safetensors), per-step metrics (metrics.parquet), snapshots/, a resumable checkpoint and run.json.
@@ -18,6 +24,8 @@ SIGTERM and SIGUSR1 end it behind the step under way with a checkpoint and exit 
 With --stop-after it does the same by itself, with code 79, ahead of a batch system's time limit.
 Code 76 says that one of several processes is gone (killed, out of memory); the others end too, and the same command
 goes on from the last checkpoint.
+
+The spec of a repair trains nothing: its numbers are chosen on text that is set aside, with every trial in run.json.
 
 Several processes share every batch, in the same order of tokens whatever their number: the loss is the same but for
 rounding, and a checkpoint of two goes on with four. --processes starts them on this machine, one a GPU; over several
@@ -76,10 +84,25 @@ def run(args: argparse.Namespace) -> int:
     device = prepare_device(args.device, args.threads)
     with team_up(device, "train") as team:
         spec = RunSpec.load(args.spec)
+        if spec.repair is not None:
+            return _repair(spec, args, device) if team.main else 0
         interval = Interval(args.checkpoint_seconds, args.checkpoint_steps, until)
         machine = Machine(team, args.shard, args.micro_batch_tokens)
         record = train(spec, TokenStore.open(args.tokens), args.out, device, args.parent, interval, machine)
         if team.main:
             done = f"{record['steps']} steps, {record['tokens_per_second']:.0f} tokens/s"
             print(f"{spec.id}: {record['message']}, {done}", file=sys.stderr)
+    return 0
+
+
+def _repair(spec: RunSpec, args: argparse.Namespace, device: torch.device) -> int:
+    from ssm.base.errors import CheckpointError
+    from ssm.data.store import TokenStore
+    from ssm.evaluation.repairing import repair_run
+
+    if args.parent is None:
+        assert spec.parent is not None
+        raise CheckpointError(f"this run repairs '{spec.parent.id}': give its folder as --parent")
+    record = repair_run(spec, TokenStore.open(args.tokens), args.out, device, args.parent)
+    print(f"{spec.id}: {record['message']}, chosen in {len(record['trials'])} trials", file=sys.stderr)
     return 0

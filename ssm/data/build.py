@@ -26,7 +26,7 @@ from ssm.base.seeds import derived_seed
 from ssm.data.corpora import Document, describe, documents, files, stored_bytes
 from ssm.data.encoding import BATCH_BYTES, TextBatch, encode_in_order, usable_cores
 from ssm.data.shards import SplitWriter
-from ssm.data.store import FORMAT, MANIFEST, SPLITS, TOKENIZER, VERSION, TokenStore
+from ssm.data.store import ALWAYS, FORMAT, MANIFEST, SPLITS, TOKENIZER, VERSION, TokenStore
 from ssm.data.tokenizers import Tokenizer, make_tokenizer
 from ssm.specs.data import BpeTokenizer, Data, DataSpec
 
@@ -77,6 +77,14 @@ def is_held_out(spec: DataSpec, index: int) -> bool:
     return derived_seed(spec.held_out_seed, "held_out", index) < spec.held_out * 2**63
 
 
+def split_of(spec: DataSpec, index: int) -> str:
+    """The split of the document at `index` of the corpus: as `is_held_out`, and of the others a share for choices."""
+    if is_held_out(spec, index):
+        return "held_out"
+    aside = derived_seed(spec.held_out_seed, "held_out", index) < (spec.held_out + spec.choice) * 2**63
+    return "choice" if aside else "train"
+
+
 def _build(spec: Data, folder: Path, workers: int) -> None:
     text, corpus, counts = spec.text, hashlib.sha256(), {"documents": 0, "bytes": 0}
     tokenizer, writers = None, {}
@@ -111,7 +119,7 @@ def _tokenize(
     spec: DataSpec, tokenizer: Tokenizer, folder: Path, workers: int, corpus: Any, counts: dict[str, int]
 ) -> dict[str, SplitWriter]:
     """Write the splits of a text; `corpus` is a digest that reads it on the way, `counts` are counted up."""
-    writers = {name: SplitWriter(folder, name, spec) for name in SPLITS}
+    writers = {name: SplitWriter(folder, name, spec) for name in (SPLITS if spec.choice else ALWAYS)}
 
     def batches() -> Iterator[TextBatch]:
         batch = TextBatch()
@@ -120,7 +128,7 @@ def _tokenize(
             counts["documents"] += 1
             counts["bytes"] += len(document.text)
             batch.texts.append(document.text)
-            batch.held_out.append(is_held_out(spec, index))
+            batch.splits.append(split_of(spec, index))
             batch.stored += document.stored
             batch.size += len(document.text)
             if batch.size >= BATCH_BYTES:
@@ -132,8 +140,8 @@ def _tokenize(
     total, unit = (spec.max_documents, "documents") if spec.max_documents else (stored_bytes(spec.corpus), "bytes")
     with Progress(f"tokenize {spec.name}", total, unit, rate_unit="B") as progress:
         for batch, encoded in encode_in_order(tokenizer, batches(), workers):
-            for tokens, held_out in zip(encoded, batch.held_out, strict=True):
-                writers["held_out" if held_out else "train"].add(tokens)
+            for tokens, split in zip(encoded, batch.splits, strict=True):
+                writers[split].add(tokens)
             progress.advance(len(batch.texts) if spec.max_documents else batch.stored, work=batch.size)
 
     for writer in writers.values():
@@ -153,7 +161,7 @@ def _tokenizer_training_texts(spec: DataSpec | None) -> Iterator[bytes]:
     left = spec.tokenizer.train_bytes
     with Progress(f"train the tokenizer of {spec.name}", left, "bytes") as progress:
         for index, document in enumerate(_documents(spec)):
-            if not is_held_out(spec, index):
+            if split_of(spec, index) == "train":
                 yield document.text[:left]
                 progress.advance(min(len(document.text), left))
                 left -= len(document.text)
@@ -169,6 +177,11 @@ def _hash_document(corpus: Any, document: Document) -> None:
 
 
 def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:
+    if spec.choice and not n_documents["choice"]:
+        raise DataError(
+            f"{describe(spec.corpus)}: no document fell to the split 'choice'; give more documents, or change choice "
+            f"(now {spec.choice}) or held_out_seed"
+        )
     wanted = {"train": spec.held_out < 1, "held_out": spec.held_out > 0}
     for name, other in (("train", "held_out"), ("held_out", "train")):
         if wanted[name] and not n_documents[name]:

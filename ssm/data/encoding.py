@@ -31,7 +31,7 @@ class TextBatch:
     """Some consecutive documents on their way to the store."""
 
     texts: list[bytes] = field(default_factory=list)
-    held_out: list[bool] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)  # of each of them
     stored: int = 0  # bytes of the corpus as stored
     size: int = 0  # bytes of text
 

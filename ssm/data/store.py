@@ -7,6 +7,7 @@ words and, where it takes sentences from a text, that text.
     train-00000.tokens ...     the tokens, little-endian uint8, uint16 or uint32 by the size of the vocabulary
     train.documents            where each document starts in its split, int64
     held_out-00000.tokens ...  the same for the documents that no training ever reads
+    choice-00000.tokens ...    the same for those that nothing measures either, where the spec sets some aside
     tokenizer.json             unless a token is a byte
 
 `ssm.data.build` writes it.
@@ -34,7 +35,8 @@ from ssm.specs.tasks import parse_data
 
 MANIFEST, TOKENIZER = "manifest.json", "tokenizer.json"
 FORMAT, VERSION = "ssm token store", 1
-SPLITS = ("train", "held_out")
+SPLITS = ("train", "held_out", "choice")
+ALWAYS = SPLITS[:2]  # of every text; the third one where its spec sets it aside
 VERIFY_BELOW = 2**30  # bytes: smaller stores have their checksums verified at every opening
 OFFSET = np.dtype("<i8")
 
@@ -117,12 +119,13 @@ class Shard:
 
 @dataclass(frozen=True)
 class TokenStore:
-    """A finished token store: two splits that share no document, and the manifest that says what they are."""
+    """A finished token store: splits that share no document, and the manifest that says what they are."""
 
     folder: Path
     manifest: dict[str, Any]
     train: TokenSplit
     held_out: TokenSplit
+    choice: TokenSplit  # empty where the spec sets nothing aside
 
     @classmethod
     def open(cls, folder: str | Path, verify: bool | None = None) -> TokenStore:
@@ -150,7 +153,7 @@ class TokenStore:
                     _mapped(folder / manifest["splits"][name]["boundaries"], OFFSET),
                     vocab_size,
                 )
-                if manifest["splits"]
+                if manifest["splits"] and (name in ALWAYS or name in manifest["splits"])
                 else TokenSplit(f"{folder} ({name})", [], np.empty(0, np.int64), vocab_size)
                 for name in SPLITS
             ]

@@ -2,6 +2,7 @@
 
 The file holds a function of the same name, which gives a table in its kind's schema. A measurement of a run is given
 (spec, subject); one of another table (spec, that table); one of a run's metrics (spec, metrics, whether it diverged);
+one of its record (spec, record, run);
 one of models as they are built, or of nothing (spec, device); one of a task (spec, its token store). A new one: see
 ssm/specs/measurements/.
 """
@@ -18,6 +19,7 @@ from ssm.evaluation import (
     accuracy,
     attack,
     attention_map,
+    compute,
     context_loss,
     corruption,
     cost,
@@ -55,6 +57,7 @@ MODULES: tuple[ModuleType, ...] = (
     memory_length,
     passkey,
     learning_curve,
+    compute,
     accuracy,
     attention_map,
     attack,

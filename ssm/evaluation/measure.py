@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import torch
@@ -14,10 +15,11 @@ from ssm.base.tables import METRICS, SCHEMAS, read_provenance, read_table, write
 from ssm.data.store import TokenStore
 from ssm.evaluation import MEASURES
 from ssm.evaluation.subject import Subject
-from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
+from ssm.models.backbone import LanguageModel
+from ssm.models.checkpoint import RECORD, load_readable, snapshot_path, snapshot_step
 from ssm.models.device import device_name
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements.base import OfMetrics, OfModels, OfNothing, OfRun, OfTable, OfTask
+from ssm.specs.measurements.base import OfMetrics, OfModels, OfNothing, OfRecord, OfRun, OfTable, OfTask
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import ALONE, Team
 from ssm.training.metrics import PATIENCE
@@ -62,6 +64,11 @@ def measure(
         run = _given(run, "--run", measurement.kind)
         frame, broken, diverged = _logged(task, run)
         frame, published = function(measurement, frame, broken), read_record(run).get("published")
+    elif isinstance(measurement, OfRecord):
+        run = _given(run, "--run", measurement.kind)
+        record = _record_of(task, run)
+        frame = function(measurement, record, task.run)
+        diverged, published = record["diverged"], record.get("published")
     else:
         run, tokens = _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind)
         diverged, published = _divergence(run, task.snapshot), read_record(run).get("published")
@@ -81,10 +88,11 @@ def measure(
 def _subject(task: MeasurementTask, run: Path, tokens: Path, device: torch.device, team: Team) -> Subject:
     assert task.run is not None
     path = run / "model.safetensors" if task.snapshot is None else snapshot_path(run, task.snapshot)
-    model, trained = load_model(path, device)
+    model, trained = load_readable(path, device)
     _same_run(trained, task.run, path)
     store = _store(task, tokens)
-    model.eval()
+    if isinstance(model, LanguageModel):
+        model.eval()
     return Subject(model, task.run.seed, store, device, f"measure {task.id}", team)
 
 
@@ -108,6 +116,13 @@ def _logged(task: MeasurementTask, run: Path) -> tuple[pl.DataFrame, bool, str |
         broken = broken and step >= record["steps"]
         frame = frame.filter(pl.col("step") <= step)
     return frame, broken, None if record["status"] == "diverged" else record["diverged"]
+
+
+def _record_of(task: MeasurementTask, run: Path) -> dict[str, Any]:
+    record = read_record(run)
+    if task.run is None or record.get("spec") != task.run.content():
+        raise CheckpointError(f"{run / RECORD}: is another run's record than the task's")
+    return record
 
 
 def _divergence(run: Path, snapshot: float | None) -> str | None:

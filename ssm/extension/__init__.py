@@ -21,6 +21,7 @@ from ssm.diagnosis import settings_of
 from ssm.extension.folder import Folder
 from ssm.extension.imported import check_vocabulary, model_spec, own_folder, run_of
 from ssm.extension.recipe import training_of
+from ssm.extension.repairing import Repairing
 from ssm.extension.stages import Stages
 from ssm.extension.text import tokenized
 from ssm.models.device import prepare_device
@@ -28,6 +29,7 @@ from ssm.models.opening import Opened, open_model
 from ssm.plan.sources import text_files
 from ssm.specs.extension import USUAL_POLICY, ExtensionSpec
 from ssm.specs.initial_states import BY_NAME
+from ssm.specs.repairs import BY_KIND, RepairSpec
 
 __all__ = ["extend", "extension_of"]
 
@@ -64,7 +66,10 @@ def extend(
     if opened.why_not_extend is not None:
         raise ConfigError(f"{opened.name}: cannot be extended: {opened.why_not_extend}")
     spec = extension_of(opened, chosen, **settings)
-    training_of(spec, model_spec(opened), opened.name)
+    if spec.repair is None:
+        training_of(spec, model_spec(opened), opened.name)
+    else:
+        _check_repair(spec.repair, opened)
     known = tokenizer_of(opened, tokenizer)
     check_vocabulary(opened, known)
     folder = Folder(Path(out))
@@ -88,7 +93,8 @@ def extend(
             text, held_out, spec.held_out, known, spec.diagnosis.length, folder.tokens, 2 * spec.diagnosis.context
         )
         parent = run_of(opened, parts.train.spec, spec.diagnosis.context)
-        return Stages(opened, parent, parts, spec, folder, chosen).work()
+        stages = Stages if spec.repair is None else Repairing
+        return stages(opened, parent, parts, spec, folder, chosen).work()
 
 
 def extension_of(
@@ -97,6 +103,7 @@ def extension_of(
     policy: str = USUAL_POLICY,
     p_zero: float | None = None,
     sigma: float | None = None,
+    by: str | None = None,
     steps: int = 100,
     lr: float | None = None,
     batch_tokens: int | None = None,
@@ -111,22 +118,25 @@ def extension_of(
 
     Args:
         policy, p_zero, sigma: of an initial state (`ssm.specs.initial_states`); None: its own default.
+        policy, by: or of a repair without training (`ssm.specs.repairs`).
         diagnosis: as of `ssm.diagnosis.settings_of`; context, precision and seed are those of training too.
         others: as of `ExtensionSpec`.
 
     Raises:
         ConfigError: a value is missing or out of its range.
     """
-    given = {"p_zero": p_zero, "sigma": sigma}
+    given: dict[str, Any] = {"p_zero": p_zero, "sigma": sigma, "by": by}
     fields = BY_NAME[policy].model_fields if policy in BY_NAME else {}
     for name, value in given.items():
         if value is None and name in fields and fields[name].is_required():
             raise ConfigError(f"policy {policy} needs --{name.replace('_', '-')}")
-    state = {"policy": policy} | {key: value for key, value in given.items() if value is not None}
+    named = {key: value for key, value in given.items() if value is not None}
+    trained = policy not in BY_KIND
+    made = {"initial_state": {"policy": policy, **named}} if trained else {"repair": {"kind": policy, **named}}
     return ExtensionSpec.parse(
         {
             "diagnosis": settings_of(opened, device, **diagnosis),
-            "initial_state": state,
+            **made,
             "steps": steps,
             "lr": lr,
             "batch_tokens": batch_tokens,
@@ -138,6 +148,15 @@ def extension_of(
         },
         opened.name,
     )
+
+
+def _check_repair(repair: RepairSpec, opened: Opened) -> None:
+    if opened.imported is None:
+        raise ConfigError(f"{opened.name}: is a run of ssm's own, which a figure repairs: as an arm's 'repair'")
+    try:
+        repair.check(model_spec(opened))
+    except ValueError as error:
+        raise ConfigError(f"{opened.name}: {error}") from None
 
 
 def _original(opened: Opened) -> Path:

@@ -25,6 +25,7 @@ class Folder:
     work/tokens/               the token stores
     work/runs/                 imported, extended, control: folders of runs (`ssm watch` shows them)
     work/choice.json           what the original and the trained weights measure
+    work/repair.json           instead of runs and choice: what the search for a repair's numbers found
     before/ after/ control/    diagnoses
     model/                     the extended model, in the format that the original came in
     index.html, result.json    last of all
@@ -39,6 +40,10 @@ class Folder:
     @property
     def choice(self) -> Path:
         return self.path / "work" / "choice.json"
+
+    @property
+    def repair(self) -> Path:
+        return self.path / "work" / "repair.json"
 
     @property
     def model(self) -> Path:

@@ -65,15 +65,16 @@ def candidates(
     found = []
     for candidate in unmeasured:
         model = as_taken_home(opened, weights_of(candidate, folder, parent), device)
-        found.append(_measured(candidate, model, store, spec, device))
+        found.append(measured(candidate, model, store, spec, device))
     return found
 
 
-def _measured(
+def measured(
     candidate: Candidate, model: LanguageModel, store: TokenStore, spec: DiagnosisSpec, device: torch.device
 ) -> Candidate:
+    """The candidate with what its model measures on the windows that choose."""
     windows = disjoint_windows(store.held_out, spec.length, spec.seed, at_least=LEAST)
-    count, title = len(windows.positions), f"choose: {'original' if not candidate.step else f'step {candidate.step}'}"
+    count, title = len(windows.positions), f"choose: {f'step {candidate.step}' if candidate.step else candidate.name}"
     reader = Reader(model.eval(), spec.seed, store, device, title, given=windows)
     restart = RestartLoss(length=spec.length, sequences=count, context=spec.context, everywhere=True)
     with computing_in(spec, device):

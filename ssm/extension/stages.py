@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +58,6 @@ class Stages:
     ):
         self.opened, self.parent, self.text, self.spec = opened, parent, text, spec
         self.folder, self.device = folder, device
-        data = text.train.spec
-        self.runs = {
-            EXTENDED: extended_run(spec, parent, data, opened.name),
-            CONTROL: control_run(spec, parent, data, opened.name),
-        }
         self.chosen: Candidate | None = None
         self.measured: list[Candidate] = []
         self.diagnoses: dict[str, Diagnosis] = {}
@@ -71,11 +67,11 @@ class Stages:
         """Everything that is not there yet; returns what result.json says."""
         before = self._diagnosed("before", self.opened)
         self.opened.model.to("cpu")
-        outcome = outcome_before_training(before) or self._trained_and_chosen()
+        outcome = outcome_before_training(before) or self._made_and_chosen()
         change: Factors | None = None
         if outcome is None:
             assert self.chosen is not None
-            after = self._diagnosed("after", self._with_weights(EXTENDED, self.chosen))
+            after = self._diagnosed("after", self._chosen_model())
             change = factors_between(before, after)
             outcome = outcome_of(before.verdict.outcome, after.verdict.outcome, change, self.spec.in_context_tolerance)
             if self.spec.control:
@@ -84,7 +80,14 @@ class Stages:
             self._export(outcome)
         return self._result(outcome, change)
 
-    def _trained_and_chosen(self) -> Outcome | None:
+    @cached_property
+    def runs(self) -> dict[str, RunSpec]:
+        """By arm."""
+        spec, data, name = self.spec, self.text.train.spec, self.opened.name
+        made = {EXTENDED: extended_run, CONTROL: control_run}
+        return {arm: run(spec, self.parent, data, name) for arm, run in made.items()}
+
+    def _made_and_chosen(self) -> Outcome | None:
         """Train, and choose among the weights; the outcome where that is all."""
         spec, record = self.spec, self._trained(EXTENDED)
         diverged = record["message"] if record["status"] == "diverged" else None
@@ -151,11 +154,19 @@ class Stages:
             fingerprint = hashlib.file_digest(file, "sha256").hexdigest()[:16]
         return replace(self.opened, model=model.eval(), fingerprint=fingerprint)
 
-    def _export(self, outcome: Outcome) -> None:
+    def _chosen_model(self) -> Opened:
+        """The model with what was chosen."""
         assert self.chosen is not None
-        if self.folder.model.exists():
-            return
-        self._say(f"export to {self.folder.model}")
+        return self._with_weights(EXTENDED, self.chosen)
+
+    def _export(self, outcome: Outcome) -> None:
+        if not self.folder.model.exists():
+            self._say(f"export to {self.folder.model}")
+            self._write_model(outcome)
+
+    def _write_model(self, outcome: Outcome) -> None:
+        """What was chosen, in the format that the model came in."""
+        assert self.chosen is not None
         run = self.folder.run(EXTENDED)
         weights = weights_of(self.chosen, run, self._parent())
         take_home(self.opened, weights, run, self.chosen, self.folder.model, self._changes(outcome))
@@ -163,7 +174,9 @@ class Stages:
     # --- What is said -------------------------------------------------------------------------------------------------
 
     def _training(self) -> dict[str, str]:
-        """How it was trained, in words."""
+        """How it was trained, in words; nothing where it was not."""
+        if not self.folder.run(EXTENDED).exists():
+            return {}
         run = self.runs[EXTENDED]
         training, steps, text = run.training, self.spec.steps, self.text.train
         taken = f"{self.chosen.step} of " if self.chosen is not None else ""
@@ -220,7 +233,7 @@ class Stages:
             outcome=outcome.word,
             reason=outcome.reason,
             gained=outcome.gained,
-            training=tuple(self._training().items()) if self.folder.run(EXTENDED).exists() else (),
+            training=tuple(self._training().items()),
             control=self.diagnoses.get(CONTROL),
             model=model,
             links=tuple((name, f"{name}/index.html") for name in self.diagnoses),

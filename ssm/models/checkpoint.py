@@ -18,15 +18,19 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, first_line
 from ssm.base.files import whole_file
-from ssm.base.outside import parse_json, read_json, safetensors_header
+from ssm.base.outside import parse_json, read_json, safetensors_header, shaped
 from ssm.base.seal import BLANK, check_seal, digest_in, seal
 from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.readable import Readable
+from ssm.models.repairs import repaired
+from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
 
 SLACK = 2**20  # parameters that a spec may ask for beyond its file, before they are counted one by one
 SNAPSHOTS = "snapshots"  # the folder of weights from the midst of a run
 RECORD = "run.json"  # of a finished run: it names the digests of its weights
 SEAL = "seal"  # the header's key of the file's digest
+CHOSEN = "chosen"  # the header's key of a repair's numbers
 AGAIN = "delete it and make it again"
 
 
@@ -99,25 +103,55 @@ def save_model(path: str | Path, model: LanguageModel, run: RunSpec, step: int, 
     return save_weights(path, dict(model.state_dict()), run, step, origin)
 
 
-def save_weights(path: str | Path, weights: dict[str, Tensor], run: RunSpec, step: int, origin: str) -> str:
-    """`save_model`, from the model's state dict."""
-    return save_tensors(path, weights, {"run": run.content(), "step": step, "origin": origin})
+def save_weights(
+    path: str | Path, weights: dict[str, Tensor], run: RunSpec, step: int, origin: str, chosen: Point | None = None
+) -> str:
+    """`save_model`, from the model's state dict.
+
+    Args:
+        chosen: of a run that repairs its parent, whose weights these are: the repair's numbers, which are applied
+            whenever the file is read.
+    """
+    header = {"run": run.content(), "step": step, "origin": origin}
+    return save_tensors(path, weights, header if chosen is None else header | {CHOSEN: list(chosen)})
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[LanguageModel, RunSpec]:
     """The model of a file written by `save_model`, and the run that trained it.
 
     Raises:
-        CheckpointError: the file is no such checkpoint, its tensors are not its spec's, or it lies in the folder of a
-            finished run whose record names other weights.
+        CheckpointError: the file is no such checkpoint, its tensors are not its spec's, it lies in the folder of a
+            finished run whose record names other weights, or it is a way of reading a model and no model.
     """
+    model, run = load_readable(path, device)
+    if not isinstance(model, LanguageModel):
+        assert run.repair is not None
+        raise CheckpointError(f"{path}: '{run.repair.kind}' is a way of reading a model, not a model by itself")
+    return model, run
+
+
+def load_readable(path: str | Path, device: torch.device | str = "cpu") -> tuple[Readable, RunSpec]:
+    """As `load_model`; where the run is a way of reading a model, the model that is read so, in evaluation mode."""
     tensors, header = load_tensors(path)
     run = run_of(header, path)
     _check_size(run, tensors, path)
     model = build_model(run.model, run.data.vocab_size, run.seed, run.data.channels)
     load_weights(model, tensors, str(path))
     _check_record(Path(path))
-    return model.to(device), run
+    model = model.to(device)
+    if run.repair is None:
+        return model, run
+    return repaired(model.eval(), run.repair, _chosen(header, run, path)), run
+
+
+def _chosen(header: dict[str, Any], run: RunSpec, path: str | Path) -> Point:
+    """The numbers of a repaired model."""
+    assert run.repair is not None
+    wrong = f"{path}: its header holds no numbers of the repair '{run.repair.kind}'"
+    found = tuple(shaped(header.get(CHOSEN), list[float | None], wrong, CheckpointError))
+    if len(found) != len(run.repair.start(run.model)):
+        raise CheckpointError(wrong)
+    return found
 
 
 def run_of(header: dict[str, Any], path: str | Path) -> RunSpec:

@@ -29,6 +29,7 @@ TOKENIZER_FILES = (
     *("vocab.json", "vocab.txt", "merges.txt"),
 )
 BYTES, MOST_ROWS_OF_BYTES = 256, 341  # three quarters of the rows are in use; `ssm.data.own_text` asks as much
+REPAIRED = "it was repaired without training; extend the run that it was made from"
 NO_STATE = "it has no recurrent state to start from: it keeps keys and values of its tokens"
 CONTEXT_KEYS = (
     "max_position_embeddings",
@@ -114,7 +115,7 @@ def _open_run(name: str, weights: Path, device: torch.device | str) -> Opened:
         run=run,
         tokenizer=None if trained else tokenizer,
         fingerprint=_fingerprint([weights]),
-        why_not_extend=_why_not(run.model),
+        why_not_extend=REPAIRED if run.repair is not None else _why_not(run.model),
         note="its tokens stand for no text" if tokenizer is None else note,
     )
 

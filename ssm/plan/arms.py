@@ -8,7 +8,7 @@ from typing import Any
 from ssm.base.errors import ConfigError, nearest
 from ssm.plan.keys import with_keys
 from ssm.plan.library import Library
-from ssm.plan.rehearsal import capped_data, capped_training
+from ssm.plan.rehearsal import capped_data, capped_repair, capped_training
 from ssm.specs.base import Spec
 from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
 from ssm.specs.families import Member
@@ -53,7 +53,7 @@ class ArmResolver:
         if entry.snapshot_of is not None:
             taken_of = self._entry(entry.snapshot_of)
             if taken_of.training is None:
-                what = "a snapshot itself" if taken_of.checkpoint is None else "not trained here"
+                what = "a snapshot itself" if taken_of.snapshot_of is not None else "not trained here"
                 raise ConfigError(f"{where}.snapshot_of: '{entry.snapshot_of}' is {what}; name a trained arm")
             taken = self._resolve(entry.snapshot_of, panel, seed, (*below, arm)).run
             if taken.training.budget.steps == 0:
@@ -65,6 +65,8 @@ class ArmResolver:
                 raise ConfigError(f"{where}.from: '{entry.parent}' is a snapshot; training starts from final weights")
             parent = self._resolve(entry.parent, panel, seed, (*below, arm)).run
         content = self._specs_of(arm, panel) | {"seed": seed, "parent": parent, "layer": entry.layer}
+        if entry.repair is not None:
+            content["repair"] = capped_repair(entry.repair, self.library.workflow.rehearsal)
         if entry.checkpoint is not None:
             content["checkpoint"] = CheckpointRef(name=self._weights(entry, panel, where)[0])
         return Resolved(RunSpec.parse(content, where))
@@ -114,7 +116,8 @@ class ArmResolver:
             data_key = f"{self._where(arm)}.data" if entry.data else f"{file}: data"
             data: Spec = capped_data(self.library.data.get(entry.data or str(self.figure.data), data_key), caps)
             # Who takes all weights goes on with what a member's grid has set; who takes layers has a model of its own.
-            if entry.parent is not None and entry.layer is None and self._entry(entry.parent).member is not None:
+            gridded = entry.parent is not None and self._entry(entry.parent).member is not None
+            if entry.parent is not None and entry.layer is None and (gridded or entry.repair is not None):
                 above = self._specs_of(entry.parent, panel)
                 model = above["model"]
                 data = data if entry.data else above["data"]
@@ -128,15 +131,17 @@ class ArmResolver:
 
     def _gridded(self, entry: ArmEntry, member: Member, specs: dict[str, Spec], where: str) -> dict[str, Spec]:
         """What a member's keys change. Of weights that were trained elsewhere no training can be set."""
-        roots = ["model", "data"] if entry.checkpoint is not None else list(specs)
+        roots = ["model", "data"] if entry.training is None else list(specs)
         called = {"data": "task"} if isinstance(specs["data"], Task) else {}
         found = with_keys({called.get(root, root): specs[root] for root in roots}, member.sets, where)
         return {root: found[called.get(root, root)] for root in roots}
 
     def _training(self, entry: ArmEntry, panel: str, where: str) -> TrainingSpec:
-        """The arm's recipe with its overrides, and its initial state; of published weights zero steps."""
+        """The arm's recipe with its overrides, and its initial state; of published or repaired weights zero steps."""
         if entry.checkpoint is not None:
             return TrainingSpec.of_zero_steps(self._weights(entry, panel, where)[1], where)
+        if entry.repair is not None:
+            return TrainingSpec.of_zero_steps(self._specs_of(str(entry.parent), panel)["training"].context, where)
         recipe = self.library.recipes.get(str(entry.training), f"{where}.training")
         state = self.library.initial_states.get(entry.initial_state, f"{where}.initial_state").model_dump()
         override = entry.override | entry.override_at.get(panel, {})

@@ -8,6 +8,7 @@ from ssm.specs.config import Rehearsal
 from ssm.specs.data import Data
 from ssm.specs.diagnosis import LEAST
 from ssm.specs.figure import FigureSpec
+from ssm.specs.repairs import RepairSpec
 from ssm.specs.training import Budget, TrainingSpec
 
 
@@ -23,6 +24,14 @@ def capped_training(training: TrainingSpec, caps: Rehearsal | None) -> TrainingS
         steps = min(steps, max(1, round(budget.tokens / training.batch_tokens)))
     warmup = training.warmup if training.warmup < 1 else min(training.warmup, max(1, steps // 2))
     return training.model_copy(update={"budget": Budget(steps=steps), "warmup": warmup})
+
+
+def capped_repair(repair: RepairSpec, caps: Rehearsal | None) -> RepairSpec:
+    """Trials that read at most `max_sequences` windows of `max_contexts` training contexts."""
+    if caps is None:
+        return repair
+    fewer = {"sequences": min(repair.sequences, caps.max_sequences)}
+    return repair.model_copy(update=fewer | {"times_context": min(repair.times_context, caps.max_contexts)})
 
 
 def capped_data(data: Data, caps: Rehearsal | None) -> Data:

@@ -33,6 +33,7 @@ from ssm.specs.config import Cluster, Hardware, WorkflowConfig
 from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.base import OfRun, OfWindows
+from ssm.specs.repairs import RepairSpec
 from ssm.specs.training import RunSpec
 
 MB = 1e6
@@ -185,7 +186,19 @@ class _Reckoner:
     gpu: bool
 
     def run(self, run: RunSpec) -> Need:
+        if run.repair is not None:
+            return self.repairing(run, run.repair)
         return self.training(run) if _steps(run) else self.without_training(run)
+
+    def repairing(self, run: RunSpec, repair: RepairSpec) -> Need:
+        """Every trial reads its windows, with a copy of the weights."""
+        weights, length = _weights_mb(run), repair.length(run.training.context)
+        tokens = repair.tokens_read(run.model, run.training.context)
+        operations = tokens * operations_per_token(run.model, run.data.vocab_size, length, run.data.channels)
+        seconds = self._seconds(operations, "float32", tokens / PASS_TOKENS[self.gpu] * run.model.n_layers / 3)
+        seconds += START_SECONDS[self.gpu] + 2 * weights / DISK_RATE
+        gpus, held = int(self.gpu), ceil(3 * weights)
+        return Need(gpus, self.threads, MEMORY_MB[self.gpu] + held, seconds, ceil(weights), gpu_memory_mb=gpus * held)
 
     def without_training(self, run: RunSpec) -> Need:
         """Weights that are written as they were initialized; or imported: read, perhaps over a network, and written.

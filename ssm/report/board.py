@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ssm.base.formulas import plain
 from ssm.report.gather import MARKS, Absent, Claim, Results
-from ssm.report.papers import PAPERS, Paper, spoken
+from ssm.report.papers import GROUPS, PAPERS, Paper, spoken
 
 # A mark is a shape of its own and takes its colour from the page: 16 x 16, the outline and what is cut out of it.
 SHAPES = {
@@ -65,7 +65,7 @@ def board(results: Results, papers: tuple[str, ...] = tuple(PAPERS), here: tuple
     """The cards of some papers, for a page that itself shows the figures `here`; any other is on its paper's page."""
     figures = {figure.target: figure for figure in results.figures}
     groups = []
-    for paper in (PAPERS[short] for short in papers):
+    for paper in (GROUPS[short] for short in papers):
         planned = [target for target in (*figures, *results.unfinished) if target.startswith(f"{paper.short}_")]
         cards = []
         for target in dict.fromkeys([*paper.shows, *planned]):

@@ -16,7 +16,7 @@ from ssm.claims.words import SORTS, VERDICT_NAMES, expected_misses, number, ours
 from ssm.report.board import SHAPES, board, legend
 from ssm.report.facts import duration, facts
 from ssm.report.gather import SYMBOLS, Gatherer, Results
-from ssm.report.papers import FRONT, PAPERS
+from ssm.report.papers import FRONT, GROUPS
 
 STYLE = "style.css"
 
@@ -48,10 +48,11 @@ def render(results: Results, front: Sequence[str] | None = None) -> dict[str, st
     """Name -> the text of a page."""
     if front is None:
         front = [figure.target for figure in results.figures if figure.task.figure.headline]
-    pages = {FRONT: _page("index.html.j2", FRONT, results, results.of(front), tuple(PAPERS))}
-    for short in PAPERS:
-        own = results.of(target for target in _targets(results) if target.startswith(f"{short}_"))
-        pages[short] = _page("paper.html.j2", short, own, own, (short,))
+    own = {short: results.of(t for t in _targets(results) if t.startswith(f"{short}_")) for short in GROUPS}
+    shown = tuple(short for short, group in GROUPS.items() if not group.ours or _targets(own[short]))
+    pages = {FRONT: _page("index.html.j2", FRONT, results, results.of(front), shown)}
+    for short, own_results in own.items():
+        pages[short] = _page("paper.html.j2", short, own_results, own_results, (short,))
     return pages
 
 
@@ -71,7 +72,7 @@ def _page(name: str, page: str, results: Results, shown: Results, papers: tuple[
     groups = board(results, papers, tuple(figure.target for figure in shown.figures))
     context: dict[str, Any] = {
         "page": page,
-        "papers": PAPERS,
+        "papers": GROUPS,
         "results": results,
         "shown": shown,
         "groups": groups,

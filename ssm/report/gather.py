@@ -20,7 +20,7 @@ from ssm.base.records import Described, read_run_record
 from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.verdict import REHEARSAL, claim_of
 from ssm.claims.words import CONFIRMED, ELSEWHERE, OPEN, REFUTED, ours
-from ssm.report.papers import PAPERS, spoken
+from ssm.report.papers import GROUPS, spoken
 from ssm.report.picture import inline_svg
 from ssm.report.strip import strip
 from ssm.specs.base import slug
@@ -147,7 +147,7 @@ class Figure:
 
     @property
     def citation(self) -> str:
-        return PAPERS[self.paper].citation
+        return GROUPS[self.paper].citation
 
     @property
     def spoken(self) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ssm.base.errors import TableError
 from ssm.base.formulas import plain
 from ssm.claims.words import DEFINITION, ELSEWHERE, OURS, PAPER, SORTS, VERDICT_NAMES, number, ours, tally
-from ssm.report.papers import PAPERS, spoken
+from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Judged, Reference, read_references
 
 COLUMNS = ("held", "did not hold", "not decided")  # as VERDICT_NAMES, for those who read no statistics
@@ -43,7 +43,7 @@ def held(references: Iterable[Reference]) -> str:
 
 
 def _citation(paper: str) -> str:
-    return f"{paper}: {PAPERS[paper].citation}" if paper in PAPERS else paper
+    return f"{paper}: {GROUPS[paper].citation}" if paper in GROUPS else paper
 
 
 def _counts(verdicts: Counter[str] | None) -> str:
@@ -60,7 +60,7 @@ def _figures(references: Iterable[Reference]) -> list[str]:
         left = sum(not claim.registered and claim.sort != ELSEWHERE for claim in reference.claims)
         note = f" ({left} not registered, not counted)" if left else ""
         cells = [_cell([claim for claim in counted if claim.verdict == verdict]) for verdict in VERDICT_NAMES]
-        paper = PAPERS.get(reference.target.partition("_")[0])
+        paper = GROUPS.get(reference.target.partition("_")[0])
         shows = paper.shows.get(reference.target, "") if paper else ""
         lines.append(f"| `{reference.target}` {shows}{note} | " + " | ".join(cells) + " |")
     return lines

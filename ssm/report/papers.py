@@ -1,4 +1,4 @@
-"""The four papers, and every figure and table of theirs that is to be rebuilt here: 49 in all."""
+"""The four papers, every figure and table of theirs that is to be rebuilt here (49 in all), and comparisons of ours."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Paper:
-    """One paper.
+    """One paper, or what stands in a paper's place.
 
     Attributes:
         shows: target -> what that figure or table of the paper shows, in few words; in the paper's order.
+        ours: it is no paper.
     """
 
     short: str
     citation: str
     shows: dict[str, str]
+    ours: bool = False
 
 
 PAPERS = {
@@ -97,18 +99,20 @@ PAPERS = {
         ),
     )
 }
+OURS = Paper("x", "Comparisons of our own", {"x_repairs": "repairs with and without training"}, ours=True)
+GROUPS = PAPERS | {OURS.short: OURS}  # of figures: a page each
 NAMES = {"fig": "Figure", "tab": "Table", "def": "Definition", "eq": "Equation", "app": "Appendix"}
 NUMBERS = {"ls_def21": "2.1"}  # that a target cannot spell
 FRONT = "index"
-PAGES = tuple(f"{name}.html" for name in (FRONT, *PAPERS))  # of a report: the front page, and one a paper
+PAGES = tuple(f"{name}.html" for name in (FRONT, *GROUPS))  # of a report: the front page, and one a group
 
 
 def spoken(target: str) -> str:
     """What a paper calls the thing.
 
-    >>> spoken("lg_fig5"), spoken("bn_appB"), spoken("ls_def21")
-    ('Figure 5', 'Appendix B', 'Definition 2.1')
+    >>> spoken("lg_fig5"), spoken("bn_appB"), spoken("ls_def21"), spoken("x_repairs")
+    ('Figure 5', 'Appendix B', 'Definition 2.1', 'Repairs')
     """
     rest = target.partition("_")[2]
     kind = next((kind for kind in NAMES if rest.startswith(kind)), "")
-    return f"{NAMES[kind]} {NUMBERS.get(target, rest.removeprefix(kind))}" if kind else rest
+    return f"{NAMES[kind]} {NUMBERS.get(target, rest.removeprefix(kind))}" if kind else rest.capitalize()

@@ -16,7 +16,7 @@ from ssm.base.files import whole_file, write_text
 from ssm.base.names import natural
 from ssm.base.tables import read_provenance
 from ssm.report.gather import Gatherer
-from ssm.report.papers import PAPERS
+from ssm.report.papers import GROUPS
 from ssm.specs.base import Spec, without
 
 COLORS = 128  # of a committed picture: a third of the bytes
@@ -84,7 +84,7 @@ def read_references(folder: Path) -> dict[str, Reference]:
         ConfigError: a file is none.
     """
     found = {path.stem: Reference.load(path) for path in folder.glob("*.json")}
-    order = [target for paper in PAPERS.values() for target in paper.shows]
+    order = [target for paper in GROUPS.values() for target in paper.shows]
     known = [target for target in order if target in found]
     return {target: found[target] for target in [*known, *sorted(set(found) - set(known), key=natural)]}
 

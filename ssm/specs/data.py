@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ssm.specs.base import Name, Spec
+from ssm.specs.base import Name, Spec, without
 
 Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
@@ -161,6 +161,7 @@ class DataSpec(Data):
     tokenizer: TokenizerSpec = BytesTokenizer()
     held_out: Annotated[float, Field(ge=0, le=1)] = 0.1  # fraction of the documents; 0: none, 1: all of them
     held_out_seed: int = 1234  # which documents: a function of this seed and the document's position
+    choice: Annotated[float, Field(ge=0, lt=1)] = 0.0  # a fraction that is neither trained on nor measured
     max_documents: PositiveInt | None = None
     shard_tokens: PositiveInt = 64 * 2**20  # 64 Mi tokens: 128 MiB a shard at two bytes a token
 
@@ -168,7 +169,13 @@ class DataSpec(Data):
     def _something_to_train_on(self) -> DataSpec:
         if self.held_out == 1 and isinstance(self.tokenizer, BpeTokenizer):
             raise ValueError("held_out 1 leaves no document to train the bpe tokenizer on")
+        if self.choice and self.held_out + self.choice >= 1:
+            raise ValueError(f"held_out {self.held_out} and choice {self.choice} leave no document to train on")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before_choices(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), choice=0.0)
 
     @property
     def vocab_size(self) -> int:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
-from ssm.specs.base import Spec
+from ssm.specs.base import Spec, without
 from ssm.specs.diagnosis import DiagnosisSpec
 from ssm.specs.initial_states import InitialStateSpec, StatePassing, ZeroState
 from ssm.specs.initial_states.base import Probability
+from ssm.specs.repairs import ClipDt, RepairSpec
 
 # An optimizer step, where nobody says otherwise; the paper's reads half a million tokens (`recipe.unlike_the_paper`).
 SEQUENCES = 32
@@ -26,6 +35,7 @@ class ExtensionSpec(Spec):
 
     diagnosis: DiagnosisSpec  # before and after; context, precision and seed are those of training too
     initial_state: InitialStateSpec = USUAL
+    repair: RepairSpec | None = None  # instead of training; chosen on the windows that choose, not on its own
     steps: PositiveInt = 100
     lr: PositiveFloat | None = None  # the peak; None: a tenth of what the model's size is pre-trained with
     batch_tokens: PositiveInt | None = None  # an optimizer step; None: SEQUENCES of the context
@@ -35,6 +45,26 @@ class ExtensionSpec(Spec):
     measure: Literal["far_perplexity", "paired_ratio"] = "far_perplexity"  # what the best checkpoint has least of
     in_context_tolerance: NonNegativeFloat = 0.02  # its perplexity in context may be so much above the original's
     held_out: Annotated[Probability, Field(gt=0, lt=1)] = 0.1  # of the documents; where no other text is held out
+
+    @model_serializer(mode="wrap")
+    def _as_before_repairs(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(plain(self), repair=None)
+
+    @model_validator(mode="after")
+    def _something_to_take_home(self) -> ExtensionSpec:
+        repair = self.repair
+        if repair is None:
+            return self
+        if repair.in_reading:
+            raise ValueError(
+                f"policy '{repair.kind}' is a way of reading a model, which no format of a checkpoint can hold; try it "
+                "in a figure, as an arm's 'repair'"
+            )
+        if isinstance(repair, ClipDt) and repair.by == "layer":
+            raise ValueError(f"policy '{repair.kind}': config.json has one limit of dt for all layers")
+        if self.control:
+            raise ValueError(f"policy '{repair.kind}' trains nothing that a control could be trained beside")
+        return self
 
     @model_validator(mode="after")
     def _sane(self) -> ExtensionSpec:

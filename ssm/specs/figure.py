@@ -22,6 +22,7 @@ from ssm.specs.grid import Grid, expanded
 from ssm.specs.measurements import BY_KIND, MeasurementEntry
 from ssm.specs.measurements.base import ArmsEntry, OfNothing
 from ssm.specs.reader import Reader
+from ssm.specs.repairs import RepairSpec
 from ssm.specs.training import Layer
 
 PUBLISHED = "published"  # an arm's checkpoint: that of its model in models.yaml
@@ -35,7 +36,8 @@ Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), D
 class ArmEntry(Spec):
     """One arm of a figure: how its runs are trained. `from` an arm: post-training of that arm's final weights.
 
-    Or weights that are there already. At every scale one of `training`, `checkpoint` and `snapshot_of` says which.
+    Or weights that are there already, or another arm's, repaired. At every scale one of `training`, `checkpoint`,
+    `repair` and `snapshot_of` says which.
     """
 
     label: str
@@ -47,6 +49,7 @@ class ArmEntry(Spec):
     # From that arm single layers (counted from 1) in place of all weights: this one, as every layer of a fresh model;
     # "own": each layer the one of its number.
     layer: Layer | None = None
+    repair: RepairSpec | None = None  # of that arm's weights, without training
     initial_state: str = "zero"  # a named initial state of config/training.yaml
     override: dict[str, Any] = {}  # training keys that differ from the recipe
     override_at: dict[str, dict[str, Any]] = {}  # and in the panels of these models, over `override`
@@ -60,25 +63,35 @@ class ArmEntry(Spec):
 
     @model_serializer(mode="wrap")
     def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), checkpoint=None, context=None, layer=None, data=None, grid=None, member=None)
+        fields = ("checkpoint", "context", "layer", "repair", "data", "grid", "member")
+        return without(plain(self), **dict.fromkeys(fields))
 
     @model_validator(mode="after")
     def _weights_come_from_one_place(self) -> ArmEntry:
-        places = (self.training, self.checkpoint, self.snapshot_of)
+        places = (self.training, self.checkpoint, self.repair, self.snapshot_of)
         if sum(place is not None for place in places) != 1:
             raise ValueError(
-                "give one of 'training' (a recipe), 'checkpoint' (weights from elsewhere) and 'snapshot_of' (an arm)"
+                "give one of 'training' (a recipe), 'checkpoint' (weights from elsewhere), 'repair' (without training) "
+                "and 'snapshot_of' (an arm)"
             )
         if (self.snapshot_of is None) != (self.at is None):
             raise ValueError("'snapshot_of' and 'at' go together")
+        if self.repair is not None and self.parent is None:
+            raise ValueError("'repair' goes with 'from', the arm that is repaired")
         if self.layer is not None and self.parent is None:
             raise ValueError("'layer' goes with 'from', the arm whose layer it is")
         if self.checkpoint is None and self.context is not None:
             raise ValueError("'context' is that of a checkpoint; a recipe's is changed by 'override'")
-        changes = {"from": self.parent, "initial_state": self.initial_state != "zero", "override": self.override}
+        changes = {"initial_state": self.initial_state != "zero", "override": self.override}
         for name, given in (changes | {"override_at": self.override_at}).items():
+            if self.repair is not None and given:
+                raise ValueError(f"a repair is no training: it takes no '{name}'")
             if self.checkpoint is not None and given:
                 raise ValueError(f"a checkpoint is not trained here: it takes no '{name}'")
+        if self.checkpoint is not None and self.parent is not None:
+            raise ValueError("a checkpoint is not trained here: it takes no 'from'")
+        if self.repair is not None and (self.layer is not None or self.model is not None or self.data is not None):
+            raise ValueError("a repair is of another arm's weights: it takes no 'layer', 'model' or 'data'")
         return self
 
 
@@ -86,7 +99,7 @@ class FigureSpec(Spec):
     """A figure file of config/figures, its scale chosen."""
 
     target: Annotated[str, Field(pattern=r"^[a-z]+_[A-Za-z0-9]+$")]  # the name in the workflow, such as lg_fig5
-    paper: Literal["lg", "ls", "bn", "mi"]
+    paper: Literal["lg", "ls", "bn", "mi", "x"]  # x: a comparison of our own, beside theirs
     title: Prose
     caption: Prose  # what is drawn and how to read it
     setting: Prose  # the paper's own setting, in words

@@ -18,9 +18,11 @@ from pydantic import (
 
 from ssm.base.errors import shown
 from ssm.specs.base import Spec, slug, without
+from ssm.specs.data import DataSpec
 from ssm.specs.initial_states import InitialStateSpec, ZeroState
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
+from ssm.specs.repairs import RepairSpec
 from ssm.specs.tasks import AnyData
 
 TOKENS_PER_PARAMETER = 20  # 1x Chinchilla (Hoffmann et al. 2022); lg: 45m at 25x is 22.5B tokens
@@ -134,7 +136,7 @@ class RunSpec(Spec):
 
     Or a run of zero steps: a model as it is initialized, or with `checkpoint` weights that were trained elsewhere, for
     other runs to start from. Of the training of these `model` and `training.context` are known; `data` says in which
-    tokens they are read here.
+    tokens they are read here. With `repair` it is another run's weights, repaired without training.
     """
 
     beside: ClassVar[frozenset[str]] = frozenset({"seed"})  # one of many alike
@@ -147,11 +149,12 @@ class RunSpec(Spec):
     # that number, counted from 1 (mi Section 6: S_j := T_i). "own": each is the one of its own number.
     layer: Layer | None = None
     checkpoint: CheckpointRef | None = None  # of a run of zero steps alone
+    repair: RepairSpec | None = None  # likewise: its parent's weights, repaired without training
 
     @model_serializer(mode="wrap")
     def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A run that was trained here says nothing of a checkpoint, nor one that takes all of layers: ids are older."""
-        return without(plain(self), layer=None, checkpoint=None)
+        return without(plain(self), layer=None, checkpoint=None, repair=None)
 
     @model_validator(mode="after")
     def _zero_steps_start_anew(self) -> RunSpec:
@@ -159,8 +162,25 @@ class RunSpec(Spec):
             raise ValueError("a checkpoint takes training.budget.steps 0: it was not trained here")
         if self.layer is not None and self.parent is None:
             raise ValueError("layer: needs a parent, the run whose layer it is")
-        if self.training.budget.steps == 0 and self.parent is not None and self.layer is None:
+        if self.training.budget.steps == 0 and self.parent is not None and self.layer is None and self.repair is None:
             raise ValueError("a run of zero steps has no parent: it would be the parent itself")
+        return self
+
+    @model_validator(mode="after")
+    def _a_repair_is_no_training(self) -> RunSpec:
+        if self.parent is not None and self.parent.repair is not None:
+            raise ValueError(f"starts from a model that was repaired ({self.parent.repair.kind}); name a trained one")
+        if self.repair is None:
+            return self
+        if self.parent is None or self.layer is not None or self.training.budget.steps != 0:
+            raise ValueError("a repair takes a parent, all of its weights, and training.budget.steps 0")
+        if self.training.context != self.parent.training.context:
+            raise ValueError(f"a repair keeps its parent's context of {self.parent.training.context}")
+        if not isinstance(self.data, DataSpec) or not self.data.choice:
+            raise ValueError(
+                f"a repair is chosen on text that is set aside, and '{self.data.name}' has none: give it 'choice'"
+            )
+        self.repair.check(self.model)
         return self
 
     @model_validator(mode="after")
@@ -269,6 +289,8 @@ class RunSpec(Spec):
         stage = state.policy
         if self.checkpoint is not None:
             stage = "imported"
+        elif self.repair is not None:
+            stage = self.repair.words
         elif self.training.budget.steps == 0:
             stage = "initialization"
         elif isinstance(state, ZeroState):

@@ -53,7 +53,9 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def documents_of(store: TokenStore) -> dict[str, list[bytes]]:
     found = {}
-    for name, split in (("train", store.train), ("held_out", store.held_out)):
+    for name, split in (("train", store.train), ("held_out", store.held_out), ("choice", store.choice)):
+        if name == "choice" and not split.n_documents:
+            continue
         borders = [*split.documents.tolist(), split.n_tokens]
         found[name] = [bytes(split.read(start, stop - start).tolist()) for start, stop in pairwise(borders)]
     return found
@@ -129,6 +131,25 @@ def test_what_is_held_out_depends_on_seed_and_index_alone(tmp_path: Path) -> Non
         assert 0.08 < np.mean(chosen) < 0.12  # held_out is 0.1: four standard errors are 0.019
 
 
+def test_a_part_is_set_aside_from_training(tmp_path: Path) -> None:
+    """What is held out stays what it was; a spec that sets nothing aside is the one that it was."""
+    plain = data(corpus(tmp_path, texts(200)))
+    stores = []
+    for name, spec in (("plain", plain), ("aside", data(plain.corpus, choice=0.2))):
+        build_store(spec, tmp_path / name)
+        stores.append(TokenStore.open(tmp_path / name))
+    before, after = (documents_of(store) for store in stores)
+    assert after["held_out"] == before["held_out"]
+    assert 20 < len(after["choice"]) < 60
+    assert sorted([*after["train"], *after["choice"]]) == sorted(before["train"])
+    assert ("choice" in before, stores[0].choice.n_tokens) == (False, 0)
+    assert "choice" not in plain.content()
+    with pytest.raises(ConfigError, match=r"held_out 0.1 and choice 0.9 leave no document to train on"):
+        DataSpec.parse(plain.content() | {"choice": 0.9}, "tests")
+    with pytest.raises(DataError, match="no document fell to the split 'choice'"):
+        build_store(data(plain.corpus, choice=1e-9), tmp_path / "none")
+
+
 def test_processes_make_the_same_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = data(corpus(tmp_path, texts(300)), BpeTokenizer(vocab_size=320), shard_tokens=1000)
     monkeypatch.setattr(encoding, "BATCH_BYTES", 4096)
@@ -149,7 +170,7 @@ def test_processes_read_no_further_ahead_than_they_need(monkeypatch: pytest.Monk
         nonlocal read
         for number in range(40):
             read += 1
-            yield TextBatch([b"text %d" % number], [False], 7, 7)
+            yield TextBatch([b"text %d" % number], ["train"], 7, 7)
 
     encoded = encode_in_order(tokenizer, batches(), workers=2)  # type: ignore[arg-type]
     for number, (batch, tokens) in enumerate(encoded):
@@ -165,7 +186,7 @@ def test_processes_read_no_further_ahead_than_they_need(monkeypatch: pytest.Monk
 
 def test_small_corpora_and_bytes_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "_in_processes", lambda *_: pytest.fail("a process was started"))
-    batch = TextBatch([b"x" * 100], [False], 100, 100)
+    batch = TextBatch([b"x" * 100], ["train"], 100, 100)
     list(encode_in_order(train_bpe(iter([b"xx"]), 270), [batch], workers=4))
     monkeypatch.setattr(encoding, "PROCESSES_FROM", 1)
     list(encode_in_order(ByteTokenizer(), [batch], workers=4))
@@ -294,7 +315,7 @@ from ssm.data import encoding
 from ssm.data.tokenizers import train_bpe
 if __name__ == "__main__":
     encoding.PROCESSES_FROM = 1
-    batches = (encoding.TextBatch([b"x"], [False], 1, 1) for _ in range(9))
+    batches = (encoding.TextBatch([b"x"], ["train"], 1, 1) for _ in range(9))
     for _ in encoding.encode_in_order(train_bpe(iter([b"xx"]), 270), batches, 2):
         print("working", flush=True)
         input()

@@ -22,7 +22,17 @@ from ssm.plan import load_config, make_plan
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import BY_KIND, ENTRIES
-from ssm.specs.measurements.base import ArmsEntry, OfArm, OfMetrics, OfModels, OfNothing, OfRun, OfTable, OfTask
+from ssm.specs.measurements.base import (
+    ArmsEntry,
+    OfArm,
+    OfMetrics,
+    OfModels,
+    OfNothing,
+    OfRecord,
+    OfRun,
+    OfTable,
+    OfTask,
+)
 from ssm.specs.measurements.of_images import OfImages
 from ssm.specs.registry import kind_of
 
@@ -43,6 +53,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "accuracy": {"task": "keys", "lengths": [260, 500], "examples": 8},
     "attention_map": {"task": "keys", "length": 260, "examples": 5},
     "learning_curve": {"every": 2},
+    "compute": {},
     "length_class": {"of": "beside"},
     "model_size": {},
     "taxonomy": {},
@@ -124,7 +135,10 @@ def test_it_is_planned_reckoned_and_measured(
     elif isinstance(measurement, OfMetrics):
         steps = {"step": [1, 2, 3, 4], "tokens": [8, 16, 24, 32]}
         given = pl.DataFrame(steps | dict.fromkeys(METRICS.columns.keys() - steps.keys(), 1.0), METRICS.columns)
-    frame = MEASURES[kind](measurement, given, *([False] if isinstance(measurement, OfMetrics) else []))
+    elif isinstance(measurement, OfRecord):
+        given = {"tokens": 128, "seconds": 0.5}
+    more = [False] if isinstance(measurement, OfMetrics) else [task.run] if isinstance(measurement, OfRecord) else []
+    frame = MEASURES[kind](measurement, given, *more)
     assert isinstance(frame, pl.DataFrame)
     write_table(frame, SCHEMAS[kind], tmp_path / "t.parquet", {})  # refuses what is not in the schema
     assert set(SCHEMAS[kind].keys) < set(frame.columns), "what a row is about"

@@ -701,8 +701,8 @@ DATA = (
     ),
     Mutant(
         f"{S}data/build.py",
-        'writers["held_out" if held_out else "train"].add(tokens)',
-        'writers["train"].add(tokens[:1]), writers["held_out" if held_out else "train"].add(tokens[1:])',
+        "writers[split].add(tokens)",
+        'writers["train"].add(tokens[:1]), writers[split].add(tokens[1:])',
         "a held-out document begins among those that train",
         ("data/test_store.py::test_a_store_holds_every_document_whole_in_one_split",),
     ),

@@ -56,7 +56,7 @@ def random_store(run: RunSpec) -> TokenStore:
     """A store in memory: no tokenizer has so many tokens of so little text."""
     tokens = np.random.default_rng(0).integers(run.data.vocab_size, size=4 * run.training.batch_tokens)
     split = TokenSplit("random", [tokens], np.zeros(1, np.int64), run.data.vocab_size)
-    return TokenStore(Path(), {"spec": run.data.content(), "corpus": {"sha256": ""}}, split, split)
+    return TokenStore(Path(), {"spec": run.data.content(), "corpus": {"sha256": ""}}, split, split, split)
 
 
 def measured(run: RunSpec, folder: Path, team: Team = ALONE) -> int:

@@ -15,6 +15,7 @@ from ssm.base.errors import TableError, nearest, shown
 from ssm.base.tables.accuracy import ACCURACY
 from ssm.base.tables.attack import ATTACK
 from ssm.base.tables.attention_map import ATTENTION_MAP
+from ssm.base.tables.compute import COMPUTE
 from ssm.base.tables.context_loss import CONTEXT_LOSS
 from ssm.base.tables.corruption import CORRUPTION
 from ssm.base.tables.cost import COST
@@ -57,6 +58,7 @@ ALL: tuple[Schema, ...] = (
     MEMORY_LENGTH,
     PASSKEY,
     LEARNING_CURVE,
+    COMPUTE,
     ACCURACY,
     ATTENTION_MAP,
     CORRUPTION,

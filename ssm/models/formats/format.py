@@ -102,6 +102,7 @@ class Format:
         ignored: names that hold no weights (a regular expression).
         writes_tied: a tied head is in the file too.
         container: what it is written as where it was not read.
+        dt_limit: where config.json has the limits of dt, its keys from the outside in; (): nowhere.
     """
 
     key: str
@@ -120,6 +121,7 @@ class Format:
     ignored: str = r"(?!)"
     writes_tied: bool = False
     container: Container = "safetensors"
+    dt_limit: tuple[str, ...] = ()
 
     @property
     def library(self) -> str:

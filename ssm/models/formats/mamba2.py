@@ -67,4 +67,5 @@ MAMBA2 = Format(
     fields=_fields,
     config=_config,
     tied=("backbone.embeddings.weight", "lm_head.weight"),
+    dt_limit=("time_step_limit",),
 )  # fmt: skip

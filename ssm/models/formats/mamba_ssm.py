@@ -195,4 +195,5 @@ MAMBA_SSM = Format(
     keys=("d_model", "n_layer", "vocab_size"),
     writes_tied=True,
     container="bin",
+    dt_limit=("ssm_cfg", "dt_limit"),
 )  # fmt: skip

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -16,7 +18,7 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, OutputError, nearest
 from ssm.base.files import whole_folder
-from ssm.models.backbone import LanguageModel
+from ssm.models.backbone import Block, LanguageModel
 from ssm.models.formats.format import Format, Piece, check_same
 from ssm.models.formats.read import FORMATS, Imported
 from ssm.models.formats.source import CARD, CONFIG, INDEX, WEIGHTS, Source
@@ -59,7 +61,7 @@ def export_checkpoint(
     if isinstance(form, Imported):
         check_same(model.spec, form.spec, str(folder))
         _check_apart(folder, form.source)
-        config = form.source.config_path.read_bytes()
+        config = _limited(form.source.config_path.read_bytes(), model, target, folder)
     else:
         config = _config(model, target)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -114,6 +116,27 @@ def _config(model: LanguageModel, form: Format) -> bytes:
         dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
         config |= {"model_type": form.model_type, "architectures": [form.architecture], "torch_dtype": dtype}
     return (json.dumps(config, indent=2, sort_keys=True) + "\n").encode()
+
+
+def _limited(config: bytes, model: LanguageModel, form: Format, folder: Path) -> bytes:
+    """config.json, with the limits of dt that the layers have, where these are not those of the model's spec."""
+    mixers: list[tuple[Any, Any]] = [
+        (cast(Block, layer).mixer.spec, spec)
+        for layer, spec in zip(model.layers, model.spec.mixers(), strict=True)
+        if spec.has_dt_limit
+    ]
+    if all(own.dt_limit == spec.dt_limit for own, spec in mixers):
+        return config
+    limits = {own.dt_limit for own, _ in mixers}
+    if len(limits) > 1 or not form.dt_limit:
+        raise CheckpointError(f"{folder}: not written, {form.title} has no limit of dt for each layer")
+    low, high = limits.pop()
+    content = json.loads(config)
+    inner = content
+    for key in form.dt_limit[:-1]:
+        inner = inner[key]
+    inner[form.dt_limit[-1]] = [low, math.inf if high is None else high]
+    return (json.dumps(content, indent=2) + "\n").encode()
 
 
 def _as_read(pieces: list[Piece], form: Format, source: Source) -> dict[str, list[Target]]:

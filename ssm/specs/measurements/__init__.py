@@ -13,6 +13,7 @@ from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.measurements.attack import Attack
 from ssm.specs.measurements.attention_map import AttentionMap
 from ssm.specs.measurements.base import Entry, Measurement, entry_of
+from ssm.specs.measurements.compute import Compute
 from ssm.specs.measurements.context_loss import ContextLoss
 from ssm.specs.measurements.corruption import Corruption
 from ssm.specs.measurements.cost import Cost
@@ -48,6 +49,7 @@ SPECS: tuple[type[Measurement], ...] = (
     MemoryLength,
     Passkey,
     LearningCurve,
+    Compute,
     Accuracy,
     AttentionMap,
     Corruption,

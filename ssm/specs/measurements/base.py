@@ -1,9 +1,9 @@
 """What the specs of all measurements share: what one is made on, what it reads, and how a figure file asks for it.
 
 A measurement is made of a run's weights (`OfRun`; `OfWindows` where these read held-out windows of one length), of
-another measurement's table of the same weights (`OfTable`), of what was logged when these were trained (`OfMetrics`),
-or of what the figure names (`OfFigure`): its models as they are built (`OfModels`), examples of its task (`OfTask`),
-or nothing but the numbers of the measurement itself (`OfNothing`).
+another measurement's table of the same weights (`OfTable`), of what was logged when these were trained (`OfMetrics`)
+or noted of it (`OfRecord`), or of what the figure names (`OfFigure`): its models as they are built (`OfModels`),
+examples of its task (`OfTask`), or nothing but the numbers of the measurement itself (`OfNothing`).
 Whoever asks (ssm/plan, ssm/evaluation) knows none by name. A figure file's entry has the fields of its kind but those
 that the plan gives (`from_plan`), and beside them `name`, `arms`, and `times_context` where lengths may be given in
 training contexts of the arm.
@@ -134,6 +134,7 @@ class OfRun(OfArm):
     """Made by the model itself."""
 
     in_contexts: ClassVar[str | None] = None  # the field that a figure file may give in training contexts
+    from_outside: ClassVar[bool] = False  # whether predictions are all that it asks for, as of a way of reading
 
     @classmethod
     def entry_fields(cls) -> dict[str, Any]:
@@ -147,7 +148,9 @@ class OfRun(OfArm):
 
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
-        given, context = entry.given(), arm.run.training.context
+        given, context, repair = entry.given(), arm.run.training.context, arm.run.repair
+        if repair is not None and repair.in_reading and not cls.from_outside:
+            raise ConfigError(f"{where}: looks into the model, and '{repair.kind}' is a way of reading; name 'arms'")
         times = given.pop("times_context", None)
         if cls.in_contexts is not None:
             if (times is None) == (cls.in_contexts not in given):
@@ -254,6 +257,10 @@ class OfMetrics(OfArm):
 
     def capped(self, caps: Rehearsal, context: int) -> Self:
         return self  # the training is capped
+
+
+class OfRecord(OfArm):
+    """Made from run.json, what a run's record says of how its weights were made."""
 
 
 class OfFigure(Measurement):

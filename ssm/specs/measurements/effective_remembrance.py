@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
@@ -15,6 +15,7 @@ BIN_ENDS = 6.5  # bins of positions end four times an octave: their ends togethe
 class EffectiveRemembrance(OfWindows):
     """d(q(.|x_0:T), q(.|x_t:T)) against t under three distances (lg Def. 3.3 and Appendix G). T is the length."""
 
+    from_outside: ClassVar[bool] = True
     kind: Literal["effective_remembrance"] = "effective_remembrance"
     sequences: PositiveInt = 32
     seed: int = 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -19,6 +19,7 @@ class PositionLoss(OfWindows):
     other windows' text. So the two ways of reading compare target by target, and differ in the context alone.
     """
 
+    from_outside: ClassVar[bool] = True
     kind: Literal["position_loss"] = "position_loss"
     sequences: PositiveInt = 64  # as of restart_loss: they are compared window by window
     seed: int = 5

@@ -19,6 +19,7 @@ class RestartLoss(OfWindows):
     """
 
     from_plan: ClassVar[frozenset[str]] = frozenset({"context"})
+    from_outside: ClassVar[bool] = True
     kind: Literal["restart_loss"] = "restart_loss"
     sequences: PositiveInt = 64  # as of position_loss: they are compared window by window
     seed: int = 5

@@ -17,6 +17,7 @@ class ValidationLoss(OfWindows):
     """
 
     from_plan: ClassVar[frozenset[str]] = frozenset({"context"})
+    from_outside: ClassVar[bool] = True
     kind: Literal["validation_loss"] = "validation_loss"
     sequences: PositiveInt = 64
     seed: int = 15

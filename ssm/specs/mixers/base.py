@@ -37,6 +37,8 @@ class MixerSpecBase(PartSpec):
 
     beside: ClassVar[frozenset[str]] = frozenset({"chunk"})  # tokens per chunk of a scan
     taxonomy: ClassVar[Taxonomy]
+    has_a: ClassVar[bool] = False  # whether its decay is exp(dt A), with A in a weight A_log
+    has_dt_limit: ClassVar[bool] = False  # whether its dt has limits, in a field dt_limit
 
     def check(self, d_model: int) -> None:
         """Whether it fits a model of this width.

@@ -30,6 +30,7 @@ class Mamba1Mixer(MixerSpecBase):
         complex=False,
         recurrence="h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t,  y_t = C_t^T h_t",
     )
+    has_a: ClassVar[bool] = True
     kind: Literal["mamba1"] = "mamba1"
     d_state: PositiveInt = 16  # N
     expand: PositiveInt = 2  # E; E * d_model channels

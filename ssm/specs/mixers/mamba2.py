@@ -39,6 +39,8 @@ class Mamba2Mixer(MixerSpecBase):
         complex=False,
         recurrence="h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t^T,  y_t = C_t^T h_t",
     )
+    has_a: ClassVar[bool] = True
+    has_dt_limit: ClassVar[bool] = True
     kind: Literal["mamba2"] = "mamba2"
     d_state: PositiveInt = 128  # N
     head_dim: PositiveInt = 64  # P

@@ -1,0 +1,28 @@
+"""What making a run's weights took, from the run's record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from ssm.base.tables import COMPUTE
+from ssm.specs.measurements.compute import Compute
+from ssm.specs.training import RunSpec
+
+TRAINED = 3  # forward passes that a token takes which is trained on: its own, and twice as much back
+
+
+def compute(spec: Compute, record: Mapping[str, Any], run: RunSpec) -> pl.DataFrame:
+    """One row, in the schema COMPUTE; `record` is what run.json says of `run`."""
+    trained, read = record["tokens"], record.get("tokens_read", 0)
+    row = {
+        "stage": run.stage,
+        "trained": trained,
+        "read": read,
+        "forward": TRAINED * trained + read,
+        "passes": 1 if run.repair is None else run.repair.passes,
+        "seconds": record["seconds"],
+    }
+    return pl.DataFrame([row], COMPUTE.columns)

@@ -1,0 +1,134 @@
+"""An extension that trains nothing: the numbers of a repair are chosen as the checkpoints of a training are."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from dataclasses import replace
+from functools import cached_property
+from math import inf, isfinite, log1p
+from typing import Any
+
+import torch
+
+from ssm.base.errors import OutputError
+from ssm.base.files import write_json
+from ssm.base.outside import read_json, shaped
+from ssm.base.records import Repaired
+from ssm.evaluation.repairing import least, search
+from ssm.extension.choice import ORIGINAL, Candidate, choose
+from ssm.extension.outcome import NOTHING, Outcome
+from ssm.extension.selection import measured
+from ssm.extension.stages import Stages
+from ssm.models.backbone import LanguageModel
+from ssm.models.formats import export_checkpoint, round_as_read
+from ssm.models.opening import Opened
+from ssm.models.readable import Readable
+from ssm.models.repairs import repaired
+from ssm.specs.repairs import RepairSpec
+from ssm.specs.repairs.base import Point
+
+REPAIRED = "repaired"
+
+
+class Repairing(Stages):
+    """The stages of `Stages` without runs: original and repaired model, diagnosed on the same windows."""
+
+    @property
+    def repair(self) -> RepairSpec:
+        assert self.spec.repair is not None
+        return self.spec.repair
+
+    def _made_and_chosen(self) -> Outcome | None:
+        self.measured = [Candidate.from_json(value) for value in self._found["candidates"]]
+        self.chosen = choose(self.measured, self.spec.measure, self.spec.in_context_tolerance)
+        if self.chosen.name != ORIGINAL:
+            return None
+        allowed = f"{100 * self.spec.in_context_tolerance:g}%"
+        tried = f"none of {self._found['trials']} trials is better far out at no more than {allowed} in context"
+        return Outcome(NOTHING, tried)
+
+    @cached_property
+    def _found(self) -> Repaired:
+        """What the search found, made unless it is there: by other rules of the choice it is made anew."""
+        rules = [self.spec.measure, self.spec.in_context_tolerance]
+        if not self.folder.repair.exists() or self._read()["rules"] != rules:
+            self._say(f"choice of the numbers of {self.repair.words}")
+            self._search(rules)
+        return self._read()
+
+    def _read(self) -> Repaired:
+        path = self.folder.repair
+        found = read_json(path, OutputError, "search of a repair")
+        return shaped(found, Repaired, f"{path}: not the search of a repair", OutputError)
+
+    def _search(self, rules: list[Any]) -> None:
+        """A trial is as good as the measure says, if its perplexity in context is within the tolerance."""
+        trials: list[Candidate] = []
+        nan = float("nan")
+
+        def loss(model: Readable) -> float:
+            assert isinstance(model, LanguageModel)
+            name = REPAIRED if trials else ORIGINAL
+            own = self._as_taken_home(model).to(self.device)
+            found = measured(
+                Candidate(name, 0, None, nan, nan, nan), own, self.text.choice, self.spec.diagnosis, self.device
+            )
+            trials.append(found)
+            rise, value = found.in_context - trials[0].in_context, float(getattr(found, self.spec.measure))
+            return value if rise <= log1p(self.spec.in_context_tolerance) and isfinite(value) else inf
+
+        tried = search(self.repair, self._original(), self.spec.diagnosis.context, loss)
+        best = least(tried)
+        kept = trials[:1] if best is tried[0] else [trials[0], trials[tried.index(best)]]
+        content = {
+            "rules": rules,
+            "chosen": list(best.point),
+            "trials": len(tried),
+            "candidates": [candidate.as_json() for candidate in kept],
+        }
+        write_json(self.folder.repair, content)
+
+    def _original(self) -> LanguageModel:
+        assert isinstance(self.opened.model, LanguageModel)
+        return self.opened.model
+
+    def _as_taken_home(self, model: LanguageModel) -> LanguageModel:
+        """Rounded to the types that the checkpoint has: what is measured is what is written."""
+        assert self.opened.imported is not None
+        with torch.no_grad():
+            round_as_read(model, self.opened.imported)
+        return model
+
+    def _model(self) -> LanguageModel:
+        point: Point = tuple(self._found["chosen"])
+        model = repaired(copy.deepcopy(self._original()), self.repair, point)
+        assert isinstance(model, LanguageModel)
+        return self._as_taken_home(model).eval()
+
+    def _chosen_model(self) -> Opened:
+        said = f"{self.opened.fingerprint} {self.repair.content()} {self._found['chosen']}"
+        fingerprint = hashlib.sha256(said.encode()).hexdigest()[:16]
+        return replace(self.opened, model=self._model().to(self.device), fingerprint=fingerprint)
+
+    def _write_model(self, outcome: Outcome) -> None:
+        assert self.opened.imported is not None
+        export_checkpoint(self._model(), self.opened.imported, self.folder.model, self._changes(outcome))
+
+    def _training(self) -> dict[str, str]:
+        """What was done, in words."""
+        if not self.folder.repair.exists():
+            return {}
+        diagnosis, text = self.spec.diagnosis, self.text.choice
+        chosen = (f"{value:g}" if value is not None else "as it was" for value in self._found["chosen"])
+        return {
+            "original": f"{self.opened.name} ({self.opened.fingerprint})",
+            "repair": f"{self.repair.words}, without training",
+            "chosen": ", ".join(chosen),
+            "trials": f"{self._found['trials']}, windows of {diagnosis.length:,} tokens, context {diagnosis.context}",
+            "text": f"{text.held_out.n_tokens:,} tokens that chose, and are not those of the page",
+            "SHA-256 of the text": text.manifest["corpus"]["sha256"],
+        }
+
+    def _unlike_the_paper(self) -> tuple[str, ...]:
+        return ("nothing is trained",)

@@ -1,0 +1,118 @@
+"""What the specs of all repairs share: numbers that are chosen on text which nothing is trained or measured on.
+
+A repair changes no weight by training. Its numbers stand in a point, one place each; None leaves the model as it is.
+They are searched along axes, one after the other: of each axis every value is tried while all other places stay, and
+the best is kept (`ssm.evaluation.repairing`). An axis may set several places to one value. What that costs is known
+beforehand, in tokens read.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pydantic import PositiveFloat, PositiveInt
+
+from ssm.specs.base import Spec
+from ssm.specs.model import ModelSpec
+
+Value = float | None  # None: as the model is
+Point = tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Numbers that are tried at some places of a point, the same at all of them."""
+
+    name: str
+    places: tuple[int, ...]
+    values: tuple[Value, ...]
+
+    def moved(self, point: Point, value: Value) -> Point:
+        """The point with this value at the axis' places."""
+        return tuple(value if place in self.places else kept for place, kept in enumerate(point))
+
+
+class Repair(Spec, ABC):
+    """What is done to a model without training it, and the text that its numbers are chosen on."""
+
+    in_reading: ClassVar[bool]  # a way of reading the model; else it is in its weights or its configuration
+    kind: str
+    sequences: PositiveInt = 16  # windows that a trial reads, of the split `choice`
+    times_context: PositiveFloat = 64.0  # their length, in T
+    seed: int = 15  # which windows, together with the run's own seed
+
+    @abstractmethod
+    def check(self, model: ModelSpec) -> None:
+        """Whether the model has what is repaired.
+
+        Raises:
+            ValueError: it has not.
+        """
+
+    @abstractmethod
+    def start(self, model: ModelSpec) -> Point:
+        """Where the search begins: the model as it is."""
+
+    @abstractmethod
+    def axes(self, model: ModelSpec, context: int) -> tuple[Axis, ...]:
+        """What is searched, in order; `context` is T."""
+
+    @property
+    def passes(self) -> int:
+        """Forward passes that a token takes when the repaired model reads it."""
+        return 1
+
+    @property
+    def words(self) -> str:
+        """What the run of the repaired model is called after."""
+        return self.kind
+
+    def length(self, context: int) -> int:
+        """Tokens of a window; `context` is T."""
+        return max(1, round(self.times_context * context))
+
+    def tokens_read(self, model: ModelSpec, context: int) -> int:
+        """Tokens that the whole search sends forward at most: the model as it is, and every value of every axis."""
+        trials = 1 + sum(len(axis.values) for axis in self.axes(model, context))
+        return trials * self.sequences * self.length(context) * self.passes
+
+
+class OfLayers(Repair):
+    """One number for all layers, or one a layer: then that for all first, and from there layer by layer."""
+
+    in_reading: ClassVar[bool] = False
+    needs: ClassVar[str]  # what a mixer's spec says of itself where it can be repaired so (`MixerSpecBase`)
+    by: Literal["model", "layer"] = "model"
+
+    @property
+    @abstractmethod
+    def tried(self) -> Sequence[float]:
+        """The values of every axis."""
+
+    def layers(self, model: ModelSpec) -> tuple[int, ...]:
+        """The layers, from 0, that a point has a place for each."""
+        return tuple(layer for layer, mixer in enumerate(model.mixers()) if getattr(mixer, self.needs))
+
+    @property
+    def words(self) -> str:
+        return self.kind if self.by == "model" else f"{self.kind} by {self.by}"
+
+    def check(self, model: ModelSpec) -> None:
+        if not self.layers(model):
+            kinds = ", ".join(sorted({mixer.kind for mixer in model.mixers()}))
+            raise ValueError(f"repair '{self.kind}': no layer of '{model.name}' ({kinds}) can be repaired so")
+
+    def start(self, model: ModelSpec) -> Point:
+        return (None,) * len(self.layers(model))
+
+    def axes(self, model: ModelSpec, context: int) -> tuple[Axis, ...]:
+        layers, values = self.layers(model), tuple(self.tried)
+        together = Axis("all layers", tuple(range(len(layers))), values)
+        if self.by == "model":
+            return (together,)
+        # None again: what is best for all need not be for one
+        alone = [Axis(f"layer {layer + 1}", (place,), (None, *values)) for place, layer in enumerate(layers)]
+        return (together, *alone)

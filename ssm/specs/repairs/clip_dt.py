@@ -1,0 +1,25 @@
+"""The spec of clipping dt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PositiveFloat
+
+from ssm.specs.base import Distinct
+from ssm.specs.repairs.base import OfLayers
+
+Limits = Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct]
+
+
+class ClipDt(OfLayers):
+    """An upper limit of Mamba-2's step sizes dt: `dt_limit` of mamba_ssm, `time_step_limit` of transformers."""
+
+    needs: ClassVar[str] = "has_dt_limit"
+    kind: Literal["clip_dt"] = "clip_dt"
+    limits: Limits = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+
+    @property
+    def tried(self) -> Sequence[float]:
+        return self.limits

@@ -1,0 +1,42 @@
+"""The spec of resetting the state, or fading it."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PositiveFloat
+
+from ssm.specs.base import Distinct
+from ssm.specs.mixers.attention import AttentionMixer
+from ssm.specs.model import ModelSpec
+from ssm.specs.repairs.base import Axis, Point, Repair
+
+Kept = Annotated[float, Field(ge=0, lt=1)]
+
+
+class ResetState(Repair):
+    """Every n tokens the state starts anew, or the memories are multiplied by a number below 1.
+
+    Starting anew (0) is a restart: convolutions forget too. Any other number is of the recurrences' memories alone.
+    """
+
+    in_reading: ClassVar[bool] = True
+    kind: Literal["reset_state"] = "reset_state"
+    every: Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct] = (0.5, 1.0, 2.0, 4.0, 8.0)
+    keeps: Annotated[tuple[Kept, ...], Field(strict=False, min_length=1), Distinct] = (0.0,)  # what the memories times
+
+    @property
+    def words(self) -> str:
+        return self.kind if self.keeps == (0.0,) else "fade state"
+
+    def check(self, model: ModelSpec) -> None:
+        if self.keeps != (0.0,) and any(isinstance(mixer, AttentionMixer) for mixer in model.mixers()):
+            raise ValueError(f"repair '{self.kind}': a layer of '{model.name}' is attention, whose cache does not fade")
+
+    def start(self, model: ModelSpec) -> Point:
+        return None, self.keeps[0]
+
+    def axes(self, model: ModelSpec, context: int) -> tuple[Axis, ...]:
+        every = Axis("every", (0,), tuple(float(max(1, round(times * context))) for times in self.every))
+        keeps = Axis("keeps", (1,), self.keeps)
+        return (every,) if len(self.keeps) == 1 else (every, keeps, every)

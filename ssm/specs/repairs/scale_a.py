@@ -1,0 +1,25 @@
+"""The spec of scaling A's spectrum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PositiveFloat
+
+from ssm.specs.base import Distinct
+from ssm.specs.repairs.base import OfLayers
+
+Factors = Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct]
+
+
+class ScaleA(OfLayers):
+    """A times a factor in Mamba-1 and Mamba-2 ("Mamba Modulation", arXiv 2509.19633): above 1 it forgets faster."""
+
+    needs: ClassVar[str] = "has_a"
+    kind: Literal["scale_a"] = "scale_a"
+    factors: Factors = (0.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+
+    @property
+    def tried(self) -> Sequence[float]:
+        return self.factors

@@ -1,0 +1,197 @@
+"""The search for the numbers of a repair, and the run that it leaves."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small import make_store, model_spec, run_spec
+
+from ssm.base.errors import CheckpointError, ConfigError, DataError
+from ssm.base.tables import read_table
+from ssm.data.store import TokenStore
+from ssm.evaluation.measure import measure
+from ssm.evaluation.repairing import Trials, least, repair_run, search
+from ssm.models.backbone import build_model
+from ssm.models.checkpoint import load_model, load_readable, load_tensors, save_model, save_tensors
+from ssm.models.repairs import repaired
+from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements import Compute, PositionLoss
+from ssm.specs.registry import kind_of
+from ssm.specs.repairs import SPECS, ClipDt, ResetState, Restarts, ScaleA
+from ssm.specs.repairs.base import Repair
+from ssm.specs.training import RunSpec, TrainingSpec
+from ssm.training.loop import train
+
+CPU = torch.device("cpu")
+FEW: dict[str, Any] = {"sequences": 2, "times_context": 4.0}
+REPAIRS: dict[str, Repair] = {
+    "scale_a": ScaleA(by="layer", factors=(2.0, 30.0), **FEW),
+    "clip_dt": ClipDt(limits=(0.001, 0.03), **FEW),
+    "reset_state": ResetState(every=(0.5, 1.0), keeps=(0.0, 0.5), **FEW),
+    "restarts": Restarts(every=(1.0, 0.25), window=1, **FEW),
+}
+
+
+@pytest.fixture(scope="module")
+def aside(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    """A store of which a part is set aside."""
+    return make_store(tmp_path_factory.mktemp("aside"), choice=0.3)
+
+
+@pytest.fixture(scope="module")
+def parent(aside: TokenStore, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunSpec, Path]:
+    """A trained run, and its folder."""
+    run, folder = run_spec(aside.spec, budget={"steps": 3}), tmp_path_factory.mktemp("parent")
+    train(run, aside, folder, CPU)
+    return run, folder
+
+
+def repair_of(parent: RunSpec, repair: Repair) -> RunSpec:
+    training = TrainingSpec.of_zero_steps(parent.training.context, "tests")
+    return RunSpec(model=parent.model, data=parent.data, training=training, seed=3, parent=parent, repair=repair)
+
+
+def test_one_axis_after_the_other_from_the_best_so_far() -> None:
+    """The best of two layers together is 8; of the first alone 2 is better still, of the second nothing is."""
+    model, repair = build_model(model_spec(), 256, 1), ScaleA(by="layer", factors=(2.0, 8.0))
+    before = [layer.mixer.A_log.detach().clone() for layer in model.layers]  # type: ignore[union-attr, operator]
+
+    def loss(read: Any) -> float:
+        moved = [
+            round(float((layer.mixer.A_log.detach() - was).exp().mean()))
+            for layer, was in zip(read.layers, before, strict=True)
+        ]
+        return {(1, 1): 9.0, (2, 2): 8.0, (8, 8): 7.0, (1, 8): 7.5, (2, 8): 3.0, (2, 1): 3.0}[tuple(moved)]  # type: ignore[index]
+
+    trials = search(repair, model, 32, loss)
+    points = [trial.point for trial in trials]
+    assert points == [(None, None), (2.0, 2.0), (8.0, 8.0), (None, 8.0), (2.0, 8.0), (2.0, None)]
+    assert least(trials).point == (2.0, 8.0), "of equals the first"
+    assert all(torch.equal(layer.mixer.A_log, was) for layer, was in zip(model.layers, before, strict=True))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", REPAIRS)
+def test_no_more_is_read_than_was_planned(kind: str) -> None:
+    """Of numbers that are tried again nothing is."""
+    model, repair, read = build_model(model_spec(), 256, 1).eval(), REPAIRS[kind], []
+    trials = search(repair, model, 16, lambda found: read.append(found) or float(len(read)))  # type: ignore[func-returns-value]
+    each = repair.sequences * 64 * repair.passes
+    assert len(trials) == len({trial.point for trial in trials}) == len(read)
+    assert 2 <= len(trials) <= repair.tokens_read(model.spec, 16) // each
+    assert least(trials).point == repair.start(model.spec), "what helps nowhere is left out"
+
+
+@pytest.mark.parametrize("kind", REPAIRS)
+def test_the_run_is_its_parent_repaired(
+    kind: str, aside: TokenStore, parent: tuple[RunSpec, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps the best trial, by text that is neither trained on nor measured."""
+    run, trained = repair_of(parent[0], REPAIRS[kind]), parent[1]
+    losses = iter([3.0, 5.0, 2.0, *[math.inf] * 9])
+    monkeypatch.setattr(Trials, "__call__", lambda *_: next(losses))
+    record = repair_run(run, aside, tmp_path / "run", CPU, trained)
+    assert json.loads((tmp_path / "run/run.json").read_text()) == record
+    assert (record["steps"], record["tokens"], record["status"]) == (0, 0, "finished")
+    point = tuple(record["chosen"])
+    assert record["trials"][2] == {"at": list(point), "loss": 2.0}
+    found, spec = load_readable(tmp_path / "run/model.safetensors")
+    assert spec == run
+    text = torch.arange(40).view(1, 40)
+    own = load_model(trained / "model.safetensors")[0].eval()
+    plain = own.hidden(text)[0]
+    wanted = repaired(own, REPAIRS[kind], point).hidden(text)[0]
+    assert torch.equal(found.hidden(text)[0], wanted)
+    assert not torch.allclose(wanted, plain)
+    if run.repair is not None and run.repair.in_reading:
+        with pytest.raises(CheckpointError, match=f"'{kind}' is a way of reading a model, not a model by itself"):
+            load_model(tmp_path / "run/model.safetensors")
+
+
+def test_what_it_takes_and_gives_is_measured(aside: TokenStore, parent: tuple[RunSpec, Path], tmp_path: Path) -> None:
+    run = repair_of(parent[0], REPAIRS["restarts"])
+    record = repair_run(run, aside, tmp_path / "run", CPU, parent[1])
+    assert record["tokens_read"] == 3 * 2 * 64 * 3, "three trials of two windows, three states each"
+    for name, one, folder in (("repair", run, tmp_path / "run"), ("trained", parent[0], parent[1])):
+        measure(MeasurementTask(measurement=Compute(), run=one), tmp_path / f"{name}.parquet", CPU, folder)
+    row = read_table(tmp_path / "repair.parquet").row(0, named=True)
+    assert (row["stage"], row["trained"], row["read"], row["forward"], row["passes"]) == (1, 0, 1152, 1152, 3)
+    row = read_table(tmp_path / "trained.parquet").row(0, named=True)
+    assert (row["stage"], row["trained"], row["read"], row["forward"], row["passes"]) == (0, 192, 0, 576, 1)
+    task = MeasurementTask(measurement=PositionLoss(length=64, sequences=2), run=run)
+    measure(task, tmp_path / "loss.parquet", CPU, tmp_path / "run", aside.folder)
+    assert read_table(tmp_path / "loss.parquet")["loss"].is_finite().all()
+    with pytest.raises(CheckpointError, match="is another run's record than the task's"):
+        measure(MeasurementTask(measurement=Compute(), run=run), tmp_path / "x.parquet", CPU, parent[1])
+
+
+def test_nothing_else_is_read_than_what_is_set_aside(aside: TokenStore, parent: tuple[RunSpec, Path]) -> None:
+    run = repair_of(parent[0], REPAIRS["scale_a"])
+    trials = Trials(run, aside, CPU)
+    assert trials.windows.split is aside.choice
+    model = build_model(model_spec(), 256, 1).eval()
+    loss = trials(model)
+    text, targets = trials.windows.read(slice(None), 0, 64)
+    with torch.no_grad():
+        logits = model(text)[0]
+    wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    assert loss == pytest.approx(float(wanted), 1e-6)
+
+
+def spoilt(change: Callable[[dict[str, Any]], object], path: Path) -> None:
+    tensors, header = load_tensors(path)
+    change(header)
+    save_tensors(path, tensors, header)
+
+
+@pytest.mark.parametrize("change", [lambda header: header.pop("chosen"), lambda header: header["chosen"].append(1.0)])
+def test_numbers_that_are_missing_are_refused(
+    change: Callable[[dict[str, Any]], object], parent: tuple[RunSpec, Path], tmp_path: Path
+) -> None:
+    model, path = load_model(parent[1] / "model.safetensors")[0], tmp_path / "model.safetensors"
+    run = repair_of(parent[0], REPAIRS["clip_dt"])
+    save_model(path, model, run, 0, "x")
+    spoilt(lambda header: header.update(chosen=[0.1, None]), path)
+    load_model(path)
+    spoilt(change, path)
+    with pytest.raises(CheckpointError, match="its header holds no numbers of the repair 'clip_dt'"):
+        load_model(path)
+
+
+def test_what_is_wrong_is_said_in_a_line(
+    aside: TokenStore, store: TokenStore, parent: tuple[RunSpec, Path], tmp_path: Path
+) -> None:
+    run = repair_of(parent[0], REPAIRS["scale_a"])
+    other = repair_of(parent[0].model_copy(update={"seed": 9}), REPAIRS["scale_a"])
+    with pytest.raises(CheckpointError, match=r"holds the run '.*', expected '.*'"):
+        repair_run(other, aside, tmp_path / "a", CPU, parent[1])
+    long = repair_of(parent[0], ScaleA(sequences=2, times_context=2500.0))
+    with pytest.raises(DataError, match=r"needs 40001; .*or set more aside with 'choice'"):
+        repair_run(long, aside, tmp_path / "b", CPU, parent[1])
+    plain = run_spec(store.spec)
+    for wrong, said in (
+        ({"data": store.spec, "parent": plain}, "has none: give it 'choice'"),
+        ({"parent": None}, "takes a parent, all of its weights, and training.budget.steps 0"),
+        ({"training": parent[0].training}, "takes a parent, all of its weights, and training.budget.steps 0"),
+        ({"training": TrainingSpec.of_zero_steps(32, "tests")}, "a repair keeps its parent's context of 16"),
+        ({"parent": run}, r"starts from a model that was repaired \(scale_a\); name a trained one"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            RunSpec.parse(dict(run) | wrong, "tests")
+
+
+def test_every_repair_has_an_example_and_a_row() -> None:
+    """A row of the table of config files for each kind, with its own keys."""
+    text = (Path(__file__).parents[2] / "config" / "README.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text[text.index("| `repair` |") :], re.M))
+    assert set(REPAIRS) == {kind_of(spec) for spec in SPECS}
+    for spec in SPECS:
+        keys = spec.model_fields.keys() - Repair.model_fields.keys()
+        said = set(re.findall(r"`(\w+)`", rows[kind_of(spec)].split("|")[-1]))
+        assert keys == said - {"model", "layer"}

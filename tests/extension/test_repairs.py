@@ -1,0 +1,81 @@
+"""An extension that trains nothing: the checkpoint comes back in its own format, and transformers computes the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from extension.world import content, extended
+from models.formats import hf
+from safetensors.torch import load_file
+
+from ssm.base.errors import CheckpointError, ConfigError
+from ssm.models.backbone import LanguageModel
+from ssm.models.formats import export_checkpoint, import_checkpoint
+from ssm.models.opening import open_model
+from ssm.models.repairs import repaired
+from ssm.specs.repairs import ClipDt
+
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
+
+def test_a_scaled_model_holds_and_transformers_reads_it(world: Path, tmp_path: Path) -> None:
+    found = extended(world, tmp_path / "out", policy="scale_a")
+    assert found["outcome"] in ("repaired", "improved")
+    assert found["change"]["far_perplexity"]["high"] < 1
+    search = json.loads((tmp_path / "out/work/repair.json").read_text())
+    factor, other = search["chosen"]
+    assert factor == other > 1
+    assert not (tmp_path / "out/work/runs").exists(), "nothing was trained"
+    before, after = (load_file(folder / "model.safetensors") for folder in (world / "theirs", tmp_path / "out/model"))
+    for name, tensor in before.items():
+        if name.endswith("A_log"):
+            torch.testing.assert_close(after[name].exp(), factor * tensor.exp())
+        else:
+            assert torch.equal(after[name], tensor), name
+    card, page = ((tmp_path / "out" / name).read_text() for name in ("model/README.md", "index.html"))
+    assert "- repair: scale_a, without training" in card
+    assert f"- chosen: {factor:g}, {factor:g}" in card
+    assert "scale_a, without training" in page
+    again = content(tmp_path / "out")
+    assert extended(world, tmp_path / "out", policy="scale_a") == found
+    assert content(tmp_path / "out") == again
+
+
+@torch.no_grad()
+def test_a_limit_of_dt_is_written_where_transformers_reads_it(world: Path, tmp_path: Path) -> None:
+    imported = import_checkpoint(world / "theirs")
+    model = repaired(imported.model, ClipDt(), (0.05, 0.05))
+    assert isinstance(model, LanguageModel)
+    export_checkpoint(model, imported, tmp_path / "home")
+    config = json.loads((tmp_path / "home/config.json").read_text())
+    assert config["time_step_limit"] == [0.0, 0.05]
+    tokens = torch.randint(97, 123, (2, 48), generator=torch.Generator().manual_seed(1))
+    wanted = model(tokens)[0]
+    theirs = transformers.Mamba2ForCausalLM.from_pretrained(tmp_path / "home").eval()(tokens, use_cache=False).logits
+    torch.testing.assert_close(theirs, wanted, rtol=1e-4, atol=1e-4)
+    assert torch.equal(open_model(tmp_path / "home").model(tokens)[0], wanted)  # type: ignore[operator]
+    assert not torch.allclose(hf.load(world / "theirs")(tokens, use_cache=False).logits, wanted, atol=1e-2)
+    repaired(model, ClipDt(by="layer"), (0.01, None))
+    with pytest.raises(CheckpointError, match="has no limit of dt for each layer"):
+        export_checkpoint(model, imported, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"policy": "reset_state"}, "is a way of reading a model, which no format of a checkpoint can hold"),
+        ({"policy": "restarts"}, "is a way of reading a model, which no format of a checkpoint can hold"),
+        ({"policy": "clip_dt", "by": "layer"}, "config.json has one limit of dt for all layers"),
+        ({"policy": "scale_a", "control": True}, "trains nothing that a control could be trained beside"),
+        ({"policy": "scale_a", "sigma": 1.0}, "unknown key 'sigma'"),
+        ({"policy": "scale_a", "model": "run"}, "is a run of ssm's own, which a figure repairs"),
+    ],
+)
+def test_what_cannot_be_written_says_why(world: Path, tmp_path: Path, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        extended(world, tmp_path / "out", **settings)
