@@ -148,7 +148,7 @@ PLAIN: dict[str, Callable[[int, Arguments], Outputs]] = {
 def _fla(file: str, function: str) -> Callable[..., Any]:
     with warnings.catch_warnings():  # it says at its import that there is no GPU
         warnings.simplefilter("ignore")
-        return getattr(importlib.import_module(f"fla.ops.{file}"), function)  # type: ignore[no-any-return]
+        return getattr(importlib.import_module(f"fla.ops.{file}"), function)
 
 
 def _unscaled(q: Tensor) -> Tensor:

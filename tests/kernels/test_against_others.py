@@ -121,27 +121,25 @@ def test_delta_net(backend: str) -> None:
 
 
 @of("delta_scan")
-def test_gated_delta_net(backend: str) -> None:
-    """fla's loop and its chunks, which transformers' models have too."""
+@pytest.mark.parametrize("other", ["fla", pytest.param("transformers", marks=pytest.mark.exhaustive)])  # a slow import
+def test_gated_delta_net(backend: str, other: str) -> None:
+    """fla's loop, and the chunks of transformers' Qwen3-Next."""
     inputs = delta_rule(11, (B, T, H))
 
     def ours(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
         return delta_scan(q * K**-0.5, k, v, beta, g, h0, backend=backend)
 
-    def by_fla(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        y, state = fla(*GATED_DELTA)(q, k, v, beta, g, initial_state=h0, output_final_state=True)
+    def theirs(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        if other == "fla":
+            function = fla(*GATED_DELTA)
+        else:
+            from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
+
+            function = inspect.unwrap(torch_chunk_gated_delta_rule)  # not what fla has in its place
+        y, state = function(q, k, v, g=g, beta=beta, initial_state=h0, output_final_state=True)
         return y, state
 
-    def by_transformers(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
-
-        plain = inspect.unwrap(torch_chunk_gated_delta_rule)  # not what fla has in its place
-        y, state = plain(q, k, v, g, beta, initial_state=h0, output_final_state=True)
-        return y, state
-
-    got = with_gradients(ours, inputs, 0)
-    for theirs in (by_fla, by_transformers):
-        assert worst(got, with_gradients(theirs, inputs, 0)) < 2e-6
+    assert worst(with_gradients(ours, inputs, 0), with_gradients(theirs, inputs, 0)) < 2e-6
 
 
 @of("delta_scan")

@@ -25,7 +25,7 @@ __all__ = ["SPAN", "backward", "forward", "saved_shape", "unavailable"]
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
     """The state at the start of every span, (spans, B, H, K, V)."""
     (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
-    return len(spans(inputs, options)), B, H, K, V
+    return len(spans(inputs.k, inputs.v, options.chunk)), B, H, K, V
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -36,7 +36,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
     h0 = inputs.h0
     state = y.new_zeros(B, H, K, V, dtype=dtype) if h0 is None else torch.empty_like(h0, dtype=dtype).copy_(h0)
     saved = state.new_empty(saved_shape(inputs, options) if save else 0)
-    for i, span in enumerate(spans(inputs, options)):
+    for i, span in enumerate(spans(inputs.k, inputs.v, options.chunk)):
         if save:
             saved[i] = state
         terms = _terms(_cut(inputs, span, dtype))
@@ -50,7 +50,7 @@ def backward(
     dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> Sequence[Tensor | None]:
     """From the last span to the first; every gradient in the compute dtype."""
-    dtype, parts = saved.dtype, spans(inputs, options)
+    dtype, parts = saved.dtype, spans(inputs.k, inputs.v, options.chunk)
     make = torch.empty if parts else torch.zeros
     gradients = {
         name: make(x.shape, dtype=dtype, device=x.device)
@@ -117,7 +117,9 @@ def _of_inputs(gradients: Terms, terms: Terms, cut: Inputs) -> Inputs:
     """From the gradients of a recurrence's terms those of the inputs that it stands for."""
     q, r, w, v, k, log_decay = gradients
     _, key, value, beta, decays, *_, resets = cut
+    assert decays is not None
     if beta is None:
+        assert k is not None
         return Inputs(q, k, v, None, log_decay, None, r if resets is None else r.masked_fill(resets, 0.0), w, None)
     decayed = decays.exp() * r  # (M, L, K)
     dbeta = (v * value).sum(-1, keepdim=True) - (decayed * key).sum(-1, keepdim=True)

@@ -47,7 +47,7 @@ def unavailable(device: torch.device) -> str | None:
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
     """The state at the start of every span, (spans, B, H, K, V)."""
     (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
-    return len(spans(inputs, options)), B, H, K, V
+    return len(spans(inputs.k, inputs.v, options.chunk)), B, H, K, V
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -58,7 +58,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
     h0 = inputs.h0
     state = y.new_zeros(B, H, K, V, dtype=dtype) if h0 is None else torch.empty_like(h0, dtype=dtype).copy_(h0)
     saved = state.new_empty(saved_shape(inputs, options) if save else 0)
-    for i, span in enumerate(spans(inputs, options)):
+    for i, span in enumerate(spans(inputs.k, inputs.v, options.chunk)):
         if save:
             saved[i] = state
         q, k, v = (span.cut(x, dtype) for x in (inputs.q, inputs.k, inputs.v))  # (B, C, Q, G, K) or (B, C, Q, H, V)
@@ -72,7 +72,7 @@ def backward(
 ) -> Sequence[Tensor | None]:
     """From the last span to the first; every gradient in the compute dtype."""
     dtype, form = saved.dtype, _form(inputs)
-    parts = spans(inputs, options)
+    parts = spans(inputs.k, inputs.v, options.chunk)
     make = torch.empty if parts else torch.zeros
     dq, dk, dv = (make(x.shape, dtype=dtype, device=x.device) for x in (inputs.q, inputs.k, inputs.v))
     dlog, dbonus = (None if x is None else dq.new_zeros(x.shape) for x in (inputs.log_decay, inputs.bonus))
@@ -103,17 +103,17 @@ def _more(inputs: Inputs, span: Span, dtype: torch.dtype) -> tuple[Tensor | None
     return None if inputs.bonus is None else inputs.bonus.to(dtype), resets
 
 
-def spans(inputs: Inputs, options: Options) -> list[Span]:
+def spans(k: Tensor, v: Tensor, chunk: int) -> list[Span]:
     """Whole chunks, as many at a time as the device's cache or memory likes; what is left over is one short chunk.
 
     None where there is no sequence or no head.
     """
-    (B, T, H, V), K = inputs.v.shape, inputs.k.shape[3]
+    (B, T, H, V), K = v.shape, k.shape[3]
     if B * H == 0:
         return []
-    Q = min(options.chunk, LONGEST_CHUNK, T)
+    Q = min(chunk, LONGEST_CHUNK, T)
     size = B * H * Q * max(K, V, Q)  # of a chunk's largest tensor
-    length = Q * max(1, SPAN.get(inputs.v.device.type, SPAN_ELSEWHERE) // size)
+    length = Q * max(1, SPAN.get(v.device.type, SPAN_ELSEWHERE) // size)
     whole = T - T % Q
     full = [Span(start, min(start + length, whole), Q) for start in range(0, whole, length)]
     return [*full, Span(whole, T, T - whole)] if whole < T else full
