@@ -483,8 +483,8 @@ MODELS = (
     ),
     Mutant(
         f"{M}backbone.py",
-        "checkpoint(layer, x, layer_state, resets, use_reentrant=False)",
-        "checkpoint(layer, x, layer_state, None, use_reentrant=False)",
+        "checkpoint(layer, x, layer_state, resets, first, use_reentrant=False)",
+        "checkpoint(layer, x, layer_state, None, first, use_reentrant=False)",
         "activation checkpointing forgets the documents' resets",
         ("models/test_backbone.py::test_activations_that_are_computed_again_are_the_same",),
     ),
