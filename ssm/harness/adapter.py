@@ -50,7 +50,7 @@ class HarnessModel(TemplateLM):
             for bytes.
         add_bos_token: that token before every context too; None: as the tokenizer's files say.
         batch_size: texts side by side.
-        device: auto, cpu, cuda or cuda:0.
+        device: auto, cpu, cuda or cuda:0; where there is no GPU, the CPU.
 
     Raises:
         UserError: one line.
@@ -81,7 +81,8 @@ class HarnessModel(TemplateLM):
         name = (device or "auto").removesuffix(":0")
         if name not in ("auto", "cpu", "cuda"):
             raise ConfigError(f"--device {device}: expected auto, cpu or cuda (CUDA_VISIBLE_DEVICES names another GPU)")
-        self._device = prepare_device(name)
+        # Its command line says cuda where nobody asked for anything, so that its own models take that for auto too.
+        self._device = prepare_device("cpu" if name == "cpu" else "auto")
         self.opened = open_model(str(pretrained), self._device)
         self.precision = dtype if dtype != "auto" else PRECISIONS[self._device.type == "cuda"]
         spec = tokenizer_of(self.opened, tokenizer)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import tokenizers
+import torch
 import transformers
 from harness import world
 from lm_eval import simple_evaluate
@@ -179,6 +180,11 @@ def test_a_shorter_length_can_be_asked_for(folder: Path) -> None:
 def test_arguments_that_cannot_be_are_one_line(folder: Path, arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         HarnessModel(**{"pretrained": str(folder / "mamba2"), "device": "cpu"} | arguments)
+
+
+def test_the_device_that_the_harness_names_by_itself_is_one_where_it_is_there(folder: Path) -> None:
+    there = "cuda" if torch.cuda.is_available() else "cpu"
+    assert HarnessModel(str(folder / "mamba2"), device="cuda:0").device.type == there
 
 
 def test_samples_are_refused(folder: Path) -> None:
