@@ -269,4 +269,4 @@ def test_the_command_of_the_readme(folder: Path) -> None:
         timeout=500,
     )
     assert done.returncode == 0, done.stderr
-    assert "|local_rolling|" in done.stdout
+    assert "|local_rolling" in done.stdout
