@@ -1599,7 +1599,7 @@ REPORT = (
     ),
     Mutant(
         f"{S}report/held.py",
-        'claim for claim in reference.claims if claim.registered and claim.sort != "elsewhere"]',
+        "claim for claim in reference.claims if claim.registered and claim.sort != ELSEWHERE]",
         "claim for claim in reference.claims]",
         "README counts what was not registered",
         ("report/test_reference.py::test_what_was_not_registered_is_no_result",),

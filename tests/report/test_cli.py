@@ -12,6 +12,7 @@ from report.folder import results_folder
 
 from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.cli.main import main
+from ssm.report.papers import PAGES
 
 
 def test_judge_verdicts_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,7 +45,7 @@ def test_judge_verdicts_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
     pages = tmp_path / "report"
     assert main(["report", str(tmp_path), "--out", str(pages), "--figures", "lg_fig5"]) == 0
-    assert sorted(path.name for path in pages.iterdir()) == ["bn.html", "index.html", "lg.html", "ls.html", "mi.html"]
+    assert {path.name for path in pages.iterdir()} == set(PAGES)
     assert all(path.read_text().startswith("<!DOCTYPE html>") for path in pages.iterdir())
 
 

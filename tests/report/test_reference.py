@@ -120,9 +120,9 @@ def test_a_claim_of_several_panels_is_named_once() -> None:
     )  # fmt: skip
     names = {"decays/a": -0.5, "decays/b": -0.25, "decays/c": -0.125, "even/a": 2.0, "even/b": None, "whole": 3.0}
     claims = tuple(one.model_copy(update={"claim": name, "estimate": value}) for name, value in names.items())
-    table = held([Reference(target="x", scale="smoke", made={}, claims=claims)]).splitlines()
-    assert table[2] == "| x | 1 | 1 / 0 / 0 |  |", "all judge one number here"
-    assert table[-3] == "| `x`  | decays (3 models: -0.5 to -0.125), even (a 2, b), whole 3 |  |  |"
+    table = held([Reference(target="own", scale="smoke", made={}, claims=claims)]).splitlines()
+    assert table[2] == "| own | 1 | 1 / 0 / 0 |  |", "all judge one number here"
+    assert table[-3] == "| `own`  | decays (3 models: -0.5 to -0.125), even (a 2, b), whole 3 |  |  |"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def by_hand(model: Any, tokens: Tensor, state: State) -> Tensor:
     """The hybrid layer by layer, attention from nothing."""
     x = model.embedded(tokens)
     for i, layer in enumerate(model.layers):
-        x, _ = layer(x, None if i == 1 else state.layers[i], None)
+        x, *_ = layer(x, None if i == 1 else state.layers[i], None, None)
     return model.logits(model.norm(x))
 
 

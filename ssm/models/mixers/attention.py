@@ -106,7 +106,7 @@ class Attention(Mixer):
     def _project(
         self, u: Tensor, state: MixerState | None, resets: Tensor | None
     ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor | None], MixerState]:
-        """q (B, T, H, K), k and v (B, T, G, K), and the gate's (B, T, H, K); the convolution's part of the next state."""
+        """q (B, T, H, K), k and v (B, T, G, K), the gate's (B, T, H, K); the convolution's part of the next state."""
         x, ended = self.in_proj(u), {}
         if self.spec.d_conv is not None:
             conv = None if state is None else state["conv"]
