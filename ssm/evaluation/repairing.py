@@ -139,8 +139,9 @@ def least(trials: list[Trial]) -> Trial:
 def _record(run: RunSpec, parent: dict[str, Any], trials: list[Trial], best: Trial, seconds: float) -> dict[str, Any]:
     """What run.json says; no token was trained on, `tokens_read` went forward through the model."""
     assert run.repair is not None
-    each = run.repair.sequences * run.repair.length(run.training.context) * run.repair.passes
-    inherited, read = parent.get("diverged"), len(trials) * each
+    each = run.repair.sequences * run.repair.length(run.training.context)
+    read = each * (1 + (len(trials) - 1) * run.repair.passes)  # first the model as it is, which takes one pass
+    inherited = parent.get("diverged")
     return {
         "status": "finished",
         "message": f"repaired with {run.repair.words}",

@@ -76,8 +76,8 @@ class Repair(Spec, ABC):
 
     def tokens_read(self, model: ModelSpec, context: int) -> int:
         """Tokens that the whole search sends forward at most: the model as it is, and every value of every axis."""
-        trials = 1 + sum(len(axis.values) for axis in self.axes(model, context))
-        return trials * self.sequences * self.length(context) * self.passes
+        trials = sum(len(axis.values) for axis in self.axes(model, context))
+        return (1 + trials * self.passes) * self.sequences * self.length(context)
 
 
 class OfLayers(Repair):
