@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def peer(folder: Path) -> nn.Module:
-    return transformers.AutoModelForCausalLM.from_pretrained(folder / "mamba2").eval()
+    return transformers.Mamba2ForCausalLM.from_pretrained(folder / "mamba2").eval()
 
 
 @pytest.fixture
