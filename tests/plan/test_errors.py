@@ -226,7 +226,7 @@ CHECKPOINT = {"label": "C", "checkpoint": "a/b", "context": 32}
 @pytest.mark.parametrize(
     ("arms", "says"),
     [
-        ({"c": {"label": "C"}}, "give one of 'training' (a recipe), 'checkpoint' (weights from elsewhere) and"),
+        ({"c": {"label": "C"}}, "give one of 'training' (a recipe), 'checkpoint' (weights from elsewhere), 'repair'"),
         ({"c": CHECKPOINT | {"training": "pretrain"}}, "give one of 'training' (a recipe), 'checkpoint'"),
         ({"c": BASE | {"context": 8}}, "'context' is that of a checkpoint; a recipe's is changed by 'override'"),
         ({"c": CHECKPOINT | {"initial_state": "state_passing"}}, "not trained here: it takes no 'initial_state'"),
