@@ -84,7 +84,7 @@ def test_what_is_imported_is_declared() -> None:
 
 def test_nothing_is_installed_by_default_that_nothing_imports() -> None:
     assert not CORE - {declared(name) for name in imported(late=False)}
-    assert EXTRAS["workflow"] == {"snakemake", "pygments", "scikit-learn"}
+    assert EXTRAS["workflow"] == {"snakemake", "psutil", "pygments", "scikit-learn"}
 
 
 def test_who_diagnoses_extends_or_measures_needs_no_workflow_engine() -> None:

@@ -74,8 +74,8 @@ def why_they_differ(diagnosis: Diagnosis) -> list[str]:
         )
     if outcome == HOLDS and readings.length_class == "none":
         said.append(
-            "ls Definition 2.1 finds none all the same: the mean over all tokens also rises where the text becomes "
-            "harder, as it then does for the restarted model."
+            "ls Definition 2.1 finds none all the same: it allows less than 2% from one length to its double, the "
+            "verdict one tolerance over all lengths; and it counts harder text, which the verdict does not."
         )
     return said
 

@@ -24,7 +24,13 @@ def compute(spec: Compute, record: Mapping[str, Any], run: RunSpec) -> pl.DataFr
         "trained": trained,
         "read": read,
         "forward": passes * trained + read,
-        "passes": 1 if run.repair is None else run.repair.passes,
+        "passes": run.repair.passes if run.repair is not None and _changed(record, run) else 1,
         "seconds": record["seconds"],
     }
     return pl.DataFrame([row], COMPUTE.columns)
+
+
+def _changed(record: Mapping[str, Any], run: RunSpec) -> bool:
+    """Whether the search of a repair found something better than the model as it is."""
+    assert run.repair is not None
+    return tuple(record["chosen"]) != run.repair.start(run.model)

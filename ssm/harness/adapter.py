@@ -147,7 +147,8 @@ class HarnessModel(TemplateLM):
         """ln p of continuations, in nats, and whether each of their tokens is the likeliest."""
         asked = []
         for _texts, context, wanted in requests:
-            tokens = self._last([*context, *wanted], self.max_length + 1)
+            # The harness leaves nothing of a context that is blank, and the first token would be asked behind nothing.
+            tokens = self._last([*(context or [self.prefix_token_id]), *wanted], self.max_length + 1)
             asked.append(Asked(tokens, min(len(wanted), len(tokens) - 1)))
         found = self._scored(asked, disable_tqdm)
         for (texts, _context, _wanted), answer in zip(requests, found, strict=True):
@@ -158,14 +159,18 @@ class HarnessModel(TemplateLM):
         """Texts that the model writes, the likeliest token each time, up to what should end them.
 
         Raises:
-            ConfigError: the task asks for samples.
+            ConfigError: the task asks for samples, or for more tokens than `max_length` leaves a prompt.
         """
         groups: dict[tuple[Any, ...], list[tuple[int, list[int]]]] = {}  # what is read together, longest first
         for number, (context, given) in enumerate(request.args for request in requests):
             asked = normalize_gen_kwargs(given, self.max_gen_toks)
             if asked["do_sample"]:
                 raise ConfigError("do_sample: ssm writes the likeliest token alone; give --gen_kwargs do_sample=False")
-            most = min(asked["max_gen_toks"], self.max_length - 1)
+            most = asked["max_gen_toks"]
+            if most >= self.max_length:
+                raise ConfigError(
+                    f"max_gen_toks {most}: expected less than max_length {self.max_length}; no prompt fits"
+                )
             tokens = self._last(self.tok_encode(context) or [self.prefix_token_id], self.max_length - most)
             length = 0 if reads_together(self.opened.model) else len(tokens)
             groups.setdefault((most, tuple(asked["until"]), length), []).append((number, tokens))

@@ -82,9 +82,10 @@ def test_no_more_is_read_than_was_planned(kind: str) -> None:
     """Of numbers that are tried again nothing is."""
     model, repair, read = build_model(model_spec(), 256, 1).eval(), REPAIRS[kind], []
     trials = search(repair, model, 16, lambda found: read.append(found) or float(len(read)))  # type: ignore[func-returns-value]
-    each = repair.sequences * 64 * repair.passes
+    once = repair.sequences * 64
     assert len(trials) == len({trial.point for trial in trials}) == len(read)
-    assert 2 <= len(trials) <= repair.tokens_read(model.spec, 16) // each
+    assert len(trials) >= 2
+    assert once * (1 + (len(trials) - 1) * repair.passes) <= repair.tokens_read(model.spec, 16)
     assert least(trials).point == repair.start(model.spec), "what helps nowhere is left out"
 
 
@@ -117,11 +118,21 @@ def test_the_run_is_its_parent_repaired(
 def test_what_it_takes_and_gives_is_measured(aside: TokenStore, parent: tuple[RunSpec, Path], tmp_path: Path) -> None:
     run = repair_of(parent[0], REPAIRS["restarts"])
     record = repair_run(run, aside, tmp_path / "run", CPU, parent[1])
-    assert record["tokens_read"] == 3 * 2 * 64 * 3, "three trials of two windows, three states each"
+    assert record["tokens_read"] == (1 + 2 * 3) * 2 * 64, (
+        "two windows: the model as it is, two trials of three states each"
+    )
     for name, one, folder in (("repair", run, tmp_path / "run"), ("trained", parent[0], parent[1])):
         measure(MeasurementTask(measurement=Compute(), run=one), tmp_path / f"{name}.parquet", CPU, folder)
     row = read_table(tmp_path / "repair.parquet").row(0, named=True)
-    assert (row["stage"], row["trained"], row["read"], row["forward"], row["passes"]) == (1, 0, 1152, 1152, 3)
+    assert run.repair is not None
+    kept = tuple(record["chosen"]) == run.repair.start(run.model)
+    assert (row["stage"], row["trained"], row["read"], row["forward"], row["passes"]) == (
+        1,
+        0,
+        896,
+        896,
+        1 if kept else 3,
+    )
     row = read_table(tmp_path / "trained.parquet").row(0, named=True)
     assert (row["stage"], row["trained"], row["read"], row["forward"], row["passes"]) == (0, 192, 0, 576, 1)
     task = MeasurementTask(measurement=PositionLoss(length=64, sequences=2), run=run)

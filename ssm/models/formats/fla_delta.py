@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ssm.models.formats.fla_parts import TIED, gated_mlp_size, per_head, rows_around
@@ -105,7 +106,8 @@ def _heads(mixer: DeltaRuleMixer, d_model: int) -> dict[str, Any]:
     """The other way round."""
     H, K, V = mixer.state_shape(d_model)
     heads = {"num_heads": mixer.key_heads, "num_v_heads": H if mixer.key_heads != H else None}
-    return heads | {"head_dim": K, "expand_v": V / K}
+    ratio = V / K
+    return heads | {"head_dim": K, "expand_v": ratio if int(K * ratio) == V else math.nextafter(ratio, math.inf)}
 
 
 def _deltanet(config: Config) -> tuple[Fields, int]:

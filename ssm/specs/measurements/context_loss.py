@@ -14,8 +14,9 @@ from ssm.specs.training import RunSpec
 class ContextLoss(OfWindows):
     """The loss on the same targets when the model starts anew n to 2n tokens before each, n = shortest, ... L/2.
 
-    n doubles from one to the next. The targets are the last quarter of the first L tokens of a window: L is the largest
-    power of two within `length`. To read n tokens before every single target would take n times as long.
+    n doubles from one to the next, and the last is L/2 to 3/4 L. The targets are the last quarter of the first L tokens
+    of a window: L is the largest power of two within `length`. To read n tokens before every single target would take n
+    times as long.
     """
 
     kind: Literal["context_loss"] = "context_loss"
