@@ -8,10 +8,11 @@ import pytest
 from small import model_spec
 
 from ssm.base.errors import ConfigError
-from ssm.extension.recipe import control_run, extended_run, snapshots, unlike_the_paper
+from ssm.extension.recipe import control_run, extended_run, given_a_state, snapshots, unlike_the_paper
 from ssm.models.checkpoint import snapshot_step
 from ssm.specs.data import DataSpec, FilesCorpus
 from ssm.specs.extension import ExtensionSpec
+from ssm.specs.model import ModelSpec
 from ssm.specs.training import CheckpointRef, RunSpec
 
 DATA = DataSpec(name="text", corpus=FilesCorpus(paths=("/texts",)))
@@ -150,6 +151,17 @@ def test_attention_without_a_window_has_no_state_to_pass() -> None:
     parent = run(model=attention, training=NOT_TRAINED, checkpoint=REFERENCE)
     with pytest.raises(ConfigError, match="attention without a window"):
         extended_run(spec(), parent, DATA, "theirs")
+
+
+def test_a_hybrid_says_which_layers_are_given_a_state() -> None:
+    layers = {"n_layers": 4, "mixer_at": {"1": {"kind": "attention", "n_heads": 2}}}
+    hybrid = ModelSpec.parse(model_spec().content() | layers, "test")
+    parent = run(model=hybrid.content(), training=NOT_TRAINED, checkpoint=REFERENCE)
+    assert extended_run(spec(), parent, DATA, "theirs").model == hybrid
+    said = "all 4 but 1: attention, whose cache starts empty, and its positions at 0"
+    assert given_a_state(hybrid) == said
+    assert "it has attention, which is given no state; the paper's models have none" in unlike_the_paper(spec(), hybrid)
+    assert given_a_state(model_spec()) == f"all {model_spec().n_layers}"
 
 
 @pytest.mark.parametrize(("steps", "kept"), [(100, [25, 50, 75]), (8, [2, 4, 6]), (3, [1, 2]), (2, [1]), (1, [])])
