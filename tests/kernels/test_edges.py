@@ -104,7 +104,7 @@ def few_channels(operation: str) -> tuple[list[Tensor], Callable[..., Tensor]]:
     """Inputs whose backward pass needs tens of MiB of scratch, and the call."""
     shapes: dict[str, list[tuple[int, ...]]] = {
         "gated_scan": [(1, 8192, 1, 128), (1, 8192, 1, 128), (1, 8192, 8, 1)],  # dq and dk by 8 parts of the heads
-        "delta_scan": [(1, 8192, 1, 128), (1, 8192, 1, 128), (1, 8192, 8, 1), (1, 8192, 8)],  # likewise
+        "delta_scan": [(1, 8192, 1, 128), (1, 8192, 1, 128), (1, 8192, 8, 1), (1, 8192, 8)],
         "selective_scan": [(1, 64, 2048), (1, 64, 2048), (2048, 512), (1, 64, 512), (1, 64, 512)],  # dB, dC by channels
         "causal_conv1d": [(1024, 1, 512), (512, 32)],  # the weight's by sequences
         "diagonal_scan": [(1 << 14,), (256, 1, 1 << 14)],  # the constant's by sequences

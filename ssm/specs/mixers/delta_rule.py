@@ -58,4 +58,6 @@ class DeltaRuleMixer(MixerSpecBase):
         projected = 2 * self.convolved(d_model) + H + sum(self.extra(d_model))  # q, k, v behind the convolution too
         read = 4 * H * V  # what keys read of the memory; y, its norm, and that scaled
         a_token = projected + 2 * self.key_heads * K + read + 10 * H  # q and k of length 1; beta, lengths
-        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False, workspace=0.1, bfloat16=0.9)
+        return Kept(
+            a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False, workspace=0.1, bfloat16=0.9
+        )
