@@ -52,8 +52,7 @@ def backward(
     gradients = [None if x is None else torch.empty_like(x) for x in ready[:8]]
     dstate = None if dstate is None else dstate.to(dtype).contiguous()
     given = [saved.contiguous(), dy.to(dtype).contiguous(), dstate]
-    dq, dk, dv, dbeta, dlog_decay, dh0, da, db = gradients
-    _call("backward", ready, [*given, dq, dk, dv, dbeta, dlog_decay, dh0, da, db])
+    _call("backward", ready, [*given, *gradients])
     return *gradients, None
 
 

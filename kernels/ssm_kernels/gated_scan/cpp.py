@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ssm_kernels.gated_scan.inputs import Inputs, Options
 from ssm_kernels.native import load, why_not
-from ssm_kernels.native.call import address, check
+from ssm_kernels.native.call import SUFFIXES, address, check
 from ssm_kernels.operators import widened
 
 SOURCE = "gated_scan/gated_scan.cpp"
@@ -18,7 +18,6 @@ CHUNK = 32  # tokens between the states that are kept for the backward pass; CHU
 KINDS = {1: 1, 3: 2, 4: 3}  # axes of log_decay -> Decay of problem.h; 0 for none
 SIZES = ctypes.c_int64 * 8  # of the problem, as its functions read them
 ZERO_DSTATE_IS_NONE = True
-SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
 
 
 def unavailable(device: torch.device) -> str | None:
@@ -49,10 +48,9 @@ def backward(
     ready = _prepared(inputs)
     dtype = ready.v.dtype
     gradients = [None if x is None else torch.empty_like(x) for x in ready[:6]]
-    dq, dk, dv, dlog_decay, dh0, dbonus = gradients
     dstate = None if dstate is None else dstate.to(dtype).contiguous()
     given = [saved.contiguous(), dy.to(dtype).contiguous(), dstate]
-    _call("backward", ready, [*given, dq, dk, dv, dlog_decay, dh0, dbonus])
+    _call("backward", ready, [*given, *gradients])
     return *gradients, None
 
 
