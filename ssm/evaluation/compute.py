@@ -11,19 +11,15 @@ from ssm.base.tables import COMPUTE
 from ssm.specs.measurements.compute import Compute
 from ssm.specs.training import RunSpec
 
-TRAINED = 3  # forward passes that a token takes which is trained on: its own, and twice as much back
-RECOMPUTED = 1  # and one more where activations are recomputed on the way back
-
 
 def compute(spec: Compute, record: Mapping[str, Any], run: RunSpec) -> pl.DataFrame:
     """One row, in the schema COMPUTE; `record` is what run.json says of `run`."""
     trained, read = record["tokens"], record.get("tokens_read", 0)
-    passes = TRAINED + RECOMPUTED * run.training.activation_checkpointing
     row = {
         "stage": run.stage,
         "trained": trained,
         "read": read,
-        "forward": passes * trained + read,
+        "forward": run.training.passes * trained + read,
         "passes": run.repair.passes if run.repair is not None and _changed(record, run) else 1,
         "seconds": record["seconds"],
     }

@@ -215,11 +215,10 @@ class _Reckoner:
         training, model, vocabulary = run.training, run.model, run.data.vocab_size
         channels, steps = run.data.channels, _steps(run)
         parameters = parameter_count(model, vocabulary, channels)
-        passes = 4 if training.activation_checkpointing else 3
         each = operations_per_token(model, vocabulary, training.context, channels)
-        operations = passes * each * training_tokens(run)
+        operations = training.passes * each * training_tokens(run)
         batches = steps * (training.batch_size // training.micro_batch_size)
-        seconds = self._seconds(operations, training.precision, batches * model.n_layers * passes / 3)
+        seconds = self._seconds(operations, training.precision, batches * model.n_layers * training.passes / 3)
         gpus = self._gpus(run, seconds)
         processes = max(1, gpus)  # a GPU each
         peak, states = peak_memory(run, processes).total / MB, policy_bytes(run) / MB

@@ -109,6 +109,11 @@ class TrainingSpec(Spec):
         """Sequences a forward pass."""
         return (self.micro_batch_tokens or self.batch_tokens) // self.context
 
+    @property
+    def passes(self) -> int:
+        """Forward passes that a token takes: its own, twice as much back, and one more where blocks are recomputed."""
+        return 4 if self.activation_checkpointing else 3
+
 
 def _layer(value: Any) -> Any:
     number = isinstance(value, int) and not isinstance(value, bool) and value > 0

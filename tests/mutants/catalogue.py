@@ -1212,9 +1212,9 @@ PLAN = (
         ("plan/test_resources.py::test_no_job_asks_for_more_than_a_cluster_allows",),
     ),
     Mutant(
-        f"{S}plan/resources.py",
-        "passes = 4 if training.activation_checkpointing else 3",
-        "passes = 3",
+        f"{S}specs/training.py",
+        "return 4 if self.activation_checkpointing else 3",
+        "return 3",
         "activation checkpointing costs no time",
         ("plan/test_resources.py::test_training_takes_its_operations_over_the_rate",),
     ),
