@@ -138,8 +138,9 @@ def _end(axes: Axes, line: Line2D) -> float | None:
 
 def _add_legend(figure: Figure, all_axes: list[Axes]) -> None:
     """One legend above everything, each arm once."""
-    lines = {str(line.get_label()): line for axes in reversed(all_axes) for line in reversed(_labelled(axes))}
-    lines = dict(reversed(lines.items()))
+    lines: dict[str, Line2D] = {}
+    for line in itertools.chain.from_iterable(map(_labelled, all_axes)):
+        lines.setdefault(str(line.get_label()), line)
     if not lines:
         return
     for columns in range(len(lines), 0, -1):

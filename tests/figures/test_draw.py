@@ -265,6 +265,7 @@ NEEDED: dict[str, dict[str, Any]] = {  # what a kind of drawing cannot do withou
     "head_std": {"chosen_by": "base"},
     "curves": PASSKEY,
     "bars": OF,
+    "trade_off": OF | {"cost": OF["of"]},
     "sweep": OF | {"over": "d_state"},
     "heat_map": PASSKEY | {"y": "depth"},
     "text": {"measurement": "passkey", "column": "correct"},
