@@ -24,7 +24,7 @@ SHARED = {80: 163 * 1024, 90: 227 * 1024}  # bytes that a block can have
 SPILLED = {80: 640, 90: 256}  # bytes by thread; tiles are chosen for the H100
 MORE_SPILLED = {
     "selective, N 64": 384,  # which no published model has
-    "delta, by head, float32": 448,  # a head's whole state is one operand of three TF32 products
+    "delta, by head, K 256, bfloat16": 640,  # fla's default shape: a program holds all 256 keys of a state's columns
 }
 
 
@@ -106,6 +106,7 @@ SETS: dict[str, Callable[[Size], list[Launch]]] = {
     "gated, by key, float32": lambda size: gated(torch.float32, "key", size=size),
     "delta, by head, bfloat16": lambda size: delta(torch.bfloat16, "head", size=size),
     "delta, by head, float32": lambda size: delta(torch.float32, "head", size=size),
+    "delta, by head, K 256, bfloat16": lambda size: delta(torch.bfloat16, "head", size=size, keys=256),
     "delta, by key, float32": lambda size: delta(torch.float32, "key", size=size),
     "delta, generalized by key, bfloat16": lambda size: delta(torch.bfloat16, "key", general=True, size=size),
     "selective, N 16": lambda size: selective(torch.bfloat16, 16, size),

@@ -243,7 +243,8 @@ def _solve(inputs: Inputs) -> _Solved:
 def _over_states(p: Problem) -> tuple[tuple[int, int], dict[str, Any]]:
     """The grid of programs that hold a state's columns, and what they are compiled for."""
     _, H, _, K, V = p.sizes
-    BV = tile(V, 32)
+    # Three TF32 products hold a state's columns several times over: with 32 of them a thread's registers do not suffice
+    BV = tile(V, 32 if p.precision == HALF and K <= 128 else 16)
     constants = {**p.constants, "BK": tile(K, LARGEST_K), "BV": BV, "num_warps": 8}
     constants["PRECISION"] = HALF_STATE if p.precision == HALF else p.precision
     return (p.batch * H, triton.cdiv(V, BV)), constants
