@@ -339,9 +339,6 @@ def test_a_diverged_run_has_no_point_no_bar_and_no_cell(tmp_path: Path) -> None:
     assert np.isfinite(line(axes, "mimetic on").get_ydata()).all()
     (axes,) = axes_of(tmp_path, {"kind": "bars", "of": AT, "arms": ["d16_off", "d32_off"]}, series)
     assert "d32 off (diverged, or no number)" in texts(axes)
-    (points,) = axes_of(tmp_path, {"kind": "trade_off", "of": AT, "cost": AT, "arms": ["d16_off", "d32_off"]}, series)
-    assert np.isnan(line(points, "d32 off (diverged, or no number)").get_ydata()).all()
-    assert np.isfinite(line(points, "d16 off").get_ydata()).all()
     assert len(axes.patches) == 1
     drawing = {"kind": "heat_map", **KEYS, "x": "length", "y": "depth", "arms": ["d16_off", "d32_off"]}
     maps = axes_of(tmp_path, drawing, series)
@@ -367,33 +364,6 @@ def test_bars_are_means_and_every_seed_is_a_dot(tmp_path: Path) -> None:
     assert axes.get_xlim()[1] > 1
     both = two_arms(tmp_path) + [one | {"panel": "small"} for one in two_arms(tmp_path)]
     assert [axes.get_title(loc="left") for axes in axes_of(tmp_path, drawing, both)] == ["tiny", "small"]
-
-
-def test_a_trade_off_has_a_point_an_arm_and_its_ranges(tmp_path: Path) -> None:
-    near, far = (AT | {"where": {"length": length, "depth": 0.0}} for length in (64, 128))
-    drawing = {
-        "kind": "trade_off",
-        "of": near,
-        "cost": far,
-        "level": 0.1,
-        "label": "found",
-        "cost_label": "found far out",
-    }
-    both = two_arms(tmp_path) + [one | {"panel": "small"} for one in two_arms(tmp_path)]
-    axes, other = axes_of(tmp_path, drawing, both)
-    assert [one.get_title(loc="left") for one in (axes, other)] == ["tiny", "small"]
-    base, passing = line(axes, "base"), line(axes, "state passing")
-    assert [(*one.get_xdata(), *one.get_ydata()) for one in (base, passing)] == [
-        pytest.approx((0.4, 0.75)),
-        pytest.approx((1.0, 1.0)),
-    ]
-    ranges = [np.asarray(one.get_segments()[0]) for one in axes.collections]
-    np.testing.assert_allclose(ranges[0], [[0.4, 0.75], [0.4, 0.75]])  # no range along x
-    np.testing.assert_allclose(ranges[1], [[0.4, 0.7], [0.4, 0.8]])
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("found far out", "found")
-    (axes,) = axes_of(tmp_path, drawing | {"arms": ["base"]}, two_arms(tmp_path))
-    assert len(axes.lines) == 2  # and the line of reference
-    assert line(axes, "base").get_color() == ARMS["base"].color
 
 
 def test_a_bar_of_a_negative_number_starts_at_zero_too(tmp_path: Path) -> None:
@@ -464,7 +434,6 @@ def test_text_of_a_table_that_belongs_to_no_arm(tmp_path: Path) -> None:
             "families.a: 2 arms at 3 numbers",
         ),
         ({"kind": "bars", "of": {"kind": "value_at", "measurement": "passkey"}}, "of: column: this key is required"),
-        ({"kind": "trade_off", "of": AT, "cost": KEYS}, "cost: kind: None is no quantity of an arm"),
         ({"kind": "text"}, "give either 'lines', or 'measurement' and 'column'"),
         ({"kind": "curves", "measurement": "passkey", "column": "correct"}, "x: this key is required"),
     ],

@@ -23,7 +23,8 @@ from matplotlib.text import Text
 from ssm.base.errors import TableError
 from ssm.cli import plot
 from ssm.figures.colors import GRID, INK
-from ssm.figures.draw import DRAWINGS, draw, picture
+from ssm.figures.draw import DRAWINGS, compose, draw, picture
+from ssm.figures.panel import Row
 from ssm.figures.style import ARMS, CLASSES
 from ssm.specs.figure import FigureTask
 
@@ -265,7 +266,6 @@ NEEDED: dict[str, dict[str, Any]] = {  # what a kind of drawing cannot do withou
     "head_std": {"chosen_by": "base"},
     "curves": PASSKEY,
     "bars": OF,
-    "trade_off": OF | {"cost": OF["of"]},
     "sweep": OF | {"over": "d_state"},
     "heat_map": PASSKEY | {"y": "depth"},
     "text": {"measurement": "passkey", "column": "correct"},
@@ -294,6 +294,16 @@ def test_an_arm_has_one_look_in_every_figure(tmp_path: Path) -> None:
         drawn = line(axes, arm.replace("_", " "))
         assert (to_hex(drawn.get_color()), drawn.get_marker()) == (ARMS[arm].color, ARMS[arm].marker)
     assert line(axes, "standard base").get_markerfacecolor() == "none"
+
+
+def test_a_legend_names_arms_in_the_order_of_their_first_panel() -> None:
+    names = [f"an arm with a long name, {letter}" for letter in "abc"]
+
+    def of(*drawn: str) -> Row:
+        return Row(1.5, [lambda axes, _: [axes.plot([0, 1], [0, 1], label=name) for name in drawn]], 1)
+
+    (legend,) = compose([of(*names), of(names[1])]).legends
+    assert [text.get_text() for text in legend.get_texts()] == names
 
 
 def test_the_svg_is_the_same_bytes_every_time_and_inlinable(tmp_path: Path) -> None:

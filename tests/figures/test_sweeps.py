@@ -253,10 +253,6 @@ def test_small_heat_maps_stand_four_in_a_row(tmp_path: Path) -> None:
             "drawings.bars.arms: unknown arm 'bse'; did you mean 'base'?",
         ),
         (
-            {"kind": "trade_off", "of": EXCESS, "cost": EXCESS, "arms": ["bse"]},
-            "drawings.trade_off.arms: unknown arm 'bse'; did you mean 'base'?",
-        ),
-        (
             SWEEP | {"of": EXCESS | {"measurement": "length"}},
             "drawings.sweep.of.measurement: no measurement 'length' in this figure; did you mean 'len",
         ),

@@ -1174,13 +1174,6 @@ SWEEPS = (
         ("claims/test_sweeps.py::test_a_grid_says_by_its_axes_what_else_is_named_by_arm",),
     ),
     Mutant(
-        f"{S}figures/drawings/trade_off.py",
-        "axes.vlines(x, y_low, y_high,",
-        "axes.vlines(x, x_low, x_high,",
-        "a trade-off's range drawn along the wrong axis",
-        ("figures/test_columns.py::test_a_trade_off_has_a_point_an_arm_and_its_ranges",),
-    ),
-    Mutant(
         f"{S}figures/drawings/learning_curves.py",
         "counts = np.diff([*starts, len(line.x)])",
         "counts = size",

@@ -21,7 +21,6 @@ from ssm.figures.drawings.state_norm import state_norm
 from ssm.figures.drawings.sweep import sweep
 from ssm.figures.drawings.taxonomy_table import taxonomy_table
 from ssm.figures.drawings.text import text
-from ssm.figures.drawings.trade_off import trade_off
 from ssm.figures.panel import Row
 from ssm.figures.style import ArmStyle
 from ssm.specs.drawings import SPECS
@@ -43,7 +42,6 @@ DRAWINGS: dict[str, Draw] = {
     "learning_curves": learning_curves,
     "sweep": sweep,
     "bars": bars,
-    "trade_off": trade_off,
     "heat_map": heat_map,
     "attention_maps": attention_maps,
     "text": text,

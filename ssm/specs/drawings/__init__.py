@@ -25,7 +25,6 @@ from ssm.specs.drawings.state_norm import StateNormCurves
 from ssm.specs.drawings.sweep import SweepCurves
 from ssm.specs.drawings.taxonomy_table import TaxonomyTable
 from ssm.specs.drawings.text import Text
-from ssm.specs.drawings.trade_off import TradeOff
 from ssm.specs.registry import check_specs
 
 SPECS: tuple[type[Drawing], ...] = (
@@ -41,7 +40,6 @@ SPECS: tuple[type[Drawing], ...] = (
     LearningCurves,
     SweepCurves,
     Bars,
-    TradeOff,
     HeatMap,
     AttentionMaps,
     Text,
