@@ -63,6 +63,7 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
     store.insist_on(run.data, "the run")
     started, path = time.monotonic(), parent / WEIGHTS
     model, trained = load_model(path, device)
+    assert isinstance(model, LanguageModel)  # nothing else is repaired
     if trained != run.parent:
         assert run.parent is not None
         raise CheckpointError(f"{path}: holds the run '{trained.id}', expected '{run.parent.id}'")

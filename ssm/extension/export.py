@@ -8,10 +8,21 @@ from pathlib import Path
 
 from ssm.base.files import whole_folder, write_json
 from ssm.extension.choice import Candidate
-from ssm.models.checkpoint import RECORD, check_tensors, load_model
+from ssm.models.checkpoint import RECORD, Trained, check_tensors, load_model
+from ssm.models.foreign import ForeignModel, export_foreign
 from ssm.models.formats import export_checkpoint
 from ssm.models.opening import WEIGHTS, Opened
 from ssm.training.origin import read_record
+
+
+def as_it_came(opened: Opened, model: Trained, folder: Path, changes: Mapping[str, object] | None = None) -> None:
+    """Write a model in the format that a checkpoint of another library came in. Errors as `take_home`."""
+    if isinstance(model, ForeignModel):
+        assert opened.foreign is not None
+        export_foreign(model, opened.foreign, folder, changes)
+    else:
+        assert opened.imported is not None
+        export_checkpoint(model, opened.imported, folder, changes)
 
 
 def take_home(
@@ -28,9 +39,9 @@ def take_home(
         CheckpointError: a weight is not finite.
         OutputError: the folder is there already, or cannot be written.
     """
-    if opened.imported is not None:
+    if opened.source is not None:
         model, _ = load_model(weights)
-        export_checkpoint(model, opened.imported, folder, changes)
+        as_it_came(opened, model, folder, changes)
         return
     record = read_record(run)
     with whole_folder(folder) as temporary:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from ssm.evaluation.restart_loss import restart_loss
 from ssm.extension.choice import END, ORIGINAL, Candidate
 from ssm.extension.losses import losses_of
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
+from ssm.models.checkpoint import Trained, load_model, snapshot_path, snapshot_step
+from ssm.models.foreign import ForeignModel, export_foreign, load_foreign
 from ssm.models.formats import round_as_read
+from ssm.models.formats.source import find_source
 from ssm.models.opening import WEIGHTS, Opened
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
 from ssm.specs.measurements import PositionLoss, RestartLoss
@@ -31,10 +34,14 @@ def weights_of(candidate: Candidate, folder: Path, parent: Path) -> Path:
     return folder / WEIGHTS if candidate.snapshot is None else snapshot_path(folder, candidate.snapshot)
 
 
-def as_taken_home(opened: Opened, weights: Path, device: torch.device | str = "cpu") -> LanguageModel:
+def as_taken_home(opened: Opened, weights: Path, device: torch.device | str = "cpu") -> Trained:
     """A candidate's model, rounded to the types that its checkpoint has: what is measured is what is written."""
     model, _ = load_model(weights)
-    if opened.imported is not None:
+    if isinstance(model, ForeignModel) and opened.foreign is not None:
+        # transformers alone knows which of its tensors are stored in which type.
+        with tempfile.TemporaryDirectory(dir=weights.parent, prefix=".", suffix=".tmp") as scratch:
+            model = load_foreign(find_source(export_foreign(model, opened.foreign, Path(scratch) / "model")), device)
+    elif isinstance(model, LanguageModel) and opened.imported is not None:
         round_as_read(model, opened.imported)
     return model.to(device)
 
@@ -70,7 +77,7 @@ def candidates(
 
 
 def measured(
-    candidate: Candidate, model: LanguageModel, store: TokenStore, spec: DiagnosisSpec, device: torch.device
+    candidate: Candidate, model: Trained, store: TokenStore, spec: DiagnosisSpec, device: torch.device
 ) -> Candidate:
     """The candidate with what its model measures on the windows that choose."""
     windows = disjoint_windows(store.held_out, spec.length, spec.seed, at_least=LEAST)

@@ -194,7 +194,7 @@ class Stages:
 
     def _left_out(self) -> list[str]:
         """Files of the original that led out of its folder."""
-        return [] if self.opened.imported is None else list(self.opened.imported.source.outside)
+        return [] if self.opened.source is None else list(self.opened.source.outside)
 
     def _unlike_the_paper(self) -> tuple[str, ...]:
         return unlike_the_paper(self.spec, self.parent.model)
@@ -211,7 +211,7 @@ class Stages:
             "outcome": outcome.word,
             "reason": outcome.reason,
             "model": model,
-            "library": self.opened.imported and self.opened.imported.format.library,
+            "library": self.opened.library,
             "chosen": self.chosen and self.chosen.as_json(),
             "candidates": [candidate.as_json() for candidate in self.measured],
             "change": change and change.as_json(),
