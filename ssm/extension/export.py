@@ -8,21 +8,11 @@ from pathlib import Path
 
 from ssm.base.files import whole_folder, write_json
 from ssm.extension.choice import Candidate
-from ssm.models.checkpoint import RECORD, Trained, check_tensors, load_model
+from ssm.models.checkpoint import RECORD, check_tensors, load_model
 from ssm.models.foreign import ForeignModel, export_foreign
 from ssm.models.formats import export_checkpoint
 from ssm.models.opening import WEIGHTS, Opened
 from ssm.training.origin import read_record
-
-
-def as_it_came(opened: Opened, model: Trained, folder: Path, changes: Mapping[str, object] | None = None) -> None:
-    """Write a model in the format that a checkpoint of another library came in. Errors as `take_home`."""
-    if isinstance(model, ForeignModel):
-        assert opened.foreign is not None
-        export_foreign(model, opened.foreign, folder, changes)
-    else:
-        assert opened.imported is not None
-        export_checkpoint(model, opened.imported, folder, changes)
 
 
 def take_home(
@@ -41,7 +31,11 @@ def take_home(
     """
     if opened.source is not None:
         model, _ = load_model(weights)
-        as_it_came(opened, model, folder, changes)
+        if isinstance(model, ForeignModel):
+            export_foreign(model, opened.source, folder, changes)
+        else:
+            assert opened.imported is not None
+            export_checkpoint(model, opened.imported, folder, changes)
         return
     record = read_record(run)
     with whole_folder(folder) as temporary:

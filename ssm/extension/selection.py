@@ -18,7 +18,7 @@ from ssm.extension.choice import END, ORIGINAL, Candidate
 from ssm.extension.losses import losses_of
 from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import Trained, load_model, snapshot_path, snapshot_step
-from ssm.models.foreign import ForeignModel, export_foreign, load_foreign
+from ssm.models.foreign import ForeignModel, load_foreign, write_weights
 from ssm.models.formats import round_as_read
 from ssm.models.formats.source import find_source
 from ssm.models.opening import WEIGHTS, Opened
@@ -40,7 +40,8 @@ def as_taken_home(opened: Opened, weights: Path, device: torch.device | str = "c
     if isinstance(model, ForeignModel) and opened.foreign is not None:
         # transformers alone knows which of its tensors are stored in which type.
         with tempfile.TemporaryDirectory(dir=weights.parent, prefix=".", suffix=".tmp") as scratch:
-            model = load_foreign(find_source(export_foreign(model, opened.foreign, Path(scratch) / "model")), device)
+            write_weights(model, opened.foreign, Path(scratch))
+            model = load_foreign(find_source(scratch), device)
     elif isinstance(model, LanguageModel) and opened.imported is not None:
         round_as_read(model, opened.imported)
     return model.to(device)

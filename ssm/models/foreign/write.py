@@ -17,8 +17,8 @@ from ssm.base.errors import CheckpointError, first_line
 from ssm.base.files import whole_folder
 from ssm.models.foreign.load import quiet
 from ssm.models.foreign.model import ForeignModel
-from ssm.models.formats.source import CARD, CONFIG, Source, find_source
-from ssm.models.formats.write import card_of, check_apart, copy_beside, write_index, write_tensors
+from ssm.models.formats.source import CARD, CONFIG, INDEX, WEIGHTS, Source, find_source
+from ssm.models.formats.write import card_of, check_apart, copy_beside, write_tensors
 
 
 def export_foreign(
@@ -42,26 +42,31 @@ def export_foreign(
         OutputError: the folder is there already, is that of the original, or cannot be written.
     """
     check_apart(folder, source)
-    broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
-    if broken:
-        raise CheckpointError(f"{folder}: not written, weights are not finite: {', '.join(broken)}")
-    files = {name: stored.file.name for name, stored in source.stored.items()}
-    by_file = defaultdict(list)
-    for name, file in files.items():
-        by_file[file].append(name)
     with whole_folder(folder) as temporary:
-        shutil.copyfile(source.config_path, temporary / CONFIG)
+        write_weights(model, source, temporary)
         copy_beside(source, temporary, folder)
-        with _as_it_came(model, source, temporary) as tensors:
-            size = sum(write_tensors(temporary / file, dict(tensors(names))) for file, names in by_file.items())
-        for file in by_file:  # safetensors lets nobody but the owner read
-            shutil.copymode(temporary / CONFIG, temporary / file)
-        if len(by_file) > 1:
-            write_index(temporary, files, size)
         card = card_of(source, f"transformers ({model.architecture})", changes)
         if card:
             (temporary / CARD).write_text(card, encoding="utf-8")
     return folder
+
+
+def write_weights(model: ForeignModel, source: Source, folder: Path) -> None:
+    """`export_foreign` of config.json and weights alone, into a folder that is there. Errors of the weights as there."""
+    broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
+    if broken:
+        raise CheckpointError(f"{folder}: not written, weights are not finite: {', '.join(broken)}")
+    by_file = defaultdict(list)
+    for name, stored in source.stored.items():
+        by_file[stored.file.name].append(name)
+    shutil.copyfile(source.config_path, folder / CONFIG)
+    if len(by_file) > 1:
+        index = WEIGHTS[next(iter(by_file)).endswith(".bin")] + INDEX  # names, files and sizes stay what they were
+        shutil.copyfile(source.folder / index, folder / index)
+    with _as_it_came(model, source, folder) as tensors:
+        for file, names in by_file.items():
+            write_tensors(folder / file, dict(tensors(names)))
+            shutil.copymode(folder / CONFIG, folder / file)  # safetensors lets nobody but the owner read
 
 
 def check_unchanged(model: ForeignModel, source: Source, folder: Path) -> None:

@@ -78,7 +78,7 @@ def export_checkpoint(
         for file in plan:  # safetensors lets nobody but the owner read
             shutil.copymode(temporary / CONFIG, temporary / file)
         if len(plan) > 1:
-            write_index(temporary, {target.name: file for file, targets in plan.items() for target in targets}, size)
+            _write_index(temporary, plan, size)
         card = card_of(source, target.title, changes)
         if card:
             (temporary / CARD).write_text(card, encoding="utf-8")
@@ -215,10 +215,13 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors.values())
 
 
-def write_index(folder: Path, files: Mapping[str, str], size: int) -> None:
+def _write_index(folder: Path, plan: dict[str, list[Target]], size: int) -> None:
     """Which tensor lies in which file, and the bytes of all."""
-    single = next(name for name in WEIGHTS if Path(name).suffix == Path(next(iter(files.values()))).suffix)
-    index = {"metadata": {"total_size": size}, "weight_map": dict(files)}
+    single = next(name for name in WEIGHTS if Path(name).suffix == Path(next(iter(plan))).suffix)
+    index = {
+        "metadata": {"total_size": size},
+        "weight_map": {target.name: file for file, targets in plan.items() for target in targets},
+    }
     (folder / (single + INDEX)).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -1,0 +1,101 @@
+"""A hybrid that ssm does not convert, trained with transformers, extended through its own forward pass, and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from extension.world import CONTEXT
+from models.formats import hf
+from models.formats.round_trip import weights
+from models.test_foreign import MODELS
+from small import make_store
+
+from ssm.cli.main import main
+from ssm.data.store import TokenStore
+from ssm.diagnosis import load_diagnosis
+from ssm.models.checkpoint import load_model
+from ssm.models.opening import open_model
+from ssm.specs.foreign import ForeignSpec
+from ssm.training.origin import read_record
+
+pytestmark = pytest.mark.usefixtures("without_pictures")
+SIZES: dict[str, Any] = {
+    "vocab_size": 256, "hidden_size": 32, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+
+
+def trained(name: str, folder: Path, steps: int, **changes: Any) -> Path:
+    """A model of transformers that has read the texts of `folder` 16 bytes at a time, with states that forget slowly."""
+    store = make_store(folder, documents=60, words=900)
+    torch.manual_seed(0)
+    model_class = getattr(transformers, f"{name}ForCausalLM")
+    model = model_class(model_class.config_class(**(MODELS[name][0] | SIZES | changes))).eval()
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if key.endswith("A_log"):
+                parameter.fill_(np.log(0.05))
+            if key.endswith("dt_bias"):
+                parameter.fill_(np.log(np.expm1(0.1)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    draw, text = np.random.default_rng(0), store.train
+    for _ in range(steps):
+        starts = draw.integers(0, text.n_tokens - CONTEXT, 32)
+        rows = torch.from_numpy(text.rows(starts, CONTEXT + 1).astype(np.int64))  # (B, T + 1)
+        logits = model(rows[:, :-1], use_cache=False).logits
+        optimizer.zero_grad()
+        F.cross_entropy(logits.transpose(1, 2), rows[:, 1:]).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    model.save_pretrained(folder / "theirs")
+    return folder / "theirs"
+
+
+@torch.no_grad()
+def far_loss(folder: Path, rows: torch.Tensor) -> float:
+    """By transformers' own forward pass: the last quarter of the rows (B, T + 1)."""
+    logits = hf.load(folder)(rows[:, :-1], use_cache=False).logits
+    losses = F.cross_entropy(logits.transpose(1, 2), rows[:, 1:], reduction="none")
+    return losses[:, 3 * losses.shape[1] // 4 :].mean().item()
+
+
+def check(theirs: Path, out: Path, found: dict[str, Any], length: int, attention: str) -> None:
+    """It was mended, transformers finds so too, and the page says what was given a state."""
+    assert found["outcome"] in ("repaired", "improved"), found["reason"]
+    assert found["change"]["paired_ratio"]["high"] < 0.9
+    assert found["library"] == "transformers"
+    page = (out / "index.html").read_text()
+    assert attention in page
+    assert attention in (out / "model/README.md").read_text()
+    assert "it has attention, which is given no state" in page
+    text = TokenStore.open(out / "work/tokens/text").held_out
+    rows = torch.from_numpy(text.rows(np.arange(16) * length, length + 1).astype(np.int64))
+    assert far_loss(out / "model", rows) < 0.9 * far_loss(theirs, rows)
+    before, after = weights(theirs), weights(out / "model")
+    assert {name: tensor.dtype for name, tensor in before.items()} == {name: t.dtype for name, t in after.items()}
+    assert any(not torch.equal(tensor, after[name]) for name, tensor in before.items())
+
+
+def test_a_bamba_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs, out = trained("Bamba", tmp_path, 150, num_hidden_layers=2, attn_layer_indices=[0]), tmp_path / "out"
+    said = ["extend", str(theirs), "--text", str(tmp_path / "texts"), "-o", str(out), "--context", "16"]
+    quick = ["--sequences", "64", "--no-passkey", "--device", "cpu", "--in-context-tolerance", "1"]
+    assert main([*said, *quick, "--length", "64", "--steps", "10", "--lr", "3e-3"]) == 0
+    assert "With transformers: python -c" in capsys.readouterr().err
+    found = json.loads((out / "result.json").read_text())
+    check(theirs, out, found, 64, "all 2 but 0: recurrent and convolution states; the caches of 0 start empty")
+    model, run = load_model(out / "work/runs/extended/model.safetensors")
+    assert isinstance(run.model, ForeignSpec)
+    assert (run.model.recurrent, run.model.caches) == ((1,), (0,))
+    assert read_record(out / "work/runs/extended")["parameters"] == model.parameters_count
+    drift = load_diagnosis(out / "before").readings.drift
+    assert drift is not None
+    assert {head.layer for head in drift.top} == {1}  # of the model, not of those that have a state
+    assert open_model(out / "work/runs/extended").why_not_extend is None
