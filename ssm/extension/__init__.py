@@ -20,7 +20,7 @@ from ssm.data.own_text import tokenizer_of
 from ssm.diagnosis import settings_of
 from ssm.extension.folder import Folder
 from ssm.extension.imported import check_vocabulary, own_folder, run_of
-from ssm.extension.recipe import training_of
+from ssm.extension.recipe import extended_run, training_of
 from ssm.extension.repairing import Repairing
 from ssm.extension.stages import Stages
 from ssm.extension.text import tokenized
@@ -96,6 +96,8 @@ def extend(
         if opened.foreign is not None and isinstance(opened.model, ForeignModel):
             check_unchanged(opened.model, opened.foreign, folder.path)
         parent = run_of(opened, parts.train.spec, spec.diagnosis.context)
+        if spec.repair is None:
+            extended_run(spec, parent, parts.train.spec, opened.name)  # what cannot be trained is not measured first
         stages = Stages if spec.repair is None else Repairing
         return stages(opened, parent, parts, spec, folder, chosen).work()
 

@@ -11,19 +11,26 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from extension.world import CONTEXT
+from extension.world import CONTEXT, QUICK
 from models.formats import hf
 from models.formats.round_trip import weights
-from models.test_foreign import MODELS
+from models.test_foreign import MODELS, made
 from small import make_store
 
+from ssm.base.errors import ConfigError, UserError
 from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
-from ssm.models.checkpoint import load_model
+from ssm.extension import extend, extension_of
+from ssm.extension.imported import parent_folder, run_of
+from ssm.extension.recipe import extended_run
+from ssm.models.checkpoint import load_model, load_tensors
 from ssm.models.opening import open_model
 from ssm.specs.foreign import ForeignSpec
+from ssm.specs.training import RunSpec
+from ssm.training.loop import Interval, train
 from ssm.training.origin import read_record
+from ssm.training.step import Stepper
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 SIZES: dict[str, Any] = {
@@ -33,7 +40,7 @@ SIZES: dict[str, Any] = {
 
 
 def trained(name: str, folder: Path, steps: int, **changes: Any) -> Path:
-    """A model of transformers that has read the texts of `folder` 16 bytes at a time, with states that forget slowly."""
+    """A model of transformers, trained on texts in windows of CONTEXT; its states forget slowly."""
     store = make_store(folder, documents=60, words=900)
     torch.manual_seed(0)
     model_class = getattr(transformers, f"{name}ForCausalLM")
@@ -99,3 +106,84 @@ def test_a_bamba_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert drift is not None
     assert {head.layer for head in drift.top} == {1}  # of the model, not of those that have a state
     assert open_model(out / "work/runs/extended").why_not_extend is None
+
+
+def imported(folder: Path, **settings: Any) -> tuple[RunSpec, TokenStore, Path]:
+    """The run that would extend an untrained Bamba, its tokens and the folder of its parent."""
+    store = make_store(folder)
+    made("Bamba", **SIZES).save_pretrained(folder / "theirs")
+    opened = open_model(folder / "theirs")
+    parent = run_of(opened, store.spec, CONTEXT)
+    spec = extension_of(opened, torch.device("cpu"), context=CONTEXT, length=64, **settings)
+    return extended_run(spec, parent, store.spec, "x"), store, parent_folder(opened, parent, folder / "imported")
+
+
+def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit, states of micro-batches that are handed on in their order included."""
+    settings = {"policy": "tbtt", "steps": 6, "batch_tokens": 4 * CONTEXT, "micro_batch_tokens": 2 * CONTEXT}
+    run, store, parent = imported(tmp_path, **settings)
+    device, make = torch.device("cpu"), Stepper.make
+    train(run, store, tmp_path / "whole", device, parent)
+
+    def killed(self: Stepper, step: int, stop: Any) -> Any:
+        if step == 5:
+            raise KeyboardInterrupt
+        return make(self, step, stop)
+
+    monkeypatch.setattr(Stepper, "make", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(run, store, tmp_path / "killed", device, parent, Interval(steps=2))
+    monkeypatch.undo()
+    train(run, store, tmp_path / "killed", device, parent)
+    one, other = (load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("whole", "killed"))
+    started, _ = load_tensors(parent / "model.safetensors")
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    assert any(not torch.equal(tensor, started[name]) for name, tensor in one.items())
+    assert "inner.lm_head.weight" not in one  # tied
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"policy": "scale_a"}, "policy scale_a changes layers of ssm's own, and this is BambaForCausalLM, through"),
+        ({"activation_checkpointing": True}, "is a model of transformers, which cannot be given a state then"),
+        ({"policy": "random_noise", "sigma": 1.0}, "'random_noise' needs a recurrence in every layer; layer 1 of"),
+    ],
+)
+def test_what_transformers_layers_cannot_do(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
+    make_store(tmp_path, documents=60, words=900)
+    made("Bamba", **SIZES).save_pretrained(tmp_path / "theirs")
+    with pytest.raises(UserError) as caught:
+        extend(tmp_path / "theirs", [str(tmp_path / "texts")], tmp_path / "out", **QUICK | settings)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out" / "before").exists()
+
+
+def test_no_config_trains_one_from_scratch(tmp_path: Path) -> None:
+    run, _, _ = imported(tmp_path)
+    content = run.content() | {"parent": None}
+    with pytest.raises(ConfigError, match=r"model: 'theirs' is a model of transformers, which is trained from a check"):
+        RunSpec.parse(content, "x")
+    assert RunSpec.parse(run.content(), "x") == run
+    with pytest.raises(ConfigError, match="no figure trains or measures"):
+        _ = run.own_model
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Bamba", "all 3 but 1: recurrent and convolution states; the caches of 1 start empty, and positions at 0"),
+        ("FalconH1", "all 3: recurrent and convolution states; the caches of 0, 1, 2 start empty, and positions at 0"),
+        ("Zamba2", "all 4: recurrent and convolution states; the caches of 1, 3 start empty, and positions at 0"),
+        ("NemotronH", "all 4 but 1, 2: recurrent and convolution states; the caches of 2 start empty, and positions"),
+        ("GraniteMoeHybrid", "all 3 but 1: recurrent and convolution states; the caches of 1 start empty, and posit"),
+    ],
+)
+def test_hybrids_of_transformers_are_extended(name: str, said: str, tmp_path: Path) -> None:
+    theirs, out = trained(name, tmp_path, 300), tmp_path / "out"
+    found = extend(theirs, [str(tmp_path / "texts")], out, **QUICK | {"steps": 20, "control": True})
+    check(theirs, out, found, QUICK["length"], said)
+    extended, control = (load_diagnosis(out / arm).readings for arm in ("after", "control"))
+    assert extended.far.value < control.far.value

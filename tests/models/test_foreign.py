@@ -84,9 +84,9 @@ def made(name: str, **changes: Any) -> Any:
     """A model of transformers with random weights."""
     torch.manual_seed(0)
     model_class = getattr(transformers, f"{name}Model" if name.endswith("LMHead") else f"{name}ForCausalLM")
-    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    tokens = {"vocab_size": VOCABULARY, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     sizes = MODELS[name][0] if name in MODELS else {}
-    return moved(model_class(model_class.config_class(vocab_size=VOCABULARY, **(tokens | sizes | changes))))
+    return moved(model_class(model_class.config_class(**(tokens | sizes | changes))))
 
 
 def tokens(length: int = 45) -> Tensor:

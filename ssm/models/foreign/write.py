@@ -52,7 +52,7 @@ def export_foreign(
 
 
 def write_weights(model: ForeignModel, source: Source, folder: Path) -> None:
-    """`export_foreign` of config.json and weights alone, into a folder that is there. Errors of the weights as there."""
+    """`export_foreign` of config.json and weights alone, into a folder that is there; errors of the weights alike."""
     broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
     if broken:
         raise CheckpointError(f"{folder}: not written, weights are not finite: {', '.join(broken)}")
