@@ -33,8 +33,8 @@ restarts) cannot be written into a checkpoint.
 The same command after a kill goes on where it was. SIGTERM and SIGUSR1 end it with exit code 75: run it again.
 
 A tenth of the documents is held out to measure on, or all of --held-out. MODEL as for `ssm diagnose`, but that models
-of transformers which ssm has no converter for, and models of attention alone, cannot be extended. In a hybrid the
-recurrences are given a state; attention starts from an empty cache, at position 0.
+of attention alone cannot be extended, nor those of transformers whose forward pass over several tokens takes no state
+(Jamba, xLSTM). In a hybrid the recurrences are given a state; attention starts from an empty cache, at position 0.
 
 examples:
   ssm extend state-spaces/mamba2-370m --text texts/*.jsonl --context 2048 --length 32768 -o extended

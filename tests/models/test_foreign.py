@@ -151,6 +151,12 @@ def test_states_are_the_recurrences_own() -> None:
     assert (state.memories()[0] - h).abs().max() < 1e-5
 
 
+@pytest.mark.parametrize(("name", "layers"), [("NemotronH", [0, 3]), ("MiniMax", [0, 2]), ("xLSTM", [0, 1])])
+def test_a_states_layer_is_numbered_as_the_models_layers_are(name: str, layers: list[int]) -> None:
+    _, state = in_pieces(ForeignModel(made(name), "x"), tokens(5), (3, 2))
+    assert state.memory_layers() == layers
+
+
 @pytest.mark.parametrize(
     ("name", "constant", "a_token"),
     [
