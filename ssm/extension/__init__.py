@@ -64,8 +64,10 @@ def extend(
     """
     chosen = prepare_device(device, threads)
     opened = open_model(model, chosen)
-    if opened.why_not_extend is not None:
-        raise ConfigError(f"{opened.name}: cannot be extended: {opened.why_not_extend}")
+    trains = settings.get("policy", USUAL_POLICY) not in BY_KIND
+    if opened.why_not_extend is not None and (trains or not opened.only_repaired):
+        hint = "; --policy scale_a trains nothing, and can be tried" if opened.only_repaired else ""
+        raise ConfigError(f"{opened.name}: cannot be extended: {opened.why_not_extend}{hint}")
     spec = extension_of(opened, chosen, **settings)
     if spec.repair is None:
         training_of(spec, opened.spec, opened.name)
@@ -156,13 +158,10 @@ def extension_of(
 
 
 def _check_repair(repair: RepairSpec, opened: Opened) -> None:
-    if isinstance(opened.model, ForeignModel):
-        said = f"policy {repair.kind} changes layers of ssm's own, and this is {opened.kind}; a policy that trains can"
-        raise ConfigError(f"{opened.name}: {said} extend it")
-    if opened.imported is None:
+    if opened.source is None:
         raise ConfigError(f"{opened.name}: is a run of ssm's own, which a figure repairs: as an arm's 'repair'")
     try:
-        repair.check(opened.imported.spec)
+        repair.check(opened.spec)
     except ValueError as error:
         raise ConfigError(f"{opened.name}: {error}") from None
 

@@ -20,15 +20,15 @@ from ssm.base.errors import CheckpointError, first_line
 from ssm.base.files import whole_file
 from ssm.base.outside import parse_json, read_json, safetensors_header, shaped
 from ssm.base.seal import BLANK, check_seal, digest_in, seal
-from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.foreign import ForeignModel, build_foreign
+from ssm.models.backbone import build_model
+from ssm.models.foreign import build_foreign
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
+from ssm.models.trained import Trained
 from ssm.specs.foreign import ForeignSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
 
-Trained = LanguageModel | ForeignModel  # what can be trained, and is kept in a file of weights
 SLACK = 2**20  # parameters that a spec may ask for beyond its file, before they are counted one by one
 SNAPSHOTS = "snapshots"  # the folder of weights from the midst of a run
 RECORD = "run.json"  # of a finished run: it names the digests of its weights
@@ -144,7 +144,6 @@ def load_readable(path: str | Path, device: torch.device | str = "cpu") -> tuple
     model = model.to(device)
     if run.repair is None:
         return model, run
-    assert isinstance(model, LanguageModel)  # nothing else is repaired
     return repaired(model.eval(), run.repair, _chosen(header, run, path)), run
 
 

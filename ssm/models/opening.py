@@ -73,14 +73,17 @@ class Opened:
         return None if self.foreign is None else "transformers"
 
     @property
+    def only_repaired(self) -> bool:
+        """Whether it cannot be trained, but has an A that can be scaled."""
+        model = self.model
+        if not isinstance(model, ForeignModel) or model.untrainable is None:
+            return False
+        return self.why_not_extend == model.untrainable and bool(model.spec.decays)
+
+    @property
     def spec(self) -> AnyModel:
         """What the model is."""
-        if isinstance(self.model, LanguageModel):
-            return self.model.spec
-        if self.run is not None:
-            return self.run.model
-        assert self.foreign is not None
-        return self.model.spec(self.title, self.foreign.config)
+        return self.model.spec
 
 
 def open_model(name: str | Path, device: torch.device | str = "cpu") -> Opened:

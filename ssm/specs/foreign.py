@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Discriminator, Field, NonNegativeInt, PositiveFloat, PositiveInt, Tag
 
 from ssm.specs.base import Name, Spec
+from ssm.specs.mixers import MixerSpec
 from ssm.specs.model import ModelSpec
 
 
@@ -30,7 +31,12 @@ class ForeignSpec(Spec):
     n_layers: PositiveInt
     recurrent: Layers  # that have a recurrent state
     caches: Layers  # that keep keys and values of every token
+    decays: Layers  # that have an A_log: their state decays by exp(-exp(A_log) dt) a token
     peak_lr: PositiveFloat  # the peak learning rate that belongs to its size (lg Table 2)
+
+    def mixers(self) -> tuple[MixerSpec, ...]:
+        """None: its layers are not ssm's."""
+        return ()
 
     @property
     def endless(self) -> tuple[int, ...]:

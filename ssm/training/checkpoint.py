@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, shown
-from ssm.models.checkpoint import AGAIN, Trained, load_tensors, load_weights, save_tensors
+from ssm.models.checkpoint import AGAIN, load_tensors, load_weights, save_tensors
+from ssm.models.trained import Trained
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import Team
 from ssm.training.initial_states import Policy

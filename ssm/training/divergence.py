@@ -8,7 +8,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ssm.models.checkpoint import Trained, load_tensors, load_weights, save_weights
+from ssm.models.checkpoint import load_tensors, load_weights, save_weights
+from ssm.models.trained import Trained
 from ssm.specs.training import RunSpec
 from ssm.training.metrics import PATIENCE
 

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from ssm.base.files import write_json
 from ssm.base.provenance import provenance
-from ssm.models.checkpoint import RECORD, Trained, digests, save_weights, snapshot_path
+from ssm.models.checkpoint import RECORD, digests, save_weights, snapshot_path
 from ssm.models.device import device_name
+from ssm.models.trained import Trained
 from ssm.training.job import Job
 from ssm.training.keeping import Keeper
 from ssm.training.metrics import Metrics

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ssm.models.checkpoint import Trained
+from ssm.models.trained import Trained
 from ssm.training.distributed import Team
 from ssm.training.parallel import in_one_piece, whole
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ssm.models.checkpoint import Trained
+from ssm.models.trained import Trained
 from ssm.specs.training import TrainingSpec
 from ssm.training.parallel import spread_as
 

@@ -10,7 +10,8 @@ from ssm.base.errors import CheckpointError
 from ssm.base.records import read_run_record
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.checkpoint import RECORD, Trained, load_model, read_header
+from ssm.models.checkpoint import RECORD, load_model, read_header
+from ssm.models.trained import Trained
 from ssm.specs.training import RunSpec
 
 

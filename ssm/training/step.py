@@ -15,8 +15,8 @@ from ssm.base.stopping import StopRequest
 from ssm.data.batches import NOT_ASKED, Batch
 from ssm.data.reading import training_batches
 from ssm.data.store import TokenStore
-from ssm.models.checkpoint import Trained
 from ssm.models.state import State
+from ssm.models.trained import Trained
 from ssm.specs.training import TrainingSpec
 from ssm.training.gradients import gradients_of
 from ssm.training.initial_states import build_policy

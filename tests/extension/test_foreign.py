@@ -145,7 +145,7 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"policy": "scale_a"}, "policy scale_a changes layers of ssm's own, and this is BambaForCausalLM, through"),
+        ({"policy": "clip_dt"}, "repair 'clip_dt': no layer of 'theirs' (of transformers) can be repaired so"),
         ({"activation_checkpointing": True}, "is a model of transformers, which cannot be given a state then"),
         ({"policy": "random_noise", "sigma": 1.0}, "'random_noise' needs a recurrence in every layer; layer 1 of"),
     ],
@@ -168,6 +168,26 @@ def test_no_config_trains_one_from_scratch(tmp_path: Path) -> None:
     assert RunSpec.parse(run.content(), "x") == run
     with pytest.raises(ConfigError, match="no figure trains or measures"):
         _ = run.own_model
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["NemotronH", "Jamba"])  # one of them cannot be trained here
+def test_a_scaled_hybrid_goes_home_with_another_a_and_nothing_else(name: str, tmp_path: Path) -> None:
+    theirs, out = trained(name, tmp_path, 300), tmp_path / "out"
+    asked = QUICK | {"policy": "scale_a", "length": 64, "lr": None}
+    if name == "Jamba":
+        with pytest.raises(ConfigError, match=r"; --policy scale_a trains nothing, and can be tried$"):
+            extend(theirs, [str(tmp_path / "texts")], out, **QUICK)
+    found = extend(theirs, [str(tmp_path / "texts")], out, **asked)
+    assert found["outcome"] in ("repaired", "improved"), found["reason"]
+    factors = json.loads((out / "work/repair.json").read_text())["chosen"]
+    assert len(factors) == 2
+    before, after = weights(theirs), weights(out / "model")
+    moved = [key for key, tensor in before.items() if not torch.equal(tensor, after[key])]
+    assert [key.rpartition(".")[2] for key in moved] == ["A_log"] * 2
+    for key, factor in zip(sorted(moved), factors, strict=True):
+        torch.testing.assert_close(after[key].exp(), factor * before[key].exp())
+    hf.load(out / "model")
 
 
 @pytest.mark.exhaustive

@@ -188,7 +188,7 @@ def test_a_tied_head_is_one_weight(twice: bool, tmp_path: Path) -> None:
     assert (head in found) == twice
     if twice:
         assert torch.equal(found[head], found["model.embed_tokens.weight"])
-    again = build_foreign(model.spec("x", source.config), "x")
+    again = build_foreign(model.spec, "x")
     load_weights(again, dict(model.state_dict()), "x")
     assert torch.equal(again.inner.get_output_embeddings().weight, model.inner.get_input_embeddings().weight)
     with torch.inference_mode():

@@ -47,7 +47,9 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
     if problems:
         raise CheckpointError(f"{source.name}: is no {type(inner).__name__}: {'; '.join(problems)}")
     with quiet(transformers):
-        return ForeignModel(inner.to(device), source.name)
+        model = ForeignModel(inner.to(device), source.name)
+    model.describe(source.title, source.config)
+    return model
 
 
 def build_foreign(spec: ForeignSpec, source: str) -> ForeignModel:

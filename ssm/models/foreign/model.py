@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
@@ -61,7 +62,7 @@ class ForeignModel(nn.Module):
     def __init__(self, inner: nn.Module, source: str, spec: ForeignSpec | None = None):
         super().__init__()
         self.inner, self.source = inner, source
-        self.options = signature(inner.forward).parameters
+        self.options = frozenset(signature(inner.forward).parameters)
         cache_name = next((name for name in CACHES if name in self.options), None)
         if cache_name is None:
             raise CheckpointError(f"{source}: the forward pass of {self.architecture} takes no cache that ssm knows")
@@ -70,6 +71,7 @@ class ForeignModel(nn.Module):
         self.vocab_size: int = config.get_text_config().vocab_size
         self.recurrent: tuple[int, ...] = spec.recurrent if spec else ()  # layers that have a recurrent state
         self.caches: tuple[int, ...] = spec.caches if spec else ()  # layers that keep keys and values
+        self.known = spec
         self.untrainable: str | None = None  # why it cannot be trained from states, in words
         self.readings: dict[str, Reading] = {}  # by type of device
         self.register_state_dict_post_hook(_once)
@@ -84,20 +86,27 @@ class ForeignModel(nn.Module):
         self.inner.eval()
         return self
 
-    def spec(self, name: str, config: Mapping[str, Any]) -> ForeignSpec:
-        """What a run of it is of.
+    @property
+    def spec(self) -> ForeignSpec:
+        """What a run of it is of, once it is known."""
+        assert self.known is not None
+        return self.known
+
+    def describe(self, name: str, config: Mapping[str, Any]) -> None:
+        """Let it be known what a run of it is of.
 
         Args:
             config: its config.json.
         """
         inner: Any = self.inner
-        return ForeignSpec(
+        self.known = ForeignSpec(
             name=name,
             architecture=self.architecture,
             config=json.dumps(config, sort_keys=True),
             n_layers=inner.config.get_text_config().num_hidden_layers,
             recurrent=self.recurrent,
             caches=self.caches,
+            decays=tuple(layer for layer in self.recurrent if len(self._a_logs(layer)) == 1),
             peak_lr=usual_peak_lr(self.parameters_count),
         )
 
@@ -120,6 +129,15 @@ class ForeignModel(nn.Module):
         first = names.get(f"inner.{name}", f"inner.{name}")
         alike = [first, *(other for other, one in names.items() if one == first)]
         return [other.removeprefix("inner.") for other in alike if other != f"inner.{name}"]
+
+    def a_log(self, layer: int) -> nn.Parameter:
+        """A_log of a layer that has one."""
+        (parameter,) = self._a_logs(layer)
+        return parameter
+
+    def _a_logs(self, layer: int) -> list[nn.Parameter]:
+        of_layer = re.compile(rf"(.*\.)?layers\.{layer}\.(.*\.)?A_log")
+        return [parameter for name, parameter in self.inner.named_parameters() if of_layer.fullmatch(name)]
 
     @property
     def is_recurrent(self) -> bool:
