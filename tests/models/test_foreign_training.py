@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import transformers
 from models.formats.folders import as_bin, content, reconfigure, rewrite
 from models.formats.round_trip import assert_bitwise, weights
 from models.test_foreign import ATTENTION, HYBRID, made, tokens
@@ -30,30 +28,18 @@ TRAINED = {
     "Zamba2": ((0, 1, 2, 3), (1, 3)),
     "NemotronH": ((0, 3), (2,)),
     "GraniteMoeHybrid": ((0, 2), (1,)),
+    "Qwen3Next": ((0, 2), (1,)),
+    "OlmoHybrid": ((0, 2), (1,)),
 }
 
 
-LINEAR = {
-    "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
-    "linear_conv_kernel_dim": 4, "layer_types": HYBRID,
+OTHERS: dict[str, dict[str, Any]] = {  # than those of MODELS
+    "Qwen3Next": ATTENTION | {
+        "layer_types": HYBRID, "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4, "head_dim": 8, "num_experts": 2,
+        "num_experts_per_tok": 1, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16,
+    },
 }  # fmt: skip
-EXPERTS = {
-    "head_dim": 8, "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 16,
-    "shared_expert_intermediate_size": 16,
-}  # fmt: skip
-# Where the package fla is installed these import it, which takes seconds.
-DELTA: dict[str, dict[str, Any]] = {"Qwen3Next": ATTENTION | LINEAR | EXPERTS, "OlmoHybrid": ATTENTION | LINEAR}
-ALL = [*TRAINED, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in DELTA)]
-
-
-@pytest.fixture(autouse=True)
-def _plain_rule(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delta rules in torch, whether or not fla is there, whose kernels need a GPU."""
-    name = getattr(request.node, "callspec", None) and request.node.callspec.params.get("name")
-    if name in DELTA:
-        theirs = inspect.getmodule(getattr(transformers, f"{name}ForCausalLM"))
-        for rule in ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule"):
-            monkeypatch.setattr(theirs, rule, inspect.unwrap(getattr(theirs, rule)))
 
 
 def apart(peer: Any, inputs: Tensor) -> Tensor:
@@ -81,12 +67,12 @@ def loss(logits: Tensor) -> Tensor:
     return logits[:, -WINDOW:].log_softmax(-1)[..., 3].mean()
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", TRAINED)
 def test_a_window_starts_from_states_with_empty_caches_and_gradients_are_those_of_one_pass(name: str) -> None:
     """Also through the state itself: nothing on the way is changed in place."""
-    peer, inputs = made(name, **DELTA.get(name, {})), tokens(PREFIX + WINDOW)
+    peer, inputs = made(name, **OTHERS.get(name, {})), tokens(PREFIX + WINDOW)
     model = ForeignModel(peer, "x")
-    assert (model.recurrent, model.caches) == TRAINED.get(name, ((0, 2), (1,)))
+    assert (model.recurrent, model.caches) == TRAINED[name]
     assert model.untrainable is None
     model.train()
     first, state = model(inputs[:, :PREFIX], None, None)
@@ -136,10 +122,10 @@ def saved(name: str, folder: Path, dtype: torch.dtype = torch.float32, **changes
     return folder
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", TRAINED)
 def test_weights_come_home_bit_for_bit_under_the_names_they_came_with(name: str, tmp_path: Path) -> None:
     """In shards and half precision; what was trained is there, and transformers gives the logits that ssm measured."""
-    source = find_source(saved(name, tmp_path / "theirs", torch.bfloat16, **DELTA.get(name, {})))
+    source = find_source(saved(name, tmp_path / "theirs", torch.bfloat16, **OTHERS.get(name, {})))
     (tmp_path / "theirs/README.md").write_text("# Theirs\n")
     assert len(source.files) > 1
     model = load_foreign(source)

@@ -48,7 +48,8 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
         raise CheckpointError(f"{source.name}: is no {type(inner).__name__}: {'; '.join(problems)}")
     with quiet(transformers):
         model = ForeignModel(inner.to(device), source.name)
-    model.describe(source.title, source.config)
+    if model.is_recurrent:
+        model.describe(source.title, source.config)
     return model
 
 

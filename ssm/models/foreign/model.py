@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import signature
+from inspect import isfunction, signature, unwrap
 from typing import Any
 
 import torch
@@ -72,6 +73,7 @@ class ForeignModel(nn.Module):
         self.recurrent: tuple[int, ...] = spec.recurrent if spec else ()  # layers that have a recurrent state
         self.caches: tuple[int, ...] = spec.caches if spec else ()  # layers that keep keys and values
         self.known = spec
+        self.plain = False  # whether kernels for GPUs have been put aside
         self.untrainable: str | None = None  # why it cannot be trained from states, in words
         self.readings: dict[str, Reading] = {}  # by type of device
         self.register_state_dict_post_hook(_once)
@@ -93,17 +95,18 @@ class ForeignModel(nn.Module):
         return self.known
 
     def describe(self, name: str, config: Mapping[str, Any]) -> None:
-        """Let it be known what a run of it is of.
+        """Let it be known what a run of it is of; it has recurrent layers.
 
         Args:
             config: its config.json.
         """
-        inner: Any = self.inner
+        own: Any = self.inner.config
+        layers = getattr(own.get_text_config(), "num_hidden_layers", 1 + max(self.recurrent + self.caches))
         self.known = ForeignSpec(
             name=name,
             architecture=self.architecture,
             config=json.dumps(config, sort_keys=True),
-            n_layers=inner.config.get_text_config().num_hidden_layers,
+            n_layers=layers,
             recurrent=self.recurrent,
             caches=self.caches,
             decays=tuple(layer for layer in self.recurrent if len(self._a_logs(layer)) == 1),
@@ -261,6 +264,9 @@ class ForeignModel(nn.Module):
         return torch.cat(logits, 1), state
 
     def _forward(self, tokens: Tensor, **options: Any) -> Any:
+        if tokens.device.type == "cpu" and not self.plain:
+            _without_kernels(self.inner)
+            self.plain = True
         try:
             return self.inner(input_ids=tokens, **options)
         except torch.OutOfMemoryError:
@@ -282,6 +288,14 @@ def _agree(found: Tensor, wanted: Tensor, alone: Tensor, scale: Tensor) -> bool:
     last = wanted[:, -alone.shape[1] :] if alone.shape != wanted.shape else wanted
     error, past = (found - wanted).abs().max(), (alone - last).abs().max()
     return bool(error <= share * scale and error <= torch.maximum(of_past * past, rounding * scale))
+
+
+def _without_kernels(inner: nn.Module) -> None:
+    """Its own formulas, without the kernels for GPUs that stand before them where other packages brought them."""
+    for name in {type(module).__module__ for module in inner.modules()}:
+        code = vars(sys.modules[name])
+        wrapped = {key: f for key, f in code.items() if isfunction(f) and f.__module__ == name}
+        code.update({key: unwrap(f) for key, f in wrapped.items()})
 
 
 def _names(model: ForeignModel) -> dict[str, str]:
