@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ssm.models.foreign import ForeignModel, build_foreign, check_unchanged, exp
 from ssm.models.formats.source import find_source
 from ssm.models.opening import open_model
 from ssm.models.state import MEMORY, State
+from ssm.specs.foreign import ForeignSpec
 
 PREFIX, WINDOW = 11, 13
 # Layers with a recurrent state, layers that keep keys and values.
@@ -149,6 +151,21 @@ def test_weights_come_home_bit_for_bit_under_the_names_they_came_with(name: str,
         wanted = told[0].eval()(tokens(), use_cache=False).logits
         found, _ = load_foreign(find_source(home)).hidden(tokens())
     assert (found - wanted).abs().max() <= 1e-4 * wanted.std()
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_spec_and_the_weights_are_all_of_the_model(name: str, tmp_path: Path) -> None:
+    """Numbers that transformers computes when it makes a model are made again."""
+    model = load_foreign(find_source(saved(name, tmp_path, **OTHERS.get(name, {}))))
+    again = build_foreign(ForeignSpec.parse(json.loads(json.dumps(model.spec.content())), "x"), "x")
+    load_weights(again, dict(model.state_dict()), "x")
+    with torch.inference_mode():
+        first, state = model(tokens(PREFIX))
+        assert (again(tokens(PREFIX))[0] - first).abs().max() < 1e-5
+        assert (again(tokens(WINDOW), state)[0] - model(tokens(WINDOW), state)[0]).abs().max() < 1e-5
+        assert (again.hidden(tokens())[0] - model.hidden(tokens())[0]).abs().max() < 1e-5
+    buffers = dict(model.named_buffers())
+    assert all(torch.equal(tensor, buffers[key]) for key, tensor in again.named_buffers())
 
 
 @pytest.mark.parametrize("twice", [False, True])
