@@ -26,15 +26,15 @@ a model that holds where it broke (repaired) or has a lower paired ratio (improv
 The defaults are the recipe of lg Appendix B.2 but for its batch: a step of theirs reads half a million tokens, here 32
 times the context (--batch-tokens). Nor do they choose among checkpoints. The page says what differs.
 
---policy scale_a and clip_dt train nothing: A of Mamba-1 and Mamba-2 is scaled by the factor, or the dt of Mamba-2 gets
-the upper limit, that does best of those that are tried, on the text that chooses. Ways of reading (reset_state,
-restarts) cannot be written into a checkpoint.
+--policy scale_a and clip_dt train nothing: A (of Mamba-1, Mamba-2, and whatever of transformers has an A_log) is scaled
+by the factor, or the dt of Mamba-2 gets the upper limit, that does best of those that are tried, on the text that
+chooses. Ways of reading (reset_state, restarts) cannot be written into a checkpoint.
 
 The same command after a kill goes on where it was. SIGTERM and SIGUSR1 end it with exit code 75: run it again.
 
 A tenth of the documents is held out to measure on, or all of --held-out. MODEL as for `ssm diagnose`, but that models
-of transformers which ssm has no converter for, and models of attention alone, cannot be extended. In a hybrid the
-recurrences are given a state; attention starts from an empty cache, at position 0.
+of attention alone cannot be extended, nor those of transformers whose forward pass over several tokens takes no state
+(Jamba, xLSTM). In a hybrid the recurrences are given a state; attention starts from an empty cache, at position 0.
 
 examples:
   ssm extend state-spaces/mamba2-370m --text texts/*.jsonl --context 2048 --length 32768 -o extended

@@ -29,4 +29,4 @@ def compute(spec: Compute, record: Mapping[str, Any], run: RunSpec) -> pl.DataFr
 def _changed(record: Mapping[str, Any], run: RunSpec) -> bool:
     """Whether the search of a repair found something better than the model as it is."""
     assert run.repair is not None
-    return tuple(record["chosen"]) != run.repair.start(run.model)
+    return tuple(record["chosen"]) != run.repair.start(run.own_model)

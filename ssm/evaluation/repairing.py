@@ -27,11 +27,11 @@ from ssm.data.batches import held_out_windows
 from ssm.data.store import TokenStore
 from ssm.evaluation.stream import cross_entropy, segments, token_values
 from ssm.evaluation.subject import Subject
-from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD, digests, load_model, save_weights
 from ssm.models.device import device_name
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
+from ssm.models.trained import Trained
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
@@ -109,7 +109,7 @@ class Trials:
         return loss if math.isfinite(loss) else math.inf
 
 
-def search(repair: RepairSpec, model: LanguageModel, context: int, loss: Callable[[Readable], float]) -> list[Trial]:
+def search(repair: RepairSpec, model: Trained, context: int, loss: Callable[[Readable], float]) -> list[Trial]:
     """Every trial, in order: the model as it is, then axis by axis, each from the best point so far.
 
     Args:

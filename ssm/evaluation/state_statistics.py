@@ -41,7 +41,7 @@ def _statistics(segment: Segment) -> pl.DataFrame:
     if not memories:
         raise _stateless()
     heads = [memory.shape[1] for memory in memories]
-    layer = np.repeat(np.arange(-1, len(memories)), [1, *heads])  # (1 + all heads,)
+    layer = np.repeat([-1, *segment.state.memory_layers()], [1, *heads])  # (1 + all heads,)
     head = np.concatenate([[-1], *(np.arange(count) for count in heads)])
     whole = torch.cat([memory.flatten(1) for memory in memories], 1).unsqueeze(1)  # (B, 1, elements)
     parts = [_moments(part) for part in (whole, *(memory.reshape(*memory.shape[:2], -1) for memory in memories))]

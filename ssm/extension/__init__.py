@@ -19,12 +19,13 @@ from ssm.base.records import Result
 from ssm.data.own_text import tokenizer_of
 from ssm.diagnosis import settings_of
 from ssm.extension.folder import Folder
-from ssm.extension.imported import check_vocabulary, model_spec, own_folder, run_of
-from ssm.extension.recipe import training_of
+from ssm.extension.imported import check_vocabulary, own_folder, run_of
+from ssm.extension.recipe import extended_run, training_of
 from ssm.extension.repairing import Repairing
 from ssm.extension.stages import Stages
 from ssm.extension.text import tokenized
 from ssm.models.device import prepare_device
+from ssm.models.foreign import ForeignModel, check_unchanged
 from ssm.models.opening import Opened, open_model
 from ssm.plan.sources import text_files
 from ssm.specs.extension import USUAL_POLICY, ExtensionSpec
@@ -63,11 +64,13 @@ def extend(
     """
     chosen = prepare_device(device, threads)
     opened = open_model(model, chosen)
-    if opened.why_not_extend is not None:
-        raise ConfigError(f"{opened.name}: cannot be extended: {opened.why_not_extend}")
+    trains = settings.get("policy", USUAL_POLICY) not in BY_KIND
+    if opened.why_not_extend is not None and (trains or not opened.only_repaired):
+        hint = "; --policy scale_a trains nothing, and can be tried" if opened.only_repaired else ""
+        raise ConfigError(f"{opened.name}: cannot be extended: {opened.why_not_extend}{hint}")
     spec = extension_of(opened, chosen, **settings)
     if spec.repair is None:
-        training_of(spec, model_spec(opened), opened.name)
+        training_of(spec, opened.spec, opened.name)
     else:
         _check_repair(spec.repair, opened)
     known = tokenizer_of(opened, tokenizer)
@@ -92,7 +95,11 @@ def extend(
         parts = tokenized(
             text, held_out, spec.held_out, known, spec.diagnosis.length, folder.tokens, 2 * spec.diagnosis.context
         )
+        if opened.foreign is not None and isinstance(opened.model, ForeignModel):
+            check_unchanged(opened.model, opened.foreign, folder.path)
         parent = run_of(opened, parts.train.spec, spec.diagnosis.context)
+        if spec.repair is None:
+            extended_run(spec, parent, parts.train.spec, opened.name)  # what cannot be trained is not measured first
         stages = Stages if spec.repair is None else Repairing
         return stages(opened, parent, parts, spec, folder, chosen).work()
 
@@ -151,17 +158,17 @@ def extension_of(
 
 
 def _check_repair(repair: RepairSpec, opened: Opened) -> None:
-    if opened.imported is None:
+    if opened.source is None:
         raise ConfigError(f"{opened.name}: is a run of ssm's own, which a figure repairs: as an arm's 'repair'")
     try:
-        repair.check(model_spec(opened))
+        repair.check(opened.spec)
     except ValueError as error:
         raise ConfigError(f"{opened.name}: {error}") from None
 
 
 def _original(opened: Opened) -> Path:
     """The folder that the model lies in."""
-    return own_folder(opened) if opened.imported is None else opened.imported.source.folder
+    return own_folder(opened) if opened.source is None else opened.source.folder
 
 
 def _state_of(paths: Sequence[str]) -> str:

@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from ssm.base.files import whole_folder, write_json
 from ssm.extension.choice import Candidate
+from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD, check_tensors, load_model
-from ssm.models.formats import export_checkpoint
+from ssm.models.foreign import export_foreign, load_foreign, write_weights
+from ssm.models.formats import export_checkpoint, round_as_read
+from ssm.models.formats.source import find_source
 from ssm.models.opening import WEIGHTS, Opened
+from ssm.models.trained import Trained
 from ssm.training.origin import read_record
+
+
+def as_taken_home(opened: Opened, model: Trained, scratch: Path) -> Trained:
+    """A model on the CPU, rounded to the types that its checkpoint has: what is measured is what is written.
+
+    Args:
+        scratch: a folder for files that are deleted again.
+    """
+    if isinstance(model, LanguageModel):
+        if opened.imported is not None:
+            round_as_read(model, opened.imported)
+    elif opened.foreign is not None:  # transformers alone knows which of its tensors are stored in which type
+        with tempfile.TemporaryDirectory(dir=scratch, prefix=".", suffix=".tmp") as folder:
+            write_weights(model, opened.foreign, Path(folder))
+            known, model = model.known, load_foreign(find_source(folder))
+            model.known = known
+    return model
+
+
+def write_as_it_came(opened: Opened, model: Trained, folder: Path, changes: Mapping[str, object]) -> None:
+    """Write a model in the format of the checkpoint that it came in. Errors as of `take_home`."""
+    if isinstance(model, LanguageModel):
+        assert opened.imported is not None
+        export_checkpoint(model, opened.imported, folder, changes)
+    else:
+        assert opened.foreign is not None
+        export_foreign(model, opened.foreign, folder, changes)
 
 
 def take_home(
@@ -28,9 +60,9 @@ def take_home(
         CheckpointError: a weight is not finite.
         OutputError: the folder is there already, or cannot be written.
     """
-    if opened.imported is not None:
+    if opened.source is not None:
         model, _ = load_model(weights)
-        export_checkpoint(model, opened.imported, folder, changes)
+        write_as_it_came(opened, model, folder, changes)
         return
     record = read_record(run)
     with whole_folder(folder) as temporary:

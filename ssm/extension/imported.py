@@ -8,11 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ssm.base.errors import CheckpointError, ConfigError
-from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD
 from ssm.models.opening import WEIGHTS, Opened
 from ssm.specs.data import Data, DataSpec, FilesCorpus, TokenizerSpec
-from ssm.specs.model import ModelSpec
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 from ssm.training.imported import write_imported
 from ssm.training.origin import read_record
@@ -42,18 +40,12 @@ def run_of(opened: Opened, data: Data, context: int) -> RunSpec:
     if opened.run is not None:
         return opened.run
     return RunSpec(
-        model=model_spec(opened),
+        model=opened.spec,
         data=data,
         training=TrainingSpec.of_zero_steps(context, opened.name),
         seed=0,
         checkpoint=CheckpointRef(name=opened.title, fingerprint=opened.fingerprint),
     )
-
-
-def model_spec(opened: Opened) -> ModelSpec:
-    """The spec of a model that is ours, or has become ours."""
-    assert isinstance(opened.model, LanguageModel)
-    return opened.model.spec
 
 
 def parent_folder(opened: Opened, run: RunSpec, folder: Path) -> Path:

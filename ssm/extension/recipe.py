@@ -7,8 +7,8 @@ from math import isclose
 from ssm.models.checkpoint import snapshot_step
 from ssm.specs.data import Data
 from ssm.specs.extension import ExtensionSpec
+from ssm.specs.foreign import AnyModel, ForeignSpec
 from ssm.specs.initial_states import InitialStateSpec, ZeroState
-from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec, TrainingSpec
 
 TENTH = 0.1  # of the peak learning rate that the model's size is pre-trained with (lg App. B.2)
@@ -34,7 +34,7 @@ def control_run(spec: ExtensionSpec, parent: RunSpec, data: Data, source: str) -
     return _run(spec, parent, data, source, ZeroState(order=spec.initial_state.order))
 
 
-def training_of(spec: ExtensionSpec, model: ModelSpec, source: str) -> TrainingSpec:
+def training_of(spec: ExtensionSpec, model: AnyModel, source: str) -> TrainingSpec:
     """How the model is trained with the intervention.
 
     Raises:
@@ -56,7 +56,7 @@ def training_of(spec: ExtensionSpec, model: ModelSpec, source: str) -> TrainingS
     )
 
 
-def peak_lr(spec: ExtensionSpec, model: ModelSpec) -> float:
+def peak_lr(spec: ExtensionSpec, model: AnyModel) -> float:
     """The peak learning rate of the extension."""
     return spec.lr or TENTH * model.peak_lr
 
@@ -67,15 +67,20 @@ def snapshots(steps: int) -> tuple[float, ...]:
     return tuple(sorted(at for step, at in by_step.items() if step < steps))
 
 
-def given_a_state(model: ModelSpec) -> str:
+def given_a_state(model: AnyModel) -> str:
     """Which layers start from other states than zero, in words."""
+    if isinstance(model, ForeignSpec):
+        others = ", ".join(str(layer) for layer in range(model.n_layers) if layer not in model.recurrent)
+        caches = f"; the caches of {', '.join(map(str, model.caches))} start empty, and positions at 0"
+        those = f"all {model.n_layers}{f' but {others}' if others else ''}"
+        return f"{those}: recurrent and convolution states{caches if model.caches else ''}"
     if not model.endless:
         return f"all {model.n_layers}"
     caches = ", ".join(map(str, model.endless))
     return f"all {model.n_layers} but {caches}: attention, whose cache starts empty, and its positions at 0"
 
 
-def unlike_the_paper(spec: ExtensionSpec, model: ModelSpec) -> tuple[str, ...]:
+def unlike_the_paper(spec: ExtensionSpec, model: AnyModel) -> tuple[str, ...]:
     """What differs from the post-training of lg Section 4 and Appendix B.2, in words."""
     found = ["it reads your text, the paper's models read the Pile"]
     batch, rate = spec.whole_batch_tokens, TENTH * model.peak_lr
@@ -86,7 +91,7 @@ def unlike_the_paper(spec: ExtensionSpec, model: ModelSpec) -> tuple[str, ...]:
     if not isclose(peak_lr(spec, model), rate):
         found.append(f"a peak learning rate of {peak_lr(spec, model):.3g}, the paper's a tenth: {rate:.3g}")
     found += spec.initial_state.unlike_the_paper()
-    if model.endless:
+    if model.caches if isinstance(model, ForeignSpec) else model.endless:
         found.append("it has attention, which is given no state; the paper's models have none")
     kept = len(snapshots(spec.steps)) + 1
     found.append(f"of {kept} sets of weights the best by held-out text is kept, the paper keeps the last")

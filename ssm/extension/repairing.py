@@ -9,22 +9,20 @@ from functools import cached_property
 from math import inf, isfinite, log1p
 from typing import Any
 
-import torch
-
 from ssm.base.errors import OutputError
 from ssm.base.files import write_json
 from ssm.base.outside import read_json, shaped
 from ssm.base.records import Repaired
 from ssm.evaluation.repairing import least, search
 from ssm.extension.choice import ORIGINAL, Candidate, choose
+from ssm.extension.export import as_taken_home, write_as_it_came
 from ssm.extension.outcome import NOTHING, Outcome
 from ssm.extension.selection import measured
 from ssm.extension.stages import Stages
-from ssm.models.backbone import LanguageModel
-from ssm.models.formats import export_checkpoint, round_as_read
 from ssm.models.opening import Opened
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
+from ssm.models.trained import Trained
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 
@@ -68,9 +66,9 @@ class Repairing(Stages):
         nan = float("nan")
 
         def loss(model: Readable) -> float:
-            assert isinstance(model, LanguageModel)
+            assert isinstance(model, Trained)
             name = REPAIRED if trials else ORIGINAL
-            own = self._as_taken_home(model).to(self.device)
+            own = as_taken_home(self.opened, model, self.folder.repair.parent).to(self.device)
             found = measured(
                 Candidate(name, 0, None, nan, nan, nan), own, self.text.choice, self.spec.diagnosis, self.device
             )
@@ -78,7 +76,7 @@ class Repairing(Stages):
             rise, value = found.in_context - trials[0].in_context, float(getattr(found, self.spec.measure))
             return value if rise <= log1p(self.spec.in_context_tolerance) and isfinite(value) else inf
 
-        tried = search(self.repair, self._original(), self.spec.diagnosis.context, loss)
+        tried = search(self.repair, self.opened.model, self.spec.diagnosis.context, loss)
         best = least(tried)
         kept = trials[:1] if best is tried[0] else [trials[0], trials[tried.index(best)]]
         content = {
@@ -89,22 +87,11 @@ class Repairing(Stages):
         }
         write_json(self.folder.repair, content)
 
-    def _original(self) -> LanguageModel:
-        assert isinstance(self.opened.model, LanguageModel)
-        return self.opened.model
-
-    def _as_taken_home(self, model: LanguageModel) -> LanguageModel:
-        """Rounded to the types that the checkpoint has: what is measured is what is written."""
-        assert self.opened.imported is not None
-        with torch.no_grad():
-            round_as_read(model, self.opened.imported)
-        return model
-
-    def _model(self) -> LanguageModel:
+    def _model(self) -> Trained:
         point: Point = tuple(self._found["chosen"])
-        model = repaired(copy.deepcopy(self._original()), self.repair, point)
-        assert isinstance(model, LanguageModel)
-        return self._as_taken_home(model).eval()
+        model = repaired(copy.deepcopy(self.opened.model), self.repair, point)
+        assert isinstance(model, Trained)
+        return as_taken_home(self.opened, model, self.folder.repair.parent).eval()
 
     def _chosen_model(self) -> Opened:
         said = f"{self.opened.fingerprint} {self.repair.content()} {self._found['chosen']}"
@@ -112,8 +99,7 @@ class Repairing(Stages):
         return replace(self.opened, model=self._model().to(self.device), fingerprint=fingerprint)
 
     def _write_model(self, outcome: Outcome) -> None:
-        assert self.opened.imported is not None
-        export_checkpoint(self._model(), self.opened.imported, self.folder.model, self._changes(outcome))
+        write_as_it_came(self.opened, self._model(), self.folder.model, self._changes(outcome))
 
     def _training(self) -> dict[str, str]:
         """What was done, in words."""

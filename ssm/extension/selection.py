@@ -14,11 +14,11 @@ from ssm.diagnosis.session import Reader
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.extension.choice import END, ORIGINAL, Candidate
+from ssm.extension.export import as_taken_home
 from ssm.extension.losses import losses_of
-from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
-from ssm.models.formats import round_as_read
 from ssm.models.opening import WEIGHTS, Opened
+from ssm.models.trained import Trained
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
 from ssm.specs.measurements import PositionLoss, RestartLoss
 from ssm.specs.training import RunSpec
@@ -29,14 +29,6 @@ def weights_of(candidate: Candidate, folder: Path, parent: Path) -> Path:
     if candidate.name == ORIGINAL:
         return parent / WEIGHTS
     return folder / WEIGHTS if candidate.snapshot is None else snapshot_path(folder, candidate.snapshot)
-
-
-def as_taken_home(opened: Opened, weights: Path, device: torch.device | str = "cpu") -> LanguageModel:
-    """A candidate's model, rounded to the types that its checkpoint has: what is measured is what is written."""
-    model, _ = load_model(weights)
-    if opened.imported is not None:
-        round_as_read(model, opened.imported)
-    return model.to(device)
 
 
 def candidates(
@@ -64,13 +56,14 @@ def candidates(
     unmeasured += [Candidate(END, steps, None, nan, nan, nan)]
     found = []
     for candidate in unmeasured:
-        model = as_taken_home(opened, weights_of(candidate, folder, parent), device)
+        path = weights_of(candidate, folder, parent)
+        model = as_taken_home(opened, load_model(path)[0], path.parent).to(device)
         found.append(measured(candidate, model, store, spec, device))
     return found
 
 
 def measured(
-    candidate: Candidate, model: LanguageModel, store: TokenStore, spec: DiagnosisSpec, device: torch.device
+    candidate: Candidate, model: Trained, store: TokenStore, spec: DiagnosisSpec, device: torch.device
 ) -> Candidate:
     """The candidate with what its model measures on the windows that choose."""
     windows = disjoint_windows(store.held_out, spec.length, spec.seed, at_least=LEAST)

@@ -21,7 +21,7 @@ from ssm.diagnosis import diagnose_opened, load_diagnosis, write_diagnosis
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import Diagnosis, Extension
 from ssm.extension.choice import Candidate, choose
-from ssm.extension.export import take_home
+from ssm.extension.export import as_taken_home, take_home
 from ssm.extension.folder import Folder
 from ssm.extension.imported import parent_folder
 from ssm.extension.losses import Factors, factors_between
@@ -32,9 +32,9 @@ from ssm.extension.outcome import (
     outcome_of_training,
 )
 from ssm.extension.recipe import control_run, extended_run, given_a_state, peak_lr, unlike_the_paper
-from ssm.extension.selection import as_taken_home, candidates, weights_of
+from ssm.extension.selection import candidates, weights_of
 from ssm.extension.text import Text
-from ssm.models.checkpoint import RECORD
+from ssm.models.checkpoint import RECORD, load_model
 from ssm.models.opening import Opened
 from ssm.specs.extension import ExtensionSpec
 from ssm.specs.training import RunSpec
@@ -149,7 +149,7 @@ class Stages:
     def _with_weights(self, arm: str, chosen: Candidate) -> Opened:
         """The model with the weights of an arm at the chosen step."""
         path = weights_of(chosen, self.folder.run(arm), self._parent())
-        model = as_taken_home(self.opened, path)
+        model = as_taken_home(self.opened, load_model(path)[0], path.parent)
         with path.open("rb") as file:
             fingerprint = hashlib.file_digest(file, "sha256").hexdigest()[:16]
         return replace(self.opened, model=model.eval(), fingerprint=fingerprint)
@@ -194,7 +194,7 @@ class Stages:
 
     def _left_out(self) -> list[str]:
         """Files of the original that led out of its folder."""
-        return [] if self.opened.imported is None else list(self.opened.imported.source.outside)
+        return [] if self.opened.source is None else list(self.opened.source.outside)
 
     def _unlike_the_paper(self) -> tuple[str, ...]:
         return unlike_the_paper(self.spec, self.parent.model)
@@ -211,7 +211,7 @@ class Stages:
             "outcome": outcome.word,
             "reason": outcome.reason,
             "model": model,
-            "library": self.opened.imported and self.opened.imported.format.library,
+            "library": self.opened.library,
             "chosen": self.chosen and self.chosen.as_json(),
             "candidates": [candidate.as_json() for candidate in self.measured],
             "change": change and change.as_json(),

@@ -20,9 +20,12 @@ from ssm.base.errors import CheckpointError, first_line
 from ssm.base.files import whole_file
 from ssm.base.outside import parse_json, read_json, safetensors_header, shaped
 from ssm.base.seal import BLANK, check_seal, digest_in, seal
-from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.backbone import build_model
+from ssm.models.foreign import build_foreign
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
+from ssm.models.trained import Trained
+from ssm.specs.foreign import ForeignSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
 
@@ -94,7 +97,7 @@ def _opened(path: str | Path, device: torch.device | str = "cpu") -> Iterator[tu
         raise CheckpointError(f"{path}: truncated or corrupted ({first_line(error)})") from error
 
 
-def save_model(path: str | Path, model: LanguageModel, run: RunSpec, step: int, origin: str) -> str:
+def save_model(path: str | Path, model: Trained, run: RunSpec, step: int, origin: str) -> str:
     """Write the weights of `model`, trained as `run` for `step` steps; returns the file's digest.
 
     Args:
@@ -116,7 +119,7 @@ def save_weights(
     return save_tensors(path, weights, header if chosen is None else header | {CHOSEN: list(chosen)})
 
 
-def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[LanguageModel, RunSpec]:
+def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Trained, RunSpec]:
     """The model of a file written by `save_model`, and the run that trained it.
 
     Raises:
@@ -124,7 +127,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[La
             finished run whose record names other weights, or it is a way of reading a model and no model.
     """
     model, run = load_readable(path, device)
-    if not isinstance(model, LanguageModel):
+    if not isinstance(model, Trained):
         assert run.repair is not None
         raise CheckpointError(f"{path}: '{run.repair.kind}' is a way of reading a model, not a model by itself")
     return model, run
@@ -135,7 +138,7 @@ def load_readable(path: str | Path, device: torch.device | str = "cpu") -> tuple
     tensors, header = load_tensors(path)
     run = run_of(header, path)
     _check_size(run, tensors, path)
-    model = build_model(run.model, run.data.vocab_size, run.seed, run.data.channels)
+    model = _shell(run, path)
     load_weights(model, tensors, str(path))
     _check_record(Path(path))
     model = model.to(device)
@@ -149,7 +152,7 @@ def _chosen(header: dict[str, Any], run: RunSpec, path: str | Path) -> Point:
     assert run.repair is not None
     wrong = f"{path}: its header holds no numbers of the repair '{run.repair.kind}'"
     found = tuple(shaped(header.get(CHOSEN), list[float | None], wrong, CheckpointError))
-    if len(found) != len(run.repair.start(run.model)):
+    if len(found) != len(run.repair.start(run.own_model)):
         raise CheckpointError(wrong)
     return found
 
@@ -195,7 +198,7 @@ def _check_size(run: RunSpec, tensors: dict[str, Tensor], path: str | Path) -> N
     """A spec that asks for much more than its file holds is refused before anything of its size is made."""
     with torch.device("meta"):
         try:
-            parameters = LanguageModel(run.model, run.data.vocab_size, run.data.channels).parameters_count
+            parameters = _shell(run, path).parameters_count
         except (RuntimeError, OverflowError) as error:
             raise CheckpointError(f"{path}: its spec asks for an impossible model ({first_line(error)})") from error
     held = sum(tensor.numel() for tensor in tensors.values())
@@ -213,7 +216,14 @@ def snapshot_step(fraction: float, steps: int) -> int:
     return max(1, round(fraction * steps))
 
 
-def load_weights(model: LanguageModel, tensors: dict[str, Tensor], source: str) -> None:
+def _shell(run: RunSpec, path: str | Path) -> Trained:
+    """A run's model with weights that nobody has trained."""
+    if isinstance(run.model, ForeignSpec):
+        return build_foreign(run.model, str(path))
+    return build_model(run.model, run.data.vocab_size, run.seed, run.data.channels)
+
+
+def load_weights(model: Trained, tensors: dict[str, Tensor], source: str) -> None:
     """Copy `tensors` into `model`; every missing, unknown or mis-shaped tensor is named in one error.
 
     Raises:

@@ -18,7 +18,7 @@ from ssm.models.foreign import ForeignModel, load_foreign
 from ssm.models.formats import Imported, import_checkpoint, known_format
 from ssm.models.formats.source import Source, find_source
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, TokenizerSpec
-from ssm.specs.model import ModelSpec
+from ssm.specs.foreign import AnyModel
 from ssm.specs.training import RunSpec
 
 WEIGHTS = "model.safetensors"  # of our own runs
@@ -30,6 +30,7 @@ TOKENIZER_FILES = (
 )
 BYTES, MOST_ROWS_OF_BYTES = 256, 341  # three quarters of the rows are in use; `ssm.data.own_text` asks as much
 REPAIRED = "it was repaired without training; extend the run that it was made from"
+QUANTIZED = "its weights are quantized, and would be written as other numbers"
 NO_STATE = "it has no recurrent state to start from: it keeps keys and values of its tokens"
 CONTEXT_KEYS = (
     "max_position_embeddings",
@@ -57,6 +58,32 @@ class Opened:
     fingerprint: str  # 16 hex digits of a SHA-256 of config.json and the weights
     why_not_extend: str | None  # in words; None: it can be extended
     note: str | None = None  # on its tokenizer, in words
+    foreign: Source | None = None  # of a model that is read through transformers: where it came from
+
+    @property
+    def source(self) -> Source | None:
+        """Where a checkpoint of another library lies; None: it is a run of ours."""
+        return self.foreign if self.imported is None else self.imported.source
+
+    @property
+    def library(self) -> str | None:
+        """Who else loads it; None: it is a run of ours."""
+        if self.imported is not None:
+            return self.imported.format.library
+        return None if self.foreign is None else "transformers"
+
+    @property
+    def only_repaired(self) -> bool:
+        """Whether it cannot be trained, but has an A that can be scaled."""
+        model = self.model
+        if not isinstance(model, ForeignModel) or model.untrainable is None:
+            return False
+        return self.why_not_extend == model.untrainable and bool(model.spec.decays)
+
+    @property
+    def spec(self) -> AnyModel:
+        """What the model is."""
+        return self.model.spec
 
 
 def open_model(name: str | Path, device: torch.device | str = "cpu") -> Opened:
@@ -77,12 +104,12 @@ def open_model(name: str | Path, device: torch.device | str = "cpu") -> Opened:
     source = find_source(name)
     form = known_format(source)
     if form is None and "model_type" in source.config:
-        return _open_foreign(source, device, f"ssm does not convert '{source.config['model_type']}'")
+        return _open_foreign(source, device)
     if form is not None and form.model_type is not None:
         try:
             form.spec(source.config, source.title, str(source.config_path))
-        except CheckpointError as error:  # a variant that ours is not
-            return _open_foreign(source, device, str(error))
+        except CheckpointError:  # a variant that ours is not
+            return _open_foreign(source, device)
     return _open_imported(str(name), device)
 
 
@@ -139,7 +166,7 @@ def _open_imported(name: str, device: torch.device | str) -> Opened:
     )
 
 
-def _open_foreign(source: Source, device: torch.device | str, why: str) -> Opened:
+def _open_foreign(source: Source, device: torch.device | str) -> Opened:
     model = load_foreign(source, device)
     tokenizer, note = _tokenizer(source, model.vocab_size)
     context = _context(source.config)
@@ -154,12 +181,19 @@ def _open_foreign(source: Source, device: torch.device | str, why: str) -> Opene
         run=None,
         tokenizer=tokenizer,
         fingerprint=_fingerprint((source.config_path, *source.files)),
-        why_not_extend=f"{why}, and trains its own models alone" if model.is_recurrent else NO_STATE,
+        why_not_extend=_why_not_foreign(model, source),
         note=note,
+        foreign=source,
     )
 
 
-def _why_not(spec: ModelSpec) -> str | None:
+def _why_not_foreign(model: ForeignModel, source: Source) -> str | None:
+    if not model.is_recurrent:
+        return NO_STATE
+    return QUANTIZED if source.config.get("quantization_config") else model.untrainable
+
+
+def _why_not(spec: AnyModel) -> str | None:
     """Post-training from states other than zero needs a state of fixed size in some layer."""
     return NO_STATE if len(spec.endless) == spec.n_layers else None
 

@@ -17,6 +17,9 @@ class Carried(Protocol):
     def memories(self) -> list[Tensor]:
         """The recurrent state of every layer that has one, each (B, H, ...)."""
 
+    def memory_layers(self) -> list[int]:
+        """The number of the layer of each, counted from 0 over all layers of the model."""
+
     def copy(self) -> Carried:
         """The same state to carry on from, while this one is kept."""
 

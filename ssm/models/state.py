@@ -39,6 +39,10 @@ class State:
         """The memory of every layer, each (B, H, ...)."""
         return [layer[MEMORY] for layer in self.layers]
 
+    def memory_layers(self) -> list[int]:
+        """The number of the layer of each: every layer has one."""
+        return list(range(len(self.layers)))
+
     def copy(self) -> State:
         """To carry on from while this one is kept: itself, because no forward pass changes a state in place."""
         return self

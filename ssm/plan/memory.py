@@ -61,7 +61,7 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
         shard: parameters, gradients and moments are spread over them (FSDP2); blocks are gathered one by one.
         micro_batch_tokens: tokens a forward pass of one process; None: as the run's spec says.
     """
-    model, training, vocabulary = run.model, run.training, run.data.vocab_size
+    model, training, vocabulary = run.own_model, run.training, run.data.vocab_size
     D, recompute = model.d_model, training.activation_checkpointing
     sequences = ceil(training.batch_size / processes)
     micro = min(sequences, micro_batch_tokens // training.context if micro_batch_tokens else training.micro_batch_size)
@@ -146,4 +146,4 @@ def passed_bytes(model: ModelSpec, context: int) -> int:
 def policy_bytes(run: RunSpec) -> int:
     """What a checkpoint holds for the initial-state policy, whatever the number of processes."""
     training = run.training
-    return round(training.initial_state.remembered(training.batch_size) * passed_bytes(run.model, training.context))
+    return round(training.initial_state.remembered(training.batch_size) * passed_bytes(run.own_model, training.context))

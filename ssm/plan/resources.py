@@ -154,7 +154,7 @@ def training_tokens(run: RunSpec) -> int:
 
 
 def _steps(run: RunSpec) -> int:
-    parameters = parameter_count(run.model, run.data.vocab_size, run.data.channels)
+    parameters = parameter_count(run.own_model, run.data.vocab_size, run.data.channels)
     return run.training.budget.optimizer_steps(run.training.batch_tokens, parameters)
 
 
@@ -166,7 +166,7 @@ def _tokenizing(data: Data, read: int, gpu: bool) -> Need:
 
 
 def _weights_mb(run: RunSpec) -> float:
-    return 4 * parameter_count(run.model, run.data.vocab_size, run.data.channels) / MB
+    return 4 * parameter_count(run.own_model, run.data.vocab_size, run.data.channels) / MB
 
 
 def _starting_mb(run: RunSpec) -> float:
@@ -193,9 +193,9 @@ class _Reckoner:
     def repairing(self, run: RunSpec, repair: RepairSpec) -> Need:
         """Every trial reads its windows, with a copy of the weights."""
         weights, length = _weights_mb(run), repair.length(run.training.context)
-        tokens = repair.tokens_read(run.model, run.training.context)
-        operations = tokens * operations_per_token(run.model, run.data.vocab_size, length, run.data.channels)
-        seconds = self._seconds(operations, "float32", tokens / PASS_TOKENS[self.gpu] * run.model.n_layers / 3)
+        tokens = repair.tokens_read(run.own_model, run.training.context)
+        operations = tokens * operations_per_token(run.own_model, run.data.vocab_size, length, run.data.channels)
+        seconds = self._seconds(operations, "float32", tokens / PASS_TOKENS[self.gpu] * run.own_model.n_layers / 3)
         seconds += START_SECONDS[self.gpu] + 2 * weights / DISK_RATE
         gpus, held = int(self.gpu), ceil(3 * weights)
         return Need(gpus, self.threads, MEMORY_MB[self.gpu] + held, seconds, ceil(weights), gpu_memory_mb=gpus * held)
@@ -212,7 +212,7 @@ class _Reckoner:
         return Need(gpus, self.threads, memory, seconds, ceil(weights), gpu_memory_mb=gpus * ceil(weights))
 
     def training(self, run: RunSpec) -> Need:
-        training, model, vocabulary = run.training, run.model, run.data.vocab_size
+        training, model, vocabulary = run.training, run.own_model, run.data.vocab_size
         channels, steps = run.data.channels, _steps(run)
         parameters = parameter_count(model, vocabulary, channels)
         each = operations_per_token(model, vocabulary, training.context, channels)
@@ -248,12 +248,12 @@ class _Reckoner:
             seconds += self._seconds(operations, "float32", passes * work.model.n_layers / 3)
         if isinstance(measurement, OfRun):
             assert run is not None
-            memory = 2 * 4 * parameter_count(run.model, run.data.vocab_size, run.data.channels) / MB
-            disk += measurement.rows(run.model) * ROW_BYTES / MB
+            memory = 2 * 4 * parameter_count(run.own_model, run.data.vocab_size, run.data.channels) / MB
+            disk += measurement.rows(run.own_model) * ROW_BYTES / MB
         if isinstance(measurement, OfWindows) and measurement.backward:
             assert run is not None
             windows = min(measurement.sequences, measurement.together("cuda" if self.gpu else "cpu"))
-            graph = graph_bytes(run.model, windows, measurement.length) / MB
+            graph = graph_bytes(run.own_model, windows, measurement.length) / MB
         gpus = int(self.gpu and seconds > 0)  # a table made of another table, or of specs, needs none
         seconds += START_SECONDS[self.gpu]
         host = MEMORY_MB[bool(gpus)] + ceil(memory + (0 if gpus else HELD_BACK * graph))

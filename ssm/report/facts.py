@@ -95,7 +95,7 @@ def _models(runs: list[Run]) -> tuple[ModelFacts, ...]:
     found = []
     for name in dict.fromkeys(run.spec.model.name for run in runs):
         own = [run for run in runs if run.spec.model.name == name]
-        model = own[0].spec.model
+        model = own[0].spec.own_model
         mixers = _distinct(mixer.kind for mixer in model.mixers())
         found.append(
             ModelFacts(

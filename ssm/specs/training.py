@@ -16,9 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from ssm.base.errors import shown
+from ssm.base.errors import ConfigError, shown
 from ssm.specs.base import Spec, slug, without
 from ssm.specs.data import DataSpec
+from ssm.specs.foreign import AnyModel, ForeignSpec
 from ssm.specs.initial_states import InitialStateSpec, ZeroState
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
@@ -145,7 +146,7 @@ class RunSpec(Spec):
     """
 
     beside: ClassVar[frozenset[str]] = frozenset({"seed"})  # one of many alike
-    model: ModelSpec
+    model: AnyModel
     data: AnyData
     training: TrainingSpec
     seed: int
@@ -160,6 +161,23 @@ class RunSpec(Spec):
     def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A run that was trained here says nothing of a checkpoint, nor one that takes all of layers: ids are older."""
         return without(plain(self), layer=None, checkpoint=None, repair=None)
+
+    @model_validator(mode="after")
+    def _a_foreign_model_is_handed_on(self) -> RunSpec:
+        """What transformers' forward pass cannot do, and what ssm does with layers of its own alone."""
+        if not isinstance(self.model, ForeignSpec):
+            return self
+        what, training = f"'{self.model.name}' is a model of transformers", self.training
+        if self.parent is None and self.checkpoint is None:
+            raise ValueError(f"model: {what}, which is trained from a checkpoint alone, by `ssm extend`")
+        if self.layer is not None or self.repair is not None:
+            raise ValueError(f"{'repair' if self.layer is None else 'layer'}: {what}, whose layers are not ssm's")
+        if training.compile or training.activation_checkpointing:
+            name = "compile" if training.compile else "activation_checkpointing"
+            raise ValueError(f"{name}: {what}, which cannot be given a state then")
+        if training.initial_state.resets:
+            raise ValueError(f"initial_state: {what}, whose state is not reset inside a window")
+        return self
 
     @model_validator(mode="after")
     def _zero_steps_start_anew(self) -> RunSpec:
@@ -185,7 +203,7 @@ class RunSpec(Spec):
             raise ValueError(
                 f"a repair is chosen on text that is set aside, and '{self.data.name}' has none: give it 'choice'"
             )
-        self.repair.check(self.model)
+        self.repair.check(self.own_model)
         return self
 
     @model_validator(mode="after")
@@ -207,7 +225,7 @@ class RunSpec(Spec):
         """The layers that it takes are built as its own are; nothing else of the two models need be alike."""
         if self.parent is None or self.layer is None:
             return self
-        given, own = self.parent.model, self.model
+        given, own = self.parent.own_model, self.own_model
         if self.layer == "own":
             if given.n_layers != own.n_layers:
                 sizes = f"{given.n_layers} layers, '{own.name}' {own.n_layers}"
@@ -240,16 +258,31 @@ class RunSpec(Spec):
     @model_validator(mode="after")
     def _a_cache_is_no_noise(self) -> RunSpec:
         """A cache has no mean and no variance. Without a window it starts empty, beside layers that hand a state on."""
-        state, mixers = self.training.initial_state, self.model.mixers()
+        state = self.training.initial_state
         wants = f"initial_state '{state.policy}' needs {state.needs}; "
-        attention = [layer for layer, mixer in enumerate(mixers) if isinstance(mixer, AttentionMixer)]
+        if isinstance(self.model, ForeignSpec):
+            attention = list(self.model.caches)
+        else:
+            mixers = enumerate(self.model.mixers())
+            attention = [layer for layer, mixer in mixers if isinstance(mixer, AttentionMixer)]
         if state.needs == "a recurrence in every layer" and attention:
             layer = f"layer {attention[0]} of '{self.model.name}'"
             raise ValueError(f"{wants}{layer} is attention, whose state is a cache of tokens")
-        if state.needs == "a state of fixed size" and len(self.model.endless) == len(mixers):
+        if state.needs == "a state of fixed size" and len(self.model.endless) == self.model.n_layers:
             layers = f"all layers of '{self.model.name}'"
             raise ValueError(f"{wants}{layers} are attention without a window, whose cache would grow with every batch")
         return self
+
+    @property
+    def own_model(self) -> ModelSpec:
+        """The model, of ssm's own layers.
+
+        Raises:
+            ConfigError: it is one of transformers.
+        """
+        if isinstance(self.model, ForeignSpec):
+            raise ConfigError(f"'{self.model.name}' is a model of transformers, which no figure trains or measures")
+        return self.model
 
     @property
     def taken(self) -> tuple[int, ...]:

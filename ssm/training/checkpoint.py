@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, shown
-from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import AGAIN, load_tensors, load_weights, save_tensors
+from ssm.models.trained import Trained
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import Team
 from ssm.training.initial_states import Policy
@@ -29,7 +29,7 @@ def save_checkpoint(
     step: int,
     seconds: float,
     origin: str,
-    model: LanguageModel,
+    model: Trained,
     optimizer: torch.optim.Optimizer,
     policy: Policy,
     team: Team,
@@ -47,7 +47,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    folder: Path, run: RunSpec, origin: str, model: LanguageModel, optimizer: torch.optim.Optimizer, policy: Policy
+    folder: Path, run: RunSpec, origin: str, model: Trained, optimizer: torch.optim.Optimizer, policy: Policy
 ) -> tuple[int, float]:
     """Restore the last checkpoint of `folder`, if there is one; returns its step and seconds, zeros without one.
 

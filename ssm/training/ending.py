@@ -8,9 +8,9 @@ from torch import Tensor
 
 from ssm.base.files import write_json
 from ssm.base.provenance import provenance
-from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD, digests, save_weights, snapshot_path
 from ssm.models.device import device_name
+from ssm.models.trained import Trained
 from ssm.training.job import Job
 from ssm.training.keeping import Keeper
 from ssm.training.metrics import Metrics
@@ -18,7 +18,7 @@ from ssm.training.origin import read_record, starting_weights
 from ssm.training.parallel import whole_tensors
 
 
-def finish(job: Job, model: LanguageModel, metrics: Metrics, keeper: Keeper, diverged: str | None) -> dict[str, Any]:
+def finish(job: Job, model: Trained, metrics: Metrics, keeper: Keeper, diverged: str | None) -> dict[str, Any]:
     """Write what a run leaves; returns what run.json says.
 
     Args:

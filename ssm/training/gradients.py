@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ssm.models.backbone import LanguageModel
+from ssm.models.trained import Trained
 from ssm.training.distributed import Team
 from ssm.training.parallel import in_one_piece, whole
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
 
 
-def gradients_of(model: LanguageModel, forward: nn.Module, team: Team) -> Gradients:
+def gradients_of(model: Trained, forward: nn.Module, team: Team) -> Gradients:
     """The gradients of `model`, which is called through `forward` (`ssm.training.parallel.spread`)."""
     return OnePiece(model, forward, team) if forward is model and in_one_piece(model) else Gradients(model, forward)
 
@@ -29,7 +29,7 @@ def gradients_of(model: LanguageModel, forward: nn.Module, team: Team) -> Gradie
 class Gradients:
     """Parameter by parameter, where autograd makes them."""
 
-    def __init__(self, model: LanguageModel, forward: nn.Module):
+    def __init__(self, model: Trained, forward: nn.Module):
         self.parameters, self.forward = list(model.parameters()), forward
 
     def clear(self) -> None:
@@ -52,7 +52,7 @@ class Gradients:
 class OnePiece(Gradients):
     """Views of one piece of memory. A parameter that had no part in the loss has a gradient of zeros, not none."""
 
-    def __init__(self, model: LanguageModel, forward: nn.Module, team: Team):
+    def __init__(self, model: Trained, forward: nn.Module, team: Team):
         super().__init__(model, forward)
         self.team = team
         sizes = [parameter.numel() for parameter in self.parameters]

@@ -14,6 +14,7 @@ from ssm.base.provenance import provenance
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
 from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD, digests, save_weights
+from ssm.models.foreign import ForeignModel
 from ssm.models.formats.format import differences
 from ssm.models.opening import WEIGHTS, Opened, open_model
 from ssm.specs.data import BpeTokenizer, Data, FileTokenizer, HubTokenizer
@@ -44,21 +45,27 @@ def write_imported(opened: Opened, run: RunSpec, folder: Path) -> dict[str, Any]
     """`import_run`, of a model that has been opened."""
     model, checkpoint = opened.model, run.checkpoint
     assert checkpoint is not None
-    if not isinstance(model, LanguageModel):
-        raise CheckpointError(f"{opened.name}: {opened.kind}, which can be diagnosed, but is no model of ssm's own")
+    if isinstance(model, ForeignModel) and run.model != opened.spec:
+        if isinstance(run.model, ModelSpec):
+            raise CheckpointError(f"{opened.name}: {opened.kind}, which can be diagnosed, but is no model of ssm's own")
+        raise CheckpointError(f"{opened.name}: is not the model '{run.model.name}': its config.json is another")
     if checkpoint.fingerprint not in (None, opened.fingerprint):
         raise CheckpointError(
             f"{opened.name}: its files have changed: their fingerprint was {checkpoint.fingerprint}, is "
             f"{opened.fingerprint}"
         )
-    _check_model(model.spec, run.model, opened.name)
-    vocabulary = run.data.vocab_size
-    if model.vocab_size not in (vocabulary, run.model.embedding_rows(vocabulary)):  # GPT-NeoX counts the rows
+    vocabulary = rows = run.data.vocab_size
+    if isinstance(model, LanguageModel):
+        _check_model(model.spec, run.own_model, opened.name)
+        rows = run.own_model.embedding_rows(vocabulary)
+    if model.vocab_size not in (vocabulary, rows):  # GPT-NeoX counts the rows
         raise CheckpointError(
             f"{opened.name}: its vocabulary has {model.vocab_size:,} tokens, that of the data set '{run.data.name}' "
             f"{vocabulary:,}"
         )
-    weights = {name: _rows_as(tensor, name, model, run) for name, tensor in model.state_dict().items()}
+    weights = dict(model.state_dict())
+    if isinstance(model, LanguageModel):
+        weights = {name: _rows_as(tensor, name, model, run) for name, tensor in weights.items()}
     make_folder(folder)
     with only_one(folder):
         if (folder / RECORD).exists() and read_record(folder).get("spec") != run.content():
@@ -129,7 +136,7 @@ def _rows_as(tensor: Tensor, name: str, model: LanguageModel, run: RunSpec) -> T
     """Embedding and head with the run's number of rows: those past the vocabulary are read and written by nobody."""
     if name not in ("embedding.weight", "head.weight"):
         return tensor
-    resized = tensor.new_zeros(run.model.embedding_rows(model.vocab_size), tensor.shape[1])  # (rows, D)
+    resized = tensor.new_zeros(run.own_model.embedding_rows(model.vocab_size), tensor.shape[1])  # (rows, D)
     resized[: model.vocab_size] = tensor[: model.vocab_size]
     return resized
 
@@ -166,5 +173,5 @@ def _diverged(opened: Opened) -> str | None:
 
 def _revision(opened: Opened) -> str | None:
     """The commit of the hub's cache that was read: snapshots/<revision>."""
-    folder = opened.imported.source.folder if opened.imported is not None else Path()
+    folder = opened.source.folder if opened.source is not None else Path()
     return folder.name if folder.parent.name == "snapshots" else None

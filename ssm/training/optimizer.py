@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ssm.models.backbone import LanguageModel
+from ssm.models.trained import Trained
 from ssm.specs.training import TrainingSpec
 from ssm.training.parallel import spread_as
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
-def build_optimizer(model: LanguageModel, training: TrainingSpec) -> torch.optim.AdamW:
+def build_optimizer(model: Trained, training: TrainingSpec) -> torch.optim.AdamW:
     """Two groups: the weights of nn.Linear, which decay, and everything else.
 
     That is the embedding, norms, biases and the recurrences' own parameters, and also the matrices that a mixer holds
@@ -34,7 +34,7 @@ def set_rates(optimizer: torch.optim.Optimizer, lr: float, decay: float) -> None
         group["weight_decay"] = decay if group["decays"] else 0.0
 
 
-def optimizer_tensors(model: LanguageModel, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(model: Trained, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimizer's state as flat tensors, "<parameter>.<moment>"."""
     state = optimizer.state
     return {
@@ -45,7 +45,7 @@ def optimizer_tensors(model: LanguageModel, optimizer: torch.optim.Optimizer) ->
     }
 
 
-def load_optimizer(model: LanguageModel, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def load_optimizer(model: Trained, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """The inverse of `optimizer_tensors`."""
     for name, parameter in model.named_parameters():
         if f"{name}.step" in tensors:

@@ -11,6 +11,7 @@ from ssm.base.records import read_run_record
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.checkpoint import RECORD, load_model, read_header
+from ssm.models.trained import Trained
 from ssm.specs.training import RunSpec
 
 
@@ -23,7 +24,7 @@ def origin_of(store: TokenStore, parent: Path | None) -> str:
     return hashlib.sha256(f"{store.manifest['corpus']['sha256']}/{inherited}".encode()).hexdigest()[:16]
 
 
-def starting_weights(run: RunSpec, parent: Path | None) -> LanguageModel:
+def starting_weights(run: RunSpec, parent: Path | None) -> Trained:
     """A fresh initialization, the parent's final weights, or a fresh initialization with layers of the parent's.
 
     Raises:
@@ -32,7 +33,7 @@ def starting_weights(run: RunSpec, parent: Path | None) -> LanguageModel:
     if run.checkpoint is not None:
         raise CheckpointError(f"{run.id}: its weights were imported; a run of zero steps cannot be trained")
     if run.parent is None:
-        return build_model(run.model, run.data.vocab_size, run.seed, run.data.channels)
+        return build_model(run.own_model, run.data.vocab_size, run.seed, run.data.channels)
     if parent is None:
         raise CheckpointError(f"this run continues '{run.parent.id}': give its folder as --parent")
     path = parent / "model.safetensors"
@@ -41,7 +42,8 @@ def starting_weights(run: RunSpec, parent: Path | None) -> LanguageModel:
         raise CheckpointError(f"{path}: holds the run '{trained.id}', expected '{run.parent.id}'")
     if run.layer is None:
         return model
-    fresh = build_model(run.model, run.data.vocab_size, run.seed, run.data.channels)
+    assert isinstance(model, LanguageModel)  # RunSpec takes layers of no other
+    fresh = build_model(run.own_model, run.data.vocab_size, run.seed, run.data.channels)
     for layer, taken in zip(fresh.layers, run.taken, strict=True):
         layer.load_state_dict(model.layers[taken - 1].state_dict())
     return fresh

@@ -15,21 +15,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ssm.models.backbone import LanguageModel
+from ssm.models.trained import Trained
 from ssm.training.distributed import Team
 from ssm.training.one_host import CAPACITY
 
 ONE_PIECE = CAPACITY  # bytes: what one exchange on a host holds; also the first bucket of DDP
 
 
-def in_one_piece(model: LanguageModel) -> bool:
+def in_one_piece(model: Trained) -> bool:
     """Whether the gradients are so few that they are kept, and sent, in one piece (`ssm.training.gradients`)."""
     parameters = list(model.parameters())
     alike = len({parameter.dtype for parameter in parameters}) == 1 and not any(map(_is_spread, parameters))
     return alike and sum(parameter.nbytes for parameter in parameters) <= ONE_PIECE
 
 
-def spread(model: LanguageModel, team: Team, device: torch.device, shard: bool) -> nn.Module:
+def spread(model: Trained, team: Team, device: torch.device, shard: bool) -> nn.Module:
     """What to call in place of `model`; `ssm.training.gradients` then makes means over the team of its gradients.
 
     Args:

@@ -15,8 +15,8 @@ from ssm.base.stopping import StopRequest
 from ssm.data.batches import NOT_ASKED, Batch
 from ssm.data.reading import training_batches
 from ssm.data.store import TokenStore
-from ssm.models.backbone import LanguageModel
 from ssm.models.state import State
+from ssm.models.trained import Trained
 from ssm.specs.training import TrainingSpec
 from ssm.training.gradients import gradients_of
 from ssm.training.initial_states import build_policy
@@ -30,7 +30,7 @@ from ssm.training.schedule import learning_rate, weight_decay
 class Stepper:
     """What makes the steps of a run: its batches, its model and the model's gradients, its optimizer, its policy."""
 
-    def __init__(self, job: Job, store: TokenStore, model: LanguageModel, machine: Machine):
+    def __init__(self, job: Job, store: TokenStore, model: Trained, machine: Machine):
         self.job, self.model, training = job, model, job.training
         self.mine, self.micro_batch_size = machine.share(training)
         self.peak = job.run.model.peak_lr * training.lr_scale
@@ -129,7 +129,7 @@ class Part:
 
 
 def loss_of(model: nn.Module, batch: Batch, start: State | None, training: TrainingSpec, device: torch.device) -> Part:
-    """A micro-batch from its initial state; `model` calls a LanguageModel.
+    """A micro-batch from its initial state; `model` calls a model that can be trained.
 
     The loss is the mean cross-entropy, nats, over the targets that count: 0 where none does.
     """

@@ -47,6 +47,9 @@ class Count:
     def memories(self) -> list[Tensor]:
         return []
 
+    def memory_layers(self) -> list[int]:
+        return []
+
 
 class Scripted:
     """Gives the next byte, which is what follows, a loss of `nats` (positions since the state was zero, tokens)."""

@@ -24,6 +24,9 @@ class Carries:
     def memories(self) -> list[Tensor]:
         return self.remembered
 
+    def memory_layers(self) -> list[int]:
+        return list(range(len(self.remembered)))
+
     def copy(self) -> Carries:
         return self
 

@@ -65,6 +65,12 @@ MODELS: dict[str, tuple[dict[str, Any], Reading, list[tuple[int, ...]]]] = {
         Reading(False, True),
         [(2, 4, 16, 8)] * 2,
     ),
+    "OlmoHybrid": (
+        ATTENTION | {"layer_types": HYBRID, "num_key_value_heads": 4, "linear_num_key_heads": 2,
+                     "linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 16},
+        Reading(False, True),
+        [(2, 2, 8, 16)] * 2,
+    ),
     "MiniMax": (
         ATTENTION | {"layer_types": HYBRID, "num_local_experts": 2, "block_size": 8, "head_dim": 8},
         Reading(True, True),
@@ -84,9 +90,9 @@ def made(name: str, **changes: Any) -> Any:
     """A model of transformers with random weights."""
     torch.manual_seed(0)
     model_class = getattr(transformers, f"{name}Model" if name.endswith("LMHead") else f"{name}ForCausalLM")
-    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    tokens = {"vocab_size": VOCABULARY, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     sizes = MODELS[name][0] if name in MODELS else {}
-    return moved(model_class(model_class.config_class(vocab_size=VOCABULARY, **(tokens | sizes | changes))))
+    return moved(model_class(model_class.config_class(**(tokens | sizes | changes))))
 
 
 def tokens(length: int = 45) -> Tensor:
@@ -149,6 +155,12 @@ def test_states_are_the_recurrences_own() -> None:
             h = decay * h + (dt[:, t] * x[:, t])[..., None] * b[:, t, None]
     assert h.std() > 1e-2
     assert (state.memories()[0] - h).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(("name", "layers"), [("NemotronH", [0, 3]), ("MiniMax", [0, 2]), ("xLSTM", [0, 1])])
+def test_a_states_layer_is_numbered_as_the_models_layers_are(name: str, layers: list[int]) -> None:
+    _, state = in_pieces(ForeignModel(made(name), "x"), tokens(5), (3, 2))
+    assert state.memory_layers() == layers
 
 
 @pytest.mark.parametrize(

@@ -1614,11 +1614,53 @@ REPORT = (
 )
 
 IMPORTED = ("training/test_imported.py",)
+FOREIGN = "models/test_foreign_training.py"
+THROUGH_TRANSFORMERS = (
+    Mutant(
+        f"{M}foreign/cache.py",
+        "layer.update_conv_state(state.layers[entry][CONV])",
+        "layer.update_conv_state(0 * state.layers[entry][CONV])",
+        "a model of transformers starts from recurrent states without its convolutions'",
+        (
+            f"{FOREIGN}::test_a_window_starts_from_states_with_empty_caches_and_gradients_are_those_of_one_pass[NemotronH]",
+        ),
+    ),
+    Mutant(
+        f"{M}foreign/cache.py",
+        "layer.recurrent_states[state_idx] = recurrent_states\n",
+        "layer.recurrent_states[state_idx] = recurrent_states.detach()\n",
+        "no gradient goes through a state of a model of transformers",
+        (
+            f"{FOREIGN}::test_a_window_starts_from_states_with_empty_caches_and_gradients_are_those_of_one_pass[NemotronH]",
+        ),
+    ),
+    Mutant(
+        f"{M}foreign/write.py",
+        "tensor.to(source.stored[name].dtype or tensor.dtype, copy=True)",
+        "tensor.clone()",
+        "a model of transformers goes home in float32",
+        (f"{FOREIGN}::test_weights_come_home_bit_for_bit_under_the_names_they_came_with[NemotronH]",),
+    ),
+    Mutant(
+        f"{M}foreign/model.py",
+        "        tensors.pop(prefix + name, None)\n",
+        "        _ = prefix + name\n",
+        "a tied weight is kept twice",
+        (f"{FOREIGN}::test_a_tied_head_is_one_weight",),
+    ),
+    Mutant(
+        f"{S}evaluation/state_statistics.py",
+        "*segment.state.memory_layers()",
+        "*range(len(memories))",
+        "layers are numbered among those that have a state",
+        ("extension/test_foreign.py::test_a_bamba_is_extended",),
+    ),
+)
 PUBLISHED = (
     Mutant(
         f"{S}training/imported.py",
-        "_check_model(model.spec, run.model, opened.name)",
-        "model.spec = run.model",
+        "_check_model(model.spec, run.own_model, opened.name)",
+        "model.spec = run.own_model",
         "published weights of another architecture are taken",
         IMPORTED,
     ),
@@ -1806,6 +1848,7 @@ MUTANTS = (
     *EXTENSION,
     *GRIDS,
     *REPORT,
+    *THROUGH_TRANSFORMERS,
     *PUBLISHED,
     *READING,
 )

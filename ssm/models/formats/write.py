@@ -60,7 +60,7 @@ def export_checkpoint(
     target = form.format if isinstance(form, Imported) else _format(form)
     if isinstance(form, Imported):
         check_same(model.spec, form.spec, str(folder))
-        _check_apart(folder, form.source)
+        check_apart(folder, form.source)
         config = _limited(form.source.config_path.read_bytes(), model, target, folder)
     else:
         config = _config(model, target)
@@ -70,18 +70,16 @@ def export_checkpoint(
     broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
     if broken:
         raise CheckpointError(f"{folder}: not written, weights are not finite: {', '.join(broken)}")
-    if source and source.outside:
-        print(f"{folder}: without {', '.join(source.outside)}: they lead out of {source.folder}", file=sys.stderr)
     with whole_folder(folder) as temporary:
         (temporary / CONFIG).write_bytes(config)
-        for path in source.beside if source else ():
-            shutil.copyfile(path, temporary / path.name)
-        size = sum(_write(temporary / file, dict(_tensors(model, targets))) for file, targets in plan.items())
+        if source:
+            copy_beside(source, temporary, folder)
+        size = sum(write_tensors(temporary / file, dict(_tensors(model, targets))) for file, targets in plan.items())
         for file in plan:  # safetensors lets nobody but the owner read
             shutil.copymode(temporary / CONFIG, temporary / file)
         if len(plan) > 1:
             _write_index(temporary, plan, size)
-        card = _card(source, target, changes)
+        card = card_of(source, target.title, changes)
         if card:
             (temporary / CARD).write_text(card, encoding="utf-8")
     return folder
@@ -104,7 +102,12 @@ def _format(name: str) -> Format:
     return FORMATS[name]
 
 
-def _check_apart(folder: Path, source: Source) -> None:
+def check_apart(folder: Path, source: Source) -> None:
+    """Whether a new folder lies outside the original's.
+
+    Raises:
+        OutputError: it does not.
+    """
     original, new = source.folder.resolve(), folder.resolve()
     if original == new or original in new.parents:
         raise OutputError(f"{folder}: is the original's folder, which is left alone; give another")
@@ -186,7 +189,19 @@ def _tensors(model: LanguageModel, targets: list[Target]) -> Iterator[tuple[str,
         yield target.name, written[key]
 
 
-def _write(path: Path, tensors: dict[str, Tensor]) -> int:
+def copy_beside(source: Source, folder: Path, final: Path) -> None:
+    """Copy the files that travel with the weights; of those that lead out of the source's folder say so on stderr.
+
+    Args:
+        final: what the new folder will be called.
+    """
+    if source.outside:
+        print(f"{final}: without {', '.join(source.outside)}: they lead out of {source.folder}", file=sys.stderr)
+    for path in source.beside:
+        shutil.copyfile(path, folder / path.name)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> int:
     """Write one file of weights; the bytes of its tensors."""
     try:
         if path.suffix == ".safetensors":
@@ -210,8 +225,12 @@ def _write_index(folder: Path, plan: dict[str, list[Target]], size: int) -> None
     (folder / (single + INDEX)).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _card(source: Source | None, form: Format, changes: Mapping[str, object] | None) -> str:
-    """The original's model card, and a section about what was done."""
+def card_of(source: Source | None, form: str, changes: Mapping[str, object] | None) -> str:
+    """The original's model card, and a section about what was done.
+
+    Args:
+        form: the format's title.
+    """
     original = ""
     if source is not None and source.card is not None:
         original = source.card.read_text(encoding="utf-8", errors="replace").rstrip() + "\n"
@@ -219,5 +238,5 @@ def _card(source: Source | None, form: Format, changes: Mapping[str, object] | N
         return original
     lines = [f"- {name}: {value}" for name, value in changes.items()]
     made = f"The weights of {source.name} were changed" if source else "The weights were made"
-    section = f"## Changes\n\n{made} by ssm-length and written in the format of {form.title}.\n\n" + "\n".join(lines)
+    section = f"## Changes\n\n{made} by ssm-length and written in the format of {form}.\n\n" + "\n".join(lines)
     return f"{original}\n{section}\n" if original else f"{section}\n"

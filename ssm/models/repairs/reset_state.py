@@ -35,6 +35,9 @@ class Counted:
     def memories(self) -> list[Tensor]:
         return self.state.memories()
 
+    def memory_layers(self) -> list[int]:
+        return self.state.memory_layers()
+
     def copy(self) -> Counted:
         return self
 

@@ -44,6 +44,9 @@ class Several:
     def memories(self) -> list[Tensor]:
         return self.state.memories()
 
+    def memory_layers(self) -> list[int]:
+        return self.state.memory_layers()
+
     def copy(self) -> Several:
         return self
 

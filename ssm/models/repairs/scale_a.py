@@ -8,15 +8,20 @@ from typing import Any
 import torch
 
 from ssm.models.backbone import LanguageModel
+from ssm.models.foreign import ForeignModel
+from ssm.models.trained import Trained
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.scale_a import ScaleA
 
 
 @torch.no_grad()
-def scale_a(repair: ScaleA, model: LanguageModel, chosen: Point) -> LanguageModel:
-    """A of every layer that has one times its factor: A_log of Mamba-1 and Mamba-2 is moved by its logarithm."""
+def scale_a(repair: ScaleA, model: Trained, chosen: Point) -> Trained:
+    """A of every layer that has one times its factor: A_log is moved by its logarithm."""
     for layer, factor in zip(repair.layers(model.spec), chosen, strict=True):
-        if factor is not None:
+        if factor is not None and isinstance(model, ForeignModel):
+            model.a_log(layer).add_(math.log(factor))
+        elif factor is not None:
+            assert isinstance(model, LanguageModel)
             mixer: Any = model.layers[layer].mixer
             slope = 1.0 if mixer.spec.mimetic.a is None else -mixer.spec.mimetic.a  # of log(-A) against A_log
             mixer.A_log += math.log(factor) / slope

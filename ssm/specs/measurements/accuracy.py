@@ -54,7 +54,7 @@ class Accuracy(OfExamples):
         reading = super().work(run)
         return reading + tuple(
             Work(
-                run.model,
+                run.own_model,
                 run.data.vocab_size,
                 self.examples * task.answering(task.longest_answer),
                 task.least_context,

@@ -167,7 +167,7 @@ class OfRun(OfArm):
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         assert run is not None
         tokens, length = self.read(run)
-        return (Work(run.model, run.data.vocab_size, tokens, length, channels=run.data.channels),)
+        return (Work(run.own_model, run.data.vocab_size, tokens, length, channels=run.data.channels),)
 
     def data(self, run: RunSpec) -> Data:
         """The text or task whose token store is read."""

@@ -32,7 +32,7 @@ class Influence(OfWindows):
         return min(self.directions or model.d_model, model.d_model)
 
     def read(self, run: RunSpec) -> tuple[float, int]:
-        return self.sequences * self.length * (1 + BACKWARD * self.passes(run.model)), self.length
+        return self.sequences * self.length * (1 + BACKWARD * self.passes(run.own_model)), self.length
 
     def rows(self, model: ModelSpec) -> float:
         return self.sequences * self.length

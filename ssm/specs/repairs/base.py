@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt
 
 from ssm.specs.base import Spec
-from ssm.specs.model import ModelSpec
+from ssm.specs.foreign import AnyModel, ForeignSpec
 
 Value = float | None  # None: as the model is
 Point = tuple[Value, ...]
@@ -45,7 +45,7 @@ class Repair(Spec, ABC):
     seed: int = 15  # which windows, together with the run's own seed
 
     @abstractmethod
-    def check(self, model: ModelSpec) -> None:
+    def check(self, model: AnyModel) -> None:
         """Whether the model has what is repaired.
 
         Raises:
@@ -53,11 +53,11 @@ class Repair(Spec, ABC):
         """
 
     @abstractmethod
-    def start(self, model: ModelSpec) -> Point:
+    def start(self, model: AnyModel) -> Point:
         """Where the search begins: the model as it is."""
 
     @abstractmethod
-    def axes(self, model: ModelSpec, context: int) -> tuple[Axis, ...]:
+    def axes(self, model: AnyModel, context: int) -> tuple[Axis, ...]:
         """What is searched, in order; `context` is T."""
 
     @property
@@ -74,7 +74,7 @@ class Repair(Spec, ABC):
         """Tokens of a window; `context` is T."""
         return max(1, round(self.times_context * context))
 
-    def tokens_read(self, model: ModelSpec, context: int) -> int:
+    def tokens_read(self, model: AnyModel, context: int) -> int:
         """Tokens that the whole search sends forward at most: the model as it is, and every value of every axis."""
         trials = sum(len(axis.values) for axis in self.axes(model, context))
         return (1 + trials * self.passes) * self.sequences * self.length(context)
@@ -92,23 +92,25 @@ class OfLayers(Repair):
     def tried(self) -> Sequence[float]:
         """The values of every axis."""
 
-    def layers(self, model: ModelSpec) -> tuple[int, ...]:
+    def layers(self, model: AnyModel) -> tuple[int, ...]:
         """The layers, from 0, that a point has a place for each."""
+        if isinstance(model, ForeignSpec):
+            return model.decays if self.needs == "has_a" else ()
         return tuple(layer for layer, mixer in enumerate(model.mixers()) if getattr(mixer, self.needs))
 
     @property
     def words(self) -> str:
         return self.kind if self.by == "model" else f"{self.kind} by {self.by}"
 
-    def check(self, model: ModelSpec) -> None:
+    def check(self, model: AnyModel) -> None:
         if not self.layers(model):
-            kinds = ", ".join(sorted({mixer.kind for mixer in model.mixers()}))
+            kinds = ", ".join(sorted({mixer.kind for mixer in model.mixers()})) or "of transformers"
             raise ValueError(f"repair '{self.kind}': no layer of '{model.name}' ({kinds}) can be repaired so")
 
-    def start(self, model: ModelSpec) -> Point:
+    def start(self, model: AnyModel) -> Point:
         return (None,) * len(self.layers(model))
 
-    def axes(self, model: ModelSpec, context: int) -> tuple[Axis, ...]:
+    def axes(self, model: AnyModel, context: int) -> tuple[Axis, ...]:
         layers, values = self.layers(model), tuple(self.tried)
         together = Axis("all layers", tuple(range(len(layers))), values)
         if self.by == "model":

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PositiveFloat
 
 from ssm.specs.base import Distinct
+from ssm.specs.foreign import AnyModel
 from ssm.specs.mixers.attention import AttentionMixer
-from ssm.specs.model import ModelSpec
 from ssm.specs.repairs.base import Axis, Point, Repair
 
 Kept = Annotated[float, Field(ge=0, lt=1)]
@@ -29,14 +29,14 @@ class ResetState(Repair):
     def words(self) -> str:
         return self.kind if self.keeps == (0.0,) else "fade state"
 
-    def check(self, model: ModelSpec) -> None:
+    def check(self, model: AnyModel) -> None:
         if self.keeps != (0.0,) and any(isinstance(mixer, AttentionMixer) for mixer in model.mixers()):
             raise ValueError(f"repair '{self.kind}': a layer of '{model.name}' is attention, whose cache does not fade")
 
-    def start(self, model: ModelSpec) -> Point:
+    def start(self, model: AnyModel) -> Point:
         return None, self.keeps[0]
 
-    def axes(self, model: ModelSpec, context: int) -> tuple[Axis, ...]:
+    def axes(self, model: AnyModel, context: int) -> tuple[Axis, ...]:
         every = Axis("every", (0,), tuple(float(max(1, round(times * context))) for times in self.every))
         keeps = Axis("keeps", (1,), self.keeps)
         return (every,) if len(self.keeps) == 1 else (every, keeps, every)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from ssm.specs.base import Distinct
-from ssm.specs.model import ModelSpec
+from ssm.specs.foreign import AnyModel
 from ssm.specs.repairs.base import Axis, Point, Repair
 
 
@@ -29,11 +29,11 @@ class Restarts(Repair):
     def passes(self) -> int:
         return self.states
 
-    def check(self, model: ModelSpec) -> None:
+    def check(self, model: AnyModel) -> None:
         """Any model can start anew."""
 
-    def start(self, model: ModelSpec) -> Point:
+    def start(self, model: AnyModel) -> Point:
         return (None,)
 
-    def axes(self, model: ModelSpec, context: int) -> tuple[Axis, ...]:
+    def axes(self, model: AnyModel, context: int) -> tuple[Axis, ...]:
         return (Axis("every", (0,), tuple(float(max(1, round(times * context))) for times in self.every)),)

@@ -1,21 +1,23 @@
-"""Models of transformers that ssm does not convert: measured through their own forward pass and cache."""
+"""A model of transformers that ssm does not convert: measured and trained through its own forward pass and cache."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from copy import deepcopy
+import json
+import re
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import signature
-from pathlib import Path
+from inspect import isfunction, signature, unwrap
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ssm.base.errors import CheckpointError, first_line, nearest, shown
-from ssm.models.formats.source import Source, find_source
+from ssm.base.errors import CheckpointError, first_line
+from ssm.models.foreign.cache import ForeignState, begun, ended, is_common, keeping_tokens
+from ssm.models.formats.format import usual_peak_lr
+from ssm.models.state import State
+from ssm.specs.foreign import ForeignSpec
 
 CACHES = ("past_key_values", "cache_params")  # what a forward pass may call its cache
 PIECES = (11, 6, 7)  # tokens of the self-check; every piece carries on from the one before
@@ -23,39 +25,6 @@ ROWS = 2
 # (share of the numbers' scale, share of what the past is worth, rounding as a share of the scale)
 TOLERANCES = {torch.float32: (1e-3, 0.05, 1e-4)}
 COARSE = (0.05, 0.5, 0.02)  # in half precision
-
-
-@dataclass(frozen=True)
-class ForeignState:
-    """The cache of a model of transformers. The next forward pass changes it in place, so it is carried on once."""
-
-    cache: Any
-    seen: int  # tokens
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all tensors."""
-        holders = [self.cache, *getattr(self.cache, "layers", [])]
-        return sum(tensor.nbytes for holder in holders for value in vars(holder).values() for tensor in _inside(value))
-
-    def copy(self) -> ForeignState:
-        """Tensors and all: a cache is carried on once."""
-        return ForeignState(deepcopy(self.cache), self.seen)
-
-    def memories(self) -> list[Tensor]:
-        """The recurrent state of every layer that has one, each (B, H, ...), until the next forward pass.
-
-        A cache of keys and values has none.
-        """
-        if hasattr(self.cache, "rnn_state"):  # xLSTM: by layer (matrix, normalizer, maximum)
-            return [state[0] for _, state in sorted(self.cache.rnn_state.items())]
-        if hasattr(self.cache, "linear_cache"):  # MiniMax: by layer, an empty list where it is attention
-            return [state for state in self.cache.linear_cache if isinstance(state, Tensor)]
-        found: list[Any] = []
-        for layer in getattr(self.cache, "layers", []):
-            states = getattr(layer, "recurrent_states", None)
-            found += states.values() if isinstance(states, dict) else [states]
-        return [state for state in found if isinstance(state, Tensor)]
 
 
 @dataclass(frozen=True)
@@ -72,6 +41,9 @@ READINGS = tuple(Reading(by_token, positions) for by_token in (False, True) for 
 class ForeignModel(nn.Module):
     """A causal language model of transformers, read in pieces. Its "hidden" are its logits.
 
+    Called as a module it is trained: from states of its recurrent layers, with empty caches. Its own modules stay in
+    evaluation mode, because dropout would draw numbers that a resumed run does not know.
+
     In some of its models a forward pass over several tokens leaves out the state that is carried, or takes its first
     token for a sequence's first. So before anything is measured, a short random sequence is read whole and in pieces,
     and of `READINGS` the first one is taken that gives the same logits and the same state.
@@ -79,25 +51,101 @@ class ForeignModel(nn.Module):
     Args:
         inner: on the device where it will be used.
         source: for errors.
+        spec: of a run, which says which layers have states; None: `check` finds them.
 
     Raises:
         CheckpointError: its forward pass takes no cache or fails, or no reading gives what the whole gives.
     """
 
-    def __init__(self, inner: nn.Module, source: str):
+    layers = ()  # that could be compiled, or spread over processes, one by one
+    recompute = False
+
+    def __init__(self, inner: nn.Module, source: str, spec: ForeignSpec | None = None):
         super().__init__()
         self.inner, self.source = inner, source
-        self.options = signature(inner.forward).parameters
+        self.options = frozenset(signature(inner.forward).parameters)
         cache_name = next((name for name in CACHES if name in self.options), None)
         if cache_name is None:
             raise CheckpointError(f"{source}: the forward pass of {self.architecture} takes no cache that ssm knows")
         self.cache_name: str = cache_name
         config: Any = inner.config
         self.vocab_size: int = config.get_text_config().vocab_size
-        self.is_recurrent = False
+        self.recurrent: tuple[int, ...] = spec.recurrent if spec else ()  # layers that have a recurrent state
+        self.caches: tuple[int, ...] = spec.caches if spec else ()  # layers that keep keys and values
+        self.known = spec
+        self.plain = False  # whether kernels for GPUs have been put aside
+        self.untrainable: str | None = None  # why it cannot be trained from states, in words
         self.readings: dict[str, Reading] = {}  # by type of device
+        self.register_state_dict_post_hook(_once)
+        self.register_load_state_dict_pre_hook(_under_every_name)
         self.eval()
-        self.check(next(inner.parameters()).device)
+        if spec is None:
+            self.check(next(inner.parameters()).device)
+
+    def train(self, mode: bool = True) -> ForeignModel:
+        """Of itself alone."""
+        self.training = mode
+        self.inner.eval()
+        return self
+
+    @property
+    def spec(self) -> ForeignSpec:
+        """What a run of it is of, once it is known."""
+        assert self.known is not None
+        return self.known
+
+    def describe(self, name: str, config: Mapping[str, Any]) -> None:
+        """Let it be known what a run of it is of; it has recurrent layers.
+
+        Args:
+            config: its config.json.
+        """
+        own: Any = self.inner.config
+        layers = getattr(own.get_text_config(), "num_hidden_layers", 1 + max(self.recurrent + self.caches))
+        self.known = ForeignSpec(
+            name=name,
+            architecture=self.architecture,
+            config=json.dumps(config, sort_keys=True),
+            n_layers=layers,
+            recurrent=self.recurrent,
+            caches=self.caches,
+            decays=tuple(layer for layer in self.recurrent if len(self._a_logs(layer)) == 1),
+            peak_lr=usual_peak_lr(self.parameters_count),
+        )
+
+    def forward(self, tokens: Tensor, state: State | None = None, resets: Tensor | None = None) -> tuple[Tensor, State]:
+        """Logits (B, T, V) of a window (B, T), whose gradient reaches `state` too, and the states after it.
+
+        Args:
+            state: what the recurrent layers start from, an entry for each of them in order; None: zeros. Attention
+                starts from an empty cache, and positions at 0.
+            resets: None: no cache of transformers forgets inside a window.
+        """
+        assert resets is None
+        cache = begun(self.inner.config, self.recurrent, state)
+        logits = self._forward(tokens, use_cache=True, **{self.cache_name: cache}).logits
+        return logits, ended(cache, self.recurrent)
+
+    def tied_to(self, name: str) -> list[str]:
+        """Other names that transformers has for a parameter."""
+        names = _names(self)
+        first = names.get(f"inner.{name}", f"inner.{name}")
+        alike = [first, *(other for other, one in names.items() if one == first)]
+        return [other.removeprefix("inner.") for other in alike if other != f"inner.{name}"]
+
+    def a_log(self, layer: int) -> nn.Parameter:
+        """A_log of a layer that has one."""
+        (parameter,) = self._a_logs(layer)
+        return parameter
+
+    def _a_logs(self, layer: int) -> list[nn.Parameter]:
+        of_layer = re.compile(rf"(.*\.)?layers\.{layer}\.(.*\.)?A_log")
+        return [parameter for name, parameter in self.inner.named_parameters() if of_layer.fullmatch(name)]
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether some layer has a recurrent state."""
+        return bool(self.recurrent)
 
     @property
     def architecture(self) -> str:
@@ -164,9 +212,10 @@ class ForeignModel(nn.Module):
                     f"{self.source}: gives {whole.shape[-1]} logits, and its vocab_size is {self.vocab_size}"
                 )
             at_once = Reading(by_token=False, positions=False)
-            _, ended = self.read(tokens, None, at_once)
+            _, last = self.read(tokens, None, at_once)
             alone, forgetful = self.read(tokens[:, -PIECES[-1] :], None, at_once)
-            memories, short = ended.memories(), forgetful.memories()
+            memories, short = last.memories(), forgetful.memories()
+            layers, caches = last.memory_layers(), keeping_tokens(last.cache)
             for reading in READINGS:
                 if reading.positions and "position_ids" not in self.options:
                     continue
@@ -180,12 +229,21 @@ class ForeignModel(nn.Module):
                     _agree(one, other, from_zero, other.abs().max())
                     for one, other, from_zero in zip(carried, memories, short, strict=True)
                 ):
-                    self.readings[device.type], self.is_recurrent = reading, bool(memories)
+                    self.readings[device.type] = reading
+                    self.recurrent, self.caches = tuple(layers), caches
+                    self.untrainable = self._untrainable(reading, last.cache)
                     return
         raise CheckpointError(
             f"{self.source}: the cache of {self.architecture} cannot be carried on: in pieces, and token by token, a "
             "sequence gives other logits or another state than read whole"
         )
+
+    def _untrainable(self, reading: Reading, cache: Any) -> str | None:
+        if reading.by_token:
+            return f"a pass of {self.architecture} over several tokens leaves out the state that it should start from"
+        if not is_common(cache, self.recurrent):
+            return f"{self.architecture} keeps its states in a cache of its own, not in transformers' common one"
+        return None
 
     def read(self, tokens: Tensor, state: ForeignState | None, reading: Reading) -> tuple[Tensor, ForeignState]:
         """`hidden`, in one of the ways to carry on."""
@@ -206,6 +264,9 @@ class ForeignModel(nn.Module):
         return torch.cat(logits, 1), state
 
     def _forward(self, tokens: Tensor, **options: Any) -> Any:
+        if tokens.device.type == "cpu" and not self.plain:
+            _without_kernels(self.inner)
+            self.plain = True
         try:
             return self.inner(input_ids=tokens, **options)
         except torch.OutOfMemoryError:
@@ -215,60 +276,6 @@ class ForeignModel(nn.Module):
                 f"{self.source}: the forward pass of {self.architecture} fails on the {tokens.device.type} "
                 f"({first_line(error)})"
             ) from error
-
-
-def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignModel:
-    """A causal model of transformers, in float32. Code that comes with a checkpoint is never run.
-
-    Raises:
-        CheckpointError: transformers is missing, does not know the architecture or cannot read the weights, or the
-            model cannot be read in pieces.
-    """
-    kind = source.config.get("model_type")
-    unknown = f"{source.config_path}: unknown architecture {shown(kind)}"
-    os.environ.setdefault("USE_HUB_KERNELS", "NO")  # else it fetches code where the package `kernels` is installed
-    try:
-        import transformers
-        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as KNOWN
-    except ImportError as error:
-        raise CheckpointError(f"{unknown}; models of transformers need `pip install transformers`") from error
-    if not isinstance(kind, str) or kind not in KNOWN:
-        own_code = " (code of its own is never run)" if "auto_map" in source.config else ""
-        raise CheckpointError(
-            f"{unknown}, also to transformers {transformers.__version__}{own_code}; {nearest(str(kind), KNOWN)}"
-        )
-    if Path(source.name).is_file() and find_source(source.folder).files != source.files:
-        raise CheckpointError(f"{source.name}: transformers reads whole folders; give {source.folder} instead")
-    try:
-        with _quiet(transformers):
-            # Of transformers' own classes, whatever another package has registered for its name.
-            named = (source.config.get("architectures") or [""])[0]
-            architecture: Any = getattr(transformers, str(named), transformers.AutoModelForCausalLM)
-            loaded: Any = architecture.from_pretrained(
-                source.folder,
-                dtype=torch.float32,
-                local_files_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-    except Exception as error:  # anything, from code that is not ours
-        raise CheckpointError(f"{source.name}: transformers cannot read it ({first_line(error)})") from error
-    inner, found = loaded
-    problems = [f"missing {name}" for name in sorted(found["missing_keys"])]
-    problems += [f"{name} is not finite" for name, weight in inner.named_parameters() if not weight.isfinite().all()]
-    if problems:
-        raise CheckpointError(f"{source.name}: is no {type(inner).__name__}: {'; '.join(problems)}")
-    with _quiet(transformers):
-        return ForeignModel(inner.to(device), source.name)
-
-
-def _inside(value: Any) -> Iterator[Tensor]:
-    """The tensors in lists and dictionaries."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _inside(part)
 
 
 def _agree(found: Tensor, wanted: Tensor, alone: Tensor, scale: Tensor) -> bool:
@@ -283,16 +290,32 @@ def _agree(found: Tensor, wanted: Tensor, alone: Tensor, scale: Tensor) -> bool:
     return bool(error <= share * scale and error <= torch.maximum(of_past * past, rounding * scale))
 
 
-@contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """No words and no bars from transformers, whose settings stay as they were."""
-    logging = transformers.utils.logging
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
+def _without_kernels(inner: nn.Module) -> None:
+    """Its own formulas, without the kernels for GPUs that stand before them where other packages brought them."""
+    for name in {type(module).__module__ for module in inner.modules()}:
+        code = vars(sys.modules[name])
+        wrapped = {key: f for key, f in code.items() if isfunction(f) and f.__module__ == name}
+        code.update({key: unwrap(f) for key, f in wrapped.items()})
+
+
+def _names(model: ForeignModel) -> dict[str, str]:
+    """The second and later names of tied parameters -> the first, which their files have."""
+    first: dict[int, str] = {}
+    names = model.named_parameters(remove_duplicate=False)
+    by_name = {name: first.setdefault(id(parameter), name) for name, parameter in names}
+    return {name: one for name, one in by_name.items() if name != one}
+
+
+def _once(model: nn.Module, tensors: dict[str, Tensor], prefix: str, _: object) -> None:
+    """A state dict names a tied parameter once."""
+    assert isinstance(model, ForeignModel)
+    for name in _names(model):
+        tensors.pop(prefix + name, None)
+
+
+def _under_every_name(model: nn.Module, tensors: dict[str, Tensor], prefix: str, *_: object) -> None:
+    """`load_state_dict` asks for every name."""
+    assert isinstance(model, ForeignModel)
+    for name, one in _names(model).items():
+        if prefix + one in tensors:
+            tensors[prefix + name] = tensors[prefix + one]

@@ -1,0 +1,15 @@
+"""Models of transformers that ssm does not convert: read, trained and written through their own forward pass."""
+
+from ssm.models.foreign.load import build_foreign, load_foreign
+from ssm.models.foreign.model import ForeignModel, Reading
+from ssm.models.foreign.write import check_unchanged, export_foreign, write_weights
+
+__all__ = [
+    "ForeignModel",
+    "Reading",
+    "build_foreign",
+    "check_unchanged",
+    "export_foreign",
+    "load_foreign",
+    "write_weights",
+]

@@ -1,0 +1,107 @@
+"""Models of transformers, made and filled. Code that comes with a checkpoint is never run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ssm.base.errors import CheckpointError, first_line, nearest, shown
+from ssm.models.foreign.model import ForeignModel
+from ssm.models.formats.source import Source, find_source
+from ssm.specs.foreign import ForeignSpec
+
+
+def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignModel:
+    """A causal model of transformers, in float32. Code that comes with a checkpoint is never run.
+
+    Raises:
+        CheckpointError: transformers is missing, does not know the architecture or cannot read the weights, or the
+            model cannot be read in pieces.
+    """
+    transformers = _knowing(source.config, str(source.config_path))
+    if Path(source.name).is_file() and find_source(source.folder).files != source.files:
+        raise CheckpointError(f"{source.name}: transformers reads whole folders; give {source.folder} instead")
+    try:
+        with quiet(transformers):
+            # Of transformers' own classes, whatever another package has registered for its name.
+            named = (source.config.get("architectures") or [""])[0]
+            architecture: Any = getattr(transformers, str(named), transformers.AutoModelForCausalLM)
+            loaded: Any = architecture.from_pretrained(
+                source.folder,
+                dtype=torch.float32,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+    except Exception as error:  # anything, from code that is not ours
+        raise CheckpointError(f"{source.name}: transformers cannot read it ({first_line(error)})") from error
+    inner, found = loaded
+    problems = [f"missing {name}" for name in sorted(found["missing_keys"])]
+    problems += [f"{name} is not finite" for name, weight in inner.named_parameters() if not weight.isfinite().all()]
+    if problems:
+        raise CheckpointError(f"{source.name}: is no {type(inner).__name__}: {'; '.join(problems)}")
+    with quiet(transformers):
+        model = ForeignModel(inner.to(device), source.name)
+    if model.is_recurrent:
+        model.describe(source.title, source.config)
+    return model
+
+
+def build_foreign(spec: ForeignSpec, source: str) -> ForeignModel:
+    """The model of a spec, with the weights that transformers gives a new one.
+
+    Raises:
+        CheckpointError: transformers is missing, or cannot make such a model.
+    """
+    config = json.loads(spec.config)
+    transformers = _knowing(config, source)
+    architecture: Any = getattr(transformers, spec.architecture, None)
+    try:
+        with quiet(transformers), torch.random.fork_rng(devices=[]):
+            inner = architecture(architecture.config_class.from_dict(config)).float()
+    except Exception as error:  # anything, from code that is not ours
+        raise CheckpointError(f"{source}: transformers cannot make it ({first_line(error)})") from error
+    return ForeignModel(inner, source, spec)
+
+
+def _knowing(config: Mapping[str, Any], place: str) -> Any:
+    """transformers, which knows the architecture of a config.json.
+
+    Raises:
+        CheckpointError: it is missing, or does not.
+    """
+    kind = config.get("model_type")
+    unknown = f"{place}: unknown architecture {shown(kind)}"
+    os.environ.setdefault("USE_HUB_KERNELS", "NO")  # else it fetches code where the package `kernels` is installed
+    try:
+        import transformers
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as KNOWN
+    except ImportError as error:
+        raise CheckpointError(f"{unknown}; models of transformers need `pip install transformers`") from error
+    if not isinstance(kind, str) or kind not in KNOWN:
+        own_code = " (code of its own is never run)" if "auto_map" in config else ""
+        raise CheckpointError(
+            f"{unknown}, also to transformers {transformers.__version__}{own_code}; {nearest(str(kind), KNOWN)}"
+        )
+    return transformers
+
+
+@contextmanager
+def quiet(transformers: Any) -> Iterator[None]:
+    """No words and no bars from transformers, whose settings stay as they were."""
+    logging = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

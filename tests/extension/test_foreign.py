@@ -1,0 +1,209 @@
+"""A hybrid that ssm does not convert, trained with transformers, extended through its own forward pass, and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from extension.world import CONTEXT, QUICK
+from models.formats import hf
+from models.formats.round_trip import weights
+from models.test_foreign import MODELS, made
+from small import make_store
+
+from ssm.base.errors import ConfigError, UserError
+from ssm.cli.main import main
+from ssm.data.store import TokenStore
+from ssm.diagnosis import load_diagnosis
+from ssm.extension import extend, extension_of
+from ssm.extension.imported import parent_folder, run_of
+from ssm.extension.recipe import extended_run
+from ssm.models.checkpoint import load_model, load_tensors
+from ssm.models.opening import open_model
+from ssm.specs.foreign import ForeignSpec
+from ssm.specs.training import RunSpec
+from ssm.training.loop import Interval, train
+from ssm.training.origin import read_record
+from ssm.training.step import Stepper
+
+pytestmark = pytest.mark.usefixtures("without_pictures")
+SIZES: dict[str, Any] = {
+    "vocab_size": 256, "hidden_size": 32, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+
+
+def trained(name: str, folder: Path, steps: int, **changes: Any) -> Path:
+    """A model of transformers, trained on texts in windows of CONTEXT; its states forget slowly."""
+    store = make_store(folder, documents=60, words=900)
+    torch.manual_seed(0)
+    model_class = getattr(transformers, f"{name}ForCausalLM")
+    model = model_class(model_class.config_class(**(MODELS[name][0] | SIZES | changes))).eval()
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if key.endswith("A_log"):
+                parameter.fill_(np.log(0.05))
+            if key.endswith("dt_bias"):
+                parameter.fill_(np.log(np.expm1(0.1)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    draw, text = np.random.default_rng(0), store.train
+    for _ in range(steps):
+        starts = draw.integers(0, text.n_tokens - CONTEXT, 32)
+        rows = torch.from_numpy(text.rows(starts, CONTEXT + 1).astype(np.int64))  # (B, T + 1)
+        logits = model(rows[:, :-1], use_cache=False).logits
+        optimizer.zero_grad()
+        F.cross_entropy(logits.transpose(1, 2), rows[:, 1:]).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    model.save_pretrained(folder / "theirs")
+    return folder / "theirs"
+
+
+@torch.no_grad()
+def far_loss(folder: Path, rows: torch.Tensor) -> float:
+    """By transformers' own forward pass: the last quarter of the rows (B, T + 1)."""
+    logits = hf.load(folder)(rows[:, :-1], use_cache=False).logits
+    losses = F.cross_entropy(logits.transpose(1, 2), rows[:, 1:], reduction="none")
+    return losses[:, 3 * losses.shape[1] // 4 :].mean().item()
+
+
+def check(theirs: Path, out: Path, found: dict[str, Any], length: int, attention: str) -> None:
+    """It was mended, transformers finds so too, and the page says what was given a state."""
+    assert found["outcome"] in ("repaired", "improved"), found["reason"]
+    assert found["change"]["paired_ratio"]["high"] < 0.9
+    assert found["library"] == "transformers"
+    page = (out / "index.html").read_text()
+    assert attention in page
+    assert attention in (out / "model/README.md").read_text()
+    assert "it has attention, which is given no state" in page
+    text = TokenStore.open(out / "work/tokens/text").held_out
+    rows = torch.from_numpy(text.rows(np.arange(16) * length, length + 1).astype(np.int64))
+    assert far_loss(out / "model", rows) < 0.9 * far_loss(theirs, rows)
+    before, after = weights(theirs), weights(out / "model")
+    assert {name: tensor.dtype for name, tensor in before.items()} == {name: t.dtype for name, t in after.items()}
+    assert any(not torch.equal(tensor, after[name]) for name, tensor in before.items())
+
+
+def test_a_bamba_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs, out = trained("Bamba", tmp_path, 150, num_hidden_layers=2, attn_layer_indices=[0]), tmp_path / "out"
+    said = ["extend", str(theirs), "--text", str(tmp_path / "texts"), "-o", str(out), "--context", "16"]
+    quick = ["--sequences", "64", "--no-passkey", "--device", "cpu", "--in-context-tolerance", "1"]
+    assert main([*said, *quick, "--length", "64", "--steps", "10", "--lr", "3e-3"]) == 0
+    assert "With transformers: python -c" in capsys.readouterr().err
+    found = json.loads((out / "result.json").read_text())
+    check(theirs, out, found, 64, "all 2 but 0: recurrent and convolution states; the caches of 0 start empty")
+    model, run = load_model(out / "work/runs/extended/model.safetensors")
+    assert isinstance(run.model, ForeignSpec)
+    assert (run.model.recurrent, run.model.caches) == ((1,), (0,))
+    assert read_record(out / "work/runs/extended")["parameters"] == model.parameters_count
+    drift = load_diagnosis(out / "before").readings.drift
+    assert drift is not None
+    assert {head.layer for head in drift.top} == {1}  # of the model, not of those that have a state
+    assert open_model(out / "work/runs/extended").why_not_extend is None
+
+
+def imported(folder: Path, **settings: Any) -> tuple[RunSpec, TokenStore, Path]:
+    """The run that would extend an untrained Bamba, its tokens and the folder of its parent."""
+    store = make_store(folder)
+    made("Bamba", **SIZES).save_pretrained(folder / "theirs")
+    opened = open_model(folder / "theirs")
+    parent = run_of(opened, store.spec, CONTEXT)
+    spec = extension_of(opened, torch.device("cpu"), context=CONTEXT, length=64, **settings)
+    return extended_run(spec, parent, store.spec, "x"), store, parent_folder(opened, parent, folder / "imported")
+
+
+def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit, states of micro-batches that are handed on in their order included."""
+    settings = {"policy": "tbtt", "steps": 6, "batch_tokens": 4 * CONTEXT, "micro_batch_tokens": 2 * CONTEXT}
+    run, store, parent = imported(tmp_path, **settings)
+    device, make = torch.device("cpu"), Stepper.make
+    train(run, store, tmp_path / "whole", device, parent)
+
+    def killed(self: Stepper, step: int, stop: Any) -> Any:
+        if step == 5:
+            raise KeyboardInterrupt
+        return make(self, step, stop)
+
+    monkeypatch.setattr(Stepper, "make", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(run, store, tmp_path / "killed", device, parent, Interval(steps=2))
+    monkeypatch.undo()
+    train(run, store, tmp_path / "killed", device, parent)
+    one, other = (load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("whole", "killed"))
+    started, _ = load_tensors(parent / "model.safetensors")
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    assert any(not torch.equal(tensor, started[name]) for name, tensor in one.items())
+    assert "inner.lm_head.weight" not in one  # tied
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"policy": "clip_dt"}, "repair 'clip_dt': no layer of 'theirs' (of transformers) can be repaired so"),
+        ({"activation_checkpointing": True}, "is a model of transformers, which cannot be given a state then"),
+        ({"policy": "random_noise", "sigma": 1.0}, "'random_noise' needs a recurrence in every layer; layer 1 of"),
+    ],
+)
+def test_what_transformers_layers_cannot_do(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
+    make_store(tmp_path, documents=60, words=900)
+    made("Bamba", **SIZES).save_pretrained(tmp_path / "theirs")
+    with pytest.raises(UserError) as caught:
+        extend(tmp_path / "theirs", [str(tmp_path / "texts")], tmp_path / "out", **QUICK | settings)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out" / "before").exists()
+
+
+def test_no_config_trains_one_from_scratch(tmp_path: Path) -> None:
+    run, _, _ = imported(tmp_path)
+    content = run.content() | {"parent": None}
+    with pytest.raises(ConfigError, match=r"model: 'theirs' is a model of transformers, which is trained from a check"):
+        RunSpec.parse(content, "x")
+    assert RunSpec.parse(run.content(), "x") == run
+    with pytest.raises(ConfigError, match="no figure trains or measures"):
+        _ = run.own_model
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["NemotronH", "Jamba"])  # one of them cannot be trained here
+def test_a_scaled_hybrid_goes_home_with_another_a_and_nothing_else(name: str, tmp_path: Path) -> None:
+    theirs, out = trained(name, tmp_path, 300), tmp_path / "out"
+    asked = QUICK | {"policy": "scale_a", "length": 64, "lr": None}
+    if name == "Jamba":
+        with pytest.raises(ConfigError, match=r"; --policy scale_a trains nothing, and can be tried$"):
+            extend(theirs, [str(tmp_path / "texts")], out, **QUICK)
+    found = extend(theirs, [str(tmp_path / "texts")], out, **asked)
+    assert found["outcome"] in ("repaired", "improved"), found["reason"]
+    factors = json.loads((out / "work/repair.json").read_text())["chosen"]
+    assert len(factors) == 2
+    before, after = weights(theirs), weights(out / "model")
+    moved = [key for key, tensor in before.items() if not torch.equal(tensor, after[key])]
+    assert [key.rpartition(".")[2] for key in moved] == ["A_log"] * 2
+    for key, factor in zip(sorted(moved), factors, strict=True):
+        torch.testing.assert_close(after[key].exp(), factor * before[key].exp())
+    hf.load(out / "model")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Bamba", "all 3 but 1: recurrent and convolution states; the caches of 1 start empty, and positions at 0"),
+        ("FalconH1", "all 3: recurrent and convolution states; the caches of 0, 1, 2 start empty, and positions at 0"),
+        ("Zamba2", "all 4: recurrent and convolution states; the caches of 1, 3 start empty, and positions at 0"),
+        ("NemotronH", "all 4 but 1, 2: recurrent and convolution states; the caches of 2 start empty, and positions"),
+        ("GraniteMoeHybrid", "all 3 but 1: recurrent and convolution states; the caches of 1 start empty, and posit"),
+    ],
+)
+def test_hybrids_of_transformers_are_extended(name: str, said: str, tmp_path: Path) -> None:
+    theirs, out = trained(name, tmp_path, 300), tmp_path / "out"
+    found = extend(theirs, [str(tmp_path / "texts")], out, **QUICK | {"steps": 20, "control": True})
+    check(theirs, out, found, QUICK["length"], said)
+    extended, control = (load_diagnosis(out / arm).readings for arm in ("after", "control"))
+    assert extended.far.value < control.far.value

@@ -1,0 +1,279 @@
+"""Models of transformers trained from states, through its common cache, and written back as they came."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from models.formats.folders import as_bin, content, reconfigure, rewrite
+from models.formats.round_trip import assert_bitwise, weights
+from models.test_foreign import ATTENTION, HYBRID, made, tokens
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError
+from ssm.models.checkpoint import load_weights
+from ssm.models.foreign import ForeignModel, build_foreign, check_unchanged, export_foreign, load_foreign
+from ssm.models.formats.source import find_source
+from ssm.models.opening import open_model
+from ssm.models.state import MEMORY, State
+from ssm.specs.foreign import ForeignSpec
+
+PREFIX, WINDOW = 11, 13
+# Layers with a recurrent state, layers that keep keys and values.
+TRAINED = {
+    "Bamba": ((0, 2), (1,)),
+    "FalconH1": ((0, 1, 2), (0, 1, 2)),
+    "Zamba2": ((0, 1, 2, 3), (1, 3)),
+    "NemotronH": ((0, 3), (2,)),
+    "GraniteMoeHybrid": ((0, 2), (1,)),
+    "Qwen3Next": ((0, 2), (1,)),
+    "OlmoHybrid": ((0, 2), (1,)),
+}
+
+
+OTHERS: dict[str, dict[str, Any]] = {  # than those of MODELS
+    "Qwen3Next": ATTENTION | {
+        "layer_types": HYBRID, "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4, "head_dim": 8, "num_experts": 2,
+        "num_experts_per_tok": 1, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16,
+    },
+}  # fmt: skip
+
+
+def apart(peer: Any, inputs: Tensor) -> Tensor:
+    """The logits of transformers' one pass without a cache, in which the window's tokens see no key of the prefix.
+
+    Recurrences run through; positions restart with the window.
+    """
+    length = inputs.shape[1]
+    sees = torch.ones(length, length).tril().bool()
+    sees[PREFIX:, :PREFIX] = False
+    mask: Any = torch.zeros(2, 1, length, length).masked_fill(~sees, torch.finfo(torch.float32).min)
+    if type(peer).__name__[:5] in (
+        "Bamba",
+        "Nemot",
+        "Grani",
+        "Qwen3",
+        "OlmoH",
+    ):  # these take a mask for each kind of layer
+        mask = {"full_attention": mask, "linear_attention": None}
+    positions = torch.cat([torch.arange(PREFIX), torch.arange(WINDOW)]).expand(2, -1)
+    return peer(input_ids=inputs, attention_mask=mask, position_ids=positions, use_cache=False).logits
+
+
+def loss(logits: Tensor) -> Tensor:
+    return logits[:, -WINDOW:].log_softmax(-1)[..., 3].mean()
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_window_starts_from_states_with_empty_caches_and_gradients_are_those_of_one_pass(name: str) -> None:
+    """Also through the state itself: nothing on the way is changed in place."""
+    peer, inputs = made(name, **OTHERS.get(name, {})), tokens(PREFIX + WINDOW)
+    model = ForeignModel(peer, "x")
+    assert (model.recurrent, model.caches) == TRAINED[name]
+    assert model.untrainable is None
+    model.train()
+    first, state = model(inputs[:, :PREFIX], None, None)
+    logits, ended = model(inputs[:, PREFIX:], state)
+    wanted = apart(peer, inputs)
+    assert (torch.cat([first, logits], 1) - wanted).abs().max() < 1e-4 * wanted.std()
+    assert (model(inputs[:, PREFIX:])[0] - logits).abs().max() > 1e-2 * wanted.std()
+    assert len(ended.layers) == len(state.layers) == len(model.recurrent)
+
+    parameters = list(model.parameters())
+    ours, theirs = (torch.autograd.grad(loss(values), parameters) for values in (logits, wanted))
+    for (parameter, _), one, other in zip(model.named_parameters(), ours, theirs, strict=True):
+        assert (one - other).norm() <= 1e-4 * other.norm() + 1e-7, parameter
+    alone = torch.autograd.grad(loss(model(inputs[:, PREFIX:], state.detach())[0]), parameters)
+    assert any((one - other).norm() > 1e-2 * other.norm() for one, other in zip(alone, theirs, strict=True))
+
+
+def test_a_state_is_given_and_taken_row_by_row() -> None:
+    """As the policies do it: selected, zeroed, detached. Zeros are what a sequence without a past starts from."""
+    model, inputs = ForeignModel(made("NemotronH"), "x"), tokens(PREFIX + WINDOW)
+    with torch.no_grad():
+        _, state = model(inputs[:, :PREFIX])
+        kept = state.map(Tensor.clone)
+        swapped = model(inputs[:, PREFIX:], state.select(torch.tensor([1, 0])))[0]
+        logits, _ = model(inputs[:, PREFIX:].flip(0), state)
+        assert (swapped.flip(0) - logits).abs().max() < 1e-5
+        zeroed = model(inputs[:, PREFIX:], state.reset(torch.tensor([True, False])))[0]
+        assert (zeroed[0] - model(inputs[:, PREFIX:])[0][0]).abs().max() < 1e-5
+    for layer, before in zip(state.layers, kept.layers, strict=True):
+        assert all(torch.equal(tensor, before[name]) for name, tensor in layer.items())  # a state given is left alone
+    again = State.from_tensors(state.tensors("last."), "last.")
+    assert all(torch.equal(one, other) for one, other in zip(again.memories(), state.memories(), strict=True))
+    assert set(state.layers[0]) == {MEMORY, "conv"}
+
+
+def test_half_precision_windows_have_gradients() -> None:
+    model, inputs = ForeignModel(made("Bamba"), "x"), tokens(PREFIX + WINDOW)
+    with torch.autocast("cpu", torch.bfloat16):
+        _, state = model(inputs[:, :PREFIX])
+        logits, _ = model(inputs[:, PREFIX:], state.detach())
+    loss(logits.float()).backward()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def saved(name: str, folder: Path, dtype: torch.dtype = torch.float32, **changes: Any) -> Path:
+    made(name, **changes).to(dtype).save_pretrained(folder, max_shard_size="40KB")
+    return folder
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_weights_come_home_bit_for_bit_under_the_names_they_came_with(name: str, tmp_path: Path) -> None:
+    """In shards and half precision; what was trained is there, and transformers gives the logits that ssm measured."""
+    source = find_source(saved(name, tmp_path / "theirs", torch.bfloat16, **OTHERS.get(name, {})))
+    (tmp_path / "theirs/README.md").write_text("# Theirs\n")
+    assert len(source.files) > 1
+    model = load_foreign(source)
+    check_unchanged(model, source, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+    home = export_foreign(model, source, tmp_path / "same", {"by": "nobody"})
+    assert_bitwise(weights(tmp_path / "theirs"), weights(home))
+    before, after = content(tmp_path / "theirs"), content(home)
+    assert after["README.md"].startswith(before["README.md"])
+    assert b"- by: nobody" in after["README.md"]
+    assert {key: before[key] for key in before if key.endswith(".json")}.items() <= after.items()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.5
+    home = export_foreign(model, source, tmp_path / "other")
+    told = type(model.inner).from_pretrained(home, output_loading_info=True, dtype=torch.float32)
+    assert not any(told[1].values())
+    changed = weights(home)
+    assert all(not torch.equal(tensor, changed[key]) for key, tensor in weights(tmp_path / "theirs").items())
+    with torch.no_grad():
+        wanted = told[0].eval()(tokens(), use_cache=False).logits
+        found, _ = load_foreign(find_source(home)).hidden(tokens())
+    assert (found - wanted).abs().max() <= 1e-4 * wanted.std()
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_spec_and_the_weights_are_all_of_the_model(name: str, tmp_path: Path) -> None:
+    """Numbers that transformers computes when it makes a model are made again."""
+    model = load_foreign(find_source(saved(name, tmp_path, **OTHERS.get(name, {}))))
+    again = build_foreign(ForeignSpec.parse(json.loads(json.dumps(model.spec.content())), "x"), "x")
+    load_weights(again, dict(model.state_dict()), "x")
+    with torch.inference_mode():
+        first, state = model(tokens(PREFIX))
+        assert (again(tokens(PREFIX))[0] - first).abs().max() < 1e-5
+        assert (again(tokens(WINDOW), state)[0] - model(tokens(WINDOW), state)[0]).abs().max() < 1e-5
+        assert (again.hidden(tokens())[0] - model.hidden(tokens())[0]).abs().max() < 1e-5
+    buffers = dict(model.named_buffers())
+    assert all(torch.equal(tensor, buffers[key]) for key, tensor in again.named_buffers())
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_tied_head_is_one_weight(twice: bool, tmp_path: Path) -> None:
+    """Trained, kept and loaded once, and written as often as it was read."""
+    theirs, head = saved("GraniteMoeHybrid", tmp_path / "theirs", tie_word_embeddings=True), "lm_head.weight"
+    for path in theirs.glob("*.safetensors*"):
+        path.unlink()
+    made("GraniteMoeHybrid", tie_word_embeddings=True).save_pretrained(theirs)
+    if twice:
+        rewrite(theirs, lambda tensors: tensors.update({head: tensors["model.embed_tokens.weight"].clone()}))
+    source = find_source(theirs)
+    assert (head in source.stored) == twice
+    model = load_foreign(source)
+    check_unchanged(model, source, tmp_path)
+    names = model.state_dict()
+    assert "inner.model.embed_tokens.weight" in names
+    assert f"inner.{head}" not in names
+    assert sum(tensor.numel() for tensor in names.values()) == model.parameters_count
+    with torch.no_grad():
+        model.inner.get_input_embeddings().weight[3] += 1
+    found = load_file(export_foreign(model, source, tmp_path / "home") / "model.safetensors")
+    assert (head in found) == twice
+    if twice:
+        assert torch.equal(found[head], found["model.embed_tokens.weight"])
+    again = build_foreign(model.spec, "x")
+    load_weights(again, dict(model.state_dict()), "x")
+    assert torch.equal(again.inner.get_output_embeddings().weight, model.inner.get_input_embeddings().weight)
+    with torch.inference_mode():
+        assert torch.equal(again(tokens())[0], model(tokens())[0])
+
+
+def test_what_transformers_did_not_read_goes_home_as_it_came(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    made("NemotronH").save_pretrained(theirs)
+    rewrite(theirs, lambda tensors: tensors.update({"mtp.layers.0.weight": torch.arange(6.0).view(2, 3)}))
+    source = find_source(theirs)
+    model = load_foreign(source)
+    check_unchanged(model, source, tmp_path)
+    assert_bitwise(weights(theirs), weights(export_foreign(model, source, tmp_path / "home")))
+    as_bin(theirs)
+    source = find_source(theirs)
+    home = export_foreign(load_foreign(source), source, tmp_path / "bin")
+    assert_bitwise(weights(theirs), weights(home))
+
+
+def test_weights_that_cannot_be_written_back_are_refused(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    made("Bamba").save_pretrained(theirs)
+    source = find_source(theirs)
+    model = load_foreign(source)
+    rewrite(theirs, lambda tensors: tensors.pop("model.layers.0.mamba.D"))
+    with pytest.raises(CheckpointError, match=r"are called otherwise, model\.layers\.0\.mamba\.D$"):
+        check_unchanged(model, find_source(theirs), tmp_path)
+    with torch.no_grad():
+        model.inner.model.layers[0].mamba.D[0] += 1  # type: ignore[index, union-attr]
+    with pytest.raises(CheckpointError, match=r"does not write back what it read: model\.layers\.0\.mamba\.D$"):
+        check_unchanged(model, source_of(made("Bamba"), tmp_path / "again"), tmp_path)
+    with torch.no_grad():
+        model.inner.model.layers[0].mamba.D[0] = float("nan")  # type: ignore[index, union-attr]
+    with pytest.raises(
+        CheckpointError, match=r"not written, weights are not finite: inner\.model\.layers\.0\.mamba\.D$"
+    ):
+        export_foreign(model, source_of(made("Bamba"), tmp_path / "nan"), tmp_path / "home")
+    assert not (tmp_path / "home").exists()
+
+
+def source_of(peer: Any, folder: Path) -> Any:
+    peer.save_pretrained(folder)
+    return find_source(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Jamba", "a pass of JambaForCausalLM over several tokens leaves out the state that it should start from"),
+        ("MiniMax", "a pass of MiniMaxForCausalLM over several tokens leaves out the state that it should start from"),
+        ("xLSTM", "xLSTMForCausalLM keeps its states in a cache of its own, not in transformers' common one"),
+        ("Llama", "it has no recurrent state to start from: it keeps keys and values of its tokens"),
+        ("Bamba", None),
+    ],
+)
+def test_what_cannot_be_extended_says_why(name: str, why: str | None, tmp_path: Path) -> None:
+    made(name).save_pretrained(tmp_path)
+    assert open_model(tmp_path).why_not_extend == why
+
+
+def test_quantized_weights_are_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made("Bamba").save_pretrained(tmp_path)
+    opened = open_model(tmp_path)
+    reconfigure(tmp_path, quantization_config={"quant_method": "fp8"})
+    monkeypatch.setattr("ssm.models.opening.load_foreign", lambda *_: opened.model)
+    why = open_model(tmp_path).why_not_extend
+    assert why == "its weights are quantized, and would be written as other numbers"
+
+
+def test_a_kernel_may_keep_the_state_that_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For its backward pass, as mamba_ssm's do: nobody writes into that tensor."""
+    from transformers.models.bamba import modeling_bamba as theirs
+
+    model, inputs, one = ForeignModel(made("Bamba"), "x"), tokens(PREFIX + WINDOW), torch.ones((), requires_grad=True)
+    _, state = model(inputs[:, :PREFIX])
+    plain, _ = model(inputs[:, PREFIX:], state.detach())
+    scan = theirs.mamba2_chunk_scan
+    keeping = lambda *given, initial_states, **others: scan(*given, initial_states=initial_states * one, **others)  # noqa: E731
+    monkeypatch.setattr(theirs, "mamba2_chunk_scan", keeping)
+    logits, _ = model(inputs[:, PREFIX:], state.detach())
+    loss(logits).backward()
+    assert torch.equal(logits, plain)
+    assert one.grad is not None
+    assert one.grad != 0
