@@ -186,7 +186,10 @@ OTHERS: list[dict[str, Any]] = [
     {"mixer": {"kind": "s4d"}},
     {"mixer": {"kind": "s5"}},
     {"mixer": {"kind": "deltanet", "n_heads": 2}},
-    {"mixer": {"kind": "gated_deltanet", "n_heads": 2}},
+    {
+        "mixer": {"kind": "gated_deltanet", "n_heads": 2},
+        "ffn": {"kind": "experts", "n_experts": 8, "top_k": 3, "d_hidden": 96, "d_shared": 64},
+    },
     {"mixer": {"kind": "kda", "n_heads": 2}},
     {
         "mixer": {"kind": "rwkv7", "head_dim": 32},

@@ -23,7 +23,8 @@ from ssm.models.formats.mamba import MAMBA
 from ssm.models.formats.mamba2 import MAMBA2
 from ssm.models.formats.mamba_ssm import MAMBA3, MAMBA_SSM
 from ssm.models.formats.mistral import MISTRAL
-from ssm.models.formats.qwen3_5 import QWEN3_5
+from ssm.models.formats.qwen3_5 import QWEN3_5, QWEN3_5_MOE
+from ssm.models.formats.qwen3_next import QWEN3_NEXT
 from ssm.models.formats.recurrent_gemma import RECURRENT_GEMMA
 from ssm.models.formats.rwkv import RWKV
 from ssm.models.formats.source import Source, find_source
@@ -33,7 +34,8 @@ FORMATS: dict[str, Format] = {
     form.key: form
     for form in (
         *(MAMBA_SSM, MAMBA, FALCON_MAMBA, MAMBA2, RWKV, GPT_NEOX, MISTRAL, RECURRENT_GEMMA),
-        *(FLA_GLA, FLA_RWKV6, FLA_RETNET, FLA_DELTANET, FLA_GATED_DELTANET, FLA_KDA, FLA_RWKV7, QWEN3_5),
+        *(FLA_GLA, FLA_RWKV6, FLA_RETNET, FLA_DELTANET, FLA_GATED_DELTANET, FLA_KDA, FLA_RWKV7),
+        *(QWEN3_5, QWEN3_5_MOE, QWEN3_NEXT),
     )
 }
 CHECKED = 2**18  # numbers looked at together for one that is not finite
