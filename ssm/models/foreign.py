@@ -287,7 +287,7 @@ def _agree(found: Tensor, wanted: Tensor, alone: Tensor, scale: Tensor) -> bool:
 
 
 def _without_kernels(inner: nn.Module) -> None:
-    """Its own formulas, without the kernels for GPUs that stand before them wherever another package has brought them."""
+    """Its own formulas, without the kernels for GPUs that stand before them where other packages brought them."""
     for name in {type(module).__module__ for module in inner.modules()}:
         code = vars(sys.modules[name])
         wrapped = {key: f for key, f in code.items() if isfunction(f) and f.__module__ == name}
