@@ -10,6 +10,7 @@ import torch
 from extension.world import QUICK
 from models.formats import hf, qwen
 from small import make_store, model_spec, run_spec
+from transformers.models.kimi_linear import modeling_kimi_linear
 from transformers.models.qwen3_5 import modeling_qwen3_5
 from transformers.models.qwen3_next import modeling_qwen3_next
 
@@ -39,7 +40,21 @@ HYBRIDS: dict[str, dict[str, Any]] = {
     },
     "qwen3_5": QWEN | {"ffn": {"kind": "gated_mlp", "d_hidden": 64}},
     "qwen3_next": QWEN | {"ffn": {"kind": "experts", "n_experts": 4, "top_k": 2, "d_hidden": 32, "d_shared": 32}},
-}
+    "kimi_linear": {
+        "mixer": QWEN["mixer"] | {"kind": "kda", "gate_rank": 64, "gate_bias": False, "norm_eps": 1e-5},
+        "mixer_at": {
+            "1": {
+                "kind": "attention", "n_heads": 2, "head_dim": 16, "rotary_pct": 0.0, "latent_dim": 8, "shared_dim": 4,
+                "value_dim": 8,
+            }
+        },
+        "ffn": {
+            "kind": "experts", "n_experts": 4, "top_k": 2, "d_hidden": 32, "d_shared": 32, "scores": "sigmoid",
+            "shared_gate": False,
+        },
+        "tie_embeddings": False,
+    },
+}  # fmt: skip
 
 
 @pytest.mark.exhaustive
@@ -64,7 +79,7 @@ def test_a_hybrid_is_extended(
     repaired = import_checkpoint(out / "model")
     assert (repaired.format.key, repaired.spec.endless) == (form, (1,))
     if form != "mamba_ssm":  # whose own library needs a GPU
-        for module in (modeling_qwen3_5, modeling_qwen3_next):
+        for module in (modeling_qwen3_5, modeling_qwen3_next, modeling_kimi_linear):
             qwen.plain_rule(module, monkeypatch)
         tokens = torch.arange(2 * 40).view(2, 40) % 200
         with torch.no_grad():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,10 +16,13 @@ from ssm.specs.ffn import Experts
 D, E, TOP, HIDDEN = 6, 5, 2, 4
 
 
-def built(normalize: bool = True, top_k: int = TOP) -> ExpertsFfn:
+def built(**options: Any) -> ExpertsFfn:
     torch.manual_seed(0)
-    spec = Experts(n_experts=E, top_k=top_k, d_hidden=HIDDEN, d_shared=3, normalize=normalize)
-    return ExpertsFfn(spec, D, 2).double()
+    spec = Experts(**{"n_experts": E, "top_k": TOP, "d_hidden": HIDDEN, "d_shared": 3} | options)
+    ffn = ExpertsFfn(spec, D, 2).double()
+    if spec.scores == "sigmoid":
+        ffn.choice_bias.copy_(torch.linspace(-0.3, 0.3, E))
+    return ffn
 
 
 def oracle(ffn: ExpertsFfn, x: Tensor) -> Tensor:
@@ -25,22 +30,37 @@ def oracle(ffn: ExpertsFfn, x: Tensor) -> Tensor:
     ups = ffn.up_proj.unflatten(0, (E, 2))  # (E, gate or up, hidden, D)
     gate, up = torch.einsum("nd,eahd->aneh", x, ups)  # (N, E, hidden)
     made = torch.einsum("neh,edh->ned", F.silu(gate) * up, ffn.down_proj)
-    shares = torch.softmax(x @ ffn.router.weight.T, -1)  # (N, E)
+    shares = x @ ffn.router.weight.T  # (N, E)
+    shares = torch.sigmoid(shares) if ffn.spec.scores == "sigmoid" else torch.softmax(shares, -1)
+    judged = shares + ffn.choice_bias if ffn.spec.scores == "sigmoid" else shares
     kept = torch.zeros_like(shares)
     for row in range(len(x)):
-        largest = sorted(range(E), key=shares[row].tolist().__getitem__)[-ffn.spec.top_k :]
+        largest = sorted(range(E), key=judged[row].tolist().__getitem__)[-ffn.spec.top_k :]
         kept[row, largest] = 1.0
     weights = shares * kept
     if ffn.spec.normalize:
         weights = weights / weights.sum(-1, keepdim=True)
     gate, up = (x @ ffn.shared.up_proj.weight.T).chunk(2, -1)
     shared = (F.silu(gate) * up) @ ffn.shared.down_proj.weight.T
-    return (weights.unsqueeze(-1) * made).sum(1) + torch.sigmoid(x @ ffn.shared_gate.weight.T) * shared
+    if ffn.spec.shared_gate:
+        shared = torch.sigmoid(x @ ffn.shared_gate.weight.T) * shared
+    return ffn.spec.scale * (weights.unsqueeze(-1) * made).sum(1) + shared
 
 
-@pytest.mark.parametrize(("normalize", "top_k"), [(True, 2), (False, 2), (False, 1), (True, E)])
-def test_outputs_and_gradients_are_those_of_all_experts_weighed(normalize: bool, top_k: int) -> None:
-    ffn = built(normalize, top_k)
+DEEPSEEK = {"scores": "sigmoid", "shared_gate": False, "scale": 2.5}
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"normalize": False},
+    {"normalize": False, "top_k": 1},
+    {"top_k": E},
+    DEEPSEEK,
+    DEEPSEEK | {"normalize": False, "top_k": 3},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_outputs_and_gradients_are_those_of_all_experts_weighed(options: dict[str, Any]) -> None:
+    ffn = built(**options)
     x = torch.randn(3, 7, D, dtype=torch.float64, requires_grad=True)
     inputs = [x, *ffn.parameters()]
     direction = torch.randn(3, 7, D, dtype=torch.float64)
@@ -51,7 +71,7 @@ def test_outputs_and_gradients_are_those_of_all_experts_weighed(normalize: bool,
     theirs = torch.autograd.grad((wanted * direction).sum(), inputs)
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
     names = ["x", *(name for name, _ in ffn.named_parameters())]
-    assert all(gradient.abs().max() > 0 for gradient in ours), names
+    assert not [name for name, gradient in zip(names, ours, strict=True) if gradient.abs().max() == 0]
 
 
 def test_an_expert_that_nobody_chose_gets_no_gradient() -> None:

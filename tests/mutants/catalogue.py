@@ -469,9 +469,9 @@ MODELS = (
     ),
     Mutant(
         f"{M}ffn/experts.py",
-        "if self.spec.normalize else weights",
-        "if self.spec.top_k > 1 else weights",
-        "the weights of a token's experts sum to 1 where the model was trained without",
+        "weights = scores.gather(-1, chosen)",
+        "weights = judged.gather(-1, chosen)",
+        "the bias that chooses experts weighs them too",
         ("models/test_experts.py::test_outputs_and_gradients_are_those_of_all_experts_weighed",),
     ),
     Mutant(

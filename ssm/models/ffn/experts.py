@@ -1,4 +1,4 @@
-"""A mixture of experts (Shazeer et al. 2017), with one that all tokens pass (Qwen Team 2024, Section 2.2.2)."""
+"""A mixture of experts (Shazeer et al. 2017), with one that all tokens pass, as in Qwen and DeepSeek-V3."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from ssm.specs.ffn import Experts, GatedMlp
 
 
 class ExpertsFfn(Ffn):
-    """The weighed sum of what k of E experts make of a token, and sigmoid(w x) times what the shared one makes of it.
+    """The weighed sum of what k of E experts make of a token, and what the shared one makes of it, gated or not.
 
     An expert is W_2 (silu(W_g x) * W_1 x). Gradients reach the router through the weights of those it chose; no loss
-    asks that the experts be used alike. It has no state.
+    asks that the experts be used alike, and the bias of a choice by sigmoids stays what it is. It has no state.
     """
+
+    choice_bias: Tensor  # (E,), where scores are sigmoids
 
     def __init__(self, spec: Experts, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
@@ -26,8 +28,12 @@ class ExpertsFfn(Ffn):
         self.up_proj = nn.Parameter(torch.empty(2 * E, hidden, d_model))  # gate, up of one expert after the other
         self.down_proj = nn.Parameter(torch.empty(E, d_model, hidden))
         self.shared = GatedMlpFfn(GatedMlp(d_hidden=spec.d_shared), d_model, n_layers)
-        self.shared_gate = nn.Linear(d_model, 1, bias=False)
-        for weight in (self.router.weight, self.up_proj.flatten(0, 1), self.shared_gate.weight):
+        if spec.shared_gate:
+            self.shared_gate = nn.Linear(d_model, 1, bias=False)
+            small_init(self.shared_gate.weight)
+        if spec.scores == "sigmoid":
+            self.register_buffer("choice_bias", torch.zeros(E))
+        for weight in (self.router.weight, self.up_proj.flatten(0, 1)):
             small_init(weight)
         residual_init(self.down_proj.transpose(0, 1), n_layers)
 
@@ -35,7 +41,9 @@ class ExpertsFfn(Ffn):
         self, x: Tensor, state: FfnState | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, FfnState]:
         tokens = x.flatten(0, -2)  # (N, D)
-        y = torch.sigmoid(self.shared_gate(tokens)) * self.shared(tokens)[0]  # (N, D)
+        y = self.shared(tokens)[0]  # (N, D)
+        if self.spec.shared_gate:
+            y = torch.sigmoid(self.shared_gate(tokens)) * y
         weights, chosen = self.routed(tokens)  # (N, k)
         order = chosen.flatten().argsort(stable=True)  # (N k,): places in `chosen`, expert by expert
         counts = chosen.flatten().bincount(minlength=self.spec.n_experts).tolist()
@@ -52,6 +60,12 @@ class ExpertsFfn(Ffn):
         return self(x)
 
     def routed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and numbers (N, k) of the experts for tokens (N, D), the one with the largest weight first."""
-        weights, chosen = wide(self.router(tokens)).softmax(-1).topk(self.spec.top_k)
-        return (weights / weights.sum(-1, keepdim=True) if self.spec.normalize else weights), chosen
+        """Weights and numbers (N, k) of the experts for tokens (N, D)."""
+        scores = wide(self.router(tokens))  # (N, E)
+        scores = scores.softmax(-1) if self.spec.scores == "softmax" else scores.sigmoid()
+        judged = scores if self.spec.scores == "softmax" else scores + self.choice_bias
+        chosen = judged.topk(self.spec.top_k).indices
+        weights = scores.gather(-1, chosen)
+        if self.spec.normalize:
+            weights = weights / weights.sum(-1, keepdim=True)
+        return self.spec.scale * weights, chosen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import PositiveInt, model_validator
+from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.ffn.base import FfnSpecBase
 from ssm.specs.part import Kept, linear
@@ -13,7 +13,8 @@ from ssm.specs.part import Kept, linear
 class Experts(FfnSpecBase):
     """k of E gated perceptrons for every token, chosen by a router (Shazeer et al. 2017), and one that all tokens pass.
 
-    The one for all is weighed by a gate, as in Qwen (Qwen Team 2024, "Qwen2 Technical Report", Section 2.2.2).
+    The one for all is weighed by a gate in Qwen (Qwen Team 2024, "Qwen2 Technical Report", Section 2.2.2). With scores
+    by a sigmoid it is DeepSeek-V3's (DeepSeek-AI 2024, eq. 12-16): a bias that is not trained enters the choice alone.
     """
 
     kind: Literal["experts"] = "experts"
@@ -21,7 +22,10 @@ class Experts(FfnSpecBase):
     top_k: PositiveInt  # k
     d_hidden: PositiveInt  # of each of the E
     d_shared: PositiveInt  # of the one for all
-    normalize: bool = True  # the weights of the k sum to 1; otherwise they are their share of the softmax over all E
+    scores: Literal["softmax", "sigmoid"] = "softmax"  # of the router's numbers: the weights of the k, their largest
+    normalize: bool = True  # the weights of the k are divided by their sum
+    scale: PositiveFloat = 1.0  # of these weights
+    shared_gate: bool = True  # sigmoid(w x) weighs the one for all
 
     @model_validator(mode="after")
     def _sane(self) -> Experts:
@@ -30,7 +34,7 @@ class Experts(FfnSpecBase):
         return self
 
     def parameters(self, d_model: int) -> int:
-        shared = 3 * linear(d_model, self.d_shared) + linear(d_model, 1)
+        shared = 3 * linear(d_model, self.d_shared) + self.shared_gate * linear(d_model, 1)
         return linear(d_model, self.n_experts) + self.n_experts * self._expert(d_model) + shared
 
     def idle(self, d_model: int) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import PositiveInt
+from pydantic import PositiveInt, SerializerFunctionWrapHandler, model_serializer
 
+from ssm.specs.base import without
 from ssm.specs.mixers.base import Taxonomy
 from ssm.specs.mixers.delta_rule import GatedDeltaRuleMixer
 from ssm.specs.part import Kept, linear
@@ -26,6 +27,12 @@ class KdaMixer(GatedDeltaRuleMixer):
     )
     kind: Literal["kda"] = "kda"  # key_dim None: D / G; value_dim None: K
     gate_rank: PositiveInt | None = None  # R, of the two projections that make the decay and the gate; None: V
+    gate_bias: bool = True  # on the gate's; Kimi Linear has none
+
+    @model_serializer(mode="wrap")
+    def _as_before_this_field(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What goes without saying is left out: the ids of runs are older than the field."""
+        return without(plain(self), gate_bias=True)
 
     def check(self, d_model: int) -> None:
         super().check(d_model)
@@ -46,7 +53,7 @@ class KdaMixer(GatedDeltaRuleMixer):
     def parameters(self, d_model: int) -> int:
         R, (H, K, V) = self.rank(d_model), self.state_shape(d_model)
         decay = linear(R, H * K) + H * K + H  # up, the bias of dt, A_log
-        return super().parameters(d_model) + decay + linear(R, H * V, bias=True)
+        return super().parameters(d_model) + decay + linear(R, H * V, self.gate_bias)
 
     def kept(self, d_model: int) -> Kept:
         H, K, V = self.state_shape(d_model)

@@ -1,4 +1,4 @@
-"""Small Qwens of transformers, on the CPU."""
+"""Small models of transformers with Gated DeltaNet or KDA, on the CPU."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ EXPERTS = {
 
 def plain_rule(theirs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their rule in torch, whether or not fla is there, whose kernels need a GPU."""
-    for name in ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule"):
-        monkeypatch.setattr(theirs, name, inspect.unwrap(getattr(theirs, name)))
+    for name, function in vars(theirs).copy().items():
+        if name.endswith(("_gated_delta_rule", "_kimi_delta_attention")):
+            monkeypatch.setattr(theirs, name, inspect.unwrap(function))
 
 
 def loaded(kind: str, folder: Path, **config: Any) -> nn.Module:
