@@ -58,10 +58,19 @@ class Attention(Mixer):
         self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, MixerState]:
         q, keys, values, mask, gate, ended = self._attend(u, state, resets)
+        if self.value_dim != self.head_dim:  # kernels that never hold the whole map want one width
+            width = max(self.head_dim, self.value_dim)
+            q, keys, values = (F.pad(x, (0, width - x.shape[-1])) for x in (q, keys, values))
         y = F.scaled_dot_product_attention(
-            q, keys, values, attn_mask=mask, is_causal=mask is None, enable_gqa=self.groups != self.heads
+            q,
+            keys,
+            values,
+            attn_mask=mask,
+            is_causal=mask is None,
+            scale=self.head_dim**-0.5,
+            enable_gqa=self.groups != self.heads,
         )  # (B, H, T, K)
-        return self._finish(y.transpose(1, 2), gate), ended
+        return self._finish(y[..., : self.value_dim].transpose(1, 2), gate), ended
 
     def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
         """One token reads the cache and itself: softmax(q . k / sqrt(K)) over what it sees."""

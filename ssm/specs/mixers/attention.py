@@ -124,7 +124,7 @@ class AttentionMixer(MixerSpecBase):
     def kept(self, d_model: int) -> Kept:
         H, K, V = self.n_heads, self.key_dim(d_model), self.read_dim(d_model)
         if self.latent_dim:  # q, k and its parts, v twice, the output; the latent, its norm and that scaled
-            return Kept(H * (4 * K + 3 * V) + 4 * self.memory_numbers(d_model), workspace=0.5, bfloat16=0.5)
+            return Kept(H * (4 * K + 3 * V) + 4 * self.memory_numbers(d_model), workspace=0.3, bfloat16=0.5)
         G = self.heads(d_model)
         queries, keys = 3 * H * K, 3 * G * K  # q, q rotated and the output; k, k rotated and v
         queries += 2 * H * K * self.gate + 2 * H * K * self.qk_norm
