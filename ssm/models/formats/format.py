@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import log
 from typing import Any, Literal
@@ -46,6 +46,7 @@ class Row:
         parts: with several names, the length of each along our first axis, by its name among the sizes; or its name
             among the format's `places`, where it is not in one piece.
         mixer: the kind of mixer of the layers it is about; None: all.
+        fused: the name and the layout of one tensor that holds all experts', where a file has it instead.
     """
 
     ours: str
@@ -53,6 +54,12 @@ class Row:
     layout: str | None = None
     parts: tuple[str, ...] = ()
     mixer: str | None = None
+    fused: tuple[str, str] | None = None
+
+    def in_one(self) -> Row:
+        """The row where its experts are fused."""
+        assert self.fused is not None
+        return replace(self, theirs=self.fused[0], layout=self.fused[1], parts=())
 
 
 @dataclass(frozen=True)
@@ -177,8 +184,13 @@ class Format:
             raise CheckpointError(f"{refusal}: {'; '.join(differ)}")
         return config
 
-    def pieces(self, spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]]) -> list[Piece]:
+    def pieces(
+        self, spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]], stored: Collection[str] = ()
+    ) -> list[Piece]:
         """The table for one model, whose tensors have these shapes; it names each of them.
+
+        Args:
+            stored: the names in the files that are read or followed.
 
         Raises:
             CheckpointError: the format has no name for a tensor of the model.
@@ -190,7 +202,8 @@ class Format:
                 name = row.ours.format(i=i)
                 wanted = row.mixer is None or (i is not None and mixers[i].kind == row.mixer)
                 if wanted and name in shapes:
-                    found += self._pieces(row, name, i, shapes[name], sizes, places)
+                    fused = row.fused is not None and row.fused[0].format(i=i) in stored
+                    found += self._pieces(row.in_one() if fused else row, name, i, shapes[name], sizes, places)
         nameless = sorted(set(shapes) - {piece.ours for piece in found})
         if nameless:
             raise CheckpointError(f"{spec.name}: {self.title} has no name for {', '.join(nameless)}")

@@ -140,7 +140,7 @@ def sizes_of(spec: ModelSpec) -> dict[str, int]:
     """Of the parts that rows name."""
     delta, attention = mixer_of(spec, GatedDeltaNetMixer), _attention(spec)
     H, _, V = delta.state_shape(spec.d_model)
-    sizes = {"one": 1, "qkv": delta.convolved(spec.d_model), "heads": H, "z": H * V}
+    sizes = {"one": 1, "half": 2, "qkv": delta.convolved(spec.d_model), "heads": H, "z": H * V}
     for ffn in spec.ffns():
         if isinstance(ffn, GatedMlp):
             sizes["hidden"] = ffn.d_hidden
@@ -193,8 +193,15 @@ ROWS = (  # all but the projection of Gated DeltaNet
         tuple(f"{MLP}experts.{{e}}.{name}_proj.weight" for name in ("gate", "up")),
         "h d -> 1 h d",
         parts=("one", "one"),
+        fused=(f"{MLP}experts.gate_up_proj", "e (half h) d -> (e half) h d"),  # as transformers has them in memory
     ),
-    Row(f"{AT}ffn.down_proj", f"{MLP}experts.{{e}}.down_proj.weight", "d h -> 1 d h", parts=("one",)),
+    Row(
+        f"{AT}ffn.down_proj",
+        f"{MLP}experts.{{e}}.down_proj.weight",
+        "d h -> 1 d h",
+        parts=("one",),
+        fused=(f"{MLP}experts.down_proj", "e d h -> e d h"),
+    ),
     Row("norm.weight", "model.norm.weight"),
     Row("head.weight", "lm_head.weight"),
 )

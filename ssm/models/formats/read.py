@@ -104,7 +104,7 @@ def import_checkpoint(name: str | Path) -> Imported:
     spec, vocab_size = form.spec(source.config, source.title, str(source.config_path))
     model = shell(spec, vocab_size)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    placed = _placed(form, spec, form.pieces(spec, shapes), source)
+    placed = _placed(form, spec, form.pieces(spec, shapes, source.stored), source)
 
     weights: dict[str, Tensor] = {}
     broken = []

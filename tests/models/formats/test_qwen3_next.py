@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from models.formats import hf, qwen
+from models.formats import hf, qwen, round_trip
 from transformers.models.qwen3_next import modeling_qwen3_next as theirs
 
 from ssm.base.errors import CheckpointError, ConfigError
+from ssm.models.formats import export_checkpoint, import_checkpoint
 from ssm.models.formats.qwen3_next import QWEN3_NEXT
 
 SIZES = qwen.SIZES | qwen.EXPERTS | {"vocab_size": 37}
@@ -31,6 +32,18 @@ def test_round_trip(changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest
     dense = changes.get("mlp_only_layers", [])
     assert [ffn.kind for ffn in imported.spec.ffns()] == ["gated_mlp" if i in dense else "experts" for i in range(3)]
     assert imported.context == 128
+
+
+def test_experts_in_one_tensor(tmp_path: Path) -> None:
+    """As transformers has them in memory; what was read so is written so."""
+    peer = hf.made("Qwen3Next", **qwen.SIZES | qwen.EXPERTS)
+    peer.save_pretrained(tmp_path / "fused", save_original_format=False)
+    peer.save_pretrained(tmp_path / "apart")
+    fused, apart = (import_checkpoint(tmp_path / name) for name in ("fused", "apart"))
+    assert "model.layers.0.mlp.experts.gate_up_proj" in fused.source.stored
+    round_trip.assert_bitwise(fused.model.state_dict(), apart.model.state_dict())
+    again = export_checkpoint(fused.model, fused, tmp_path / "again")
+    round_trip.assert_bitwise(round_trip.weights(again), round_trip.weights(tmp_path / "fused"))
 
 
 @pytest.mark.parametrize(
