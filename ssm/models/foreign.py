@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from inspect import isfunction, signature, unwrap
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -259,8 +258,6 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
     problems += [f"{name} is not finite" for name, weight in inner.named_parameters() if not weight.isfinite().all()]
     if problems:
         raise CheckpointError(f"{source.name}: is no {type(inner).__name__}: {'; '.join(problems)}")
-    if torch.device(device).type == "cpu":
-        _without_kernels(inner)
     with _quiet(transformers):
         return ForeignModel(inner.to(device), source.name)
 
@@ -284,14 +281,6 @@ def _agree(found: Tensor, wanted: Tensor, alone: Tensor, scale: Tensor) -> bool:
     last = wanted[:, -alone.shape[1] :] if alone.shape != wanted.shape else wanted
     error, past = (found - wanted).abs().max(), (alone - last).abs().max()
     return bool(error <= share * scale and error <= torch.maximum(of_past * past, rounding * scale))
-
-
-def _without_kernels(inner: nn.Module) -> None:
-    """Its own formulas, without the kernels for GPUs that stand before them where other packages brought them."""
-    for name in {type(module).__module__ for module in inner.modules()}:
-        code = vars(sys.modules[name])
-        wrapped = {key: f for key, f in code.items() if isfunction(f) and f.__module__ == name}
-        code.update({key: unwrap(f) for key, f in wrapped.items()})
 
 
 @contextmanager

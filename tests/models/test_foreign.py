@@ -65,12 +65,6 @@ MODELS: dict[str, tuple[dict[str, Any], Reading, list[tuple[int, ...]]]] = {
         Reading(False, True),
         [(2, 4, 16, 8)] * 2,
     ),
-    "OlmoHybrid": (
-        ATTENTION | {"layer_types": HYBRID, "num_key_value_heads": 4, "linear_num_key_heads": 2,
-                     "linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 16},
-        Reading(False, True),
-        [(2, 2, 8, 16)] * 2,
-    ),
     "MiniMax": (
         ATTENTION | {"layer_types": HYBRID, "num_local_experts": 2, "block_size": 8, "head_dim": 8},
         Reading(True, True),

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from functools import wraps
-from inspect import unwrap
 from pathlib import Path
 
 import pytest
 import torch
 from models.formats.folders import as_bin, reconfigure, rewrite
 from models.test_foreign import in_pieces, made, tokens
-from transformers.models.olmo_hybrid import modeling_olmo_hybrid
 
 from ssm.base.errors import CheckpointError
 from ssm.models.foreign import ForeignModel, load_foreign
@@ -95,19 +92,6 @@ import transformers, os
 assert os.environ["USE_HUB_KERNELS"] == "NO"
 assert transformers.utils.logging.is_progress_bar_enabled()
 """
-
-
-def test_kernels_that_need_a_gpu_are_passed_by_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other packages' kernels stand before the functions of transformers wherever they are installed."""
-    for name in ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule", "causal_conv1d_fn"):
-
-        @wraps(unwrap(getattr(modeling_olmo_hybrid, name)))
-        def kernel(*args: object, **options: object) -> None:
-            raise RuntimeError("0 active drivers")
-
-        monkeypatch.setattr(modeling_olmo_hybrid, name, kernel)
-    model = loaded(saved("OlmoHybrid", tmp_path))
-    assert in_pieces(model, tokens(), (20, 1, 24))[0].isfinite().all()
 
 
 @pytest.mark.exhaustive
