@@ -29,10 +29,10 @@ class Block(nn.Module):
         self.norm = build_norm(model)
         self.mixer = build_mixer(model.mixers()[layer], model.d_model, model.n_layers)
         self.mixer.initialize_at(layer)
-        self.ffn = None
-        if model.ffn is not None:
+        self.ffn, ffn = None, model.ffns()[layer]
+        if ffn is not None:
             self.ffn_norm = build_norm(model)
-            self.ffn = build_ffn(model.ffn, model.d_model, model.n_layers)
+            self.ffn = build_ffn(ffn, model.d_model, model.n_layers)
             self.ffn.initialize_at(layer)
 
     def forward(

@@ -71,7 +71,7 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
     parameters = parameter_count(model, vocabulary, run.data.channels)
     weights = NUMBER * parameters
     if shard:
-        halves = [part.parameters(D) for part in (*model.mixers(), model.ffn) if part is not None]
+        halves = [part.parameters(D) for part in model.parts()]
         block, embeddings = max(halves), parameters - sum(halves)
         weights = weights // processes + NUMBER * (embeddings + 2 * block)
 
@@ -118,7 +118,7 @@ def _activations(
         return NUMBER * share * replace(kept, a_token=2 * D + kept.a_token).of(sequences, length, from_zero)
 
     mixers = model.mixers()
-    layers = [kept_by(mixer) + kept_by(model.ffn) for mixer in mixers]
+    layers = [kept_by(mixer) + kept_by(ffn) for mixer, ffn in zip(mixers, model.ffns(), strict=True)]
     shares = [mixer.kept(D).workspace for mixer in mixers]
     return layers, max(kept * share for kept, share in zip(layers, shares, strict=True))
 
@@ -132,8 +132,7 @@ def graph_bytes(model: ModelSpec, sequences: int, length: int) -> int:
 
 def state_bytes(model: ModelSpec, context: int) -> int:
     """The state of one sequence behind `context` tokens: of attention the keys and values of all, or of its window."""
-    parts = (part for mixer in model.mixers() for part in (mixer, model.ffn) if part is not None)
-    return NUMBER * sum(part.state_numbers(model.d_model, context) for part in parts)
+    return NUMBER * sum(part.state_numbers(model.d_model, context) for part in model.parts())
 
 
 def passed_bytes(model: ModelSpec, context: int) -> int:

@@ -16,8 +16,7 @@ def parameter_count(model: ModelSpec, vocab_size: int, channels: int | None = No
     """
     D = model.d_model
     norm = 2 * D if model.norm == "layer" else D
-    ffn = 0 if model.ffn is None else model.ffn.parameters(D) + norm
-    layers = sum(mixer.parameters(D) + norm + ffn for mixer in model.mixers())
+    layers = sum(part.parameters(D) + norm for part in model.parts())
     rows = _embedding(model, vocab_size)  # of the head too
     if channels is None:
         embeddings = (1 if model.tie_embeddings else 2) * rows
@@ -33,10 +32,12 @@ def _embedding(model: ModelSpec, vocab_size: int) -> int:
 def operations_per_token(model: ModelSpec, vocab_size: int, context: int, channels: int | None = None) -> float:
     """Floating-point operations of a forward pass, a token, in a sequence of `context` tokens.
 
-    Two a parameter (but for an untied embedding, which is looked up), and those of every mixer's state.
+    Two a parameter (but for an untied embedding, which is looked up, and for experts that are not chosen), and those of
+    every mixer's state.
     """
     looked_up = 0 if model.tie_embeddings or channels is not None else _embedding(model, vocab_size)
-    operations = 2.0 * (parameter_count(model, vocab_size, channels) - looked_up)
+    idle = sum(part.idle(model.d_model) for part in model.parts())
+    operations = 2.0 * (parameter_count(model, vocab_size, channels) - looked_up - idle)
     for mixer in model.mixers():
         operations += mixer.state_operations(model.d_model, context)
     return operations

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
-from ssm.specs.base import Name, Spec
+from ssm.specs.base import Name, Spec, without
 from ssm.specs.ffn import FfnSpec
 from ssm.specs.mixers import MixerSpec
+from ssm.specs.part import PartSpec
+
+Layer = Annotated[int, Field(strict=False)]  # counted from 0
 
 
 class ModelSpec(Spec):
@@ -19,10 +29,9 @@ class ModelSpec(Spec):
     d_model: Annotated[int, Field(gt=0, le=2**17)]  # D
     n_layers: Annotated[int, Field(gt=0, le=1000)]  # L; far beyond any that was published
     mixer: MixerSpec
-    mixer_at: dict[
-        Annotated[int, Field(strict=False)], MixerSpec
-    ] = {}  # hybrids: the layers (counted from 0) that have another mixer
+    mixer_at: dict[Layer, MixerSpec] = {}  # hybrids: the layers that have another mixer
     ffn: FfnSpec | None = None  # the second half of every block; None: the mixer is all
+    ffn_at: dict[Layer, FfnSpec] = {}  # the layers that have another one
     parallel_residual: bool = False  # x + mixer(norm(x)) + ffn(norm'(x)), as GPT-NeoX
     norm: Literal["rms", "layer", "rms_from_one"] = "rms"  # LayerNorm has a bias; from_one: 1 + weight scales, as Gemma
     embedding_norm: bool = False  # a norm behind the embedding, as RWKV
@@ -33,6 +42,11 @@ class ModelSpec(Spec):
     norm_eps: PositiveFloat = 1e-5
     peak_lr: PositiveFloat  # the peak learning rate that belongs to this size (lg Table 2)
     published_parameters: PositiveInt | None = None  # the size that its paper states
+
+    @model_serializer(mode="wrap")
+    def _as_before_this_field(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What goes without saying is left out: the ids of runs are older than the field."""
+        return without(plain(self), ffn_at={})
 
     @model_validator(mode="after")
     def _sane(self) -> ModelSpec:
@@ -46,9 +60,10 @@ class ModelSpec(Spec):
             if mixer.follows not in (None, self.mixers()[0].kind):
                 where = f"mixer_at.{layer}" if layer in self.mixer_at else "mixer"
                 raise ValueError(f"{where}: layer {layer} reads the values of layer 0, which has to be {mixer.follows}")
-        for layer in self.mixer_at:
-            if not 0 <= layer < self.n_layers:
-                raise ValueError(f"mixer_at.{layer}: layers are numbered 0 to {self.n_layers - 1}")
+        for where, layers in (("mixer_at", self.mixer_at), ("ffn_at", self.ffn_at)):
+            for layer in layers:
+                if not 0 <= layer < self.n_layers:
+                    raise ValueError(f"{where}.{layer}: layers are numbered 0 to {self.n_layers - 1}")
         if self.parallel_residual and self.ffn is None:
             raise ValueError("parallel_residual: needs an ffn, which runs beside the mixer")
         return self
@@ -60,7 +75,7 @@ class ModelSpec(Spec):
     def block(self, layer: int) -> dict[str, Any]:
         """What a layer (counted from 1) is built from: field -> plain value, those of its mixer and ffn too."""
         found: dict[str, Any] = {"d_model": self.d_model}
-        for name, part in (("mixer", self.mixers()[layer - 1]), ("ffn", self.ffn)):
+        for name, part in (("mixer", self.mixers()[layer - 1]), ("ffn", self.ffns()[layer - 1])):
             content = {} if part is None else part.deciding()
             found |= {name: content.get("kind"), **{f"{name}.{key}": value for key, value in content.items()}}
         return found | {"parallel_residual": self.parallel_residual, "norm": self.norm, "norm_eps": self.norm_eps}
@@ -68,6 +83,14 @@ class ModelSpec(Spec):
     def mixers(self) -> tuple[MixerSpec, ...]:
         """The mixer of every layer, in order."""
         return tuple(self.mixer_at.get(layer, self.mixer).at(layer) for layer in range(self.n_layers))
+
+    def ffns(self) -> tuple[FfnSpec | None, ...]:
+        """The ffn of every layer, in order."""
+        return tuple(self.ffn_at.get(layer, self.ffn) for layer in range(self.n_layers))
+
+    def parts(self) -> tuple[PartSpec, ...]:
+        """The halves of all blocks, mixers first."""
+        return (*self.mixers(), *(ffn for ffn in self.ffns() if ffn is not None))
 
     @property
     def endless(self) -> tuple[int, ...]:

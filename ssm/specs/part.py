@@ -52,6 +52,10 @@ class PartSpec(Spec, ABC):
     def parameters(self, d_model: int) -> int:
         """Parameters in one layer, those of the norm before it not counted."""
 
+    def idle(self, d_model: int) -> int:
+        """Those of them that a token passes by: of the experts that are not chosen for it."""
+        return 0
+
     @abstractmethod
     def state_numbers(self, d_model: int, context: int) -> int:
         """Numbers of one sequence's state in one layer behind `context` tokens: all of it, last inputs too."""

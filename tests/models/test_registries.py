@@ -27,6 +27,16 @@ FFN_EXAMPLES = {
     "gated_mlp, bias": {"kind": "gated_mlp", "d_hidden": 31, "bias": True},
     "rwkv_channel_mix": {"kind": "rwkv_channel_mix", "d_hidden": 31},
     "rwkv_channel_mix, no receptance": {"kind": "rwkv_channel_mix", "d_hidden": 31, "receptance": False},
+    "experts": {"kind": "experts", "n_experts": 5, "top_k": 2, "d_hidden": 7, "d_shared": 9},
+    "experts, by sigmoids": {
+        "kind": "experts",
+        "n_experts": 5,
+        "top_k": 2,
+        "d_hidden": 7,
+        "d_shared": 9,
+        "scores": "sigmoid",
+        "shared_gate": False,
+    },
 }
 
 

@@ -468,6 +468,20 @@ MODELS = (
         ("models/formats/test_fla_delta.py::test_round_trip",),
     ),
     Mutant(
+        f"{M}ffn/experts.py",
+        "weights = scores.gather(-1, chosen)",
+        "weights = judged.gather(-1, chosen)",
+        "the bias that chooses experts weighs them too",
+        ("models/test_experts.py::test_outputs_and_gradients_are_those_of_all_experts_weighed",),
+    ),
+    Mutant(
+        f"{M}formats/qwen3_next.py",
+        "ba = ((beta, H // G), (beta + H, H // G))",
+        "ba = ((beta + H, H // G), (beta, H // G))",
+        "Qwen3-Next's beta is read as its dt",
+        ("models/formats/test_qwen3_next.py::test_round_trip",),
+    ),
+    Mutant(
         f"{M}mixers/rwkv7.py",
         "own if first is None else first",
         "own",

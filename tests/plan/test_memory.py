@@ -175,6 +175,16 @@ def test_micro_batches_and_precision_are_heeded(changes: dict[str, Any], tmp_pat
 
 OTHERS: list[dict[str, Any]] = [
     {"mixer": {"kind": "attention", "n_heads": 4}, "ffn": {"kind": "gated_mlp", "d_hidden": 200}},
+    {
+        "mixer": {
+            "kind": "attention",
+            "n_heads": 4,
+            "head_dim": 24,
+            "latent_dim": 32,
+            "shared_dim": 8,
+            "rotary_pct": 0,
+        }
+    },
     {"mixer": {"kind": "dss"}},
     {"mixer": {"kind": "gru"}, "ffn": {"kind": "mlp", "d_hidden": 256}},
     {"mixer": {"kind": "h3"}},
@@ -186,7 +196,10 @@ OTHERS: list[dict[str, Any]] = [
     {"mixer": {"kind": "s4d"}},
     {"mixer": {"kind": "s5"}},
     {"mixer": {"kind": "deltanet", "n_heads": 2}},
-    {"mixer": {"kind": "gated_deltanet", "n_heads": 2}},
+    {
+        "mixer": {"kind": "gated_deltanet", "n_heads": 2},
+        "ffn": {"kind": "experts", "n_experts": 8, "top_k": 3, "d_hidden": 96, "d_shared": 64},
+    },
     {"mixer": {"kind": "kda", "n_heads": 2}},
     {
         "mixer": {"kind": "rwkv7", "head_dim": 32},

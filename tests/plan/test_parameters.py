@@ -41,11 +41,13 @@ def test_the_counts_of_all_named_models_are_exact() -> None:
     assert not wrong
 
 
+EXPERTS = {"kind": "experts", "n_experts": 5, "top_k": 2, "d_hidden": 7, "d_shared": 9}
 VARIANTS: list[dict[str, Any]] = [
     {"mixer": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "bias": True, "window": 5}},
     {"mixer": {"kind": "attention", "n_heads": 4, "head_dim": 10, "rotary_pct": 0.4}},
     {"mixer": {"kind": "attention", "n_heads": 4, "n_kv_heads": 1, "qk_norm": True, "gate": True}},
     {"mixer": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "out_bias": True, "d_conv": 3}},
+    {"mixer": {"kind": "attention", "n_heads": 4, "latent_dim": 9, "shared_dim": 2, "value_dim": 7, "rotary_pct": 0}},
     {"mixer": {"kind": "dss", "d_state": 6}},
     {"mixer": {"kind": "gla", "n_heads": 2, "key_dim": 5, "value_dim": 7, "gate_rank": 3}},
     {"mixer": {"kind": "gru"}, "norm": "layer", "embedding_norm": True},
@@ -65,8 +67,11 @@ VARIANTS: list[dict[str, Any]] = [
     {"mixer": {"kind": "deltanet", "n_heads": 2, "value_dim": 5, "gate": True, "d_conv": 3}},
     {"mixer": {"kind": "gated_deltanet", "n_heads": 4, "n_key_heads": 2, "key_dim": 5, "gate": False}},
     {"mixer": {"kind": "kda", "n_heads": 4, "n_key_heads": 2, "value_dim": 5, "gate_rank": 3}},
+    {"mixer": {"kind": "kda", "n_heads": 2, "gate_bias": False}},
     {"mixer": {"kind": "rwkv7", "head_dim": 8, "decay_rank": 2, "rate_rank": 3, "gate_rank": 5, "value_rank": 4}},
     {"mixer": {"kind": "gru"}, "mixer_at": {1: {"kind": "rwkv4"}}, "ffn": {"kind": "mlp", "d_hidden": 5}},
+    {"mixer": {"kind": "gru"}, "ffn": {"kind": "mlp", "d_hidden": 5}, "ffn_at": {"1": EXPERTS}, "norm": "layer"},
+    {"mixer": {"kind": "gru"}, "ffn_at": {2: EXPERTS}},
 ]
 
 
@@ -84,6 +89,13 @@ def test_operations_are_two_a_parameter_and_six_a_state() -> None:
     )
     untied = model(mixer={"kind": "gru"}, tie_embeddings=False)  # one of the two matrices is only looked up
     assert operations_per_token(untied, VOCABULARY, 9) == expected
+
+
+def test_experts_that_are_not_chosen_take_no_operations() -> None:
+    one, all_five = (model(mixer={"kind": "gru"}, ffn=EXPERTS | {"top_k": k}) for k in (1, 5))
+    assert operations_per_token(all_five, VOCABULARY, 9) == 2 * parameter_count(one, VOCABULARY) + 6 * 3 * 24
+    apart = operations_per_token(all_five, VOCABULARY, 9) - operations_per_token(one, VOCABULARY, 9)
+    assert apart == 3 * 4 * 2 * (3 * 24 * 7)  # layers, experts, a multiplication and an addition a weight
 
 
 def test_operations_of_attention_grow_with_the_context_up_to_its_window() -> None:

@@ -6,6 +6,7 @@ One file each. A new one: its spec in ssm/specs/ffn/, its module here, a line in
 from __future__ import annotations
 
 from ssm.models.ffn.base import Ffn
+from ssm.models.ffn.experts import ExpertsFfn
 from ssm.models.ffn.gated_mlp import GatedMlpFfn
 from ssm.models.ffn.mlp import MlpFfn
 from ssm.models.ffn.rwkv_channel_mix import RwkvChannelMixFfn
@@ -16,6 +17,7 @@ FFNS: dict[str, type[Ffn]] = {
     "mlp": MlpFfn,
     "gated_mlp": GatedMlpFfn,
     "rwkv_channel_mix": RwkvChannelMixFfn,
+    "experts": ExpertsFfn,
 }
 check_modules(__name__, FFNS, SPECS)
 

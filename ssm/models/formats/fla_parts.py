@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from ssm.models.formats.format import Config, Row
+from typing import Any
+
+from ssm.models.formats.format import Config, Fields, Row
+from ssm.models.formats.parts import ffn_of
+from ssm.specs.ffn import RwkvChannelMix
+from ssm.specs.model import ModelSpec
 
 TIED = ("model.embeddings.weight", "lm_head.weight")
 
@@ -52,6 +57,38 @@ def layer_norm_rows() -> tuple[Row, ...]:
         Row("head.weight", "lm_head.weight"),
         *(Row(f"{ours}.{kind}", f"{theirs}.{kind}") for ours, theirs in norms.items() for kind in both),
     )
+
+
+def rwkv_fields(config: Config, mixer: Fields, ratio: float, **ffn: Any) -> tuple[Fields, int]:
+    """The fields of an RWKV's spec, and its vocabulary; `ratio`: of the widths, where config.json is silent."""
+    width = config["hidden_size"]
+    ratio = ratio if config["hidden_ratio"] is None else config["hidden_ratio"]
+    hidden = config["intermediate_size"] or 32 * -(-int(width * ratio) // 32)
+    fields = {
+        "d_model": width,
+        "n_layers": config["num_hidden_layers"],
+        "mixer": mixer,
+        "ffn": {"kind": "rwkv_channel_mix", "d_hidden": hidden, **ffn},
+        "norm": "layer",
+        "norm_eps": config["norm_eps"],
+        "embedding_norm": config["norm_first"],
+        "tie_embeddings": config["tie_word_embeddings"],
+    }
+    return fields, config["vocab_size"]
+
+
+def rwkv_config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
+    """A config.json of an RWKV, but for what it says of the time mixing."""
+    return {
+        "vocab_size": spec.embedding_rows(vocab_size),
+        "hidden_size": spec.d_model,
+        "num_hidden_layers": spec.n_layers,
+        "num_heads": spec.mixer.heads(spec.d_model),
+        "intermediate_size": ffn_of(spec, RwkvChannelMix).d_hidden,
+        "norm_first": spec.embedding_norm,
+        "norm_eps": spec.norm_eps,
+        "tie_word_embeddings": spec.tie_embeddings,
+    }
 
 
 def per_head(config: Config, expand: str) -> int:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ssm.models.formats.fla_parts import TIED, layer_norm_rows, per_head
+from ssm.models.formats.fla_parts import TIED, layer_norm_rows, per_head, rwkv_config, rwkv_fields
 from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import ffn_of, mixer_of
-from ssm.specs.ffn import RwkvChannelMix
+from ssm.models.formats.parts import mixer_of
 from ssm.specs.mixers.rwkv6 import Rwkv6Mixer
 from ssm.specs.model import ModelSpec
 
 
 def _fields(config: Config) -> tuple[Fields, int]:
-    width = config["hidden_size"]
-    ratio = 3.5 if config["hidden_ratio"] is None else config["hidden_ratio"]
     mixer = {
         "kind": "rwkv6",
         "head_dim": per_head(config, "expand_k"),
@@ -22,35 +19,16 @@ def _fields(config: Config) -> tuple[Fields, int]:
         "decay_rank": config["gate_low_rank_dim"],
         "norm_eps": config["norm_eps"],
     }
-    hidden = config["intermediate_size"] or 32 * -(-int(width * ratio) // 32)
-    fields = {
-        "d_model": width,
-        "n_layers": config["num_hidden_layers"],
-        "mixer": mixer,
-        "ffn": {"kind": "rwkv_channel_mix", "d_hidden": hidden},
-        "norm": "layer",
-        "norm_eps": config["norm_eps"],
-        "embedding_norm": config["norm_first"],
-        "tie_embeddings": config["tie_word_embeddings"],
-    }
-    return fields, config["vocab_size"]
+    return rwkv_fields(config, mixer, ratio=3.5)
 
 
 def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
     mixer = mixer_of(spec, Rwkv6Mixer)
-    return {
-        "vocab_size": spec.embedding_rows(vocab_size),
-        "hidden_size": spec.d_model,
-        "num_hidden_layers": spec.n_layers,
-        "num_heads": mixer.heads(spec.d_model),
+    return rwkv_config(spec, vocab_size) | {
         "expand_k": 1.0,
         "expand_v": 1.0,
         "proj_low_rank_dim": mixer.shift_rank,
         "gate_low_rank_dim": mixer.decay_rank,
-        "intermediate_size": ffn_of(spec, RwkvChannelMix).d_hidden,
-        "norm_first": spec.embedding_norm,
-        "norm_eps": spec.norm_eps,
-        "tie_word_embeddings": spec.tie_embeddings,
     }
 
 

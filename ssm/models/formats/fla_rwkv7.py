@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ssm.models.formats.fla_parts import TIED, layer_norm_rows
+from ssm.models.formats.fla_parts import TIED, layer_norm_rows, rwkv_config, rwkv_fields
 from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import ffn_of, mixer_of
-from ssm.specs.ffn import RwkvChannelMix
+from ssm.models.formats.parts import mixer_of
 from ssm.specs.mixers.rwkv7 import Rwkv7Mixer
 from ssm.specs.model import ModelSpec
 
@@ -27,36 +26,17 @@ def _fields(config: Config) -> tuple[Fields, int]:
         if config[rank] is None:
             raise ValueError(f"{rank} is None")
     head_dim = config["head_dim"] or width // config["num_heads"]
-    ratio = 4 if config["hidden_ratio"] is None else config["hidden_ratio"]
     ranks = {ours: config[theirs] for theirs, ours in RANKS.items()}
-    hidden = config["intermediate_size"] or 32 * -(-int(width * ratio) // 32)
-    fields = {
-        "d_model": width,
-        "n_layers": layers,
-        "mixer": {"kind": "rwkv7", "head_dim": head_dim, "norm_eps": head_dim * config["norm_eps"], **ranks},
-        "ffn": {"kind": "rwkv_channel_mix", "d_hidden": hidden, "receptance": False},
-        "norm": "layer",
-        "norm_eps": config["norm_eps"],
-        "embedding_norm": config["norm_first"],
-        "tie_embeddings": config["tie_word_embeddings"],
-    }
-    return fields, config["vocab_size"]
+    mixer = {"kind": "rwkv7", "head_dim": head_dim, "norm_eps": head_dim * config["norm_eps"], **ranks}
+    return rwkv_fields(config, mixer, ratio=4, receptance=False)
 
 
 def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
     mixer = mixer_of(spec, Rwkv7Mixer)
-    return {
-        "vocab_size": spec.embedding_rows(vocab_size),
-        "hidden_size": spec.d_model,
-        "num_hidden_layers": spec.n_layers,
+    return rwkv_config(spec, vocab_size) | {
         "head_dim": mixer.head_dim,
-        "num_heads": mixer.heads(spec.d_model),
         "value_dim": [spec.d_model] * spec.n_layers,
         **{theirs: getattr(mixer, ours) for theirs, ours in RANKS.items()},
-        "intermediate_size": ffn_of(spec, RwkvChannelMix).d_hidden,
-        "norm_first": spec.embedding_norm,
-        "norm_eps": spec.norm_eps,
-        "tie_word_embeddings": spec.tie_embeddings,
     }
 
 

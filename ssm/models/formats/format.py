@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
 from math import log
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from ssm.specs.model import ModelSpec
 Config = Mapping[str, Any]  # a config.json
 Fields = dict[str, Any]  # of a ModelSpec
 Container = Literal["safetensors", "bin"]
+Rows = Mapping[str, list[int]]  # by a part's name, where its rows lie in ours
 
 # lg Table 2: parameters (in millions) and peak learning rate. A checkpoint's own is not in its config.
 PEAK_LR = {45: 1e-3, 85: 1e-3, 130: 6e-4, 370: 3e-4, 780: 2.5e-4, 1300: 2e-4}
@@ -38,10 +40,13 @@ class Row:
     Args:
         ours: its name; {i} is the layer's number.
         theirs: their name, or names whose tensors lie one after the other along our first axis. A name may have
-            alternatives, as in "head.weight|lm_head.weight": the first one is written where none was read.
+            alternatives, as in "head.weight|lm_head.weight": the first one is written where none was read. With {e},
+            an expert's number, all names are there for the first expert, then for the second, ...
         layout: of each of them; None: as ours.
-        parts: with several names, the length of each along our first axis, by its name among the sizes.
+        parts: with several names, the length of each along our first axis, by its name among the sizes; or its name
+            among the format's `places`, where it is not in one piece.
         mixer: the kind of mixer of the layers it is about; None: all.
+        fused: the name and the layout of one tensor that holds all experts', where a file has it instead.
     """
 
     ours: str
@@ -49,16 +54,21 @@ class Row:
     layout: str | None = None
     parts: tuple[str, ...] = ()
     mixer: str | None = None
+    fused: tuple[str, str] | None = None
+
+    def in_one(self) -> Row:
+        """The row where its experts are fused."""
+        assert self.fused is not None
+        return replace(self, theirs=self.fused[0], layout=self.fused[1], parts=())
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A row for one layer and one of its names: a slice of our tensor, and theirs."""
+    """A row for one layer and one of its names: rows of our tensor, and theirs."""
 
     ours: str
     names: tuple[str, ...]  # alternatives
-    start: int
-    length: int | None  # None: the whole tensor
+    at: slice | list[int]  # along our first axis
     shape: tuple[int, ...]  # of theirs
     layout: Layout | None
     sizes: Sizes
@@ -66,19 +76,15 @@ class Piece:
 
     def put(self, tensor: Tensor, theirs: Tensor) -> None:
         """Write their tensor into its place in ours."""
-        target = self._slice(tensor)
         if self.layout is None:
-            target.copy_(theirs)
+            tensor[self.at] = theirs
         else:
-            self.layout.put(target, theirs, self.sizes, self.picks)
+            self.layout.put(tensor[self.at], theirs, self.sizes, self.picks)
 
     def take(self, tensor: Tensor) -> Tensor:
         """Their tensor, from ours."""
-        part = self._slice(tensor)
+        part = tensor[self.at]
         return part if self.layout is None else self.layout.take(part, self.sizes, self.picks)
-
-    def _slice(self, tensor: Tensor) -> Tensor:
-        return tensor if self.length is None else tensor.narrow(0, self.start, self.length)
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,7 @@ class Format:
         tied: their embedding and their head (with alternatives).
         keys: of a config.json without a model_type.
         picks: of axes named in layouts.
+        places: where parts lie that are not in one piece of ours.
         ignored: names that hold no weights (a regular expression).
         writes_tied: a tied head is in the file too.
         container: what it is written as where it was not read.
@@ -118,6 +125,7 @@ class Format:
     sizes: Callable[[ModelSpec], Sizes] = field(default=lambda spec: {})
     keys: tuple[str, ...] = ()
     picks: Picks = field(default_factory=dict)
+    places: Callable[[ModelSpec], Rows] = field(default=lambda spec: {})
     ignored: str = r"(?!)"
     writes_tied: bool = False
     container: Container = "safetensors"
@@ -176,37 +184,49 @@ class Format:
             raise CheckpointError(f"{refusal}: {'; '.join(differ)}")
         return config
 
-    def pieces(self, spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]]) -> list[Piece]:
+    def pieces(
+        self, spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]], stored: Collection[str] = ()
+    ) -> list[Piece]:
         """The table for one model, whose tensors have these shapes; it names each of them.
+
+        Args:
+            stored: the names in the files that are read or followed.
 
         Raises:
             CheckpointError: the format has no name for a tensor of the model.
         """
-        sizes, mixers = self.sizes(spec), spec.mixers()
+        sizes, places, mixers = self.sizes(spec), self.places(spec), spec.mixers()
         found: list[Piece] = []
         for row in self.rows:
             for i in range(spec.n_layers) if "{i}" in row.ours else [None]:
                 name = row.ours.format(i=i)
                 wanted = row.mixer is None or (i is not None and mixers[i].kind == row.mixer)
                 if wanted and name in shapes:
-                    found += self._pieces(row, name, i, shapes[name], sizes)
+                    fused = row.fused is not None and row.fused[0].format(i=i) in stored
+                    found += self._pieces(row.in_one() if fused else row, name, i, shapes[name], sizes, places)
         nameless = sorted(set(shapes) - {piece.ours for piece in found})
         if nameless:
             raise CheckpointError(f"{spec.name}: {self.title} has no name for {', '.join(nameless)}")
         return found
 
-    def _pieces(self, row: Row, ours: str, i: int | None, shape: tuple[int, ...], sizes: Sizes) -> Iterator[Piece]:
+    def _pieces(
+        self, row: Row, ours: str, i: int | None, shape: tuple[int, ...], sizes: Sizes, places: Rows
+    ) -> Iterator[Piece]:
         layout = None if row.layout is None else Layout(row.layout)
+        listed = (row.theirs,) if isinstance(row.theirs, str) else row.theirs
+        experts = shape[0] // len(listed) if "{e}" in listed[0] else 1
         start = 0
-        for number, theirs in enumerate((row.theirs,) if isinstance(row.theirs, str) else row.theirs):
-            length = sizes[row.parts[number]] if row.parts else None
+        for e, (number, theirs) in product(range(experts), enumerate(listed)):
+            name = row.parts[number] if row.parts else ""
+            length = len(places[name]) if name in places else sizes[name] if name else shape[0]
             if length == 0:
                 continue  # a part that this model does not have: a gate
-            part = shape if length is None else (length, *shape[1:])
+            at = places.get(name, slice(start, start + length))
+            start += length
+            part = (length, *shape[1:])
             their_shape = part if layout is None else layout.their_shape(part, sizes)
-            names = tuple(theirs.format(i=i).split("|"))
-            yield Piece(ours, names, start, length, their_shape, layout, sizes, self.picks)
-            start += length or 0
+            names = tuple(theirs.format(i=i, e=e).split("|"))
+            yield Piece(ours, names, at, their_shape, layout, sizes, self.picks)
 
     @property
     def tied_heads(self) -> tuple[str, ...]:
@@ -236,10 +256,12 @@ def check_same(spec: ModelSpec, other: ModelSpec, source: str) -> None:
 
 def _plain(spec: ModelSpec) -> dict[str, Any]:
     """What the spec says of the computation, by dotted key and layer by layer."""
-    content = {key: value for key, value in spec.content().items() if key not in ("mixer", "mixer_at")}
+    parts = ("mixer", "mixer_at", "ffn", "ffn_at")
+    content = {key: value for key, value in spec.content().items() if key not in parts}
     layers = {
-        str(i): mixer.content() | {"state_shape": list(mixer.state_shape(spec.d_model))}
-        for i, mixer in enumerate(spec.mixers())
+        str(i): mixer.content()
+        | {"state_shape": list(mixer.state_shape(spec.d_model)), "ffn": {} if ffn is None else ffn.content()}
+        for i, (mixer, ffn) in enumerate(zip(spec.mixers(), spec.ffns(), strict=True))
     }
     return dict(_flat(content | {"layers": layers}))
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from ssm.models.formats.format import Config
-from ssm.specs.ffn import GatedMlp, Mlp, RwkvChannelMix
+from ssm.specs.ffn import Experts, GatedMlp, Mlp, RwkvChannelMix
 from ssm.specs.mixers.base import MixerSpecBase
 from ssm.specs.model import ModelSpec
 
 M = TypeVar("M", bound=MixerSpecBase)
-F = TypeVar("F", Mlp, GatedMlp, RwkvChannelMix)
+F = TypeVar("F", Mlp, GatedMlp, RwkvChannelMix, Experts)
 
 
 def mixer_of(spec: ModelSpec, kind: type[M]) -> M:

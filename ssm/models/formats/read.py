@@ -19,11 +19,13 @@ from ssm.models.formats.fla_rwkv6 import FLA_RWKV6
 from ssm.models.formats.fla_rwkv7 import FLA_RWKV7
 from ssm.models.formats.format import Format, Piece, usual_peak_lr
 from ssm.models.formats.gpt_neox import GPT_NEOX
+from ssm.models.formats.kimi_linear import KIMI_LINEAR
 from ssm.models.formats.mamba import MAMBA
 from ssm.models.formats.mamba2 import MAMBA2
 from ssm.models.formats.mamba_ssm import MAMBA3, MAMBA_SSM
 from ssm.models.formats.mistral import MISTRAL
-from ssm.models.formats.qwen3_5 import QWEN3_5
+from ssm.models.formats.qwen3_5 import QWEN3_5, QWEN3_5_MOE
+from ssm.models.formats.qwen3_next import QWEN3_NEXT
 from ssm.models.formats.recurrent_gemma import RECURRENT_GEMMA
 from ssm.models.formats.rwkv import RWKV
 from ssm.models.formats.source import Source, find_source
@@ -33,7 +35,8 @@ FORMATS: dict[str, Format] = {
     form.key: form
     for form in (
         *(MAMBA_SSM, MAMBA, FALCON_MAMBA, MAMBA2, RWKV, GPT_NEOX, MISTRAL, RECURRENT_GEMMA),
-        *(FLA_GLA, FLA_RWKV6, FLA_RETNET, FLA_DELTANET, FLA_GATED_DELTANET, FLA_KDA, FLA_RWKV7, QWEN3_5),
+        *(FLA_GLA, FLA_RWKV6, FLA_RETNET, FLA_DELTANET, FLA_GATED_DELTANET, FLA_KDA, FLA_RWKV7),
+        *(QWEN3_5, QWEN3_5_MOE, QWEN3_NEXT, KIMI_LINEAR),
     )
 }
 CHECKED = 2**18  # numbers looked at together for one that is not finite
@@ -70,7 +73,8 @@ class Imported:
     def context(self) -> int | None:
         """Tokens that config.json says it was made for; None: it does not say."""
         config = self.source.config
-        return next((config[key] for key in ("max_position_embeddings", "context_length") if key in config), None)
+        keys = ("max_position_embeddings", "context_length", "model_max_length")
+        return next((config[key] for key in keys if key in config), None)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -100,7 +104,7 @@ def import_checkpoint(name: str | Path) -> Imported:
     spec, vocab_size = form.spec(source.config, source.title, str(source.config_path))
     model = shell(spec, vocab_size)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    placed = _placed(form, spec, form.pieces(spec, shapes), source)
+    placed = _placed(form, spec, form.pieces(spec, shapes, source.stored), source)
 
     weights: dict[str, Tensor] = {}
     broken = []

@@ -65,7 +65,7 @@ def export_checkpoint(
     else:
         config = _config(model, target)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    pieces = target.pieces(model.spec, shapes)
+    pieces = target.pieces(model.spec, shapes, source.stored if source else ())
     plan = _as_read(pieces, target, form.source) if isinstance(form, Imported) else _by_size(pieces, target, model)
     broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
     if broken:
@@ -89,7 +89,8 @@ def export_checkpoint(
 def round_as_read(model: LanguageModel, form: Imported) -> None:
     """Round every weight, in place, to what is left of it in the types that it is exported in."""
     weights = model.state_dict()
-    pieces = form.format.pieces(model.spec, {name: tuple(tensor.shape) for name, tensor in weights.items()})
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    pieces = form.format.pieces(model.spec, shapes, form.source.stored)
     for target in (target for targets in _as_read(pieces, form.format, form.source).values() for target in targets):
         ours = weights[target.piece.ours]
         if target.dtype not in (None, ours.dtype):

@@ -22,20 +22,27 @@ class Attention(Mixer):
     window keeps the last window - 1; and "seen" (B, S) bool, the tokens that exist. It grows by one token a step. A
     reset, or zeroing a row of the state, marks the tokens before as unseen, and what is unseen has no weight: the zero
     state is an empty cache, whatever its length. Positions are counted from the cache's first token, because rotary
-    positions are relative. With a convolution there is "conv" too, its last inputs.
+    positions are relative. With a convolution there is "conv" too, its last inputs. With a latent the cache is
+    (B, 1, S, 1, R + shared), and keys and values are made of it when they are read.
     """
 
     def __init__(self, spec: AttentionMixer, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
-        self.groups, _, _, self.head_dim = spec.state_shape(d_model)  # G, K
-        self.heads = spec.n_heads  # H
+        self.heads, self.groups = spec.n_heads, spec.heads(d_model)  # H, G
+        self.head_dim, self.value_dim = spec.key_dim(d_model), spec.read_dim(d_model)  # K, V
         keys = self.groups * self.head_dim
         self.sizes = [(1 + spec.gate) * self.heads * self.head_dim, keys, keys]
-        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=spec.bias)  # q (by head: q, gate), k, v
+        if spec.latent_dim is not None:
+            self.groups, self.sizes[1:] = self.heads, [spec.latent_dim, spec.shared_dim]
+            made = self.heads * (self.head_dim - spec.shared_dim + self.value_dim)
+            self.latent_norm_weight = nn.Parameter(torch.ones(spec.latent_dim))
+            self.latent_proj = nn.Linear(spec.latent_dim, made, bias=False)  # by head: k, v
+            small_init(self.latent_proj.weight)
+        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=spec.bias)  # q (by head: q, gate), k, v or the latent
         if spec.qk_norm:
             self.q_norm_weight = nn.Parameter(torch.zeros(self.head_dim))  # 1 + weight scales
             self.k_norm_weight = nn.Parameter(torch.zeros(self.head_dim))
-        self.out_proj = nn.Linear(self.heads * self.head_dim, d_model, bias=spec.output_bias)
+        self.out_proj = nn.Linear(self.heads * self.value_dim, d_model, bias=spec.output_bias)
         if spec.d_conv is not None:  # initialized as torch.nn.Conv1d
             self.conv_weight = nn.Parameter(torch.empty(sum(self.sizes), spec.d_conv))
             self.conv_bias = nn.Parameter(torch.empty(sum(self.sizes)))
@@ -51,18 +58,27 @@ class Attention(Mixer):
         self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, MixerState]:
         q, keys, values, mask, gate, ended = self._attend(u, state, resets)
+        if self.value_dim != self.head_dim:  # kernels that never hold the whole map want one width
+            width = max(self.head_dim, self.value_dim)
+            q, keys, values = (F.pad(x, (0, width - x.shape[-1])) for x in (q, keys, values))
         y = F.scaled_dot_product_attention(
-            q, keys, values, attn_mask=mask, is_causal=mask is None, enable_gqa=self.groups != self.heads
+            q,
+            keys,
+            values,
+            attn_mask=mask,
+            is_causal=mask is None,
+            scale=self.head_dim**-0.5,
+            enable_gqa=self.groups != self.heads,
         )  # (B, H, T, K)
-        return self._finish(y.transpose(1, 2), gate), ended
+        return self._finish(y[..., : self.value_dim].transpose(1, 2), gate), ended
 
     def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
         """One token reads the cache and itself: softmax(q . k / sqrt(K)) over what it sees."""
-        (*qkv, gate), conv = self._project(u.unsqueeze(1), state, None)
-        q, k, v = (x.squeeze(1) for x in qkv)  # (B, H, K), (B, G, K), (B, G, K)
-        memory, seen = self._extended(k.unsqueeze(2), v.unsqueeze(2), state)  # (B, G, S + 1, 2, K), (B, S + 1)
+        (q, new, gate), conv = self._project(u.unsqueeze(1), state, None)
+        q = q.squeeze(1)  # (B, H, K)
+        memory, seen = self._extended(new, state)  # (B, G, S + 1, 2, K), (B, S + 1)
         distance = torch.arange(memory.shape[2] - 1, -1, -1, device=u.device)  # S, ..., 1, 0
-        keys, values = memory.unbind(-2)
+        keys, values = self._read(memory)
         keys = rotate(keys, *self._rotation(-distance, keys))  # the new token stands at position 0
         keys, values = (x.repeat_interleave(self.heads // self.groups, 1) for x in (keys, values))  # (B, H, S + 1, K)
         scores = (keys * q.unsqueeze(2)).sum(-1) * self.head_dim**-0.5  # (B, H, S + 1)
@@ -90,11 +106,11 @@ class Attention(Mixer):
         """q (B, H, T, K) and keys (B, G, S + T, K), rotated; values; the mask (None: causal alone); the gate
         (B, T, H, K); the next state.
         """
-        (*qkv, gate), conv = self._project(u, state, resets)
-        q, k, v = (x.transpose(1, 2) for x in qkv)  # (B, H, T, K), (B, G, T, K), (B, G, T, K)
-        memory, seen = self._extended(k, v, state)  # (B, G, S + T, 2, K), (B, S + T)
+        (q, new, gate), conv = self._project(u, state, resets)
+        q = q.transpose(1, 2)  # (B, H, T, K)
+        memory, seen = self._extended(new, state)  # (B, G, S + T, 2, K), (B, S + T)
         total = memory.shape[2]
-        keys, values = memory.unbind(-2)
+        keys, values = self._read(memory)
         cos, sin = self._rotation(torch.arange(total, device=u.device), keys)  # (S + T, K rotated / 2)
         keys = rotate(keys, cos, sin)
         q = rotate(q, cos[total - u.shape[1] :], sin[total - u.shape[1] :])
@@ -105,20 +121,36 @@ class Attention(Mixer):
 
     def _project(
         self, u: Tensor, state: MixerState | None, resets: Tensor | None
-    ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor | None], MixerState]:
-        """q (B, T, H, K), k and v (B, T, G, K), the gate's (B, T, H, K); the convolution's part of the next state."""
+    ) -> tuple[tuple[Tensor, Tensor, Tensor | None], MixerState]:
+        """q (B, T, H, K), what the cache keeps (B, G, T, 2, K), the gate's (B, T, H, K); the convolution's part of the
+        next state.
+        """
         x, ended = self.in_proj(u), {}
         if self.spec.d_conv is not None:
             conv = None if state is None else state["conv"]
             x, ended["conv"] = causal_conv1d(x, self.conv_weight, self.conv_bias, conv, resets=resets)
         q, k, v = x.split(self.sizes, -1)
-        q, k, v = q.unflatten(-1, (self.heads, -1)), *(x.unflatten(-1, (self.groups, -1)) for x in (k, v))
-        gate = None
+        q, gate = q.unflatten(-1, (self.heads, -1)), None
+        if self.spec.latent_dim is not None:  # k is the latent, v the dimensions of keys that all heads share
+            weight = wide(self.latent_norm_weight)
+            latent = F.rms_norm(wide(k), weight.shape, weight, self.spec.norm_eps).to(v.dtype)
+            return (q, torch.cat([latent, v], -1)[:, None, :, None], None), {}
+        k, v = (part.unflatten(-1, (self.groups, -1)) for part in (k, v))  # (B, T, G, K)
         if self.spec.gate:
             q, gate = q.chunk(2, -1)
         if self.spec.qk_norm:
             q, k = self._normalized(q, self.q_norm_weight), self._normalized(k, self.k_norm_weight)
-        return (q, k, v, gate), ended
+        return (q, torch.stack([k, v], -2).transpose(1, 2), gate), ended
+
+    def _read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys, not yet rotated, and values of what the cache keeps, (B, G, S, K)."""
+        if self.spec.latent_dim is None:
+            keys, values = memory.unbind(-2)
+            return keys, values
+        latent, shared = memory[:, 0, :, 0].split(self.sizes[1:], -1)  # (B, S, R), (B, S, shared)
+        made = self.latent_proj(latent).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, S, K - shared + V)
+        keys, values = made.split([self.head_dim - self.spec.shared_dim, self.value_dim], -1)
+        return torch.cat([keys, shared.unsqueeze(1).expand(-1, self.heads, -1, -1)], -1), values
 
     def _normalized(self, x: Tensor, weight: Tensor) -> Tensor:
         return (F.rms_norm(wide(x), (self.head_dim,), eps=self.spec.norm_eps) * (1 + wide(weight))).to(x.dtype)
@@ -130,10 +162,9 @@ class Attention(Mixer):
     def _rotation(self, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
         return rotation(positions, self.spec.rotary_dim(self.d_model), self.spec.rotary_base, like.dtype)
 
-    def _extended(self, k: Tensor, v: Tensor, state: MixerState | None) -> tuple[Tensor, Tensor]:
-        """The cache with new keys and values (B, G, T, K) behind it, and which of its tokens exist."""
-        new = torch.stack([k, v], -2)  # (B, G, T, 2, K)
-        exist = torch.ones(k.shape[0], k.shape[2], dtype=torch.bool, device=k.device)  # (B, T)
+    def _extended(self, new: Tensor, state: MixerState | None) -> tuple[Tensor, Tensor]:
+        """The cache with new keys and values (B, G, T, 2, K) behind it, and which of its tokens exist."""
+        exist = torch.ones(new.shape[0], new.shape[2], dtype=torch.bool, device=new.device)  # (B, T)
         if state is None:
             return new, exist
         return torch.cat([state["memory"].to(new.dtype), new], 2), torch.cat([state["seen"].bool(), exist], 1)

@@ -20,10 +20,11 @@ class Kda(DeltaRule):
         self.decay_proj = nn.Linear(rank, keys, bias=False)
         self.A_log = nn.Parameter(torch.empty(self.heads).uniform_(*spec.a_range).log())
         self.dt_bias = nn.Parameter(initial_step_bias(keys, *spec.dt_range))
-        self.gate_proj = nn.Linear(rank, values)
+        self.gate_proj = nn.Linear(rank, values, bias=spec.gate_bias)
         for linear in (self.decay_proj, self.gate_proj):
             nn.init.xavier_uniform_(linear.weight, gain=2**-2.5)
-        nn.init.zeros_(self.gate_proj.bias)
+        if spec.gate_bias:
+            nn.init.zeros_(self.gate_proj.bias)
 
     def _log_decay(self, *extra: Tensor) -> Tensor:
         dt = F.softplus(wide(self.decay_proj(extra[0])) + self.dt_bias)  # (..., H K), in float32 under autocast too

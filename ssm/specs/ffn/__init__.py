@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 from pydantic import Field
 
 from ssm.specs.ffn.base import FfnSpecBase
+from ssm.specs.ffn.experts import Experts
 from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.ffn.mlp import Mlp
 from ssm.specs.ffn.rwkv_channel_mix import RwkvChannelMix
@@ -19,6 +20,7 @@ SPECS: tuple[type[FfnSpecBase], ...] = (
     Mlp,
     GatedMlp,
     RwkvChannelMix,
+    Experts,
 )
 check_specs(__name__, SPECS, modules="ssm.models.ffn")
 

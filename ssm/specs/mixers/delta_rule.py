@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from ssm.specs.mixers.base import MixerSpecBase
+from ssm.specs.mixers.base import MixerSpecBase, Range, check_range
 from ssm.specs.part import Kept, last_inputs, linear
 
 DELTA_RULE = 8  # operations a number of the memory and token: beside those of a recurrence, what a key reads of it
@@ -61,3 +61,25 @@ class DeltaRuleMixer(MixerSpecBase):
         return Kept(
             a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False, workspace=0.1, bfloat16=0.9
         )
+
+
+class GatedDeltaRuleMixer(DeltaRuleMixer):
+    """With a decay, and with keys and queries that heads may share: Gated DeltaNet and Kimi Delta Attention."""
+
+    n_key_heads: PositiveInt | None = None  # G; keys and queries are shared by H / G heads; None: H
+    a_range: Range = (1.0, 16.0)  # -A at initialization, uniform
+    dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform
+
+    @model_validator(mode="after")
+    def _sane(self) -> GatedDeltaRuleMixer:
+        check_range("a_range", self.a_range)
+        check_range("dt_range", self.dt_range)
+        return self
+
+    def check(self, d_model: int) -> None:
+        if self.n_heads % self.key_heads:
+            raise ValueError(f"n_key_heads {self.n_key_heads} must divide n_heads {self.n_heads}")
+
+    @property
+    def key_heads(self) -> int:
+        return self.n_key_heads or self.n_heads

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-from pydantic import PositiveInt, model_validator
-
-from ssm.specs.mixers.base import Range, Taxonomy, check_range
-from ssm.specs.mixers.delta_rule import DeltaRuleMixer
+from ssm.specs.mixers.base import Range, Taxonomy
+from ssm.specs.mixers.delta_rule import GatedDeltaRuleMixer
 from ssm.specs.part import Kept
 
 
-class GatedDeltaNetMixer(DeltaRuleMixer):
+class GatedDeltaNetMixer(GatedDeltaRuleMixer):
     """Gated DeltaNet (Yang, Kautz & Hatamizadeh 2024, Section 3): the delta rule with Mamba-2's decay."""
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
@@ -25,27 +23,14 @@ class GatedDeltaNetMixer(DeltaRuleMixer):
         recurrence="S_t = alpha_t (I - beta_t k_t k_t^T) S_{t-1} + beta_t k_t v_t^T,  y_t = q_t^T S_t",
     )
     kind: Literal["gated_deltanet"] = "gated_deltanet"  # key_dim None: 3 D / (4 G); value_dim None: 2 K
-    n_key_heads: PositiveInt | None = None  # G; keys and queries are shared by H / G heads; None: H
     gate: bool = True  # the norm by head is followed by a gate
     gate_activation: Literal["silu", "sigmoid"] = "silu"
     a_range: Range = (1e-2, 16.0)  # -A at initialization, uniform
-    dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform
-
-    @model_validator(mode="after")
-    def _sane(self) -> GatedDeltaNetMixer:
-        check_range("a_range", self.a_range)
-        check_range("dt_range", self.dt_range)
-        return self
 
     def check(self, d_model: int) -> None:
-        if self.n_heads % self.key_heads:
-            raise ValueError(f"n_key_heads {self.n_key_heads} must divide n_heads {self.n_heads}")
+        super().check(d_model)
         if self.key_dim is None and 3 * d_model % (4 * self.key_heads):
             raise ValueError(f"{4 * self.key_heads} must divide 3 d_model = {3 * d_model}, or give key_dim")
-
-    @property
-    def key_heads(self) -> int:
-        return self.n_key_heads or self.n_heads
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         K = self.key_dim or 3 * d_model // (4 * self.key_heads)

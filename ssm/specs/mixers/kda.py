@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import PositiveInt, model_validator
+from pydantic import PositiveInt, SerializerFunctionWrapHandler, model_serializer
 
-from ssm.specs.mixers.base import Range, Taxonomy, check_range
-from ssm.specs.mixers.delta_rule import DeltaRuleMixer
+from ssm.specs.base import without
+from ssm.specs.mixers.base import Taxonomy
+from ssm.specs.mixers.delta_rule import GatedDeltaRuleMixer
 from ssm.specs.part import Kept, linear
 
 
-class KdaMixer(DeltaRuleMixer):
+class KdaMixer(GatedDeltaRuleMixer):
     """Kimi Delta Attention (Kimi Team 2025, Section 3): Gated DeltaNet with a decay for every dimension of a key."""
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
@@ -25,26 +26,18 @@ class KdaMixer(DeltaRuleMixer):
         recurrence="S_t = (I - beta_t k_t k_t^T) diag(alpha_t) S_{t-1} + beta_t k_t v_t^T,  y_t = q_t^T S_t",
     )
     kind: Literal["kda"] = "kda"  # key_dim None: D / G; value_dim None: K
-    n_key_heads: PositiveInt | None = None  # G; keys and queries are shared by H / G heads; None: H
     gate_rank: PositiveInt | None = None  # R, of the two projections that make the decay and the gate; None: V
-    a_range: Range = (1.0, 16.0)  # -A at initialization, uniform
-    dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform
+    gate_bias: bool = True  # on the gate's; Kimi Linear has none
 
-    @model_validator(mode="after")
-    def _sane(self) -> KdaMixer:
-        check_range("a_range", self.a_range)
-        check_range("dt_range", self.dt_range)
-        return self
+    @model_serializer(mode="wrap")
+    def _as_before_this_field(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What goes without saying is left out: the ids of runs are older than the field."""
+        return without(plain(self), gate_bias=True)
 
     def check(self, d_model: int) -> None:
-        if self.n_heads % self.key_heads:
-            raise ValueError(f"n_key_heads {self.n_key_heads} must divide n_heads {self.n_heads}")
+        super().check(d_model)
         if self.key_dim is None and d_model % self.key_heads:
             raise ValueError(f"{self.key_heads} heads of keys must divide d_model {d_model}, or give key_dim")
-
-    @property
-    def key_heads(self) -> int:
-        return self.n_key_heads or self.n_heads
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         K = self.key_dim or d_model // self.key_heads
@@ -60,7 +53,7 @@ class KdaMixer(DeltaRuleMixer):
     def parameters(self, d_model: int) -> int:
         R, (H, K, V) = self.rank(d_model), self.state_shape(d_model)
         decay = linear(R, H * K) + H * K + H  # up, the bias of dt, A_log
-        return super().parameters(d_model) + decay + linear(R, H * V, bias=True)
+        return super().parameters(d_model) + decay + linear(R, H * V, self.gate_bias)
 
     def kept(self, d_model: int) -> Kept:
         H, K, V = self.state_shape(d_model)

@@ -18,8 +18,7 @@ def made(kind: str, **config: Any) -> nn.Module:
     """A model of this class with random weights."""
     torch.manual_seed(0)
     model_class = getattr(transformers, f"{kind}ForCausalLM")
-    config_class = getattr(transformers, f"{kind}Config")
-    return round_trip.moved(model_class(config_class(vocab_size=round_trip.VOCABULARY, **config)))
+    return round_trip.moved(model_class(model_class.config_class(vocab_size=round_trip.VOCABULARY, **config)))
 
 
 def run(peer: nn.Module, tokens: Tensor) -> Tensor:

@@ -1,27 +1,21 @@
-"""transformers' Qwen3.5 text model, in and out: Gated DeltaNet between attention with norms and a gate."""
+"""transformers' Qwen3.5 text models, in and out: Gated DeltaNet between attention with norms and a gate; experts."""
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from models.formats import hf, round_trip
-from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
+from models.formats import hf, qwen
+from models.formats.qwen import SIZES
 from transformers.models.qwen3_5 import modeling_qwen3_5 as theirs
+from transformers.models.qwen3_5_moe import modeling_qwen3_5_moe as theirs_with_experts
 
 from ssm.base.errors import CheckpointError
-from ssm.models.formats.qwen3_5 import LAYERS, QWEN3_5
+from ssm.models.formats import Format
+from ssm.models.formats.qwen3_5 import QWEN3_5, QWEN3_5_MOE
+from ssm.models.formats.qwen_parts import LAYERS
 
-SIZES = {
-    "hidden_size": 32, "num_hidden_layers": 3, "intermediate_size": 40, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
-    "linear_key_head_dim": 6, "linear_value_head_dim": 10, "linear_conv_kernel_dim": 3,
-    "layer_types": ["linear_attention", "linear_attention", "full_attention"], "max_position_embeddings": 128,
-    "bos_token_id": None, "eos_token_id": None,
-}  # fmt: skip
 VARIANTS: dict[str, dict[str, Any]] = {
     "grouped": {},
     "biases, rotated whole, tied": {
@@ -32,22 +26,22 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _plain_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their rule in torch, whether or not fla is there, whose kernels need a GPU."""
-    for name in ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule"):
-        monkeypatch.setattr(theirs, name, inspect.unwrap(getattr(theirs, name)))
-
-
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    peer = Qwen3_5ForCausalLM(Qwen3_5TextConfig(vocab_size=round_trip.VOCABULARY, **(SIZES | changes)))
-    imported = hf.check(round_trip.moved(peer), tmp_path)
+def test_round_trip(changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    qwen.plain_rule(theirs, monkeypatch)
+    imported = hf.check(hf.made("Qwen3_5", **(SIZES | changes)), tmp_path)
     assert imported.format.key == "qwen3_5"
     kinds = [LAYERS[mixer.kind] for mixer in imported.spec.mixers()]
     assert kinds == (SIZES | changes)["layer_types"]
     assert imported.context == 128
+
+
+def test_round_trip_with_experts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    qwen.plain_rule(theirs_with_experts, monkeypatch)
+    peer = qwen.loaded("Qwen3_5Moe", tmp_path / "made", **(SIZES | qwen.EXPERTS))
+    imported = hf.check(peer, tmp_path)
+    assert imported.format.key == "qwen3_5_moe"
+    assert {ffn.kind for ffn in imported.spec.ffns() if ffn is not None} == {"experts"}
 
 
 def test_layers_go_by_their_interval_where_they_are_not_listed() -> None:
@@ -56,3 +50,21 @@ def test_layers_go_by_their_interval_where_they_are_not_listed() -> None:
     assert [mixer.kind for mixer in found.mixers()] == 2 * [*3 * ["gated_deltanet"], "attention"]
     with pytest.raises(CheckpointError, match=r"layer_types is .*sliding"):
         QWEN3_5.spec(SIZES | {"vocab_size": 37, "layer_types": 3 * ["sliding_attention"]}, "tiny", "config.json")
+
+
+@pytest.mark.parametrize(
+    ("form", "changes", "says"),
+    [
+        (QWEN3_5, {"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+        (QWEN3_5, {"attn_output_gate": False}, "attn_output_gate is False"),
+        (QWEN3_5, {"num_experts": 8}, "num_experts is 8; of transformers' Qwen3.5 text model ssm knows None"),
+        (QWEN3_5_MOE, {"norm_topk_prob": False}, "norm_topk_prob is False"),
+        (QWEN3_5_MOE, {"attn_output_gate": False}, "attn_output_gate is False"),
+    ],
+    ids=str,
+)
+def test_refused(form: Format, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(CheckpointError) as error:
+        form.spec(SIZES | {"vocab_size": 37} | changes, "tiny", "config.json")
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)

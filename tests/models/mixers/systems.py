@@ -41,6 +41,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "attention, no positions": {"kind": "attention", "n_heads": 1, "rotary_pct": 0, "window": 2},
     "attention, gated": {"kind": "attention", "n_heads": 4, "n_kv_heads": 2, "head_dim": 4, "rotary_pct": 0.5,
                          "qk_norm": True, "gate": True},
+    "attention, latent": {"kind": "attention", "n_heads": 2, "head_dim": 5, "latent_dim": 3, "shared_dim": 2,
+                          "value_dim": 4, "rotary_pct": 0},
     "s4d": {"kind": "s4d", "d_state": 6, "segment": 5},
     "s4d, inv, bilinear": {"kind": "s4d", "d_state": 4, "init": "inv", "discretization": "bilinear"},
     "dss": {"kind": "dss", "d_state": 3, "segment": 4},
