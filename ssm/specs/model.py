@@ -67,7 +67,11 @@ class ModelSpec(Spec):
 
     def mixers(self) -> tuple[MixerSpec, ...]:
         """The mixer of every layer, in order."""
-        return tuple(self.mixer_at.get(layer, self.mixer).at(layer) for layer in range(self.n_layers))
+        return tuple(mixer.at(layer) for layer, mixer in enumerate(self._given()))
+
+    def _given(self) -> list[MixerSpec]:
+        """The same, each before it knows its layer."""
+        return [self.mixer_at.get(layer, self.mixer) for layer in range(self.n_layers)]
 
     @property
     def endless(self) -> tuple[int, ...]:
@@ -75,5 +79,5 @@ class ModelSpec(Spec):
         return tuple(layer for layer, mixer in enumerate(self.mixers()) if mixer.grows)
 
     def main_mixer(self) -> MixerSpec:
-        """The mixer that most layers have; of several, the one that comes first."""
-        return max(self.mixers(), key=self.mixers().count)
+        """The mixer that most layers were given, as it was given; of several, the one that comes first."""
+        return max(self._given(), key=self._given().count)
