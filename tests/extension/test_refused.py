@@ -147,7 +147,9 @@ def test_bytes_for_an_embedding_with_rows_to_spare(world: Path, tmp_path: Path) 
         ),
         ({"policy": "random_noise"}, "policy random_noise needs --sigma"),
         ({"policy": "zero"}, "it is the control arm"),
-        ({"sigma": 1.0}, "unknown key 'sigma'"),
+        ({"policy": "zeros"}, "initial_state: unknown name 'zeros'"),
+        ({"sigma": 1.0}, "policy state_passing takes no --sigma"),
+        ({"policy": "tbtt", "by": "layer"}, "policy tbtt takes no --by"),
         ({"p_zero": 2.0}, "p_zero"),
         ({"in_context_tolerance": -1.0}, "in_context_tolerance"),
         ({"context": 24}, "context 24: expected a power of two"),
@@ -205,7 +207,8 @@ def test_an_empty_name_is_not_the_current_folder(
     monkeypatch.chdir(tmp_path)
     said = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "--context", "16", "-o", "out"]
     assert main([*said, option, ""]) == 2
-    assert capsys.readouterr().err == "ssm extend: expected a name or a path, got '' (is a variable unset?)\n"
+    said = f"{option}: expected a name or a path, got '' (is a variable unset?) (see `ssm extend --help`)\n"
+    assert capsys.readouterr().err == f"ssm extend: argument {said}".replace("-o:", "-o/--out:")
     assert not list(tmp_path.iterdir())
 
 
