@@ -126,14 +126,10 @@ def extension_of(
         ConfigError: a value is missing or out of its range.
     """
     given: dict[str, Any] = {"p_zero": p_zero, "sigma": sigma, "by": by}
-    spec = BY_NAME.get(policy) or BY_KIND.get(policy)  # None: refused below
-    fields = {} if spec is None else spec.model_fields
+    fields = BY_NAME[policy].model_fields if policy in BY_NAME else {}
     for name, value in given.items():
-        option = f"--{name.replace('_', '-')}"
         if value is None and name in fields and fields[name].is_required():
-            raise ConfigError(f"policy {policy} needs {option}")
-        if value is not None and spec is not None and name not in fields:
-            raise ConfigError(f"policy {policy} takes no {option}")
+            raise ConfigError(f"policy {policy} needs --{name.replace('_', '-')}")
     named = {key: value for key, value in given.items() if value is not None}
     trained = policy not in BY_KIND
     made = {"initial_state": {"policy": policy, **named}} if trained else {"repair": {"kind": policy, **named}}

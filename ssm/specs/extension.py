@@ -64,10 +64,6 @@ class ExtensionSpec(Spec):
             raise ValueError(f"policy '{repair.kind}': config.json has one limit of dt for all layers")
         if self.control:
             raise ValueError(f"policy '{repair.kind}' trains nothing that a control could be trained beside")
-        of_training = ("lr", "batch_tokens", "micro_batch_tokens", "activation_checkpointing")
-        given = [name for name in of_training if getattr(self, name)]
-        if given:
-            raise ValueError(f"policy '{repair.kind}' trains nothing: it takes no {', '.join(given)}")
         return self
 
     @model_validator(mode="after")

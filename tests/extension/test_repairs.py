@@ -72,8 +72,7 @@ def test_a_limit_of_dt_is_written_where_transformers_reads_it(world: Path, tmp_p
         ({"policy": "restarts"}, "is a way of reading a model, which no format of a checkpoint can hold"),
         ({"policy": "clip_dt", "by": "layer"}, "config.json has one limit of dt for all layers"),
         ({"policy": "scale_a", "control": True}, "trains nothing that a control could be trained beside"),
-        ({"policy": "scale_a", "lr": 1e-3, "batch_tokens": 64}, "trains nothing: it takes no lr, batch_tokens"),
-        ({"policy": "scale_a", "sigma": 1.0}, "policy scale_a takes no --sigma"),
+        ({"policy": "scale_a", "sigma": 1.0}, "unknown key 'sigma'"),
         ({"policy": "scale_a", "model": "run"}, "is a run of ssm's own, which a figure repairs"),
     ],
 )

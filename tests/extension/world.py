@@ -11,7 +11,6 @@ from small import make_store, model_spec, run_spec
 from ssm.extension import extend
 from ssm.models.checkpoint import load_model
 from ssm.models.formats import export_checkpoint
-from ssm.specs.repairs import BY_KIND
 from ssm.training.loop import train
 
 CARD = "# A model\n\nOf a stranger.\n"
@@ -44,8 +43,6 @@ def make_world(folder: Path) -> None:
 def extended(world: Path, out: Path, model: str = "theirs", **settings: Any) -> dict[str, Any]:
     """What `extend` says of a model of the world."""
     given = {"text": [str(world / "texts")]} | QUICK | settings
-    if given.get("policy") in BY_KIND and "lr" not in settings:
-        del given["lr"]  # a repair trains nothing
     return extend(world / model, out=out, **given)
 
 
