@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ssm.base.errors import UserError
-
 
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
     """An argparse type: a number above zero, of type `int` or `float`."""
@@ -19,7 +17,8 @@ def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
         except ValueError:
             value = 0
         if not value > 0:
-            raise UserError(f"expected {'a whole' if kind is int else 'a'} number above zero, got '{text}'")
+            expected = f"{'a whole' if kind is int else 'a'} number above zero"
+            raise argparse.ArgumentTypeError(f"expected {expected}, got '{text}'")
         return value
 
     return parse
@@ -28,7 +27,7 @@ def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
 def given(text: str) -> str:
     """An argparse type: a name or a path, which the value of an unset variable is not."""
     if not text.strip():
-        raise UserError(f"expected a name or a path, got '{text}' (is a variable unset?)")
+        raise argparse.ArgumentTypeError(f"expected a name or a path, got '{text}' (is a variable unset?)")
     return text
 
 
@@ -40,7 +39,7 @@ def path(text: str) -> Path:
 def version(text: str) -> str:
     """An argparse type: eight hex digits."""
     if not re.fullmatch("[0-9a-f]{8}", text):
-        raise UserError(f"expected eight hex digits, got '{text}'")
+        raise argparse.ArgumentTypeError(f"expected eight hex digits, got '{text}'")
     return text
 
 

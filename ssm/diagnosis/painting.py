@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
 from matplotlib.colors import LogNorm
 from matplotlib.patches import Rectangle
 
@@ -122,21 +123,26 @@ def head_grid(title: str, shown: HeadMap, all_maps: Sequence[HeadMap]) -> Painte
     known = np.array([one for each in all_maps for row in each.growth for one in row])
     highest = max(LEAST_SCALE, float(known[np.isfinite(known)].max(initial=0.0)))
     scale = LogNorm(1.0, highest, clip=True)
-    colors = matplotlib.colormaps["viridis"]
     width = max(map(len, shown.growth))
 
     def painter(axes: Axes, columns: int) -> None:
         axes.grid(False)
+        cells, growth = [], []
+        marks: dict[tuple[str, float, str], list[tuple[float, float]]] = {}  # by look: an artist each takes seconds
         for row, (values, drifting) in enumerate(zip(shown.growth, shown.drifting, strict=True)):
             for column, (value, drifts) in enumerate(zip(values, drifting, strict=True)):
                 lost = drifts and not np.isfinite(value)
-                share = float(scale(value)) if np.isfinite(value) else 1.0
                 if np.isfinite(value) or lost:
-                    axes.add_patch(Rectangle((column, row), 0.96, 0.94, facecolor=colors(share), linewidth=0))
+                    cells.append(Rectangle((column, row), 0.96, 0.94))
+                    growth.append(highest if lost else value)
                 if drifts:
-                    ink = "#000000" if share > 0.55 else "#ffffff"
-                    mark, size = ("x", 4.0) if lost else (".", 3.5)
-                    axes.plot(column + 0.48, row + 0.47, mark, color=ink, markersize=min(size, 220 / width))
+                    ink = "#000000" if scale(growth[-1]) > 0.55 else "#ffffff"
+                    look = ("x", 4.0, ink) if lost else (".", 3.5, ink)
+                    marks.setdefault(look, []).append((column + 0.48, row + 0.47))
+        axes.add_collection(PatchCollection(cells, array=growth, cmap="viridis", norm=scale, linewidths=0))
+        for (mark, size, ink), places in marks.items():
+            x, y = zip(*places, strict=True)
+            axes.plot(x, y, mark, color=ink, markersize=min(size, 220 / width))
         axes.set_xlim(0, width)
         axes.set_ylim(0, len(shown.layers))
         for ticks, names, most in (

@@ -1,4 +1,7 @@
-"""The state against position: norm of the whole (lg figure 4), norm, mean and std by layer and head (figure 9)."""
+"""The state against position: norm of the whole (lg figure 4), norm, mean and std by layer and head (figure 9).
+
+The cache of attention without a window is no part of it: it grows with every token, and nothing in it drifts.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from ssm.base.tables import STATE_STATISTICS
 from ssm.evaluation.stream import Segment, segments
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel
+from ssm.models.readable import Readable
+from ssm.models.repairs.reading import Reading
 from ssm.specs.measurements import StateStatistics
 
 
@@ -21,27 +26,41 @@ def state_statistics(spec: StateStatistics, subject: Subject) -> pl.DataFrame:
     Raises:
         CheckpointError: the model carries keys and values of every token, and nothing else.
     """
-    model = subject.model
-    if isinstance(model, LanguageModel) and all(mixer.grows for mixer in model.spec.mixers()):
-        raise _stateless()
+    endless = _endless(subject.model)
     positions = sorted({2**i for i in range(spec.length.bit_length()) if 2**i <= spec.length} | {spec.length})
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
     frames = [pl.DataFrame(schema=STATE_STATISTICS.columns)]
     with subject.progress(spec.sequences, spec.length) as progress:
         for segment in segments(subject, windows, spec.length, stops=positions):
             if segment.stop in positions:
-                frames.append(_statistics(segment))
+                frames.append(_statistics(segment, endless))
             progress.advance(segment.targets.numel())
     return subject.together(pl.concat(frames)).sort("sequence", "position", "layer", "head")
 
 
-def _statistics(segment: Segment) -> pl.DataFrame:
-    """The rows of one position: of the whole state, and of every head of every layer."""
-    memories = [memory.double().cpu() for memory in segment.state.memories()]  # (B, H, ...) each
-    if not memories:
+def _endless(model: Readable) -> tuple[int, ...]:
+    """The layers, among those with a memory, that carry no state of fixed size.
+
+    Raises:
+        CheckpointError: all are such.
+    """
+    read = model.model if isinstance(model, Reading) else model
+    if not isinstance(read, LanguageModel):
+        return ()  # its memories are those of fixed size
+    if len(read.spec.endless) == read.spec.n_layers:
         raise _stateless()
+    return read.spec.endless
+
+
+def _statistics(segment: Segment, endless: tuple[int, ...]) -> pl.DataFrame:
+    """The rows of one position: of the whole state, and of every head of every layer."""
+    memories_of = zip(segment.state.memory_layers(), segment.state.memories(), strict=True)
+    found = {layer: memory for layer, memory in memories_of if layer not in endless}
+    if not found:
+        raise _stateless()
+    memories = [memory.double().cpu() for memory in found.values()]  # (B, H, ...) each
     heads = [memory.shape[1] for memory in memories]
-    layer = np.repeat([-1, *segment.state.memory_layers()], [1, *heads])  # (1 + all heads,)
+    layer = np.repeat([-1, *found], [1, *heads])  # (1 + all heads,)
     head = np.concatenate([[-1], *(np.arange(count) for count in heads)])
     whole = torch.cat([memory.flatten(1) for memory in memories], 1).unsqueeze(1)  # (B, 1, elements)
     parts = [_moments(part) for part in (whole, *(memory.reshape(*memory.shape[:2], -1) for memory in memories))]

@@ -89,7 +89,12 @@ class HarnessModel(TemplateLM):
         self.text = make_tokenizer(spec, iter(()))  # `tokenizer` would be one of transformers, to the harness
         self.special = special_tokens(self.opened, spec, self.text)
         self.prefix = self.special.prefix if prefix_token_id is None else _whole("prefix_token_id", prefix_token_id, 0)
-        self.leads = self.special.leads if add_bos_token is None else add_bos_token
+        vocabulary = self.opened.model.vocab_size
+        if self.prefix is not None and self.prefix >= vocabulary:
+            raise ConfigError(f"--model_args prefix_token_id={self.prefix}: the model has {vocabulary} tokens")
+        if add_bos_token not in (None, True, False):
+            raise ConfigError(f"--model_args add_bos_token={add_bos_token}: expected True or False")
+        self.leads = self.special.leads if add_bos_token is None else bool(add_bos_token)
         limits = [self.opened.longest, None if max_length is None else _whole("max_length", max_length, 2)]
         self.max_length = min((limit for limit in limits if limit is not None), default=sys.maxsize)  # tokens
         self.max_gen_toks = _whole("max_gen_toks", max_gen_toks, 1)

@@ -82,7 +82,11 @@ class ModelSpec(Spec):
 
     def mixers(self) -> tuple[MixerSpec, ...]:
         """The mixer of every layer, in order."""
-        return tuple(self.mixer_at.get(layer, self.mixer).at(layer) for layer in range(self.n_layers))
+        return tuple(mixer.at(layer) for layer, mixer in enumerate(self._given()))
+
+    def _given(self) -> list[MixerSpec]:
+        """The same, each before it knows its layer."""
+        return [self.mixer_at.get(layer, self.mixer) for layer in range(self.n_layers)]
 
     def ffns(self) -> tuple[FfnSpec | None, ...]:
         """The ffn of every layer, in order."""
@@ -98,5 +102,5 @@ class ModelSpec(Spec):
         return tuple(layer for layer, mixer in enumerate(self.mixers()) if mixer.grows)
 
     def main_mixer(self) -> MixerSpec:
-        """The mixer that most layers have; of several, the one that comes first."""
-        return max(self.mixers(), key=self.mixers().count)
+        """The mixer that most layers were given, as it was given; of several, the one that comes first."""
+        return max(self._given(), key=self._given().count)

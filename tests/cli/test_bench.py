@@ -34,7 +34,7 @@ LIMITS = Limits("cpu", 1, gemm=1e9, vector=1e9, copy=1e9, instructions="avx2")
 
 
 def run(*words: object) -> int:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(exit_on_error=False)
     bench.add_arguments(parser)
     return bench.run(parser.parse_args([str(word) for word in words]))
 
@@ -320,7 +320,7 @@ def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_wrong_numbers_are_refused() -> None:
-    with pytest.raises(UserError, match="expected a whole number above zero, got '0'"):
+    with pytest.raises(argparse.ArgumentError, match="argument --repeats: expected a whole number above zero, got '0'"):
         run("training", "--repeats", 0)
 
 

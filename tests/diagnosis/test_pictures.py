@@ -7,15 +7,18 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+import matplotlib
 import numpy as np
 import polars as pl
 import pytest
 from diagnosis.fabricated import Tables, diagnosis, everything, fails_from, prompts, states, tables
+from matplotlib.figure import Figure
 
 from ssm.diagnosis import pictures as module
 from ssm.diagnosis.comparison import first_windows
+from ssm.diagnosis.painting import head_grid
 from ssm.diagnosis.pictures import Picture, pictures
-from ssm.diagnosis.result import EffectiveLength, Interval
+from ssm.diagnosis.result import EffectiveLength, HeadMap, Interval
 
 
 @pytest.fixture
@@ -72,6 +75,24 @@ def test_before_and_after_share_the_colours_of_heads(only: Callable[..., None]) 
     text = drawn(pictures(after, before))["heads"]
     assert text.count("dark to light: 1 or less to 64") == 2
     assert {"Growth of the state past T, before", "Growth of the state past T, after"} <= set(text.split(" | "))
+
+
+def test_the_grid_has_a_cell_for_every_head_that_has_a_number() -> None:
+    """Dark to light on one scale; a point where a head drifts, a cross where its state is no number any more."""
+    shown = HeadMap(1, (0, 3), ((1.0, 2.0, 4.0), (math.inf, math.nan)), ((False, False, True), (True, False)))
+    higher = HeadMap(1, (0,), ((16.0,),), ((True,),))
+    for maps, shares in (([shown], [0.0, 0.5, 1.0, 1.0]), ([shown, higher], [0.0, 0.25, 0.5, 1.0])):
+        axes = Figure().subplots()
+        head_grid("", shown, maps)(axes, 1)
+        (cells,) = axes.collections
+        corners = [tuple(path.vertices[0]) for path in cells.get_paths()]
+        assert corners == [(0, 0), (1, 0), (2, 0), (0, 1)]
+        cells.update_scalarmappable()
+        np.testing.assert_array_equal(cells.get_facecolors(), [matplotlib.colormaps["viridis"](one) for one in shares])
+        marks = {line.get_marker(): line.get_xydata().tolist() for line in axes.lines}
+        assert marks == {".": [[2.48, 0.47]], "x": [[0.48, 1.47]]}
+        assert [line.get_color() for line in axes.lines] == [("#000000" if shares[2] > 0.55 else "#ffffff"), "#000000"]
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "3"]
 
 
 def test_what_was_not_measured_is_not_drawn() -> None:

@@ -267,7 +267,14 @@ def test_growth_has_the_interval_of_the_delta_method() -> None:
 
 
 def test_a_head_that_may_have_doubled_does_not_drift() -> None:
-    assert drift(states(np.array([[2.0, 1.0]])), CONTEXT).drifting == 0
+    """The same mean growth of 3, once in every sequence and once in some of them."""
+    table = states(np.array([[2.0, 3.0, 3.0]]), sequences=4)
+    late, by = pl.col("position") > CONTEXT, pl.when(pl.col("sequence") == 0).then(3.0).otherwise(1 / 3)
+    apart = table.with_columns(std=pl.when(late & (pl.col("head") == 2)).then(pl.col("std") * by).otherwise("std"))
+    found = drift(apart, CONTEXT)
+    assert found.map is not None
+    assert found.map.drifting == ((False, True, False),)
+    assert all(growth > 1.9 for growth in found.map.growth[0])
 
 
 def test_heads_that_tie_come_in_their_order_and_dead_ones_last() -> None:

@@ -15,6 +15,7 @@ from ssm.base.errors import CheckpointError
 from ssm.evaluation.state_statistics import state_statistics
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.repairs.reset_state import Resetting
 from ssm.specs.measurements import StateStatistics
 from ssm.specs.model import ModelSpec
 
@@ -82,27 +83,36 @@ def attention_model(**changes: Any) -> LanguageModel:
 
 
 def test_what_keeps_every_token_and_nothing_else_is_refused(subject: Subject) -> None:
-    for stateless in (attention_model(), Rigged(torch.zeros_like)):
+    for stateless in (attention_model(), Resetting(attention_model(), 16, 0.0), Rigged(torch.zeros_like)):
         with pytest.raises(CheckpointError, match=r"^the model has no recurrent state of fixed size: "):
             state_statistics(StateStatistics(length=8, sequences=2), replace(subject, model=stateless))
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "measured"),
     [
-        {"mixer_at": {1: {"kind": "gla", "n_heads": 2}}},
-        {"mixer": {"kind": "attention", "n_heads": 2, "window": 4}},
+        ({"mixer_at": {1: {"kind": "gla", "n_heads": 2}}}, [1]),
+        ({"mixer": {"kind": "attention", "n_heads": 2, "window": 4}}, [0, 1]),
     ],
     ids=["hybrid", "window"],
 )
-def test_beside_a_state_of_fixed_size_caches_are_measured_too(changes: dict[str, Any], subject: Subject) -> None:
+def test_layers_with_a_state_of_fixed_size_are_measured(
+    changes: dict[str, Any], measured: list[int], subject: Subject
+) -> None:
+    """Under their own numbers, of which the cache of attention without a window leaves its own free."""
     model = attention_model(**changes)
-    table = state_statistics(StateStatistics(length=8, sequences=2), replace(subject, model=model))
+    spec = StateStatistics(length=8, sequences=2)
+    table = state_statistics(spec, replace(subject, model=model))
+    assert table["layer"].unique().sort().to_list() == [-1, *measured]
+    assert table.height == 2 * 4 * (1 + 2 * len(measured))
     inputs, _ = subject.windows(2, 8, 7).read(np.arange(2), 0, 8)
-    for row in table.filter(pl.col("layer") >= 0).iter_rows(named=True):
+    for row in table.iter_rows(named=True):
         with torch.no_grad():
             _, state = model(inputs[row["sequence"], : row["position"]][None])
-        memory = state.memories()[row["layer"]][0, row["head"]]
+        memories = [state.memories()[layer] for layer in measured]
+        memory = torch.cat([one.flatten() for one in memories])
+        if row["layer"] >= 0:
+            memory = state.memories()[row["layer"]][0, row["head"]]
         assert row["norm"] == pytest.approx(float(memory.norm()), rel=1e-9)
         assert row["std"] == pytest.approx(float(memory.std(correction=0)), rel=1e-9)
-    assert table.height == 2 * 4 * (1 + 2 + 2)
+    assert state_statistics(spec, replace(subject, model=Resetting(model, 16, 0.0))).equals(table)

@@ -205,7 +205,8 @@ def test_an_empty_name_is_not_the_current_folder(
     monkeypatch.chdir(tmp_path)
     said = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "--context", "16", "-o", "out"]
     assert main([*said, option, ""]) == 2
-    assert capsys.readouterr().err == "ssm extend: expected a name or a path, got '' (is a variable unset?)\n"
+    said = f"{option}: expected a name or a path, got '' (is a variable unset?) (see `ssm extend --help`)\n"
+    assert capsys.readouterr().err == f"ssm extend: argument {said}".replace("-o:", "-o/--out:")
     assert not list(tmp_path.iterdir())
 
 

@@ -174,6 +174,8 @@ def test_a_shorter_length_can_be_asked_for(folder: Path) -> None:
         ({"dtype": "float8"}, "--model_args dtype=float8: expected auto, float32 or bfloat16"),
         ({"batch_size": "many"}, "--model_args batch_size=many: expected a whole number, 1 or more"),
         ({"max_length": 1}, "--model_args max_length=1: expected a whole number, 2 or more"),
+        ({"prefix_token_id": 256}, "--model_args prefix_token_id=256: the model has 256 tokens"),
+        ({"add_bos_token": "no"}, "--model_args add_bos_token=no: expected True or False"),
         ({"device": "mps"}, "--device mps: expected auto, cpu or cuda"),
     ],
 )

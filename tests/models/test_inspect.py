@@ -13,10 +13,20 @@ from models.mixers import systems
 from ssm_kernels import causal_conv1d, delta_scan, gated_scan, observe, selective_scan, use_backend
 from torch import Tensor
 
-from ssm.models.inspect import attention_map, attention_mask, coefficients, layer_maps, layer_signals
+from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.inspect import (
+    attention_map,
+    attention_mask,
+    coefficients,
+    layer_coefficients,
+    layer_maps,
+    layer_signals,
+)
 from ssm.models.inspect.attention_map import NO_MAP
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.linear_ssm import step_systems
+from ssm.specs.mixers import SPECS
+from ssm.specs.model import ModelSpec
 
 T, B = 9, 2
 KINDS = {name: fields["kind"] for name, fields in systems.SYSTEMS.items()}
@@ -197,6 +207,10 @@ def test_polarized_decays_are_exactly_one_and_zero() -> None:
     assert (A[..., 1:-1] < 1).all()
 
 
+def test_it_is_known_which_mixers_recur_by_state() -> None:
+    assert {spec.model_fields["kind"].default for spec in SPECS if not spec.taxonomy.diagonal} == NO_RECURRENCE
+
+
 @pytest.mark.parametrize("name", sorted(NO_RECURRENCE))
 def test_what_is_no_linear_recurrence_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is no linear recurrence"):
@@ -260,3 +274,52 @@ def test_the_signals_of_a_model_are_its_layers() -> None:
         assert signals.b.shape == signals.h.shape == (B, T, memory[0].numel())
         assert worst([signals.h[:, -1]], [memory.flatten(1)]) < 1e-5
     assert worst([found[1].mixer], [found[1].block - found[0].block]) < 1e-5
+
+
+# One head in every layer, so that the mean over heads is the map
+STACK = ["rwkv7", "rwkv7", "deltanet, gate", "gated_deltanet, sigmoid", "kda, odd sizes", "rwkv7", "gla, fast decay"]
+
+
+def stack() -> LanguageModel:
+    """A model of STACK: what layer 1 and those behind it are given depends on the values that layer 0 hands on."""
+    layers = [systems.SYSTEMS[name] | ({"head_dim": systems.D, "value_rank": 3} if name == "rwkv7" else {})
+              for name in STACK]  # fmt: skip
+    fields = {"name": "stack", "d_model": systems.D, "n_layers": len(STACK), "peak_lr": 1e-3, "mixer": layers[0]}
+    built = build_model(ModelSpec.parse(fields | {"mixer_at": dict(enumerate(layers))}, "test"), tiny.VOCABULARY, 0)
+    systems.move(built)
+    return built.double()
+
+
+def test_maps_times_values_are_what_the_model_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The values of the model's own pass, and what its layers make their outputs of."""
+    model, tokens = stack(), tiny.tokens(1, B, T)
+    values: list[Tensor] = []
+    read: list[Tensor] = []
+    for layer in model.layers:
+        finish = layer.mixer._finish
+        monkeypatch.setattr(layer.mixer, "_finish", lambda y, *rest, own=finish: (read.append(y), own(y, *rest))[1])
+    with torch.no_grad(), observe(lambda name, given, _: values.append(given.v) if name.endswith("_scan") else None):
+        model(tokens)
+    assert len(values) == len(read) == len(STACK)
+    monkeypatch.undo()
+    found = dict(layer_maps(model, tokens))
+    assert list(found) == list(range(len(STACK)))
+    for number, weights in found.items():
+        assert worst([weights @ values[number][:, :, 0]], [read[number][:, :, 0]]) < 1e-10
+
+
+@torch.no_grad()
+def test_signals_behind_values_that_are_handed_on() -> None:
+    model, tokens = stack(), tiny.tokens(2, B, T)
+    hidden, state = model.hidden(tokens)
+    memory = state.memories()[-1].flatten(1)
+    signals = list(layer_signals(model, tokens))
+    assert [one.h is not None for one in signals] == [name.startswith("gla") for name in STACK]
+    assert worst([model.norm(signals[-1].block), signals[-1].h[:, -1]], [hidden, memory]) < 1e-10
+    before = model.embedded(tokens)
+    for one in signals:
+        assert worst([one.mixer], [one.block - before]) < 1e-10
+        before = one.block
+    ((number, found),) = layer_coefficients(model, tokens)
+    assert number == len(STACK) - 1
+    assert worst([found.states()[:, -1].flatten(1)], [memory]) < 1e-10

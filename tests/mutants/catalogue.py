@@ -40,6 +40,8 @@ CONVOLUTION = (f"{REFERENCE}[causal_conv1d-cpp]",)
 PROPERTIES = "models/mixers/test_properties.py"
 PARALLEL = (f"{PROPERTIES}::test_the_parallel_form_is_the_recurrence[mamba2]",)
 RESET = f"{PROPERTIES}::test_a_reset_separates_the_pieces"
+VALUES, REPAIRED = "models/mixers/test_rwkv7.py", "models/test_repairs.py"
+HARNESS = "harness/test_adapter.py"
 INTERPRETED = "kernels/test_triton_interpreter.py::test_equals_the_reference"
 PROCESSES = "training/test_processes.py::test_one_two_and_four_processes_train_the_same_run"
 RESUMED = "training/test_kill_and_resume.py::test_a_killed_run_resumes_to_the_same_bits[state_passing]"
@@ -486,7 +488,7 @@ MODELS = (
         "own if first is None else first",
         "own",
         "a layer of RWKV-7 hands on its own values, not the first layer's",
-        ("models/formats/test_fla_rwkv7.py::test_round_trip",),
+        (f"{VALUES}::test_later_layers_mix_in_the_first_layers_values",),
     ),
     Mutant(
         f"{M}mixers/attention.py",
@@ -1664,8 +1666,8 @@ THROUGH_TRANSFORMERS = (
     ),
     Mutant(
         f"{S}evaluation/state_statistics.py",
-        "*segment.state.memory_layers()",
-        "*range(len(memories))",
+        "[-1, *found]",
+        "[-1, *range(len(found))]",
         "layers are numbered among those that have a state",
         ("extension/test_foreign.py::test_a_bamba_is_extended",),
     ),
@@ -1845,6 +1847,156 @@ READING = (
     ),
 )
 
+CHECKPOINTS = (  # what is done with models that people have: values handed on, heads, repairs, the harness
+    Mutant(
+        f"{M}mixers/rwkv7.py",
+        "own if first is None else first",
+        "own.detach() if first is None else first",
+        "no gradient reaches the first layer's values through later layers",
+        (f"{VALUES}::test_gradients_pass_from_layer_to_layer",),
+    ),
+    Mutant(
+        f"{M}mixers/rwkv7.py",
+        "self._project(u, before, first)  # (B, H, K)",
+        "self._project(u, before, None)  # (B, H, K)",
+        "a step of RWKV-7 keeps its own values",
+        (f"{VALUES}::test_the_parallel_form_is_the_recurrence",),
+    ),
+    Mutant(
+        f"{M}inspect/signals.py",
+        ".mean(1)\n        x, _, first = layer(x, None, None, first)",
+        ".mean(1)\n        x, _, first = layer(x, None, None, None)",
+        "maps are those of layers that are handed no values",
+        ("models/test_inspect.py::test_maps_times_values_are_what_the_model_reads",),
+    ),
+    Mutant(
+        f"{S}specs/model.py",
+        "max(self._given(), key=self._given().count)",
+        "max(self.mixers(), key=self.mixers().count)",
+        "the first of several layers of RWKV-7 counts apart",
+        (f"{VALUES}::test_layers_that_were_given_one_mixer_are_of_one_mixer",),
+    ),
+    Mutant(
+        f"{S}evaluation/state_statistics.py",
+        "    return read.spec.endless",
+        "    return ()",
+        "the cache of attention is a state that may drift",
+        ("evaluation/test_state_statistics.py::test_layers_with_a_state_of_fixed_size_are_measured",),
+    ),
+    Mutant(
+        f"{S}diagnosis/heads.py",
+        '(pl.col("low") > np.log(DRIFTS))',
+        '(pl.col("log") > np.log(DRIFTS))',
+        "a head that may have doubled drifts",
+        ("diagnosis/test_readings.py::test_a_head_that_may_have_doubled_does_not_drift",),
+    ),
+    Mutant(
+        f"{S}diagnosis/heads.py",
+        'column=pl.col("head") // together',
+        'column=pl.col("head") % together',
+        "heads that are far apart share a column",
+        ("diagnosis/test_readings.py::test_many_heads_share_columns_and_the_one_that_grows_most_is_shown",),
+    ),
+    Mutant(
+        f"{S}diagnosis/painting.py",
+        "highest if lost else value",
+        "value",
+        "a head whose state is no number has no colour",
+        ("diagnosis/test_pictures.py::test_the_grid_has_a_cell_for_every_head_that_has_a_number",),
+    ),
+    Mutant(
+        f"{S}diagnosis/readings.py",
+        "/ size.mean()) / log(2))",
+        "/ size.mean()))",
+        "bits are nats",
+        ("diagnosis/test_readings.py",),
+    ),
+    Mutant(
+        f"{S}diagnosis/effective_length.py",
+        "if not gains[n].high < LESS",
+        "if not gains[n].value < LESS",
+        "a gain that may be a percent counts as less",
+        ("diagnosis/test_effective_length.py",),
+    ),
+    Mutant(
+        f"{M}repairs/reset_state.py",
+        "self.every - read % self.every, self.every)",
+        "self.every, self.every)",
+        "the tokens up to a reset are counted from the piece's beginning",
+        (f"{REPAIRED}::test_pieces_change_nothing",),
+    ),
+    Mutant(
+        f"{M}repairs/reset_state.py",
+        "layer[MEMORY] * self.keeps",
+        "layer[MEMORY] * self.keeps**0.5",
+        "a state fades by half as much",
+        (f"{REPAIRED}::test_a_fading_state_keeps_its_share",),
+    ),
+    Mutant(
+        f"{M}repairs/restarts.py",
+        "(age < self.window)",
+        "(age < 0)",
+        "a state is judged by predictions from before its restart",
+        (f"{REPAIRED}::test_the_state_that_did_best_before_predicts",),
+    ),
+    Mutant(
+        f"{M}repairs/restarts.py",
+        "..., 1:]\n",
+        "..., :-1]\n",
+        "in pieces the prediction of the next piece's first token is not judged",
+        (f"{REPAIRED}::test_pieces_change_nothing",),
+    ),
+    Mutant(
+        f"{M}repairs/scale_a.py",
+        "math.log(factor) / slope",
+        "math.log(factor)",
+        "a factor moves a mimetic A by another power",
+        (f"{REPAIRED}::test_a_is_scaled_layer_by_layer",),
+    ),
+    Mutant(
+        f"{M}repairs/clip_dt.py",
+        "limit if high is None else min(high, limit)",
+        "limit",
+        "a repair raises a limit of dt that was lower",
+        (f"{REPAIRED}::test_dt_is_clipped_layer_by_layer",),
+    ),
+    Mutant(
+        f"{S}evaluation/repairing.py",
+        "best = least(list(tried.values())).point",
+        "best = repair.start(model.spec)",
+        "every axis is searched from the model as it was",
+        ("evaluation/test_repairing.py::test_one_axis_after_the_other_from_the_best_so_far",),
+    ),
+    Mutant(
+        f"{S}harness/reading.py",
+        "len(one.tokens) - 1 - one.scored :",
+        "len(one.tokens) - one.scored :",
+        "an answer's first token is not scored",
+        (f"{HARNESS}::test_tasks_of_the_harness_come_to_the_numbers_of_transformers",),
+    ),
+    Mutant(
+        f"{S}harness/reading.py",
+        "= len(prompt) < longest",
+        "= False",
+        "what stands before a shorter prompt is read",
+        (f"{HARNESS}::test_neither_the_batch_nor_the_pieces_change_a_number",),
+    ),
+    Mutant(
+        f"{S}data/tasks/ruler.py",
+        "if made.size <= length:",
+        "if made.size < length:",
+        "a prompt that fits exactly is cut by a line",
+        ("data/tasks/test_ruler.py",),
+    ),
+    Mutant(
+        f"{M}formats/falcon_mamba.py",
+        '{"selection_norm_eps": config["mixer_rms_eps"]}',
+        '{"selection_norm_eps": config["layer_norm_epsilon"]}',
+        "the selection's norms have the layers' epsilon",
+        ("models/formats/test_falcon_mamba.py::test_round_trip",),
+    ),
+)
+
 MUTANTS = (
     *CPP,
     *TORCH,
@@ -1865,4 +2017,5 @@ MUTANTS = (
     *THROUGH_TRANSFORMERS,
     *PUBLISHED,
     *READING,
+    *CHECKPOINTS,
 )

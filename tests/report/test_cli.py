@@ -106,12 +106,15 @@ def test_an_empty_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not (tmp_path / "x.html").exists()
 
 
+EMPTY = "argument --out: expected a name or a path, got '' (is a variable unset?) (see `ssm {} --help`)"
+
+
 @pytest.mark.parametrize(
     ("verb", "out", "said"),
     [
         ("judge", ".", "'.': expected the name of a new file, got the folder itself"),
-        ("judge", "", "expected a name or a path, got '' (is a variable unset?)"),
-        ("report", "", "expected a name or a path, got '' (is a variable unset?)"),
+        ("judge", "", EMPTY.format("judge")),
+        ("report", "", EMPTY.format("report")),
         (
             "report",
             "tables/model-size-1.parquet",

@@ -11,10 +11,6 @@ from torch import Tensor
 from ssm.models.backbone import Block, LanguageModel
 from ssm.models.inspect.attention_map import attention_map, has_map
 from ssm.models.inspect.coefficients import Coefficients, coefficients
-from ssm.models.mixers.attention import Attention
-from ssm.models.mixers.delta_rule import DeltaRule
-from ssm.models.mixers.gru import Gru
-from ssm.models.mixers.rwkv7 import Rwkv7
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ def layer_signals(model: LanguageModel, tokens: Tensor) -> Iterator[LayerSignals
         assert isinstance(layer, Block)
         u = layer.norm(x)
         b = bare_b = h = None
-        if _recurs(layer):
+        if layer.mixer.spec.taxonomy.diagonal:
             found = coefficients(layer.mixer, u)
             b, bare_b, h = (part.flatten(2) for part in (found.b, found.bare_b, found.states()))
         mixed, _, _ = layer.mixer.forward_with(u, None, None, first)
@@ -54,7 +50,7 @@ def layer_coefficients(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[i
     x, first = model.embedded(tokens), None  # (B, T, D)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
-        if _recurs(layer):
+        if layer.mixer.spec.taxonomy.diagonal:
             yield number, coefficients(layer.mixer, layer.norm(x))
         x, _, first = layer(x, None, None, first)
 
@@ -75,8 +71,3 @@ def layer_maps(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tens
         if has_map(layer.mixer):
             yield number, attention_map(layer.mixer, layer.norm(x)).mean(1)
         x, _, first = layer(x, None, None, first)
-
-
-def _recurs(layer: Block) -> bool:
-    """Whether its mixer is a linear recurrence by state: the delta rule's decay is a matrix."""
-    return not isinstance(layer.mixer, Attention | Gru | DeltaRule | Rwkv7)

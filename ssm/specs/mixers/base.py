@@ -31,6 +31,11 @@ class Taxonomy:
     complex: bool  # whether the state is
     recurrence: str  # its update and readout in bn's letters: A_t, b_t, c_t
 
+    @property
+    def diagonal(self) -> bool:
+        """Whether it is linear in its state and A_t a decay of every number of it: the delta rule's is a matrix."""
+        return self.scan not in ("none", "delta_scan")
+
 
 class MixerSpecBase(PartSpec):
     """The description of one system."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from kernels.numerics import normal
 from pydantic import TypeAdapter
 from torch import Tensor, nn
 
@@ -15,6 +18,7 @@ from ssm.models.state import State
 from ssm.specs.mixers import MixerSpec
 
 D = 8  # d_model
+Forward = Callable[[Tensor, MixerState | None], tuple[Tensor, MixerState]]
 
 # Name -> the mixer's mapping. Every kind of the registry is here; the first of a kind bears its name.
 SYSTEMS: dict[str, dict[str, Any]] = {
@@ -103,7 +107,7 @@ def inputs(seed: int, batch: int, length: int) -> Tensor:
     return torch.randn(batch, length, D, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def started(mixer: Mixer, batch: int, length: int = 4) -> MixerState:
+def started(mixer: nn.Module, batch: int, length: int = 4) -> MixerState:
     """A state that is not zero: the one after some other inputs."""
     with torch.no_grad():
         return mixer(inputs(99, batch, length))[1]
@@ -137,6 +141,41 @@ def pairs(one: MixerState, other: MixerState) -> tuple[list[Tensor], list[Tensor
     if "seen" in one:
         assert torch.equal(one["seen"], other["seen"])
     return [one[name].double() for name in sorted(one)], [other[name].double() for name in sorted(one)]
+
+
+def everything(mixer: nn.Module, u: Tensor, start: MixerState, forward: Forward) -> list[Tensor]:
+    """Outputs, final state, and the gradients of every weight, of u and of the initial state, under a random loss."""
+    u, start = u.clone().requires_grad_(), leaves(start)
+    y, ended = forward(u, start)
+    results = [y, *numbers(ended)]
+    weights = normal(7, *(tuple(result.shape) for result in results))
+    loss = sum((result * weight).sum() for result, weight in zip(results, weights, strict=True))
+    wanted = [*mixer.parameters(), u, *numbers(start)]
+    return [*(result.detach() for result in results), *torch.autograd.grad(loss, wanted)]
+
+
+def in_pieces(mixer: nn.Module, borders: list[int], resets: Tensor | None = None) -> Forward:
+    def forward(u: Tensor, state: MixerState | None) -> tuple[Tensor, MixerState]:
+        outputs = []
+        for begin, end in itertools.pairwise(borders):
+            y, state = mixer(u[:, begin:end], state, None if resets is None else resets[:, begin:end])
+            outputs.append(y)
+        assert state is not None
+        return torch.cat(outputs, 1), state
+
+    return forward
+
+
+def stepwise(mixer: Any) -> Forward:
+    def forward(u: Tensor, state: MixerState | None) -> tuple[Tensor, MixerState]:
+        outputs = []
+        for u_t in u.unbind(1):
+            y, state = mixer.step(u_t, state)
+            outputs.append(y)
+        assert state is not None
+        return torch.stack(outputs, 1), state
+
+    return forward
 
 
 def whole(layers: list[MixerState]) -> State:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels.numerics import normal, worst
+from kernels.numerics import worst
 from models.mixers import systems
 from ssm_kernels import use_backend
 from torch import Tensor
 
 from ssm.models.checkpoint import load_tensors, save_tensors
 from ssm.models.mixers import MIXERS
-from ssm.models.mixers.base import Mixer, MixerState
 from ssm.models.state import State
 from ssm.specs.mixers import SPECS
 
 T, B = 13, 2
-Forward = Callable[[Tensor, MixerState | None], tuple[Tensor, MixerState]]
 every_system = pytest.mark.parametrize("name", systems.SYSTEMS)
 build = cache(systems.system)
 
@@ -34,41 +32,6 @@ def _plain_backend() -> Iterator[None]:
     """The kernels have tests of their own; what is tested here is what stands around them."""
     with use_backend("reference"):
         yield
-
-
-def everything(mixer: Mixer, u: Tensor, start: MixerState, forward: Forward) -> list[Tensor]:
-    """Outputs, final state, and the gradients of every weight, of u and of the initial state, under a random loss."""
-    u, start = u.clone().requires_grad_(), systems.leaves(start)
-    y, ended = forward(u, start)
-    results = [y, *systems.numbers(ended)]
-    weights = normal(7, *(tuple(result.shape) for result in results))
-    loss = sum((result * weight).sum() for result, weight in zip(results, weights, strict=True))
-    wanted = [*mixer.parameters(), u, *systems.numbers(start)]
-    return [*(result.detach() for result in results), *torch.autograd.grad(loss, wanted)]
-
-
-def in_pieces(mixer: Mixer, borders: list[int], resets: Tensor | None = None) -> Forward:
-    def forward(u: Tensor, state: MixerState | None) -> tuple[Tensor, MixerState]:
-        outputs = []
-        for begin, end in itertools.pairwise(borders):
-            y, state = mixer(u[:, begin:end], state, None if resets is None else resets[:, begin:end])
-            outputs.append(y)
-        assert state is not None
-        return torch.cat(outputs, 1), state
-
-    return forward
-
-
-def stepwise(mixer: Mixer) -> Forward:
-    def forward(u: Tensor, state: MixerState | None) -> tuple[Tensor, MixerState]:
-        outputs = []
-        for u_t in u.unbind(1):
-            y, state = mixer.step(u_t, state)
-            outputs.append(y)
-        assert state is not None
-        return torch.stack(outputs, 1), state
-
-    return forward
 
 
 def some_resets(seed: int) -> Tensor:
@@ -86,8 +49,8 @@ def test_every_kind_is_registered_and_tested() -> None:
 def test_cutting_it_anywhere_changes_nothing(name: str, cuts: list[int], with_resets: bool) -> None:
     mixer = build(name)
     u, start, resets = systems.inputs(1, B, T), systems.started(mixer, B), some_resets(2) if with_resets else None
-    expected = everything(mixer, u, start, in_pieces(mixer, [0, T], resets))
-    got = everything(mixer, u, start, in_pieces(mixer, [0, *sorted(cuts), T], resets))
+    expected = systems.everything(mixer, u, start, systems.in_pieces(mixer, [0, T], resets))
+    got = systems.everything(mixer, u, start, systems.in_pieces(mixer, [0, *sorted(cuts), T], resets))
     assert worst(got, expected) < 1e-10
 
 
@@ -96,17 +59,17 @@ def test_the_parallel_form_is_the_recurrence(name: str) -> None:
     """`step` is the paper's recurrence written down; it shares the projections with `forward`, and no scan."""
     mixer = build(name)
     u, start = systems.inputs(3, B, T), systems.started(mixer, B)
-    expected = everything(mixer, u, start, stepwise(mixer))
-    assert worst(everything(mixer, u, start, in_pieces(mixer, [0, T])), expected) < 1e-10
+    expected = systems.everything(mixer, u, start, systems.stepwise(mixer))
+    assert worst(systems.everything(mixer, u, start, systems.in_pieces(mixer, [0, T])), expected) < 1e-10
 
 
 @every_system
 def test_every_weight_and_the_initial_state_matter(name: str) -> None:
     mixer = build(name)
     u, start = systems.inputs(4, B, T), systems.started(mixer, B)
-    forward = in_pieces(mixer, [0, T])
+    forward = systems.in_pieces(mixer, [0, T])
     y, ended = forward(u, start)
-    gradients = everything(mixer, u, start, forward)[1 + len(systems.numbers(ended)) :]
+    gradients = systems.everything(mixer, u, start, forward)[1 + len(systems.numbers(ended)) :]
     assert all(gradient.isfinite().all() and gradient.abs().max() > 1e-8 for gradient in gradients)
     assert y.std() > 1e-3
     assert worst([forward(u, None)[0][:, 0]], [y[:, 0]]) > 1e-4

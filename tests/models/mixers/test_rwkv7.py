@@ -13,13 +13,17 @@ import torch
 from kernels.numerics import worst
 from models import tiny
 from models.mixers import systems
-from ssm_kernels import use_backend
+from ssm_kernels import observe, use_backend
+from torch import Tensor, nn
 
 from ssm.base.errors import ConfigError
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.inspect import layer_signals
+from ssm.models.mixers.base import MixerState
+from ssm.models.state import State
 from ssm.specs.model import ModelSpec
 
+T, B = 9, 2
 MIXER = systems.SYSTEMS["rwkv7"] | {"value_rank": 3}
 FFN = {"kind": "rwkv_channel_mix", "d_hidden": 12, "receptance": False}
 
@@ -41,43 +45,116 @@ def model(**fields: Any) -> LanguageModel:
     return built.double()
 
 
+class Stack(nn.Module):
+    """A model as the tests take a mixer: vectors in, and the states of all layers under their flat names."""
+
+    def __init__(self, **fields: Any):
+        super().__init__()
+        self.model = model(tie_embeddings=False, **fields)
+        self.model.embedding = nn.Identity()
+
+    def forward(
+        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, MixerState]:
+        y, ended = self.model(u, None if state is None else State.from_tensors(state), resets)
+        return y, ended.tensors()
+
+    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+        y, ended = self.model.step(u, None if state is None else State.from_tensors(state))
+        return y, ended.tensors()
+
+
 def test_the_first_layer_has_no_map_for_values() -> None:
     names = {name for name, _ in model().named_parameters() if "value_" in name}
     assert names == {f"layers.{i}.mixer.value_{part}" for i in (1, 2) for part in ("base", "down", "up")}
-    assert spec().main_mixer().value_rank == 3
 
 
-@pytest.mark.parametrize("attention_at", [None, 1])
+@pytest.mark.parametrize("n_layers", [1, 2, 4])
+def test_layers_that_were_given_one_mixer_are_of_one_mixer(n_layers: int) -> None:
+    """Though the first has no map for values: half of the layers are RWKV-7's, and they come first."""
+    half = dict.fromkeys(range(n_layers, 2 * n_layers), systems.SYSTEMS["attention"])
+    found = spec(n_layers=2 * n_layers, mixer_at=half).main_mixer()
+    assert found.model_dump(exclude_defaults=True) == systems.parsed(MIXER).model_dump(exclude_defaults=True)
+
+
+@pytest.fixture(scope="module", params=[{}, {1: systems.SYSTEMS["attention"]}], ids=["alone", "attention between"])
+def stack(request: pytest.FixtureRequest) -> Stack:
+    """A layer of another kind hands on what it was handed."""
+    return Stack(mixer_at=request.param)
+
+
+@pytest.mark.parametrize("with_resets", [False, True])
+def test_cutting_changes_nothing(stack: Stack, with_resets: bool) -> None:
+    u, start = systems.inputs(0, B, T), systems.started(stack, B)
+    resets = torch.zeros(B, T, dtype=torch.bool)
+    resets[0, 2] = resets[1, [4, 5]] = with_resets
+    expected = systems.everything(stack, u, start, systems.in_pieces(stack, [0, T], resets))
+    assert worst(systems.everything(stack, u, start, systems.in_pieces(stack, [0, 1, 5, T], resets)), expected) < 1e-10
+
+
+def test_the_parallel_form_is_the_recurrence(stack: Stack) -> None:
+    u, start = systems.inputs(1, B, T), systems.started(stack, B)
+    expected = systems.everything(stack, u, start, systems.stepwise(stack))
+    assert worst(systems.everything(stack, u, start, systems.in_pieces(stack, [0, T])), expected) < 1e-10
+
+
+def test_every_weight_and_the_initial_state_matter(stack: Stack) -> None:
+    u, start = systems.inputs(2, B, T), systems.started(stack, B)
+    y, ended = stack(u, start)
+    found = systems.everything(stack, u, start, systems.in_pieces(stack, [0, T]))
+    gradients = found[1 + len(systems.numbers(ended)) :]
+    assert all(gradient.isfinite().all() and gradient.abs().max() > 1e-8 for gradient in gradients)
+    assert worst([stack(u, None)[0][:, 0]], [y[:, 0]]) > 1e-4
+
+
 @torch.no_grad()
-def test_cutting_and_stepping_change_nothing(attention_at: int | None) -> None:
-    """A layer of another kind between them hands on what it was handed."""
-    between = {} if attention_at is None else {"mixer_at": {attention_at: systems.SYSTEMS["attention"]}}
-    built, tokens = model(**between), tiny.tokens(0, 2, 11)
-    whole, _ = built(tokens)
-    first, state = built(tokens[:, :4])
-    second, state = built(tokens[:, 4:9], state)
-    steps = []
-    for t in (9, 10):
-        logits, state = built.step(tokens[:, t], state)
-        steps.append(logits)
-    assert worst([torch.cat([first, second, torch.stack(steps, 1)], 1)], [whole]) < 1e-10
+def test_a_row_is_reset_on_its_own(stack: Stack) -> None:
+    """Before a reset the row is what it was, behind it what it is from the zero state; no state is a state of zeros."""
+    u, start = systems.inputs(3, B, T), systems.started(stack, B)
+    resets = torch.zeros(B, T, dtype=torch.bool)
+    resets[1, 4] = True
+    y, ended = stack(u, start, resets)
+    whole, anew = stack(u, start), stack(u[1:, 4:])
+    assert worst([y[0], y[1, :4], y[1:, 4:]], [whole[0][0], whole[0][1, :4], anew[0]]) < 1e-10
+    for row, expected in ((0, whole[1]), (1, anew[1])):
+        for layer in (0, 2):
+            for part in ("memory", "shift"):
+                name = f"{layer}.{part}"
+                assert worst([ended[name][row]], [expected[name][row if len(expected[name]) > 1 else 0]]) < 1e-10
+    zeros = State.from_tensors(start).zeros(B).tensors()
+    assert worst([stack(u, zeros)[0]], [stack(u)[0]]) < 1e-12
+
+
+def test_gradients_pass_from_layer_to_layer() -> None:
+    """Against a difference of losses along a random direction of the first layer's map of values."""
+    built, tokens = model(), tiny.tokens(4, B, T)
+    weight = built.layers[0].mixer.value.weight
+    direction = torch.randn(weight.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def loss(by: float) -> Tensor:
+        name = "layers.0.mixer.value.weight"
+        return torch.func.functional_call(built, {name: weight + by * direction}, (tokens,))[0].square().sum()
+
+    with torch.no_grad():
+        expected = (loss(1e-5) - loss(-1e-5)) / 2e-5
+    loss(0.0).backward()
+    assert float((weight.grad * direction).sum()) == pytest.approx(float(expected), rel=1e-6)
 
 
 def test_later_layers_mix_in_the_first_layers_values() -> None:
     """With the map's base far down a layer keeps its own values, far up it takes the first layer's for them."""
     built, tokens = model(), tiny.tokens(1, 2, 9)
-    logits = {}
+    logits, values = {}, []
     for base in (-50.0, 50.0):
         for layer in built.layers[1:]:
             layer.mixer.value_base.data.fill_(base)
-        logits[base] = built(tokens)[0].detach()
+        values.clear()
+        with observe(lambda name, given, _: values.append(given.v) if name == "delta_scan" else None):
+            logits[base] = built(tokens)[0].detach()
+    assert worst(values[1:], [values[0], values[0]]) < 1e-12
     alone = model(mixer=systems.SYSTEMS["rwkv7"])
     alone.load_state_dict({name: x for name, x in built.state_dict().items() if "value_" not in name})
     assert worst([alone(tokens)[0]], [logits[-50.0]]) < 1e-10
-    with torch.no_grad():
-        for layer in built.layers[1:]:
-            layer.mixer.value.weight.zero_()  # nothing of their own is left to be read
-    assert worst([built(tokens)[0]], [logits[50.0]]) < 1e-10
     assert worst([logits[50.0]], [logits[-50.0]]) > 1e-2
 
 
