@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,7 +42,6 @@ def norm(
     return norms.rms_norm_ref(x, weight, bias, residual, eps=eps, prenorm=prenorm)
 
 
-@wraps(ssd.mamba_chunk_scan_combined)
 def chunks(
     x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, chunk_size: int, D: Tensor, z: Tensor | None,
     dt_bias: Tensor, dt_softplus: bool, dt_limit: Any = (0.0, float("inf")), **_: Any,
