@@ -17,7 +17,8 @@ from ssm.base.outside import read_json, shaped
 from ssm.base.records import Repaired
 from ssm.evaluation.repairing import least, search
 from ssm.extension.choice import ORIGINAL, Candidate, choose
-from ssm.extension.outcome import NOTHING, Outcome
+from ssm.extension.imported import model_spec
+from ssm.extension.outcome import NOTHING, OF_REPAIRING, WORDS, Outcome
 from ssm.extension.selection import measured
 from ssm.extension.stages import Stages
 from ssm.models.backbone import LanguageModel
@@ -25,8 +26,7 @@ from ssm.models.formats import export_checkpoint, round_as_read
 from ssm.models.opening import Opened
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
-from ssm.specs.repairs import RepairSpec
-from ssm.specs.repairs.base import Point
+from ssm.specs.repairs.base import OfLayers, Point
 
 REPAIRED = "repaired"
 
@@ -34,9 +34,11 @@ REPAIRED = "repaired"
 class Repairing(Stages):
     """The stages of `Stages` without runs: original and repaired model, diagnosed on the same windows."""
 
+    advice = OF_REPAIRING
+
     @property
-    def repair(self) -> RepairSpec:
-        assert self.spec.repair is not None
+    def repair(self) -> OfLayers:
+        assert isinstance(self.spec.repair, OfLayers)
         return self.spec.repair
 
     def _made_and_chosen(self) -> Outcome | None:
@@ -45,8 +47,8 @@ class Repairing(Stages):
         if self.chosen.name != ORIGINAL:
             return None
         allowed = f"{100 * self.spec.in_context_tolerance:g}%"
-        tried = f"none of {self._found['trials']} trials is better far out at no more than {allowed} in context"
-        return Outcome(NOTHING, tried)
+        tried = f"none of {self._found['trials']} trials has a lower {WORDS[self.spec.measure]}"
+        return Outcome(NOTHING, f"{tried} at no more than {allowed} more perplexity in context")
 
     @cached_property
     def _found(self) -> Repaired:
@@ -120,15 +122,20 @@ class Repairing(Stages):
         if not self.folder.repair.exists():
             return {}
         diagnosis, text = self.spec.diagnosis, self.text.choice
-        chosen = (f"{value:g}" if value is not None else "as it was" for value in self._found["chosen"])
         return {
             "original": f"{self.opened.name} ({self.opened.fingerprint})",
             "repair": f"{self.repair.words}, without training",
-            "chosen": ", ".join(chosen),
+            "chosen": self.repair.said(model_spec(self.opened), tuple(self._found["chosen"])),
             "trials": f"{self._found['trials']}, windows of {diagnosis.length:,} tokens, context {diagnosis.context}",
             "text": f"{text.held_out.n_tokens:,} tokens that chose, and are not those of the page",
             "SHA-256 of the text": text.manifest["corpus"]["sha256"],
         }
+
+    def _numbers(self) -> dict[str, Any] | None:
+        if not self.folder.repair.exists():
+            return None
+        layers = [layer + 1 for layer in self.repair.layers(model_spec(self.opened))]
+        return {"layers": layers, "numbers": self._found["chosen"], "trials": self._found["trials"]}
 
     def _unlike_the_paper(self) -> tuple[str, ...]:
         return ("nothing is trained",)

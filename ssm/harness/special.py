@@ -30,8 +30,8 @@ class Special:
 def special_tokens(opened: Opened, spec: TokenizerSpec, tokenizer: Tokenizer) -> Special:
     """Of tokenizer_config.json beside the tokenizer, or else of config.json; for bytes a text follows a newline.
 
-    The template of tokenizer.json may put a token before every text too; a tokenizer_config.json that says whether there
-    is one (add_bos_token) goes first. What a template puts behind texts is left out: contexts have no end.
+    The template of tokenizer.json may put a token before every text too; a tokenizer_config.json that says whether
+    there is one (add_bos_token) goes first. What a template puts behind texts is left out: contexts have no end.
 
     Raises:
         DataError: tokenizer_config.json cannot be read.
