@@ -9,13 +9,15 @@
 # make campaign   a hundred kills at random moments, of runs of one process and of two and of a workflow, and whether all
 #                 ends as it would have without them (minutes)
 # make journey    a checkpoint diagnosed, extended and taken home, and one that needs no repair (six minutes)
+# make libraries  what users of transformers, fla, mamba_ssm and lm-evaluation-harness type, on models made with these;
+#                 builds mamba_ssm without its CUDA part (five minutes)
 # make bench      the speed of scans and training steps beside other implementations, with tables in results/bench
 # make check      formatting, types and the workflow's lint
 # make clean      removes the environment and all caches; results stay
 #
 # Variables: PYTHON=python3.12 (makes the environment), CORES=2, TARGETS='lg_fig5 lg_fig12', ARGS='--config scale=gpu',
 # PROFILE=slurm (submits the jobs to a cluster), RESULTS=results/gpu (for verdicts and compare), KILLS=20 SEED=2 (for campaign),
-# MINUTES=10 SEED=2 (for fuzz), MUTANTS='training plan' (some of them).
+# MINUTES=10 SEED=2 (for fuzz), MUTANTS='training plan' (some of them), LIBRARIES='fla mamba_ssm' (some of them).
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -27,6 +29,7 @@ RESULTS ?= results/smoke
 KILLS ?= 100
 MINUTES ?= 5
 MUTANTS ?=
+LIBRARIES ?=
 SEED ?= 1
 
 SHELL := /bin/bash
@@ -34,7 +37,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey bench check clean
+.PHONY: figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries bench check clean
 .DEFAULT_GOAL := figures
 
 figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
@@ -67,6 +70,9 @@ campaign: $(VENV)/.installed-dev
 
 journey: $(VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 python tests/journey/journey.py
+
+libraries: $(VENV)/.installed-mamba-ssm
+	@OMP_NUM_THREADS=1 PYTHONPATH="$(abspath $(VENV))/mamba_ssm" python tests/journey/libraries.py $(LIBRARIES)
 
 bench: $(VENV)/.installed-dev
 	@mkdir -p results/bench
@@ -111,3 +117,10 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@ssm plan --schemas workflow/schemas > /dev/null  # for editors
 	@touch $(VENV)/.installed $(VENV)/.installed-slurm $@
+
+$(VENV)/.installed-mamba-ssm: pyproject.toml constraints.txt | $(VENV)/.installed-dev
+	@echo "Building mamba_ssm without its CUDA part into $(VENV)/mamba_ssm, where nothing else finds it"
+	@rm -rf $(VENV)/mamba_ssm
+	@MAMBA_FORCE_BUILD=TRUE MAMBA_SKIP_CUDA_BUILD=TRUE $(PIP) install -c constraints.txt --no-deps \
+	  --no-build-isolation --target $(VENV)/mamba_ssm mamba-ssm
+	@touch $@

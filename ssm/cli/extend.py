@@ -7,9 +7,7 @@ import sys
 
 from ssm.cli import add_replace, given, path, positive
 from ssm.cli.diagnose import add_diagnosis, add_model_and_text
-from ssm.specs.extension import USUAL_POLICY
-from ssm.specs.initial_states import INTERVENTIONS
-from ssm.specs.repairs import BY_KIND
+from ssm.specs.extension import POLICIES, STEPS, USUAL_POLICY
 
 HELP = "post-train your own checkpoint so that it reads on beyond its context, and get it back in its own format"
 EPILOG = """\
@@ -26,9 +24,9 @@ a model that holds where it broke (repaired) or has a lower paired ratio (improv
 The defaults are the recipe of lg Appendix B.2 but for its batch: a step of theirs reads half a million tokens, here 32
 times the context (--batch-tokens). Nor do they choose among checkpoints. The page says what differs.
 
---policy scale_a and clip_dt train nothing: A (of Mamba-1, Mamba-2, and whatever of transformers has an A_log) is scaled
-by the factor, or the dt of Mamba-2 gets the upper limit, that does best of those that are tried, on the text that
-chooses. Ways of reading (reset_state, restarts) cannot be written into a checkpoint.
+--policy scale_a and clip_dt train nothing, and take no option of training: A (of Mamba-1, Mamba-2, and whatever of
+transformers has an A_log) is scaled by the factor, or the dt of Mamba-2 gets the upper limit, that does best of those
+that are tried, on the text that chooses. Ways of reading (reset_state, restarts) cannot be written into a checkpoint.
 
 The same command after a kill goes on where it was. SIGTERM and SIGUSR1 end it with exit code 75: run it again.
 
@@ -56,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
         default=USUAL_POLICY,
-        choices=(*INTERVENTIONS, *BY_KIND),
+        choices=POLICIES,
         help=f"what sequences start from (default: {USUAL_POLICY}); or a repair that trains nothing: scale_a, clip_dt",
     )
     parser.add_argument("--by", choices=("model", "layer"), help="one number of scale_a for all layers, or one a layer")
@@ -64,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sigma", type=number, metavar="S", help="standard deviation of the noise of a policy that asks for it"
     )
-    parser.add_argument("--steps", type=whole, default=100, metavar="N", help="default: 100")
+    parser.add_argument("--steps", type=whole, metavar="N", help=f"default: {STEPS}")
     parser.add_argument("--lr", type=number, metavar="LR", help="peak learning rate (default: a tenth of its size's)")
     parser.add_argument(
         "--batch-tokens", type=whole, metavar="N", help="tokens a step (default: 32 x the context; the paper: 500000)"

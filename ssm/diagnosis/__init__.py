@@ -26,11 +26,10 @@ from ssm.diagnosis.verdict import verdict_of
 from ssm.models.device import device_name, prepare_device
 from ssm.models.opening import Opened, open_model
 from ssm.models.readable import Readable
-from ssm.specs.diagnosis import TOLERANCE, DiagnosisSpec
+from ssm.specs.diagnosis import OCTAVES, TOLERANCE, DiagnosisSpec
 
 __all__ = ["diagnose", "diagnose_opened", "load_diagnosis", "settings_of", "write_diagnosis"]
 
-OCTAVES = 16  # times the context, where no length is given
 PIECE = 2**24  # numbers that `hidden` gives at once: logits, where a model gives these
 PAGE, RECORD, TABLES = "index.html", "diagnosis.json", "tables"
 

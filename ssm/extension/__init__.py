@@ -28,7 +28,7 @@ from ssm.models.device import prepare_device
 from ssm.models.foreign import ForeignModel, check_unchanged
 from ssm.models.opening import Opened, open_model
 from ssm.plan.sources import text_files
-from ssm.specs.extension import USUAL_POLICY, ExtensionSpec
+from ssm.specs.extension import OF_A_STATE, USUAL_POLICY, ExtensionSpec, how, needless
 from ssm.specs.initial_states import BY_NAME
 from ssm.specs.repairs import BY_KIND, RepairSpec
 
@@ -111,7 +111,7 @@ def extension_of(
     p_zero: float | None = None,
     sigma: float | None = None,
     by: str | None = None,
-    steps: int = 100,
+    steps: int | None = None,
     lr: float | None = None,
     batch_tokens: int | None = None,
     micro_batch_tokens: int | None = None,
@@ -125,36 +125,45 @@ def extension_of(
 
     Args:
         policy, p_zero, sigma: of an initial state (`ssm.specs.initial_states`); None: its own default.
-        policy, by: or of a repair without training (`ssm.specs.repairs`).
+        policy, by: or of a repair without training (`ssm.specs.repairs`), which has no use for options of training.
         diagnosis: as of `ssm.diagnosis.settings_of`; context, precision and seed are those of training too.
-        others: as of `ExtensionSpec`.
+        others: as of `ExtensionSpec`; None: its default.
 
     Raises:
-        ConfigError: a value is missing or out of its range.
+        ConfigError: a value is missing or out of its range, or the policy has no use for it.
     """
-    given: dict[str, Any] = {"p_zero": p_zero, "sigma": sigma, "by": by}
+    options: dict[str, Any] = {
+        "p_zero": p_zero,
+        "sigma": sigma,
+        "by": by,
+        "steps": steps,
+        "lr": lr,
+        "batch_tokens": batch_tokens,
+        "micro_batch_tokens": micro_batch_tokens,
+        "activation_checkpointing": activation_checkpointing,
+        "control": control,
+    }
     fields = BY_NAME[policy].model_fields if policy in BY_NAME else {}
-    for name, value in given.items():
-        if value is None and name in fields and fields[name].is_required():
-            raise ConfigError(f"policy {policy} needs --{name.replace('_', '-')}")
-    named = {key: value for key, value in given.items() if value is not None}
-    trained = policy not in BY_KIND
-    made = {"initial_state": {"policy": policy, **named}} if trained else {"repair": {"kind": policy, **named}}
+    for name in OF_A_STATE:
+        if options[name] is None and name in fields and fields[name].is_required():
+            raise ConfigError(f"policy {policy} needs {_option(name)}")
+    unused = needless(policy, options)
+    if unused is not None:
+        why = ": it trains nothing" if policy in BY_KIND else ""
+        raise ConfigError(f"policy {policy} has no use for {_option(unused)}{why}")
     return ExtensionSpec.parse(
         {
             "diagnosis": settings_of(opened, device, **diagnosis),
-            **made,
-            "steps": steps,
-            "lr": lr,
-            "batch_tokens": batch_tokens,
-            "micro_batch_tokens": micro_batch_tokens,
-            "activation_checkpointing": activation_checkpointing,
-            "control": control,
+            **how(policy, options),
             "measure": measure,
             "in_context_tolerance": in_context_tolerance,
         },
         opened.name,
     )
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _check_repair(repair: RepairSpec, opened: Opened) -> None:

@@ -12,7 +12,7 @@ from ssm.extension.choice import Candidate, Measure, choose
 from ssm.extension.losses import Factors
 from ssm.specs.diagnosis import ENOUGH
 
-_WORDS = {"far_perplexity": "far perplexity", "paired_ratio": "paired ratio"}
+WORDS = {"far_perplexity": "far perplexity", "paired_ratio": "paired ratio"}
 ENDLESS = 700.0  # nats: a loss beyond it is the same
 _NOW = {
     BREAKS: "it still breaks",
@@ -20,6 +20,27 @@ _NOW = {
     NOT_DECIDED: "whether it holds now is not decided",
 }
 REPAIRED, IMPROVED, UNDECIDED, NOTHING = "repaired", "improved", "undecided", "nothing was gained"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is said of an extension that did not surely gain, by how it was made."""
+
+    learned: str  # better far out, and its paired ratio is no lower
+    far_out: str  # what may tell whether it is better there
+    in_context: str  # and there
+
+
+OF_TRAINING = Advice(
+    learned="it has learned the text, and not to read on",
+    far_out="more --steps may tell",
+    in_context="a larger --in-context-tolerance trains nothing again",
+)
+OF_REPAIRING = Advice(
+    learned="it predicts better all over, and reads on no better",
+    far_out="more text may tell",
+    in_context="a larger --in-context-tolerance may be what it takes",
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +83,7 @@ def outcome_of_training(
     best = min(others, key=lambda candidate: _or_endless(getattr(candidate, measure)))
     gain = exp(min(getattr(best, measure) - getattr(original, measure), ENDLESS))
     rise = exp(min(best.in_context - original.in_context, ENDLESS)) - 1
-    said = f"the best of the trained weights, those of step {best.step}, have {gain:.3g} times its {_WORDS[measure]}"
+    said = f"the best of the trained weights, those of step {best.step}, have {gain:.3g} times its {WORDS[measure]}"
     if not gain < 1:
         return Outcome(NOTHING, said)
     return Outcome(
@@ -72,8 +93,8 @@ def outcome_of_training(
     )
 
 
-def outcome_of(before: str, after: str, change: Factors, tolerance: float) -> Outcome:
-    """Of trained weights: what is said to be gained is proven, on ENOUGH windows.
+def outcome_of(before: str, after: str, change: Factors, tolerance: float, advice: Advice = OF_TRAINING) -> Outcome:
+    """Of other weights: what is said to be gained is proven, on ENOUGH windows.
 
     They must surely have a lower perplexity far out and one within `tolerance` in context; and hold where the original
     broke, or surely have a lower paired ratio. What surely misses one of these gained nothing; all else is undecided.
@@ -82,6 +103,7 @@ def outcome_of(before: str, after: str, change: Factors, tolerance: float) -> Ou
         before, after: the verdicts' outcomes.
         change: from before to after.
         tolerance: by which the perplexity in context may rise.
+        advice: to who is left with nothing, by how the weights were made.
     """
     in_context, far, ratio = change.in_context, change.far_perplexity, change.paired_ratio
     repaired, limit, percent = before == BREAKS and after == HOLDS, 1 + tolerance, f"{100 * tolerance:g}%"
@@ -98,14 +120,14 @@ def outcome_of(before: str, after: str, change: Factors, tolerance: float) -> Ou
     changed = "a number now" if mended else f"{times(far)} what it was, its paired ratio {times(ratio)}"
     how = f"its far perplexity is {changed}, its perplexity in context {_percent(in_context)}"
     if not repaired and ratio.low >= 1:
-        return Outcome(NOTHING, f"{how}: it has learned the text, and not to read on")
+        return Outcome(NOTHING, f"{how}: {advice.learned}")
+    costs = f"whether its perplexity in context rose by no more than {percent} is open, and {advice.in_context}"
     unknown = {
         f"{change.sequences} windows are too few to tell, {ENOUGH} are needed: measure on more text": change.sequences
         < ENOUGH,
-        "whether its far perplexity fell is open, and more --steps may tell": not (far.high < 1 or mended),
-        "whether its paired ratio fell is open, and more --steps may tell": not (ratio.high < 1 or repaired),
-        f"whether its perplexity in context rose by no more than {percent} is open, and a larger "
-        "--in-context-tolerance trains nothing again": in_context.high > limit,
+        f"whether its far perplexity fell is open, and {advice.far_out}": not (far.high < 1 or mended),
+        f"whether its paired ratio fell is open, and {advice.far_out}": not (ratio.high < 1 or repaired),
+        costs: in_context.high > limit,
     }
     if any(unknown.values()):
         return Outcome(UNDECIDED, f"{how}; {next(said for said, is_open in unknown.items() if is_open)}")

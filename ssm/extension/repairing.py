@@ -16,15 +16,14 @@ from ssm.base.records import Repaired
 from ssm.evaluation.repairing import least, search
 from ssm.extension.choice import ORIGINAL, Candidate, choose
 from ssm.extension.export import as_taken_home, write_as_it_came
-from ssm.extension.outcome import NOTHING, Outcome
+from ssm.extension.outcome import NOTHING, OF_REPAIRING, WORDS, Outcome
 from ssm.extension.selection import measured
 from ssm.extension.stages import Stages
 from ssm.models.opening import Opened
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
 from ssm.models.trained import Trained
-from ssm.specs.repairs import RepairSpec
-from ssm.specs.repairs.base import Point
+from ssm.specs.repairs.base import OfLayers, Point
 
 REPAIRED = "repaired"
 
@@ -32,9 +31,11 @@ REPAIRED = "repaired"
 class Repairing(Stages):
     """The stages of `Stages` without runs: original and repaired model, diagnosed on the same windows."""
 
+    advice = OF_REPAIRING
+
     @property
-    def repair(self) -> RepairSpec:
-        assert self.spec.repair is not None
+    def repair(self) -> OfLayers:
+        assert isinstance(self.spec.repair, OfLayers)
         return self.spec.repair
 
     def _made_and_chosen(self) -> Outcome | None:
@@ -43,8 +44,8 @@ class Repairing(Stages):
         if self.chosen.name != ORIGINAL:
             return None
         allowed = f"{100 * self.spec.in_context_tolerance:g}%"
-        tried = f"none of {self._found['trials']} trials is better far out at no more than {allowed} in context"
-        return Outcome(NOTHING, tried)
+        tried = f"none of {self._found['trials']} trials has a lower {WORDS[self.spec.measure]}"
+        return Outcome(NOTHING, f"{tried} at no more than {allowed} more perplexity in context")
 
     @cached_property
     def _found(self) -> Repaired:
@@ -106,15 +107,20 @@ class Repairing(Stages):
         if not self.folder.repair.exists():
             return {}
         diagnosis, text = self.spec.diagnosis, self.text.choice
-        chosen = (f"{value:g}" if value is not None else "as it was" for value in self._found["chosen"])
         return {
             "original": f"{self.opened.name} ({self.opened.fingerprint})",
             "repair": f"{self.repair.words}, without training",
-            "chosen": ", ".join(chosen),
+            "chosen": self.repair.said(self.opened.spec, tuple(self._found["chosen"])),
             "trials": f"{self._found['trials']}, windows of {diagnosis.length:,} tokens, context {diagnosis.context}",
             "text": f"{text.held_out.n_tokens:,} tokens that chose, and are not those of the page",
             "SHA-256 of the text": text.manifest["corpus"]["sha256"],
         }
+
+    def _numbers(self) -> dict[str, Any] | None:
+        if not self.folder.repair.exists():
+            return None
+        layers = [layer + 1 for layer in self.repair.layers(self.opened.spec)]
+        return {"layers": layers, "numbers": self._found["chosen"], "trials": self._found["trials"]}
 
     def _unlike_the_paper(self) -> tuple[str, ...]:
         return ("nothing is trained",)

@@ -26,6 +26,7 @@ from ssm.extension.folder import Folder
 from ssm.extension.imported import parent_folder
 from ssm.extension.losses import Factors, factors_between
 from ssm.extension.outcome import (
+    OF_TRAINING,
     Outcome,
     outcome_before_training,
     outcome_of,
@@ -46,6 +47,8 @@ EXTENDED, CONTROL = "extended", "control"
 
 class Stages:
     """One extension, from the model as it is to the model taken home."""
+
+    advice = OF_TRAINING
 
     def __init__(
         self,
@@ -73,7 +76,8 @@ class Stages:
             assert self.chosen is not None
             after = self._diagnosed("after", self._chosen_model())
             change = factors_between(before, after)
-            outcome = outcome_of(before.verdict.outcome, after.verdict.outcome, change, self.spec.in_context_tolerance)
+            verdicts, allowed = (before.verdict.outcome, after.verdict.outcome), self.spec.in_context_tolerance
+            outcome = outcome_of(*verdicts, change, allowed, self.advice)
             if self.spec.control:
                 self._control(self.chosen)
         if outcome.gained:
@@ -196,6 +200,10 @@ class Stages:
         """Files of the original that led out of its folder."""
         return [] if self.opened.source is None else list(self.opened.source.outside)
 
+    def _numbers(self) -> dict[str, Any] | None:
+        """Of a repair without training: those that were chosen, and the layers, from 1, that each is of."""
+        return None
+
     def _unlike_the_paper(self) -> tuple[str, ...]:
         return unlike_the_paper(self.spec, self.parent.model)
 
@@ -214,6 +222,7 @@ class Stages:
             "library": self.opened.library,
             "chosen": self.chosen and self.chosen.as_json(),
             "candidates": [candidate.as_json() for candidate in self.measured],
+            "repair": self._numbers(),
             "change": change and change.as_json(),
             "verdicts": {name: found.verdict.paragraph for name, found in self.diagnoses.items()} | self.lost,
             "left_out": self._left_out() if outcome.gained else [],

@@ -16,8 +16,7 @@ from ssm.data.store import TokenSplit, TokenStore
 from ssm.plan.sources import text_files
 from ssm.specs.data import TokenizerSpec
 from ssm.specs.diagnosis import LEAST
-
-MOST = 16  # windows that choose: of a quarter of all, at least LEAST and at most so many
+from ssm.specs.extension import MOST
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, Self, TypeGuard
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -23,6 +24,18 @@ BAND = 0.16  # opacity of the bands
 EDGE = 0.015  # room left and right of the curves, as a fraction of the axis
 
 Painter = Callable[[Axes, int], None]  # paints axes that are one of so many columns
+
+
+class Sharing(Protocol):
+    """A panel that can stand beside those of other drawings of its kind."""
+
+    def __call__(self, axes: Axes, columns: int) -> None: ...
+
+    def columns(self, panels: Sequence[Self]) -> int:
+        """How many of these, of which it is one, stand side by side."""
+
+    def together(self, panels: Sequence[Self], height: float, columns: int) -> tuple[float, Sequence[Painter]]:
+        """The same panels for a row, and its height; `height` is that of the highest alone."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,23 @@ class CurvePanel:
         self._y_axis(axes)
         for mark in self.marks:
             self._mark(axes, mark, columns)
+
+    def columns(self, panels: Sequence[CurvePanel]) -> int:
+        """As of any other panels."""
+        return columns_for(len(panels))
+
+    def together(self, panels: Sequence[CurvePanel], height: float, columns: int) -> tuple[float, Sequence[CurvePanel]]:
+        """Lower, with labels in lines. One of the same model or value as the first bears no title again."""
+        height = NARROW * height
+        return height, [
+            replace(
+                panel,
+                untitled=panel.untitled or (number > 0 and panel.title == panels[0].title),
+                x_label=wrapped(panel.x_label, WIDTH / columns - AROUND),
+                y_label=wrapped(panel.y_label, height - AROUND),
+            )
+            for number, panel in enumerate(panels)
+        ]
 
     def fit(self) -> tuple[float, float] | None:
         """Limits of the y axis that hold what is visible; None if nothing is."""
@@ -232,7 +262,7 @@ def columns_for(panels: int) -> int:
 
 
 def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
-    """The rows of several drawings, of each its kind. Curves of one kind that have a panel each share their rows.
+    """The rows of several drawings, of each its kind. Those of one kind that have a panel each share their rows.
 
     But where another row has more panels: the axes between would push these apart, for all are aligned.
     """
@@ -240,25 +270,15 @@ def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
     most = max((row.columns for _, own in parts for row in own), default=1)
     for (_, alone), group in itertools.groupby(parts, key=lambda part: (part[0], _one_panel(part[1]))):
         rows = [row for _, own in group for row in own]
-        columns = columns_for(len(rows))
+        panels = [row.panels[0] for row in rows if _shares(row.panels[0])]
+        columns = panels[0].columns(panels) if alone else 1
         if not alone or columns < max(2, most):
             found += rows
             continue
         note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
-        height = NARROW * max(row.height for row in rows)
-        panels: list[CurvePanel] = []
-        for row in rows:
-            panels.append(_beside(row.panels[0], height, columns, panels[0].title if panels else None))
-        found += [Row(height, panels[at : at + columns], columns, note) for at in range(0, len(panels), columns)]
+        height, painters = panels[0].together(panels, max(row.height for row in rows), columns)
+        found += [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
     return found
-
-
-def _beside(panel: Painter, height: float, columns: int, first: str | None) -> CurvePanel:
-    """A panel for a row of drawings. One of the same model or value as the first bears no title again."""
-    assert isinstance(panel, CurvePanel), "_one_panel lets no other through"
-    x_label = wrapped(panel.x_label, WIDTH / columns - AROUND)
-    y_label = wrapped(panel.y_label, height - AROUND)
-    return replace(panel, untitled=panel.untitled or panel.title == first, x_label=x_label, y_label=y_label)
 
 
 def wrapped(text: str, room: float, letter: float = LETTER) -> str:
@@ -268,7 +288,11 @@ def wrapped(text: str, room: float, letter: float = LETTER) -> str:
 
 
 def _one_panel(rows: Sequence[Row]) -> bool:
-    return len(rows) == 1 and len(rows[0].panels) == 1 and isinstance(rows[0].panels[0], CurvePanel)
+    return len(rows) == 1 and len(rows[0].panels) == 1 and _shares(rows[0].panels[0])
+
+
+def _shares(panel: Painter) -> TypeGuard[Sharing]:
+    return hasattr(panel, "together")
 
 
 def rows_of(panels: Sequence[CurvePanel], height: float, note: str, same_y: bool = True) -> list[Row]:

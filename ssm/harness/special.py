@@ -30,6 +30,9 @@ class Special:
 def special_tokens(opened: Opened, spec: TokenizerSpec, tokenizer: Tokenizer) -> Special:
     """Of tokenizer_config.json beside the tokenizer, or else of config.json; for bytes a text follows a newline.
 
+    The template of tokenizer.json may put a token before every text too; a tokenizer_config.json that says whether
+    there is one (add_bos_token) goes first. What a template puts behind texts is left out: contexts have no end.
+
     Raises:
         DataError: tokenizer_config.json cannot be read.
     """
@@ -43,7 +46,11 @@ def special_tokens(opened: Opened, spec: TokenizerSpec, tokenizer: Tokenizer) ->
     begin, end = (_spelled(said.get(f"{name}_token"), tokenizer) for name in ("bos", "eos"))
     if begin is None and end is None:
         begin, end = (_number(config.get(f"{name}_token_id"), tokenizer) for name in ("bos", "eos"))
-    return Special(end if begin is None else begin, end, said.get("add_bos_token") is True and begin is not None)
+    leads, first = said.get("add_bos_token"), _of_template(tokenizer)
+    if begin is None or (leads is None and first is not None):
+        begin = first
+    leads = first is not None if leads is None else leads is True
+    return Special(end if begin is None else begin, end, leads and begin is not None)
 
 
 def _config(opened: Opened) -> Mapping[str, Any]:
@@ -53,6 +60,14 @@ def _config(opened: Opened) -> Mapping[str, Any]:
     if isinstance(opened.model, ForeignModel):
         return dict(opened.model.inner.config.get_text_config().to_dict())  # type: ignore[operator, union-attr]
     return {}
+
+
+def _of_template(tokenizer: JsonTokenizer) -> int | None:
+    """The token that tokenizer.json's own template puts right before a text."""
+    encoded = tokenizer.inner.encode("a")
+    mask = encoded.special_tokens_mask  # 1: of the template
+    first = mask.index(0) if 0 in mask else 0
+    return encoded.ids[first - 1] if first else None
 
 
 def _spelled(token: Any, tokenizer: JsonTokenizer) -> int | None:

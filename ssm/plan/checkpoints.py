@@ -16,11 +16,13 @@ from ssm.plan.resources import CHECKPOINT_BYTES, GOOD, MB, MEMORY_MB, START_SECO
 from ssm.plan.sources import settings_files, text_files, tokenizer_files, weight_files
 from ssm.specs.checkpoint import ANY_CONTEXT, CheckpointSpec
 from ssm.specs.config import WorkflowConfig
-from ssm.specs.extension import SEQUENCES
+from ssm.specs.diagnosis import OCTAVES
+from ssm.specs.extension import MOST, SEQUENCES
 
 BYTES_PER_PARAMETER = 2  # in a file; where it has more, more is asked for than is needed
 UNSEEN_BYTES = 3_000_000_000  # of weights that are not on this machine yet
 TABLES = 6  # of a diagnosis
+LAYERS = 64  # of a model that nobody has looked into, at most
 
 
 @dataclass(frozen=True)
@@ -72,17 +74,24 @@ class CheckpointJob:
         seconds, disk = START_SECONDS[gpu] + 60 * self.spec.budget * diagnoses, float(TABLES * TABLE_MB * diagnoses)
         memory = 2 * 4 * parameters / MB  # as they lie on disk, and in float32
         if self.extends:
-            arms = 1 + self.spec.control
-            tokens = self.spec.steps * (self.spec.batch_tokens or SEQUENCES * (self.spec.context or ANY_CONTEXT)) * arms
             hardware = workflow.hardware
             rate = hardware.cpu_gflops * 1e9 * workflow.threads
             if gpu:
                 rate = hardware.gpu_tflops.bfloat16 * 1e12 * hardware.utilization
+            arms, context = 1 + self.spec.control, self.spec.context or ANY_CONTEXT
+            tokens = self.spec.training_steps * (self.spec.batch_tokens or SEQUENCES * context) * arms
             seconds += 6 * parameters * tokens / rate
-            memory = (2 * 12 if gpu else 16 + 12) * parameters / MB
-            # The original, three snapshots and the end; a checkpoint, the one that it replaces, and what a run that
-            # diverges goes back to; the model that is taken home. States passed on are not known before the model is.
-            disk += (4 * (1 + 4 * arms) + 2 * CHECKPOINT_BYTES + 4 * GOOD + 4) * parameters / MB
+            if self.spec.trains_nothing:
+                # Windows that choose, read whole and restarted, which is all of them twice: a trial.
+                tokens = self.spec.trials(LAYERS) * MOST * 3 * (self.spec.length or OCTAVES * context)
+                seconds += 2 * parameters * tokens / rate
+                memory = (2 + 2) * 4 * parameters / MB  # and the original and its copy that is tried
+                disk += 4 * parameters / MB  # the model that is taken home
+            else:
+                memory = (2 * 12 if gpu else 16 + 12) * parameters / MB
+                # The original, three snapshots and the end; a checkpoint, the one that it replaces, and what a run that
+                # diverges goes back to; the model that is taken home. States passed on are not known before it is.
+                disk += (4 * (1 + 4 * arms) + 2 * CHECKPOINT_BYTES + 4 * GOOD + 4) * parameters / MB
         return Need(int(gpu), workflow.threads, MEMORY_MB[gpu] + ceil(memory), seconds, ceil(disk))
 
 

@@ -76,5 +76,7 @@ def capped_checkpoint(checkpoint: CheckpointSpec, caps: Rehearsal | None) -> Che
     if caps is None:
         return checkpoint
     most = max(LEAST, caps.max_sequences)
-    fewer = {"steps": min(checkpoint.steps, caps.max_steps), "sequences": min(checkpoint.sequences or most, most)}
+    fewer = {"sequences": min(checkpoint.sequences or most, most)}
+    if not checkpoint.trains_nothing:
+        fewer["steps"] = min(checkpoint.training_steps, caps.max_steps)
     return checkpoint.model_copy(update=fewer)

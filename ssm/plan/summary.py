@@ -104,8 +104,10 @@ def _checkpoint_lines(checkpoints: Mapping[str, CheckpointSpec]) -> list[str]:
     for spec in checkpoints.values():
         diagnose, extend = spec.targets
         arms = " and a control" if spec.control else ""
+        work = f"{spec.training_steps} steps of {spec.policy}{arms}"
+        work = f"{spec.policy}, without training" if spec.trains_nothing else work
         rows.append((diagnose, f"{spec.checkpoint}: {spec.budget:g} minutes at most"))
-        rows.append((extend, f"{spec.checkpoint}: {spec.steps} steps of {spec.policy}{arms}, and diagnoses"))
+        rows.append((extend, f"{spec.checkpoint}: {work}, and diagnoses"))
     width = max((len(target) for target, _ in rows), default=0)
     lines = [f"{target:<{width}}  {does}" for target, does in rows]
     return ["Checkpoints (models.yaml), each made when it is asked for by name:", *lines, ""] if lines else []

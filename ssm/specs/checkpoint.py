@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 
 from ssm.base.outside import problem_words
 from ssm.specs.base import Name, Spec
 from ssm.specs.diagnosis import DiagnosisSpec
-from ssm.specs.extension import USUAL_POLICY, ExtensionSpec
-from ssm.specs.initial_states import Intervention
+from ssm.specs.extension import (
+    OF_A_REPAIR,
+    OF_A_STATE,
+    OF_TRAINING,
+    POLICIES,
+    STEPS,
+    USUAL_POLICY,
+    ExtensionSpec,
+    how,
+    needless,
+)
+from ssm.specs.repairs import BY_KIND
+from ssm.specs.repairs.base import OfLayers
 
 ANY_CONTEXT = 2048  # stands for the model's own where an entry gives none and is checked
 Paths = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False, min_length=1)]
 DIAGNOSIS = ("tokenizer", "context", "length", "tolerance", "budget", "sequences", "passkey", "precision", "seed")
-EXTENSION = (
-    *("held_out", "policy", "p_zero", "sigma", "steps", "lr", "batch_tokens", "micro_batch_tokens"),
-    *("activation_checkpointing", "control", "measure", "in_context_tolerance"),
-)
+HOW = (*OF_A_STATE, *OF_A_REPAIR, *OF_TRAINING)
+EXTENSION = ("held_out", "policy", *HOW, "measure", "in_context_tolerance")
+if TYPE_CHECKING:
+    Policy = str
+else:  # the registries are the only list
+    Policy = Literal[POLICIES]
 
 
 class PublishedSpec(Spec):
@@ -50,10 +63,11 @@ class CheckpointSpec(Spec):
     precision: Literal["float32", "bfloat16"] | None = None
     seed: int | None = None
     held_out: Paths | None = None  # the extension measures on these; None: on a tenth of the documents of `text`
-    policy: Intervention = USUAL_POLICY
+    policy: Policy = USUAL_POLICY
     p_zero: float | None = None
     sigma: float | None = None
-    steps: int = 100
+    by: Literal["model", "layer"] | None = None
+    steps: int | None = None
     lr: float | None = None
     batch_tokens: int | None = None
     micro_batch_tokens: int | None = None
@@ -75,13 +89,33 @@ class CheckpointSpec(Spec):
         context = self.context or ANY_CONTEXT
         length = self.length if self.length is not None and self.context is not None else 2 * context
         diagnosis = {"context": context, "length": length, **self._given("tolerance", "sequences")}
-        alike = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "measure", "in_context_tolerance")
-        content = {"initial_state": self._given("policy", "p_zero", "sigma"), **self._given(*alike)}
+        options, choice = self._given(*HOW), self._given("measure", "in_context_tolerance")
+        unused = needless(self.policy, options)
+        if unused is not None:
+            why = ": it trains nothing" if self.trains_nothing else ""
+            raise ValueError(f"policy '{self.policy}' has no use for the key {unused}{why}")
+        content = how(self.policy, options) | choice
         try:
             ExtensionSpec.model_validate({"diagnosis": DiagnosisSpec.model_validate(diagnosis), **content})
         except ValidationError as error:
             raise ValueError(self._in_own_words(error)) from None
         return self
+
+    @property
+    def trains_nothing(self) -> bool:
+        """Its extension is a repair without training."""
+        return self.policy in BY_KIND
+
+    @property
+    def training_steps(self) -> int:
+        """Of its extension, an arm."""
+        return 0 if self.trains_nothing else self.steps or STEPS
+
+    def trials(self, layers: int) -> int:
+        """Of a repair's numbers, and the model as it is; `layers` of it can be repaired."""
+        repair = BY_KIND[self.policy].model_validate({"kind": self.policy, **self._given(*OF_A_REPAIR)})
+        assert isinstance(repair, OfLayers)
+        return 1 + len(repair.tried) * (1 + layers * (repair.by == "layer"))
 
     @property
     def targets(self) -> tuple[str, str]:

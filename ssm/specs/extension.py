@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,15 +17,20 @@ from pydantic import (
 
 from ssm.specs.base import Spec, without
 from ssm.specs.diagnosis import DiagnosisSpec
-from ssm.specs.initial_states import InitialStateSpec, StatePassing, ZeroState
+from ssm.specs.initial_states import INTERVENTIONS, InitialStateSpec, StatePassing, ZeroState
 from ssm.specs.initial_states.base import Probability
-from ssm.specs.repairs import ClipDt, RepairSpec
+from ssm.specs.repairs import BY_KIND, ClipDt, RepairSpec
 
 # An optimizer step, where nobody says otherwise; the paper's reads half a million tokens (`recipe.unlike_the_paper`).
 SEQUENCES = 32
+MOST = 16  # windows that choose: of a quarter of all, at least `ssm.specs.diagnosis.LEAST` and at most so many
 FORWARD_TOKENS = 8192  # a forward pass, where nobody says otherwise: what fits a GPU beside the logits
 USUAL = StatePassing()  # the intervention, where nobody says otherwise
 USUAL_POLICY = USUAL.policy
+STEPS = 100  # of training, where nobody says otherwise
+POLICIES = (*INTERVENTIONS, *BY_KIND)  # what is trained from, or a repair that trains nothing
+OF_A_STATE, OF_A_REPAIR = ("p_zero", "sigma"), ("by",)  # options of the one, and of the other
+OF_TRAINING = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "activation_checkpointing", "control")
 
 
 class ExtensionSpec(Spec):
@@ -36,7 +42,7 @@ class ExtensionSpec(Spec):
     diagnosis: DiagnosisSpec  # before and after; context, precision and seed are those of training too
     initial_state: InitialStateSpec = USUAL
     repair: RepairSpec | None = None  # instead of training; chosen on the windows that choose, not on its own
-    steps: PositiveInt = 100
+    steps: PositiveInt = STEPS
     lr: PositiveFloat | None = None  # the peak; None: a tenth of what the model's size is pre-trained with
     batch_tokens: PositiveInt | None = None  # an optimizer step; None: SEQUENCES of the context
     micro_batch_tokens: PositiveInt | None = None  # a forward pass; None: FORWARD_TOKENS at most
@@ -62,8 +68,6 @@ class ExtensionSpec(Spec):
             )
         if isinstance(repair, ClipDt) and repair.by == "layer":
             raise ValueError(f"policy '{repair.kind}': config.json has one limit of dt for all layers")
-        if self.control:
-            raise ValueError(f"policy '{repair.kind}' trains nothing that a control could be trained beside")
         return self
 
     @model_validator(mode="after")
@@ -85,3 +89,31 @@ class ExtensionSpec(Spec):
         context, sequences = self.diagnosis.context, self.whole_batch_tokens // self.diagnosis.context
         within = range(2, FORWARD_TOKENS // context + 1)
         return context * max((n for n in within if n <= sequences and sequences % n == 0), default=1)
+
+
+def needless(policy: str, options: Mapping[str, Any]) -> str | None:
+    """The first option that the policy has no use for; None: there is none.
+
+    Args:
+        policy: one of POLICIES.
+        options: by name; None and False are not given.
+    """
+    useless = (*OF_A_STATE, *OF_TRAINING) if policy in BY_KIND else OF_A_REPAIR
+    return next((name for name in useless if name in _given(options)), None)
+
+
+def how(policy: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an `ExtensionSpec` that say how: what is trained from, and the training; or a repair.
+
+    Args:
+        policy, options: as of `needless`, none of them needless.
+    """
+    given = _given(options)
+    if policy in BY_KIND:
+        return {"repair": {"kind": policy, **given}}
+    state = {name: given.pop(name) for name in OF_A_STATE if name in given}
+    return {"initial_state": {"policy": policy, **state}, **given}
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None and value is not False}

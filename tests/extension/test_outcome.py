@@ -21,6 +21,8 @@ from ssm.extension.losses import Factors, factors_between, losses_of
 from ssm.extension.outcome import (
     IMPROVED,
     NOTHING,
+    OF_REPAIRING,
+    OF_TRAINING,
     REPAIRED,
     UNDECIDED,
     outcome_before_training,
@@ -104,6 +106,19 @@ def test_what_is_undecided_says_what_is_open(changed: Factors, said: str) -> Non
     found = outcome_of(BREAKS, BREAKS, changed, 0.02)
     assert found.reason.endswith(said)
     assert str(found).startswith("Undecided: its far perplexity is ")
+
+
+def test_who_trained_nothing_is_not_told_to_train_longer() -> None:
+    for changed in (
+        change(far_perplexity=SAME),
+        change(OPEN),
+        change(WORSE),
+        change(in_context=Interval(1.01, 1, 1.03)),
+    ):
+        trained, repaired = (outcome_of(BREAKS, BREAKS, changed, 0.02, by) for by in (OF_TRAINING, OF_REPAIRING))
+        assert "train" in trained.reason or "--steps" in trained.reason or "learned" in trained.reason
+        assert not any(word in repaired.reason for word in ("train", "--steps", "learned"))
+        assert (trained.word, trained.reason[:40]) == (repaired.word, repaired.reason[:40])
 
 
 def test_a_model_that_holds_needs_no_training() -> None:

@@ -22,9 +22,11 @@ from ssm.specs.repairs import ClipDt
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
+UNTRAINED: dict[str, Any] = {"steps": None, "lr": None}
+
 
 def test_a_scaled_model_holds_and_transformers_reads_it(world: Path, tmp_path: Path) -> None:
-    found = extended(world, tmp_path / "out", policy="scale_a")
+    found = extended(world, tmp_path / "out", policy="scale_a", **UNTRAINED)
     assert found["outcome"] in ("repaired", "improved")
     assert found["change"]["far_perplexity"]["high"] < 1
     search = json.loads((tmp_path / "out/work/repair.json").read_text())
@@ -39,10 +41,13 @@ def test_a_scaled_model_holds_and_transformers_reads_it(world: Path, tmp_path: P
             assert torch.equal(after[name], tensor), name
     card, page = ((tmp_path / "out" / name).read_text() for name in ("model/README.md", "index.html"))
     assert "- repair: scale_a, without training" in card
-    assert f"- chosen: {factor:g}, {factor:g}" in card
+    assert found["repair"] == {"layers": [1, 2], "numbers": [factor, factor], "trials": search["trials"]}
+    said = f"A times {factor:g} in 2 layers"
+    assert f"- chosen: {said}" in card
     assert "scale_a, without training" in page
+    assert said in page
     again = content(tmp_path / "out")
-    assert extended(world, tmp_path / "out", policy="scale_a") == found
+    assert extended(world, tmp_path / "out", policy="scale_a", **UNTRAINED) == found
     assert content(tmp_path / "out") == again
 
 
@@ -71,11 +76,28 @@ def test_a_limit_of_dt_is_written_where_transformers_reads_it(world: Path, tmp_p
         ({"policy": "reset_state"}, "is a way of reading a model, which no format of a checkpoint can hold"),
         ({"policy": "restarts"}, "is a way of reading a model, which no format of a checkpoint can hold"),
         ({"policy": "clip_dt", "by": "layer"}, "config.json has one limit of dt for all layers"),
-        ({"policy": "scale_a", "control": True}, "trains nothing that a control could be trained beside"),
-        ({"policy": "scale_a", "sigma": 1.0}, "unknown key 'sigma'"),
+        ({"policy": "scale_a"}, "policy scale_a has no use for --steps: it trains nothing"),
+        ({"policy": "scale_a", "control": True}, "policy scale_a has no use for --control: it trains nothing"),
+        ({"policy": "clip_dt", "p_zero": 0.0}, "policy clip_dt has no use for --p-zero: it trains nothing"),
+        ({"policy": "clip_dt", "batch_tokens": 64}, "policy clip_dt has no use for --batch-tokens: it trains nothing"),
+        ({"policy": "tbtt", "by": "layer"}, "policy tbtt has no use for --by"),
         ({"policy": "scale_a", "model": "run"}, "is a run of ssm's own, which a figure repairs"),
     ],
 )
 def test_what_cannot_be_written_says_why(world: Path, tmp_path: Path, settings: dict[str, Any], said: str) -> None:
+    if "--steps" not in said:
+        settings = UNTRAINED | settings
     with pytest.raises(ConfigError, match=said):
         extended(world, tmp_path / "out", **settings)
+
+
+def test_a_search_without_success_names_what_it_looked_at(world: Path, tmp_path: Path) -> None:
+    never = {"policy": "scale_a", "measure": "paired_ratio", "in_context_tolerance": 0.0}
+    found = extended(world, tmp_path / "out", **UNTRAINED | never)
+    assert found["outcome"] == "nothing was gained"
+    tried = found["repair"]["trials"]
+    assert (
+        found["reason"]
+        == f"none of {tried} trials has a lower paired ratio at no more than 0% more perplexity in context"
+    )
+    assert found["repair"]["numbers"] == [None, None]

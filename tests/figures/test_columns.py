@@ -366,6 +366,23 @@ def test_bars_are_means_and_every_seed_is_a_dot(tmp_path: Path) -> None:
     assert [axes.get_title(loc="left") for axes in axes_of(tmp_path, drawing, both)] == ["tiny", "small"]
 
 
+def test_bars_of_several_drawings_share_their_lines(tmp_path: Path) -> None:
+    """An arm is one line of the row; the first panel names it, also where it has no bar itself."""
+    few, all_ = {"kind": "bars", "of": AT, "arms": ["base"], "label": "few"}, {"kind": "bars", "of": AT, "label": "all"}
+    rest = all_ | {"arms": ["state_passing"], "label": "rest"}
+    series = two_arms(tmp_path)
+    figure = picture(synthetic.task([few, all_, rest], series), tmp_path)
+    assert [axes.get_subplotspec().colspan.start for axes in figure.axes] == [0, 1, 2]  # type: ignore[union-attr]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["few", "all", "rest"]
+    assert [axes.get_title("left") for axes in figure.axes] == ["tiny", "", ""]
+    assert [[round(patch.get_y() + 0.2) for patch in axes.patches] for axes in figure.axes] == [[0], [0, 1], [1]]
+    assert {axes.get_ylim() for axes in figure.axes} == {(1.4, -0.85)}
+    assert [[text for text in texts(axes) if text] for axes in figure.axes] == [["base", "state passing"], [], []]
+    named = [one | {"label": 4 * one["label"]} for one in series]
+    places = [axes.get_subplotspec() for axes in picture(synthetic.task([few, all_, rest], named), tmp_path).axes]
+    assert [(one.rowspan.start, one.colspan.start) for one in places if one] == [(0, 0), (0, 1), (1, 0)]
+
+
 def test_a_bar_of_a_negative_number_starts_at_zero_too(tmp_path: Path) -> None:
     drawing = {"kind": "bars", "of": AT | {"against": "state_passing", "where": {"length": 64}}, "arms": ["base"]}
     (axes,) = axes_of(tmp_path, drawing, two_arms(tmp_path))

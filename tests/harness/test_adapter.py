@@ -57,6 +57,21 @@ def without_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", refused)
 
 
+def template(*, single: str) -> dict[str, Any]:
+    """What tokenizer.json says of tokens around a text."""
+    names = {"<s>": 1, "</s>": 2}
+    parts = [
+        {"Sequence": {"id": "A", "type_id": 0}} if part == "A" else {"SpecialToken": {"id": part, "type_id": 0}}
+        for part in single.split()
+    ]
+    known = {name: {"id": name, "ids": [number], "tokens": [name]} for name, number in names.items()}
+    pair = [*parts, {"Sequence": {"id": "B", "type_id": 0}}]
+    return {"post_processor": {"type": "TemplateProcessing", "single": parts, "pair": pair, "special_tokens": known}}
+
+
+TEMPLATE = template(single="<s> A </s>")
+
+
 def requests(*arguments: tuple[Any, ...]) -> list[Any]:
     return [SimpleNamespace(args=each) for each in arguments]
 
@@ -203,6 +218,9 @@ def test_samples_are_refused(folder: Path) -> None:
         ({"tokenizer_config.json": {"bos_token": "<s>", "add_bos_token": True}}, 1, None, [1, 3, 4]),
         ({"tokenizer_config.json": {"eos_token": "</s>"}}, 2, 2, [3, 4]),
         ({"config.json": {"eos_token_id": [2, 0]}}, 2, 2, [3, 4]),
+        ({"tokenizer.json": TEMPLATE}, 1, None, [1, 3, 4]),
+        ({"tokenizer.json": TEMPLATE, "tokenizer_config.json": {"eos_token": "</s>"}}, 1, 2, [1, 3, 4]),
+        ({"tokenizer.json": TEMPLATE, "tokenizer_config.json": {"add_bos_token": False}}, 1, None, [3, 4]),
         ({}, None, None, [3, 4]),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,29 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
 )
 PROMPTS = ("Read on:", "And then", LONG[:2500], "Say:")
 STOP, MOST = "e", 12
+ASKED: dict[str, dict[str, Any]] = {
+    "rolling": {
+        "output_type": "loglikelihood_rolling",
+        "doc_to_text": "",
+        "doc_to_target": "{{text}}",
+        "metric_list": [{"metric": "bits_per_byte"}],
+    },
+    "choice": {
+        "output_type": "multiple_choice",
+        "doc_to_text": "{{question}}",
+        "doc_to_choice": "{{choices}}",
+        "doc_to_target": "{{answer}}",
+        "target_delimiter": "",
+        "metric_list": [{"metric": "acc"}],
+    },
+    "generate": {
+        "output_type": "generate_until",
+        "doc_to_text": "{{prompt}}",
+        "doc_to_target": "{{wanted}}",
+        "generation_kwargs": {"until": [STOP], "max_gen_toks": MOST},
+        "metric_list": [{"metric": "exact_match"}],
+    },
+}
 
 
 def mamba2(folder: Path) -> Path:
@@ -55,40 +79,22 @@ def tasks(folder: Path) -> Path:
         "choice": QUESTIONS,
         "generate": [{"prompt": prompt, "wanted": "nothing"} for prompt in PROMPTS],
     }
-    tasks: dict[str, dict[str, Any]] = {
-        "rolling": {
-            "output_type": "loglikelihood_rolling",
-            "doc_to_text": "",
-            "doc_to_target": "{{text}}",
-            "metric_list": [{"metric": "bits_per_byte"}],
-        },
-        "choice": {
-            "output_type": "multiple_choice",
-            "doc_to_text": "{{question}}",
-            "doc_to_choice": "{{choices}}",
-            "doc_to_target": "{{answer}}",
-            "target_delimiter": "",
-            "metric_list": [{"metric": "acc"}],
-        },
-        "generate": {
-            "output_type": "generate_until",
-            "doc_to_text": "{{prompt}}",
-            "doc_to_target": "{{wanted}}",
-            "generation_kwargs": {"until": [STOP], "max_gen_toks": MOST},
-            "metric_list": [{"metric": "exact_match"}],
-        },
-    }
     for name, documents in data.items():
-        file = folder / f"{name}.jsonl"
-        file.write_text("".join(json.dumps(document) + "\n" for document in documents))
-        local = {
-            "task": f"local_{name}",
-            "dataset_path": "json",
-            "dataset_kwargs": {"data_files": {"test": str(file)}, "cache_dir": str(folder / "cache")},
-            "test_split": "test",
-        }
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(local | tasks[name]))
+        task(folder, name, documents)
     return folder
+
+
+def task(folder: Path, name: str, documents: Sequence[dict[str, Any]]) -> None:
+    """The task local_NAME of the harness over these documents: its YAML file, and the data beside it."""
+    file = folder / f"{name}.jsonl"
+    file.write_text("".join(json.dumps(document) + "\n" for document in documents))
+    local = {
+        "task": f"local_{name}",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(file)}, "cache_dir": str(folder / "cache")},
+        "test_split": "test",
+    }
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(local | ASKED[name]))
 
 
 @torch.no_grad()

@@ -60,12 +60,16 @@ def understood(words: tuple[str, ...]) -> dict[str, Any]:
 def test_every_key_is_an_option_and_every_option_a_key() -> None:
     spec = checkpoint(**FULL)
     asked = {"model": "models/mine", "text": ["a b", "c"]} | FULL
-    assert understood(spec.extend_words) == asked | {"by": None}  # of repairs, which are asked for at the command line
+    assert understood(spec.extend_words) == asked | {"by": None}
+    repair = checkpoint(policy="scale_a", by="layer", measure="paired_ratio")
+    assert understood(repair.extend_words) == understood(checkpoint().extend_words) | {
+        "policy": "scale_a", "by": "layer", "measure": "paired_ratio",
+    }  # fmt: skip
     shared = understood(spec.diagnose_words)
     assert shared == {name: asked[name] for name in shared}
     assert "seed" in shared
     assert "steps" not in shared
-    assert set(FULL) | {"name", "checkpoint", "text"} == set(CheckpointSpec.model_fields)
+    assert set(FULL) | {"name", "checkpoint", "text", "by"} == set(CheckpointSpec.model_fields)
 
 
 def test_what_an_entry_leaves_out_is_left_to_the_command_line() -> None:
@@ -91,7 +95,11 @@ def test_a_checkpoint_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"sequences": 2}, "sequences: expected a number from 4 on, got 2"),
         ({"policy": "random_noise"}, "policy 'random_noise' needs the key sigma"),
         ({"policy": "tbtt", "sigma": 0.1}, "policy 'tbtt' has no key 'sigma'"),
-        ({"policy": "zero"}, "policy: unknown name 'zero'; valid names: fitted_noise, "),
+        ({"policy": "scale_a", "steps": 9}, "policy 'scale_a' has no use for the key steps: it trains nothing"),
+        ({"policy": "tbtt", "by": "layer"}, "policy 'tbtt' has no use for the key by"),
+        ({"policy": "clip_dt", "by": "layer"}, "policy 'clip_dt': config.json has one limit of dt for all layers"),
+        ({"policy": "restarts"}, "policy 'restarts' is a way of reading a model, which no format of a checkpoint"),
+        ({"policy": "zero"}, "policy: unknown name 'zero'; valid names: clip_dt, fitted_noise, "),
         ({"p_zero": 2}, "p_zero: expected a number up to 1, got 2.0"),
         ({"steps": 0}, "steps: expected a number above 0, got 0"),
         ({"budget": 0}, "budget: expected a number above 0, got 0"),
@@ -251,3 +259,14 @@ def test_the_summary_has_a_line_a_target(folder: Path) -> None:
     ]
     edit(folder, "models.yaml", "smoke: 9, ", "")
     assert "Checkpoints" not in text_of(load_config(folder))
+
+
+def test_a_repair_is_planned_by_its_trials() -> None:
+    """A thousand million parameters; of scale_a 8 factors for all layers, and 8 for each of 64."""
+    rate, start, size = 2 * 1e9, START_SECONDS[False], 2_000_000_000
+    for by, trials in (("model", 1 + 8), ("layer", 1 + 8 * 65)):
+        spec = checkpoint(context=64, budget=3, policy="scale_a", by=by)
+        need = CheckpointJob(spec, True, (), size).need(workflow(cpu_gflops=1), gpu=False)
+        assert need.seconds == pytest.approx(start + 2 * 180 + 2 * 1e9 * trials * 16 * 3 * 16 * 64 / rate)
+        assert need.memory_mb == MEMORY_MB[False] + 16_000
+    assert spec.training_steps == 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,76 +13,138 @@ from matplotlib.ticker import MaxNLocator
 from ssm.figures.colors import INK
 from ssm.figures.data import chosen_arms, panels
 from ssm.figures.numbers import Numbers, numbers_of_arm
-from ssm.figures.panel import Row, columns_for
-from ssm.figures.style import SMALL, ArmStyle
+from ssm.figures.panel import Row, columns_for, wrapped
+from ssm.figures.style import SMALL, WIDTH, ArmStyle, number
 from ssm.specs.drawings.bars import Bars
 from ssm.specs.figure import FigureTask
 
-Bar = tuple[str, ArmStyle, Numbers]  # label, look, numbers
+LINE, AXIS = 0.42, 0.9  # inches: a bar with its name above it, and the axis
+APART = 0.3  # inches between panels
+BESIDE, LETTERS = 4, 26  # panels of one row at most; letters of a name that has room in a panel of so many
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar and its look."""
+
+    label: str
+    style: ArmStyle
+    numbers: Numbers
+
+
+@dataclass(frozen=True)
+class BarPanel:
+    """Bars below one another, each with its name above it. Calling it paints them."""
+
+    bars: Mapping[str, Bar]  # by arm
+    title: str
+    x_label: str
+    limits: tuple[float, float]
+    level: float | None
+    lines: tuple[str, ...]  # arms from above; one without a bar here has one in another panel of the row
+    names: Mapping[str, str]  # by arm; none: the first panel of the row has them
+    over: bool = False  # they may stand over the next panel, which has none
+    untitled: bool = False
+
+    def __call__(self, axes: Axes, columns: int) -> None:
+        """Draw on `axes`, which stand beside `columns - 1` others."""
+        for line, arm in enumerate(self.lines):
+            self._bar(axes, line, self.bars.get(arm), self.names.get(arm, ""))
+        axes.set_xlim(*self.limits)
+        axes.set_ylim(len(self.lines) - 0.6, -0.85)
+        axes.set_yticks([])
+        axes.patch.set_visible(bool(self.names))  # names may come in from the left
+        axes.grid(False, axis="y")
+        nbins = {1: 8, 2: 5, 3: 4}.get(columns, 3)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=nbins, steps=[1, 2, 2.5, 5, 10]))
+        if self.limits[1] >= 1e4:
+            axes.xaxis.set_major_formatter(lambda value, _: number(value))
+        axes.set_title("" if self.untitled else self.title)
+        axes.set_xlabel(self.x_label)
+
+    def columns(self, panels: Sequence[BarPanel]) -> int:
+        """All in one row, so that an arm is one line; two, where a name is too long for that."""
+        longest = max(len(bar.label) for panel in panels for bar in panel.bars.values())
+        return min(len(panels), BESIDE if longest <= LETTERS else 2)
+
+    def together(self, panels: Sequence[BarPanel], height: float, columns: int) -> tuple[float, Sequence[BarPanel]]:
+        """With the same arms in the same lines, which the first of a row names."""
+        labels = {arm: bar.label for panel in panels for arm, bar in panel.bars.items()}
+        lines = tuple(labels)
+        found = [
+            replace(
+                panel,
+                lines=lines,
+                names={} if place % columns else labels,
+                over=columns > 2,
+                untitled=place > 0 and panel.title == panels[0].title,
+                x_label=wrapped(panel.x_label, WIDTH / columns - APART),
+            )
+            for place, panel in enumerate(panels)
+        ]
+        return AXIS + LINE * len(lines), found
+
+    def _bar(self, axes: Axes, line: int, bar: Bar | None, name: str) -> None:
+        if bar is not None:
+            mean, *_ = bar.numbers.summary()
+            if np.isfinite(mean):
+                self._painted(axes, line, mean, bar)
+            else:
+                name += " (diverged, or no number)"
+        at, place = (0, line - 0.27), ("axes fraction", "data")
+        text = axes.annotate(name.strip(), at, (3, 0), place, "offset points", fontsize=SMALL, va="bottom")
+        text.set_in_layout(not self.over)
+        if self.level is not None:  # beside the names, not through them
+            axes.vlines(self.level, line - 0.25, line + 0.25, color=INK, linewidth=1.2, zorder=3.5)
+
+    @staticmethod
+    def _painted(axes: Axes, line: int, mean: float, bar: Bar) -> None:
+        seeds, color = bar.numbers.seeds, bar.style.color
+        axes.barh(line, mean, height=0.4, color=color, alpha=0.35, linewidth=0, zorder=2)
+        axes.plot([mean, mean], [line - 0.2, line + 0.2], color=color, linewidth=2.2, zorder=3)
+        axes.plot(
+            seeds,
+            line + _apart(len(seeds)),
+            linestyle="none",
+            marker="o",
+            markersize=4.0,
+            markerfacecolor=color,
+            markeredgecolor=INK,
+            markeredgewidth=0.5,
+            clip_on=False,
+            zorder=4,
+        )
 
 
 def bars(drawing: Bars, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """A panel per model: bars lie below one another, each with its name above it, on one axis."""
+    """A panel per model, on one axis."""
     labels = {series.arm: series.label for series in task.series}
     wanted = chosen_arms(task, drawing.arms)
-    found: dict[str, list[Bar]] = {}
+    found: dict[str, dict[str, Bar]] = {}
     for model in panels(task):
         numbers = {arm: numbers_of_arm(drawing.quantity(arm), arm, task, tables, model) for arm in wanted}
-        own = [(labels[arm], styles[arm], one) for arm, one in numbers.items() if one is not None]
+        own = {arm: Bar(labels[arm], styles[arm], one) for arm, one in numbers.items() if one is not None}
         if own:
             found[model] = own
     if not found:
         return []
     columns = columns_for(len(found))
-    limits = _limits(drawing, list(found.values()))
-    painters = [partial(_paint, drawing, model, own, limits) for model, own in found.items()]
-    height = 0.9 + 0.42 * max(map(len, found.values()))
-    seeds = max(len(one.seeds) for own in found.values() for *_, one in own)
+    every = [bar for own in found.values() for bar in own.values()]
+    label, limits = drawing.label or drawing.score.replace("_", " "), _limits(drawing, every)
+    painters = [BarPanel(own, model, label, limits, drawing.level, tuple(own), labels) for model, own in found.items()]
+    height = AXIS + LINE * max(map(len, found.values()))
+    seeds = max(len(bar.numbers.seeds) for bar in every)
     note = f"Bar: mean over {seeds} seeds. Dot: a seed" if seeds > 1 else "One seed"
     return [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
 
 
-def _limits(drawing: Bars, panels_: Sequence[Sequence[Bar]]) -> tuple[float, float]:
+def _limits(drawing: Bars, every: Sequence[Bar]) -> tuple[float, float]:
     """Of the axis that all panels share: from 0, or from below it, to the farthest seed."""
-    seeds = np.concatenate([one.seeds for own in panels_ for *_, one in own])
+    seeds = np.concatenate([bar.numbers.seeds for bar in every])
     values = np.array([0.0, drawing.level or 0.0, *seeds])
     low, high = float(values.min()), float(values.max())
     room = 0.06 * ((high - low) or 1.0)
     return low - room if low < 0 else 0.0, high + room
-
-
-def _paint(
-    drawing: Bars, model: str, own: Sequence[Bar], limits: tuple[float, float], axes: Axes, columns: int
-) -> None:
-    for line, (label, style, numbers) in enumerate(own):
-        mean, *_ = numbers.summary()
-        if np.isfinite(mean):
-            axes.barh(line, mean, height=0.4, color=style.color, alpha=0.35, linewidth=0, zorder=2)
-            axes.plot([mean, mean], [line - 0.2, line + 0.2], color=style.color, linewidth=2.2, zorder=3)
-            axes.plot(
-                numbers.seeds,
-                line + _apart(len(numbers.seeds)),
-                linestyle="none",
-                marker="o",
-                markersize=4.0,
-                markerfacecolor=style.color,
-                markeredgecolor=INK,
-                markeredgewidth=0.5,
-                clip_on=False,
-                zorder=4,
-            )
-        name = label if np.isfinite(mean) else f"{label} (diverged, or no number)"
-        place = ("axes fraction", "data")
-        axes.annotate(name, (0, line - 0.27), (3, 0), place, "offset points", fontsize=SMALL, va="bottom")
-        if drawing.level is not None:  # beside the names, not through them
-            axes.vlines(drawing.level, line - 0.25, line + 0.25, color=INK, linewidth=1.2, zorder=3.5)
-    axes.set_xlim(*limits)
-    axes.set_ylim(len(own) - 0.6, -0.85)
-    axes.set_yticks([])
-    axes.grid(False, axis="y")
-    axes.xaxis.set_major_locator(MaxNLocator(nbins={1: 8, 2: 5}.get(columns, 4), steps=[1, 2, 2.5, 5, 10]))
-    axes.set_title(model)
-    axes.set_xlabel(drawing.label or drawing.score.replace("_", " "))
 
 
 def _apart(count: int) -> np.ndarray:

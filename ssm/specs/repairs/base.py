@@ -85,6 +85,7 @@ class OfLayers(Repair):
 
     in_reading: ClassVar[bool] = False
     needs: ClassVar[str]  # what a mixer's spec says of itself where it can be repaired so (`MixerSpecBase`)
+    number: ClassVar[str]  # what stands before a number, in words
     by: Literal["model", "layer"] = "model"
 
     @property
@@ -109,6 +110,14 @@ class OfLayers(Repair):
 
     def start(self, model: AnyModel) -> Point:
         return (None,) * len(self.layers(model))
+
+    def said(self, model: AnyModel, point: Point) -> str:
+        """A point in words."""
+        values = [f"{self.number} {value:g}" if value is not None else "as it was" for value in point]
+        if self.by == "model":
+            return f"{values[0]} in {len(point)} layer{'s' * (len(point) > 1)}"
+        layers = zip(values, self.layers(model), strict=True)
+        return ", ".join(f"{value} in layer {layer + 1}" for value, layer in layers)
 
     def axes(self, model: AnyModel, context: int) -> tuple[Axis, ...]:
         layers, values = self.layers(model), tuple(self.tried)

@@ -17,6 +17,7 @@ class ClipDt(OfLayers):
     """An upper limit of Mamba-2's step sizes dt: `dt_limit` of mamba_ssm, `time_step_limit` of transformers."""
 
     needs: ClassVar[str] = "has_dt_limit"
+    number: ClassVar[str] = "dt at most"
     kind: Literal["clip_dt"] = "clip_dt"
     limits: Limits = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 

@@ -17,6 +17,7 @@ class ScaleA(OfLayers):
     """A times a factor in Mamba-1 and Mamba-2 ("Mamba Modulation", arXiv 2509.19633): above 1 it forgets faster."""
 
     needs: ClassVar[str] = "has_a"
+    number: ClassVar[str] = "A times"
     kind: Literal["scale_a"] = "scale_a"
     factors: Factors = (0.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 

@@ -29,9 +29,10 @@ class RulerTask(SpelledTask):
     such keys and numbers. vt (variable tracking): a chain of assignments in the repeated sentences, behind an example
     with its answer; asked for are all variables that have the value.
 
-    As there, a prompt has as many whole lines as fit into the length. The answer is scored as a whole and at once:
-    RULER looks for it anywhere in what a model writes, and counts the share of the variables. Keys are of a word list
-    of our own (ssm/data/tasks/words.py), and no line tells another number for the key that is asked for.
+    As there, a prompt has as many whole lines as fit into the length. The answer is scored as a whole and at once,
+    which is never above RULER's score (scripts/eval/synthetic/constants.py, string_match_all): there a model writes 128
+    tokens (30 of vt), and the share of the references counts that stand anywhere in them, in capitals or not. Keys are
+    of a word list of our own (ssm/data/tasks/words.py), and no line tells another number for the key that is asked for.
     """
 
     length_is: ClassVar[str] = "tokens of the prompt and the answer, at most"

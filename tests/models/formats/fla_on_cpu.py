@@ -116,12 +116,16 @@ def recurrent_kda(
     return naive_recurrent_kda(l2_norm(q), l2_norm(k), v, g, strength(beta, allow_neg_eigval))[0], None
 
 
-def recurrent_rwkv7(
-    *, r: Tensor, w: Tensor, k: Tensor, v: Tensor, kk: Tensor, a: Tensor, **_: Any
+def recurrent_dplr(
+    *, r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, **_: Any
 ) -> tuple[Tensor, None]:
-    r, w, k, v, kk, a = (x.transpose(1, 2) for x in (r, w, k, v, kk, a))
+    r, w, k, v, a, b = (x.transpose(1, 2) for x in (r, w, k, v, a, b))
     r = r * r.shape[-1] ** 0.5  # the naive function divides by it
-    return dplr_recurrence(r, k, v, -kk, kk * a, w)[0].transpose(1, 2), None
+    return dplr_recurrence(r, k, v, a, b, w)[0].transpose(1, 2), None
+
+
+def recurrent_rwkv7(*, kk: Tensor, a: Tensor, **others: Any) -> tuple[Tensor, None]:
+    return recurrent_dplr(a=-kk, b=kk * a, **others)
 
 
 def retention(*, q: Tensor, k: Tensor, v: Tensor, **_: Any) -> tuple[Tensor, None]:
@@ -170,7 +174,9 @@ PLAIN: tuple[tuple[Any, str, Any], ...] = (
     (fla.modules.causal_conv1d.ops, "causal_conv1d", short_convolution),
     (fla.layers.gated_deltanet, "causal_conv1d", short_convolution),
     (fla.layers.delta_net, "fused_recurrent_delta_rule", recurrent_delta),
+    (fla.layers.delta_net, "chunk_delta_rule", recurrent_delta),  # of what is trained, or longer than 64
     (fla.layers.gated_deltanet, "fused_recurrent_gated_delta_rule", recurrent_gated_delta),
+    (fla.layers.gated_deltanet, "chunk_gated_delta_rule", recurrent_gated_delta),
     (fla.layers.kda, "fused_recurrent_kda", recurrent_kda),
     (fla.layers.rwkv7, "token_shift", shifted_with_last),
     (fla.models.rwkv7.modeling_rwkv7, "token_shift", shifted_with_last),
@@ -178,6 +184,7 @@ PLAIN: tuple[tuple[Any, str, Any], ...] = (
     (fla.layers.rwkv7, "fused_k_rwkv7", k_update_ref),
     (fla.layers.rwkv7, "l2_norm", l2_norm),
     (fla.layers.rwkv7, "fused_mul_recurrent_rwkv7", recurrent_rwkv7),
+    (fla.layers.rwkv7, "chunk_rwkv7", recurrent_dplr),
     (fla.layers.rwkv7, "gate_output_correction", gate_output_correction_ref),
 )
 

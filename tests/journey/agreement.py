@@ -1,0 +1,78 @@
+"""Whether a library comes to what `ssm extend` wrote and said: its own forward pass over the windows that chose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ssm.data.own_text import disjoint_windows
+from ssm.data.store import TokenStore
+from ssm.extension.text import parts
+from ssm.models.formats import import_checkpoint
+
+LOGITS, NATS = 1e-4, 1e-4  # how far a logit may be off, and a mean loss
+Logits = Callable[[Tensor], Tensor]  # a library's own, (B, T, V) of tokens (B, T)
+NAMES = ("in_context", "far_perplexity", "paired_ratio")
+
+
+def windows_that_chose(extended: Path) -> Tensor:
+    """Tokens (W, L + 1), of text that neither trained nor stands on the page."""
+    spec = json.loads((extended / "result.json").read_text())["spec"]["diagnosis"]
+    stores = extended / "work" / "tokens"
+    store = TokenStore.open(stores / "held_out" if (stores / "held_out").exists() else stores / "text")
+    _, choice = parts(store.held_out, spec["length"])
+    windows = disjoint_windows(choice, spec["length"], spec["seed"])
+    rows = choice.rows(windows.positions, spec["length"] + 1)
+    return torch.from_numpy(rows.astype(np.int64))
+
+
+def own_losses(logits: Logits, windows: Tensor, context: int) -> dict[str, float]:
+    """What `ssm.extension.losses` says in words, in nats, by a library's own forward pass."""
+    half, far = context // 2, (windows.shape[1] - 1) * 3 // 4
+    full = _losses(logits, windows)  # (W, L)
+    restarted = windows.unfold(1, context + 1, half)  # (W, n, T + 1), from every T / 2 tokens
+    later = _losses(logits, restarted.flatten(0, 1))[:, half:]  # (W n, T / 2): from T / 2 to T tokens after a start
+    alone = later.reshape(len(windows), -1)  # (W, L - T / 2)
+    distant = full[:, far:].mean()
+    found = (alone.mean(), distant, distant - alone[:, far - half :].mean())
+    return dict(zip(NAMES, map(float, found), strict=True))
+
+
+def differences(extended: Path, original: Logits, taken_home: Logits) -> dict[str, float]:
+    """By how much a library is off: in the numbers of result.json, original and extended, and in the new logits.
+
+    Args:
+        extended: the folder of an extension, with a model in it.
+        original, taken_home: the library's own logits of what was extended, and of model/.
+    """
+    result = json.loads((extended / "result.json").read_text())
+    windows = windows_that_chose(extended)
+    said = (result["candidates"][0], result["chosen"])
+    found = {}
+    for name, candidate, logits in zip(("original", "extended"), said, (original, taken_home), strict=True):
+        own = own_losses(logits, windows, result["spec"]["diagnosis"]["context"])
+        for key, value in own.items():
+            found[f"{name}, {key}"] = abs(value - candidate[key])
+    model = import_checkpoint(extended / "model").model
+    with torch.no_grad():
+        ours = model(windows[:4, :-1])[0]
+    return found | {"logits": float((taken_home(windows[:4, :-1]) - ours).abs().max())}
+
+
+def agrees(differences: dict[str, float]) -> bool:
+    """Whether every number is within its limit; what is no number is not."""
+    return all(value <= (LOGITS if name == "logits" else NATS) for name, value in differences.items())
+
+
+def _losses(logits: Logits, tokens: Tensor) -> Tensor:
+    """tokens (B, T + 1) -> the loss of every target, (B, T) float64."""
+    found = [
+        F.cross_entropy(logits(part[:, :-1]).double().mT, part[:, 1:], reduction="none") for part in tokens.split(256)
+    ]
+    return torch.cat(found)

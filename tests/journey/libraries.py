@@ -1,0 +1,202 @@
+"""The road that users of other libraries take: their model, made with their library, repaired and back in it.
+
+    python tests/journey/libraries.py                 every library
+    python tests/journey/libraries.py fla mamba_ssm   some of them
+
+For each of transformers, fla and mamba_ssm: models of the library's own classes are trained with its own forward pass
+and saved by its own method; `ssm diagnose` finds that they break; `ssm extend` repairs them by State Passing and, where
+the class has one, by a repair without training; the commands that it prints are run. In the end the library itself
+reads what was written: its logits are those of ssm, and its losses the ones by which `ssm extend` chose, on the same
+windows. lm-evaluation-harness reads a model before and after, on a task of its kind over local text, and comes to the
+number of transformers' own forward pass. Exit code: 0 as expected, 1 not. About a minute a model on a quiet core.
+
+mamba_ssm is looked for on PYTHONPATH; `make libraries` builds it without its CUDA part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
+
+import torch
+from harness import world
+from journey.agreement import agrees, differences
+from journey.peers import CONTEXT, PEERS, Mamba2, Peer
+from small import text
+from torch import Tensor
+
+ROOT = Path(__file__).parents[2]
+TEXTS = {"train": range(40), "extend": range(40, 80), "held_out": range(80, 92), "first": range(92, 102)}
+WORDS, LONGER = 900, 1500  # of a document; the held-out ones are longer: 64 windows of each
+READING = f"--tokenizer bytes --context {CONTEXT} --length 128 --sequences 64 --no-passkey --device cpu --threads 1"
+# So small a model pays for it in its context of 16 bytes; the choice among checkpoints is on windows of its own.
+EXTENDING = f"--text texts/extend --held-out texts/held_out {READING} --in-context-tolerance 0.5"
+TRAINING = "--steps 60 --lr 3e-3"
+GAINED = ("repaired", "improved")
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+class Road:
+    """What one model goes through, in a folder of its own; what is not as expected is kept."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.failed = folder, list[str]()
+
+    def type(self, command: str) -> list[str]:
+        """A command of a shell, in the folder; its lines, and of stderr those that are for the user to go on with."""
+        print(f"\n$ {command}", flush=True)
+        path = [str(ROOT), str(ROOT / "kernels"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=self.folder,
+            env=os.environ
+            | OFFLINE
+            | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+            | {"PYTHONPATH": os.pathsep.join([*path, str(self.folder)])},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = [line for line in done.stderr.splitlines() if line.startswith(("Report: ", "Model: ", "With "))]
+        lines = [*done.stdout.splitlines(), *said]
+        print("\n".join(lines), flush=True)
+        if done.returncode:
+            print(done.stderr, flush=True)
+            raise subprocess.CalledProcessError(done.returncode, command)
+        return lines
+
+    def expect(self, what: str, true: bool) -> None:
+        """Say whether it is so."""
+        print(f"{'yes' if true else 'NO '}: {what}", flush=True)
+        if not true:
+            self.failed.append(what)
+
+    def write_texts(self) -> None:
+        """Files in four folders that share no document."""
+        for part, numbers in TEXTS.items():
+            (self.folder / "texts" / part).mkdir(parents=True)
+            for number in numbers:
+                written = text(number, LONGER if part in ("held_out", "first") else WORDS)
+                (self.folder / "texts" / part / f"{number:03}.txt").write_text(written)
+
+    def make(self, peer: Peer) -> None:
+        """The user's model, in theirs/."""
+        self.write_texts()
+        print(f"\n# {peer.library}: {peer.title}, trained for {peer.steps} steps of its own forward pass", flush=True)
+        files = sorted((self.folder / "texts" / "train").iterdir())
+        trained = torch.frombuffer(bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8)
+        peer.save(trained.long(), self.folder / "theirs")
+
+    def extend(self, peer: Peer, policy: str) -> list[str]:
+        """Repair it, and let its own library read what came of it; what the command line said."""
+        more = "" if policy in peer.repairs else f" {TRAINING}"
+        said = self.type(f"ssm extend theirs {EXTENDING} --policy {policy}{more} -o {policy}")
+        result = json.loads((self.folder / policy / "result.json").read_text())
+        self.expect(f"{policy}: a model was gained ({result['outcome']})", result["outcome"] in GAINED)
+        if result["outcome"] in GAINED:
+            original, new = (peer.load(self.folder / name) for name in ("theirs", f"{policy}/model"))
+            found = differences(self.folder / policy, partial(peer.logits, original), partial(peer.logits, new))
+            worst = max(value for name, value in found.items() if name != "logits")
+            say = f"{peer.library} itself: its losses are off by {worst:.1g} nats, its logits by {found['logits']:.1g}"
+            self.expect(say, agrees(found))
+        return said
+
+
+def travel(peer: Peer, folder: Path) -> list[str]:
+    """From a library's model to a repaired one in the same library; what was not as expected."""
+    road = Road(folder)
+    road.make(peer)
+    road.type(f"ssm diagnose theirs --text texts/first {READING} -o before")
+    outcome = json.loads((folder / "before" / "diagnosis.json").read_text())["verdict"]["outcome"]
+    road.expect(f"it {outcome}", outcome == "breaks")
+    said = road.extend(peer, "state_passing")
+    for policy in peer.repairs:
+        road.extend(peer, policy)
+    (folder / "selective_scan_cuda.py").touch()  # what `import mamba_ssm` wants of a GPU
+    for command in filter(None, [commands(said).get(peer.library)]):
+        first = road.type(command.replace("cuda", "cpu"))[0]  # all else as it was printed
+        name = type(peer.load(folder / "theirs")).__name__
+        road.expect(f"{peer.library} loads it with the command that was printed", first == f"{name}(")
+    return road.failed
+
+
+def harness(folder: Path) -> list[str]:
+    """A model of transformers before and after, by lm-evaluation-harness; what was not as expected."""
+    road, peer = Road(folder), Mamba2()
+    road.make(peer)
+    printed = commands(road.extend(peer, "state_passing"))[HARNESS]
+    documents = [file.read_text() for file in sorted((folder / "texts" / "first").iterdir())]
+    (folder / "tasks").mkdir()
+    world.task(folder / "tasks", "rolling", [{"text": document} for document in documents])
+    command, _, named = printed.rpartition(" --tasks ")
+    road.expect(f"the command that was printed asks for {named}, which come from the network", bool(command))
+    found = {}
+    for name, model in (("before", "theirs"), ("after", "state_passing/model")):
+        asked = command.replace("pretrained=state_passing/model", f"pretrained={model}")
+        road.type(f"{asked} --tasks local_rolling --include_path tasks --batch_size 4 --output_path {name}")
+        (file,) = (folder / name).rglob("results_*.json")
+        found[name] = json.loads(file.read_text())["results"]["local_rolling"]["bits_per_byte,none"]
+        own = bits_per_byte(partial(peer.logits, peer.load(folder / model)), documents)
+        same = math.isclose(found[name], own, rel_tol=1e-5)
+        road.expect(f"{name}: {found[name]:.4f} bits per byte; by transformers' own forward pass {own:.4f}", same)
+    road.expect("the harness sees the repair", found["after"] < 0.9 * found["before"])
+    return road.failed
+
+
+def bits_per_byte(logits: Callable[[Tensor], Tensor], documents: list[str]) -> float:
+    """Of whole documents behind a newline."""
+    nats = 0.0
+    for document in documents:
+        tokens = torch.tensor([[world.NEWLINE, *document.encode()]])
+        values = torch.log_softmax(logits(tokens[:, :-1]).double(), -1)  # (1, T, V)
+        nats -= float(values.gather(-1, tokens[:, 1:, None]).sum())
+    return nats / math.log(2) / sum(len(document.encode()) for document in documents)
+
+
+def commands(lines: list[str]) -> dict[str, str]:
+    """Library -> command, of what `ssm extend` ended with."""
+    return dict(line.removeprefix("With ").split(": ", 1) for line in lines if line.startswith("With "))
+
+
+HARNESS = "lm-evaluation-harness"
+ROADS = ("transformers", "fla", HARNESS, "mamba_ssm")  # once mamba_ssm is imported, transformers calls its kernels
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help=f"of {', '.join(ROADS)} (default: all)")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="make everything in this folder, and keep it")
+    args = parser.parse_args()
+    unknown = set(args.libraries) - set(ROADS)
+    if unknown:
+        parser.error(f"{min(unknown)}: expected one of {', '.join(ROADS)}")
+    torch.set_num_threads(1)
+    failed: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory(prefix="libraries-") as scratch:
+        folder = (args.keep or Path(scratch)).absolute()
+        for library in (road for road in ROADS if road in (args.libraries or ROADS)):
+            for made in PEERS.get(library, ()):
+                peer = made()
+                failed[f"{library}, {peer.title}"] = travel(peer, folder / library / peer.title)
+            if library == HARNESS:
+                failed[library] = harness(folder / library)
+    print("")
+    for name, what in failed.items():
+        print(f"{name}: {'as expected' if not what else '; '.join(f'NOT {one}' for one in what)}")
+    return int(any(failed.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
