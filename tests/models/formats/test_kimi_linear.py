@@ -12,6 +12,7 @@ from transformers.models.kimi_linear import modeling_kimi_linear as theirs
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.formats.kimi_linear import KIMI_LINEAR
+from ssm.plan.parameters import operations_per_token, parameter_count
 
 SIZES = {
     "hidden_size": 32, "num_hidden_layers": 3, "intermediate_size": 40, "num_attention_heads": 4,
@@ -63,6 +64,17 @@ def test_moonshots_own_config() -> None:
     written = KIMI_LINEAR.config_of(found, vocab_size)
     assert written["layer_types"] == theirs.KimiLinearConfig(**OWN).layer_types
     assert written["mlp_layer_types"] == theirs.KimiLinearConfig(**OWN).mlp_layer_types
+
+
+def test_the_published_size() -> None:
+    """48B-A3B: transformers' defaults."""
+    published = theirs.KimiLinearConfig()
+    found, vocab_size = KIMI_LINEAR.spec(published.to_dict(), "published", "config.json")
+    with torch.device("meta"):
+        wanted = sum(parameter.numel() for parameter in theirs.KimiLinearForCausalLM(published).parameters())
+    assert parameter_count(found, vocab_size) == wanted
+    assert wanted == pytest.approx(48e9, rel=0.03)
+    assert 3e9 < operations_per_token(found, vocab_size, context=1) / 2 < 3.5e9
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from models.formats import hf, qwen, round_trip
 from transformers.models.qwen3_next import modeling_qwen3_next as theirs
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.formats import export_checkpoint, import_checkpoint
 from ssm.models.formats.qwen3_next import QWEN3_NEXT
+from ssm.plan.parameters import operations_per_token, parameter_count
 
 SIZES = qwen.SIZES | qwen.EXPERTS | {"vocab_size": 37}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -32,6 +34,17 @@ def test_round_trip(changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest
     dense = changes.get("mlp_only_layers", [])
     assert [ffn.kind for ffn in imported.spec.ffns()] == ["gated_mlp" if i in dense else "experts" for i in range(3)]
     assert imported.context == 128
+
+
+def test_the_published_size() -> None:
+    """80B-A3B: transformers' defaults; operations are two a parameter that a token meets."""
+    published = theirs.Qwen3NextConfig()
+    found, vocab_size = QWEN3_NEXT.spec(published.to_dict(), "published", "config.json")
+    with torch.device("meta"):
+        wanted = sum(parameter.numel() for parameter in theirs.Qwen3NextForCausalLM(published).parameters())
+    assert parameter_count(found, vocab_size) == wanted
+    assert wanted == pytest.approx(80e9, rel=0.01)
+    assert 3e9 < operations_per_token(found, vocab_size, context=1) / 2 < 4e9
 
 
 def test_experts_in_one_tensor(tmp_path: Path) -> None:
