@@ -1650,8 +1650,8 @@ THROUGH_TRANSFORMERS = (
     ),
     Mutant(
         f"{S}evaluation/state_statistics.py",
-        "*segment.state.memory_layers()",
-        "*range(len(memories))",
+        "segment.state.memory_layers()",
+        "range(len(segment.state.memories()))",
         "layers are numbered among those that have a state",
         ("extension/test_foreign.py::test_a_bamba_is_extended",),
     ),
