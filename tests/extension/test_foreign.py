@@ -84,14 +84,14 @@ def check(theirs: Path, out: Path, found: dict[str, Any], length: int, attention
     assert "it has attention, which is given no state" in page
     text = TokenStore.open(out / "work/tokens/text").held_out
     rows = torch.from_numpy(text.rows(np.arange(16) * length, length + 1).astype(np.int64))
-    assert far_loss(out / "model", rows) < 0.9 * far_loss(theirs, rows)
+    assert far_loss(out / "model", rows) < 0.95 * far_loss(theirs, rows)
     before, after = weights(theirs), weights(out / "model")
     assert {name: tensor.dtype for name, tensor in before.items()} == {name: t.dtype for name, t in after.items()}
     assert any(not torch.equal(tensor, after[name]) for name, tensor in before.items())
 
 
 def test_a_bamba_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    theirs, out = trained("Bamba", tmp_path, 150, num_hidden_layers=2, attn_layer_indices=[0]), tmp_path / "out"
+    theirs, out = trained("Bamba", tmp_path, 100, num_hidden_layers=2, attn_layer_indices=[0]), tmp_path / "out"
     said = ["extend", str(theirs), "--text", str(tmp_path / "texts"), "-o", str(out), "--context", "16"]
     quick = ["--sequences", "64", "--no-passkey", "--device", "cpu", "--in-context-tolerance", "1"]
     assert main([*said, *quick, "--length", "64", "--steps", "10", "--lr", "3e-3"]) == 0

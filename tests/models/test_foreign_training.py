@@ -35,6 +35,9 @@ TRAINED = {
 }
 
 
+# Where the package fla is installed, some of them import it, which takes seconds.
+SLOW = ("Qwen3Next", "OlmoHybrid")
+ALL = [pytest.param(name, marks=pytest.mark.exhaustive) if name in SLOW else name for name in TRAINED]
 OTHERS: dict[str, dict[str, Any]] = {  # than those of MODELS
     "Qwen3Next": ATTENTION | {
         "layer_types": HYBRID, "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8,
@@ -69,7 +72,7 @@ def loss(logits: Tensor) -> Tensor:
     return logits[:, -WINDOW:].log_softmax(-1)[..., 3].mean()
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", ALL)
 def test_a_window_starts_from_states_with_empty_caches_and_gradients_are_those_of_one_pass(name: str) -> None:
     """Also through the state itself: nothing on the way is changed in place."""
     peer, inputs = made(name, **OTHERS.get(name, {})), tokens(PREFIX + WINDOW)
@@ -124,7 +127,7 @@ def saved(name: str, folder: Path, dtype: torch.dtype = torch.float32, **changes
     return folder
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", ALL)
 def test_weights_come_home_bit_for_bit_under_the_names_they_came_with(name: str, tmp_path: Path) -> None:
     """In shards and half precision; what was trained is there, and transformers gives the logits that ssm measured."""
     source = find_source(saved(name, tmp_path / "theirs", torch.bfloat16, **OTHERS.get(name, {})))
@@ -153,7 +156,7 @@ def test_weights_come_home_bit_for_bit_under_the_names_they_came_with(name: str,
     assert (found - wanted).abs().max() <= 1e-4 * wanted.std()
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", ALL)
 def test_a_spec_and_the_weights_are_all_of_the_model(name: str, tmp_path: Path) -> None:
     """Numbers that transformers computes when it makes a model are made again."""
     model = load_foreign(find_source(saved(name, tmp_path, **OTHERS.get(name, {}))))
