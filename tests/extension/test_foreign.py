@@ -145,7 +145,10 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"policy": "clip_dt", "steps": None, "lr": None}, "repair 'clip_dt': no layer of 'theirs' (of transformers) can be repaired so"),
+        (
+            {"policy": "clip_dt", "steps": None, "lr": None},
+            "repair 'clip_dt': no layer of 'theirs' (of transformers) can be repaired so",
+        ),
         ({"activation_checkpointing": True}, "is a model of transformers, which cannot be given a state then"),
         ({"policy": "random_noise", "sigma": 1.0}, "'random_noise' needs a recurrence in every layer; layer 1 of"),
     ],
