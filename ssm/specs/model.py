@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -82,6 +83,10 @@ class ModelSpec(Spec):
 
     def mixers(self) -> tuple[MixerSpec, ...]:
         """The mixer of every layer, in order."""
+        return self._placed
+
+    @cached_property  # a plan asks tens of thousands of times
+    def _placed(self) -> tuple[MixerSpec, ...]:
         return tuple(mixer.at(layer) for layer, mixer in enumerate(self._given()))
 
     def _given(self) -> list[MixerSpec]:
