@@ -116,7 +116,7 @@ class Repaired(TypedDict):
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # type: ignore[misc]
     rules: list[Any]  # of the choice
-    chosen: list[float | None]
+    chosen: list[Annotated[float, Field(gt=0)] | None]
     trials: Count
     candidates: list[CandidateRecord]
 

@@ -59,7 +59,12 @@ class Repairing(Stages):
     def _read(self) -> Repaired:
         path = self.folder.repair
         found = read_json(path, OutputError, "search of a repair")
-        return shaped(found, Repaired, f"{path}: not the search of a repair", OutputError)
+        read = shaped(found, Repaired, f"{path}: not the search of a repair", OutputError)
+        assert self.opened.imported is not None
+        places = len(self.repair.start(self.opened.imported.spec))
+        if len(read["chosen"]) != places:
+            raise OutputError(f"{path}: not the search of a repair: chosen: expected {places} numbers")
+        return read
 
     def _search(self, rules: list[Any]) -> None:
         """A trial is as good as the measure says, if its perplexity in context is within the tolerance."""

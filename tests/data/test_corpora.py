@@ -110,6 +110,7 @@ def test_wrong_sources_are_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     cases = [
         (files(tmp_path / "nowhere"), "nowhere: no such file or folder"),
+        (files(tmp_path / ("x" * 5000)), r"^'/[^\n]{,300}: cannot be read \(File name too long\)$"),
         (files(tmp_path / "*.tsv"), r"\*\.tsv: no file found here"),
         (files(tmp_path / "empty"), "empty: no file found here"),
         (files(tmp_path / "empty", format="jsonl"), "empty: no jsonl file found here"),

@@ -28,6 +28,7 @@ from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import LengthClass, PositionLoss
 from ssm.training.loop import train
 
+CONFIG = Path(__file__).parents[2] / "config"
 LIMIT = 10.0  # seconds, after which a call counts as a hang
 
 
@@ -69,6 +70,10 @@ def build(folder: Path) -> World:
 
     for path in sorted(config.rglob("*.yaml")):
         add("figure file" if path.parent != config else "config file", path, planned)
+
+    whole = Path(shutil.copytree(CONFIG, folder / "whole_config"))
+    repairs = ["plan", "--config", str(whole), "--figures", "x_repairs"]
+    add("figure file", whole / "figures" / "x_repairs.yaml", lambda out: [*repairs, "--write", str(out / "specs")])
 
     store = make_store(folder, documents=12)
     base = run_spec(store.spec, budget={"steps": 4}, snapshots=[0.5])
@@ -189,6 +194,20 @@ def build(folder: Path) -> World:
     (folder / "first" / "extension").rename(ended)
     for name in ("extension.json", "result.json"):
         add(name, ended / name, extending)
+
+    begun = folder / "begun"
+    repair = ["--policy", "scale_a", "--by", "layer"]
+
+    def repairing(out: Path) -> list[str]:
+        if begun.exists():
+            shutil.copytree(begun, out / "extension")
+        where = ["-o", f"{out}/extension", "--device", "cpu", "--threads", "1"]
+        return ["extend", f"{folder}/theirs/mamba_ssm", *asked[:-2], *repair, *where]
+
+    assert call(repairing(folder / "second"), LIMIT * 6)[0] == 0
+    (folder / "second" / "extension").rename(begun)
+    (begun / "result.json").unlink()
+    add("repair.json", begun / "work" / "repair.json", repairing)
 
     for target in {target.words: target for target in world.targets}.values():
         add("arguments", target.file, target.words)

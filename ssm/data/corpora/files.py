@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ssm.base.errors import DataError, first_line, nearest
+from ssm.base.errors import DataError, first_line, nearest, shown
 from ssm.data.corpora.document import Document, as_text
 from ssm.specs.data import FilesCorpus
 
@@ -50,7 +50,11 @@ def source_files(spec: FilesCorpus) -> list[tuple[str, Path]]:
         if not text:  # it would be the current folder
             raise DataError("a path is '': expected the name of a file or a folder")
         given = Path(text).expanduser()
-        if given.exists():
+        try:
+            there = given.exists()
+        except OSError as error:  # of a name that no file can have
+            raise DataError(f"{shown(text)}: cannot be read ({error.strerror or error})") from error
+        if there:
             root, matches = (given if given.is_dir() else given.parent), [given]
         elif glob.has_magic(text):
             root = Path(*takewhile(lambda part: not glob.has_magic(part), given.parts))
