@@ -177,7 +177,7 @@ def test_no_config_trains_one_from_scratch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["NemotronH", "Jamba"])  # one of them cannot be trained here
 def test_a_scaled_hybrid_goes_home_with_another_a_and_nothing_else(name: str, tmp_path: Path) -> None:
     theirs, out = trained(name, tmp_path, 300), tmp_path / "out"
-    asked = QUICK | {"policy": "scale_a", "length": 64, "lr": None}
+    asked = QUICK | {"policy": "scale_a", "length": 64, "steps": None, "lr": None}
     if name == "Jamba":
         with pytest.raises(ConfigError, match=r"; --policy scale_a trains nothing, and can be tried$"):
             extend(theirs, [str(tmp_path / "texts")], out, **QUICK)
