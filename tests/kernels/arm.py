@@ -18,9 +18,7 @@ from typing import Any
 
 import pytest
 import torch
-from ssm_kernels.delta_scan import cpp as delta_scan
-from ssm_kernels.gated_scan import cpp as gated_scan
-from ssm_kernels.native import FLAGS, build
+from ssm_kernels.native import FLAGS, build, matrix_scan
 from ssm_kernels.native import call as native_call
 from ssm_kernels.native.compiler import ROOT
 from torch import Tensor
@@ -80,7 +78,7 @@ def on_arm(compiler: str) -> Iterator[None]:
         return libraries[source]
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (native_call, gated_scan, delta_scan):
+        for module in (native_call, matrix_scan):
             patch.setattr(module, "load", load)
             patch.setattr(module, "address", lambda value: value)
         yield

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ssm_kernels.delta_scan.inputs import Inputs, Options
-from ssm_kernels.native import load, why_not
-from ssm_kernels.native.call import SUFFIXES, address, check
-from ssm_kernels.operators import widened
+from ssm_kernels.native import why_not
+from ssm_kernels.native.matrix_scan import MatrixScan
 
-SOURCE = "delta_scan/delta_scan.cpp"
-CHUNK = 32  # tokens between the states that are kept for the backward pass; CHUNK of problem.h
-KINDS = {3: 1, 4: 2}  # axes of log_decay -> Decay of problem.h; 0 for none
-SIZES = ctypes.c_int64 * 8  # of the problem, as its functions read them
+SCAN = MatrixScan("delta_scan", kinds={3: 1, 4: 2})
+SOURCE = SCAN.source
+CHUNK = 64  # tokens between the states that are kept for the backward pass; CHUNK of problem.h
+TOKENS = 16  # that are solved together where a decay is a head's; TOKENS of problem.h
 ZERO_DSTATE_IS_NONE = True
 
 
@@ -26,47 +24,22 @@ def unavailable(device: torch.device) -> str | None:
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Of every head the states that chunks start from, (kept, K, V), but for the zeros of a first one without h0; and
-    behind them what every step read of its state, (T, V): (B, H, (kept K + T) V)."""
+    """Of every head, (B, H, numbers): the states that chunks start from, (kept, K, V), but for the zeros of a first one
+    without h0; and of every step V numbers, what it read of its state or, of the delta rule, v minus that. Of the delta
+    rule with decays by head also its products with the keys and queries of its block, 2 TOKENS."""
     B, T, H, V = inputs.v.shape
     kept = -(-T // CHUNK) - (inputs.h0 is None)
-    return B, H, (kept * inputs.k.shape[3] + T) * V
+    by_head = inputs.beta is not None and (inputs.log_decay is None or inputs.log_decay.dim() == 3)
+    return B, H, kept * inputs.k.shape[3] * V + T * (V + (2 * TOKENS if by_head else 0))
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
     """y, the final state, and what is kept for the backward pass."""
-    (B, T, H, V), K = inputs.v.shape, inputs.k.shape[3]
-    ready = _prepared(inputs)
-    y, state = ready.v.new_empty(B, T, H, V), ready.v.new_empty(B, H, K, V)
-    saved = ready.v.new_empty(saved_shape(inputs, options) if save else 0)
-    _call("forward", ready, [y, state, saved if save else None])
-    return y.to(inputs.v.dtype), state, saved
+    return SCAN.forward(inputs, saved_shape(inputs, options) if save else None)
 
 
 def backward(
     dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> Sequence[Tensor | None]:
     """A gradient for every input but resets, in the compute dtype."""
-    ready = _prepared(inputs)
-    dtype = ready.v.dtype
-    gradients = [None if x is None else torch.empty_like(x) for x in ready[:8]]
-    dstate = None if dstate is None else dstate.to(dtype).contiguous()
-    given = [saved.contiguous(), dy.to(dtype).contiguous(), dstate]
-    _call("backward", ready, [*given, *gradients])
-    return *gradients, None
-
-
-def _prepared(inputs: Inputs) -> Inputs:
-    """Contiguous and in the compute dtype, as the C functions read them; resets stay bytes."""
-    return Inputs._make(None if x is None else x.detach().contiguous() for x in widened(inputs))
-
-
-def _call(name: str, inputs: Inputs, tensors: Sequence[Tensor | None]) -> None:
-    """One C function; the caller holds all tensors until it returns."""
-    (B, T, H, V), (G, K) = inputs.v.shape, inputs.k.shape[2:]
-    kind = 0 if inputs.log_decay is None else KINDS[inputs.log_decay.dim()]
-    sizes = SIZES(B, T, G, H, K, V, kind, torch.get_num_threads())
-    function = getattr(load(SOURCE), f"delta_scan_{name}_{SUFFIXES[inputs.v.dtype]}")
-    if function.argtypes is None:
-        function.argtypes = [ctypes.c_void_p] * (len(inputs) + 1 + len(tensors))
-    check(function(*map(address, inputs), sizes, *map(address, tensors)), f"delta_scan_{name}")
+    return SCAN.backward(dy, dstate, saved, inputs)

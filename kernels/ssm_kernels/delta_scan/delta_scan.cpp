@@ -1,11 +1,14 @@
 // The delta scan, forward and backward, on the CPU: the delta rule and the generalized form of ssm_kernels.delta_scan.
 //
-// block.h has the algorithm. A task is a group of one sequence, or a part of its heads, and runs through its blocks in
-// order. Where the gradients of q and k add up over tasks, they do so in a fixed order, and how a group is cut into
-// parts in the backward pass depends on shapes alone: the bits are the same for any number of threads.
+// per_head_block.h has the algorithm for the delta rule with one decay a head or none, per_key_block.h that for the
+// rest. A task is a group of one sequence, or a part of its heads, and runs through its blocks in order. Where the
+// gradients of q and k add up over tasks, they do so in a fixed order, and how a group is cut into parts in the backward
+// pass depends on shapes alone: the bits are the same for any number of threads.
 
-#include "backward.h"
-#include "forward.h"
+#include "per_head.h"
+#include "per_head_backward.h"
+#include "per_key.h"
+#include "per_key_backward.h"
 
 namespace delta {
 
@@ -13,9 +16,12 @@ template <typename T>
 void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
     if (in.B * in.H == 0) return;
     const int64_t parts = tasks::parts_for(threads, in.B * in.G, in.sharing());
-    threads::for_each<threads::DYNAMIC>(
-        in.B * in.G * parts, threads, [&] { return Forward<T>(in); },
-        [&](int64_t i, auto& worker) { worker.run(tasks::task_of(i, parts, in.G, in.sharing()), y, hT, saved); });
+    const auto with = [&](auto make) {
+        threads::for_each<threads::DYNAMIC>(in.B * in.G * parts, threads, make, [&](int64_t i, auto& worker) {
+            worker.run(tasks::task_of(i, parts, in.G, in.sharing()), y, hT, saved);
+        });
+    };
+    in.by_head() ? with([&] { return PerHead<T>(in); }) : with([&] { return PerKey<T>(in); });
 }
 
 template <typename T>
@@ -30,9 +36,12 @@ void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int6
     Buffer<T> dq(parts > 1 ? parts * keys : 0), dk(parts > 1 ? parts * keys : 0);
     Gradients<T> own = out;
     if (parts > 1) own.dq = dq, own.dk = dk;
-    threads::for_each<threads::DYNAMIC>(
-        in.B * in.G * parts, threads, [&] { return Backward<T>(in, own); },
-        [&](int64_t i, auto& worker) { worker.run(tasks::task_of(i, parts, in.G, in.sharing()), saved); });
+    const auto with = [&](auto make) {
+        threads::for_each<threads::DYNAMIC>(in.B * in.G * parts, threads, make, [&](int64_t i, auto& worker) {
+            worker.run(tasks::task_of(i, parts, in.G, in.sharing()), saved);
+        });
+    };
+    in.by_head() ? with([&] { return PerHeadBackward<T>(in, own); }) : with([&] { return PerKeyBackward<T>(in, own); });
     if (parts > 1) {
         tasks::add_up<T>(dq, parts, keys, out.dq, threads);
         tasks::add_up<T>(dk, parts, keys, out.dk, threads);
@@ -71,4 +80,5 @@ extern "C" {
 EXPORT(float, f32)
 EXPORT(double, f64)
 int64_t delta_scan_chunk() { return delta::CHUNK; }
+int64_t delta_scan_tokens() { return delta::TOKENS; }
 }

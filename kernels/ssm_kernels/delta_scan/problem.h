@@ -12,13 +12,13 @@ using gemm::padded;
 using simd::Vec;
 using tasks::Task;
 
-constexpr int64_t CHUNK = 32;  // tokens between saved states
-constexpr int64_t BLOCK = 8;   // tokens that are solved together: as many as a tile has rows
-constexpr int64_t MOST_STATES = CHUNK / BLOCK;  // of a chunk's blocks that do not start with a reset
+constexpr int64_t CHUNK = 64;   // tokens between saved states
+constexpr int64_t BLOCK = 8;    // tokens that are solved together where decays are by key: as many as a tile has rows
+constexpr int64_t TOKENS = 16;  // and where they are by head, whose pairs cost less
 
 enum Decay : int64_t { NONE, HEAD, KEY };  // (), (B, T, H), (B, T, H, K)
 
-// Up to BLOCK tokens of one chunk; a reset can only be their first.
+// Tokens of one chunk, solved together; a reset can only be their first.
 struct Span {
     int64_t t0, length;
     bool reset;
@@ -37,30 +37,34 @@ struct Inputs {
     int64_t B, T_, G, H, K, V;
 
     bool delta_rule() const { return beta != nullptr; }
+    bool by_head() const { return delta_rule() && decay != KEY; }  // per_head_block.h, else per_key_block.h
     int64_t writes() const { return delta_rule() ? 1 : 2; }  // rows of the state's keys that a step writes along
     int64_t sharing() const { return H / G; }                // heads a group
     int64_t token(int64_t b, int64_t t) const { return b * T_ + t; }
     int64_t head(int64_t b, int64_t t, int64_t h) const { return token(b, t) * H + h; }  // in (B, T, H)
     int64_t group(int64_t b, int64_t t, int64_t h) const { return token(b, t) * G + h / sharing(); }  // in (B, T, G)
     bool reset(int64_t b, int64_t t) const { return resets != nullptr && resets[token(b, t)]; }
-    Span span(int64_t b, int64_t t0) const {
-        const int64_t end = std::min({t0 + BLOCK, t0 / CHUNK * CHUNK + CHUNK, T_});
+    Span span(int64_t b, int64_t t0, int64_t most) const {
+        const int64_t end = std::min({t0 + most, t0 / CHUNK * CHUNK + CHUNK, T_});
         int64_t t = t0 + 1;
         while (t < end && !reset(b, t)) t++;
         return {t0, t - t0, reset(b, t0)};
     }
 
     // What is saved for the backward pass, of every head one after the other: the states that its chunks start from,
-    // but for the zeros of a first one without h0, and what every step read, (T, V).
+    // but for the zeros of a first one without h0; and of every step a row: what it read, or of the delta rule v - r,
+    // and by head its pairs.
     int64_t kept() const { return (T_ + CHUNK - 1) / CHUNK - (h0 == nullptr); }
+    int64_t kept_row() const { return V + (by_head() ? 2 * TOKENS : 0); }
+    int64_t kept_by_head() const { return kept() * K * V + T_ * kept_row(); }
     template <typename P>
     P* kept_state(P* saved, int64_t b, int64_t h, int64_t chunk) const {
         const int64_t at = chunk - (h0 == nullptr);
-        return at < 0 ? nullptr : saved + (b * H + h) * (kept() * K + T_) * V + at * K * V;
+        return at < 0 ? nullptr : saved + (b * H + h) * kept_by_head() + at * K * V;
     }
     template <typename P>
-    P* kept_read(P* saved, int64_t b, int64_t h, int64_t t) const {
-        return saved + (b * H + h) * (kept() * K + T_) * V + (kept() * K + t) * V;
+    P* kept_of(P* saved, int64_t b, int64_t h, int64_t t) const {
+        return saved + (b * H + h) * kept_by_head() + kept() * K * V + t * kept_row();
     }
 };
 
@@ -70,6 +74,15 @@ struct Gradients {
     T *dq, *dk;         // (parts, B, T, G, K): every part of a group's heads has its own
     T *dv, *dbeta, *dlog_decay, *dh0, *da, *db;  // null where there is no such input
 };
+
+// A row of a gradient; the first to give to it writes it.
+template <typename T>
+void add_row(const T* from, T* to, int64_t columns, bool first) {
+    simd::for_each_vector<T>(columns, [&](int64_t n, auto lanes) {
+        const Vec<T> x = Vec<T>::load(from + n);
+        lanes.store(to + n, first ? x : x + lanes.load(to + n));
+    });
+}
 
 // to (rows x columns) = A B. A is rows x n with (i, k) at a[i * row + k * column], B and `to` are `columns` wide; rows
 // and columns are padded.

@@ -16,34 +16,29 @@ from torch import Tensor
 from ssm_kernels.delta_scan import chunks
 from ssm_kernels.delta_scan.chunks import Terms
 from ssm_kernels.delta_scan.inputs import Inputs, Options
-from ssm_kernels.gated_scan.pytorch import SMALLEST_LOG_DECAY, SPAN, Span, spans, unavailable
+from ssm_kernels.gated_scan.pytorch import (
+    SMALLEST_LOG_DECAY,
+    SPAN,
+    Span,
+    by_spans,
+    saved_shape,
+    spans,
+    unavailable,
+)
 from ssm_kernels.operators import compute_dtype
 
 __all__ = ["SPAN", "backward", "forward", "saved_shape", "unavailable"]
 
 
-def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """The state at the start of every span, (spans, B, H, K, V)."""
-    (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
-    return len(spans(inputs.k, inputs.v, options.chunk)), B, H, K, V
-
-
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
     """S_t by the delta rule or in the generalized form; y_t = q_t^T S_t."""
-    dtype = compute_dtype(*inputs)
-    y = torch.empty(inputs.v.shape, dtype=inputs.v.dtype, device=inputs.v.device)
-    (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
-    h0 = inputs.h0
-    state = y.new_zeros(B, H, K, V, dtype=dtype) if h0 is None else torch.empty_like(h0, dtype=dtype).copy_(h0)
-    saved = state.new_empty(saved_shape(inputs, options) if save else 0)
-    for i, span in enumerate(spans(inputs.k, inputs.v, options.chunk)):
-        if save:
-            saved[i] = state
-        terms = _terms(_cut(inputs, span, dtype))
-        out, last = chunks.forward(terms, state.flatten(0, 1))
-        y[:, span.start : span.stop] = _tokens_first(out, B, span)
-        state = last.view(B, H, K, V)
-    return y, state.contiguous(), saved
+    dtype, (B, _, H, V), K = compute_dtype(*inputs), inputs.v.shape, inputs.k.shape[3]
+
+    def step(span: Span, state: Tensor) -> tuple[Tensor, Tensor]:
+        out, last = chunks.forward(_terms(_cut(inputs, span, dtype)), state.flatten(0, 1))
+        return _tokens_first(out, B, span), last.view(B, H, K, V)
+
+    return by_spans(inputs, options, save, step)
 
 
 def backward(

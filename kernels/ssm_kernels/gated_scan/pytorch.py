@@ -7,9 +7,9 @@ backward pass, which computes the rest again: memory beside inputs and outputs h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,7 +44,7 @@ def unavailable(device: torch.device) -> str | None:
     return None
 
 
-def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
+def saved_shape(inputs: Any, options: Any) -> tuple[int, ...]:
     """The state at the start of every span, (spans, B, H, K, V)."""
     (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
     return len(spans(inputs.k, inputs.v, options.chunk)), B, H, K, V
@@ -53,18 +53,13 @@ def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
     """S_t = diag(a_t) S_{t-1} + k_t v_t^T; y_t reads S_t, or S_{t-1} and the bonus."""
     dtype, form = compute_dtype(*inputs), _form(inputs)
-    y = torch.empty(inputs.v.shape, dtype=inputs.v.dtype, device=inputs.v.device)
-    (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
-    h0 = inputs.h0
-    state = y.new_zeros(B, H, K, V, dtype=dtype) if h0 is None else torch.empty_like(h0, dtype=dtype).copy_(h0)
-    saved = state.new_empty(saved_shape(inputs, options) if save else 0)
-    for i, span in enumerate(spans(inputs.k, inputs.v, options.chunk)):
-        if save:
-            saved[i] = state
+
+    def step(span: Span, state: Tensor) -> tuple[Tensor, Tensor]:
         q, k, v = (span.cut(x, dtype) for x in (inputs.q, inputs.k, inputs.v))  # (B, C, Q, G, K) or (B, C, Q, H, V)
         out, state = form.forward(q, k, v, _log_decay(inputs, span, dtype), state, *_more(inputs, span, dtype))
-        y[:, span.start : span.stop] = out.flatten(1, 2)
-    return y, state.contiguous(), saved
+        return out.flatten(1, 2), state
+
+    return by_spans(inputs, options, save, step)
 
 
 def backward(
@@ -101,6 +96,27 @@ def _more(inputs: Inputs, span: Span, dtype: torch.dtype) -> tuple[Tensor | None
         return ()
     resets = None if inputs.resets is None else span.cut(inputs.resets, torch.bool)
     return None if inputs.bonus is None else inputs.bonus.to(dtype), resets
+
+
+def by_spans(
+    inputs: Any, options: Any, save: bool, step: Callable[[Span, Tensor], tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The forward pass of a scan with a matrix state: y, the final state, and the states at span starts if `save`.
+
+    Args:
+        inputs, options: of the operation; q, k, v, h0 and chunk are looked at.
+        step: of a span and the state (B, H, K, V) before it the outputs (B, steps, H, V) and the state behind it.
+    """
+    y = torch.empty(inputs.v.shape, dtype=inputs.v.dtype, device=inputs.v.device)
+    (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
+    h0, dtype = inputs.h0, compute_dtype(*inputs)
+    state = y.new_zeros(B, H, K, V, dtype=dtype) if h0 is None else torch.empty_like(h0, dtype=dtype).copy_(h0)
+    saved = state.new_empty(saved_shape(inputs, options) if save else 0)
+    for i, span in enumerate(spans(inputs.k, inputs.v, options.chunk)):
+        if save:
+            saved[i] = state
+        y[:, span.start : span.stop], state = step(span, state)
+    return y, state.contiguous(), saved
 
 
 def spans(k: Tensor, v: Tensor, chunk: int) -> list[Span]:

@@ -1,14 +1,14 @@
-// The delta scan forward: block.h's formulas, block after block, with the state in memory that stays in a cache.
+// The forward pass of per_key_block.h: its formulas, block after block, with the state in memory that stays in a cache.
 #pragma once
 
-#include "block.h"
+#include "per_key_block.h"
 
 namespace delta {
 
 template <typename T>
-class Forward {
+class PerKey {
 public:
-    explicit Forward(const Inputs<T>& in_)
+    explicit PerKey(const Inputs<T>& in_)
         : in(in_), K(padded<T>(in.K)), V(padded<T>(in.V)), block(in), state(K * V), reads(2 * BLOCK * V),
           values(block.writes * V), own_v(in.delta_rule() ? BLOCK * V : 0),
           v(in.delta_rule() ? (T*)own_v : values + BLOCK * V) {}
@@ -21,7 +21,7 @@ public:
             for (int64_t t = 0; t < in.T_; t += block.span.length) {
                 T* const kept = saved == nullptr || t % CHUNK ? nullptr : in.kept_state(saved, task.b, h, t / CHUNK);
                 if (kept != nullptr) gemm::unpack((T*)state, V, in.K, in.V, kept, in.V);
-                block.read(task.b, h, in.span(task.b, t), BLOCK);
+                block.read(task.b, h, in.span(task.b, t, BLOCK), BLOCK);
                 step(task.b, h, y, saved);
             }
             gemm::unpack((T*)state, V, in.K, in.V, hT + row, in.V);
@@ -38,15 +38,15 @@ private:
         if (empty) {
             std::memset((void*)reads, 0, 2 * BLOCK * V * sizeof(T));
         } else {
-            product<T>(2 * BLOCK, V, in.K, block.from_start(), K, 1, state, reads);
+            product<T>(2 * BLOCK, V, in.K, block.from_start, K, 1, state, reads);
         }
         in.delta_rule() ? solve<true>(b, h) : solve<false>(b, h);
-        if (saved != nullptr) gemm::unpack((T*)reads, V, length, in.V, in.kept_read(saved, b, h, t0), in.V);
+        if (saved != nullptr) gemm::unpack((T*)reads, V, length, in.V, in.kept_of(saved, b, h, t0), in.V);
         gemm::unpack(reads + BLOCK * V, V, length, in.V, y + start, stride);
         gemm::for_tiles<T>(K, V, [&](auto shape, int64_t i, int64_t j) {
             typedef typename decltype(shape)::Tile Tile;
             Tile tile = Tile::zeros();
-            tile.add_product(block.writes, block.to_end() + i, 1, K, values + j, V);
+            tile.add_product(block.writes, block.to_end + i, 1, K, values + j, V);
             if (!empty)
                 tile.each([&](Vec<T>& x, int row, int64_t lane) {
                     const Vec<T> before = Vec<T>::load(state + (i + row) * V + j + lane);
@@ -83,9 +83,9 @@ private:
                     if (!DELTA) r = simd::fma(Vec<T>(m[BLOCK + i]), x[BLOCK + i], r);
                     r = simd::fma(Vec<T>(m[i]), x[i], r);
                 }
-                r.store(read);
-                const Vec<T> value = Vec<T>::load(v + j * V + n);
-                x[j] = DELTA ? Vec<T>(beta[j]) * (value - r) : r;
+                const Vec<T> value = Vec<T>::load(v + j * V + n), kept = DELTA ? value - r : r;
+                kept.store(read);
+                x[j] = DELTA ? Vec<T>(beta[j]) * kept : r;
                 x[j].store(values + j * V + n);
                 if (!DELTA) x[BLOCK + j] = value;
                 Vec<T> y = Vec<T>::load(out);
@@ -102,7 +102,7 @@ private:
 
     const Inputs<T>& in;
     const int64_t K, V;  // padded
-    Block<T> block;
+    KeyBlock<T> block;
     Buffer<T> state;   // (K, V)
     Buffer<T> reads;   // (2 BLOCK, V): r, y
     Buffer<T> values;  // (writes, V): x

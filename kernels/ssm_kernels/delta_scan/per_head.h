@@ -1,0 +1,116 @@
+// The forward pass of per_head_block.h, block after block, with the state in memory that stays in a cache.
+#pragma once
+
+#include "ahead.h"
+#include "per_head_block.h"
+
+namespace delta {
+
+template <typename T>
+class PerHead {
+public:
+    explicit PerHead(const Inputs<T>& in_)
+        : in(in_), K(padded<T>(in.K)), V(padded<T>(in.V)), block(in), state(K * V), reads(2 * TOKENS * V),
+          lasting(TOKENS * V) {}
+
+    void run(const Task& task, T* y, T* hT, T* saved) {
+        for (int64_t h = task.first_head; h < task.first_head + task.heads; h++) {
+            const int64_t row = (task.b * in.H + h) * in.K * in.V;
+            empty = in.h0 == nullptr;
+            if (!empty) gemm::pack(in.h0 + row, in.V, in.K, in.V, (T*)state, K, V);
+            for (int64_t t = 0; t < in.T_; t += block.span.length) {
+                T* const kept = saved == nullptr || t % CHUNK ? nullptr : in.kept_state(saved, task.b, h, t / CHUNK);
+                if (kept != nullptr) gemm::unpack((T*)state, V, in.K, in.V, kept, in.V);
+                block.read(task.b, h, in.span(task.b, t, TOKENS));
+                step(task.b, h, y, saved);
+            }
+            gemm::unpack((T*)state, V, in.K, in.V, hT + row, in.V);
+        }
+    }
+
+private:
+    void step(int64_t b, int64_t h, T* y, T* saved) {
+        const int64_t t0 = block.span.t0, length = block.span.length;
+        T* const kept = saved == nullptr ? nullptr : in.kept_of(saved, b, h, t0);
+        block.score();
+        empty = empty || block.span.reset;
+        fetch(b, h, y, kept);
+        for (int64_t half = 0; half < 2 * TOKENS; half += TOKENS) {
+            if (empty) {
+                std::memset((void*)(reads + half * V), 0, block.rows * V * sizeof(T));
+                continue;
+            }
+            gemm::for_tiles<T>(block.rows, V, [&](auto shape, int64_t i, int64_t j) {
+                auto tile = decltype(shape)::Tile::zeros();
+                ahead.some();
+                tile.add_product(in.K, block.kq + (half + i) * K, K, 1, state + j, V);
+                tile.scale_rows(block.from + i);
+                tile.store(reads + (half + i) * V + j, V);
+            });
+        }
+        solve(in.head(b, t0, h) * in.V, y, kept);
+        if (kept != nullptr) block.keep(kept + in.V);
+        const Vec<T> whole(block.whole);
+        gemm::for_tiles<T>(K, V, [&](auto shape, int64_t i, int64_t j) {
+            auto tile = decltype(shape)::Tile::zeros();
+            ahead.some();
+            tile.add_product(length, block.k() + i, 1, K, lasting + j, V);
+            T* const corner = state + i * V + j;
+            if (!empty)
+                tile.each([&](Vec<T>& x, int r, int64_t l) {
+                    x = simd::fma(whole, Vec<T>::load(corner + r * V + l), x);
+                });
+            tile.store(corner, V);
+        });
+        empty = false;
+    }
+
+    // Asks for what this block will write, and for what the next one will read.
+    void fetch(int64_t b, int64_t h, const T* y, const T* kept) {
+        const int64_t t0 = block.span.t0, key = in.group(b, t0 + TOKENS, h) * in.K, head = in.head(b, t0, h) * in.V;
+        const int64_t keys = in.G * in.K, stride = in.H * in.V;
+        ahead.start();
+        ahead.add(y + head, stride, TOKENS, in.V);
+        if (kept != nullptr) ahead.add(kept, in.kept_row(), TOKENS, in.kept_row());
+        ahead.add(in.k + key, keys, TOKENS, in.K);
+        ahead.add(in.q + key, keys, TOKENS, in.K);
+        ahead.add(in.v + head + TOKENS * stride, stride, TOKENS, in.V);
+    }
+
+    // r, y and x from what they read of the state; of the span's own tokens alone, so that an infinite value reaches
+    // nothing before it. `start`: of v and y.
+    void solve(int64_t start, T* y_out, T* kept) {
+        const int64_t length = block.span.length, stride = in.H * in.V;
+        simd::for_each_vector<T>(in.V, [&](int64_t n, auto lanes) {
+            Vec<T> x[TOKENS];
+#pragma GCC unroll 16
+            for (int64_t j = 0; j < TOKENS; j++) {
+                if (j >= length) break;
+                const int64_t at = j * V + n;
+                const T *const m = block.pairs + j * TOKENS, *const mine = m + TOKENS * TOKENS;
+                Vec<T> r = Vec<T>::load(reads + at), y = Vec<T>::load(reads + TOKENS * V + at);
+#pragma GCC unroll 16
+                for (int64_t i = 0; i < j; i++) {
+                    r = simd::fma(Vec<T>(m[i]), x[i], r);
+                    y = simd::fma(Vec<T>(mine[i]), x[i], y);
+                }
+                const Vec<T> error = lanes.load(in.v + start + j * stride + n) - r;
+                x[j] = Vec<T>(block.beta[j]) * error;
+                lanes.store(y_out + start + j * stride + n, simd::fma(Vec<T>(mine[j]), x[j], y));
+                if (kept != nullptr) lanes.store(kept + j * in.kept_row() + n, error);
+                (Vec<T>(block.to[j]) * x[j]).store(lasting + at);
+            }
+        });
+    }
+
+    const Inputs<T>& in;
+    const int64_t K, V;  // padded
+    HeadBlock<T> block;
+    Buffer<T> state;    // (K, V)
+    Buffer<T> reads;    // (2 TOKENS, V): what r and y read of it
+    Buffer<T> lasting;  // (TOKENS, V): what is left of x behind the block
+    simd::Ahead ahead;
+    bool empty = false;
+};
+
+}  // namespace delta

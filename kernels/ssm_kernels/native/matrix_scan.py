@@ -1,0 +1,71 @@
+"""Calls of compiled scans with a matrix state (B, H, K, V): one set of arguments, in float32 or float64."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ssm_kernels.native import load
+from ssm_kernels.native.call import SUFFIXES, address, check
+from ssm_kernels.operators import widened
+
+SIZES = ctypes.c_int64 * 8  # B, T, G, H, K, V, kind of decay, threads
+
+
+class MatrixScan(NamedTuple):
+    """The functions `<name>_forward_<dtype>` and `<name>_backward_<dtype>` of a source file.
+
+    Both take the operation's inputs and SIZES; then y, the final state and what is saved, or what is saved, dy, the
+    final state's gradient and a gradient for every input but resets, the last.
+    """
+
+    name: str
+    kinds: dict[int, int]  # axes of log_decay -> Decay of the source's problem.h; 0 for none
+
+    @property
+    def source(self) -> str:
+        """As `native.load` takes it."""
+        return f"{self.name}/{self.name}.cpp"
+
+    def forward(self, inputs: Any, saved_shape: tuple[int, ...] | None) -> tuple[Tensor, Tensor, Tensor]:
+        """y in v's dtype; the final state and what is saved for the backward pass in the compute dtype.
+
+        Args:
+            inputs: the operation's Inputs.
+            saved_shape: None where nothing is to be saved: it is empty then.
+        """
+        (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
+        ready = _prepared(inputs)
+        y, state = ready.v.new_empty(inputs.v.shape), ready.v.new_empty(B, H, K, V)
+        saved = ready.v.new_empty(0 if saved_shape is None else saved_shape)
+        self._call("forward", ready, [y, state, None if saved_shape is None else saved])
+        return y.to(inputs.v.dtype), state, saved
+
+    def backward(self, dy: Tensor, dstate: Tensor | None, saved: Tensor, inputs: Any) -> Sequence[Tensor | None]:
+        """A gradient for every input but resets, in the compute dtype."""
+        ready = _prepared(inputs)
+        dtype = ready.v.dtype
+        gradients = [None if x is None else torch.empty_like(x) for x in ready[:-1]]
+        dstate = None if dstate is None else dstate.to(dtype).contiguous()
+        given = [saved.contiguous(), dy.to(dtype).contiguous(), dstate]
+        self._call("backward", ready, [*given, *gradients])
+        return *gradients, None
+
+    def _call(self, direction: str, inputs: Any, tensors: Sequence[Tensor | None]) -> None:
+        """One C function; the caller holds all tensors until it returns."""
+        (B, T, H, V), (G, K) = inputs.v.shape, inputs.k.shape[2:]
+        kind = 0 if inputs.log_decay is None else self.kinds[inputs.log_decay.dim()]
+        sizes = SIZES(B, T, G, H, K, V, kind, torch.get_num_threads())
+        function = getattr(load(self.source), f"{self.name}_{direction}_{SUFFIXES[inputs.v.dtype]}")
+        if function.argtypes is None:
+            function.argtypes = [ctypes.c_void_p] * (len(inputs) + 1 + len(tensors))
+        check(function(*map(address, inputs), sizes, *map(address, tensors)), f"{self.name}_{direction}")
+
+
+def _prepared(inputs: Any) -> Any:
+    """Contiguous and in the compute dtype, as the C functions read them; resets stay bytes."""
+    return type(inputs)._make(None if x is None else x.detach().contiguous() for x in widened(inputs))
