@@ -61,7 +61,7 @@ def test_layers_go_by_their_interval_where_they_are_not_listed() -> None:
         (QWEN3_5_MOE, {"norm_topk_prob": False}, "norm_topk_prob is False"),
         (QWEN3_5_MOE, {"attn_output_gate": False}, "attn_output_gate is False"),
     ],
-    ids=str,
+    ids=lambda value: value.key if isinstance(value, Format) else str(value),
 )
 def test_refused(form: Format, changes: dict[str, Any], says: str) -> None:
     with pytest.raises(CheckpointError) as error:
