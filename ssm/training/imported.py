@@ -45,10 +45,11 @@ def write_imported(opened: Opened, run: RunSpec, folder: Path) -> dict[str, Any]
     """`import_run`, of a model that has been opened."""
     model, checkpoint = opened.model, run.checkpoint
     assert checkpoint is not None
-    if isinstance(model, ForeignModel) and run.model != opened.spec:
+    if isinstance(model, ForeignModel):
         if isinstance(run.model, ModelSpec):
             raise CheckpointError(f"{opened.name}: {opened.kind}, which can be diagnosed, but is no model of ssm's own")
-        raise CheckpointError(f"{opened.name}: is not the model '{run.model.name}': its config.json is another")
+        if run.model != opened.spec:
+            raise CheckpointError(f"{opened.name}: is not the model '{run.model.name}': its config.json is another")
     if checkpoint.fingerprint not in (None, opened.fingerprint):
         raise CheckpointError(
             f"{opened.name}: its files have changed: their fingerprint was {checkpoint.fingerprint}, is "

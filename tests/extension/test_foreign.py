@@ -17,7 +17,7 @@ from models.formats.round_trip import weights
 from models.test_foreign import MODELS, made
 from small import make_store
 
-from ssm.base.errors import ConfigError, UserError
+from ssm.base.errors import CheckpointError, ConfigError, UserError
 from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
@@ -27,7 +27,8 @@ from ssm.extension.recipe import extended_run
 from ssm.models.checkpoint import load_model, load_tensors
 from ssm.models.opening import open_model
 from ssm.specs.foreign import ForeignSpec
-from ssm.specs.training import RunSpec
+from ssm.specs.training import CheckpointRef, RunSpec
+from ssm.training.imported import write_imported
 from ssm.training.loop import Interval, train
 from ssm.training.origin import read_record
 from ssm.training.step import Stepper
@@ -37,6 +38,8 @@ SIZES: dict[str, Any] = {
     "vocab_size": 256, "hidden_size": 32, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None,
     "tie_word_embeddings": True,
 }  # fmt: skip
+
+ANYWHERE = CheckpointRef(name="theirs")
 
 
 def trained(name: str, folder: Path, steps: int, **changes: Any) -> Path:
@@ -169,6 +172,11 @@ def test_no_config_trains_one_from_scratch(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"model: 'theirs' is a model of transformers, which is trained from a check"):
         RunSpec.parse(content, "x")
     assert RunSpec.parse(run.content(), "x") == run
+    parent = run.parent
+    assert parent is not None
+    other = parent.model_copy(update={"model": parent.model.model_copy(update={"n_layers": 4}), "checkpoint": ANYWHERE})
+    with pytest.raises(CheckpointError, match="is not the model 'theirs'"):
+        write_imported(open_model(tmp_path / "theirs"), other, tmp_path / "other")
     with pytest.raises(ConfigError, match="no figure trains or measures"):
         _ = run.own_model
 
