@@ -195,20 +195,6 @@ def build(folder: Path) -> World:
     for name in ("extension.json", "result.json"):
         add(name, ended / name, extending)
 
-    begun = folder / "begun"
-    repair = ["--policy", "scale_a", "--by", "layer"]
-
-    def repairing(out: Path) -> list[str]:
-        if begun.exists():
-            shutil.copytree(begun, out / "extension")
-        where = ["-o", f"{out}/extension", "--device", "cpu", "--threads", "1"]
-        return ["extend", f"{folder}/theirs/mamba_ssm", *asked[:-2], *repair, *where]
-
-    assert call(repairing(folder / "second"), LIMIT * 6)[0] == 0
-    (folder / "second" / "extension").rename(begun)
-    (begun / "result.json").unlink()
-    add("repair.json", begun / "work" / "repair.json", repairing)
-
     for target in {target.words: target for target in world.targets}.values():
         add("arguments", target.file, target.words)
     for target in world.targets:
