@@ -13,7 +13,8 @@ Reads the verdicts of a results folder and reference results (`ssm reference`). 
 same and its estimate moved by no more than the tolerance: a share of the reference's estimate, or of half its interval
 where that is larger. Machines that round otherwise train other weights; where not even the last bit differs, it says
 "bitwise". Figures that are not made here, or have no reference, are named and not compared. Exit code 1 where a claim
-disagrees.
+disagrees. Another version of Python has another standard library, which is the text at the scale smoke: that and
+another torch are said before the last line.
 
 examples:
   ssm compare results/smoke
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ssm.base.errors import TableError
     from ssm.base.names import natural
-    from ssm.report.compare import TOLERANCE, compare
+    from ssm.report.compare import TOLERANCE, compare, unlike
     from ssm.report.reference import read_references
 
     folder = args.reference or Path("reports") / args.results.name
@@ -52,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     ):
         if names:
             print(f"{what}, not compared: {', '.join(names)}")
+    for line in unlike(args.results, references):
+        print(line)
     agree, bitwise = (sum(getattr(one, name) for one in found) for name in ("agrees", "bitwise"))
     print(f"{agree} of {len(found)} claims agree with {folder}, {bitwise} of them bitwise")
     return 0 if agree == len(found) else 1

@@ -24,9 +24,10 @@ a model that holds where it broke (repaired) or has a lower paired ratio (improv
 The defaults are the recipe of lg Appendix B.2 but for its batch: a step of theirs reads half a million tokens, here 32
 times the context (--batch-tokens). Nor do they choose among checkpoints. The page says what differs.
 
---policy scale_a and clip_dt train nothing, and take no option of training: A (of Mamba-1, Mamba-2, and whatever of
-transformers has an A_log) is scaled by the factor, or the dt of Mamba-2 gets the upper limit, that does best of those
-that are tried, on the text that chooses. Ways of reading (reset_state, restarts) cannot be written into a checkpoint.
+--policy scale_a and clip_dt train nothing, and take no option of training: A (of Mamba-1, Mamba-2, and of what
+transformers itself reads and has an A_log) is scaled by the factor, or the dt of Mamba-2 gets the upper limit, that
+does best of those that are tried, on the text that chooses. Ways of reading (reset_state, restarts) cannot be written
+into a checkpoint.
 
 The same command after a kill goes on where it was. SIGTERM and SIGUSR1 end it with exit code 75: run it again.
 

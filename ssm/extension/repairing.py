@@ -60,8 +60,7 @@ class Repairing(Stages):
         path = self.folder.repair
         found = read_json(path, OutputError, "search of a repair")
         read = shaped(found, Repaired, f"{path}: not the search of a repair", OutputError)
-        assert self.opened.imported is not None
-        places = len(self.repair.start(self.opened.imported.spec))
+        places = len(self.repair.start(self.opened.spec))
         if len(read["chosen"]) != places:
             raise OutputError(f"{path}: not the search of a repair: chosen: expected {places} numbers")
         return read
@@ -124,7 +123,7 @@ class Repairing(Stages):
     def _numbers(self) -> dict[str, Any] | None:
         if not self.folder.repair.exists():
             return None
-        layers = [layer + 1 for layer in self.repair.layers(self.opened.spec)]
+        layers = list(self.repair.layers(self.opened.spec))
         return {"layers": layers, "numbers": self._found["chosen"], "trials": self._found["trials"]}
 
     def _unlike_the_paper(self) -> tuple[str, ...]:

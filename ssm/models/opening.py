@@ -39,6 +39,7 @@ CONTEXT_KEYS = (
     "n_ctx",
     "max_sequence_length",
     "max_seq_len",
+    "model_max_length",
 )
 
 
@@ -108,8 +109,11 @@ def open_model(name: str | Path, device: torch.device | str = "cpu") -> Opened:
     if form is not None and form.model_type is not None:
         try:
             form.spec(source.config, source.title, str(source.config_path))
-        except CheckpointError:  # a variant that ours is not
-            return _open_foreign(source, device)
+        except CheckpointError as variant:  # that ours is not
+            try:
+                return _open_foreign(source, device)
+            except CheckpointError as error:
+                raise CheckpointError(f"{variant}; nor through transformers: {error}") from error
     return _open_imported(str(name), device)
 
 
@@ -155,7 +159,7 @@ def _open_imported(name: str, device: torch.device | str) -> Opened:
         title=imported.source.title,
         model=imported.model.float().to(device).eval(),
         kind=imported.format.title,
-        context=_context(imported.source.config),
+        context=context_of(imported.source.config),
         longest=None,
         imported=imported,
         run=None,
@@ -169,7 +173,7 @@ def _open_imported(name: str, device: torch.device | str) -> Opened:
 def _open_foreign(source: Source, device: torch.device | str) -> Opened:
     model = load_foreign(source, device)
     tokenizer, note = _tokenizer(source, model.vocab_size)
-    context = _context(source.config)
+    context = context_of(source.config)
     return Opened(
         name=source.name,
         title=source.title,
@@ -211,7 +215,8 @@ def _tokenizer(source: Source, vocab_size: int) -> tuple[TokenizerSpec | None, s
     return None, "no tokenizer.json lies beside it"
 
 
-def _context(config: Mapping[str, Any]) -> int | None:
+def context_of(config: Mapping[str, Any]) -> int | None:
+    """Tokens that a config.json says its model was made for; None: it does not say."""
     found = (config.get(key) for key in CONTEXT_KEYS)
     return next((value for value in found if isinstance(value, int) and value > 0), None)
 

@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ssm.base.errors import TableError
-from ssm.base.tables import VERDICTS, read_table
+from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.verdict import REHEARSAL
 from ssm.claims.words import number
-from ssm.report.reference import Judged, Reference, judged
+from ssm.report.reference import Judged, Reference, judged, made_with
 
+CONSEQUENCES = {
+    "python": ("Python", "the text, the source of its standard library, is another"),
+    "torch": ("torch", "it may round otherwise"),
+}
 TOLERANCE = 0.02  # a thousand times what AVX2 in place of AVX-512 moves a ratio of lg_fig5
 
 
@@ -54,6 +58,23 @@ def compare(results: Path, references: Mapping[str, Reference], tolerance: float
             bitwise = agrees and one is not None and other is not None and one.numbers == other.numbers
             found.append(Comparison(target, claim, agrees, words, bitwise))
     return found
+
+
+def unlike(results: Path, references: Mapping[str, Reference]) -> list[str]:
+    """What the figures of both were made with that differs and moves numbers, in a line each.
+
+    Raises:
+        TableError: a table of verdicts is broken.
+    """
+    pairs = {}  # of (what, here, there), each once
+    for target, reference in references.items():
+        path = results / "verdicts" / f"{target}.parquet"
+        here = made_with(read_provenance(path)) if path.is_file() else {}
+        for key in CONSEQUENCES:
+            versions = here.get(key), reference.made.get(key)
+            if all(versions) and versions[0] != versions[1]:
+                pairs[key, *versions] = CONSEQUENCES[key]
+    return [f"{what} is {here} here, {there} in the reference: {so}" for (_, here, there), (what, so) in pairs.items()]
 
 
 def _compared(here: Judged | None, there: Judged | None, tolerance: float) -> tuple[bool, str]:

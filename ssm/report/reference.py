@@ -67,7 +67,7 @@ def write_reference(results: Path, out: Path) -> list[str]:
         raise TableError(f"{results}: a rehearsal, whose numbers mean nothing: no reference")
     for figure in gathered.figures:
         verdicts = results / "verdicts" / f"{figure.target}.parquet"
-        made = _made(read_provenance(verdicts))
+        made = made_with(read_provenance(verdicts))
         claims = tuple(judged(claim.row, claim.spec.quantity.timed) for claim in figure.claims)
         reference = Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims)
         write_text(out / f"{figure.target}.json", _layout(reference))
@@ -106,7 +106,8 @@ def _small(path: Path) -> Image.Image:
         raise TableError(f"{path}: not a readable picture ({error})") from error
 
 
-def _made(origin: Mapping[str, Any]) -> dict[str, str]:
+def made_with(origin: Mapping[str, Any]) -> dict[str, str]:
+    """Of a table's provenance, what a reader asks for: when, on what and with what it was made."""
     machine, code, packages = (origin.get(key, {}) for key in ("machine", "code", "packages"))
     found = {
         "written": origin.get("written"),

@@ -112,7 +112,8 @@ def _no_twice(values: tuple[T, ...]) -> tuple[T, ...]:
 Distinct = AfterValidator(_no_twice)  # for a tuple in which nothing may count twice
 Prose = Annotated[str, AfterValidator(checked)]  # may hold formulas (ssm/base/formulas.py)
 Setting = str | bool | int | float  # what a column of a table holds
-Name = Annotated[str, StringConstraints(min_length=1, max_length=80)]  # becomes a part of the names of files
+LONGEST_NAME = 80
+Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]  # becomes a part of the names of files
 
 
 def slug(*parts: object) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
@@ -88,6 +89,11 @@ class ModelSpec(Spec):
     @cached_property  # a plan asks tens of thousands of times
     def _placed(self) -> tuple[MixerSpec, ...]:
         return tuple(mixer.at(layer) for layer, mixer in enumerate(self._given()))
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("_placed", None)  # of the layers before the update
+        return copied
 
     def _given(self) -> list[MixerSpec]:
         """The same, each before it knows its layer."""

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from models.test_foreign import made
 
 from ssm.base.errors import OutputError
 from ssm.extension.folder import Folder
@@ -27,6 +28,10 @@ def test_numbers_that_are_damaged_are_one_line(world: Path, tmp_path: Path, monk
         return repairing._read()["chosen"]
 
     assert chosen(2.0, None) == [2.0, None]
+    made("Bamba").save_pretrained(tmp_path / "theirs")  # that ssm does not convert: two layers have a state
+    for model in (world / "theirs", tmp_path / "theirs"):
+        repairing.opened = open_model(model)
+        assert chosen(2.0, 4.0) == [2.0, 4.0]
     for numbers, said in (
         ((2.0,), "chosen: expected 2 numbers"),
         ((2.0, -1.0), "chosen.1: expected a number above 0, got -1.0"),

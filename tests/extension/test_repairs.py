@@ -41,7 +41,7 @@ def test_a_scaled_model_holds_and_transformers_reads_it(world: Path, tmp_path: P
             assert torch.equal(after[name], tensor), name
     card, page = ((tmp_path / "out" / name).read_text() for name in ("model/README.md", "index.html"))
     assert "- repair: scale_a, without training" in card
-    assert found["repair"] == {"layers": [1, 2], "numbers": [factor, factor], "trials": search["trials"]}
+    assert found["repair"] == {"layers": [0, 1], "numbers": [factor, factor], "trials": search["trials"]}
     said = f"A times {factor:g} in 2 layers"
     assert f"- chosen: {said}" in card
     assert "scale_a, without training" in page

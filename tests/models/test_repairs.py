@@ -66,7 +66,7 @@ def test_dt_is_clipped_layer_by_layer() -> None:
 def test_layers_without_what_is_repaired_have_no_number(repair: OfLayers) -> None:
     own = hybrid()
     assert repair.layers(own.spec) == (0, 2)
-    assert [axis.name for axis in repair.axes(own.spec, 8)] == ["all layers", "layer 1", "layer 3"]
+    assert [axis.name for axis in repair.axes(own.spec, 8)] == ["all layers", "layer 0", "layer 2"]
     assert repair.start(own.spec) == (None, None)
     repaired(own, repair, (None, 0.25))
 

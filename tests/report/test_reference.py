@@ -210,6 +210,23 @@ def test_figures_that_only_one_side_has_are_named(place: Path, capsys: pytest.Ca
     assert line == "ssm compare: elsewhere: no reference results"
 
 
+def test_another_python_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its standard library is the text."""
+    path = Path("results/smoke/verdicts/lg_fig5.parquet")
+
+    def made_by(python: str) -> None:
+        write_table(read_table(path), VERDICTS, path, {"machine": {"python": python}, "packages": {"torch": "2.13.0"}})
+
+    made_by("3.11.7")
+    lines(capsys, "reference", "results/smoke", code=0)
+    assert not any("in the reference" in line for line in lines(capsys, "compare", "results/smoke", code=0))
+    made_by("3.12.1")
+    *_, line, last = lines(capsys, "compare", "results/smoke", code=0)
+    so = "the text, the source of its standard library, is another"
+    assert line == f"Python is 3.12.1 here, 3.11.7 in the reference: {so}"
+    assert last.startswith("4 of 4")
+
+
 def test_a_rehearsal_is_no_reference_and_agrees_with_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     before = Path("reports/smoke/lg_fig5.json").read_bytes()

@@ -17,6 +17,7 @@ from ssm.base.errors import CheckpointError, first_line
 from ssm.models.foreign.cache import ForeignState, begun, ended, is_common, keeping_tokens
 from ssm.models.formats.format import usual_peak_lr
 from ssm.models.state import State
+from ssm.specs.base import LONGEST_NAME
 from ssm.specs.foreign import ForeignSpec
 
 CACHES = ("past_key_values", "cache_params")  # what a forward pass may call its cache
@@ -103,7 +104,7 @@ class ForeignModel(nn.Module):
         own: Any = self.inner.config
         layers = getattr(own.get_text_config(), "num_hidden_layers", 1 + max(self.recurrent + self.caches))
         self.known = ForeignSpec(
-            name=name,
+            name=name[:LONGEST_NAME],
             architecture=self.architecture,
             config=json.dumps(config, sort_keys=True),
             n_layers=layers,

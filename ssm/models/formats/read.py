@@ -70,13 +70,6 @@ class Imported:
         return count.most_common(1)[0][0]
 
     @property
-    def context(self) -> int | None:
-        """Tokens that config.json says it was made for; None: it does not say."""
-        config = self.source.config
-        keys = ("max_position_embeddings", "context_length", "model_max_length")
-        return next((config[key] for key in keys if key in config), None)
-
-    @property
     def files(self) -> tuple[Path, ...]:
         """config.json and the weights it was read from."""
         return (self.source.config_path, *self.source.files)

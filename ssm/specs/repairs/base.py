@@ -117,7 +117,7 @@ class OfLayers(Repair):
         if self.by == "model":
             return f"{values[0]} in {len(point)} layer{'s' * (len(point) > 1)}"
         layers = zip(values, self.layers(model), strict=True)
-        return ", ".join(f"{value} in layer {layer + 1}" for value, layer in layers)
+        return ", ".join(f"{value} in layer {layer}" for value, layer in layers)
 
     def axes(self, model: AnyModel, context: int) -> tuple[Axis, ...]:
         layers, values = self.layers(model), tuple(self.tried)
@@ -125,5 +125,5 @@ class OfLayers(Repair):
         if self.by == "model":
             return (together,)
         # None again: what is best for all need not be for one
-        alone = [Axis(f"layer {layer + 1}", (place,), (None, *values)) for place, layer in enumerate(layers)]
+        alone = [Axis(f"layer {layer}", (place,), (None, *values)) for place, layer in enumerate(layers)]
         return (together, *alone)

@@ -10,6 +10,7 @@ import pytest
 
 from ssm.base.errors import CheckpointError
 from ssm.models.formats.fla_delta import FLA_DELTANET, FLA_KDA
+from ssm.models.opening import context_of
 from ssm.specs.model import ModelSpec
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -43,7 +44,7 @@ def test_round_trip(kind: str, changes: dict[str, Any], tmp_path: Path, fla: Mod
     imported = fla.check(fla.made(kind, **(sizes | changes)), tmp_path)
     assert imported.format.key == f"fla_{imported.spec.mixer.kind}"
     assert imported.spec.mixer.kind.replace("_", "") == kind.lower()
-    assert imported.context == 128
+    assert context_of(imported.source.config) == 128
 
 
 def test_what_ours_have_no_other_of_is_refused() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ssm.models.opening import context_of
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "fused": {},
     "norm and gate apart": {"fuse_norm": False, "fuse_swiglu": False},
@@ -23,4 +25,4 @@ def test_round_trip(changes: dict[str, Any], tmp_path: Path, fla: ModuleType) ->
     sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_heads": 2, "max_position_embeddings": 128}
     imported = fla.check(fla.made("GLA", **(sizes | changes)), tmp_path)
     assert imported.format.key == "fla_gla"
-    assert imported.context == 128
+    assert context_of(imported.source.config) == 128

@@ -12,6 +12,7 @@ from models.formats import hf, round_trip
 from safetensors.torch import load_file, save_file
 
 from ssm.models.formats import import_checkpoint
+from ssm.models.opening import context_of
 
 SIZES = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -28,7 +29,7 @@ def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
     assert imported.format.key == "gpt_neox"
     assert imported.spec.parallel_residual is changes.get("use_parallel_residual", True)
     assert imported.spec.mixer.rotary_pct == changes.get("rotary_pct", 0.25)
-    assert imported.context == 2048
+    assert context_of(imported.source.config) == 2048
 
 
 def test_an_old_file(tmp_path: Path) -> None:

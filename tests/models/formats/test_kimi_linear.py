@@ -12,6 +12,7 @@ from transformers.models.kimi_linear import modeling_kimi_linear as theirs
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.formats.kimi_linear import KIMI_LINEAR
+from ssm.models.opening import context_of
 from ssm.plan.parameters import operations_per_token, parameter_count
 
 SIZES = {
@@ -53,7 +54,7 @@ def test_round_trip(changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest
     assert ["attention" if kind == "full_attention" else "kda" for kind in kinds] == [
         mixer.kind for mixer in imported.spec.mixers()
     ]
-    assert imported.context == 128
+    assert context_of(imported.source.config) == 128
 
 
 def test_moonshots_own_config() -> None:

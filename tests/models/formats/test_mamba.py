@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from models.formats import hf
 
+from ssm.models.opening import context_of
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "tied": {},
     "untied": {"tie_word_embeddings": False},
@@ -20,4 +22,4 @@ def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
     imported = hf.check(hf.made("Mamba", hidden_size=32, num_hidden_layers=3, **changes), tmp_path)
     assert imported.format.key == "mamba"
     assert imported.spec.mixer.kind == "mamba1"
-    assert imported.context is None
+    assert context_of(imported.source.config) is None

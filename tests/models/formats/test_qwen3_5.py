@@ -15,6 +15,7 @@ from ssm.base.errors import CheckpointError
 from ssm.models.formats import Format
 from ssm.models.formats.qwen3_5 import QWEN3_5, QWEN3_5_MOE
 from ssm.models.formats.qwen_parts import LAYERS
+from ssm.models.opening import context_of
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "grouped": {},
@@ -33,7 +34,7 @@ def test_round_trip(changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest
     assert imported.format.key == "qwen3_5"
     kinds = [LAYERS[mixer.kind] for mixer in imported.spec.mixers()]
     assert kinds == (SIZES | changes)["layer_types"]
-    assert imported.context == 128
+    assert context_of(imported.source.config) == 128
 
 
 def test_round_trip_with_experts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

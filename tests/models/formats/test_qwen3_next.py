@@ -13,6 +13,7 @@ from transformers.models.qwen3_next import modeling_qwen3_next as theirs
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.formats import export_checkpoint, import_checkpoint
 from ssm.models.formats.qwen3_next import QWEN3_NEXT
+from ssm.models.opening import context_of
 from ssm.plan.parameters import operations_per_token, parameter_count
 
 SIZES = qwen.SIZES | qwen.EXPERTS | {"vocab_size": 37}
@@ -33,7 +34,7 @@ def test_round_trip(changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest
     assert imported.format.key == "qwen3_next"
     dense = changes.get("mlp_only_layers", [])
     assert [ffn.kind for ffn in imported.spec.ffns()] == ["gated_mlp" if i in dense else "experts" for i in range(3)]
-    assert imported.context == 128
+    assert context_of(imported.source.config) == 128
 
 
 def test_the_published_size() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from models.formats import hf
 
+from ssm.models.opening import context_of
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "untied": {},
     "tied, narrow": {"tie_word_embeddings": True, "intermediate_size": 40},
@@ -19,4 +21,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
     imported = hf.check(hf.made("Rwkv", hidden_size=32, num_hidden_layers=3, context_length=96, **changes), tmp_path)
     assert imported.format.key == "rwkv"
-    assert imported.context == 96
+    assert context_of(imported.source.config) == 96

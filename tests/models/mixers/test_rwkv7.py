@@ -77,6 +77,12 @@ def test_layers_that_were_given_one_mixer_are_of_one_mixer(n_layers: int) -> Non
     assert found.model_dump(exclude_defaults=True) == systems.parsed(MIXER).model_dump(exclude_defaults=True)
 
 
+def test_a_copy_with_other_layers_has_these() -> None:
+    found = spec(n_layers=2)
+    assert len(found.model_copy(update={"n_layers": 5}).mixers()) == 5
+    assert len(found.mixers()) == 2
+
+
 @pytest.fixture(scope="module", params=[{}, {1: systems.SYSTEMS["attention"]}], ids=["alone", "attention between"])
 def stack(request: pytest.FixtureRequest) -> Stack:
     """A layer of another kind hands on what it was handed."""
