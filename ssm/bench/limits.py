@@ -9,9 +9,10 @@ The work of a case is that of its usual algorithm, counted from its formula, in 
     gated_scan       products of matrices by token and head, chunks of C = 32: the state read and written, 4 K V; scores
                      and their product with v, (C + 1) (K G / H + V); backward twice that. With a vector of decays, in
                      place of that: 3 vector operations by entry of the state, and 8 backward
-    delta_scan       the cheaper of two. In chunks, by token and head: the state read by q and by the key, and written,
-                     6 K V; scores of both, 2 C K, their system and the product with what it says to write, 2 C V;
-                     backward twice that. The generalized form writes twice and has four scores: 8 K V + 4 C (K + V).
+    delta_scan       the cheaper of two. In chunks of C = 16, by token and head: the state read by q and by the key, and
+                     written, 6 K V; scores of both, 2 C K, their system and the product with what it says to write,
+                     2 C V; backward twice that. The generalized form writes twice and has four scores: 8 K V +
+                     4 C (K + V).
                      Step by step, vector operations by entry of the state: two readings, the decay, the writing, 4
                      (without decay 3, generalized 5); backward the state again (2, 1, 3), 8 for the gradients (6, 10)
     causal_conv1d    x and y pass through memory once (backward: dy, x and dx)
@@ -34,7 +35,7 @@ import torch
 
 from ssm.bench.cases import Case
 
-CHUNK = 32  # C
+CHUNK, DELTA_CHUNK = 32, 16  # C
 LANES = {"avx512": 16, "avx2": 8, "plain": 4}  # float32 numbers in a vector
 FAR = 2**30  # bytes that a GPU copies to tell its memory's speed
 
@@ -141,7 +142,7 @@ def _delta(case: Case) -> Work:
     generalized = case.system == "RWKV-7"
     by_head = (4 if generalized else 2) * K + 2 * V + decays + (not generalized)
     moved = B * T * H * by_head * _bytes(case) * (2.5 if case.backward else 1)  # as of a gated scan
-    in_chunks = (8 * K * V + 4 * CHUNK * (K + V)) if generalized else (6 * K * V + 2 * CHUNK * (K + V))
+    in_chunks = (8 * K * V + 4 * DELTA_CHUNK * (K + V)) if generalized else (6 * K * V + 2 * DELTA_CHUNK * (K + V))
     step, back = (5, 13) if generalized else (4, 10) if decays else (3, 7)
     steps = Work(vector=B * T * H * K * V * (step + back * case.backward))
     return Work(gemm=B * T * H * in_chunks * (3 if case.backward else 1), moved=moved, instead=steps)

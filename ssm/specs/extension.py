@@ -68,6 +68,8 @@ class ExtensionSpec(Spec):
             )
         if isinstance(repair, ClipDt) and repair.by == "layer":
             raise ValueError(f"policy '{repair.kind}': config.json has one limit of dt for all layers")
+        if self.control:
+            raise ValueError(f"control: policy '{repair.kind}' trains nothing to be compared with")
         return self
 
     @model_validator(mode="after")

@@ -377,7 +377,8 @@ def test_bars_of_several_drawings_share_their_lines(tmp_path: Path) -> None:
     assert [axes.get_title("left") for axes in figure.axes] == ["tiny", "", ""]
     assert [[round(patch.get_y() + 0.2) for patch in axes.patches] for axes in figure.axes] == [[0], [0, 1], [1]]
     assert {axes.get_ylim() for axes in figure.axes} == {(1.4, -0.85)}
-    assert [[text for text in texts(axes) if text] for axes in figure.axes] == [["base", "state passing"], [], []]
+    said = [[text for text in texts(axes) if text] for axes in figure.axes]
+    assert said == [["base", "not measured", "state passing"], [], ["not measured"]]
     named = [one | {"label": 4 * one["label"]} for one in series]
     places = [axes.get_subplotspec() for axes in picture(synthetic.task([few, all_, rest], named), tmp_path).axes]
     assert [(one.rowspan.start, one.colspan.start) for one in places if one] == [(0, 0), (0, 1), (1, 0)]

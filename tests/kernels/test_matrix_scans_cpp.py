@@ -233,12 +233,12 @@ def test_the_same_bits_for_any_number_of_threads(sizes: Sizes, operation: str, k
 
 @pytest.mark.parametrize("operation", KINDS)
 def test_what_is_kept_does_not_change_the_outputs(operation: str) -> None:
-    inputs = make(operation, Sizes(), "vector", True)
-    kept, unkept = (cpp(inputs).forward(inputs, OPTIONS, save) for save in (True, False))
-    assert torch.equal(kept[0], unkept[0])
-    assert torch.equal(kept[1], unkept[1])
-    assert kept[2].shape == cpp(inputs).saved_shape(inputs, OPTIONS)
-    assert unkept[2].numel() == 0
+    for kind, form in product(KINDS[operation], FORMS):
+        inputs = make(operation, Sizes(), kind, form)
+        kept, unkept = (cpp(inputs).forward(inputs, OPTIONS, save) for save in (True, False))
+        assert torch.equal(kept[0], unkept[0])
+        assert torch.equal(kept[1], unkept[1])
+        assert unkept[2].numel() == 0
 
 
 @each
@@ -289,8 +289,14 @@ def test_gradients_are_those_of_finite_differences(operation: str, kind: str, fo
 @pytest.mark.parametrize("operation", KINDS)
 def test_strides_are_of_no_concern(operation: str) -> None:
     """Inputs that are views, and a gradient that is expanded."""
-    inputs = make(operation, Sizes(), "vector", True)
-    views = type(inputs)._make(x if x is None else x.transpose(0, 1).contiguous().transpose(0, 1) for x in inputs)
+    for kind, form in product(KINDS[operation], FORMS):
+        same_of_views(make(operation, Sizes(), kind, form))
+
+
+def same_of_views(inputs: Inputs) -> None:
+    views = type(inputs)._make(
+        x if x is None or x.dim() < 2 else x.transpose(0, 1).contiguous().transpose(0, 1) for x in inputs
+    )
     assert not views.v.is_contiguous()
     assert torch.equal(compiled(views)["y"], compiled(inputs)["y"])
     y, state, saved = cpp(inputs).forward(inputs, OPTIONS, True)

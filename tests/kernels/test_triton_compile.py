@@ -107,6 +107,7 @@ SETS: dict[str, Callable[[Size], list[Launch]]] = {
     "delta, by head, bfloat16": lambda size: delta(torch.bfloat16, "head", size=size),
     "delta, by head, float32": lambda size: delta(torch.float32, "head", size=size),
     "delta, by head, K 256, bfloat16": lambda size: delta(torch.bfloat16, "head", size=size, keys=256),
+    "delta, by head, K 256, float32": lambda size: delta(torch.float32, "head", size=size, keys=256),
     "delta, by key, float32": lambda size: delta(torch.float32, "key", size=size),
     "delta, generalized by key, bfloat16": lambda size: delta(torch.bfloat16, "key", general=True, size=size),
     "selective, N 16": lambda size: selective(torch.bfloat16, 16, size),

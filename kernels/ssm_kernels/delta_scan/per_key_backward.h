@@ -129,7 +129,7 @@ private:
     // What the block's pairs give to dreaders, dwriters and dlog: the writers walk on from their own token, their
     // adjoints walk back.
     void pairs(const Block& block) {
-                for (int64_t n = 0; n < K; n += Vec<T>::width) {
+        for (int64_t n = 0; n < K; n += Vec<T>::width) {
             for (int64_t p = 0; p < writes; p += BLOCK) {
                 const auto at = [&](const T* rows, int64_t j) { return Vec<T>::load(rows + j * K + n); };
                 Vec<T> walked[BLOCK][BLOCK], dwriter[BLOCK];

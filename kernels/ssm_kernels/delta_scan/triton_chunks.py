@@ -31,7 +31,7 @@ from ssm_kernels.native.triton_launch import HALF, HALF_STATE, launch, plain, ro
 from ssm_kernels.native.triton_tiles import product
 from ssm_kernels.operators import compute_dtype
 
-LARGEST_K = 256  # of a state that one program holds whole
+LARGEST_K = 256  # of a state that one program holds whole, in half precision; in three products a number it is half
 CHUNK = 32  # tokens at most: X and a chunk's reads are in registers beside a state
 
 
@@ -179,7 +179,9 @@ class _Solved(NamedTuple):
 def suits(inputs: Inputs, fewest: int) -> bool:
     """Whether it is the delta rule without decays by key, with states that fit and at least so many steps."""
     by_key = inputs.log_decay is not None and inputs.log_decay.dim() == 4
-    return inputs.beta is not None and not by_key and inputs.k.shape[3] <= LARGEST_K and inputs.k.shape[1] >= fewest
+    half = all(x.element_size() == 2 for x in (inputs.q, inputs.k, inputs.v))
+    largest = LARGEST_K if half else LARGEST_K // 2
+    return inputs.beta is not None and not by_key and inputs.k.shape[3] <= largest and inputs.k.shape[1] >= fewest
 
 
 def forward(inputs: Inputs) -> tuple[Tensor, Tensor]:
@@ -243,7 +245,8 @@ def _solve(inputs: Inputs) -> _Solved:
 def _over_states(p: Problem) -> tuple[tuple[int, int], dict[str, Any]]:
     """The grid of programs that hold a state's columns, and what they are compiled for."""
     _, H, _, K, V = p.sizes
-    # Three TF32 products hold a state's columns several times over: with 32 of them a thread's registers do not suffice
+    # Three TF32 products hold a state's columns several times over, and 256 keys are as many numbers: with 32 columns a
+    # thread's registers do not suffice.
     BV = tile(V, 32 if p.precision == HALF and K <= 128 else 16)
     constants = {**p.constants, "BK": tile(K, LARGEST_K), "BV": BV, "num_warps": 8}
     constants["PRECISION"] = HALF_STATE if p.precision == HALF else p.precision

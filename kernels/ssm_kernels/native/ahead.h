@@ -1,5 +1,5 @@
 // Memory that will be read or written soon, asked for a little at a time between other work: a core that asks for many
-// lines at once waits for them.
+// lines at once waits for them. For blocks of one decay a head; blocks by key ask while they pack (gemm::pack).
 #pragma once
 
 #include <cstdint>

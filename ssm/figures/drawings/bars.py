@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,7 +21,8 @@ from ssm.specs.figure import FigureTask
 
 LINE, AXIS = 0.42, 0.9  # inches: a bar with its name above it, and the axis
 APART = 0.3  # inches between panels
-BESIDE, LETTERS = 4, 26  # panels of one row at most; letters of a name that has room in a panel of so many
+BESIDE, LETTERS = 4, 22  # panels of one row at most; letters of a name that has room in a panel of so many
+MISSING: dict[str, Any] = {"fontsize": SMALL, "va": "center", "alpha": 0.6}
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,12 @@ class BarPanel:
                 self._painted(axes, line, mean, bar)
             else:
                 name += " (diverged, or no number)"
+        else:  # no bar is no bar of zero
+            axes.annotate("not measured", (0, line), (3, 0), ("axes fraction", "data"), "offset points", **MISSING)
         at, place = (0, line - 0.27), ("axes fraction", "data")
         text = axes.annotate(name.strip(), at, (3, 0), place, "offset points", fontsize=SMALL, va="bottom")
         text.set_in_layout(not self.over)
-        if self.level is not None:  # beside the names, not through them
+        if self.level is not None and bar is not None:  # beside the names, not through them
             axes.vlines(self.level, line - 0.25, line + 0.25, color=INK, linewidth=1.2, zorder=3.5)
 
     @staticmethod
