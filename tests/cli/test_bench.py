@@ -164,7 +164,7 @@ def test_limits_follow_the_formulas() -> None:
     assert gated.gemm == 2 * 3 * 4 * (4 * 8 * 16 + 33 * (8 / 4 + 16))
     delta = work(Case("delta_scan", "KDA", (2, 3, 4, 8, 16)))
     assert delta.instead is not None
-    assert delta.gemm == 3 * 2 * 3 * 4 * (6 * 8 * 16 + 64 * (8 + 16))
+    assert delta.gemm == 3 * 2 * 3 * 4 * (6 * 8 * 16 + 32 * (8 + 16))
     assert delta.instead.vector == 2 * 3 * 4 * 14 * 8 * 16
     fast = {"device": "cpu", "threads": 1, "copy": 1e30}
     rates = [Limits(gemm=g, vector=v, **fast) for g, v in ((1.0, 1e-9), (1e-9, 1.0))]  # either way alone
