@@ -17,6 +17,7 @@ from torch import Tensor
 from ssm.base.errors import CheckpointError
 from ssm.models.checkpoint import load_weights
 from ssm.models.foreign import ForeignModel, build_foreign, check_unchanged, export_foreign, load_foreign
+from ssm.models.foreign.cache import FLOOR
 from ssm.models.formats.source import find_source
 from ssm.models.opening import open_model
 from ssm.models.state import MEMORY, State
@@ -254,6 +255,21 @@ def source_of(peer: Any, folder: Path) -> Any:
 def test_what_cannot_be_extended_says_why(name: str, why: str | None, tmp_path: Path) -> None:
     made(name).save_pretrained(tmp_path)
     assert open_model(tmp_path).why_not_extend == why
+
+
+@pytest.mark.parametrize("name", ["Jamba", "xLSTM", "Bamba"])
+def test_an_older_transformers_is_named_before_the_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 5.13 a layer of the cache holds one tensor in place of its states by number."""
+
+    class Layer:
+        def __init__(self) -> None:
+            self.recurrent_states = None
+
+    monkeypatch.setattr("transformers.cache_utils.LinearAttentionLayer", Layer)
+    monkeypatch.setattr("transformers.__version__", "5.13.0")
+    monkeypatch.setattr("ssm.models.foreign.model.is_common", lambda *_: False)
+    why = ForeignModel(made(name), "x").untrainable
+    assert why == f"transformers 5.13.0 is too old: states are given to the cache of >= {FLOOR} alone"
 
 
 def test_quantized_weights_are_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
