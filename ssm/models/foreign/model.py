@@ -140,8 +140,7 @@ class ForeignModel(nn.Module):
         return parameter
 
     def _a_logs(self, layer: int) -> list[nn.Parameter]:
-        of_layer = re.compile(rf"(.*\.)?layers\.{layer}\.(.*\.)?A_log")
-        return [parameter for name, parameter in self.inner.named_parameters() if of_layer.fullmatch(name)]
+        return [parameter for name, parameter in self.inner.named_parameters() if is_a_log(name, layer)]
 
     @property
     def is_recurrent(self) -> bool:
@@ -290,6 +289,11 @@ def _agree(found: Tensor, wanted: Tensor, alone: Tensor, scale: Tensor) -> bool:
     last = wanted[:, -alone.shape[1] :] if alone.shape != wanted.shape else wanted
     error, past = (found - wanted).abs().max(), (alone - last).abs().max()
     return bool(error <= share * scale and error <= torch.maximum(of_past * past, rounding * scale))
+
+
+def is_a_log(name: str, layer: int) -> bool:
+    """Whether a tensor of this name, here or in a file, is A_log of a layer."""
+    return re.fullmatch(rf"(.*\.)?layers\.{layer}\.(.*\.)?A_log", name) is not None
 
 
 def _names(model: ForeignModel) -> dict[str, str]:
