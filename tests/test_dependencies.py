@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ssm.base import engine
+from ssm.models.foreign.cache import FLOOR
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -105,3 +106,7 @@ def test_the_first_command_of_the_readme_installs_the_workflow() -> None:
     assert "install -c constraints.txt -e '.[workflow]'" in figures
     assert "ssm-length[workflow]" in PROJECT["optional-dependencies"]["slurm"]
     assert "ssm-length[slurm]" in PROJECT["optional-dependencies"]["dev"]
+
+
+def test_the_transformers_that_is_asked_for_is_the_declared_one() -> None:
+    assert f"transformers>={FLOOR}" in PROJECT["optional-dependencies"]["bench"]

@@ -11,7 +11,7 @@ from ssm.base.files import whole_folder, write_json
 from ssm.extension.choice import Candidate
 from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD, check_tensors, load_model
-from ssm.models.foreign import export_foreign, load_foreign, write_weights
+from ssm.models.foreign import ForeignModel, export_foreign, load_foreign, round_a_logs, write_weights
 from ssm.models.formats import export_checkpoint, round_as_read
 from ssm.models.formats.source import find_source
 from ssm.models.opening import WEIGHTS, Opened
@@ -34,6 +34,16 @@ def as_taken_home(opened: Opened, model: Trained, scratch: Path) -> Trained:
             known, model = model.known, load_foreign(find_source(folder))
             model.known = known
     return model
+
+
+def trial_taken_home(opened: Opened, model: Trained, scratch: Path) -> Trained:
+    """`as_taken_home` of a trial of a repair, in which nothing of a model of transformers moved but A_log.
+
+    All else is what its checkpoint has, so that a large model is not written and read for every trial.
+    """
+    if isinstance(model, ForeignModel) and opened.foreign is not None and round_a_logs(model, opened.foreign):
+        return model
+    return as_taken_home(opened, model, scratch)
 
 
 def write_as_it_came(opened: Opened, model: Trained, folder: Path, changes: Mapping[str, object]) -> None:

@@ -15,7 +15,7 @@ from ssm.base.outside import read_json, shaped
 from ssm.base.records import Repaired
 from ssm.evaluation.repairing import least, search
 from ssm.extension.choice import ORIGINAL, Candidate, choose
-from ssm.extension.export import as_taken_home, write_as_it_came
+from ssm.extension.export import as_taken_home, trial_taken_home, write_as_it_came
 from ssm.extension.outcome import NOTHING, OF_REPAIRING, WORDS, Outcome
 from ssm.extension.selection import measured
 from ssm.extension.stages import Stages
@@ -73,7 +73,7 @@ class Repairing(Stages):
         def loss(model: Readable) -> float:
             assert isinstance(model, Trained)
             name = REPAIRED if trials else ORIGINAL
-            own = as_taken_home(self.opened, model, self.folder.repair.parent).to(self.device)
+            own = trial_taken_home(self.opened, model, self.folder.repair.parent).to(self.device)
             found = measured(
                 Candidate(name, 0, None, nan, nan, nan), own, self.text.choice, self.spec.diagnosis, self.device
             )

@@ -1,17 +1,27 @@
-"""The record of a repair's search, damaged."""
+"""A repair's search: its record, damaged, and what its trials are measured on."""
 
 from __future__ import annotations
 
+import copy
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 from models.test_foreign import made
 
 from ssm.base.errors import OutputError
+from ssm.extension.choice import Candidate
+from ssm.extension.export import as_taken_home
 from ssm.extension.folder import Folder
 from ssm.extension.repairing import Repairing
+from ssm.models.foreign import ForeignModel, write_weights
 from ssm.models.opening import open_model
+from ssm.models.repairs import repaired
+from ssm.models.trained import Trained
 from ssm.specs.repairs import ScaleA
 
 
@@ -38,3 +48,42 @@ def test_numbers_that_are_damaged_are_one_line(world: Path, tmp_path: Path, monk
     ):
         with pytest.raises(OutputError, match=f"^{path}: not the search of a repair: {said}"):
             chosen(*numbers)
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_trials_of_a_foreign_model_are_what_is_written_and_write_nothing(
+    renamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless a file calls A_log otherwise, so that its type is known only when it is written."""
+    made("Bamba").bfloat16().save_pretrained(tmp_path / "theirs")
+    opened = open_model(tmp_path / "theirs")
+    scale, trials, written = ScaleA(factors=(3.0, 5.0)), [], []
+    repairing = Repairing.__new__(Repairing)
+    repairing.folder, repairing.opened, repairing.device = Folder(tmp_path), opened, torch.device("cpu")
+    repairing.text = SimpleNamespace(choice=None)  # type: ignore[assignment]
+    repairing.spec = SimpleNamespace(  # type: ignore[assignment]
+        diagnosis=SimpleNamespace(context=16), measure="far_perplexity", in_context_tolerance=0.1
+    )
+    repairing.folder.repair.parent.mkdir(parents=True)
+    monkeypatch.setattr(Repairing, "repair", scale)
+
+    def measured(candidate: Candidate, model: Trained, *_: Any) -> Candidate:
+        trials.append(model)
+        return replace(candidate, in_context=1.0, far_perplexity=1.0 / len(trials), paired_ratio=1.0)
+
+    def writing(*given: Any) -> None:
+        written.append(given)
+        write_weights(*given)
+
+    monkeypatch.setattr("ssm.extension.repairing.measured", measured)
+    monkeypatch.setattr("ssm.extension.export.write_weights", writing)
+    if renamed:
+        monkeypatch.setattr("ssm.models.foreign.write.is_a_log", lambda *_: False)
+    repairing._search([])
+    points: list[tuple[float | None, ...]] = [(None, None), (3.0, 3.0), (5.0, 5.0)]
+    assert len(written) == (3 if renamed else 0)
+    for point, trial in zip(points, trials, strict=True):
+        moved = repaired(copy.deepcopy(opened.model), scale, point)
+        assert isinstance(moved, ForeignModel)
+        theirs = as_taken_home(opened, moved, tmp_path).state_dict()
+        assert all(torch.equal(tensor, theirs[name]) for name, tensor in trial.state_dict().items())

@@ -98,7 +98,11 @@ assert transformers.utils.logging.is_progress_bar_enabled()
 
 
 def test_kernels_that_need_a_gpu_are_passed_by_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other packages' kernels stand before the functions of transformers wherever they are installed."""
+    """Other packages' kernels stand before the functions of transformers wherever they are installed.
+
+    A model on a GPU has them again behind each forward pass, also one that fails.
+    """
+    theirs = {}
     for name in ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule", "causal_conv1d_fn"):
 
         @wraps(unwrap(getattr(modeling_olmo_hybrid, name)))
@@ -106,8 +110,13 @@ def test_kernels_that_need_a_gpu_are_passed_by_on_a_cpu(tmp_path: Path, monkeypa
             raise RuntimeError("0 active drivers")
 
         monkeypatch.setattr(modeling_olmo_hybrid, name, kernel)
+        theirs[name] = kernel
     model = loaded(saved("OlmoHybrid", tmp_path))
     assert in_pieces(model, tokens(), (20, 1, 24))[0].isfinite().all()
+    assert {name: getattr(modeling_olmo_hybrid, name) for name in theirs} == theirs
+    with pytest.raises(CheckpointError, match="fails on the cpu"):
+        in_pieces(model, tokens() + 10**6, (45,))
+    assert {name: getattr(modeling_olmo_hybrid, name) for name in theirs} == theirs
 
 
 @pytest.mark.exhaustive

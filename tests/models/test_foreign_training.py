@@ -17,6 +17,8 @@ from torch import Tensor
 from ssm.base.errors import CheckpointError
 from ssm.models.checkpoint import load_weights
 from ssm.models.foreign import ForeignModel, build_foreign, check_unchanged, export_foreign, load_foreign
+from ssm.models.foreign.cache import FLOOR
+from ssm.models.foreign.kernels import without_kernels
 from ssm.models.formats.source import find_source
 from ssm.models.opening import open_model
 from ssm.models.state import MEMORY, State
@@ -82,7 +84,8 @@ def test_a_window_starts_from_states_with_empty_caches_and_gradients_are_those_o
     model.train()
     first, state = model(inputs[:, :PREFIX], None, None)
     logits, ended = model(inputs[:, PREFIX:], state)
-    wanted = apart(peer, inputs)
+    with without_kernels(model.code):
+        wanted = apart(peer, inputs)
     assert (torch.cat([first, logits], 1) - wanted).abs().max() < 1e-4 * wanted.std()
     assert (model(inputs[:, PREFIX:])[0] - logits).abs().max() > 1e-2 * wanted.std()
     assert len(ended.layers) == len(state.layers) == len(model.recurrent)
@@ -150,7 +153,7 @@ def test_weights_come_home_bit_for_bit_under_the_names_they_came_with(name: str,
     assert not any(told[1].values())
     changed = weights(home)
     assert all(not torch.equal(tensor, changed[key]) for key, tensor in weights(tmp_path / "theirs").items())
-    with torch.no_grad():
+    with torch.no_grad(), without_kernels(model.code):
         wanted = told[0].eval()(tokens(), use_cache=False).logits
         found, _ = load_foreign(find_source(home)).hidden(tokens())
     assert (found - wanted).abs().max() <= 1e-4 * wanted.std()
@@ -254,6 +257,21 @@ def source_of(peer: Any, folder: Path) -> Any:
 def test_what_cannot_be_extended_says_why(name: str, why: str | None, tmp_path: Path) -> None:
     made(name).save_pretrained(tmp_path)
     assert open_model(tmp_path).why_not_extend == why
+
+
+@pytest.mark.parametrize("name", ["Jamba", "xLSTM", "Bamba"])
+def test_an_older_transformers_is_named_before_the_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 5.13 a layer of the cache holds one tensor in place of its states by number."""
+
+    class Layer:
+        def __init__(self) -> None:
+            self.recurrent_states = None
+
+    monkeypatch.setattr("transformers.cache_utils.LinearAttentionLayer", Layer)
+    monkeypatch.setattr("transformers.__version__", "5.13.0")
+    monkeypatch.setattr("ssm.models.foreign.model.is_common", lambda *_: False)
+    why = ForeignModel(made(name), "x").untrainable
+    assert why == f"transformers 5.13.0 is too old: states are given to the cache of >= {FLOOR} alone"
 
 
 def test_quantized_weights_are_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

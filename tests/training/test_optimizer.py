@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from models import tiny
+from models.test_foreign import made
 
 from ssm.models.backbone import LanguageModel
+from ssm.models.foreign import ForeignModel
+from ssm.models.trained import Trained
 from ssm.specs.training import Budget, TrainingSpec
 from ssm.training.optimizer import build_optimizer, load_optimizer, optimizer_tensors, set_rates
 
@@ -26,6 +29,37 @@ def test_exactly_the_linear_maps_decay(tie: bool) -> None:
         {name for name, _ in model.named_parameters()} - linear
     )
     assert len(decays) == len(list(model.parameters()))
+
+
+def decaying(model: Trained) -> set[str]:
+    matrices = build_optimizer(model, TRAINING).param_groups[0]
+    assert matrices["decays"]
+    among = {id(parameter) for parameter in matrices["params"]}
+    return {name for name, parameter in model.named_parameters() if id(parameter) in among}
+
+
+def test_matrices_of_experts_decay() -> None:
+    ffn = {"kind": "experts", "d_hidden": 8, "d_shared": 8, "n_experts": 4, "top_k": 2, "scores": "sigmoid"}
+    found = decaying(tiny.model(n_layers=1, ffn=ffn))
+    shared = {f"shared.{name}_proj.weight" for name in ("gate", "up", "down")}
+    held = {name.removeprefix("layers.0.ffn.") for name in found if ".ffn." in name}
+    assert held - shared == {"router.weight", "up_proj", "down_proj", "shared_gate.weight"}
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_a_foreign_model_decays_as_ours_do(tie: bool) -> None:
+    """Linear maps, fused experts and their routers; not a tied embedding, whose head is an nn.Linear there."""
+    model = ForeignModel(made("GraniteMoeHybrid", tie_word_embeddings=tie), "x")
+    found = decaying(model)
+    assert "inner.model.embed_tokens.weight" not in found
+    assert ("inner.lm_head.weight" in found) != tie
+    ends = {name.removeprefix("inner.model.layers.0.") for name in found if "layers.0." in name}
+    linear = {"mamba.in_proj.weight", "mamba.out_proj.weight"}
+    linear |= {f"shared_mlp.{name}_linear.weight" for name in ("input", "output")}
+    experts = {name for name in ends if "moe" in name}
+    assert ends == linear | experts
+    shapes = {tuple(model.get_parameter(f"inner.model.layers.0.{name}").shape) for name in experts}
+    assert shapes == {(2, 32), (2, 96, 32), (2, 32, 48)}  # router, gate and up, down
 
 
 def test_the_settings_are_those_of_the_spec() -> None:

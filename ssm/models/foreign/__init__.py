@@ -2,7 +2,7 @@
 
 from ssm.models.foreign.load import build_foreign, load_foreign
 from ssm.models.foreign.model import ForeignModel, Reading
-from ssm.models.foreign.write import check_unchanged, export_foreign, write_weights
+from ssm.models.foreign.write import check_unchanged, export_foreign, round_a_logs, write_weights
 
 __all__ = [
     "ForeignModel",
@@ -11,5 +11,6 @@ __all__ = [
     "check_unchanged",
     "export_foreign",
     "load_foreign",
+    "round_a_logs",
     "write_weights",
 ]

@@ -13,6 +13,7 @@ from torch import Tensor
 from ssm.models.state import MEMORY, State
 
 CONV = "conv"  # the last inputs of a layer's short convolution
+FLOOR = "5.17"  # of transformers, as pyproject.toml has it; its cache is this one from 5.14 on
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,17 @@ def is_common(cache: Any, layers: Sequence[int]) -> bool:
         and isinstance(layer.conv_states[0], Tensor)
         for layer in holders
     )
+
+
+def too_old() -> str | None:
+    """In words, where the common cache of this transformers is not yet the one that `begun` fills."""
+    import transformers
+    from transformers import cache_utils
+
+    layer: Any = getattr(cache_utils, "LinearAttentionLayer", None)
+    if layer is not None and "number_of_states" in vars(layer()):
+        return None
+    return f"transformers {transformers.__version__} is too old: states are given to the cache of >= {FLOOR} alone"
 
 
 def keeping_tokens(cache: Any) -> tuple[int, ...]:

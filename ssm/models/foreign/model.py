@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from inspect import isfunction, signature, unwrap
+from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ssm.base.errors import CheckpointError, first_line
-from ssm.models.foreign.cache import ForeignState, begun, ended, is_common, keeping_tokens
+from ssm.models.foreign.cache import ForeignState, begun, ended, is_common, keeping_tokens, too_old
+from ssm.models.foreign.kernels import without_kernels
 from ssm.models.formats.format import usual_peak_lr
 from ssm.models.state import State
 from ssm.specs.base import LONGEST_NAME
@@ -74,7 +75,7 @@ class ForeignModel(nn.Module):
         self.recurrent: tuple[int, ...] = spec.recurrent if spec else ()  # layers that have a recurrent state
         self.caches: tuple[int, ...] = spec.caches if spec else ()  # layers that keep keys and values
         self.known = spec
-        self.plain = False  # whether kernels for GPUs have been put aside
+        self.code = sorted({type(module).__module__ for module in inner.modules()})  # where its formulas are
         self.untrainable: str | None = None  # why it cannot be trained from states, in words
         self.readings: dict[str, Reading] = {}  # by type of device
         self.register_state_dict_post_hook(_once)
@@ -140,8 +141,7 @@ class ForeignModel(nn.Module):
         return parameter
 
     def _a_logs(self, layer: int) -> list[nn.Parameter]:
-        of_layer = re.compile(rf"(.*\.)?layers\.{layer}\.(.*\.)?A_log")
-        return [parameter for name, parameter in self.inner.named_parameters() if of_layer.fullmatch(name)]
+        return [parameter for name, parameter in self.inner.named_parameters() if is_a_log(name, layer)]
 
     @property
     def is_recurrent(self) -> bool:
@@ -240,9 +240,12 @@ class ForeignModel(nn.Module):
         )
 
     def _untrainable(self, reading: Reading, cache: Any) -> str | None:
+        common = is_common(cache, self.recurrent)
+        if (reading.by_token or not common) and (older := too_old()):
+            return older
         if reading.by_token:
             return f"a pass of {self.architecture} over several tokens leaves out the state that it should start from"
-        if not is_common(cache, self.recurrent):
+        if not common:
             return f"{self.architecture} keeps its states in a cache of its own, not in transformers' common one"
         return None
 
@@ -265,11 +268,9 @@ class ForeignModel(nn.Module):
         return torch.cat(logits, 1), state
 
     def _forward(self, tokens: Tensor, **options: Any) -> Any:
-        if tokens.device.type == "cpu" and not self.plain:
-            _without_kernels(self.inner)
-            self.plain = True
         try:
-            return self.inner(input_ids=tokens, **options)
+            with without_kernels(self.code) if tokens.device.type == "cpu" else nullcontext():
+                return self.inner(input_ids=tokens, **options)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # anything, from code that is not ours
@@ -291,12 +292,9 @@ def _agree(found: Tensor, wanted: Tensor, alone: Tensor, scale: Tensor) -> bool:
     return bool(error <= share * scale and error <= torch.maximum(of_past * past, rounding * scale))
 
 
-def _without_kernels(inner: nn.Module) -> None:
-    """Its own formulas, without the kernels for GPUs that stand before them where other packages brought them."""
-    for name in {type(module).__module__ for module in inner.modules()}:
-        code = vars(sys.modules[name])
-        wrapped = {key: f for key, f in code.items() if isfunction(f) and f.__module__ == name}
-        code.update({key: unwrap(f) for key, f in wrapped.items()})
+def is_a_log(name: str, layer: int) -> bool:
+    """Whether a tensor of this name, here or in a file, is A_log of a layer."""
+    return re.fullmatch(rf"(.*\.)?layers\.{layer}\.(.*\.)?A_log", name) is not None
 
 
 def _names(model: ForeignModel) -> dict[str, str]:

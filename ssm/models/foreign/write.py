@@ -16,7 +16,7 @@ from torch import Tensor
 from ssm.base.errors import CheckpointError, first_line
 from ssm.base.files import whole_folder
 from ssm.models.foreign.load import quiet
-from ssm.models.foreign.model import ForeignModel
+from ssm.models.foreign.model import ForeignModel, is_a_log
 from ssm.models.formats.source import CARD, CONFIG, INDEX, WEIGHTS, Source, find_source
 from ssm.models.formats.write import card_of, check_apart, copy_beside, write_tensors
 
@@ -67,6 +67,22 @@ def write_weights(model: ForeignModel, source: Source, folder: Path) -> None:
         for file, names in by_file.items():
             write_tensors(folder / file, dict(tensors(names)))
             shutil.copymode(folder / CONFIG, folder / file)  # safetensors lets nobody but the owner read
+
+
+@torch.no_grad()
+def round_a_logs(model: ForeignModel, source: Source) -> bool:
+    """Round A_log of every layer that has one to the type that the source has it in, as `write_weights` would.
+
+    Returns:
+        False: the source may call one otherwise, so that its type is known only when it is written.
+    """
+    for layer in model.spec.decays:
+        types = {stored.dtype for name, stored in source.stored.items() if is_a_log(name, layer)}
+        if len(types) != 1:
+            return False
+        parameter = model.a_log(layer)
+        parameter.copy_(parameter.to(types.pop() or parameter.dtype))
+    return True
 
 
 def check_unchanged(model: ForeignModel, source: Source, folder: Path) -> None:
