@@ -13,7 +13,8 @@ import torch.nn.functional as F
 import transformers
 from extension.world import CONTEXT, QUICK
 from models.formats import hf
-from models.formats.round_trip import weights
+from models.formats.folders import content, one_shard
+from models.formats.round_trip import assert_bitwise, weights
 from models.test_foreign import MODELS, made
 from small import make_store
 
@@ -22,6 +23,7 @@ from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
 from ssm.extension import extend, extension_of
+from ssm.extension.export import as_taken_home, write_as_it_came
 from ssm.extension.imported import parent_folder, run_of
 from ssm.extension.recipe import extended_run
 from ssm.models.checkpoint import load_model, load_tensors
@@ -143,6 +145,20 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path: Path, monkeypatc
     assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
     assert any(not torch.equal(tensor, started[name]) for name, tensor in one.items())
     assert "inner.lm_head.weight" not in one  # tied
+
+
+def test_one_shard_goes_home_with_its_index(tmp_path: Path) -> None:
+    """As some checkpoints lie on the hub; the weights are read again before they are measured, and as the user will."""
+    made("Bamba", **SIZES).save_pretrained(tmp_path / "theirs")
+    one_shard(tmp_path / "theirs")
+    opened = open_model(tmp_path / "theirs")
+    taken = as_taken_home(opened, opened.model, tmp_path)
+    write_as_it_came(opened, taken, tmp_path / "home", {})
+    before, after = content(tmp_path / "theirs"), content(tmp_path / "home")
+    assert {name: data for name, data in before.items() if name.endswith(".json")}.items() <= after.items()
+    assert before.keys() == after.keys()
+    assert_bitwise(weights(tmp_path / "theirs"), weights(tmp_path / "home"))
+    assert_bitwise(opened.model.state_dict(), open_model(tmp_path / "home").model.state_dict())
 
 
 @pytest.mark.parametrize(

@@ -491,6 +491,24 @@ MODELS = (
         ("models/formats/test_qwen3_next.py::test_round_trip",),
     ),
     Mutant(
+        f"{M}formats/write.py",
+        "        plan.setdefault(stored.file.name, []).append(Target(name, piece, stored.dtype))\n",
+        "        if piece is not None:\n"
+        "            plan.setdefault(stored.file.name, []).append(Target(name, piece, stored.dtype))\n",
+        "a head of several tokens is lost on export",
+        (
+            "models/formats/test_gpt_neox.py::test_an_old_file",
+            "models/formats/test_qwen3_next.py::test_heads_of_more_tokens_go_home_as_they_came",
+        ),
+    ),
+    Mutant(
+        f"{M}formats/write.py",
+        "if set(plan).difference(WEIGHTS):",
+        "if len(plan) > 1:",
+        "one shard is written without an index",
+        ("models/formats/test_files.py::test_one_shard_keeps_its_name_and_an_index",),
+    ),
+    Mutant(
         f"{M}mixers/rwkv7.py",
         "own if first is None else first",
         "own",
@@ -1663,6 +1681,13 @@ THROUGH_TRANSFORMERS = (
         "tensor.clone()",
         "a model of transformers goes home in float32",
         (f"{FOREIGN}::test_weights_come_home_bit_for_bit_under_the_names_they_came_with[NemotronH]",),
+    ),
+    Mutant(
+        f"{M}foreign/write.py",
+        "if set(by_file).difference(WEIGHTS):",
+        "if len(by_file) > 1:",
+        "one shard of a model of transformers goes home without its index",
+        ("extension/test_foreign.py::test_one_shard_goes_home_with_its_index",),
     ),
     Mutant(
         f"{M}foreign/model.py",

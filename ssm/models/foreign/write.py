@@ -60,7 +60,7 @@ def write_weights(model: ForeignModel, source: Source, folder: Path) -> None:
     for name, stored in source.stored.items():
         by_file[stored.file.name].append(name)
     shutil.copyfile(source.config_path, folder / CONFIG)
-    if len(by_file) > 1:
+    if set(by_file).difference(WEIGHTS):  # also a single file, if only an index tells its name
         index = WEIGHTS[next(iter(by_file)).endswith(".bin")] + INDEX  # names, files and sizes stay what they were
         shutil.copyfile(source.folder / index, folder / index)
     with _as_it_came(model, source, folder) as tensors:

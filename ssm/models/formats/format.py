@@ -106,7 +106,7 @@ class Format:
         keys: of a config.json without a model_type.
         picks: of axes named in layouts.
         places: where parts lie that are not in one piece of ours.
-        ignored: names that hold no weights (a regular expression).
+        ignored: names of what our model does not read, which is copied on export (a regular expression).
         writes_tied: a tied head is in the file too.
         container: what it is written as where it was not read.
         dt_limit: where config.json has the limits of dt, its keys from the outside in; (): nowhere.

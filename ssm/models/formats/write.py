@@ -31,7 +31,7 @@ class Target:
     """A tensor to be written."""
 
     name: str
-    piece: Piece
+    piece: Piece | None  # None: the format ignores it, and the original's is copied
     dtype: torch.dtype | None  # None: as ours
 
 
@@ -42,9 +42,9 @@ def export_checkpoint(
 
     Args:
         model: the weights, which may have any floating-point type and be on any device.
-        form: what the model was imported from: names, types, files, config.json, tokenizer and model card are taken
-            from there, but for files that lead out of the original's folder, which are named on stderr and left out.
-            Or the name of a format: a config.json is made from the model's spec.
+        form: what the model was imported from: names, types, files, config.json, tokenizer, model card and what the
+            format ignores are taken from there, but for files that lead out of the original's folder, which are named
+            on stderr and left out. Or the name of a format: a config.json is made from the model's spec.
         folder: a new folder, which is there whole or not at all.
         changes: what was done to the model, for a section of its card: lines of a name and a value.
 
@@ -74,10 +74,12 @@ def export_checkpoint(
         (temporary / CONFIG).write_bytes(config)
         if source:
             copy_beside(source, temporary, folder)
-        size = sum(write_tensors(temporary / file, dict(_tensors(model, targets))) for file, targets in plan.items())
+        size = sum(
+            write_tensors(temporary / file, dict(_tensors(model, targets, source))) for file, targets in plan.items()
+        )
         for file in plan:  # safetensors lets nobody but the owner read
             shutil.copymode(temporary / CONFIG, temporary / file)
-        if len(plan) > 1:
+        if set(plan).difference(WEIGHTS):  # also a single file, if only an index tells its name
             _write_index(temporary, plan, size)
         card = card_of(source, target.title, changes)
         if card:
@@ -92,6 +94,8 @@ def round_as_read(model: LanguageModel, form: Imported) -> None:
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     pieces = form.format.pieces(model.spec, shapes, form.source.stored)
     for target in (target for targets in _as_read(pieces, form.format, form.source).values() for target in targets):
+        if target.piece is None:
+            continue
         ours = weights[target.piece.ours]
         if target.dtype not in (None, ours.dtype):
             target.piece.put(ours, target.piece.take(ours).to(target.dtype).to(ours.dtype))
@@ -150,8 +154,7 @@ def _as_read(pieces: list[Piece], form: Format, source: Source) -> dict[str, lis
     embedding = by_name[form.tied[0]]
     for name, stored in source.stored.items():
         piece = by_name.get(name, embedding if name in form.tied_heads else None)
-        if piece is not None:
-            plan.setdefault(stored.file.name, []).append(Target(name, piece, stored.dtype))
+        plan.setdefault(stored.file.name, []).append(Target(name, piece, stored.dtype))
     return plan
 
 
@@ -165,6 +168,7 @@ def _by_size(pieces: list[Piece], form: Format, model: LanguageModel) -> dict[st
     room = SHARD
     weights = model.state_dict()
     for target in targets:
+        assert target.piece is not None
         size = torch.Size(target.piece.shape).numel() * weights[target.piece.ours].element_size()
         if shards[-1] and size > room:
             shards.append([])
@@ -178,11 +182,16 @@ def _by_size(pieces: list[Piece], form: Format, model: LanguageModel) -> dict[st
     return {f"{stem}-{i:05}-of-{len(shards):05}.{suffix}": shard for i, shard in enumerate(shards, 1)}
 
 
-def _tensors(model: LanguageModel, targets: list[Target]) -> Iterator[tuple[str, Tensor]]:
+def _tensors(model: LanguageModel, targets: list[Target], source: Source | None) -> Iterator[tuple[str, Tensor]]:
     """The tensors of one file, with memory of their own; two names of one tensor share it."""
     weights = model.state_dict()
     written: dict[tuple[int, torch.dtype | None], Tensor] = {}
+    if source is not None:
+        for name, tensor in source.tensors([target.name for target in targets if target.piece is None]):
+            yield name, tensor.clone().contiguous()
     for target in targets:
+        if target.piece is None:
+            continue
         key = (id(target.piece), target.dtype)
         if key not in written:
             tensor = target.piece.take(weights[target.piece.ours].detach().cpu())
@@ -218,7 +227,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> int:
 
 def _write_index(folder: Path, plan: dict[str, list[Target]], size: int) -> None:
     """Which tensor lies in which file, and the bytes of all."""
-    single = next(name for name in WEIGHTS if Path(name).suffix == Path(next(iter(plan))).suffix)
+    single = WEIGHTS[not next(iter(plan)).endswith(".safetensors")]
     index = {
         "metadata": {"total_size": size},
         "weight_map": {target.name: file for file, targets in plan.items() for target in targets},

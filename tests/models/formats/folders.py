@@ -32,6 +32,16 @@ def shard(folder: Path) -> None:
     (folder / "model.safetensors").unlink(missing_ok=True)
 
 
+def one_shard(folder: Path) -> None:
+    """The only file of weights gets a shard's name, which an index tells."""
+    (weights,) = (path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin"))
+    only = weights.with_stem(f"{weights.stem}-00001-of-00001")
+    names = load_file(weights) if weights.suffix == ".safetensors" else torch.load(weights, weights_only=True)
+    index = {"metadata": {"made_by": "nobody"}, "weight_map": dict.fromkeys(names, only.name)}
+    (folder / f"{weights.name}.index.json").write_text(json.dumps(index))
+    weights.rename(only)
+
+
 def as_bin(folder: Path) -> Path:
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()

@@ -44,7 +44,7 @@ def weights(folder: Path) -> dict[str, Tensor]:
 
 def bits(tensor: Tensor) -> Tensor:
     """The bits of every number."""
-    return tensor.contiguous().view(torch.uint8)
+    return tensor.reshape(-1).view(torch.uint8)
 
 
 def assert_bitwise(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:

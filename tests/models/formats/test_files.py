@@ -13,23 +13,28 @@ import pytest
 import torch
 from models import tiny
 from models.formats import hf, round_trip
-from models.formats.folders import as_bin, content, rewrite, shard
+from models.formats.folders import as_bin, content, one_shard, rewrite, shard
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
 from ssm.models.formats import export_checkpoint, import_checkpoint
+from ssm.models.opening import open_model
 from ssm.specs.model import ModelSpec
 
 # --- found ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_with_its_config_beside_it(original: Path) -> None:
-    (original / "model.safetensors").rename(original / "mine.safetensors")
-    imported = import_checkpoint(original / "mine.safetensors")
+@pytest.mark.parametrize(("container", "name"), [("safetensors", "mine.safetensors"), ("bin", "mine.pt")])
+def test_a_file_with_its_config_beside_it(original: Path, container: str, name: str) -> None:
+    """Under a name that nobody looks for; the copy's folder says it in an index."""
+    weights = original / "model.safetensors" if container == "safetensors" else as_bin(original)
+    weights.rename(original / name)
+    imported = import_checkpoint(original / name)
     assert imported.spec.name == "original"
-    assert imported.files == (original / "config.json", original / "mine.safetensors")
-    export_checkpoint(imported.model, imported, original.parent / "out")
-    assert set(content(original.parent / "out")) == {"config.json", "generation_config.json", "mine.safetensors"}
+    assert imported.files == (original / "config.json", original / name)
+    out = export_checkpoint(imported.model, imported, original.parent / "out")
+    assert set(content(out)) == {"config.json", "generation_config.json", name, f"{weights.name}.index.json"}
+    assert import_checkpoint(out).files == (out / "config.json", out / name)
 
 
 def test_a_name_of_the_hub(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +72,22 @@ def test_shards_stay_the_same_shards(original: Path, tmp_path: Path) -> None:
     assert one["weight_map"] == other["weight_map"]
     assert one["metadata"]["total_size"] == other["metadata"]["total_size"]
     round_trip.assert_bitwise(round_trip.weights(original), round_trip.weights(out))
+    hf.load(out)
+
+
+@pytest.mark.parametrize("container", ["safetensors", "bin"])
+def test_one_shard_keeps_its_name_and_an_index(original: Path, tmp_path: Path, container: str) -> None:
+    """As some checkpoints lie on the hub; its folder opens again, here and in transformers."""
+    if container == "bin":
+        as_bin(original)
+    one_shard(original)
+    imported = import_checkpoint(original)
+    out = export_checkpoint(imported.model, imported, tmp_path / "out")
+    assert set(content(out)) == set(content(original))
+    round_trip.assert_bitwise(round_trip.weights(original), round_trip.weights(out))
+    again = open_model(out).imported
+    assert again is not None
+    round_trip.assert_bitwise(imported.model.state_dict(), again.model.state_dict())
     hf.load(out)
 
 

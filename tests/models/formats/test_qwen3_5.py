@@ -45,6 +45,10 @@ def test_round_trip_with_experts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert {ffn.kind for ffn in imported.spec.ffns() if ffn is not None} == {"experts"}
 
 
+def test_heads_of_more_tokens_go_home_as_they_came(tmp_path: Path) -> None:
+    qwen.check_heads_of_more_tokens("Qwen3_5", tmp_path, **SIZES)
+
+
 def test_layers_go_by_their_interval_where_they_are_not_listed() -> None:
     sizes = {key: value for key, value in SIZES.items() if key != "layer_types"} | {"num_hidden_layers": 8}
     found, _ = QWEN3_5.spec(sizes | {"vocab_size": 37}, "tiny", "config.json")

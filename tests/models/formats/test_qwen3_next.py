@@ -60,6 +60,10 @@ def test_experts_in_one_tensor(tmp_path: Path) -> None:
     round_trip.assert_bitwise(round_trip.weights(again), round_trip.weights(tmp_path / "fused"))
 
 
+def test_heads_of_more_tokens_go_home_as_they_came(tmp_path: Path) -> None:
+    qwen.check_heads_of_more_tokens("Qwen3Next", tmp_path, **qwen.SIZES | qwen.EXPERTS)
+
+
 @pytest.mark.parametrize(
     ("changes", "dense"),
     [
