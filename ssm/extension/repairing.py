@@ -51,9 +51,11 @@ class Repairing(Stages):
     def _found(self) -> Repaired:
         """What the search found, made unless it is there: by other rules of the choice it is made anew."""
         rules = [self.spec.measure, self.spec.in_context_tolerance]
-        if not self.folder.repair.exists() or self._read()["rules"] != rules:
-            self._say(f"choice of the numbers of {self.repair.words}")
-            self._search(rules)
+        found = self._read() if self.folder.repair.exists() else None
+        if found is not None and found["rules"] == rules:
+            return found
+        self._say(f"choice of the numbers of {self.repair.words}")
+        self._search(rules)
         return self._read()
 
     def _read(self) -> Repaired:

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from kernels.cases import DECAYS, PAIRS, Case, cases, make
+from kernels.cases import DECAYS, PAIRS, Case, make
+from kernels.chunks import check_any_chunk
 from kernels.numerics import normal, with_gradients, worst
 from ssm_kernels import delta_scan, gated_scan
 from torch import Tensor
 
 FAST = [backend for operation, backend in PAIRS if operation == "delta_scan"]
-CHUNKS = st.sampled_from((1, 2, 3, 7, 8, 16, 31, 32, 33, 64, 100))
 each = pytest.mark.parametrize("backend", ["reference", *FAST])
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -59,14 +57,7 @@ def test_equals_the_products_of_its_transitions(backend: str, variant: int, deca
 
 @pytest.mark.parametrize("backend", [name for name in FAST if name != "triton"])
 def test_any_chunk_gives_the_same(backend: str) -> None:
-    @settings(deadline=None, max_examples=40)
-    @given(cases("delta_scan", 150), CHUNKS)
-    def check(case: Case, chunk: int) -> None:
-        expected = with_gradients(case.function("reference"), case.values, 0)
-        chunked = case._replace(options={"chunk": chunk})
-        assert worst(with_gradients(chunked.function(backend), case.values, 0), expected) < 1e-11
-
-    check()
+    check_any_chunk("delta_scan", backend, 40)
 
 
 @pytest.mark.parametrize("backend", FAST)

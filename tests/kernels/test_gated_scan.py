@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from kernels.cases import DECAYS, PAIRS, Case, cases, make
+from kernels.cases import DECAYS, PAIRS, Case, make
+from kernels.chunks import check_any_chunk
 from kernels.numerics import normal, with_gradients, worst
 from ssm_kernels import gated_scan
 from torch import Tensor
 
 FAST = [backend for operation, backend in PAIRS if operation == "gated_scan"]
-CHUNKS = st.sampled_from((1, 2, 3, 7, 8, 16, 31, 32, 33, 64, 100))
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -54,14 +52,7 @@ def test_equals_the_unrolled_sum(backend: str, variant: int, decay: str) -> None
 
 @pytest.mark.parametrize("backend", [name for name in FAST if name != "triton"])
 def test_any_chunk_gives_the_same(backend: str) -> None:
-    @settings(deadline=None, max_examples=100)
-    @given(cases("gated_scan", 150), CHUNKS)
-    def check(case: Case, chunk: int) -> None:
-        expected = with_gradients(case.function("reference"), case.values, 0)
-        chunked = case._replace(options={"chunk": chunk})
-        assert worst(with_gradients(chunked.function(backend), case.values, 0), expected) < 1e-11
-
-    check()
+    check_any_chunk("gated_scan", backend, 100)
 
 
 @pytest.mark.parametrize("backend", FAST)
