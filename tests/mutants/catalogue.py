@@ -160,7 +160,14 @@ CPP = (
         MATRIX,
     ),
     Mutant(
-        f"{K}delta_scan/per_head.h",
+        f"{K}delta_scan/problem.h",
+        "if (chunk > 0) return kept_state",
+        "if (chunk > 1) return kept_state",
+        "the second chunk is taken to start from h0",
+        MATRIX,
+    ),
+    Mutant(
+        f"{K}delta_scan/forward.h",
         "empty = empty || block.span.reset;",
         "empty = empty;",
         "a reset reads what was before it, times 0",

@@ -66,6 +66,8 @@ private:
     void transposed(const T* state, T* to) {
         if (state == nullptr) {
             std::memset((void*)to, 0, V * K * sizeof(T));
+        } else if (V == in.V && K == in.K) {
+            gemm::transpose<T>(state, V, K, V, to, K);
         } else {
             gemm::pack(state, in.V, in.K, in.V, (T*)natural, K, V);
             gemm::transpose<T>(natural, V, K, V, to, K);
@@ -86,7 +88,7 @@ private:
             if (m > 0) {
                 const Block& last = blocks[(m - 1) % BLOCKS];
                 decay_and_add(last, before[m - 1], last.count(), last.lasting, last.keys(), next);
-            } else if (const T* kept = in.kept_state(saved, task.b, h, c)) {
+            } else if (const T* kept = in.state_of(saved, task.b, h, c)) {
                 transposed(kept, next);
             } else {
                 continue;

@@ -24,11 +24,11 @@ def unavailable(device: torch.device) -> str | None:
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Of every head, (B, H, numbers): the states that chunks start from, (kept, K, V), but for the zeros of a first one
-    without h0; and of every step V numbers, what it read of its state or, of the delta rule, v minus that. Of the delta
-    rule with decays by head also its products with the keys and queries of its block, 2 TOKENS."""
+    """Of every head, (B, H, numbers): the states that chunks start from, (kept, K, V), but for the first one's, which
+    is h0 or zeros; and of every step V numbers, what it read of its state or, of the delta rule, v minus that. Of the
+    delta rule with decays by head also its products with the keys and queries of its block, 2 TOKENS."""
     B, T, H, V = inputs.v.shape
-    kept = -(-T // CHUNK) - (inputs.h0 is None)
+    kept = (T - 1) // CHUNK
     by_head = inputs.beta is not None and (inputs.log_decay is None or inputs.log_decay.dim() == 3)
     return B, H, kept * inputs.k.shape[3] * V + T * (V + (2 * TOKENS if by_head else 0))
 

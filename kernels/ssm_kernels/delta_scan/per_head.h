@@ -1,39 +1,25 @@
-// The forward pass of per_head_block.h, block after block, with the state in memory that stays in a cache.
+// The forward pass of per_head_block.h.
 #pragma once
 
-#include "ahead.h"
+#include "forward.h"
 #include "per_head_block.h"
 
 namespace delta {
 
 template <typename T>
-class PerHead {
+class PerHead final : public Forward<T, HeadBlock<T>> {
 public:
     explicit PerHead(const Inputs<T>& in_)
-        : in(in_), K(padded<T>(in.K)), V(padded<T>(in.V)), block(in), state(K * V), reads(2 * TOKENS * V),
-          lasting(TOKENS * V) {}
-
-    void run(const Task& task, T* y, T* hT, T* saved) {
-        for (int64_t h = task.first_head; h < task.first_head + task.heads; h++) {
-            const int64_t row = (task.b * in.H + h) * in.K * in.V;
-            empty = in.h0 == nullptr;
-            if (!empty) gemm::pack(in.h0 + row, in.V, in.K, in.V, (T*)state, K, V);
-            for (int64_t t = 0; t < in.T_; t += block.span.length) {
-                T* const kept = saved == nullptr || t % CHUNK ? nullptr : in.kept_state(saved, task.b, h, t / CHUNK);
-                if (kept != nullptr) gemm::unpack((T*)state, V, in.K, in.V, kept, in.V);
-                block.read(task.b, h, in.span(task.b, t, TOKENS));
-                step(task.b, h, y, saved);
-            }
-            gemm::unpack((T*)state, V, in.K, in.V, hT + row, in.V);
-        }
-    }
+        : Forward<T, HeadBlock<T>>(in_), reads(2 * TOKENS * V), lasting(TOKENS * V) {}
 
 private:
-    void step(int64_t b, int64_t h, T* y, T* saved) {
+    using Forward<T, HeadBlock<T>>::in, Forward<T, HeadBlock<T>>::K, Forward<T, HeadBlock<T>>::V;
+    using Forward<T, HeadBlock<T>>::block, Forward<T, HeadBlock<T>>::state, Forward<T, HeadBlock<T>>::empty;
+
+    void step(int64_t b, int64_t h, T* y, T* saved) override {
         const int64_t t0 = block.span.t0, length = block.span.length;
         T* const kept = saved == nullptr ? nullptr : in.kept_of(saved, b, h, t0);
         block.score();
-        empty = empty || block.span.reset;
         fetch(b, h, y, kept);
         for (int64_t half = 0; half < 2 * TOKENS; half += TOKENS) {
             if (empty) {
@@ -62,7 +48,6 @@ private:
                 });
             tile.store(corner, V);
         });
-        empty = false;
     }
 
     // Asks for what this block will write, and for what the next one will read.
@@ -103,14 +88,9 @@ private:
         });
     }
 
-    const Inputs<T>& in;
-    const int64_t K, V;  // padded
-    HeadBlock<T> block;
-    Buffer<T> state;    // (K, V)
     Buffer<T> reads;    // (2 TOKENS, V): what r and y read of it
     Buffer<T> lasting;  // (TOKENS, V): what is left of x behind the block
     simd::Ahead ahead;
-    bool empty = false;
 };
 
 }  // namespace delta

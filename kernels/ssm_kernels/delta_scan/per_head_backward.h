@@ -111,7 +111,7 @@ private:
         ahead.add(in.q + keys, in.G * in.K, TOKENS, in.K);
         ahead.add(in.kept_of(saved, task.b, h, t0 - CHUNK), in.kept_row(), TOKENS, in.kept_row());
         ahead.add(out.dy + before * in.V, in.H * in.V, TOKENS, in.V);
-        const T* const state = in.kept_state(saved, task.b, h, t0 / CHUNK - 1);
+        const T* const state = in.state_of(saved, task.b, h, t0 / CHUNK - 1);
         if (state != nullptr) ahead.add(state + t0 % CHUNK * in.K / CHUNK * in.V, in.V, in.K * TOKENS / CHUNK, in.V);
     }
 

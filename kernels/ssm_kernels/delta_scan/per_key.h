@@ -1,40 +1,27 @@
-// The forward pass of per_key_block.h: its formulas, block after block, with the state in memory that stays in a cache.
+// The forward pass of per_key_block.h: its formulas.
 #pragma once
 
+#include "forward.h"
 #include "per_key_block.h"
 
 namespace delta {
 
 template <typename T>
-class PerKey {
+class PerKey final : public Forward<T, KeyBlock<T>> {
 public:
     explicit PerKey(const Inputs<T>& in_)
-        : in(in_), K(padded<T>(in.K)), V(padded<T>(in.V)), block(in), state(K * V), reads(2 * BLOCK * V),
-          values(block.writes * V), own_v(in.delta_rule() ? BLOCK * V : 0),
-          v(in.delta_rule() ? (T*)own_v : values + BLOCK * V) {}
-
-    void run(const Task& task, T* y, T* hT, T* saved) {
-        for (int64_t h = task.first_head; h < task.first_head + task.heads; h++) {
-            const int64_t row = (task.b * in.H + h) * in.K * in.V;
-            empty = in.h0 == nullptr;
-            if (!empty) gemm::pack(in.h0 + row, in.V, in.K, in.V, (T*)state, K, V);
-            for (int64_t t = 0; t < in.T_; t += block.span.length) {
-                T* const kept = saved == nullptr || t % CHUNK ? nullptr : in.kept_state(saved, task.b, h, t / CHUNK);
-                if (kept != nullptr) gemm::unpack((T*)state, V, in.K, in.V, kept, in.V);
-                block.read(task.b, h, in.span(task.b, t, BLOCK), BLOCK);
-                step(task.b, h, y, saved);
-            }
-            gemm::unpack((T*)state, V, in.K, in.V, hT + row, in.V);
-        }
-    }
+        : Forward<T, KeyBlock<T>>(in_), reads(2 * BLOCK * V), values(block.writes * V),
+          own_v(in.delta_rule() ? BLOCK * V : 0), v(in.delta_rule() ? (T*)own_v : values + BLOCK * V) {}
 
 private:
-    void step(int64_t b, int64_t h, T* y, T* saved) {
-        const auto [t0, length, reset] = block.span;
+    using Forward<T, KeyBlock<T>>::in, Forward<T, KeyBlock<T>>::K, Forward<T, KeyBlock<T>>::V;
+    using Forward<T, KeyBlock<T>>::block, Forward<T, KeyBlock<T>>::state, Forward<T, KeyBlock<T>>::empty;
+
+    void step(int64_t b, int64_t h, T* y, T* saved) override {
+        const int64_t t0 = block.span.t0, length = block.span.length;
         const int64_t start = in.head(b, t0, h) * in.V, stride = in.H * in.V;
         gemm::pack(in.v + start, stride, length, in.V, (T*)v, BLOCK, V, block.ahead * stride);
         block.score();
-        empty = empty || reset;
         if (empty) {
             std::memset((void*)reads, 0, 2 * BLOCK * V * sizeof(T));
         } else {
@@ -54,7 +41,6 @@ private:
                 });
             tile.store(state + i * V + j, V);
         });
-        empty = false;
     }
 
     // r and y from what they read of the state, and the values that are written; of the span's own tokens alone, so
@@ -100,15 +86,10 @@ private:
         }
     }
 
-    const Inputs<T>& in;
-    const int64_t K, V;  // padded
-    KeyBlock<T> block;
-    Buffer<T> state;   // (K, V)
     Buffer<T> reads;   // (2 BLOCK, V): r, y
     Buffer<T> values;  // (writes, V): x
     Buffer<T> own_v;
     T* const v;  // (BLOCK, V): of the delta rule its own, else the values' second half
-    bool empty = false;
 };
 
 }  // namespace delta

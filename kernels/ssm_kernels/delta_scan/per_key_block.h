@@ -44,7 +44,7 @@ struct KeyBlock {
     T whole_of(int64_t key) const { return whole[key]; }
 
     // All but M. Rows beyond the span's tokens are zero, with decays of 1. `tokens` from here comes what is read next.
-    void read(int64_t b, int64_t h, const Span& span_, int64_t tokens) {
+    void read(int64_t b, int64_t h, const Span& span_, int64_t tokens = BLOCK) {
         span = span_;
         ahead = tokens;
         const int64_t group = in.group(b, span.t0, h) * in.K, head = in.head(b, span.t0, h) * in.K;

@@ -52,15 +52,18 @@ struct Inputs {
     }
 
     // What is saved for the backward pass, of every head one after the other: the states that its chunks start from,
-    // but for the zeros of a first one without h0; and of every step a row: what it read, or of the delta rule v - r,
+    // but for the first one's, which is h0 or zeros; and of every step a row: what it read, or of the delta rule v - r,
     // and by head its pairs.
-    int64_t kept() const { return (T_ + CHUNK - 1) / CHUNK - (h0 == nullptr); }
+    int64_t kept() const { return (T_ - 1) / CHUNK; }
     int64_t kept_row() const { return V + (by_head() ? 2 * TOKENS : 0); }
     int64_t kept_by_head() const { return kept() * K * V + T_ * kept_row(); }
-    template <typename P>
-    P* kept_state(P* saved, int64_t b, int64_t h, int64_t chunk) const {
-        const int64_t at = chunk - (h0 == nullptr);
-        return at < 0 ? nullptr : saved + (b * H + h) * kept_by_head() + at * K * V;
+    T* kept_state(T* saved, int64_t b, int64_t h, int64_t chunk) const {
+        return saved + (b * H + h) * kept_by_head() + (chunk - 1) * K * V;
+    }
+    // The state that a chunk starts from; null is zeros.
+    const T* state_of(const T* saved, int64_t b, int64_t h, int64_t chunk) const {
+        if (chunk > 0) return kept_state(const_cast<T*>(saved), b, h, chunk);
+        return h0 == nullptr ? nullptr : h0 + (b * H + h) * K * V;
     }
     template <typename P>
     P* kept_of(P* saved, int64_t b, int64_t h, int64_t t) const {

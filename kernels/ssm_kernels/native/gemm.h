@@ -12,6 +12,7 @@
 #include <new>
 #include <utility>
 
+#include "ahead.h"
 #include "simd.h"
 
 namespace gemm {
@@ -203,15 +204,14 @@ SIMD_INLINE Vec<T> sums(const T* from) {
 }
 
 // Copies rows x columns numbers; what is left of padded_rows rows of padded_columns is set to zero. `next` is the
-// distance to the matrix that will be packed next: it is fetched meanwhile, and may lie outside of the tensor.
+// distance to the matrix that will be packed next: it is asked for meanwhile, and may lie outside of the tensor.
 template <typename T>
 void pack(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to, int64_t padded_rows,
           int64_t padded_columns, int64_t next = 0) {
     constexpr int64_t W = Vec<T>::width;
     for (int64_t i = 0; i < rows; i++, from += from_stride, to += padded_columns) {
         int64_t j = 0;
-        for (int64_t ahead = 0; ahead < columns && next != 0; ahead += 64 / sizeof(T))
-            __builtin_prefetch((const char*)from + (next + ahead) * (int64_t)sizeof(T));
+        if (next != 0) simd::ask(from + next, columns * sizeof(T));
         for (; j + W <= columns; j += W) Vec<T>::load(from + j).store(to + j);
         for (; j < padded_columns; j += W) Vec<T>::load_n(from + j, std::max<int64_t>(columns - j, 0)).store(to + j);
     }
