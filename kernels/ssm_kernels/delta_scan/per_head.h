@@ -10,7 +10,7 @@ template <typename T>
 class PerHead final : public Forward<T, HeadBlock<T>> {
 public:
     explicit PerHead(const Inputs<T>& in_)
-        : Forward<T, HeadBlock<T>>(in_), reads(2 * TOKENS * V), lasting(TOKENS * V) {}
+        : Forward<T, HeadBlock<T>>(in_), reads(2 * TOKENS * V) {}
 
 private:
     using Forward<T, HeadBlock<T>>::in, Forward<T, HeadBlock<T>>::K, Forward<T, HeadBlock<T>>::V;
@@ -40,7 +40,7 @@ private:
         gemm::for_tiles<T>(K, V, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
             ahead.some();
-            tile.add_product(length, block.k() + i, 1, K, lasting + j, V);
+            tile.add_product(length, block.k() + i, 1, K, reads + j, V);
             T* const corner = state + i * V + j;
             if (!empty)
                 tile.each([&](Vec<T>& x, int r, int64_t l) {
@@ -83,13 +83,12 @@ private:
                 x[j] = Vec<T>(block.beta[j]) * error;
                 lanes.store(y_out + start + j * stride + n, simd::fma(Vec<T>(mine[j]), x[j], y));
                 if (kept != nullptr) lanes.store(kept + j * in.kept_row() + n, error);
-                (Vec<T>(block.to[j]) * x[j]).store(lasting + at);
+                (Vec<T>(block.to[j]) * x[j]).store(reads + at);
             }
         });
     }
 
-    Buffer<T> reads;    // (2 TOKENS, V): what r and y read of it
-    Buffer<T> lasting;  // (TOKENS, V): what is left of x behind the block
+    Buffer<T> reads;  // (2 TOKENS, V): what r and y read of the state; then, over r, what is left of x behind the block
     simd::Ahead ahead;
 };
 

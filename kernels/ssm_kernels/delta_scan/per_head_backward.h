@@ -52,7 +52,7 @@ class PerHeadBackward final : public Backward<T, WrittenHeadBlock<T>> {
 public:
     PerHeadBackward(const Inputs<T>& in_, const Gradients<T>& out_)
         : Backward<T, Block>(in_, out_), given(2 * TOKENS * V), reaching(2 * TOKENS * V), valuesT(V * TOKENS),
-          dvaluesT(V * TOKENS), dvalues(TOKENS * V), dpairs(2 * TOKENS * TOKENS), both(TOKENS * TOKENS),
+          dvaluesT(V * TOKENS), dpairs(2 * TOKENS * TOKENS), both(TOKENS * TOKENS),
           dkeys(2 * TOKENS * K), below(TOKENS * TOKENS) {
         for (int64_t u = 0; u < TOKENS; u++) std::fill_n(below + u * TOKENS, u, (T)1);
     }
@@ -73,9 +73,9 @@ private:
         alignas(64) T leaving[TOKENS] = {};
         through_last_state(block, leaving);
         gemm::for_tiles<T>(rows, V, [&](auto shape, int64_t i, int64_t j) {
-            auto tile = decltype(shape)::Tile::load(dvalues + i * V + j, V);
+            auto tile = decltype(shape)::Tile::load(given + i * V + j, V);
             tile.add_product(rows - i, block.pairs + (TOKENS + i) * TOKENS + i, 1, TOKENS, dy + i * V + j, V);
-            tile.store(dvalues + i * V + j, V);
+            tile.store(given + i * V + j, V);
         });
         solve(block, head);
 
@@ -99,18 +99,18 @@ private:
 
     // Asks for what this block will write, and for what the one a chunk before it will read.
     void fetch(const Block& block, const Task& task, int64_t h, const T* saved) {
-        const int64_t t0 = block.span.t0, head = in.head(task.b, t0, h), before = in.head(task.b, t0 - CHUNK, h);
+        const int64_t t0 = block.span.t0, head = in.head(task.b, t0, h), before = in.head(task.b, t0 - TOKENS, h);
         const int64_t group = task.part * in.B * in.T_ * in.G + in.group(task.b, t0, h);
         ahead.start();
         ahead.add(out.dv + head * in.V, in.H * in.V, TOKENS, in.V);
         ahead.add(out.dk + group * in.K, in.G * in.K, TOKENS, in.K);
         ahead.add(out.dq + group * in.K, in.G * in.K, TOKENS, in.K);
+        ahead.add(out.dy + before * in.V, in.H * in.V, TOKENS, in.V);
         if (t0 < CHUNK) return;
         const int64_t keys = in.group(task.b, t0 - CHUNK, h) * in.K;
         ahead.add(in.k + keys, in.G * in.K, TOKENS, in.K);
         ahead.add(in.q + keys, in.G * in.K, TOKENS, in.K);
         ahead.add(in.kept_of(saved, task.b, h, t0 - CHUNK), in.kept_row(), TOKENS, in.kept_row());
-        ahead.add(out.dy + before * in.V, in.H * in.V, TOKENS, in.V);
         const T* const state = in.state_of(saved, task.b, h, t0 / CHUNK - 1);
         if (state != nullptr) ahead.add(state + t0 % CHUNK * in.K / CHUNK * in.V, in.V, in.K * TOKENS / CHUNK, in.V);
     }
@@ -120,7 +120,7 @@ private:
         for (int64_t n = 0; n < V; n += W) (Vec<T>::load(row + n) * Vec<T>(factor)).store(to + n);
     }
 
-    // dvalues = D_last k dS, computed transposed; and of every token its part of the gradients of the later log decays.
+    // dx = D_last k dS, computed transposed; and of every token its part of the gradients of the later log decays.
     void through_last_state(const Block& block, T* leaving) {
         gemm::for_tiles<T>(V, TOKENS, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
@@ -140,10 +140,10 @@ private:
             });
             for (int l = 0; l < vectors; l++) sums[l].store(leaving + j + l * W);
         });
-        gemm::transpose<T>(dvaluesT, TOKENS, V, TOKENS, dvalues, V);
+        gemm::transpose<T>(dvaluesT, TOKENS, V, TOKENS, given, V);
     }
 
-    // dx, dr, A dr, dv and dbeta; dvalues has all but what the block's own tokens read.
+    // dx, dr, A dr, dv and dbeta, from dx without what the block's own tokens read.
     void solve(const Block& block, int64_t head) {
         const int64_t length = block.span.length;
         alignas(64) T dbeta[TOKENS * W] = {};
@@ -154,7 +154,7 @@ private:
                 const int64_t at = j * V + n;
                 dr[j] = Vec<T>::zero();
                 if (j < length) {
-                    Vec<T> dx = Vec<T>::load(dvalues + at);
+                    Vec<T> dx = Vec<T>::load(given + at);
                     const T* const m = block.pairs + j;  // column j: who reads what j wrote
 #pragma GCC unroll 16
                     for (int64_t i = TOKENS - 1; i > j; i--) dx = simd::fma(Vec<T>(m[i * TOKENS]), dr[i], dx);
@@ -250,13 +250,13 @@ private:
             tile.add_product(2 * TOKENS, reaching + i, 1, V, block.kq + j, K);
             tile.each([&](Vec<T>& x, int r, int64_t l) {
                 const int64_t at = (i + r) * K + j + l;
-                const Vec<T> before = whole * Vec<T>::load(dstate + at);
-                sums[l / W] = simd::fma(before, Vec<T>::load(state + at), sums[l / W]);
-                (x + before).store(dstate + at);
+                const Vec<T> behind = Vec<T>::load(dstate + at);
+                sums[l / W] = simd::fma(behind, Vec<T>::load(state + at), sums[l / W]);
+                simd::fma(whole, behind, x).store(dstate + at);
             });
         });
         for (int l = 1; l < gemm::WIDEST; l++) sums[0] += sums[l];
-        return simd::sum(sums[0]);
+        return block.whole * simd::sum(sums[0]);
     }
 
     void log_decays(int64_t head, int64_t length, const T* crossing, const T* entering, const T* leaving, T through) {
@@ -268,9 +268,8 @@ private:
         }
     }
 
-    Buffer<T> given, reaching;        // (2 TOKENS, V): dr, then dy; both times A
+    Buffer<T> given, reaching;        // (2 TOKENS, V): dx, then over it dr, and dy; both times A
     Buffer<T> valuesT, dvaluesT;      // (V, TOKENS)
-    Buffer<T> dvalues;                // (TOKENS, V)
     Buffer<T> dpairs;                 // (2 TOKENS, TOKENS): dM, then dN
     Buffer<T> both;                   // (TOKENS, TOKENS): dM + dM^T
     Buffer<T> dkeys;                  // (2 TOKENS, K): dk, then dq
