@@ -23,13 +23,13 @@ import triton.language as tl
 from torch import Tensor
 
 from ssm_kernels.delta_scan.inputs import Inputs
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.gated_scan import triton_head
 from ssm_kernels.gated_scan.inputs import Inputs as GatedInputs
 from ssm_kernels.gated_scan.triton_head import key_to_end, pair_decay, query_decay
 from ssm_kernels.gated_scan.triton_states import Problem, by_group, decay_of, head_decay, problem
 from ssm_kernels.native.triton_launch import HALF, HALF_STATE, launch, plain, rows, tile
 from ssm_kernels.native.triton_tiles import product
-from ssm_kernels.operators import compute_dtype
 
 LARGEST_K = 256  # of a state that one program holds whole, in half precision; in three products a number it is half
 CHUNK = 32  # tokens at most: X and a chunk's reads are in registers beside a state

@@ -10,10 +10,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.gated_scan.inputs import Inputs
 from ssm_kernels.native.triton_launch import FLOAT32, HALF, HALF_STATE, launch, plain, real_dtype, rows, segments, tile
 from ssm_kernels.native.triton_tiles import carry, product
-from ssm_kernels.operators import compute_dtype
 
 # A decay of exactly 0 becomes this, so that no inf - inf appears; exp(-200) is 0 in float32, `decay_of` in float64.
 LOWEST = tl.constexpr(-200.0)

@@ -176,6 +176,13 @@ MUTANTS = (
         (f"{INTERPRETED}[diagonal_scan]",),
     ),
     Mutant(
+        "kernels/ssm_kernels/dtypes.py",
+        "    dtype = torch.float32\n    for x in tensors:",
+        "    dtype = torch.bfloat16\n    for x in tensors:",
+        "half precision is scanned in half precision",
+        (f"{EXACT}::test_half_precision_is_scanned_in_float32",),
+    ),
+    Mutant(
         "kernels/ssm_kernels/gated_rms_norm/gated_rms_norm.cpp",
         "* scale * scale * scale);",
         "* scale * scale);",
@@ -258,13 +265,6 @@ MUTANTS = (
         "for path in [source]:",
         "a library is not built anew when a header changes",
         ("kernels/test_native.py::test_compiles_again_for_anything_else",),
-    ),
-    Mutant(
-        "kernels/ssm_kernels/operators.py",
-        "    dtype = torch.float32\n    for x in tensors:",
-        "    dtype = torch.bfloat16\n    for x in tensors:",
-        "half precision is scanned in half precision",
-        (f"{EXACT}::test_half_precision_is_scanned_in_float32",),
     ),
     Mutant(
         "kernels/ssm_kernels/operators.py",
