@@ -30,6 +30,7 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ssm_kernels import backends
+from ssm_kernels.dtypes import compute_dtype, differentiable, widened
 
 Shape = tuple[int, ...]
 Observer = Callable[[str, Any, Any], None]
@@ -280,33 +281,10 @@ class _Last(torch.autograd.Function):
         raise RuntimeError(ctx.message)
 
 
-def compute_dtype(*tensors: Tensor | None) -> torch.dtype:
-    """What a scan computes in: the widest of its inputs' dtypes, at least float32; complex if any is."""
-    dtype = torch.float32
-    for x in tensors:
-        if x is not None and differentiable(x):
-            dtype = torch.promote_types(dtype, x.dtype)
-    return dtype
-
-
-def widened(inputs: Any) -> Any:
-    """The same inputs with every floating tensor in the compute dtype (a real one stays real)."""
-    wide = compute_dtype(*inputs)
-    real = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(wide, wide)
-    return type(inputs)(
-        *(x if x is None or not differentiable(x) else x.to(wide if x.dtype.is_complex else real) for x in inputs)
-    )
-
-
 def _full_precision(args: Sequence[Any]) -> AbstractContextManager[Any]:
     """Autocast switched off for the device of the first tensor: it would run matrix products in half precision."""
     device = next(x for x in args if isinstance(x, Tensor)).device.type
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else AS_IT_IS
-
-
-def differentiable(x: Tensor) -> bool:
-    """Whether a tensor holds numbers that can have gradients (resets do not)."""
-    return x.dtype.is_floating_point or x.dtype.is_complex
 
 
 def _schema(fields: type) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from hypothesis import strategies as st
 from kernels.numerics import normal
 from ssm_kernels import backends
-from ssm_kernels.operators import compute_dtype
+from ssm_kernels.dtypes import compute_dtype
 from torch import Tensor
 
 OPERATIONS = ("diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "causal_conv1d")  # with a state

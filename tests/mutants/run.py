@@ -1,4 +1,4 @@
-"""Do the tests see what goes wrong? Every mutant of `catalogue.py`, one at a time, has to turn its tests red.
+"""Do the tests see what goes wrong? Every mutant of `catalogue`, one at a time, has to turn its tests red.
 
     python tests/mutants/run.py [--jobs 2] [--root DIR] [WORD ...]
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from ssm_kernels.causal_conv1d.inputs import Inputs, Options
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.native import why_not
 from ssm_kernels.native.call import call, with_rows
-from ssm_kernels.operators import compute_dtype
 
 SOURCE = "causal_conv1d/causal_conv1d.cpp"
 ZERO_DSTATE_IS_NONE = True

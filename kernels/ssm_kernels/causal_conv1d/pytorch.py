@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ssm_kernels.causal_conv1d.inputs import Inputs, Options
-from ssm_kernels.operators import compute_dtype
+from ssm_kernels.dtypes import compute_dtype
 
 # Elements that are worked on at once: what a cache holds, or what fills a device.
 BLOCK = {"cpu": 1 << 17}

@@ -16,6 +16,7 @@ from torch import Tensor
 from ssm_kernels.delta_scan import chunks
 from ssm_kernels.delta_scan.chunks import Terms
 from ssm_kernels.delta_scan.inputs import Inputs, Options
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.gated_scan.pytorch import (
     SMALLEST_LOG_DECAY,
     SPAN,
@@ -25,7 +26,6 @@ from ssm_kernels.gated_scan.pytorch import (
     spans,
     unavailable,
 )
-from ssm_kernels.operators import compute_dtype
 
 __all__ = ["SPAN", "backward", "forward", "saved_shape", "unavailable"]
 

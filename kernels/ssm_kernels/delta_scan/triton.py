@@ -20,8 +20,8 @@ from torch import Tensor
 from ssm_kernels.delta_scan import triton_chunks
 from ssm_kernels.delta_scan.inputs import Inputs, Options
 from ssm_kernels.delta_scan.triton_steps import backward_kernel, forward_kernel
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.native.triton_launch import all_rows, launch, plain, real_dtype, tile, unavailable
-from ssm_kernels.operators import compute_dtype
 
 __all__ = ["backward", "forward", "saved_shape", "unavailable"]
 

@@ -23,13 +23,13 @@ import triton.language as tl
 from torch import Tensor
 
 from ssm_kernels.delta_scan.inputs import Inputs
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.gated_scan import triton_head
 from ssm_kernels.gated_scan.inputs import Inputs as GatedInputs
 from ssm_kernels.gated_scan.triton_head import key_to_end, pair_decay, query_decay
 from ssm_kernels.gated_scan.triton_states import Problem, by_group, decay_of, head_decay, problem
 from ssm_kernels.native.triton_launch import HALF, HALF_STATE, launch, plain, rows, tile
-from ssm_kernels.native.triton_tiles import product
-from ssm_kernels.operators import compute_dtype
+from ssm_kernels.native.triton_tiles import load_rows, product
 
 LARGEST_K = 256  # of a state that one program holds whole, in half precision; in three products a number it is half
 CHUNK = 32  # tokens at most: X and a chunk's reads are in registers beside a state
@@ -54,8 +54,7 @@ def solve_kernel(
     overlap = tl.zeros([C, C], COMPUTE)
     for k0 in range(0, K, BK):
         k_at = k0 + tl.arange(0, BK)
-        at = row[:, None] * k_row + group * K + k_at[None, :]
-        k_t = tl.load(k + at, t_in[:, None] & (k_at < K)[None, :], 0.0)  # (C, BK)
+        k_t = load_rows(k, row, k_row, group * K, k_at, t_in, k_at < K)  # (C, BK)
         overlap = product(k_t, tl.trans(k_t), overlap, PRECISION)
     g = head_decay(log_decay, resets, b, h, t, t_in, T, H, DECAY, COMPUTE)
     overlap *= pair_decay(g, g, False, C, COMPUTE)
@@ -68,15 +67,17 @@ def solve_kernel(
     tl.store(mixing + ((c.to(tl.int64) * batch_heads + bh) * C + i[:, None]) * C + i[None, :], mixed)
     for v0 in range(0, V, BV):
         v_at = v0 + tl.arange(0, BV)
-        inside = t_in[:, None] & (v_at < V)[None, :]
-        v_t = tl.load(v + row[:, None] * v_row + h * V + v_at[None, :], inside, 0.0).to(COMPUTE)  # (C, BV)
+        v_in = v_at < V
+        inside = t_in[:, None] & v_in[None, :]
+        v_t = load_rows(v, row, v_row, h * V, v_at, t_in, v_in).to(COMPUTE)  # (C, BV)
         v_t = product(-mixed, strength[:, None] * v_t, v_t, PRECISION)
         tl.store(errors + (row[:, None] * H + h) * V + v_at[None, :], v_t, inside)
     from_start = decay_of(query_decay(log_decay, resets, b, h, t, i, t_in, T, H, DECAY, False, COMPUTE))
     for k0 in range(0, K, BK):
         k_at = k0 + tl.arange(0, BK)
-        inside = t_in[:, None] & (k_at < K)[None, :]
-        k_t = tl.load(k + row[:, None] * k_row + group * K + k_at[None, :], inside, 0.0).to(COMPUTE)  # (C, BK)
+        k_in = k_at < K
+        inside = t_in[:, None] & k_in[None, :]
+        k_t = load_rows(k, row, k_row, group * K, k_at, t_in, k_in).to(COMPUTE)  # (C, BK)
         k_t *= -from_start[:, None]
         k_t = product(-mixed, strength[:, None] * k_t, k_t, PRECISION)
         tl.store(reads + (row[:, None] * H + h) * K + k_at[None, :], k_t, inside)
@@ -147,9 +148,8 @@ def pass_backward_kernel(
         t_in = t < T
         row = b.to(tl.int64) * T + t
         at, inside = (row[:, None] * H + h) * V + v_at[None, :], t_in[:, None] & v_in[None, :]
-        tk_in = t_in[:, None] & k_in[None, :]
         strength = tl.load(beta + row * H + h, t_in, 0.0).to(COMPUTE)
-        k_t = tl.load(k + row[:, None] * k_row + group * K + k_at[None, :], tk_in, 0.0)  # (C, BK)
+        k_t = load_rows(k, row, k_row, group * K, k_at, t_in, k_in)  # (C, BK)
         to_end = decay_of(key_to_end(log_decay, resets, b, h, t, i, T, H, C, DECAY, COMPUTE))
         dw_t = product(k_t, d_state, tl.zeros([C, BV], COMPUTE), PRECISION) * to_end[:, None]
         dw_t += tl.load(local + at, inside, 0.0)
@@ -159,8 +159,8 @@ def pass_backward_kernel(
         tl.store(dz + at, dz_t, inside)
         g = head_decay(log_decay, resets, b, h, t, t_in, T, H, DECAY, COMPUTE)
         from_start = decay_of(query_decay(log_decay, resets, b, h, t, i, t_in, T, H, DECAY, False, COMPUTE))
-        q_t = tl.load(q + row[:, None] * q_row + group * K + k_at[None, :], tk_in, 0.0)  # (C, BK)
-        dy_t = tl.load(dy + row[:, None] * dy_row + h * V + v_at[None, :], inside, 0.0).to(COMPUTE)  # (C, BV)
+        q_t = load_rows(q, row, q_row, group * K, k_at, t_in, k_in)  # (C, BK)
+        dy_t = load_rows(dy, row, dy_row, h * V, v_at, t_in, v_in).to(COMPUTE)  # (C, BV)
         d_state *= decay_of(tl.sum(g, 0))
         d_state = product(tl.trans(q_t), from_start[:, None] * dy_t, d_state, PRECISION)
         d_state = product(tl.trans(k_t), -(from_start * strength)[:, None] * dz_t, d_state, PRECISION)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from ssm_kernels.checks import COMPLEX, check_numbers, check_shapes, refuse
 from ssm_kernels.diagonal_scan.inputs import Inputs, Options
-from ssm_kernels.operators import Operator, Outputs, compute_dtype
+from ssm_kernels.dtypes import compute_dtype
+from ssm_kernels.operators import Operator, Outputs
 
 SAYS = "b is (B, T, D) with T >= 1, a (B, T, D) or (D,), h0 (B, D), resets (B, T)"
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from ssm_kernels.diagonal_scan.inputs import Inputs, Options
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.native import why_not
 from ssm_kernels.native.call import call
-from ssm_kernels.operators import compute_dtype
 
 SOURCE = "diagonal_scan/diagonal_scan.cpp"
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ssm_kernels.diagonal_scan.inputs import Inputs, Options
-from ssm_kernels.operators import compute_dtype
+from ssm_kernels.dtypes import compute_dtype
 
 # Elements that one operation should touch, so that starting it costs little: below, time is cut into segments.
 ROW = {"cpu": 16_384}

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from ssm_kernels.diagonal_scan.inputs import Inputs, Options
 from ssm_kernels.diagonal_scan.triton_kernels import diagonal_backward_kernel, diagonal_forward_kernel
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.native.triton_launch import launch, plain, real_dtype, segments, tile, unavailable
 from ssm_kernels.native.triton_tiles import carry
-from ssm_kernels.operators import compute_dtype
 
 __all__ = ["backward", "forward", "saved_shape", "unavailable"]
 

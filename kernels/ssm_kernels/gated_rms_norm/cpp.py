@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.gated_rms_norm.inputs import Inputs, Options
 from ssm_kernels.native import why_not
 from ssm_kernels.native.call import call, with_rows
-from ssm_kernels.operators import compute_dtype
 
 SOURCE = "gated_rms_norm/gated_rms_norm.cpp"
 ZERO_DSTATE_IS_NONE = True

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.gated_scan import scalar_decay, vector_decay
 from ssm_kernels.gated_scan.inputs import Inputs, Options
-from ssm_kernels.operators import compute_dtype
 
 # Elements of a span's largest intermediate tensor: what a cache holds, or what fills a device.
 SPAN = {"cpu": 1 << 17}

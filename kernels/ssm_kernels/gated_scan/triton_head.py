@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ssm_kernels.gated_scan.triton_states import LOWEST, Problem, decay_of, forgotten, head_decay
 from ssm_kernels.native.triton_launch import PROGRAMS, launch, rows, tile
-from ssm_kernels.native.triton_tiles import linear, product
+from ssm_kernels.native.triton_tiles import linear, load_rows, product
 
 
 @triton.jit
@@ -81,12 +81,8 @@ def head_forward_kernel(
     for k0 in range(0, K, BK):
         k_at = k0 + tl.arange(0, BK)
         k_in = k_at < K
-        q_t = tl.load(
-            q + row[:, None] * q_row + group * K + k_at[None, :], t_in[:, None] & k_in[None, :], 0.0
-        )  # (C, BK)
-        k_t = tl.load(
-            k + row[:, None] * k_row + group * K + k_at[None, :], t_in[:, None] & k_in[None, :], 0.0
-        )  # (C, BK)
+        q_t = load_rows(q, row, q_row, group * K, k_at, t_in, k_in)  # (C, BK)
+        k_t = load_rows(k, row, k_row, group * K, k_at, t_in, k_in)  # (C, BK)
         s = tl.load(state + k_at[:, None] * V + v_at[None, :], k_in[:, None] & v_in[None, :], 0.0)  # (BK, BV)
         scores = product(q_t, tl.trans(k_t), scores, PRECISION)
         out = product(q_t, s, out, PRECISION)
@@ -96,7 +92,7 @@ def head_forward_kernel(
     g = head_decay(log_decay, resets, b, h, t, t_in, T, H, DECAY, COMPUTE)
     g_query = forgotten(resets, b, t, t_in, T, COMPUTE)
     from_start = query_decay(log_decay, resets, b, h, t, i, t_in, T, H, DECAY, bonus is not None, COMPUTE)
-    v_t = tl.load(v + row[:, None] * v_row + h * V + v_at[None, :], t_in[:, None] & v_in[None, :], 0.0)  # (C, BV)
+    v_t = load_rows(v, row, v_row, h * V, v_at, t_in, v_in)  # (C, BV)
     weights = scores * pair_decay(g, g_query, bonus is not None, C, COMPUTE)
     out = product(weights, v_t, out * decay_of(from_start)[:, None], PRECISION)
     if bonus is not None:
@@ -128,12 +124,8 @@ def head_values_kernel(
     for k0 in range(0, K, BK):
         k_at = k0 + tl.arange(0, BK)
         k_in = k_at < K
-        q_t = tl.load(
-            q + row[:, None] * q_row + group * K + k_at[None, :], t_in[:, None] & k_in[None, :], 0.0
-        )  # (C, BK)
-        k_t = tl.load(
-            k + row[:, None] * k_row + group * K + k_at[None, :], t_in[:, None] & k_in[None, :], 0.0
-        )  # (C, BK)
+        q_t = load_rows(q, row, q_row, group * K, k_at, t_in, k_in)  # (C, BK)
+        k_t = load_rows(k, row, k_row, group * K, k_at, t_in, k_in)  # (C, BK)
         scores = product(q_t, tl.trans(k_t), scores, PRECISION)
         if leaving is not None:
             at = state + k_at[:, None] * V + v_at[None, :]
@@ -145,7 +137,7 @@ def head_values_kernel(
     g = head_decay(log_decay, resets, b, h, t, t_in, T, H, DECAY, COMPUTE)
     g_query = forgotten(resets, b, t, t_in, T, COMPUTE)
     to_end = key_to_end(log_decay, resets, b, h, t, i, T, H, C, DECAY, COMPUTE)
-    dy_t = tl.load(dy + row[:, None] * dy_row + h * V + v_at[None, :], t_in[:, None] & v_in[None, :], 0.0)  # (C, BV)
+    dy_t = load_rows(dy, row, dy_row, h * V, v_at, t_in, v_in)  # (C, BV)
     weights = scores * pair_decay(g, g_query, bonus is not None, C, COMPUTE)
     out = product(tl.trans(weights), dy_t, out * decay_of(to_end)[:, None], PRECISION)
     if bonus is not None:
@@ -177,8 +169,8 @@ def head_keys_kernel(
     row = b.to(tl.int64) * T + t
     k_at = tl.program_id(1) * BK + tl.arange(0, BK)
     k_in = k_at < K
-    q_t = tl.load(q + row[:, None] * q_row + group * K + k_at[None, :], t_in[:, None] & k_in[None, :], 0.0)  # (C, BK)
-    k_t = tl.load(k + row[:, None] * k_row + group * K + k_at[None, :], t_in[:, None] & k_in[None, :], 0.0)  # (C, BK)
+    q_t = load_rows(q, row, q_row, group * K, k_at, t_in, k_in)  # (C, BK)
+    k_t = load_rows(k, row, k_row, group * K, k_at, t_in, k_in)  # (C, BK)
     q_sum = tl.zeros([C, BK], COMPUTE)
     k_sum = tl.zeros([C, BK], COMPUTE)
     for h in range(block * heads, block * heads + heads):
@@ -192,9 +184,8 @@ def head_keys_kernel(
         for v0 in range(0, V, BV):
             v_at = v0 + tl.arange(0, BV)
             v_in = v_at < V
-            tv_in = t_in[:, None] & v_in[None, :]
-            v_t = tl.load(v + row[:, None] * v_row + h * V + v_at[None, :], tv_in, 0.0)  # (C, BV)
-            dy_t = tl.load(dy + row[:, None] * dy_row + h * V + v_at[None, :], tv_in, 0.0)  # (C, BV)
+            v_t = load_rows(v, row, v_row, h * V, v_at, t_in, v_in)  # (C, BV)
+            dy_t = load_rows(dy, row, dy_row, h * V, v_at, t_in, v_in)  # (C, BV)
             at = state + k_at[:, None] * V + v_at[None, :]
             before = tl.load(states + at, k_in[:, None] & v_in[None, :], 0.0)  # (BK, BV)
             pairs = product(dy_t, tl.trans(v_t), pairs, PRECISION)

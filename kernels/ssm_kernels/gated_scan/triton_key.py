@@ -11,7 +11,7 @@ from torch import Tensor
 from ssm_kernels.gated_scan.triton_key_scores import key_scores_backward_kernel, key_scores_kernel
 from ssm_kernels.gated_scan.triton_states import LOWEST, Problem, decay_of, forgotten, key_decay
 from ssm_kernels.native.triton_launch import launch, rows, tile
-from ssm_kernels.native.triton_tiles import linear, product
+from ssm_kernels.native.triton_tiles import linear, load_rows, product
 
 
 @triton.jit
@@ -58,14 +58,12 @@ def key_forward_kernel(
     for k0 in range(0, K, BK):
         k_at = k0 + tl.arange(0, BK)
         k_in = k_at < K
-        q_t = tl.load(
-            q + row[:, None] * q_row + group * K + k_at[None, :], t_in[:, None] & k_in[None, :], 0.0
-        )  # (C, BK)
+        q_t = load_rows(q, row, q_row, group * K, k_at, t_in, k_in)  # (C, BK)
         s = tl.load(states + (chunk * K + k_at[:, None]) * V + v_at[None, :], k_in[:, None] & v_in[None, :], 0.0)
         from_start = decay_from_chunk_start(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
         out = product(q_t.to(COMPUTE) * decay_of(from_start), s, out, PRECISION)
     pairs = tl.load(scores + (chunk * C + i[:, None]) * C + i[None, :], i[:, None] >= i[None, :], 0.0)  # (C, C)
-    v_t = tl.load(v + row[:, None] * v_row + h * V + v_at[None, :], t_in[:, None] & v_in[None, :], 0.0)  # (C, BV)
+    v_t = load_rows(v, row, v_row, h * V, v_at, t_in, v_in)  # (C, BV)
     out = product(pairs, v_t, out, PRECISION)
     tl.store(y + (row[:, None] * H + h) * V + v_at[None, :], out.to(y.dtype.element_ty), t_in[:, None] & v_in[None, :])
 
@@ -91,16 +89,14 @@ def key_values_kernel(
     for k0 in range(0, K, BK):
         k_at = k0 + tl.arange(0, BK)
         k_in = k_at < K
-        k_t = tl.load(
-            k + row[:, None] * k_row + group * K + k_at[None, :], t_in[:, None] & k_in[None, :], 0.0
-        )  # (C, BK)
+        k_t = load_rows(k, row, k_row, group * K, k_at, t_in, k_in)  # (C, BK)
         s = tl.load(leaving + (chunk * K + k_at[:, None]) * V + v_at[None, :], k_in[:, None] & v_in[None, :], 0.0)
         to_end = decay_to_chunk_end(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, C, COMPUTE)
         out = product(k_t.to(COMPUTE) * decay_of(to_end), s, out, PRECISION)
     pairs = tl.load(
         scores + (chunk * C + i[None, :]) * C + i[:, None], i[None, :] >= i[:, None], 0.0
     )  # (C, C) transposed
-    dy_t = tl.load(dy + row[:, None] * dy_row + h * V + v_at[None, :], t_in[:, None] & v_in[None, :], 0.0)  # (C, BV)
+    dy_t = load_rows(dy, row, dy_row, h * V, v_at, t_in, v_in)  # (C, BV)
     out = product(pairs, dy_t, out, PRECISION)
     tl.store(
         dv + (row[:, None] * H + h) * V + v_at[None, :], out.to(dv.dtype.element_ty), t_in[:, None] & v_in[None, :]
@@ -118,13 +114,14 @@ def key_dscores_kernel(
     b, h = bh // H, bh % H
     i = tl.arange(0, C)
     t = c * C + i
-    row = (b.to(tl.int64) * T + t)[:, None]
+    t_in = t < T
+    row = b.to(tl.int64) * T + t
     out = tl.zeros([C, C], COMPUTE)
     for v0 in range(0, V, BV):
         v_at = v0 + tl.arange(0, BV)
-        inside = (t < T)[:, None] & (v_at < V)[None, :]
-        v_t = tl.load(v + row * v_row + h * V + v_at[None, :], inside, 0.0)  # (C, BV)
-        dy_t = tl.load(dy + row * dy_row + h * V + v_at[None, :], inside, 0.0)  # (C, BV)
+        v_in = v_at < V
+        v_t = load_rows(v, row, v_row, h * V, v_at, t_in, v_in)  # (C, BV)
+        dy_t = load_rows(dy, row, dy_row, h * V, v_at, t_in, v_in)  # (C, BV)
         out = product(dy_t, tl.trans(v_t), out, PRECISION)
     tl.store(dscores + ((c.to(tl.int64) * batch_heads + bh) * C + i[:, None]) * C + i[None, :], out)
 
@@ -154,9 +151,8 @@ def key_gradients_kernel(
     for v0 in range(0, V, BV):
         v_at = v0 + tl.arange(0, BV)
         v_in = v_at < V
-        tv_in = t_in[:, None] & v_in[None, :]
-        v_t = tl.load(v + row[:, None] * v_row + h * V + v_at[None, :], tv_in, 0.0)  # (C, BV)
-        dy_t = tl.load(dy + row[:, None] * dy_row + h * V + v_at[None, :], tv_in, 0.0)  # (C, BV)
+        v_t = load_rows(v, row, v_row, h * V, v_at, t_in, v_in)  # (C, BV)
+        dy_t = load_rows(dy, row, dy_row, h * V, v_at, t_in, v_in)  # (C, BV)
         at = (chunk * K + k_at[:, None]) * V + v_at[None, :]
         before = tl.load(states + at, k_in[:, None] & v_in[None, :], 0.0)  # (BK, BV)
         after = tl.load(leaving + at, k_in[:, None] & v_in[None, :], 0.0)  # (BK, BV)
@@ -165,8 +161,8 @@ def key_gradients_kernel(
         through += tl.sum(before * after, 1)
     dq_state *= decay_of(decay_from_chunk_start(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE))
     dk_state *= decay_of(decay_to_chunk_end(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, C, COMPUTE))
-    q_t = tl.load(q + row[:, None] * q_row + group * K + k_at[None, :], inside, 0.0).to(COMPUTE)  # (C, BK)
-    k_t = tl.load(k + row[:, None] * k_row + group * K + k_at[None, :], inside, 0.0).to(COMPUTE)  # (C, BK)
+    q_t = load_rows(q, row, q_row, group * K, k_at, t_in, k_in).to(COMPUTE)  # (C, BK)
+    k_t = load_rows(k, row, k_row, group * K, k_at, t_in, k_in).to(COMPUTE)  # (C, BK)
     at = (row[:, None] * H + h) * K + k_at[None, :]
     dq_t = tl.load(dq + at, inside, 0.0)
     dk_t = tl.load(dk + at, inside, 0.0)

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from ssm_kernels.gated_scan.triton_states import decay_of, forgotten, key_decay
-from ssm_kernels.native.triton_tiles import product
+from ssm_kernels.native.triton_tiles import load_rows, product
 
 BLOCK = tl.constexpr(16)
 
@@ -66,16 +66,14 @@ def key_scores_kernel(
     batch_row = b.to(tl.int64) * T
     k_at = tl.arange(0, BK)
     k_in = k_at < K
-    inside = (t < T)[:, None] & k_in[None, :]
     out = scores + ((c.to(tl.int64) * batch_heads + bh) * C + block * BLOCK + i[:, None]) * C
-    q_t = tl.load(q + (batch_row + t)[:, None] * q_row + group * K + k_at[None, :], inside, 0.0).to(COMPUTE)  # (16, BK)
+    q_t = load_rows(q, batch_row + t, q_row, group * K, k_at, t < T, k_in).to(COMPUTE)  # (16, BK)
     from_start = decay_from_block_start(log_decay, resets, b, h, t, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
     q_decayed = q_t * decay_of(from_start)
     between = tl.zeros([BK], COMPUTE)  # over the blocks between keys and queries
     for n in range(1, block + 1):
         s = start - n * BLOCK + i
-        s_in = (s < T)[:, None] & k_in[None, :]
-        k_s = tl.load(k + (batch_row + s)[:, None] * k_row + group * K + k_at[None, :], s_in, 0.0).to(COMPUTE)
+        k_s = load_rows(k, batch_row + s, k_row, group * K, k_at, s < T, k_in).to(COMPUTE)
         to_end = decay_to_block_end(log_decay, resets, b, h, s, k_at, k_in, T, H, K, COMPUTE)
         k_decayed = k_s * decay_of(to_end + between[None, :])
         tile = product(q_decayed, tl.trans(k_decayed), tl.zeros([BLOCK, BLOCK], COMPUTE), PRECISION)
@@ -137,8 +135,7 @@ def key_scores_backward_kernel(
     between = tl.zeros([BK], COMPUTE)
     for n in range(1, block + 1):  # keys of the blocks before
         s = start - n * BLOCK + i
-        s_in = (s < T)[:, None] & k_in[None, :]
-        k_s = tl.load(k + (batch_row + s)[:, None] * k_row + group * K + k_at[None, :], s_in, 0.0).to(COMPUTE)
+        k_s = load_rows(k, batch_row + s, k_row, group * K, k_at, s < T, k_in).to(COMPUTE)
         to_end = decay_to_block_end(log_decay, resets, b, h, s, k_at, k_in, T, H, K, COMPUTE)
         d = tl.load(pairs + (block * BLOCK + i[:, None]) * C + (block - n) * BLOCK + i[None, :])  # (16, 16)
         d = tl.where(t[:, None] > s[None, :] + GAP, d, 0.0)
@@ -162,8 +159,7 @@ def key_scores_backward_kernel(
     between = tl.zeros([BK], COMPUTE)
     for n in range(1, blocks - block):  # queries of the blocks after
         s = start + n * BLOCK + i
-        s_in = (s < T)[:, None] & k_in[None, :]
-        q_s = tl.load(q + (batch_row + s)[:, None] * q_row + group * K + k_at[None, :], s_in, 0.0).to(COMPUTE)
+        q_s = load_rows(q, batch_row + s, q_row, group * K, k_at, s < T, k_in).to(COMPUTE)
         from_start = decay_from_block_start(log_decay, resets, b, h, s, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
         d = tl.load(pairs + ((block + n) * BLOCK + i[None, :]) * C + block * BLOCK + i[:, None])  # (16, 16) transposed
         d = tl.where(s[None, :] > t[:, None] + GAP, d, 0.0)

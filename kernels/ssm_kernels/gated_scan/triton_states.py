@@ -10,10 +10,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.gated_scan.inputs import Inputs
 from ssm_kernels.native.triton_launch import FLOAT32, HALF, HALF_STATE, launch, plain, real_dtype, rows, segments, tile
-from ssm_kernels.native.triton_tiles import carry, product
-from ssm_kernels.operators import compute_dtype
+from ssm_kernels.native.triton_tiles import carry, load_rows, product
 
 # A decay of exactly 0 becomes this, so that no inf - inf appears; exp(-200) is 0 in float32, `decay_of` in float64.
 LOWEST = tl.constexpr(-200.0)
@@ -161,7 +161,7 @@ def states_kernel(
         t_in = t < T
         row = b.to(tl.int64) * T + t
         x_t = tl.load(x + row[None, :] * x_row + group * K + k[:, None], k_in[:, None] & t_in[None, :], 0.0)  # (BK, C)
-        w_t = tl.load(w + row[:, None] * w_row + h * V + v[None, :], t_in[:, None] & v_in[None, :], 0.0)  # (C, BV)
+        w_t = load_rows(w, row, w_row, h * V, v, t_in, v_in)  # (C, BV)
         if DECAY == "key":
             g_in = k_in[:, None] & t_in[None, :]
             g = key_decay(log_decay, resets, b, h, t[None, :], k[:, None], g_in, T, H, K, COMPUTE)  # (BK, C)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ssm_kernels.dtypes import widened
 from ssm_kernels.native import load
 from ssm_kernels.native.call import SUFFIXES, address, check
-from ssm_kernels.operators import widened
 
 SIZES = ctypes.c_int64 * 8  # B, T, G, H, K, V, kind of decay, threads
 

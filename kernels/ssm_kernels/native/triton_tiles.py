@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,misc"
-"""Device functions that the scans share: matrix products, decays over a tile, and the carry from segment to segment."""
+"""Device functions that the scans share: loads, products of matrices, and the carry from segment to segment."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from ssm_kernels.native import triton_launch
 from ssm_kernels.native.triton_launch import launch
 
 INTERPRETED = tl.constexpr(triton_launch.INTERPRETED)  # its products of bfloat16 are wrong: there they are float32
+
+
+@triton.jit
+def load_rows(x, row, width, start, i, row_in, i_in):
+    """Elements start + i of the given rows of x, which lie `width` apart: (rows, elements), 0 where one is not in."""
+    return tl.load(x + row[:, None] * width + start + i[None, :], row_in[:, None] & i_in[None, :], 0.0)
 
 
 @triton.jit

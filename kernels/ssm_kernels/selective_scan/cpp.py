@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.native import why_not
 from ssm_kernels.native.call import call, with_rows
-from ssm_kernels.operators import compute_dtype
 from ssm_kernels.selective_scan.inputs import Inputs, Options
 
 SOURCE = "selective_scan/selective_scan.cpp"

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ssm_kernels.operators import compute_dtype
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.selective_scan.inputs import Inputs, Options
 
 CHUNK = 16  # steps

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import triton
 from torch import Tensor
 
+from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.native.triton_launch import (
     all_rows,
     launch,
@@ -25,7 +26,6 @@ from ssm_kernels.native.triton_launch import (
     unavailable,
 )
 from ssm_kernels.native.triton_tiles import carry
-from ssm_kernels.operators import compute_dtype
 from ssm_kernels.selective_scan.inputs import Inputs, Options
 from ssm_kernels.selective_scan.triton_kernels import (
     selective_backward_kernel,

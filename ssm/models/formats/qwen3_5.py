@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ssm.models.formats.format import Format, Row
 from ssm.models.formats.parts import ffn_of
 from ssm.models.formats.qwen_parts import (
@@ -44,17 +46,14 @@ QWEN3_5 = Format(
     sizes=sizes_of,
     ignored=IGNORED,
 )
-QWEN3_5_MOE = Format(
+QWEN3_5_MOE = replace(
+    QWEN3_5,
     key="qwen3_5_moe",
     title="transformers' Qwen3.5 text model with experts",
     model_type="qwen3_5_moe_text",
     architecture="Qwen3_5MoeForCausalLM",
-    rows=(*ROWS, PROJECTION),
     defaults=DEFAULTS | EXPERTS,
     fixed=FIXED | {"norm_topk_prob": (True,)},
     fields=lambda config: fields_of(config, {"ffn": experts(config)}),
     config=lambda spec, vocab_size: config_around(spec, vocab_size) | config_of_experts(ffn_of(spec, Experts)),
-    tied=TIED,
-    sizes=sizes_of,
-    ignored=IGNORED,
 )

@@ -1,0 +1,31 @@
+"""The dtype that an operation computes in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def compute_dtype(*tensors: Tensor | None) -> torch.dtype:
+    """The widest of its inputs' dtypes, at least float32; complex if any is."""
+    dtype = torch.float32
+    for x in tensors:
+        if x is not None and differentiable(x):
+            dtype = torch.promote_types(dtype, x.dtype)
+    return dtype
+
+
+def widened(inputs: Any) -> Any:
+    """The same inputs with every floating tensor in the compute dtype (a real one stays real)."""
+    wide = compute_dtype(*inputs)
+    real = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(wide, wide)
+    return type(inputs)(
+        *(x if x is None or not differentiable(x) else x.to(wide if x.dtype.is_complex else real) for x in inputs)
+    )
+
+
+def differentiable(x: Tensor) -> bool:
+    """Whether a tensor holds numbers that can have gradients (resets do not)."""
+    return x.dtype.is_floating_point or x.dtype.is_complex

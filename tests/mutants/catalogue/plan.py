@@ -1,0 +1,141 @@
+"""Faults in ssm/plan."""
+
+from __future__ import annotations
+
+from mutants.catalogue.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "ssm/plan/arms.py",
+        '{"initial_state": state | changed}',
+        '{"initial_state": changed | state}',
+        "an arm's override of its initial state is lost",
+        ("plan/test_plan.py::test_the_arm_is_the_recipe_with_its_changes",),
+    ),
+    Mutant(
+        "ssm/plan/arms.py",
+        "if other and other.snapshot_of == arm}",
+        "if other and other.snapshot_of}",
+        "every arm keeps the snapshots that are taken of others",
+        ("plan/test_plan.py::test_an_arm_keeps_the_snapshots_that_are_taken_of_it_and_no_others",),
+    ),
+    Mutant(
+        "ssm/plan/arms.py",
+        "entry.parent is not None and entry.layer is None and",
+        "entry.parent is not None and",
+        "a student reads the data of its teacher, if that is on a grid",
+        ("plan/test_layers.py::test_of_a_teacher_on_a_grid_students_have_a_model_and_data_of_their_own",),
+    ),
+    Mutant(
+        "ssm/plan/arms.py",
+        "data if entry.data else above[",
+        "data if True else above[",
+        "what goes on from a member reads other data",
+        ("plan/test_grid.py",),
+    ),
+    Mutant(
+        "ssm/plan/arms.py",
+        "context = entry.context or",
+        "context = 32 or",
+        "every checkpoint was trained on 32 tokens",
+        ("plan/test_published.py",),
+    ),
+    Mutant(
+        "ssm/plan/groups.py",
+        "limit = 60 * cluster.max_hours / ATTEMPTS",
+        "limit = 60 * cluster.max_hours",
+        "a job of tables asks for more than the limit at its last attempt",
+        ("plan/test_resources.py::test_no_job_asks_for_more_than_a_cluster_allows",),
+    ),
+    Mutant(
+        "ssm/plan/keys.py",
+        "if len(found) == 1:",
+        "if found:",
+        "of two fields that a key may mean the first one is set",
+        ("plan/test_grid.py",),
+    ),
+    Mutant(
+        "ssm/plan/keys.py",
+        "    if name is None or before == after:",
+        "    if name is None or True:",
+        "models that differ bear one name",
+        ("plan/test_grid.py",),
+    ),
+    Mutant(
+        "ssm/plan/plan.py",
+        "longest[key][0] >= length",
+        "longest[key][0] <= length",
+        "a collection takes each run's shortest curve",
+        ("plan/test_plan.py::test_a_collection_classifies_every_curve_once_at_its_longest",),
+    ),
+    Mutant(
+        "ssm/plan/plan.py",
+        "dict.fromkeys(reversed(line))",
+        "dict.fromkeys(line)",
+        "runs stand before their parents",
+        ("plan/test_plan.py::test_a_parent_that_no_figure_shows_is_planned",),
+    ),
+    Mutant(
+        "ssm/plan/plan.py",
+        "resolved.run.start if resolved.run.parent else None",
+        "resolved.run.origin.id if resolved.run.parent else None",
+        "students of different layers are taken to have started from the same weights",
+        ("plan/test_layers.py::test_students_start_from_the_same_weights_if_layer_and_model_are_the_same",),
+    ),
+    Mutant(
+        "ssm/plan/rehearsal.py",
+        "(values[axis][0], values[axis][-1])",
+        "(values[axis][0],)",
+        "a rehearsal takes the first value of every axis alone",
+        ("plan/test_grid.py",),
+    ),
+    Mutant(
+        "ssm/plan/resources.py",
+        "min(attempt * ceil(seconds / 60), most)",
+        "min(ceil(seconds / 60), most)",
+        "a job that ran out of time asks for no more",
+        ("plan/test_resources.py::test_what_jobs_ask_for_grows_with_the_attempt_and_stays_below_the_limit",),
+    ),
+    Mutant(
+        "ssm/plan/resources.py",
+        "max(most.get(name, 0), training_tokens(run))",
+        "training_tokens(run)",
+        "a store is sized by the last run that reads it",
+        ("plan/test_resources.py::test_a_store_is_sized_by_the_longest_run_that_reads_it",),
+    ),
+    Mutant(
+        "ssm/plan/resources.py",
+        "memory += processes * _starting_mb(run)",
+        "memory = max(memory, processes * _starting_mb(run))",
+        "a run that takes a layer and diverges is given no memory for the model that it is taken of",
+        ("plan/test_layers.py::test_a_job_is_given_memory_for_its_teacher",),
+    ),
+    Mutant(
+        "ssm/plan/resources.py",
+        "layers * hardware.cpu_layer_ms / 1e3\n",
+        "layers * hardware.layer_ms / 1e3\n",
+        "a CPU's layers take what a GPU's do",
+        ("plan/test_resources.py::test_a_cpu_does_operations_and_python_one_after_the_other",),
+    ),
+    Mutant(
+        "ssm/plan/resources.py",
+        "gpus = int(self.gpu and run.checkpoint is None)",
+        "gpus = int(self.gpu)",
+        "an import asks for a GPU",
+        ("plan/test_published.py",),
+    ),
+    Mutant(
+        "ssm/plan/resources.py",
+        "return self.training(run) if _steps(run) else",
+        "return self.training(run) if run.checkpoint is None else",
+        "initial weights ask for what training takes",
+        ("plan/test_resources.py::test_a_run_of_zero_steps_takes_its_weights_alone",),
+    ),
+    Mutant(
+        "ssm/plan/walltime.py",
+        "rest[job] = needs[job].seconds + max(",
+        "rest[job] = 1.0 + max(",
+        "the way with most jobs goes first, however short they are",
+        ("plan/test_walltime.py::test_the_longest_way_is_that_of_most_seconds_and_not_of_most_jobs",),
+    ),
+)
