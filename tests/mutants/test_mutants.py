@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from mutants import catalogue
 from mutants.catalogue import MUTANTS, Mutant
 from mutants.run import as_collected, chosen, mutated
 
@@ -19,6 +21,12 @@ def test_there_are_enough_of_them() -> None:
     assert len(MUTANTS) >= 60
     assert {"ssm_kernels", "training", "evaluation", "claims", "plan"} <= areas.keys()
     assert max(Counter((mutant.file, mutant.breaks) for mutant in MUTANTS).values()) == 1
+
+
+def test_every_file_of_the_catalogue_is_in_it() -> None:
+    files = {path.stem for path in Path(catalogue.__file__).parent.glob("*.py")} - {"__init__", "mutant"}
+    listed = [mutant for name in files for mutant in import_module(f"mutants.catalogue.{name}").MUTANTS]
+    assert sorted(listed) == sorted(MUTANTS)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.breaks}")
