@@ -128,20 +128,24 @@ def summarize(
         how = f"95%, of numbers between {limits[0]:g} and {limits[1]:g} that agree, over {len(same)} {over}"
         return Estimate(float(same[0]), low, high, how, words)
     if len(readings) > 1 and np.ptp(values) == 0:
-        raise UndecidableError(f"all {len(readings)} seeds gave exactly {values[0]:g}: their spread gives no interval")
+        exactly = _shown(values, logarithmic)[0]
+        raise UndecidableError(f"all {len(readings)} seeds gave exactly {exactly:g}: their spread gives no interval")
     if len(readings) > 1:
         value, low, high = seed_interval(values, LEVEL)
         interval = f"95% Student t over {len(readings)} seeds"
     else:
         value, low, high, interval = _one_seed(next(iter(readings.values())))
-    numbers = np.array([value, low, high])
-    if logarithmic:
-        with np.errstate(over="ignore"):
-            numbers = np.exp(numbers)
+    numbers = _shown(np.array([value, low, high]), logarithmic)
     if not np.isfinite(numbers).all():
         raise UndecidableError("the estimate or its interval overflows a 64-bit number")
     value, low, high = np.clip(numbers, *limits).tolist()
     return Estimate(value, low, high, interval, words)
+
+
+def _shown(numbers: np.ndarray, logarithmic: bool) -> np.ndarray:
+    """Readings as an estimate gives them; what overflows is infinite."""
+    with np.errstate(over="ignore"):
+        return np.exp(numbers) if logarithmic else numbers
 
 
 def agreement(value: float, count: int, limits: tuple[float, float]) -> tuple[float, float]:

@@ -10,9 +10,9 @@ from ssm.cli import add_replace, given, path, positive
 HELP = "up to where can a model be trusted, and why does it break: your own checkpoint, read on your own text"
 EPILOG = """\
 MODEL is a folder, a file of weights with its config.json beside it, a name of the hub (owner/model), or a run of ssm.
-Checkpoints of mamba_ssm, transformers (Mamba, Mamba-2, RWKV, GPT-NeoX, RecurrentGemma, Qwen3.5, Qwen3-Next, Kimi
-Linear) and fla (GLA, RWKV-6, RWKV-7, RetNet, DeltaNet, Gated DeltaNet, KDA) are read by ssm's own code; any other
-causal model of transformers through its own forward.
+Checkpoints of mamba_ssm (hybrids too), transformers (Mamba, Falcon Mamba, Mamba-2, RWKV, GPT-NeoX, Mistral,
+RecurrentGemma, Qwen3.5 and Qwen3-Next, with experts too, Kimi Linear) and fla (GLA, RWKV-6, RWKV-7, RetNet, DeltaNet,
+Gated DeltaNet, KDA) are read by ssm's own code; any other causal model of transformers through its own forward.
 
 Windows of the text are read with the whole history and by the same model restarted within its context, until the
 verdict is decided or the budget is spent; that it holds is said of 64 windows or more. Writes index.html,

@@ -8,6 +8,7 @@ import sys
 from ssm.cli import add_replace, given, path, positive
 from ssm.cli.diagnose import add_diagnosis, add_model_and_text
 from ssm.specs.extension import POLICIES, STEPS, USUAL_POLICY
+from ssm.specs.initial_states import INTERVENTIONS
 
 HELP = "post-train your own checkpoint so that it reads on beyond its context, and get it back in its own format"
 EPILOG = """\
@@ -56,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         default=USUAL_POLICY,
         choices=POLICIES,
-        help=f"what sequences start from (default: {USUAL_POLICY}); or a repair that trains nothing: scale_a, clip_dt",
+        metavar="POLICY",  # the others are ways of reading, refused with that reason
+        help=f"what sequences start from: {', '.join(INTERVENTIONS)} (default: {USUAL_POLICY}); or a repair that "
+        "trains nothing: scale_a, clip_dt",
     )
     parser.add_argument("--by", choices=("model", "layer"), help="one number of scale_a for all layers, or one a layer")
     parser.add_argument("--p-zero", type=float, metavar="P", help="share that starts from zero all the same")
@@ -66,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=whole, metavar="N", help=f"default: {STEPS}")
     parser.add_argument("--lr", type=number, metavar="LR", help="peak learning rate (default: a tenth of its size's)")
     parser.add_argument(
-        "--batch-tokens", type=whole, metavar="N", help="tokens a step (default: 32 x the context; the paper: 500000)"
+        "--batch-tokens", type=whole, metavar="N", help="tokens a step (default: 32 x the context; the paper: 524288)"
     )
     parser.add_argument("--micro-batch-tokens", type=whole, metavar="N", help="tokens a forward pass (default: 8192)")
     parser.add_argument("--activation-checkpointing", action="store_true", help="less memory, more time")

@@ -74,7 +74,8 @@ def every_verdict(references: Iterable[Reference]) -> str:
             note = "" if claim.registered else ", not registered"
             figure = f"`{reference.target}` {spoken(reference.target)}"
             says = plain(claim.says).replace("|", "\\|")
-            shown = f"{ours(claim.content())} | {claim.expected} | {claim.verdict}{note}"
+            value = ours(claim.content()) + (f": {plain(claim.reason)}" if claim.reason else "")
+            shown = f"{value} | {claim.expected} | {claim.verdict}{note}"
             lines.append(f"| {figure} | {says} (`{claim.claim}`) | {shown} |")
     return "\n".join(lines)
 

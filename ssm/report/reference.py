@@ -23,7 +23,7 @@ COLORS = 128  # of a committed picture: a third of the bytes
 
 
 class Judged(Spec):
-    """A claim's verdict: a row of the verdicts table, without its explanations."""
+    """A claim's verdict: a row of the verdicts table, of its explanations with that of a missing number alone."""
 
     claim: str
     says: str
@@ -37,6 +37,7 @@ class Judged(Spec):
     number: str  # the same as long as the same seeds, arms and measurements decide it
     registered: bool
     timed: bool = False  # made of times, so that the next run has another estimate
+    reason: str = ""  # why there is no estimate
 
     @property
     def numbers(self) -> tuple[float | None, ...]:
@@ -94,6 +95,7 @@ def judged(row: Mapping[str, Any], timed: bool = False) -> Judged:
     content = {name: row[name] for name in Judged.model_fields if name != "timed"}
     for name in ("estimate", "low", "high"):
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
+    content["reason"] = content["reason"] if content["estimate"] is None else ""
     return Judged(**content | {"registered": content["registered"] is not False, "timed": timed})
 
 
@@ -122,7 +124,7 @@ def made_with(origin: Mapping[str, Any]) -> dict[str, str]:
 def _layout(reference: Reference) -> str:
     """JSON with a line a claim, so that a change is seen as one."""
     content = reference.content()
-    rows = [without(claim, timed=False) for claim in content.pop("claims")]
+    rows = [without(claim, timed=False, reason="") for claim in content.pop("claims")]
     claims = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in rows)
     head = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
     return f'{{\n{head},\n  "claims": [\n{claims}\n  ]\n}}\n' if claims else f'{{\n{head},\n  "claims": []\n}}\n'

@@ -250,13 +250,13 @@ private:
             tile.add_product(2 * TOKENS, reaching + i, 1, V, block.kq + j, K);
             tile.each([&](Vec<T>& x, int r, int64_t l) {
                 const int64_t at = (i + r) * K + j + l;
-                const Vec<T> behind = Vec<T>::load(dstate + at);
-                sums[l / W] = simd::fma(behind, Vec<T>::load(state + at), sums[l / W]);
-                simd::fma(whole, behind, x).store(dstate + at);
+                const Vec<T> before = whole * Vec<T>::load(dstate + at);
+                sums[l / W] = simd::fma(before, Vec<T>::load(state + at), sums[l / W]);
+                (x + before).store(dstate + at);
             });
         });
         for (int l = 1; l < gemm::WIDEST; l++) sums[0] += sums[l];
-        return block.whole * simd::sum(sums[0]);
+        return simd::sum(sums[0]);
     }
 
     void log_decays(int64_t head, int64_t length, const T* crossing, const T* entering, const T* leaving, T through) {

@@ -57,12 +57,13 @@ struct Inputs {
     int64_t kept() const { return (T_ - 1) / CHUNK; }
     int64_t kept_row() const { return V + (by_head() ? 2 * TOKENS : 0); }
     int64_t kept_by_head() const { return kept() * K * V + T_ * kept_row(); }
-    T* kept_state(T* saved, int64_t b, int64_t h, int64_t chunk) const {
+    template <typename P>
+    P* kept_state(P* saved, int64_t b, int64_t h, int64_t chunk) const {
         return saved + (b * H + h) * kept_by_head() + (chunk - 1) * K * V;
     }
     // The state that a chunk starts from; null is zeros.
     const T* state_of(const T* saved, int64_t b, int64_t h, int64_t chunk) const {
-        if (chunk > 0) return kept_state(const_cast<T*>(saved), b, h, chunk);
+        if (chunk > 0) return kept_state(saved, b, h, chunk);
         return h0 == nullptr ? nullptr : h0 + (b * H + h) * K * V;
     }
     template <typename P>

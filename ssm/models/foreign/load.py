@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ssm.base.errors import CheckpointError, first_line, nearest, shown
+from ssm.models.foreign.cache import FLOOR
 from ssm.models.foreign.model import ForeignModel
 from ssm.models.formats.source import Source, find_source
 from ssm.specs.foreign import ForeignSpec
@@ -83,7 +84,9 @@ def _knowing(config: Mapping[str, Any], place: str) -> Any:
         import transformers
         from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as KNOWN
     except ImportError as error:
-        raise CheckpointError(f"{unknown}; models of transformers need `pip install transformers`") from error
+        raise CheckpointError(
+            f"{unknown}; models of transformers need `pip install 'transformers>={FLOOR}'`"
+        ) from error
     if not isinstance(kind, str) or kind not in KNOWN:
         own_code = " (code of its own is never run)" if "auto_map" in config else ""
         raise CheckpointError(
