@@ -40,18 +40,25 @@ class OutputError(UserError):
     """An output cannot be written."""
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
+def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:
     """The hint that follows an unknown name: its nearest valid neighbour, or else all the valid names.
+
+    Args:
+        otherwise: said where no name is near, in place of names that are too many to list.
 
     >>> nearest("traning", ["training", "model"])
     "did you mean 'training'?"
     >>> nearest("x", ["training", "model"])
     'valid names: model, training'
+    >>> nearest("x", ["training", "model"], "the README lists them")
+    'the README lists them'
     """
     names = sorted({str(v) for v in valid})
     close = difflib.get_close_matches(str(name)[:VALUE], names, n=1, cutoff=0.6)
     if close:
         return f"did you mean '{shortened(close[0])}'?"
+    if otherwise:
+        return otherwise
     return "valid names: " + ", ".join(map(shortened, names)) if names else "there are no valid names here"
 
 

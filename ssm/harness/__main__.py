@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from ssm.base.errors import UserError, first_line
+from ssm.harness.names import unknown_name
 
 
 def main() -> int:
@@ -21,7 +22,13 @@ def main() -> int:
             raise UserError(f"{reason}: pip install 'ssm-length[harness]'") from error
         import ssm.harness.adapter  # noqa: F401  (it registers the model)
 
-        harness.cli_evaluate()
+        try:
+            harness.cli_evaluate()
+        except ValueError as error:
+            told = unknown_name(error)
+            if told is None:
+                raise
+            raise told from error
     except UserError as error:
         print(f"ssm.harness: {error}", file=sys.stderr)
         return 2

@@ -14,7 +14,7 @@ from torch import Tensor
 from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenStore
 from ssm.extension.text import parts
-from ssm.models.formats import import_checkpoint
+from ssm.models.opening import open_model
 
 LOGITS, NATS = 1e-4, 1e-4  # how far a logit may be off, and a mean loss
 Logits = Callable[[Tensor], Tensor]  # a library's own, (B, T, V) of tokens (B, T)
@@ -59,7 +59,7 @@ def differences(extended: Path, original: Logits, taken_home: Logits) -> dict[st
         own = own_losses(logits, windows, result["spec"]["diagnosis"]["context"])
         for key, value in own.items():
             found[f"{name}, {key}"] = abs(value - candidate[key])
-    model = import_checkpoint(extended / "model").model
+    model = open_model(extended / "model").model
     with torch.no_grad():
         ours = model(windows[:4, :-1])[0]
     return found | {"logits": float((taken_home(windows[:4, :-1]) - ours).abs().max())}

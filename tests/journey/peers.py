@@ -133,6 +133,20 @@ class Qwen35(Transformers):
                 setattr(theirs, name, rule)
 
 
+class Bamba(Transformers):
+    """Mamba-2 behind attention. ssm reads it by transformers' own forward pass, in pieces."""
+
+    title = "Bamba"
+
+    def made(self) -> nn.Module:
+        shape = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64, "attn_layer_indices": [0]}
+        attention = {"num_attention_heads": 4, "num_key_value_heads": 2}
+        mamba = {"n_heads": 8, "d_head": 8, "d_state": 16, "n_groups": 1, "chunk_size": 16}
+        sizes = shape | attention | {f"mamba_{key}": value for key, value in mamba.items()}
+        model = transformers.BambaForCausalLM(transformers.BambaConfig(**BYTES, **sizes, pad_token_id=None))
+        return slow(model, [layer.mamba for layer in model.model.layers if hasattr(layer, "mamba")], MAMBAS_A)
+
+
 class Fla(Peer):
     """A class of flash-linear-attention."""
 
@@ -206,7 +220,7 @@ class MambaSsm(Peer):
 
 
 PEERS: dict[str, tuple[Callable[[], Peer], ...]] = {
-    "transformers": (Mamba2, Qwen35),
+    "transformers": (Mamba2, Qwen35, Bamba),
     "fla": (DeltaNet, GatedDeltaNet),
     "mamba_ssm": (MambaSsm,),
 }

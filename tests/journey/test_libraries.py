@@ -10,7 +10,7 @@ from journey import libraries, peers
 pytestmark = pytest.mark.exhaustive
 
 
-@pytest.mark.parametrize("peer", [peers.Mamba2, peers.Qwen35, peers.DeltaNet, peers.GatedDeltaNet])
+@pytest.mark.parametrize("peer", [peers.Mamba2, peers.Qwen35, peers.Bamba, peers.DeltaNet, peers.GatedDeltaNet])
 def test_from_start_to_a_repaired_model_and_back(peer: type[peers.Peer], tmp_path: Path) -> None:
     assert libraries.travel(peer(), tmp_path) == []
 
