@@ -97,7 +97,7 @@ run = run_of({"d_model": 64, "n_layers": 4}, 256, context=16, batch_tokens=2048,
 peak = measured(run, out)
 print(json.dumps({
     "planned": sorted(path.name.rsplit("-", 1)[0] for path in (out / "specs" / "runs").iterdir()),
-    "offered": "average" in page.getvalue().split("--policy")[1].split("}")[0],
+    "offered": "average" in page.getvalue().split("--policy POLICY ")[1].split("(default")[0],
     "extended": extended_run(asked, imported(), DATA, "theirs").training.initial_state.content(),
     "said": unlike_the_paper(asked, model_spec()),
     "memory": [peak_memory(run).total, peak],
