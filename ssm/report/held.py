@@ -73,11 +73,16 @@ def every_verdict(references: Iterable[Reference]) -> str:
         for claim in reference.claims:
             note = "" if claim.registered else ", not registered"
             figure = f"`{reference.target}` {spoken(reference.target)}"
-            says = plain(claim.says).replace("|", "\\|")
-            value = ours(claim.content()) + (f": {plain(claim.reason)}" if claim.reason else "")
+            says = _in_a_cell(claim.says)
+            value = ours(claim.content()) + (f": {_in_a_cell(claim.reason)}" if claim.reason else "")
             shown = f"{value} | {claim.expected} | {claim.verdict}{note}"
             lines.append(f"| {figure} | {says} (`{claim.claim}`) | {shown} |")
     return "\n".join(lines)
+
+
+def _in_a_cell(text: str) -> str:
+    """Prose as a cell of a Markdown table."""
+    return plain(text).replace("|", "\\|")
 
 
 def with_table(text: str, table: str, source: str) -> str:
