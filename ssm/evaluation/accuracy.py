@@ -110,7 +110,7 @@ def _prompted(segment: Segment, test: TestSet, answers: Answers) -> Prompted | N
     inside = np.arange(longest) < sizes[:, None]  # (a, longest)
     state = segment.state
     if len(rows) != len(segment.rows) or not torch.equal(rows, torch.arange(len(rows))):
-        state = state.select(rows)  # type: ignore[attr-defined]
+        state = state.select(rows)
     hidden = segment.hidden[:, -1:][rows.to(segment.hidden.device)]
     return Prompted(asked, hidden, state, np.where(inside, wanted[rows].numpy(), NOT_ASKED))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ssm.evaluation.stream import FORWARD_TOKENS, LOGITS, cross_entropy, likeliest
 from ssm.models.backbone import LanguageModel
-from ssm.models.readable import Readable
+from ssm.models.readable import Carried, Readable
+from ssm.models.state import State
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def log_likelihoods(model: Readable, batch: Sequence[Asked], device: torch.devic
     totals = torch.zeros(len(batch), dtype=torch.float64)  # (B,) nats
     missed = torch.zeros(len(batch), dtype=torch.int64)  # (B,) tokens that are not the likeliest
     size = _piece(model, len(batch), device)
-    state: Any = None
+    state: Carried | None = None
     for start in range(0, longest - 1, size):
         stop = min(start + size, longest - 1)
         hidden, state = model.hidden(tokens[:, start:stop].to(device), state)  # (B, S, *)
@@ -70,11 +70,12 @@ def continuations(
     for row, prompt in enumerate(prompts):
         tokens[row, longest - len(prompt) :] = torch.tensor(prompt)
         resets[row, longest - len(prompt)] = len(prompt) < longest
-    state: Any = None
+    state: Carried | None = None
     size = _piece(model, len(prompts), device)
     for start in range(0, longest, size):
         piece, forget = (x[:, start : start + size].to(device) for x in (tokens, resets))
         if isinstance(model, LanguageModel):
+            assert state is None or isinstance(state, State)
             hidden, state = model.hidden(piece, state, forget if bool(forget.any()) else None)
         else:
             hidden, state = model.hidden(piece, state)

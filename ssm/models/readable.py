@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Carried(Protocol):
-    """What a model carries from one piece of a sequence to the next."""
+    """What a model carries from one piece of a sequence to the next: a batch of B states."""
 
     @property
     def nbytes(self) -> int:
@@ -22,6 +22,13 @@ class Carried(Protocol):
 
     def copy(self) -> Carried:
         """The same state to carry on from, while this one is kept."""
+
+    def select(self, rows: Tensor) -> Carried:
+        """The states of these batch elements, in this order, to carry on from while this one is kept.
+
+        Args:
+            rows: (n,) int64, each in [0, B); they may repeat.
+        """
 
 
 class Readable(Protocol):
@@ -42,11 +49,12 @@ class Readable(Protocol):
     def hidden_size(self) -> int:
         """Numbers that `hidden` gives for each token."""
 
-    def hidden(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    # The state is `Any` because a model takes back only its own kind. What it gives must fulfil `Carried`.
+    def hidden(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Carried]:
         """tokens (B, T) int64 -> what `logits` makes logits of, (B, T, *), and the state after the last token.
 
         A model whose inputs are values and no tokens is given these, (B, T, C + 1).
-        A state (`Carried`; None at a sequence's start) is given back once, with the tokens that follow.
+        A state (of this model; None at a sequence's start) is given back once, with the tokens that follow.
         """
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from ssm.base.errors import CheckpointError, first_line
 from ssm.models.state import MEMORY, State
 
 CONV = "conv"  # the last inputs of a layer's short convolution
@@ -26,12 +28,32 @@ class ForeignState:
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors."""
-        holders = [self.cache, *getattr(self.cache, "layers", [])]
-        return sum(tensor.nbytes for holder in holders for value in vars(holder).values() for tensor in _inside(value))
+        return sum(tensor.nbytes for tensor in _tensors(self.cache))
 
     def copy(self) -> ForeignState:
         """Tensors and all: a cache is carried on once."""
         return ForeignState(deepcopy(self.cache), self.seen)
+
+    def select(self, rows: Tensor) -> ForeignState:
+        """A copy for these batch elements, in this order; `rows` (n,) int64.
+
+        Raises:
+            CheckpointError: a cache of this class cannot be selected from.
+        """
+        # The copy shares tensors until they are selected from: a whole second cache may not fit. Those of one axis
+        # count tokens. A forward pass adds to them in place, so they are copied.
+        shared = {id(tensor): tensor for tensor in _tensors(self.cache) if tensor.dim() > 1}
+        try:
+            cache = deepcopy(self.cache, dict(shared))
+            _select(cache, rows)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # anything, from code that is not ours
+            kind = type(self.cache).__name__
+            raise CheckpointError(
+                f"the cache of transformers that is a {kind} cannot be split by sequences ({first_line(error)})"
+            ) from error
+        return ForeignState(cache, self.seen)
 
     def memories(self) -> list[Tensor]:
         """The recurrent state of every layer that has one, each (B, H, ...), until the next forward pass.
@@ -55,6 +77,25 @@ class ForeignState:
             several = states.values() if isinstance(states, dict) else [states]
             found += [(i, state) for state in several if isinstance(state, Tensor)]
         return found
+
+
+def _select(cache: Any, rows: Tensor) -> None:
+    """Keep these batch elements of a cache, as new tensors. `ForeignModel.check` sees whether this is right.
+
+    transformers' `batch_select_indices` will not do. Recurrent layers lack it, and in layers that have both a state
+    and keys it selects keys alone. `reorder_cache` does it for every layer of the common cache.
+    """
+    rows = rows.to(next(_tensors(cache)).device)
+    if hasattr(cache, "rnn_state"):  # xLSTM's own cache has no method for it
+        cache.rnn_state = {
+            layer: tuple(state.index_select(0, rows) for state in states) for layer, states in cache.rnn_state.items()
+        }
+        return
+    if hasattr(cache, "linear_cache"):  # MiniMax's own cache reorders keys alone
+        cache.linear_cache = [
+            state.index_select(0, rows) if isinstance(state, Tensor) else state for state in cache.linear_cache
+        ]
+    cache.reorder_cache(rows)
 
 
 def is_common(cache: Any, layers: Sequence[int]) -> bool:
@@ -120,6 +161,13 @@ def _put(layer: Any, recurrent_states: Tensor, state_idx: int = 0, **_: Any) -> 
     layer.recurrent_states[state_idx] = recurrent_states
     layer.is_recurrent_states_initialized[state_idx] = True
     return recurrent_states
+
+
+def _tensors(cache: Any) -> Iterator[Tensor]:
+    """All that a cache holds."""
+    for holder in (cache, *getattr(cache, "layers", [])):
+        for value in vars(holder).values():
+            yield from _inside(value)
 
 
 def _inside(value: Any) -> Iterator[Tensor]:

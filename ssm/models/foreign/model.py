@@ -23,7 +23,8 @@ from ssm.specs.foreign import ForeignSpec
 
 CACHES = ("past_key_values", "cache_params")  # what a forward pass may call its cache
 PIECES = (11, 6, 7)  # tokens of the self-check; every piece carries on from the one before
-ROWS = 2
+ROWS = 2  # sequences of the self-check
+SELECTED = (1, 0, 1)  # of these; they read the last piece by themselves
 # (share of the numbers' scale, share of what the past is worth, rounding as a share of the scale)
 TOLERANCES = {torch.float32: (1e-3, 0.05, 1e-4)}
 COARSE = (0.05, 0.5, 0.02)  # in half precision
@@ -217,19 +218,31 @@ class ForeignModel(nn.Module):
             alone, forgetful = self.read(tokens[:, -PIECES[-1] :], None, at_once)
             memories, short = last.memories(), forgetful.memories()
             layers, caches = last.memory_layers(), keeping_tokens(last.cache)
+
+            def as_whole(logits: Tensor, state: ForeignState, rows: Tensor) -> bool:
+                """Whether these sequences, (n,), have the logits (n, S, V) of the last S tokens, and the states."""
+                wanted = whole[rows, -logits.shape[1] :]
+                return _agree(logits, wanted, alone[rows], whole.std()) and all(
+                    _agree(one, other[rows], from_zero[rows], other.abs().max())
+                    for one, other, from_zero in zip(state.memories(), memories, short, strict=True)
+                )
+
+            every, some = torch.arange(ROWS, device=device), torch.tensor(SELECTED, device=device)
             for reading in READINGS:
                 if reading.positions and "position_ids" not in self.options:
                     continue
-                pieces, state = [], None
+                read, state, selected = [], None, None
                 for piece in tokens.split(PIECES, dim=1):
+                    selected = None if state is None else state.select(some)
                     logits, state = self.read(piece, state, reading)
-                    pieces.append(logits)
+                    read.append(logits)
                 assert state is not None
-                carried = state.memories()
-                if _agree(torch.cat(pieces, 1), whole, alone, whole.std()) and all(
-                    _agree(one, other, from_zero, other.abs().max())
-                    for one, other, from_zero in zip(carried, memories, short, strict=True)
-                ):
+                if as_whole(torch.cat(read, 1), state, every):
+                    if not as_whole(*self.read(tokens[some, -PIECES[-1] :], selected, reading), some):
+                        raise CheckpointError(
+                            f"{self.source}: the cache of {self.architecture} cannot be split by sequences: some of "
+                            "them, read on by themselves, have other logits or another state"
+                        )
                     self.readings[device.type] = reading
                     self.recurrent, self.caches = tuple(layers), caches
                     self.untrainable = self._untrainable(reading, last.cache)

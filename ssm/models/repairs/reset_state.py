@@ -41,6 +41,9 @@ class Counted:
     def copy(self) -> Counted:
         return self
 
+    def select(self, rows: Tensor) -> Counted:
+        return Counted(self.state.select(rows), self.read)
+
 
 class Resetting(Reading):
     """Before every token whose position is a multiple of n, but the first, memories are multiplied by `keeps`.

@@ -50,6 +50,13 @@ class Several:
     def copy(self) -> Several:
         return self
 
+    def select(self, rows: Tensor) -> Several:
+        rows = rows.to(self.hidden.device)
+        K, B = self.hidden.shape[:2]
+        first = B * torch.arange(K, device=rows.device)  # (K,) of each reading's sequences in the state
+        own = self.state.select((first[:, None] + rows).flatten())
+        return Several(own, self.losses.index_select(1, rows), self.hidden.index_select(1, rows), self.read)
+
 
 class Staggered(Reading):
     """K states, of which all but the first are restarted every n tokens, j n / (K - 1) tokens apart (j = 0 ... K - 2).

@@ -1,0 +1,132 @@
+"""What may be asked of a carried state (`Carried`), of every system of ours and every kind of cache of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+from models import tiny
+from models.mixers import systems
+from models.test_foreign import ATTENTION, MODELS, made
+from models.test_foreign_training import SLOW
+from torch import Tensor
+
+from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.foreign import ForeignModel
+from ssm.models.readable import Carried, Readable
+from ssm.models.repairs.reset_state import Resetting
+from ssm.models.repairs.restarts import Staggered
+from ssm.specs.model import ModelSpec
+
+B, PREFIX, REST = 3, 9, (5, 1, 4)  # sequences, tokens before the state, tokens of the pieces behind it
+# Caches that the models of `MODELS` do not have: their configs.
+CACHES: dict[str, dict[str, Any]] = {
+    "Mamba": {"hidden_size": 32, "num_hidden_layers": 2},
+    "Mamba2": {"hidden_size": 32, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "state_size": 8,
+               "n_groups": 2},
+    "Zamba": ATTENTION | {"num_hidden_layers": 4, "num_key_value_heads": 4, "n_mamba_heads": 2, "mamba_d_state": 8,
+                          "mamba_dt_rank": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2},
+    "Lfm2": ATTENTION | {"layer_types": ["conv", "full_attention", "conv"]},
+    "Gemma3": ATTENTION | {"head_dim": 8, "sliding_window": 6,
+                           "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+}  # fmt: skip
+
+
+def ours(mixer: str) -> LanguageModel:
+    fields = {"name": "tiny", "d_model": systems.D, "n_layers": 3, "peak_lr": 1e-3, "mixer": systems.SYSTEMS[mixer]}
+    built = build_model(ModelSpec.parse(fields, "test"), tiny.VOCABULARY, 0)
+    systems.move(built)
+    return built.double()
+
+
+def foreign(name: str, **changes: Any) -> ForeignModel:
+    return ForeignModel(made(name, **(CACHES.get(name, {}) | changes)), name)
+
+
+ENDS_WITH_KEYS = {"layer_types": ["linear_attention", "linear_attention", "full_attention"]}
+READABLE: dict[str, Callable[[], Readable]] = {
+    **{f"ours: {name}": lambda name=name: ours(name) for name in systems.SYSTEMS},
+    "ours: reset state": lambda: Resetting(ours("mamba2"), 5, 0.5),
+    "ours: restarts": lambda: Staggered(ours("mamba2"), 3, 6, 2),
+    **{name: lambda name=name: foreign(name) for name in (*MODELS, *CACHES)},
+    "MiniMax, attention last": lambda: foreign("MiniMax", **ENDS_WITH_KEYS),
+}
+every_kind = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.exhaustive) if name in SLOW else name for name in READABLE]
+)
+
+
+@cache
+def built(name: str) -> Readable:
+    return READABLE[name]()
+
+
+def tokens(seed: int = 0) -> Tensor:
+    """(B, T)"""
+    return tiny.tokens(seed, B, PREFIX + sum(REST))
+
+
+@torch.inference_mode()
+def behind(model: Readable, rows: list[int]) -> Carried:
+    """The state after the prefixes of these sequences."""
+    return model.hidden(tokens()[rows, :PREFIX])[1]
+
+
+@torch.inference_mode()
+def read_on(model: Readable, state: Carried, rows: list[int]) -> tuple[Tensor, list[Tensor]]:
+    """Logits (n, T - PREFIX, V) of what follows the prefixes of these sequences, and the memories behind it."""
+    logits = []
+    for piece in tokens()[rows, PREFIX:].split(REST, dim=1):
+        hidden, state = model.hidden(piece, state)
+        logits.append(model.logits(hidden))
+    return torch.cat(logits, 1), state.memories()
+
+
+@cache
+def alone(name: str) -> list[tuple[Tensor, list[Tensor]]]:
+    """`read_on` of each sequence by itself."""
+    return [read_on(built(name), behind(built(name), [row]), [row]) for row in range(B)]
+
+
+def check(name: str, state: Carried, rows: list[int]) -> None:
+    """Whether a state of these sequences goes on as each of them does by itself."""
+    logits, memories = read_on(built(name), state, rows)
+    wanted = torch.cat([alone(name)[row][0] for row in rows])
+    share = 1e-9 if wanted.dtype == torch.float64 else 1e-4
+    assert wanted.std() > 0.1
+    assert (logits - wanted).abs().max() <= share * wanted.std()
+    for layer, memory in enumerate(memories):
+        if name != "ours: restarts":  # its memories are of several readings of each sequence
+            expected = torch.cat([alone(name)[row][1][layer] for row in rows])
+            assert (memory - expected).abs().max() <= share * expected.abs().max()
+
+
+@every_kind
+@settings(max_examples=2, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+@example(rows=[2, 0, 0, 1])
+@given(rows=st.lists(st.integers(0, B - 1), min_size=1, max_size=5))
+def test_any_sequences_go_on_as_they_do_by_themselves(name: str, rows: list[int]) -> None:
+    """Selected in any order, with repetition. Neither this nor a copy changes the state, and nothing changes these."""
+    model, everyone = built(name), list(range(B))
+    state = behind(model, everyone)
+    first, selected, last = state.copy(), state.select(torch.tensor(rows)), state.copy()
+    with torch.inference_mode():
+        model.hidden(tokens(seed=1), first)
+    check(name, selected, rows)
+    check(name, state, everyone)
+    check(name, last, everyone)
+
+
+@every_kind
+def test_what_a_carried_state_says_of_itself(name: str) -> None:
+    state = behind(built(name), list(range(B)))
+    one = state.select(torch.tensor([1]))
+    assert one.nbytes < state.nbytes <= B * one.nbytes
+    assert state.copy().nbytes == state.nbytes
+    assert one.memory_layers() == state.memory_layers() == sorted(state.memory_layers())
+    assert len(state.memory_layers()) == len(state.memories())
