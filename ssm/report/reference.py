@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from PIL import Image
 from pydantic import Field
@@ -17,7 +17,7 @@ from ssm.base.names import natural
 from ssm.base.tables import read_provenance
 from ssm.report.gather import Gatherer
 from ssm.report.papers import GROUPS
-from ssm.specs.base import Spec, without
+from ssm.specs.base import Spec
 
 COLORS = 128  # of a committed picture: a third of the bytes
 
@@ -25,6 +25,7 @@ COLORS = 128  # of a committed picture: a third of the bytes
 class Judged(Spec):
     """A claim's verdict: a row of the verdicts table, of its explanations with that of a missing number alone."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"timed", "reason"})
     claim: str
     says: str
     estimate: float | None
@@ -124,7 +125,6 @@ def made_with(origin: Mapping[str, Any]) -> dict[str, str]:
 def _layout(reference: Reference) -> str:
     """JSON with a line a claim, so that a change is seen as one."""
     content = reference.content()
-    rows = [without(claim, timed=False, reason="") for claim in content.pop("claims")]
-    claims = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in rows)
+    claims = ",\n".join(f"    {json.dumps(claim, ensure_ascii=False)}" for claim in content.pop("claims"))
     head = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
     return f'{{\n{head},\n  "claims": [\n{claims}\n  ]\n}}\n' if claims else f'{{\n{head},\n  "claims": []\n}}\n'

@@ -8,7 +8,16 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from ssm.base.errors import ConfigError, nearest, shown
@@ -25,6 +34,7 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     beside: ClassVar[frozenset[str]] = frozenset()  # fields that say what it is called or how fast it is made
+    later: ClassVar[frozenset[str]] = frozenset()  # fields added after the first ids of this class were computed
 
     @model_validator(mode="before")
     @classmethod
@@ -36,6 +46,18 @@ class Spec(BaseModel):
                     told = {"key": shown(key), "hint": nearest(str(key), names)}
                     raise PydanticCustomError("unknown_key", "unknown key {key}; {hint}", told)
         return value
+
+    @classmethod
+    def later_fields(cls) -> frozenset[str]:
+        """All `later` fields, those of the base classes included."""
+        return frozenset().union(*(vars(base).get("later", ()) for base in cls.__mro__))
+
+    @model_serializer(mode="wrap")
+    def _leave_out_later_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The content without the later fields that hold their default, so that ids stay as they were before them."""
+        fields = type(self).model_fields
+        unset = {name for name in self.later_fields() if getattr(self, name) == fields[name].default}
+        return {key: value for key, value in plain(self).items() if key not in unset}
 
     def content(self) -> dict[str, Any]:
         """The spec as plain data, ready for JSON."""
@@ -76,11 +98,6 @@ class Spec(BaseModel):
         missing = f"{path}: no such spec; `ssm plan --write` makes them"
         value = read_json(path, ConfigError, "JSON spec", missing)
         return cls.parse(value, str(path))
-
-
-def without(content: dict[str, Any], **defaults: object) -> dict[str, Any]:
-    """Content that leaves fields out at these defaults: ids that are older than a field stay what they were."""
-    return {name: value for name, value in content.items() if name not in defaults or value != defaults[name]}
 
 
 def _deciding(value: Any, content: Any) -> Any:

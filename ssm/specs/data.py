@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
-from ssm.specs.base import Name, Spec, without
+from ssm.specs.base import Name, Spec
 
 Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
@@ -157,6 +157,7 @@ class DataSpec(Data):
     """A tokenized corpus: documents are held out WHOLE, so a window never mixes training and held-out text."""
 
     beside: ClassVar[frozenset[str]] = frozenset({"name", "shard_tokens"})
+    later: ClassVar[frozenset[str]] = frozenset({"choice"})
     corpus: CorpusSpec
     tokenizer: TokenizerSpec = BytesTokenizer()
     held_out: Annotated[float, Field(ge=0, le=1)] = 0.1  # fraction of the documents; 0: none, 1: all of them
@@ -172,10 +173,6 @@ class DataSpec(Data):
         if self.choice and self.held_out + self.choice >= 1:
             raise ValueError(f"held_out {self.held_out} and choice {self.choice} leave no document to train on")
         return self
-
-    @model_serializer(mode="wrap")
-    def _as_before_choices(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), choice=0.0)
 
     @property
     def vocab_size(self) -> int:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     Field,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
-from ssm.specs.base import Spec, without
+from ssm.specs.base import Spec
 from ssm.specs.diagnosis import DiagnosisSpec
 from ssm.specs.initial_states import INTERVENTIONS, InitialStateSpec, StatePassing, ZeroState
 from ssm.specs.initial_states.base import Probability
@@ -39,6 +37,7 @@ class ExtensionSpec(Spec):
     As lg App. B.2 (State Passing for 100 steps, a tenth of the rate), but for smaller steps and the choice in the end.
     """
 
+    later: ClassVar[frozenset[str]] = frozenset({"repair"})
     diagnosis: DiagnosisSpec  # before and after; context, precision and seed are those of training too
     initial_state: InitialStateSpec = USUAL
     repair: RepairSpec | None = None  # instead of training; chosen on the windows that choose, not on its own
@@ -51,10 +50,6 @@ class ExtensionSpec(Spec):
     measure: Literal["far_perplexity", "paired_ratio"] = "far_perplexity"  # what the best checkpoint has least of
     in_context_tolerance: NonNegativeFloat = 0.02  # its perplexity in context may be so much above the original's
     held_out: Annotated[Probability, Field(gt=0, lt=1)] = 0.1  # of the documents; where no other text is held out
-
-    @model_serializer(mode="wrap")
-    def _as_before_repairs(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), repair=None)
 
     @model_validator(mode="after")
     def _something_to_take_home(self) -> ExtensionSpec:

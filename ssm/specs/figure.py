@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
     PositiveInt,
-    SerializerFunctionWrapHandler,
     StringConstraints,
-    model_serializer,
     model_validator,
 )
 
 from ssm.base.errors import ConfigError, nearest
-from ssm.specs.base import Distinct, Name, Prose, Setting, Spec, slug, without
+from ssm.specs.base import Distinct, Name, Prose, Setting, Spec, slug
 from ssm.specs.claim import ClaimSpec
 from ssm.specs.drawings import DrawingSpec
 from ssm.specs.families import Member, claims_of_members
@@ -40,6 +38,7 @@ class ArmEntry(Spec):
     `repair` and `snapshot_of` says which.
     """
 
+    later: ClassVar[frozenset[str]] = frozenset({"checkpoint", "context", "layer", "repair", "data", "grid", "member"})
     label: str
     training: str | None = None  # a recipe of config/training.yaml
     # PUBLISHED (the model's own), an entry of models.yaml, a name of the hub (owner/model@revision), or a path with a /
@@ -60,11 +59,6 @@ class ArmEntry(Spec):
     at: float | None = None  # ... at this fraction of its steps
     grid: Grid | None = None  # this arm stands for many (ssm/specs/grid.py); None: it has the figure's grid, if any
     member: Member | None = None  # it is one of these
-
-    @model_serializer(mode="wrap")
-    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = ("checkpoint", "context", "layer", "repair", "data", "grid", "member")
-        return without(plain(self), **dict.fromkeys(fields))
 
     @model_validator(mode="after")
     def _weights_come_from_one_place(self) -> ArmEntry:
@@ -98,6 +92,7 @@ class ArmEntry(Spec):
 class FigureSpec(Spec):
     """A figure file of config/figures, its scale chosen."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"grid"})
     target: Annotated[str, Field(pattern=r"^[a-z]+_[A-Za-z0-9]+$")]  # the name in the workflow, such as lg_fig5
     paper: Literal["lg", "ls", "bn", "mi", "x"]  # x: a comparison of our own, beside theirs
     title: Prose
@@ -123,10 +118,6 @@ class FigureSpec(Spec):
             return super().parse(expanded(value, MOST_ARMS) if isinstance(value, dict) else value, source)
         except ValueError as error:
             raise ConfigError(f"{source}: {error}") from None
-
-    @model_serializer(mode="wrap")
-    def _as_before_grids(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), grid=None)
 
     @property
     def families(self) -> dict[str, dict[str, Member]]:
@@ -226,6 +217,7 @@ class FigureSpec(Spec):
 class Series(Spec):
     """One arm of one panel and one seed, with the tables that were planned for it."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"family", "axes", "published"})
     arm: str
     label: str
     panel: str  # the panel's named model
@@ -239,10 +231,6 @@ class Series(Spec):
     family: str | None = None  # what the arm is a member of ...
     axes: dict[Name, Setting] = {}  # ... and its value, or the name of its value, on each axis of the grid
     tables: dict[str, str]  # a measurement's name in the figure, which is its kind unless another is given -> table id
-
-    @model_serializer(mode="wrap")
-    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), family=None, axes={}, published=None)
 
 
 class FigureTask(Spec):

@@ -10,12 +10,10 @@ from pydantic import (
     Field,
     PositiveFloat,
     PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
-from ssm.specs.base import Name, Spec, without
+from ssm.specs.base import Name, Spec
 from ssm.specs.ffn import FfnSpec
 from ssm.specs.mixers import MixerSpec
 from ssm.specs.part import PartSpec
@@ -27,6 +25,7 @@ class ModelSpec(Spec):
     """A language model: embedding, `n_layers` pre-norm residual blocks, a last norm, a linear head without bias."""
 
     beside: ClassVar[frozenset[str]] = frozenset({"name", "published_parameters"})
+    later: ClassVar[frozenset[str]] = frozenset({"ffn_at"})
     name: Name
     d_model: Annotated[int, Field(gt=0, le=2**17)]  # D
     n_layers: Annotated[int, Field(gt=0, le=1000)]  # L; far beyond any that was published
@@ -44,11 +43,6 @@ class ModelSpec(Spec):
     norm_eps: PositiveFloat = 1e-5
     peak_lr: PositiveFloat  # the peak learning rate that belongs to this size (lg Table 2)
     published_parameters: PositiveInt | None = None  # the size that its paper states
-
-    @model_serializer(mode="wrap")
-    def _as_before_this_field(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What goes without saying is left out: the ids of runs are older than the field."""
-        return without(plain(self), ffn_at={})
 
     @model_validator(mode="after")
     def _sane(self) -> ModelSpec:

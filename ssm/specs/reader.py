@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
-
-from ssm.specs.base import Name, Setting, Spec, without
+from ssm.specs.base import Name, Setting, Spec
 from ssm.specs.families import Member
 
 
@@ -66,10 +64,11 @@ class SeriesReader(Reader):
         """The fields that hold names of measurements."""
         return ("measurement", *cls.reads[1:])
 
-    @model_serializer(mode="wrap")
-    def _as_before_names(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Names that go without saying are left out: what was registered is older than these fields."""
-        return without(plain(self), **dict.fromkeys(self.naming()))
+    @classmethod
+    def later_fields(cls) -> frozenset[str]:
+        """These, and the names of measurements that may be left out."""
+        optional = {name for name in cls.naming() if cls.model_fields[name].default is None}
+        return super().later_fields() | optional
 
 
 class ColumnReader(SeriesReader):

@@ -11,13 +11,11 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
 from ssm.base.errors import ConfigError, shown
-from ssm.specs.base import Spec, slug, without
+from ssm.specs.base import Spec, slug
 from ssm.specs.data import DataSpec
 from ssm.specs.foreign import AnyModel, ForeignSpec
 from ssm.specs.initial_states import InitialStateSpec, ZeroState
@@ -129,12 +127,9 @@ Layer = Annotated[int | Literal["own"], BeforeValidator(_layer)]  # of a run's p
 class CheckpointRef(Spec):
     """Weights that came from elsewhere."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"fingerprint"})
     name: str  # where they are: a name of the hub (owner/model@revision), a folder, a file; or what they are called
     fingerprint: str | None = None  # of their files; None: not known before they are imported, and then in the origin
-
-    @model_serializer(mode="wrap")
-    def _unknown_is_left_out(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), fingerprint=None)
 
 
 class RunSpec(Spec):
@@ -146,6 +141,7 @@ class RunSpec(Spec):
     """
 
     beside: ClassVar[frozenset[str]] = frozenset({"seed"})  # one of many alike
+    later: ClassVar[frozenset[str]] = frozenset({"layer", "checkpoint", "repair"})
     model: AnyModel
     data: AnyData
     training: TrainingSpec
@@ -156,11 +152,6 @@ class RunSpec(Spec):
     layer: Layer | None = None
     checkpoint: CheckpointRef | None = None  # of a run of zero steps alone
     repair: RepairSpec | None = None  # likewise: its parent's weights, repaired without training
-
-    @model_serializer(mode="wrap")
-    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A run that was trained here says nothing of a checkpoint, nor one that takes all of layers: ids are older."""
-        return without(plain(self), layer=None, checkpoint=None, repair=None)
 
     @model_validator(mode="after")
     def _a_foreign_model_is_handed_on(self) -> RunSpec:

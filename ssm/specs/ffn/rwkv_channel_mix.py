@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
-from pydantic import PositiveInt, SerializerFunctionWrapHandler, model_serializer
+from pydantic import PositiveInt
 
-from ssm.specs.base import without
 from ssm.specs.ffn.base import FfnSpecBase
 from ssm.specs.part import Kept, linear
 
@@ -17,15 +16,11 @@ class RwkvChannelMix(FfnSpecBase):
     4 D hidden in RWKV-4, 3.5 D in RWKV-6; 4 D in RWKV-7, which has no receptance.
     """
 
+    later: ClassVar[frozenset[str]] = frozenset({"receptance"})
     kind: Literal["rwkv_channel_mix"] = "rwkv_channel_mix"
     d_hidden: PositiveInt
     mix: Literal["before", "present"] = "before"  # which token the learned mixes weigh: RWKV-6's, or RWKV-4's
     receptance: bool = True  # sigmoid(W_r x_r) weighs the output; RWKV-7's has none
-
-    @model_serializer(mode="wrap")
-    def _as_before_this_field(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What goes without saying is left out: the ids of runs are older than the field."""
-        return without(plain(self), receptance=True)
 
     def parameters(self, d_model: int) -> int:
         D, hidden = d_model, self.d_hidden

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
-from ssm.specs.base import Spec, without
+from ssm.specs.base import Spec
 
 Order = Literal["shuffled", "stream"]  # windows shuffled; row b of a batch begins where row b of the last one ended
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -43,6 +43,7 @@ class InitialState(Spec, ABC):
 
     needs: ClassVar[Needs]  # of the model's layers
     from_zero: ClassVar[bool] = False  # whether a forward pass is given no states at all
+    later: ClassVar[frozenset[str]] = frozenset({"order"})
     order: Order = "shuffled"
     policy: str
 
@@ -62,11 +63,6 @@ class InitialState(Spec, ABC):
     @abstractmethod
     def unlike_the_paper(self) -> tuple[str, ...]:
         """What differs from the policies of lg Section 4 and Appendix B.2, in words."""
-
-    @model_serializer(mode="wrap")
-    def _as_before_orders(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The order that goes without saying is left out: the ids of runs are older than the field."""
-        return without(plain(self), order=type(self).model_fields["order"].default)
 
 
 def held_for_noise(sequences: Sequences) -> Held:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
-from ssm.specs.base import Distinct, without
+from ssm.specs.base import Distinct
 from ssm.specs.measurements.base import OfTable
 from ssm.specs.measurements.position_loss import PositionLoss
 
@@ -15,15 +15,12 @@ class LengthClass(OfTable):
     """The class of a curve (ls Def. 2.1, lg Def. 3.2), from the run's position_loss table."""
 
     from_plan: ClassVar[frozenset[str]] = frozenset({"context"})
+    later: ClassVar[frozenset[str]] = frozenset({"lengths"})
     kind: Literal["length_class"] = "length_class"
     of: PositionLoss
     context: PositiveInt  # T_train of lg Def. 3.2
     # The class of the curve as far as each of these, and the mean loss up to there (ls figure 9); None: of all of it.
     lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_before_lengths(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), lengths=None)
 
     @model_validator(mode="after")
     def _enough(self) -> Self:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import PositiveInt, model_validator
 
-from ssm.specs.base import without
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import OfWindows
 
@@ -20,14 +19,11 @@ class PositionLoss(OfWindows):
     """
 
     from_outside: ClassVar[bool] = True
+    later: ClassVar[frozenset[str]] = frozenset({"shuffled"})
     kind: Literal["position_loss"] = "position_loss"
     sequences: PositiveInt = 64  # as of restart_loss: they are compared window by window
     seed: int = 5
     shuffled: PositiveInt | None = None  # tokens a chunk; None: every window as it stands in the text
-
-    @model_serializer(mode="wrap")
-    def _as_before_shuffling(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), shuffled=None)
 
     @model_validator(mode="after")
     def _chunks_to_exchange(self) -> Self:

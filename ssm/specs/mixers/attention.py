@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from ssm.specs.base import without
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
 from ssm.specs.part import Kept, last_inputs, linear, short_convolution
 
@@ -28,6 +27,9 @@ class AttentionMixer(MixerSpecBase):
         complex=False,
         recurrence="cache_t = (cache_{t-1}, k_t, v_t),  y_t = sum_s softmax_s(q_t^T k_s / sqrt(K)) v_s",
     )
+    later: ClassVar[frozenset[str]] = frozenset(
+        {"qk_norm", "gate", "norm_eps", "d_conv", "latent_dim", "shared_dim", "value_dim"}
+    )
     kind: Literal["attention"] = "attention"
     n_heads: PositiveInt = 4  # H
     n_kv_heads: PositiveInt | None = None  # G; keys and values are shared by H / G heads; None: H
@@ -44,12 +46,6 @@ class AttentionMixer(MixerSpecBase):
     latent_dim: PositiveInt | None = None  # R: the cache keeps R normalized numbers that make k and v; None: k and v
     shared_dim: NonNegativeInt = 0  # with a latent: of K the last ones, which all heads share and the cache keeps too
     value_dim: PositiveInt | None = None  # with a latent: V; None: K
-
-    @model_serializer(mode="wrap")
-    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What goes without saying is left out: the ids of runs are older than the fields."""
-        later = {"latent_dim": None, "shared_dim": 0, "value_dim": None}
-        return without(plain(self), qk_norm=False, gate=False, norm_eps=1e-6, d_conv=None, **later)
 
     def check(self, d_model: int) -> None:
         if self.head_dim is None and d_model % self.n_heads:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import PositiveInt, SerializerFunctionWrapHandler, model_serializer
+from pydantic import PositiveInt
 
-from ssm.specs.base import without
 from ssm.specs.mixers.base import Taxonomy
 from ssm.specs.mixers.delta_rule import GatedDeltaRuleMixer
 from ssm.specs.part import Kept, linear
@@ -25,14 +24,10 @@ class KdaMixer(GatedDeltaRuleMixer):
         complex=False,
         recurrence="S_t = (I - beta_t k_t k_t^T) diag(alpha_t) S_{t-1} + beta_t k_t v_t^T,  y_t = q_t^T S_t",
     )
+    later: ClassVar[frozenset[str]] = frozenset({"gate_bias"})
     kind: Literal["kda"] = "kda"  # key_dim None: D / G; value_dim None: K
     gate_rank: PositiveInt | None = None  # R, of the two projections that make the decay and the gate; None: V
     gate_bias: bool = True  # on the gate's; Kimi Linear has none
-
-    @model_serializer(mode="wrap")
-    def _as_before_this_field(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What goes without saying is left out: the ids of runs are older than the field."""
-        return without(plain(self), gate_bias=True)
 
     def check(self, d_model: int) -> None:
         super().check(d_model)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from ssm.specs.base import without
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
 from ssm.specs.mixers.mimetic import Mimetic
 from ssm.specs.part import Kept, last_inputs, linear, short_convolution
@@ -31,6 +30,7 @@ class Mamba1Mixer(MixerSpecBase):
         recurrence="h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t,  y_t = C_t^T h_t",
     )
     has_a: ClassVar[bool] = True
+    later: ClassVar[frozenset[str]] = frozenset({"selection_norm_eps"})
     kind: Literal["mamba1"] = "mamba1"
     d_state: PositiveInt = 16  # N
     expand: PositiveInt = 2  # E; E * d_model channels
@@ -42,11 +42,6 @@ class Mamba1Mixer(MixerSpecBase):
     polarized_size: Literal["added", "matched"] = "added"  # these states come on top of N, or take the place of some
     mimetic: Mimetic = Field(default_factory=Mimetic)
     selection_norm_eps: PositiveFloat | None = None  # of RMS norms without weights on dt, B and C; None: no norms
-
-    @model_serializer(mode="wrap")
-    def _as_before_this_field(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What goes without saying is left out: the ids of runs are older than the field."""
-        return without(plain(self), selection_norm_eps=None)
 
     @model_validator(mode="after")
     def _sane(self) -> Mamba1Mixer:

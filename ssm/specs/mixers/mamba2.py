@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
-from ssm.specs.base import Spec, without
+from ssm.specs.base import Spec
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
 from ssm.specs.mixers.mimetic import Mimetic
 from ssm.specs.part import Kept, last_inputs, linear, short_convolution
@@ -41,6 +41,7 @@ class Mamba2Mixer(MixerSpecBase):
     )
     has_a: ClassVar[bool] = True
     has_dt_limit: ClassVar[bool] = True
+    later: ClassVar[frozenset[str]] = frozenset({"slow_heads", "conv_bias"})
     kind: Literal["mamba2"] = "mamba2"
     d_state: PositiveInt = 128  # N
     head_dim: PositiveInt = 64  # P
@@ -62,11 +63,6 @@ class Mamba2Mixer(MixerSpecBase):
         if not 0 <= self.dt_limit[0] < (self.dt_limit[1] or math.inf):
             raise ValueError(f"dt_limit must be 0 <= low < high, got {self.dt_limit}")
         return self
-
-    @model_serializer(mode="wrap")
-    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What goes without saying is left out: the ids of runs are older than the fields."""
-        return without(plain(self), slow_heads=None, conv_bias="uniform")
 
     def check(self, d_model: int) -> None:
         d_inner = self.expand * d_model

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import PositiveFloat, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from ssm.specs.base import without
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
 from ssm.specs.part import Kept, linear, low_rank
 
@@ -23,6 +22,7 @@ class Rwkv6Mixer(MixerSpecBase):
         complex=False,
         recurrence="S_t = diag(w_t) S_{t-1} + k_t v_t^T,  y_t = r_t^T (S_{t-1} + diag(u) k_t v_t^T)",
     )
+    later: ClassVar[frozenset[str]] = frozenset({"decay_range"})
     kind: Literal["rwkv6"] = "rwkv6"
     head_dim: PositiveInt = 64  # K = V
     shift_rank: PositiveInt = 32  # of the five low-rank maps that mix a token with the one before it
@@ -38,11 +38,6 @@ class Rwkv6Mixer(MixerSpecBase):
         if self.decay_range is not None:
             check_range("decay_range", self.decay_range)
         return self
-
-    @model_serializer(mode="wrap")
-    def _as_before_this_field(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What goes without saying is left out: the ids of runs are older than the field."""
-        return without(plain(self), decay_range=None)
 
     def check(self, d_model: int) -> None:
         if d_model % self.head_dim:

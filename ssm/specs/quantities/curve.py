@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
-from ssm.specs.base import Name, Setting, without
+from ssm.specs.base import Name, Setting
 from ssm.specs.families import Member
 from ssm.specs.quantities.base import Place, Placed, Quantity
 from ssm.specs.quantities.sweep import Sweep
@@ -22,8 +22,7 @@ class CurveQuantity(Quantity):
     """
 
     reads: ClassVar[tuple[str, ...]] = ()  # any
-    # Fields that are younger than the first ids of what holds a curve: left out where they are not given.
-    younger: ClassVar[tuple[str, ...]] = ("between", "against_where")
+    later: ClassVar[frozenset[str]] = frozenset({"between", "against_where"})
     sweep: Sweep | None = None
     arm: str | None = None
     against: str | None = None
@@ -35,10 +34,6 @@ class CurveQuantity(Quantity):
     against_where: dict[Name, Setting] | None = None  # None: as `where`
     between: Annotated[tuple[float, float], Field(strict=False)] | None = None
     exponential: bool = False  # the column is a logarithm (a loss in nats), and its exponential is meant
-
-    @model_serializer(mode="wrap")
-    def _as_before_these_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), **dict.fromkeys(self.younger))
 
     @model_validator(mode="after")
     def _one_curve(self) -> Self:

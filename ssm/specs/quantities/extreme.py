@@ -13,7 +13,7 @@ from ssm.specs.quantities.curve import CurveQuantity
 class Extreme(CurveQuantity):
     """The largest value of a curve, or the smallest: what holds of it holds all along the curve."""
 
-    younger: ClassVar[tuple[str, ...]] = (*CurveQuantity.younger, "among")
+    later: ClassVar[frozenset[str]] = frozenset({"among"})
     kind: Literal["extreme"] = "extreme"
     which: Literal["largest", "smallest"]
     among: Name | None = None  # another key: of the curves at each of its values, the one with the extreme

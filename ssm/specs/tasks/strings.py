@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import (
     Field,
     NonNegativeInt,
     PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
-from ssm.specs.base import without
 from ssm.specs.tasks.base import Mix, Part, Task
 
 SYMBOLS = 4  # behind the letters: $ before a string, | behind it, . behind its answer, * where nothing is any more
@@ -43,6 +40,7 @@ class StringTask(Task):
 
     length_is: ClassVar[str] = "letters of the string"
     difficulty_is: ClassVar[str] = ""
+    later: ClassVar[frozenset[str]] = frozenset({"first"})
     mix: Mix[StringPart]
     alphabet: Annotated[int, Field(ge=1, le=2**20)] = 26  # letters, each as likely as any other
     # Tokens of a sequence that is filled with strings and their answers, one behind another; the last, which is cut, is
@@ -51,10 +49,6 @@ class StringTask(Task):
     rows: PositiveInt | None = None  # of the embedding, where a model has more than there are tokens
     # The token of the first letter, where a model has read text: a in bytes is 97, and { | } ~ stand behind z.
     first: NonNegativeInt = 0
-
-    @model_serializer(mode="wrap")
-    def _as_before_first(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(plain(self), first=0)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
