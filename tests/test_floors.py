@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ssm.base.code import needed_by
+
 ROOT = Path(__file__).parents[1]
 # The packages of ssm from the ground up, a line for each floor of the README. Each imports only from those before it.
 FLOORS = (
@@ -135,6 +137,14 @@ def test_the_ground_needs_torch_for_several_processes_alone() -> None:
 def test_what_needs_torch_is_seen() -> None:
     assert "torch" in needs("ssm.evaluation.measure")
     assert "ssm.models.mixers" in needs("ssm.models.mixers.base"), "a package is imported with its modules"
+
+
+@pytest.mark.parametrize("verb", ["plot", "judge", "report"])
+def test_the_code_that_pictures_and_pages_depend_on_is_found(verb: str) -> None:
+    """`needed_by` searches text, which is quick; a parser finds the same modules, and none that trains or measures."""
+    found = needed_by(f"ssm.cli.{verb}")
+    assert found >= needs(f"ssm.cli.{verb}") & set(SSM)
+    assert not {floor_of(name) for name in found} & {"models", "data", "training", "evaluation", "plan"}
 
 
 def test_the_kernels_depend_on_torch_alone() -> None:

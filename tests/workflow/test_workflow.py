@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,8 +20,20 @@ from workflow.stand_in import ROOT, SNAKEMAKE, after, environment, make, run, sn
 HEADLINE = ["evaluate", "evaluate", "judge", "plot", "report", "tokenize", "train", "train"]
 
 
+def copy_code(place: Path) -> None:
+    """A package of the folder's own, which snakemake imports in place of the project's."""
+    shutil.copytree(ROOT / "ssm", place / "ssm", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def change_code(place: Path, *names: str) -> None:
+    for name in names:
+        with (place / "ssm" / name).open("a") as file:
+            file.write("\n")
+
+
 def test_from_nothing_to_the_report_and_nothing_twice(place: Path) -> None:
     edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
+    copy_code(place)
     results = place / "a b" / "smoke"
     first = make(place)
     # lg_fig5 alone is a headline figure; the others' work is left.
@@ -45,6 +58,10 @@ def test_from_nothing_to_the_report_and_nothing_twice(place: Path) -> None:
     edit(place / "config", "figures/lg_fig5.yaml", "The curves.", "All curves.")
     assert verbs(make(place)) == ["judge", "plot", "report"]
     assert json.loads((results / "specs/figures/lg_fig5.json").read_text())["figure"]["caption"] == "All curves."
+
+    # The code that draws changed: its pictures and the report. Code that trains and measures makes nothing anew.
+    change_code(place, "figures/drawings/bars.py", "training/loop.py", "evaluation/measure.py")
+    assert verbs(make(place)) == ["plot", "report"]
 
 
 @pytest.mark.exhaustive
@@ -84,6 +101,22 @@ def test_what_changes_is_made_anew_and_what_is_finished_stays(place: Path) -> No
     assert verbs(make(place)) == ["report"]
     assert make(place) == []
     assert verbs(make(place, "lg")) == ["report"]
+
+
+@pytest.mark.exhaustive
+def test_pictures_verdicts_and_pages_are_made_anew_when_their_code_changes(place: Path) -> None:
+    edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
+    copy_code(place)
+    make(place)
+    for changed, again in (
+        ("report/style.css", ["report"]),
+        ("claims/verdict.py", ["judge", "report"]),
+        ("specs/figure.py", ["judge", "plot", "report"]),
+        ("training/loop.py", []),
+        ("evaluation/measure.py", []),
+    ):
+        change_code(place, changed)
+        assert verbs(make(place)) == again, changed
 
 
 def test_a_failed_job_fails_the_run_keeps_its_log_and_goes_on(place: Path) -> None:

@@ -1,4 +1,5 @@
-# Tables to pictures and verdicts.
+# Tables to pictures and verdicts. The code that draws or judges is a parameter: after a change in it the next call draws or
+# judges anew. Training and measuring are not: what they made stays until their specs change.
 
 
 rule plot:
@@ -31,6 +32,7 @@ rule plot:
         content=lambda wildcards: PLAN.figures[wildcards.target].content_hash,
         caption=lambda wildcards: plain(PLAN.figures[wildcards.target].figure.caption),
         tables=f"{S}/tables",
+        code=lambda wildcards: code_hash("ssm.cli.plot"),
         folder=lambda wildcards, output: str(Path(output[0]).parent),
     message:
         "Draw {wildcards.target}"
@@ -53,6 +55,7 @@ rule judge:
         spec=f"{S}/specs/figures/{{target}}.json",
         content=lambda wildcards: PLAN.figures[wildcards.target].content_hash,
         tables=f"{S}/tables",
+        code=lambda wildcards: code_hash("ssm.cli.judge"),
     message:
         "Judge the claims of {wildcards.target}"
     shell:

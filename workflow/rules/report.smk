@@ -18,6 +18,7 @@ rule report:
         front=" ".join(WANTED),
         figures=lambda wildcards: " ".join(reported()),
         others=lambda wildcards: finished_besides(reported()),
+        code=lambda wildcards: code_hash("ssm.cli.report"),
     message:
         "Write the report, with {params.figures}"
     shell:

@@ -1,0 +1,64 @@
+"""Which source files a module of this package needs, and a hash of their content."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]  # the folder that holds the package
+TEMPLATES = (".j2", ".css")  # what a package reads beside its modules
+# Imports in this package are absolute. The text is searched: to parse hundreds of files takes most of a second.
+IMPORT = re.compile(r"^[ \t]*(?:from (ssm\b[\w.]*) import (\([^)]*\)|.*)|import (ssm\b[\w.]*))", re.MULTILINE)
+
+
+@cache
+def code_hash(module: str) -> str:
+    """A hash of the source files of all modules in `needed_by(module)`, and of the templates that lie beside them.
+
+    It changes with every character of these files, comments too.
+    """
+    paths = {_modules()[name] for name in needed_by(module)}
+    folders = {path.parent for path in paths}
+    paths |= {path for folder in folders for path in folder.iterdir() if path.suffix in TEMPLATES}
+    found = hashlib.sha256()
+    for path in sorted(paths):
+        content = path.read_bytes()
+        found.update(f"{path.relative_to(ROOT).as_posix()} {len(content)}\n".encode() + content)
+    return found.hexdigest()[:12]
+
+
+def needed_by(module: str) -> frozenset[str]:
+    """The module, all modules of this package that it imports, directly or through others, and their packages.
+
+    An import inside a function counts. So does one for type checkers alone.
+    """
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        parts = waiting.pop().split(".")
+        for name in (".".join(parts[:count]) for count in range(1, len(parts) + 1)):
+            if name not in found and name in _modules():
+                found.add(name)
+                waiting += _imports(name)
+    return frozenset(found)
+
+
+@cache
+def _imports(module: str) -> tuple[str, ...]:
+    """The modules of this package that a module imports, and names of what it imports from them."""
+    names: list[str] = []
+    for source, listed, whole in IMPORT.findall(_modules()[module].read_text(encoding="utf-8")):
+        names += [whole] if whole else [source, *(f"{source}.{word}" for word in re.findall(r"\w+", listed))]
+    return tuple(names)
+
+
+@cache
+def _modules() -> dict[str, Path]:
+    """Name -> source file of every module and package of this package."""
+    found = {}
+    for path in (ROOT / "ssm").rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
