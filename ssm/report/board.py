@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ssm.base.formulas import plain
-from ssm.report.gather import MARKS, Absent, Claim, Results
+from ssm.report.against import Against, Agreement
+from ssm.report.gather import MARKS, Absent, Results, Verdict
 from ssm.report.papers import GROUPS, PAPERS, Paper, spoken
 
 # A mark is a shape of its own and takes its colour from the page: 16 x 16, the outline and what is cut out of it.
@@ -27,24 +28,29 @@ class Card:
     """One figure or table of a paper.
 
     Attributes:
-        href: where it is shown; "": nowhere, because it is not made.
-        absent: why it is not; None: it is.
+        href: where it is shown; "": nowhere, because it is not made and has no reference.
+        claims: those that are judged here, or else in the reference.
+        absent: why it is not made here; None: it is.
+        reference: whether it shows the reference, because it is not made here.
+        agreement: whether what is made here agrees with the reference; None: there is nothing to compare.
     """
 
     target: str
     spoken: str
     shows: str
     href: str
-    claims: tuple[Claim, ...]
+    claims: tuple[Verdict, ...]
     absent: Absent | None
+    reference: bool = False
+    agreement: Agreement | None = None
 
     @property
-    def theirs(self) -> tuple[Claim, ...]:
+    def theirs(self) -> tuple[Verdict, ...]:
         """The paper's own statements, whose marks are large."""
         return tuple(claim for claim in self.claims if claim.sort not in ("ours", "definition"))
 
     @property
-    def others(self) -> tuple[Claim, ...]:
+    def others(self) -> tuple[Verdict, ...]:
         """Definitions and checks of our own."""
         return tuple(claim for claim in self.claims if claim.sort in ("ours", "definition"))
 
@@ -60,26 +66,48 @@ class Group:
     def made(self) -> int:
         return sum(card.absent is None for card in self.cards)
 
+    @property
+    def references(self) -> int:
+        """How many show the reference."""
+        return sum(card.reference for card in self.cards)
 
-def board(results: Results, papers: tuple[str, ...] = tuple(PAPERS), here: tuple[str, ...] = ()) -> tuple[Group, ...]:
-    """The cards of some papers, for a page that itself shows the figures `here`; any other is on its paper's page."""
+
+def board(
+    results: Results, beside: Against, papers: tuple[str, ...] = tuple(PAPERS), here: tuple[str, ...] = ()
+) -> tuple[Group, ...]:
+    """The cards of some papers, for a page that itself shows the figures `here`; any other is on its paper's page.
+
+    Args:
+        beside: reference results, which cards of figures that are not made show.
+    """
     figures = {figure.target: figure for figure in results.figures}
     groups = []
     for paper in (GROUPS[short] for short in papers):
-        planned = [target for target in (*figures, *results.unfinished) if target.startswith(f"{paper.short}_")]
+        known = (*figures, *results.unfinished, *beside.figures)
+        planned = [target for target in known if target.startswith(f"{paper.short}_")]
         cards = []
         for target in dict.fromkeys([*paper.shows, *planned]):
-            figure = figures.get(target)
+            figure, reference = figures.get(target), beside.figures.get(target)
             shows = paper.shows.get(target) or (plain(figure.task.figure.title) if figure else "")
             absent = None if figure else results.unfinished.get(target, NOT_PLANNED)
-            href = f"{'' if target in here else f'{paper.short}.html'}#{target}" if figure else ""
-            cards.append(Card(target, spoken(target), shows, href, figure.claims if figure else (), absent))
+            shown = figure or reference
+            href = f"{'' if target in here else f'{paper.short}.html'}#{target}" if shown else ""
+            claims: tuple[Verdict, ...] = shown.claims if shown else ()
+            agreement = beside.agreements.get(target)
+            cards.append(
+                Card(target, spoken(target), shows, href, claims, absent, not figure and bool(reference), agreement)
+            )
         groups.append(Group(paper, tuple(cards)))
     return tuple(groups)
 
 
-def legend(groups: tuple[Group, ...]) -> list[tuple[str, str, int]]:
-    """(mark, its words, how many) of the marks that there are; the three verdicts always, unless all was rehearsed."""
-    counts = Counter(claim.mark for group in groups for card in group.cards for claim in card.claims)
-    verdicts = () if counts["rehearsed"] else tuple(MARKS)[:3]
+def legend(groups: tuple[Group, ...], reference: bool = False) -> list[tuple[str, str, int]]:
+    """(mark, its words, how many) of the marks that there are; the three verdicts always, unless all was rehearsed.
+
+    Args:
+        reference: of the figures that show the reference; otherwise of those that are made here.
+    """
+    cards = [card for group in groups for card in group.cards if card.reference == reference]
+    counts = Counter(claim.mark for card in cards for claim in card.claims)
+    verdicts = () if counts["rehearsed"] or not cards else tuple(MARKS)[:3]
     return [(mark, words, counts[mark]) for mark, words in MARKS.items() if counts[mark] or mark in verdicts]

@@ -60,11 +60,10 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Claim:
+class Verdict:
     """One row of the verdicts table, as the page shows it."""
 
     row: dict[str, Any]
-    spec: ClaimSpec
 
     @property
     def panel(self) -> str:
@@ -80,10 +79,6 @@ class Claim:
     def unregistered(self) -> bool:
         """Whether it was not registered before its seeds were read, so that it counts nowhere."""
         return self.row["registered"] is False
-
-    @property
-    def strip(self) -> Markup:
-        return strip(self.row, self.spec.expected)
 
     @property
     def anchor(self) -> str:
@@ -115,6 +110,17 @@ class Claim:
         """What a mark stands for, for whom hovers over it or hears it."""
         number = "" if self.mark in ("rehearsed", "elsewhere") else f": {ours(self.row)}"
         return f"{plain(self.row['says'])} {MARKS[self.mark].capitalize()}{number}"
+
+
+@dataclass(frozen=True)
+class Claim(Verdict):
+    """A verdict that was made here, and the claim that it is about."""
+
+    spec: ClaimSpec
+
+    @property
+    def strip(self) -> Markup:
+        return strip(self.row, self.spec.expected)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -102,9 +103,20 @@ def judged(row: Mapping[str, Any], timed: bool = False) -> Judged:
 
 def _small(path: Path) -> Image.Image:
     """A picture with few colours."""
+    with opened(path) as picture:
+        return picture.convert("RGB").quantize(COLORS)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Image.Image]:
+    """A PNG picture.
+
+    Raises:
+        TableError: it is none.
+    """
     try:
-        with Image.open(path) as picture:
-            return picture.convert("RGB").quantize(COLORS)
+        with Image.open(path, formats=["PNG"]) as picture:
+            yield picture
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise TableError(f"{path}: not a readable picture ({error})") from error
 

@@ -82,7 +82,7 @@ def test_a_report_says_what_it_does_not_show(tmp_path: Path, capsys: pytest.Capt
     pages = tmp_path / "pages"
     assert main(["report", str(tmp_path), "--out", str(pages)]) == 0
     assert capsys.readouterr().err.splitlines() == [
-        "planned, and not shown: lg_fig11 (not made yet)",
+        "planned, and not made: lg_fig11 (not made yet)",
         f"wrote {pages / 'index.html'} and a page a paper beside it",
     ]
 

@@ -82,6 +82,14 @@ def finished_besides(targets):
     return made
 
 
+def reference_files():
+    """The reference results that the report shows: none beside a rehearsal, or where there is no folder of this scale."""
+    found = (
+        () if LIBRARY.workflow.rehearsal else Path("reports", LIBRARY.scale).glob("*")
+    )
+    return sorted(str(path) for path in found if path.suffix in (".json", ".png"))
+
+
 def hold_results():
     """Refuse results that a snakemake in another folder works on: Snakemake's own locks know this folder alone.
 

@@ -1,10 +1,12 @@
-# The report: a front page and a page a paper, of all that is finished; what the call asks for is finished first.
+# The report: a front page and a page a paper, of all that is finished; what the call asks for is finished first. Beside it
+# stand the reference results of this scale: where they change, it is written anew.
 
 
 rule report:
     """The pages: one picture of everything, and the figures with their verdicts and where they come from."""
     input:
         lambda wildcards: results_of(reported()),
+        reference=reference_files(),
     output:
         expand("{S}/report/{page}", S=S, page=PAGES),
     log:
