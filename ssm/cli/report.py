@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from ssm.report.build import build_report
 
     given = args.reference or Path("reports") / args.results.name
-    reference = given if args.reference or given.is_dir() else None
+    reference = given if args.reference or any(given.glob("*.json")) else None
     results = build_report(args.results, args.out, args.front, args.figures, reference)
     absent = ", ".join(f"{target} ({absent.state})" for target, absent in results.unfinished.items())
     if absent:

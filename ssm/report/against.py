@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ssm.base.errors import UserError
+from ssm.base.errors import TableError, UserError
 from ssm.base.formulas import plain
 from ssm.report.compare import Comparison, compare, unlike
 from ssm.report.gather import Results, Verdict
@@ -77,9 +77,8 @@ class Agreement:
     @property
     def words(self) -> str:
         """In a few words, for a card."""
-        if not self.differing:
-            return "agrees with the reference"
-        return f"{self.agree} of {len(self.claims)} claims agree with the reference, {len(self.differing)} differ"
+        differ = f", {len(self.differing)} differ" if self.differing else ""
+        return f"{self.agree} of {len(self.claims)} claims agree with the reference{differ}"
 
 
 @dataclass(frozen=True)
@@ -120,11 +119,15 @@ def against(results: Results, folder: Path, reference: Path | None) -> Against:
         reference: the folder of reference results; None: there is none.
 
     Raises:
-        ConfigError, TableError: a file of the reference is broken, or a picture is missing; one line that names it.
+        ConfigError, TableError: the folder holds no reference, a file of it is broken, or a picture is missing; one line
+            that names it.
     """
     if reference is None or results.rehearsal:
         return Against()
-    references = {name: one for name, one in read_references(reference).items() if one.scale == results.scale}
+    found = read_references(reference)
+    if not found:
+        raise TableError(f"{reference}: no reference results")
+    references = {name: one for name, one in found.items() if one.scale == results.scale}
     made = [figure.target for figure in results.figures]
     return Against(
         {name: _figure(one, reference, results, folder) for name, one in references.items() if name not in made},
