@@ -119,8 +119,8 @@ def against(results: Results, folder: Path, reference: Path | None) -> Against:
         reference: the folder of reference results; None: there is none.
 
     Raises:
-        ConfigError, TableError: the folder holds no reference, a file of it is broken, or a picture is missing; one line
-            that names it.
+        ConfigError: a reference is broken; one line that names it.
+        TableError: there is no reference in the folder, or a picture of it is missing or broken.
     """
     if reference is None or results.rehearsal:
         return Against()
