@@ -13,7 +13,7 @@ from ssm.base.code import code_hash, needed_by
 FILES = {
     "ssm/__init__.py": "",
     "ssm/cli/__init__.py": "",
-    "ssm/cli/plot.py": "def run():\n    from ssm.figures.draw import (\n        draw,  # it draws\n    )\n",
+    "ssm/cli/plot.py": "def run():\n    from ssm.figures import (\n        draw,  # it draws\n    )\n",
     "ssm/figures/__init__.py": "import ssm.base.files\n",
     "ssm/figures/draw.py": "from ssm.figures import circle  # a module\n",
     "ssm/figures/circle.py": "import ssm.figures.draw\n",
