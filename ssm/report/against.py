@@ -153,7 +153,7 @@ def _figure(reference: Reference, source: Path, results: Results, folder: Path) 
         caption=caption,
         picture=f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}",
         size=size,
-        claims=tuple(ReferenceClaim(claim.content() | {"target": target}) for claim in reference.claims),
+        claims=tuple(ReferenceClaim(dict(claim) | {"target": target}) for claim in reference.claims),
         made=_made(reference.made),
         source=(source / f"{target}.json").as_posix(),
         planned=target in results.unfinished,
