@@ -1,27 +1,30 @@
-"""What a machine allows: how long a scan would take if it did nothing but its arithmetic, or its reading and writing.
+"""What a machine allows: the least time that a scan takes on it.
 
-The work of a case is that of its usual algorithm, counted from its formula, in float32:
+No implementation can be faster than the limit of a case, but for noise. So the limit counts the fewest operations that
+any known form of the scan needs, and not those of the form that somebody uses:
 
-    diagonal_scan    a, b and h pass through memory once (backward: dh, a, h, da and db); a multiply-add an element
-    selective_scan   vector operations by channel and state: a product for the exponent, an exponential of 9 (reduction,
-                     a polynomial of degree 6, scaling), delta u B, and the multiply-adds of h and y: 13. Backward: h
-                     again (12), and 8 for the gradients. By channel: softplus and its derivative, the skip: 28 and 36
-    gated_scan       products of matrices by token and head, chunks of C = 32: the state read and written, 4 K V; scores
-                     and their product with v, (C + 1) (K G / H + V); backward twice that. With a vector of decays, in
-                     place of that: 3 vector operations by entry of the state, and 8 backward
-    delta_scan       the cheaper of two. In chunks of C = 16, by token and head: the state read by q and by the key, and
-                     written, 6 K V; scores of both, 2 C K, their system and the product with what it says to write,
-                     2 C V; backward twice that. The generalized form writes twice and has four scores: 8 K V +
-                     4 C (K + V).
-                     Step by step, vector operations by entry of the state: two readings, the decay, the writing, 4
-                     (without decay 3, generalized 5); backward the state again (2, 1, 3), 8 for the gradients (6, 10)
-    causal_conv1d    x and y pass through memory once (backward: dy, x and dx)
+    limit = max(multiply-adds / the processor's rate of multiply-adds, bytes / the rate of the fastest stream)
 
-Chunks share a state's readings and writings among products of matrices, for which steps have none of the scores and may
-run at the rate of multiply-adds of whole vectors, more than the machine's GEMM has: neither count is always the lower.
+for the forward pass, and the same again for the backward pass, which begins when the forward pass has ended. The
+bytes of a pass are its inputs and its outputs, each once, without states. The stream goes over as many bytes, so it
+finds them in the caches where a scan can find them there. `ssm_kernels.native.limits` measures both rates.
 
-On a CPU, products of matrices are held against the machine's own (GEMM), vector operations against its multiply-adds of
-whole vectors, and all against a copy that moves as many bytes as the case; on a GPU, against copying alone.
+A product of two numbers counts as a multiply-add, because the same units of a processor do both. Additions, divisions,
+comparisons and conversions do not count: processors have other units for them. The multiply-adds of a step, where an
+exponential has 5 (a polynomial of degree 5):
+
+    diagonal_scan    h: 1 by number. Backward: dh and da, 2. Complex: twice that for each real number
+    selective_scan   by channel and state: the exponent, its exponential, delta u B, h and y: 9. Backward: h again, 8,
+                     since to keep all h moves N times as many bytes; the gradients, 8. By channel: softplus, delta u
+                     and D u: 12. Backward: softplus, its slope, and the gradients: 16
+    gated_scan       by head: k v into the state and q out of it, 2 K V; an exponential for each decay. Chunks add
+                     their scores, and steps their decays. Backward: twice the products
+    delta_scan       by head: k out of the state, the correction into it, q out of it, 3 K V; generalized 4 K V; the
+                     rest as of gated_scan
+    causal_conv1d    by number: 4 taps, an exponential, a product: 10. Backward: the value before the activation again,
+                     9, the slope of the activation, 3, the gradients of x and of the weight, 8
+
+On a GPU the limit is the memory's alone: a copy of a gigabyte.
 """
 
 from __future__ import annotations
@@ -35,9 +38,11 @@ import torch
 
 from ssm.bench.cases import Case
 
-CHUNK, DELTA_CHUNK = 32, 16  # C
-LANES = {"avx512": 16, "avx2": 8, "plain": 4}  # float32 numbers in a vector
-FAR = 2**30  # bytes that a GPU copies to tell its memory's speed
+EXP = 5  # multiply-adds of an exponential
+FAR = 2**29  # bytes of the streams that tell a CPU's memory from its caches
+GPU_FAR = 2**30  # bytes that a GPU copies to tell its memory's speed
+EXCEEDED = 1.05  # limit over time that is more than noise
+DISTURBED = "nothing can be faster than the limit, so other programs may have disturbed its measurement"
 
 
 @dataclass(frozen=True)
@@ -46,18 +51,25 @@ class Limits:
 
     device: str  # cpu, cuda
     threads: int
-    gemm: float | None  # float32 operations a second (two a multiply-add) of a large product of matrices; None on a GPU
-    vector: float | None  # numbers that vector operations make a second; None on a GPU
-    copy: float  # bytes read and written a second through memory
+    memory: float  # bytes read and written a second through memory
+    multiply_adds: float | None = None  # of float32 numbers, a second; None on a GPU
+    gemm: float | None = None  # multiply-adds a second of a product of matrices by torch, to compare; None on a GPU
     instructions: str | None = None  # what the C++ is compiled for; None on a GPU
+    processor: str | None = None  # as it describes itself; None on a GPU
 
     def text(self) -> str:
         """One line for reading."""
-        gemm = f"GEMM {self.gemm / 1e9:,.0f} GF/s, " if self.gemm else ""
-        vector = f"{self.vector / 1e9:.0f} G vector operations/s by lane, " if self.vector else ""
-        where = f"{self.threads} thread(s), {self.instructions}" if self.device == "cpu" else self.device
-        copy = f"copy {self.copy / 1e9:,.0f} GB/s through memory"
-        return f"limits of {where}: {gemm}{vector}{copy}"
+        memory = f"{self.memory / 1e9:,.0f} GB/s through memory"
+        if self.multiply_adds is None or self.gemm is None:
+            return f"Limits of {self.device}: {memory}"
+        peak, gemm = (f"{2 * rate / 1e9:,.0f} GFLOP/s" for rate in (self.multiply_adds, self.gemm))
+        return f"Limits of {self.threads} thread(s): {peak} by multiply-adds (GEMM by torch: {gemm}), {memory}"
+
+    def warnings(self) -> list[str]:
+        """A line where torch's product of matrices is faster than the limit."""
+        if self.multiply_adds is None or self.gemm is None or self.gemm <= EXCEEDED * self.multiply_adds:
+            return []
+        return [f"GEMM by torch: {self.gemm / self.multiply_adds:.2f} times the limit; {DISTURBED}"]
 
     def content(self) -> dict[str, object]:
         """Plain data, for the provenance."""
@@ -66,94 +78,109 @@ class Limits:
 
 @dataclass(frozen=True)
 class Work:
-    """What a case has to do at least."""
+    """The least that one pass has to do."""
 
-    gemm: float = 0.0  # operations inside products of matrices
-    vector: float = 0.0  # numbers made by vector operations outside of them
-    moved: float = 0.0  # bytes read and written
-    instead: Work | None = None  # another algorithm's for the same, where that may be the cheaper
+    multiply_adds: float
+    bytes: float  # inputs and outputs, each once
 
 
 def measure_limits(device: torch.device) -> Limits:
-    """Measured in about a second, with the threads that torch has now.
+    """Measured in a few seconds, with the threads that torch has now.
 
     Raises:
         NativeUnavailable: a CPU without a C++ compiler.
     """
     if device.type == "cuda":
-        return _gpu_limits(device)
-    from ssm_kernels.native import instructions
-    from ssm_kernels.native.limits import machine_limits
+        return Limits("cuda", 1, _gpu_copy(device))
+    from ssm_kernels.native import cpu, limits
 
     threads = torch.get_num_threads()
-    found = machine_limits(threads)
-    chosen = instructions()
-    vector = threads * LANES[chosen] / (1e-9 * found.fma_ns)
-    return Limits("cpu", threads, found.gemm, vector, found.copy_memory, chosen)
+    return Limits(
+        device="cpu",
+        threads=threads,
+        memory=limits.stream(FAR, threads),
+        multiply_adds=limits.multiply_adds(threads),
+        gemm=_gemm(),
+        instructions=cpu.instructions(),
+        processor=cpu.description()[0],
+    )
 
 
 def limit_ms(case: Case, limits: Limits) -> float:
     """The least time of the case on this machine, in milliseconds; on a GPU that of its memory alone."""
-    done = work(case)
-    if limits.gemm is None or limits.vector is None:
-        return 1000 * done.moved / limits.copy
-    ways = [done] if done.instead is None else [done, done.instead]
-    compute = min(way.gemm / limits.gemm + way.vector / limits.vector for way in ways)
-    return 1000 * max(compute, done.moved / _copy_rate(int(done.moved), limits.threads))
+    seconds = 0.0
+    for done in work(case):
+        if limits.multiply_adds is None:
+            seconds += done.bytes / limits.memory
+        else:
+            compute = done.multiply_adds / limits.multiply_adds
+            seconds += max(compute, done.bytes / _stream(int(done.bytes), limits.threads))
+    return 1000 * seconds
 
 
-def work(case: Case) -> Work:
-    """The least work of a case, forward or forward and backward."""
-    return WORK[case.operation](case)
+def work(case: Case) -> list[Work]:
+    """The least work of a case's forward pass, then of its backward pass if it has one."""
+    passes = WORK[case.operation](case)
+    return list(passes) if case.backward else [passes[0]]
 
 
-def _diagonal(case: Case) -> Work:
+Passes = tuple[Work, Work]  # forward, backward
+
+
+def _diagonal(case: Case) -> Passes:
     complex_ = case.system == "S5, complex"  # whose a is a constant
-    arrays = (2 + 3 * case.backward) if complex_ else (3 + 5 * case.backward)
     numbers = prod(case.sizes) * (2 if complex_ else 1)
-    return Work(
-        vector=numbers * (2 if complex_ else 1) * (1 + 2 * case.backward), moved=arrays * numbers * _bytes(case)
+    products = numbers * (2 if complex_ else 1)
+    forward, backward = (2, 3) if complex_ else (3, 5)  # b -> h; dh, h -> db; and a -> ; a -> da
+    return (
+        Work(products, forward * numbers * _bytes(case)),
+        Work(2 * products, backward * numbers * _bytes(case)),
     )
 
 
-def _selective(case: Case) -> Work:
+def _selective(case: Case) -> Passes:
     B, T, D, N = case.sizes
-    by_state, by_channel = (33, 64) if case.backward else (13, 28)
-    moved = B * T * (D * (3 + 5 * case.backward) + N * (2 + 4 * case.backward)) * _bytes(case)
-    return Work(vector=B * T * D * (by_state * N + by_channel), moved=moved)
+    return (  # u, dt, B, C -> y; and dy -> du, ddt, dB, dC
+        Work(B * T * D * ((4 + EXP) * N + 7 + EXP), B * T * (3 * D + 2 * N) * _bytes(case)),
+        Work(B * T * D * ((3 + EXP + 8) * N + 11 + EXP), B * T * (5 * D + 4 * N) * _bytes(case)),
+    )
 
 
-def _gated(case: Case) -> Work:
-    B, T, H, K, V = case.sizes
-    shared = H if case.system == "Mamba-2" else 1  # heads that share q and k
-    by_key = K if case.system in ("GLA", "RWKV-6") else 0
-    times = 3 if case.backward else 1
-    by_head = 2 * K // shared + 2 * V + by_key
-    moved = B * T * H * by_head * _bytes(case) * (2.5 if case.backward else 1)  # q, k, v, y; again, and their gradients
-    if by_key:
-        return Work(vector=B * T * H * K * V * (11 if case.backward else 3), moved=moved)
-    gemm = B * T * H * times * (4 * K * V + (CHUNK + 1) * (K / shared + V))
-    return Work(gemm=gemm, moved=moved)
+def _gated(case: Case) -> Passes:
+    K = case.sizes[3]
+    shared = case.sizes[2] if case.system == "Mamba-2" else 1  # heads that share q and k
+    decays = {"Mamba-2": 1, "GLA": K, "RWKV-6": K}.get(case.system, 0)  # by token and head
+    return _matrix_states(case, products=2, inputs=2 * K / shared + decays, decays=decays)
 
 
-def _delta(case: Case) -> Work:
-    B, T, H, K, V = case.sizes
+def _delta(case: Case) -> Passes:
+    K = case.sizes[3]
     decays = {"DeltaNet": 0, "Gated DeltaNet": 1}.get(case.system, K)
-    generalized = case.system == "RWKV-7"
-    by_head = (4 if generalized else 2) * K + 2 * V + decays + (not generalized)
-    moved = B * T * H * by_head * _bytes(case) * (2.5 if case.backward else 1)  # as of a gated scan
-    in_chunks = (8 * K * V + 4 * DELTA_CHUNK * (K + V)) if generalized else (6 * K * V + 2 * DELTA_CHUNK * (K + V))
-    step, back = (5, 13) if generalized else (4, 10) if decays else (3, 7)
-    steps = Work(vector=B * T * H * K * V * (step + back * case.backward))
-    return Work(gemm=B * T * H * in_chunks * (3 if case.backward else 1), moved=moved, instead=steps)
+    generalized = case.system == "RWKV-7"  # a and b in place of beta
+    inputs = (4 * K if generalized else 2 * K + 1) + decays
+    return _matrix_states(case, products=4 if generalized else 3, inputs=inputs, decays=decays)
 
 
-def _conv(case: Case) -> Work:
+def _matrix_states(case: Case, products: int, inputs: float, decays: int) -> Passes:
+    """Of states of K x V numbers: `products` with the state, and `inputs` besides v, by token and head."""
+    B, T, H, K, V = case.sizes
+    tokens = B * T * H
+    forward, backward = inputs + 2 * V, 2 * inputs + 3 * V  # inputs, v -> y; and dy -> their gradients
+    return (
+        Work(tokens * (products * K * V + EXP * decays), tokens * forward * _bytes(case)),
+        Work(tokens * 2 * products * K * V, tokens * backward * _bytes(case)),
+    )
+
+
+def _conv(case: Case) -> Passes:
     numbers = prod(case.sizes)
-    return Work(vector=numbers * (20 + 40 * case.backward), moved=numbers * (2 + 3 * case.backward) * _bytes(case))
+    return (  # x -> y; x, dy -> dx
+        Work(numbers * (5 + EXP), 2 * numbers * _bytes(case)),
+        Work(numbers * (15 + EXP), 3 * numbers * _bytes(case)),
+    )
 
 
-WORK: dict[str, Callable[[Case], Work]] = {
+WORK: dict[str, Callable[[Case], Passes]] = {
     "diagonal_scan": _diagonal,
     "selective_scan": _selective,
     "gated_scan": _gated,
@@ -167,16 +194,25 @@ def _bytes(case: Case) -> int:
 
 
 @lru_cache(maxsize=64)
-def _copy_rate(moved: int, threads: int) -> float:
-    from ssm_kernels.native.limits import copy_rate
+def _stream(touched: int, threads: int) -> float:
+    from ssm_kernels.native.limits import stream
 
-    return copy_rate(max(moved, 2**12), threads)
+    return stream(touched, threads)
 
 
-def _gpu_limits(device: torch.device) -> Limits:
-    """By CUDA events: a copy of a gigabyte."""
-    here, there = (torch.empty(FAR, dtype=torch.uint8, device=device) for _ in range(2))
-    return Limits("cuda", 1, None, None, 2 * FAR / _gpu_seconds(lambda: there.copy_(here)))
+def _gemm() -> float:
+    """Multiply-adds a second of a large product of matrices by torch."""
+    from ssm_kernels.native.limits import best_seconds
+
+    n = 1024
+    a, b, c = (torch.rand(n, n) for _ in range(3))
+    return n**3 / best_seconds(lambda: torch.mm(a, b, out=c), 0.2)
+
+
+def _gpu_copy(device: torch.device) -> float:
+    """Bytes read and written a second by a copy of a gigabyte, by CUDA events."""
+    here, there = (torch.empty(GPU_FAR, dtype=torch.uint8, device=device) for _ in range(2))
+    return 2 * GPU_FAR / _gpu_seconds(lambda: there.copy_(here))
 
 
 def _gpu_seconds(run: Callable[[], object], times: int = 10) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from typing import Any
 
 from ssm.cli import path, positive
@@ -11,8 +12,11 @@ from ssm.cli import path, positive
 HELP = "measure the speed of scans, training steps and several processes, side by side with what they compete with"
 EPILOG = """\
 scans     every backend that runs here and every peer that is installed, at each size with and without a state; first
-          outputs and gradients are held against the float64 oracle, and who is wrong is not timed. The machine's own
-          limits are measured in the same run: limit/t is how close an implementation comes to them
+          outputs and gradients are held against the float64 oracle, and who is wrong is not timed. limit/t is the least
+          time that the machine allows, divided by the time measured: 1 is the best possible. The limit is the larger
+          of two times: the fewest multiply-adds of any known form of the scan at the processor's full rate, and each
+          input and output once at the rate of the fastest stream. Both rates are measured in the same run. A row
+          above 1.05 is named in a warning: its limit was disturbed, or is wrong. On a GPU: copying alone
 training  training steps of small Mamba and Mamba-2 models with the same weights, batches and optimizer as transformers'
 processes short runs of `ssm train` on the CPU with the smoke scale's model, at three sizes of a batch: by one process
           (the whole batch, and its part of it alone), by several as a team, and by as many that do not wait for each
@@ -81,7 +85,7 @@ def _scans(args: argparse.Namespace) -> int:
     from ssm.bench.cases import cpu_cases, gpu_cases
     from ssm.bench.limits import measure_limits
     from ssm.bench.scans import scan_speed
-    from ssm.bench.table import block
+    from ssm.bench.table import block, warnings
     from ssm.models.device import prepare_device
 
     if args.instructions is not None:
@@ -92,15 +96,22 @@ def _scans(args: argparse.Namespace) -> int:
         raise UserError(f"--only {args.only}: no operation or system of that name is measured on {device.type}")
     limits = measure_limits(device)
     print(limits.text(), flush=True)
+    _warn(limits.warnings())
     frames = []
     for frame in scan_speed(cases, device, args.repeats, args.seconds, limits):
         print(f"\n{block(frame)}", flush=True)
+        _warn(warnings(frame))
         frames.append(frame)
     made = _provenance(args, limits=limits.content())
     print(f"\n{_machine(args, made)}")
     if args.out is not None:
         write_table(pl.concat(frames), SCAN_SPEED, args.out, made)
     return 0
+
+
+def _warn(lines: list[str]) -> None:
+    for line in lines:
+        print(f"ssm bench: warning: {line}", file=sys.stderr, flush=True)
 
 
 def _compile_for(instructions: str) -> None:

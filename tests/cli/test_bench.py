@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import builtins
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,16 @@ from training.processes import run_team
 
 from ssm.base.errors import UserError
 from ssm.base.tables import PROCESS_SPEED, SCAN_SPEED, TRAINING_SPEED, read_provenance, read_table, write_table
+from ssm.bench import limits as limits_module
 from ssm.bench import processes as processes_module
 from ssm.bench import scans as scans_module
 from ssm.bench import training_speed as training_module
 from ssm.bench.cases import Case, cpu_cases, gpu_cases
 from ssm.bench.limits import Limits, limit_ms, work
+from ssm.bench.markdown import END, START, main
 from ssm.bench.race import Contestant, race
 from ssm.bench.scans import scan_speed
-from ssm.bench.table import block
+from ssm.bench.table import block, warnings
 from ssm.bench.training_speed import GateError, ratios
 from ssm.cli import bench
 from ssm.training.distributed import Team
@@ -30,7 +34,7 @@ from ssm.training.distributed import Team
 CPU = torch.device("cpu")
 TINY = ("training", "--model", "mamba2", "--repeats", 2, "--context", 6, "--batch", 2)
 SMALL = Case("gated_scan", "Mamba-2", (2, 9, 2, 4, 4), state=True)
-LIMITS = Limits("cpu", 1, gemm=1e9, vector=1e9, copy=1e9, instructions="avx2")
+LIMITS = Limits("cpu", 1, memory=3e10, multiply_adds=5e10, gemm=4e10, instructions="avx2", processor="x86_64 A 1")
 
 
 def run(*words: object) -> int:
@@ -44,6 +48,21 @@ def _restore_threads() -> Any:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def _measure_limits_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One run of each loop, with nothing timed."""
+
+    def once(run: Callable[[], object], seconds: float) -> float:
+        run()
+        return 1.0
+
+    monkeypatch.setattr("ssm_kernels.native.limits.best_seconds", once)
+    measured = limits_module._stream
+    measured.cache_clear()
+    yield
+    measured.cache_clear()
 
 
 # Races
@@ -156,37 +175,82 @@ def test_a_case_is_printed_fastest_first() -> None:
     ]
 
 
-def test_limits_follow_the_formulas() -> None:
-    forward, both = (work(Case("selective_scan", "Mamba", (2, 3, 5, 7), backward=b)) for b in (False, True))
-    assert forward.vector == 2 * 3 * 5 * (13 * 7 + 28)
-    assert both.vector == 2 * 3 * 5 * (33 * 7 + 64)
-    gated = work(Case("gated_scan", "Mamba-2", (2, 3, 4, 8, 16), backward=False))
-    assert gated.gemm == 2 * 3 * 4 * (4 * 8 * 16 + 33 * (8 / 4 + 16))
-    delta = work(Case("delta_scan", "KDA", (2, 3, 4, 8, 16)))
-    assert delta.instead is not None
-    assert delta.gemm == 3 * 2 * 3 * 4 * (6 * 8 * 16 + 32 * (8 + 16))
-    assert delta.instead.vector == 2 * 3 * 4 * 14 * 8 * 16
-    fast = {"device": "cpu", "threads": 1, "copy": 1e30}
-    rates = [Limits(gemm=g, vector=v, **fast) for g, v in ((1.0, 1e-9), (1e-9, 1.0))]  # either way alone
-    assert [limit_ms(Case("delta_scan", "KDA", (2, 3, 4, 8, 16)), x) for x in rates] == pytest.approx(
-        [1000 * delta.gemm, 1000 * delta.instead.vector]
-    )
-    diagonal = Case("diagonal_scan", "RG-LRU", (2, 64, 512), backward=False)
-    assert work(diagonal).moved == 3 * 4 * 2 * 64 * 512
-    compute_bound = Limits("cpu", 1, gemm=1.0, vector=1e3, copy=1e30)
-    assert limit_ms(diagonal, compute_bound) == pytest.approx(1000 * 2 * 64 * 512 / 1e3)
+def least(case: Case) -> list[tuple[float, float]]:
+    """Multiply-adds and numbers of each pass."""
+    return [(done.multiply_adds, done.bytes / 4) for done in work(case)]
+
+
+def test_the_least_work_follows_the_formulas() -> None:
+    selective = (2, 3, 5, 7)  # B, T, D, N
+    assert least(Case("selective_scan", "Mamba", selective)) == [
+        (30 * (9 * 7 + 12), 6 * (3 * 5 + 2 * 7)),
+        (30 * (16 * 7 + 16), 6 * (5 * 5 + 4 * 7)),
+    ]
+    matrix = (2, 3, 4, 8, 16)  # B, T, H, K, V
+    assert least(Case("gated_scan", "Mamba-2", matrix)) == [  # q and k of all heads, a decay, v, y
+        (24 * (2 * 8 * 16 + 5), 24 * (2 * 8 / 4 + 1 + 2 * 16)),
+        (24 * 4 * 8 * 16, 24 * (2 * (2 * 8 / 4 + 1) + 3 * 16)),
+    ]
+    assert least(Case("gated_scan", "RetNet", matrix, backward=False)) == [(24 * 2 * 8 * 16, 24 * (2 * 8 + 2 * 16))]
+    assert least(Case("delta_scan", "KDA", matrix, backward=False)) == [  # q, k, log_decay, beta, v, y
+        (24 * (3 * 8 * 16 + 5 * 8), 24 * (3 * 8 + 1 + 2 * 16))
+    ]
+    assert least(Case("delta_scan", "RWKV-7", matrix)) == [  # q, k, a, b, log_decay, v, y
+        (24 * (4 * 8 * 16 + 5 * 8), 24 * (5 * 8 + 2 * 16)),
+        (24 * 8 * 8 * 16, 24 * (2 * 5 * 8 + 3 * 16)),
+    ]
+    assert least(Case("diagonal_scan", "RG-LRU", (2, 3, 5))) == [(30, 3 * 30), (2 * 30, 5 * 30)]
+    assert least(Case("diagonal_scan", "S5, complex", (2, 3, 5))) == [(4 * 30, 2 * 60), (8 * 30, 3 * 60)]
+    assert least(Case("causal_conv1d", "Mamba", (2, 3, 5))) == [(10 * 30, 2 * 30), (20 * 30, 3 * 30)]
+
+
+@pytest.mark.parametrize("case", [replace(c, sizes=(2, 33, *c.sizes[2:])) for c in cpu_cases() if not c.state])
+def test_least_bytes_are_those_of_the_tensors(case: Case) -> None:
+    """All but what does not grow with the sequence: states, weights, constant decays."""
+    arguments = case.arguments(CPU)
+    y = arguments["v" if "v" in arguments else "u" if "u" in arguments else "b" if "a" in arguments else "x"]
+    inputs = sum(x.nbytes for x in arguments.values() if x is not None and x.ndim > 2 and x.shape[1] == 33)
+    assert y is not None
+    forward, *backward = work(case)
+    assert forward.bytes == inputs + y.nbytes
+    # The backward pass reads dy and the inputs, and writes their gradients. Some inputs need not be read for that.
+    assert all(inputs + y.nbytes <= done.bytes <= 2 * inputs + y.nbytes for done in backward)
+
+
+def test_a_limit_is_the_larger_of_both_in_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("diagonal_scan", "RG-LRU", (2, 3, 5))  # 30 and 60 multiply-adds, 360 and 600 bytes
+    streams = {360: 1.0, 600: 1e9}
+    monkeypatch.setattr("ssm.bench.limits._stream", lambda touched, threads: streams[touched] * threads)
+    limits = Limits("cpu", 2, memory=1.0, multiply_adds=3.0, gemm=3.0)
+    assert limit_ms(case, limits) == pytest.approx(1000 * (360 / 2 + 60 / 3))
+    assert limit_ms(case, Limits("cuda", 1, memory=4.0)) == pytest.approx(1000 * (360 + 600) / 4)
+
+
+def test_who_is_faster_than_the_limit_is_named() -> None:
+    rows: list[Any] = [
+        ("gated_scan", "Mamba-2", "1x2", "float32", False, "forward", name, 1, ms, 1e-7, None, 1.0)
+        for name, ms in {"cpp": 0.8, "torch": 0.97, "slow": 3.0}.items()
+    ]
+    rows.append(("gated_scan", "Mamba-2", "1x2", "float32", False, "forward", "none", None, None, None, "why", 1.0))
+    (said,) = warnings(pl.DataFrame(rows, schema=SCAN_SPEED.columns, orient="row"))
+    assert said.startswith("cpp, gated_scan, Mamba-2, 1x2 float32, from the zero state, forward: limit/t is 1.25;")
+    assert LIMITS.warnings() == []
+    (said,) = replace(LIMITS, gemm=6e10).warnings()
+    assert said.startswith("GEMM by torch: 1.20 times the limit;")
 
 
 def test_scans_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.setattr("ssm.bench.cases.cpu_cases", lambda: [SMALL])
-    monkeypatch.setattr("ssm.bench.limits.measure_limits", lambda device: LIMITS)
+    monkeypatch.setattr("ssm.bench.limits.measure_limits", lambda device: replace(LIMITS, multiply_adds=1.0))
     assert run("scans", "--repeats", 1, "--device", "cpu", "--out", tmp_path / "scans.parquet") == 0
-    said = capsys.readouterr().out
-    assert said.startswith("limits of 1 thread(s), avx2: GEMM 1 GF/s")
+    said, warned = capsys.readouterr()
+    assert said.startswith("Limits of 1 thread(s): 0 GFLOP/s by multiply-adds (GEMM by torch: 80 GFLOP/s), 30 GB/s")
+    assert "ssm bench: warning: GEMM by torch: " in warned  # nothing does a single multiply-add a second
+    assert "ssm bench: warning: cpp, gated_scan, Mamba-2, 2x9x2x4x4 float32, with a state in and out" in warned
     assert "gated_scan, Mamba-2, 2x9x2x4x4 float32, with a state in and out, forward+backward" in said
     assert read_table(tmp_path / "scans.parquet", SCAN_SPEED).height > 3
     made = read_provenance(tmp_path / "scans.parquet")
-    assert made["limits"]["gemm"] == 1e9
+    assert made["limits"]["memory"] == 3e10
     assert "transformers" in made["peers"]
     with pytest.raises(UserError, match="--only retnt: no operation or system of that name is measured on cpu"):
         run("scans", "--only", "retnt", "--device", "cpu")
@@ -195,14 +259,13 @@ def test_scans_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_the_scans_of_a_chosen_instruction_set_are_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Limits and kernels alike: a multiply-add of one vector is one of so many numbers."""
+    """The limits are those of the processor at its best, whatever the C++ is compiled for."""
     monkeypatch.setenv("SSM_KERNELS_INSTRUCTIONS", "what the option replaces")
     monkeypatch.setattr("ssm.bench.cases.cpu_cases", lambda: [SMALL])
-    monkeypatch.setattr("ssm_kernels.native.limits.SECONDS", 0.0)
-    monkeypatch.setattr("ssm_kernels.native.limits.FAR", 2**22)
+    monkeypatch.setattr("ssm.bench.limits.FAR", 2**22)
     out = tmp_path / "scans.parquet"
     assert run("scans", "--repeats", 1, "--device", "cpu", "--instructions", "plain", "--out", out) == 0
-    assert capsys.readouterr().out.startswith("limits of 1 thread(s), plain: GEMM ")
+    assert capsys.readouterr().out.startswith("Limits of 1 thread(s): ")
     assert float(read_table(out, SCAN_SPEED).filter(contestant="cpp")["error"].max()) < 1e-5  # type: ignore[arg-type]
     assert read_provenance(out)["limits"]["instructions"] == "plain"
     with pytest.raises(
@@ -213,6 +276,60 @@ def test_the_scans_of_a_chosen_instruction_set_are_measured(
     monkeypatch.setenv("SSM_KERNELS_INSTRUCTIONS", "avx3")  # as every verb that computes says it
     with pytest.raises(UserError, match=r"^SSM_KERNELS_INSTRUCTIONS: unknown instruction set 'avx3'"):
         run("scans", "--device", "cpu")
+
+
+def speeds(path: Path, times: dict[tuple[bool, str], dict[str, float]], limits: Limits) -> str:
+    rows = [
+        ("gated_scan", "GLA", "8x256x4", "float32", state, direction, name, 1, ms, 1e-7, None, 1.0)
+        for (state, direction), contestants in times.items()
+        for name, ms in contestants.items()
+    ]
+    made = {"limits": limits.content(), "peers": {"fla": "0.6"}, "packages": {"torch": "2.13"}}
+    write_table(pl.DataFrame(rows, schema=SCAN_SPEED.columns, orient="row"), SCAN_SPEED, path, made)
+    return str(path)
+
+
+def test_a_table_of_two_runs_is_written_into_a_readme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    forward, both = (False, "forward"), (True, "forward+backward")
+    peers = {"transformers, chunk 32": 9.0, "transformers, chunk 64": 6.0, "fla, plain": 14.0}
+    times = {forward: {"cpp": 2.0, "torch": 3.0, **peers}, (True, "forward"): {"cpp": 2.5}, both: {"cpp": 4.0}}
+    one = speeds(tmp_path / "one.parquet", times, LIMITS)
+    two = speeds(tmp_path / "two.parquet", {forward: {"cpp": 1.25}, both: {"cpp": 3.2}}, replace(LIMITS, threads=2))
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{START}\nold\n{END}\nafter\n")
+    assert main([one, two, str(readme)]) == 0
+    lines = readme.read_text().splitlines()
+    assert (lines[:2], lines[-2:]) == (["before", START], [END, "after"])
+    assert "x86_64 A 1" in lines[3]
+    assert lines[4] == "torch 2.13, fla 0.6."
+    assert [line.split(":")[0] for line in lines[5:7]] == ["Limits of 1 thread(s)", "Limits of 2 thread(s)"]
+    assert [line for line in lines if line.startswith("| `")] == [
+        "| `gated_scan`, GLA | 8×256×4 | forward | 2 | 0.50 | 3 (1.5x) | 6 (3.0x) | 14 (7.0x) | 1.60 | 0.80 |",
+        "| `gated_scan`, GLA | 8×256×4 | f + b, state | 4 | 0.25 | – | – | – | 1.25 | 0.31 |",
+    ]
+    whole = readme.read_text()
+    assert main([one, two, str(readme)]) == 0
+    assert readme.read_text() == whole
+
+    less = speeds(tmp_path / "less.parquet", {forward: {"cpp": 1.0}}, replace(LIMITS, threads=2))
+    other = speeds(tmp_path / "other.parquet", times, replace(LIMITS, threads=2, processor="B"))
+    unmarked = tmp_path / "OTHER.md"
+    unmarked.write_text("nothing\n")
+    bad = {
+        (two, one, readme): "two.parquet: expected a run with --device cpu --threads 1",
+        (one, less, readme): "no time of cpp with one thread and with two: gated_scan, GLA, 8x256x4, True,",
+        (one, other, readme): "the runs are of different machines",
+        (one, two, unmarked): "OTHER.md: expected one line '<!-- scans:",
+        (one, tmp_path / "none.parquet", readme): "none.parquet",
+    }
+    for words, expected in bad.items():
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == 2
+        said = capsys.readouterr().err
+        assert expected in said
+        assert said.count("\n") == 1
+    assert main([one, two]) == 2
+    assert readme.read_text() == whole
 
 
 # Training steps

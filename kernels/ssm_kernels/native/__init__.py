@@ -42,18 +42,19 @@ _lock = threading.Lock()
 InstructionsError, instruction_sets, instructions = cpu.InstructionsError, cpu.instruction_sets, cpu.instructions
 
 
-def load(source: str) -> ctypes.CDLL:
+def load(source: str, chosen: str | None = None) -> ctypes.CDLL:
     """The library of one source file, compiled at its first use.
 
     Args:
         source: a C++ file, from the folder ssm_kernels, such as "selective_scan/selective_scan.cpp".
+        chosen: one of `instruction_sets()`; by default what `instructions()` says.
 
     Raises:
         NativeUnavailable: no compiler, no safe cache folder, or code that does not compile or load.
         InstructionsError: the environment names an instruction set that does not exist, or that this processor lacks.
     """
     with _lock:
-        library = _load(source, instructions(), os.environ.get("CXX", ""))
+        library = _load(source, chosen or instructions(), os.environ.get("CXX", ""))
     if isinstance(library, NativeUnavailable):
         raise library
     return library

@@ -1,36 +1,86 @@
-// What a core can do at most: vector multiply-adds and copies, to judge a kernel's time by.
+// What a processor can do at most: multiply-adds in registers, and streams through caches and memory.
 
 #include <cstdint>
-#include <cstring>
 
+#include "past_caches.h"
 #include "simd.h"
 
-// `rounds` times 12 multiply-adds that do not wait for each other, in every thread; the result keeps them alive.
-extern "C" void limits_fma_f32(int64_t rounds, float* result, int64_t threads) {
-    using V = simd::Vec<float>;
-    constexpr int CHAINS = 12;
-#pragma omp parallel for schedule(static) num_threads(static_cast<int>(threads))
-    for (int64_t thread = 0; thread < threads; ++thread) {
-        V chains[CHAINS], factor(0.5f), term(result[thread]);
-        for (int i = 0; i < CHAINS; ++i) chains[i] = V(float(i));
-        for (int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
-            for (int i = 0; i < CHAINS; ++i) chains[i] = simd::fma(chains[i], factor, term);
-        }
-        V all = V::zero();
-        for (int i = 0; i < CHAINS; ++i) all = all + chains[i];
-        result[thread] = simd::sum(all);
+namespace {
+
+using V = simd::Vec<float>;
+
+// Independent multiply-adds in flight: more than latency times units of any processor, fewer than its registers.
+#if defined(SIMD_AVX512) || defined(__aarch64__)
+constexpr int CHAINS = 24;  // of 32 registers
+#else
+constexpr int CHAINS = 12;  // of 16 registers
+#endif
+
+constexpr int64_t BLOCK = 1024;  // floats: one page
+constexpr int SUMS = 8;          // vectors that a block is summed into
+
+// Adds up one block.
+void read(const float* from, V (&sums)[SUMS]) {
+    for (int64_t i = 0; i < BLOCK; i += SUMS * V::width)
+        for (int j = 0; j < SUMS; ++j) sums[j] += V::load(from + i + j * V::width);
+}
+
+// to = a, or a + b, of one block.
+void write(const float* a, const float* b, float* to) {
+    for (int64_t i = 0; i < BLOCK; i += V::width) {
+        const V x = V::load(a + i);
+        (b ? x + V::load(b + i) : x).store(to + i);
     }
 }
 
-// Copies `size` floats `rounds` times, each thread a part of its own.
-extern "C" void limits_copy_f32(const float* from, float* to, int64_t size, int64_t rounds, int64_t threads) {
-    const int64_t part = size / threads;
+}  // namespace
+
+// `rounds` times CHAINS independent multiply-adds of vectors, x = x / 2 + term, in every thread. Chain i starts from i.
+// result[thread]: the term, then the sum of all lanes of all chains. Returns how many multiply-adds of single numbers
+// each thread did.
+extern "C" int64_t limits_multiply_adds(int64_t rounds, float* result, int64_t threads) {
 #pragma omp parallel for schedule(static) num_threads(static_cast<int>(threads))
     for (int64_t thread = 0; thread < threads; ++thread) {
+        V chains[CHAINS], half(0.5f), term(result[thread]);
+        for (int i = 0; i < CHAINS; ++i) chains[i] = V(float(i));
         for (int64_t round = 0; round < rounds; ++round) {
-            std::memcpy(to + thread * part, from + thread * part, part * sizeof(float));
-            asm volatile("" ::: "memory");  // each round counts
+#pragma GCC unroll 24
+            for (int i = 0; i < CHAINS; ++i) chains[i] = simd::fma(chains[i], half, term);
         }
+        V all = V::zero();
+        for (int i = 0; i < CHAINS; ++i) all += chains[i];
+        result[thread] = simd::sum(all);
+    }
+    return rounds * CHAINS * V::width;
+}
+
+// Streams over arrays of threads * blocks * BLOCK floats, `rounds` times, forward and backward in turn: a sweep begins
+// with what the one before left in the caches. Every thread has a part of its own.
+//   to null:  reads a;           result[thread] becomes the sum of all that the thread read
+//   b null:   writes to = a
+//   else:     writes to = a + b
+// past: write past the caches.
+extern "C" void limits_stream(const float* a, const float* b, float* to, float* result, int64_t blocks, int64_t rounds,
+                              int64_t past, int64_t threads) {
+#pragma omp parallel for schedule(static) num_threads(static_cast<int>(threads))
+    for (int64_t thread = 0; thread < threads; ++thread) {
+        V sums[SUMS];
+        for (V& sum : sums) sum = V::zero();
+        alignas(64) float block[BLOCK];
+        for (int64_t round = 0; round < rounds; ++round) {
+            for (int64_t i = 0; i < blocks; ++i) {
+                const int64_t at = (thread * blocks + (round % 2 ? blocks - 1 - i : i)) * BLOCK;
+                if (!to) {
+                    read(a + at, sums);
+                    continue;
+                }
+                write(a + at, b ? b + at : nullptr, past ? block : to + at);
+                if (past) simd::write_past(to + at, block, sizeof block);
+            }
+            simd::fence();
+        }
+        V all = V::zero();
+        for (const V& sum : sums) all += sum;
+        result[thread] = simd::sum(all);
     }
 }

@@ -1,98 +1,64 @@
-"""What this machine can do at most, measured: a kernel's time is judged by the time that these limits allow.
+"""What a processor can do at most, measured: a kernel's time is judged by the time that these limits allow.
 
-A kernel that does f multiply-adds of whole vectors and reads and writes b bytes takes at least
-max(f * fma_ns, b / copy_rate(b)) of time; a product of matrices at least its operations / gemm. The copy that it is
-held against moves as many bytes as the kernel, because what fits into a cache moves several times faster than what
-does not.
+A kernel that does n multiply-adds of single numbers, and touches b bytes once each, takes at least
+max(n / multiply_adds(), b / stream(b)) seconds. Both limits are measured by loops that do nothing else:
+
+    multiply_adds  independent multiply-adds in registers, by the fastest instruction set of the processor, whichever
+                   one the kernels are compiled for. A multiplication counts as a multiply-add: both need a multiplier.
+    stream         the fastest of several streams (read, copy, add two arrays into a third; written through the caches
+                   and past them) over as many bytes as the kernel touches. Data that fits into a cache is held against
+                   that cache, and data that fits in part against both. The streams run forward and backward in turn,
+                   so that each sweep finds what the caches still hold.
 """
 
 from __future__ import annotations
 
+import ctypes
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import torch
 
-from ssm_kernels.native.call import call
+from ssm_kernels.native import instruction_sets, load
+from ssm_kernels.native.call import address
 
 SOURCE = "native/limits.cpp"
-FMA_CHAINS = 12  # multiply-adds a round, as in the C++
-CACHED = 2**18  # bytes that a thread moves within its second cache
-FAR = 2**28  # bytes moved through memory: more than the caches hold
-MOVED = 2**22  # bytes a timed run moves at least
+BLOCK = 1024  # floats that a stream handles at once, as in the C++
 FLOAT = 4  # bytes
-SECONDS = 0.2  # for each limit
+ROUNDS = 200_000  # of multiply-adds in a timed run: about a millisecond
+MOVED = 2**25  # bytes of a timed stream, at least
+STREAMS = ((1, False, False), (1, True, False), (1, True, True), (2, True, False), (2, True, True))
+"""Arrays that are read, whether another one is written, and whether past the caches."""
 
 
-@dataclass(frozen=True)
-class MachineLimits:
-    """Of `threads` threads together, except `fma_ns`, which is of one while all of them work."""
+def multiply_adds(threads: int = 1, seconds: float = 0.5) -> float:
+    """Float32 multiply-adds a second of all threads together, in registers; a multiply-add is two operations.
 
-    threads: int
-    gemm: float  # float32 operations a second (two a multiply-add) of a product of 1024 x 1024 matrices
-    gemm_small: float  # the same at 64 x 64
-    copy_cached: float  # bytes read and written a second, copying within the second cache
-    copy_memory: float  # the same through memory
-    fma_ns: float  # time of one multiply-add of a whole vector of the instruction set that the C++ is compiled for
-
-
-def machine_limits(threads: int = 1) -> MachineLimits:
-    """Measure them: the best of many runs, each limit in about 0.2 s.
+    Args:
+        seconds: time to measure, for each instruction set of the processor; the best run counts.
 
     Raises:
         NativeUnavailable: no C++ compiler.
     """
-    with _threads(threads):
-        return MachineLimits(
-            threads=threads,
-            gemm=_gemm(1024),
-            gemm_small=_gemm(64),
-            copy_cached=_copy_rate(CACHED * threads),
-            copy_memory=_copy_rate(FAR),
-            fma_ns=_fma_ns(threads),
-        )
+    return max(_multiply_adds(name, threads, seconds) for name in instruction_sets())
 
 
-def copy_rate(moved: int, threads: int = 1) -> float:
-    """Bytes a second, read and written together, of a copy that moves `moved` bytes over and over.
+def stream(touched: int, threads: int = 1, seconds: float = 0.1) -> float:
+    """Bytes read and written a second, by the fastest stream over arrays of `touched` bytes together.
+
+    Args:
+        seconds: time to measure, for each kind of stream; the best run counts.
 
     Raises:
         NativeUnavailable: no C++ compiler.
     """
-    with _threads(threads):
-        return _copy_rate(moved)
+    return max(_stream(touched, *kind, threads, seconds) for kind in STREAMS)
 
 
-def _gemm(n: int) -> float:
-    a, b, c = torch.rand(n, n), torch.rand(n, n), torch.empty(n, n)
-    products = max(1, 2**24 // n**3)
-
-    def run() -> None:
-        for _ in range(products):
-            torch.mm(a, b, out=c)
-
-    return 2 * n**3 * products / _best(run)
-
-
-def _copy_rate(moved: int) -> float:
-    size, rounds = moved // (2 * FLOAT), max(1, MOVED // moved)
-    a, b = torch.ones(size), torch.ones(size)  # not empty: memory that was never written is not there yet
-    seconds = _best(lambda: call(SOURCE, "limits_copy", torch.float32, a, b, size, rounds))
-    return 2 * FLOAT * size * rounds / seconds
-
-
-def _fma_ns(threads: int) -> float:
-    rounds, result = 100_000, torch.zeros(threads)
-    seconds = _best(lambda: call(SOURCE, "limits_fma", torch.float32, rounds, result))
-    return 1e9 * seconds / (rounds * FMA_CHAINS)
-
-
-def _best(run: Callable[[], None]) -> float:
-    """The shortest time of one run, of as many as fit."""
+def best_seconds(run: Callable[[], object], seconds: float) -> float:
+    """The shortest time of one call, of as many calls as fit into `seconds`; at least one."""
     run()  # caches, threads, and a clock that speeds up
-    best, end = float("inf"), time.perf_counter() + SECONDS
+    best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end or best == float("inf"):
         start = time.perf_counter()
         run()
@@ -100,11 +66,36 @@ def _best(run: Callable[[], None]) -> float:
     return best
 
 
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def multiply_add_loop(instructions: str) -> Callable[..., int]:
+    """The C++ function `limits_multiply_adds`, compiled for one of `instruction_sets()`."""
+    function = load(SOURCE, instructions).limits_multiply_adds
+    function.argtypes, function.restype = [ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64], ctypes.c_int64
+    return function
+
+
+def stream_loop() -> Callable[..., None]:
+    """The C++ function `limits_stream`, compiled for the best instruction set."""
+    function = load(SOURCE, instruction_sets()[0]).limits_stream
+    function.argtypes, function.restype = [ctypes.c_void_p] * 4 + [ctypes.c_int64] * 4, None
+    return function
+
+
+def _multiply_adds(instructions: str, threads: int, seconds: float) -> float:
+    loop, result = multiply_add_loop(instructions), torch.ones(threads)
+
+    def run() -> int:
+        return loop(ROUNDS, address(result), threads)
+
+    return threads * run() / best_seconds(run, seconds)
+
+
+def _stream(touched: int, inputs: int, writes: bool, past: bool, threads: int, seconds: float) -> float:
+    arrays = inputs + writes
+    blocks = -(-touched // (arrays * threads * BLOCK * FLOAT))  # of a thread's part of one array
+    size = threads * blocks * BLOCK
+    a, b, to = (torch.ones(size) if there else None for there in (True, inputs > 1, writes))
+    tensors = (a, b, to, torch.zeros(threads))
+    rounds = 2 * -(-MOVED // (2 * arrays * size * FLOAT))  # as often forward as backward
+    loop = stream_loop()
+    best = best_seconds(lambda: loop(*map(address, tensors), blocks, rounds, past, threads), seconds)
+    return rounds * arrays * size * FLOAT / best

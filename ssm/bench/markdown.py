@@ -1,0 +1,160 @@
+"""The README's table of the scans' speed, written from two runs of the benchmark: with one thread, and with two.
+
+    ssm bench scans --threads 1 --out one.parquet
+    ssm bench scans --threads 2 --out two.parquet
+    python -m ssm.bench.markdown one.parquet two.parquet kernels/README.md
+
+The table takes the place of what stands between the two marks of the README.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ssm.base.errors import UserError
+from ssm.base.files import write_text
+from ssm.base.tables import SCAN_SPEED, read_provenance, read_table
+from ssm.bench.limits import Limits
+
+START, END = "<!-- scans: written by `python -m ssm.bench.markdown` -->", "<!-- end of scans -->"
+CASE = ("operation", "system", "shape", "state", "direction")
+COLUMNS = (
+    "operation",
+    "B×T×...",
+    "",
+    "cpp, ms",
+    "limit/t",
+    "torch, ms",
+    "fastest of transformers, ms",
+    "fla, plain, ms",
+    "2 threads",
+    "limit/t",
+)
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of `ssm bench scans` on a CPU."""
+
+    frame: pl.DataFrame  # of the schema SCAN_SPEED
+    provenance: dict[str, Any]
+    limits: Limits
+
+
+def read_run(path: str, threads: int) -> Run:
+    """What `ssm bench scans --out` wrote.
+
+    Raises:
+        UserError: no such table, or not one of a CPU with so many threads.
+    """
+    frame, made = read_table(path, SCAN_SPEED), read_provenance(path)
+    try:
+        limits = Limits(**made["limits"])
+    except (KeyError, TypeError):
+        raise UserError(f"{path}: lacks the limits that `ssm bench scans` measures; measure again") from None
+    if (limits.device, limits.threads) != ("cpu", threads):
+        raise UserError(f"{path}: expected a run with --device cpu --threads {threads}")
+    return Run(frame, made, limits)
+
+
+def markdown(one: Run, two: Run) -> str:
+    """What was measured with one thread and with two, as a paragraph and a table.
+
+    Raises:
+        UserError: the runs are of two processors or instruction sets, or a case was not timed in both.
+    """
+    compared = [(run.limits.processor, run.limits.instructions) for run in (one, two)]
+    if compared[0] != compared[1]:
+        raise UserError(f"the runs are of different machines: {compared[0]} and {compared[1]}")
+    made = one.provenance
+    packages = {"torch": made["packages"]["torch"]} | made["peers"]
+    lines = [
+        f"Processor: {one.limits.processor} (machine, vendor, family, model, name). C++ compiled for "
+        f"`{one.limits.instructions}`.",
+        f"{', '.join(f'{name} {version}' for name, version in packages.items())}.",
+        *(f"{run.limits.text()}." for run in (one, two)),
+        "",
+        _line(COLUMNS),
+        _line(["---"] * len(COLUMNS)),
+    ]
+    together = _medians(two.frame)
+    for case, medians in _medians(one.frame).items():
+        *_, state, direction = case
+        if state and direction == "forward":  # as long as without a state
+            continue
+        if "cpp" not in medians or "cpp" not in together.get(case, {}):
+            raise UserError(f"no time of cpp with one thread and with two: {', '.join(map(str, case))}")
+        lines.append(_line(_cells(case, medians, together[case])))
+    return "\n".join(lines)
+
+
+Medians = dict[str, float]  # milliseconds by contestant, and the limit's
+
+
+def _medians(frame: pl.DataFrame) -> dict[tuple[Any, ...], Medians]:
+    """By case, of those who were timed."""
+    found: dict[tuple[Any, ...], Medians] = {}
+    timed = frame.filter(pl.col("milliseconds").is_not_null()).group_by(*CASE, "contestant", maintain_order=True)
+    for row in timed.agg(pl.col("milliseconds").median(), pl.col("limit_ms").first()).iter_rows(named=True):
+        medians = found.setdefault(tuple(row[key] for key in CASE), {"limit": row["limit_ms"]})
+        medians[row["contestant"]] = row["milliseconds"]
+    return found
+
+
+def _cells(case: tuple[Any, ...], one: Medians, two: Medians) -> list[str]:
+    operation, system, shape, state, direction = case
+    ways = {"forward": "forward", "forward+backward": "f + b, state" if state else "f + b"}
+    ours = one["cpp"]
+    transformers = [ms for name, ms in one.items() if name.startswith("transformers")]
+    others = [one.get("torch"), min(transformers, default=None), one.get("fla, plain")]
+    return [
+        f"`{operation}`, {system}",
+        shape.replace("x", "×"),
+        ways[direction],
+        f"{ours:.3g}",
+        f"{one['limit'] / ours:.2f}",
+        *(MISSING if ms is None else f"{ms:.3g} ({ms / ours:.1f}x)" for ms in others),
+        f"{ours / two['cpp']:.2f}",
+        f"{two['limit'] / two['cpp']:.2f}",
+    ]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def placed(text: str, table: str, source: str) -> str:
+    """The README's text with the table between its marks.
+
+    Raises:
+        UserError: it has no such place, or several.
+    """
+    if text.count(START) != 1 or text.count(END) != 1 or text.index(START) > text.index(END):
+        raise UserError(f"{source}: expected one line '{START}' and after it one line '{END}'")
+    return f"{text[: text.index(START)]}{START}\n\n{table}\n\n{text[text.index(END) :]}"
+
+
+def main(words: Sequence[str]) -> int:
+    """Write the table; 2 and one line on stderr for bad input."""
+    if len(words) != 3:
+        print("usage: python -m ssm.bench.markdown ONE.parquet TWO.parquet README.md", file=sys.stderr)
+        return 2
+    try:
+        one, two = (read_run(path, threads) for path, threads in zip(words, (1, 2), strict=False))
+        readme = Path(words[2])
+        write_text(readme, placed(readme.read_text(), markdown(one, two), words[2]))
+    except (UserError, OSError) as error:
+        print(f"ssm.bench.markdown: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
