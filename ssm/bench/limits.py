@@ -18,7 +18,8 @@ exponential has 5 (a polynomial of degree 5):
                      since to keep all h moves N times as many bytes; the gradients, 8. By channel: softplus, delta u
                      and D u: 12. Backward: softplus, its slope, and the gradients: 16
     gated_scan       by head: k v into the state and q out of it, 2 K V; an exponential for each decay. Chunks add
-                     their scores, and steps their decays. Backward: twice the products
+                     their scores, and steps their decays. Backward: twice the products. (Below about 2 K steps the
+                     products of all pairs of steps are cheaper; no case is as short.)
     delta_scan       by head: k out of the state, the correction into it, q out of it, 3 K V; generalized 4 K V; the
                      rest as of gated_scan
     causal_conv1d    by number: 4 taps, an exponential, a product: 10. Backward: the value before the activation again,
