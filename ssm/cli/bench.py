@@ -25,7 +25,7 @@ processes short runs of `ssm train` on the CPU with the smoke scale's model, at 
 Contestants take turns; times are medians. The peers: pip install 'ssm-length[bench]'
 
 examples:
-  ssm bench scans --threads 1
+  ssm bench scans --threads 1 --out one.parquet
   ssm bench scans --only gated_scan --repeats 5
   ssm bench scans --instructions avx2
   ssm bench training --model mamba1
