@@ -199,13 +199,36 @@ def test_a_table_of_positions_ends() -> None:
 # --- the self-check, on caches that do what they should not -----------------------------------------------------------
 
 
+class ToyCache:
+    """States are kept as MiniMax's cache keeps them."""
+
+    reorder_cache: Any = lambda self, rows: None
+
+    def __init__(self, states: list[Tensor]):
+        self.linear_cache = states
+
+    def states(self) -> list[Tensor]:
+        return self.linear_cache
+
+
+class SelfishCache(ToyCache):
+    """States are kept where nobody looks for them."""
+
+    def __init__(self, states: list[Tensor]):
+        self.own = states
+
+    def states(self) -> list[Tensor]:
+        return self.own
+
+
 class Toy(nn.Module):
     """h = 0.9 h + e(x), read out with a gain: a recurrence whose cache is spoilt in a way of choice.
 
     Args:
         spoilt: "" for a sound one; "several": a carried state is left out when several tokens follow; "always": it is
-            left out always; "positions": unless it is told its positions, a sequence starts anew at 0; "none": no cache
-            comes back; "broken": it raises.
+            left out always; "positions": unless it is told its positions, a sequence starts anew at 0; "rows": its
+            sequences cannot be reordered; "forgotten": they are, but for a state; "none": no cache comes back;
+            "broken": it raises.
         gain: of the state on the logits; the token itself has 1.
     """
 
@@ -229,7 +252,7 @@ class Toy(nn.Module):
         if self.spoilt == "broken":
             raise RuntimeError("no\nsuch kernel")
         x = self.embedding(input_ids)  # (B, T, D)
-        h = torch.zeros(len(x), 8) if past_key_values is None else past_key_values.linear_cache[0].clone()
+        h = torch.zeros(len(x), 8) if past_key_values is None else past_key_values.states()[0].clone()
         if self.spoilt == "always" or (self.spoilt == "several" and x.shape[1] > 1):
             h.zero_()
         if self.spoilt == "positions":
@@ -240,7 +263,9 @@ class Toy(nn.Module):
             h = self.decay * h + x[:, t]
             states.append(h)
         logits = self.head(x + self.gain * torch.stack(states, 1))
-        cache = SimpleNamespace(linear_cache=[h], reorder_cache=lambda rows: None)
+        cache = SelfishCache([h]) if self.spoilt == "forgotten" else ToyCache([h])
+        if self.spoilt == "rows":
+            cache.reorder_cache = None
         return SimpleNamespace(logits=logits, past_key_values=None if self.spoilt == "none" else cache)
 
 
@@ -263,6 +288,13 @@ def test_a_cache_is_read_in_the_way_that_is_right(spoilt: str, reading: Reading,
 def test_a_cache_that_is_never_carried_on_is_refused(gain: float) -> None:
     with pytest.raises(CheckpointError, match=r"^toy: the cache of Toy cannot be carried on: in pieces, and token by"):
         ForeignModel(Toy("always", gain), "toy")
+
+
+def test_a_cache_that_cannot_be_split_by_sequences_is_refused() -> None:
+    with pytest.raises(CheckpointError, match=r"that is a ToyCache cannot be split by sequences \('NoneType' object"):
+        ForeignModel(Toy("rows"), "toy")
+    with pytest.raises(CheckpointError, match=r"^toy: the cache of Toy cannot be split by sequences: some of them,"):
+        ForeignModel(Toy("forgotten"), "toy")
 
 
 def test_a_type_of_device_is_checked_before_it_is_used() -> None:
