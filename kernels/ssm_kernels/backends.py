@@ -40,6 +40,7 @@ class BackendError(ValueError):
 
 def constant_when_compiled(function: Function) -> Function:
     """`torch.compiler.assume_constant_result`, which imports the compiler: a second, in most processes for nothing."""
+    # The compiler looks for this attribute, which no type of a function has.
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 

@@ -91,7 +91,7 @@ class Operator:
         """
         self.name, self.inputs, self.options, self.outputs = name, inputs, options, outputs
         self.backends, self.keep_output = backends, keep_output
-        self._tensors: int = len(inputs._fields)  # type: ignore[attr-defined]
+        self._tensors: int = len(get_type_hints(inputs))
         self._parts = {name: Parts() for name in backends}
         self._register()
 

@@ -34,6 +34,11 @@ def chosen(table: pl.DataFrame, schema: Schema, where: Mapping[str, str | bool |
     return table
 
 
+def maximum(column: pl.Series) -> int:
+    """The maximum of a column of counts or positions; 0 where there is none."""
+    return int(column.drop_nulls().to_numpy().max(initial=0))
+
+
 def by_sample(table: pl.DataFrame, schema: Schema, column: str) -> np.ndarray:
     """The mean of each sample over its rows, in the samples' order. (S,); without samples every row is one.
 

@@ -332,6 +332,7 @@ def shaped(value: Any, kind: type[T], source: str, error: type[UserError]) -> T:
         UserError: of the kind `error`, one line: where the value is not of this shape.
     """
     try:
+        # mypy does not take a class for hashable, which lru_cache asks for.
         return _adapter(kind).validate_python(value)  # type: ignore[arg-type]
     except ValidationError as problem:
         raise error(f"{source}: {first_problem(problem, value)}") from problem

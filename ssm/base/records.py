@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict  # what pydantic asks for below Python 3.12
 
 from ssm.base.errors import UserError
@@ -16,19 +16,19 @@ Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
 
 
+@with_config(ConfigDict(strict=True, extra="allow"))
 class Published(TypedDict):
     """Weights from elsewhere, as an import found them."""
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
     name: str
     revision: str | None  # of the hub
     fingerprint: str  # of config.json and the weights
 
 
+@with_config(ConfigDict(strict=True, extra="allow"))
 class RunRecord(TypedDict):
     """run.json of a finished run (`ssm.training.loop`): what stands in it has this type, whoever needs it."""
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
     status: Literal["finished", "diverged"]
     message: NotRequired[str]
     diverged: NotRequired[str | None]
@@ -55,41 +55,41 @@ def _beside(name: str) -> str:
 FileName = Annotated[str, AfterValidator(_beside)]
 
 
+@with_config(ConfigDict(strict=True, extra="allow"))
 class FileState(TypedDict):
     """A file of a token store."""
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
     bytes: Count
     sha256: str
 
 
+@with_config(ConfigDict(strict=True, extra="allow"))
 class Split(TypedDict):
     """A split of a token store."""
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
     shards: list[FileName]
     boundaries: FileName
 
 
+@with_config(ConfigDict(strict=True, extra="allow"))
 class Corpus(TypedDict):
     """What was read."""
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
     sha256: NotRequired[str]
     documents: NotRequired[Count]
 
 
+@with_config(ConfigDict(strict=True, extra="allow"))
 class Described(TypedDict):
     """Of manifest.json, what a report says of the text."""
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
     corpus: NotRequired[Corpus]
 
 
+@with_config(ConfigDict(strict=True, extra="allow"))
 class Manifest(TypedDict):
     """manifest.json of a token store (`ssm.data.build`)."""
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
     format: str
     version: int
     spec: dict[str, Any]
@@ -99,10 +99,10 @@ class Manifest(TypedDict):
     files: dict[FileName, FileState]
 
 
+@with_config(ConfigDict(strict=True, extra="forbid"))
 class CandidateRecord(TypedDict):
     """An entry of choice.json (`ssm.extension.choice`)."""
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # type: ignore[misc]
     name: str
     step: Count
     snapshot: float | None
@@ -111,27 +111,27 @@ class CandidateRecord(TypedDict):
     paired_ratio: float | None
 
 
+@with_config(ConfigDict(strict=True, extra="forbid"))
 class Repaired(TypedDict):
     """repair.json of an extension that trains nothing (`ssm.extension.repairing`)."""
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # type: ignore[misc]
     rules: list[Any]  # of the choice
     chosen: list[Annotated[float, Field(gt=0)] | None]
     trials: Count
     candidates: list[CandidateRecord]
 
 
+@with_config(ConfigDict(strict=True, extra="allow"))
 class Settings(TypedDict):
     """extension.json (`ssm.extension.folder`)."""
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
     spec: dict[str, Any]
 
 
+@with_config(ConfigDict(strict=True, extra="allow"))
 class Result(TypedDict):
     """result.json of an extension: what its caller is told."""
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
     outcome: str
     reason: str
     model: str | None

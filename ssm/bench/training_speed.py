@@ -91,13 +91,13 @@ def training_speed(model: str, context: int, batch_size: int, repeats: int, seco
     def batch() -> Tensor:
         return torch.randint(VOCABULARY, (batch_size, context + 1), generator=generator)  # (B, T + 1)
 
+    def step_of(trainee: Trainee) -> Callable[[], object]:
+        return lambda: trainee.step(batch(), training.clip_norm)
+
     check(trainees, [batch() for _ in range(GATE_STEPS)], training.clip_norm)
     rows = []
     for flush in (True, False):
-        contestants = [
-            Contestant(trainee.name, lambda trainee=trainee: trainee.step(batch(), training.clip_norm))  # type: ignore[misc]
-            for trainee in trainees
-        ]
+        contestants = [Contestant(trainee.name, step_of(trainee)) for trainee in trainees]
         with flushed_denormals(flush):
             race(contestants, repeats, seconds, torch.device("cpu"))
         rows += [

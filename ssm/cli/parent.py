@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from io import TextIOWrapper
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -170,7 +171,8 @@ def _work(asked: dict[str, Any], streams: list[int], others: Iterable[socket.soc
     for stream, number in zip(streams, (1, 2), strict=True):
         os.dup2(stream, number)
         os.close(stream)
-    sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
+    assert isinstance(sys.stdout, TextIOWrapper)
+    sys.stdout.reconfigure(line_buffering=os.isatty(1))
     os.environ.clear()
     os.environ.update(asked["variables"])
     tempfile.tempdir = None  # packages have asked for it in the parent, whose TMPDIR may be another one

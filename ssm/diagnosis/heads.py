@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
+from ssm.base.columns import maximum
 from ssm.claims.estimate import LEVEL
 from ssm.diagnosis.intervals import of_logarithms
 from ssm.diagnosis.result import Drift, HeadGrowth, HeadMap
@@ -74,7 +75,7 @@ def head_map(growth: pl.DataFrame) -> HeadMap:
     Args:
         growth: as of `head_growth`.
     """
-    together = -(-(int(growth["head"].max()) + 1) // WIDE)  # type: ignore[arg-type]
+    together = -(-(maximum(growth["head"]) + 1) // WIDE)
     value = pl.when("lost").then(inf).otherwise(pl.col("log").exp()).fill_nan(None)
     cells = (
         growth.select("layer", "drifting", column=pl.col("head") // together, value=value)

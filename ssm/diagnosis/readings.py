@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from scipy.special import ndtr, stdtrit
 
+from ssm.base.columns import maximum
 from ssm.base.curves import BIN, mean_loss, paired_log_ratio
 from ssm.base.errors import TableError
 from ssm.claims.estimate import LEVEL, resample
@@ -87,7 +88,7 @@ def bits_per_byte(position_loss: pl.DataFrame, spelled: pl.DataFrame, start: int
 
 def far_start(position_loss: pl.DataFrame) -> int:
     """Where the last quarter of the length begins, or the first bin after that."""
-    length = int(position_loss["position_to"].max())  # type: ignore[arg-type]
+    length = maximum(position_loss["position_to"])
     return min(start for start in position_loss["position_from"].unique() if 4 * start >= 3 * length)
 
 
@@ -97,7 +98,7 @@ def ratio_spans(restart_loss: pl.DataFrame, context: int) -> dict[int, int]:
     Args:
         restart_loss: of all bins from T/2 on.
     """
-    length = int(restart_loss["position_to"].max())  # type: ignore[arg-type]
+    length = maximum(restart_loss["position_to"])
     spans, end = {}, 2 * context
     while end <= length:
         spans[end] = 3 * end // 4
@@ -179,7 +180,7 @@ def remembrance_at(effective_remembrance: pl.DataFrame, context: int) -> Interva
     """
     rows = effective_remembrance.filter(pl.col("distance") == DISTANCE)
     times = np.sort(rows["t"].unique().to_numpy())  # (t,)
-    wanted = int(effective_remembrance["length"].max()) - context  # type: ignore[arg-type]
+    wanted = maximum(effective_remembrance["length"]) - context
     values = by_sequence(rows, ["t"], "value")  # (sequences, t)
     return share(np.array([np.interp(wanted, times, row) for row in values]))
 
@@ -190,7 +191,7 @@ def memory(memory_length: pl.DataFrame, decay_range: pl.DataFrame, context: int,
     Recent is a sixteenth of the context. What is kept is kept over the whole length, or the next power of two.
     """
     recent_tokens = max(1, context // RECENT)
-    kept_tokens = min(1 << (length - 1).bit_length(), int(memory_length["tokens"].max()))  # type: ignore[arg-type]
+    kept_tokens = min(1 << (length - 1).bit_length(), maximum(memory_length["tokens"]))
     of_all = memory_length.filter(pl.col("layer") == 0)
     by = {tokens: of_all.filter(pl.col("tokens") == tokens) for tokens in (recent_tokens, kept_tokens)}
     narrow = decay_range.filter((pl.col("layer") == 0) & (pl.col("threshold") == NARROW))
@@ -247,4 +248,4 @@ def _crossing(
 
 def _not_finite_from(*losses: pl.DataFrame) -> int | None:
     lost = pl.concat(losses).filter(~pl.col("loss").fill_null(nan).is_finite())
-    return lost["position_from"].min()  # type: ignore[return-value]
+    return min(lost["position_from"].to_list(), default=None)

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 from pydantic import TypeAdapter
 
+from ssm.base.columns import maximum
 from ssm.base.curves import mean_loss, paired_log_ratio
 from ssm.diagnosis.comparison import compare, first_windows
 from ssm.diagnosis.intervals import exponential
@@ -39,7 +40,7 @@ def losses_of(position_loss: pl.DataFrame, restart_loss: pl.DataFrame, context: 
     Raises:
         TableError: the tables are of other sequences or positions than these.
     """
-    length, far = int(position_loss["position_to"].max()), far_start(position_loss)  # type: ignore[arg-type]
+    length, far = maximum(position_loss["position_to"]), far_start(position_loss)
     return Losses(
         in_context=_mean(mean_loss(restart_loss, context // 2, length)["loss"]),
         far_perplexity=_mean(mean_loss(position_loss, far, length)["loss"]),

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ssm.base.columns import chosen, means
+from ssm.base.columns import chosen, maximum, means
 from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, remembrance_curve, state_norm_curve
 from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_of
 from ssm.claims.panel import planned
@@ -145,8 +145,8 @@ def ratio_curves(
         other = restarts.get((restarted or series.arm, series.seed))
         if other is None:
             continue
-        longest = full["position_to"].max()
-        ends = [end for end in ratio_positions(other[1]) if end <= longest]  # type: ignore[operator]
+        longest = maximum(full["position_to"])
+        ends = [end for end in ratio_positions(other[1]) if end <= longest]
         logs = [paired_log_ratio(full, other[1], end)["value"].to_numpy() for end in ends]
         mean, error = np.array([log.mean() for log in logs]), np.array([_standard_error(log) for log in logs])
         lines.append((series, Line(np.array(ends, dtype=float), mean, error)))

@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
 from ssm.base.files import whole_file, write_text
@@ -72,9 +73,10 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
         width: inches.
     """
     with matplotlib.rc_context(RC):
-        figure = Figure(figsize=(width, sum(row.height for row in rows)), layout="constrained")
+        figure = Figure(
+            figsize=(width, sum(row.height for row in rows)), layout=ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.06)
+        )
         FigureCanvasAgg(figure)
-        figure.get_layout_engine().set(w_pad=0.07, h_pad=0.06)  # type: ignore[union-attr, call-arg]
         axes = _paint(figure, rows)
         note = ". ".join(dict.fromkeys(part for row in rows if row.note for part in row.note.split(". ")))
         if note:

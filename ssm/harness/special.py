@@ -58,7 +58,8 @@ def _config(opened: Opened) -> Mapping[str, Any]:
     if opened.imported is not None:
         return opened.imported.source.config
     if isinstance(opened.model, ForeignModel):
-        return dict(opened.model.inner.config.get_text_config().to_dict())  # type: ignore[operator, union-attr]
+        config: Any = opened.model.inner.config  # transformers' classes have no types where it is not installed
+        return dict(config.get_text_config().to_dict())
     return {}
 
 

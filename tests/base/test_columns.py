@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ssm.base.columns import by_sample, chosen, matrices, means
+from ssm.base.columns import by_sample, chosen, matrices, maximum, means
 from ssm.base.errors import TableError
 from ssm.base.tables import Schema
 from ssm.base.tables.table import F64, I64, TEXT
@@ -77,3 +77,8 @@ def test_a_setting_is_a_value_that_the_column_can_have() -> None:
         chosen(TABLE, SCHEMA, {"lengt": 8})
     with pytest.raises(TableError, match="holds no numbers"):
         by_sample(TABLE, SCHEMA, "group")
+
+
+def test_the_maximum_of_a_column() -> None:
+    assert maximum(pl.Series([3, None, 7, 5], dtype=pl.UInt32)) == 7
+    assert maximum(pl.Series([], dtype=pl.Int64)) == 0

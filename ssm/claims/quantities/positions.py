@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from ssm.base.columns import maximum
 from ssm.base.curves import mean_loss
 from ssm.claims.panel import Panel, insist_on
 from ssm.specs.figure import Series
@@ -14,14 +15,14 @@ from ssm.specs.quantities.base import SeriesQuantity
 def position_loss(panel: Panel, series: Series, quantity: SeriesQuantity, stop: int) -> pl.DataFrame:
     """The `position_loss` of a series, which reaches to `stop`."""
     table = panel.table(series, quantity.name_of("position_loss"), "position_loss")
-    insist_on(int(table["position_to"].max() or 0), stop, series)  # type: ignore[arg-type]
+    insist_on(maximum(table["position_to"]), stop, series)
     return table
 
 
 def state_statistics(panel: Panel, series: Series, quantity: SeriesQuantity, stop: int) -> pl.DataFrame:
     """The `state_statistics` of a series, which reach to `stop`."""
     table = panel.table(series, quantity.name_of("state_statistics"), "state_statistics")
-    insist_on(int(table["position"].max() or 0), stop, series)  # type: ignore[arg-type]
+    insist_on(maximum(table["position"]), stop, series)
     return table
 
 

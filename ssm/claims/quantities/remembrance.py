@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from ssm.base.columns import maximum
 from ssm.base.curves import remembrance_curve
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
 from ssm.claims.panel import Panel, by_sequence
@@ -28,7 +29,7 @@ class RemembranceEstimator(SeriesEstimator[Remembrance]):
     def _by_sequence(self, panel: Panel, series: Series) -> np.ndarray:
         """At t, of each sequence. (S,)"""
         table = panel.table(series, self.spec.name_of("effective_remembrance"), "effective_remembrance")
-        length = int(table["length"].max() or 0)  # type: ignore[arg-type]
+        length = maximum(table["length"])
         t = length - self.spec.kept_contexts * series.context
         times = remembrance_curve(table, self.spec.distance)["t"].to_numpy()
         if not times[0] <= t <= times[-1]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ssm.base.columns import by_sample, chosen, listed
+from ssm.base.columns import by_sample, chosen, listed, maximum
 from ssm.base.curves import mean_over
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
 from ssm.claims.panel import Panel, insist_on
@@ -38,7 +38,7 @@ class ValueAtEstimator(SeriesEstimator[ValueAt]):
             return by_sample(rows, schema, spec.column)
         stop = round(spec.times_context * series.context)
         if spec.along not in schema.columns and f"{spec.along}_to" in schema.columns:
-            insist_on(int(rows[f"{spec.along}_to"].max() or 0), stop, series)  # type: ignore[arg-type]
+            insist_on(maximum(rows[f"{spec.along}_to"]), stop, series)
             return mean_over(rows, spec.column, 3 * stop // 4, stop, schema.sample or "sequence")[
                 spec.column
             ].to_numpy()

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.patches import Rectangle
 
+from ssm.base.columns import maximum
 from ssm.figures.data import chosen_arms, loaded, panels
 from ssm.figures.panel import Row
 from ssm.figures.style import LARGE, SMALL, TITLE, VERMILION, WIDTH, ArmStyle
@@ -91,7 +92,7 @@ def layer_pictures(drawing: AttentionMaps, task: FigureTask, tables: Path, panel
 
 
 def _picture(arm: str, layer: int, rows: pl.DataFrame) -> Picture:
-    length = int(rows["query"].max()) + 1  # type: ignore[arg-type]
+    length = maximum(rows["query"]) + 1
     shares = np.full((length, length), np.nan)
     means = rows.group_by("query", "key").agg(pl.col("share").mean())
     shares[means["query"].to_numpy(), means["key"].to_numpy()] = means["share"].to_numpy()

@@ -193,7 +193,8 @@ class ForeignModel(nn.Module):
         """
         if context is None:
             return None
-        tokens = (self.inner.get_input_embeddings(), self.inner.get_output_embeddings())  # type: ignore[operator]
+        inner: Any = self.inner  # transformers' classes have no types where it is not installed
+        tokens = (inner.get_input_embeddings(), inner.get_output_embeddings())
         tables = [m.weight for m in self.inner.modules() if isinstance(m, nn.Embedding) and m not in tokens]
         tables += [buffer for buffer in self.inner.buffers() if buffer.dim() == 2]
         return context if any(context <= len(table) <= context + 2 for table in tables) else None
