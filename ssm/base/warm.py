@@ -1,4 +1,4 @@
-"""A warm parent: a process that has imported what jobs need, and forks a worker for each `ssm` of a workflow.
+"""A warm parent: a process that has imported most of what jobs need, and forks a worker for each `ssm` of a workflow.
 
 Importing torch and the like takes seconds of a processor, and a workflow has hundreds of jobs. A workflow on this
 machine starts a parent (`start`; what it does is in ssm/cli/parent.py). Each `ssm` of the workflow asks it (`ask`): a
@@ -30,12 +30,16 @@ from ssm.base.stopping import on_signals
 
 VARIABLE = "SSM_WARM_PARENT"  # the name of the parent's socket, for the workflow's jobs
 TAKEN = b"+"  # the parent's first answer; none: the job is not for it
-# What keeps packages from starting threads when they are imported: numpy's, and the allocators' of polars and pyarrow.
-ALLOCATORS = dict.fromkeys(("_RJEM_MALLOC_CONF", "JE_ARROW_MALLOC_CONF"), "background_thread:false")
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **ALLOCATORS}
-# The environment's variables that differ from job to job: a shell's own, the temporary folder, and numbers of threads
-# (THREADS), which torch is told by an argument.
-OWN = {"_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR", "VECLIB_MAXIMUM_THREADS", *ALLOCATORS}
+# What keeps packages from starting threads when they are imported: numpy's two, and pyarrow's allocator.
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+# The environment's variables that differ from job to job: a shell's own (one that runs a script removes PS1 and PS2),
+# the temporary folder, and numbers of threads (THREADS), which torch is told by an argument.
+OWN = {"_", "SHLVL", "PS1", "PS2", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR"}
+OWN |= {"VECLIB_MAXIMUM_THREADS", "JE_ARROW_MALLOC_CONF"}
 THREADS = "_NUM_THREADS"
 
 

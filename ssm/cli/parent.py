@@ -1,7 +1,7 @@
 """The warm parent of a workflow's jobs: `ssm.base.warm.start` starts it and says what it is for; not for use by hand.
 
 It forks, so it must have one thread: others would be missing in a worker, together with whatever they hold. polars
-starts one when it is imported, by a call of its own that is left to the workers here (`_import_polars`).
+starts one when it is imported. So each worker imports polars, and the modules of ssm that need it, itself.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
-from io import TextIOWrapper
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -31,23 +29,21 @@ from ssm.cli.main import main
 
 FORK = multiprocessing.get_context("fork")
 PATIENCE = 10.0  # seconds until who asks has sent its request
-SPECS = ("numpy", "pydantic.functional_serializers", "pydantic.json_schema", "pydantic.types")
-TABLES = (*SPECS, "polars", "pyarrow.parquet")
-STATISTICS = (*TABLES, "scipy.special", "scipy.stats", "ssm.specs.figure")
-PICTURES = (*(f"matplotlib.backends.backend_{kind}" for kind in ("agg", "pdf", "svg")), "matplotlib.figure")
-TORCH = (*TABLES, "safetensors.torch", "tokenizers", "torch", "torch._dynamo", "tqdm")
-# What jobs import, by verb: imported when the first of them comes. Others work by themselves.
+SPECS = ("pyarrow.parquet", "ssm.base.provenance", "ssm.specs.figure", "ssm.specs.measurement")
+TORCH = (*SPECS, "scipy.stats", "torch._dynamo", "ssm.training.distributed", "ssm.training.origin", "ssm.training.step")
+STATISTICS = (*SPECS, "scipy.stats", "ssm.claims.words")
+# What jobs import, by verb, but for polars: imported when the first of them comes. Others work by themselves.
 MODULES = {
-    "train": (*TORCH, "ssm.training.loop"),
-    "evaluate": (*TORCH, *STATISTICS, "ssm.evaluation.measure"),
-    "judge": (*STATISTICS, "ssm.claims.verdict"),
-    "plot": (*STATISTICS, *PICTURES, "ssm.figures.draw"),
-    "report": (*STATISTICS, "jinja2", "ssm.report.build"),
+    "train": TORCH,
+    "evaluate": TORCH,
+    "judge": STATISTICS,
+    "plot": (
+        *STATISTICS,
+        *(f"matplotlib.backends.backend_{kind}" for kind in ("agg", "pdf", "svg")),
+        "ssm.figures.style",
+    ),
+    "report": (*STATISTICS, "jinja2", "ssm.report.picture", "ssm.report.strip"),
 }
-
-POLARS = ("compat", "64", "32")  # its compiled parts, of which one is installed, in its own order
-STARTS_A_THREAD = "__register_startup_deps"  # a function of that part, which `import polars` calls once
-_put_off: list[Callable[[], object]] = []  # calls that each worker makes, because they start threads
 
 
 def serve(listener: socket.socket, lifeline: int) -> None:
@@ -119,31 +115,10 @@ def warm_up(modules: Iterable[str]) -> None:
     """Import what is not imported yet."""
     new = [name for name in modules if name not in sys.modules]
     for name in new:
-        if name == "polars":
-            _import_polars()
         importlib.import_module(name)
     if new:
         gc.collect()
         gc.freeze()  # a worker's collections would touch, and so copy, all that it shares with us
-
-
-def _import_polars() -> None:
-    """Import polars but for the call that starts a thread, which is put off until there is a worker.
-
-    Of a polars that does without this call nothing is put off: if it starts a thread, all jobs work by themselves.
-    """
-    for kind in POLARS:
-        with suppress(ImportError, AttributeError):
-            compiled = importlib.import_module(f"_polars_runtime_{kind}._polars_runtime")
-            start = getattr(compiled, STARTS_A_THREAD)
-            setattr(compiled, STARTS_A_THREAD, partial(_put_off_call, start))
-            importlib.import_module("polars")
-            setattr(compiled, STARTS_A_THREAD, start)
-            return
-
-
-def _put_off_call(function: Callable[..., object], *arguments: object) -> None:
-    _put_off.append(partial(function, *arguments))
 
 
 def code_changed(since: float) -> bool:
@@ -171,15 +146,11 @@ def _work(asked: dict[str, Any], streams: list[int], others: Iterable[socket.soc
     for stream, number in zip(streams, (1, 2), strict=True):
         os.dup2(stream, number)
         os.close(stream)
-    assert isinstance(sys.stdout, TextIOWrapper)
-    sys.stdout.reconfigure(line_buffering=os.isatty(1))
     os.environ.clear()
     os.environ.update(asked["variables"])
     tempfile.tempdir = None  # packages have asked for it in the parent, whose TMPDIR may be another one
     os.chdir(asked["folder"])
     sys.argv = ["ssm", *asked["arguments"]]
-    for call in _put_off:
-        call()
     sys.exit(main(asked["arguments"]))
 
 
