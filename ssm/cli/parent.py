@@ -30,7 +30,8 @@ from ssm.cli.main import main
 FORK = multiprocessing.get_context("fork")
 PATIENCE = 10.0  # seconds until who asks has sent its request
 SPECS = ("pyarrow.parquet", "ssm.base.provenance", "ssm.specs.figure", "ssm.specs.measurement")
-TORCH = (*SPECS, "scipy.stats", "torch._dynamo", "ssm.training.distributed", "ssm.training.origin", "ssm.training.step")
+TRAINING = tuple(f"ssm.training.{name}" for name in ("checkpoint", "distributed", "origin", "step"))
+TORCH = (*SPECS, "scipy.stats", "torch._dynamo", "ssm.models.device", "ssm.models.inspect", *TRAINING)
 STATISTICS = (*SPECS, "scipy.stats", "ssm.claims.words")
 # What jobs import, by verb, but for polars: imported when the first of them comes. Others work by themselves.
 MODULES = {
