@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -25,6 +26,43 @@ class Published(TypedDict):
     fingerprint: str  # of config.json and the weights
 
 
+def _time(text: str) -> str:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("expected a time such as 2026-01-31T12:00:00+00:00") from None
+    return text
+
+
+@with_config(ConfigDict(strict=True, extra="allow"))
+class Code(TypedDict):
+    """The code that made a result."""
+
+    ssm: NotRequired[str]
+    commit: NotRequired[str]
+
+
+@with_config(ConfigDict(strict=True, extra="allow"))
+class Machine(TypedDict):
+    """The machine that made a result."""
+
+    python: NotRequired[str]
+    system: NotRequired[str]
+    processor: NotRequired[str]
+    cores: NotRequired[Count | None]
+
+
+@with_config(ConfigDict(strict=True, extra="allow"))
+class Provenance(TypedDict):
+    """Where a result comes from (`ssm.base.provenance`), with what its writer added."""
+
+    code: NotRequired[Code]
+    packages: NotRequired[dict[str, str]]  # name -> version
+    machine: NotRequired[Machine]
+    written: NotRequired[Annotated[str, AfterValidator(_time)]]
+    seconds: NotRequired[Seconds]
+
+
 @with_config(ConfigDict(strict=True, extra="allow"))
 class RunRecord(TypedDict):
     """run.json of a finished run (`ssm.training.loop`): what stands in it has this type, whoever needs it."""
@@ -43,7 +81,7 @@ class RunRecord(TypedDict):
     published: NotRequired[Published]  # the weights from elsewhere that it goes back to
     weights: NotRequired[dict[str, str]]  # file -> its digest
     spec: NotRequired[dict[str, Any]]
-    provenance: NotRequired[dict[str, Any]]
+    provenance: NotRequired[Provenance]
 
 
 def _beside(name: str) -> str:

@@ -11,8 +11,8 @@ HELP = "register what figures claim, and on which seeds, before these are read; 
 EPILOG = """\
 Reads the config folder; adds to config/registered.json, for every figure and scale: each claim's region and hashes of
 its quantity, of the models, recipes and data behind it, and of its measurements, with the seeds and the date. What is
-registered stays. A figure that changed since takes seeds that it never had; without, nothing is written, and a line
-says which figure and claim it is, what changed, and which seeds to replace (exit code 2).
+registered stays. A figure that changed since takes seeds that it never had; without, nothing is written, and a line for
+each such figure says which claims changed, how, and which seeds to replace (exit code 2).
 
 examples:
   ssm register                           every figure at every scale
@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from datetime import UTC, datetime
     from pathlib import Path
 
+    from ssm.base.errors import UserError
     from ssm.plan.library import REGISTER
     from ssm.plan.register import register_figures, write_register
 
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     )
     lines = findings.refused + (findings.missing if args.check else [])
     for line in lines:
-        print(f"ssm register: {line}", file=sys.stderr)
+        print(f"ssm register: {UserError(line)}", file=sys.stderr)  # the register's names may hold anything
     if lines:
         return 2
     if args.check:

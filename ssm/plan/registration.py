@@ -35,7 +35,7 @@ Measurements = Mapping[str, MeasurementTask]
 
 @dataclass(frozen=True)
 class Findings:
-    """What stands between a figure at a scale and its registration; a line each, with the figure and the claim."""
+    """What stands between figures at a scale and their registrations: a line for each figure, which names its claims."""
 
     refused: list[str] = field(default_factory=list)  # only other seeds, or what was registered, can put it right
     missing: list[str] = field(default_factory=list)  # `ssm register` does
@@ -61,7 +61,7 @@ def with_registrations(task: FigureTask, runs: Runs, measurements: Measurements,
     past = register.of(task.figure.target, task.scale)
     standing = _standing(past, seeds)
     registered = {}
-    if standing is not None and not _spent("", past[:-1], seeds):
+    if standing is not None and not _spent(past[:-1], seeds):
         known = _known(task, standing.date, found, register)
         same = [name for name in found if standing.claims.get(name) == found[name] and name not in known]
         registered = dict.fromkeys(same, standing.date)
@@ -85,19 +85,19 @@ def review(task: FigureTask, found: Mapping[str, Content], register: Register) -
     where = f"{target} ({scale})"
     if not found and (standing is None or not seeds):
         return Findings()
+    refused, missing = [], []
     if standing is None or (not seeds and standing.claims != found):
-        refused = _spent(where, past, seeds)
+        refused = _spent(past, seeds)
         missing = [] if refused else [f"{where}: not registered; `ssm register {target} --scale {scale}`"]
     else:
-        refused = _spent(where, past[:-1], seeds)
-        replace = f"replace the seeds {_list(seeds)} by unused ones, or take it back ({_used(past)})"
-        for name in dict.fromkeys([*standing.claims, *found]):
-            change = _change(standing.claims.get(name), found.get(name))
-            if change:
-                refused.append(f"{where}: {name}: {change}, since it was registered on {standing.date[:10]}; {replace}")
-        missing = []
+        refused = _spent(past[:-1], seeds)
+        changes = _changes(standing.claims, found)
+        if changes:
+            replace = f"replace the seeds {_list(seeds)} by unused ones, or take it back ({_used(past)})"
+            refused.append(f"{'; '.join(changes)}, since the registration of {standing.date[:10]}; {replace}")
     date = standing.date if standing is not None else None
-    return Findings(refused + [f"{where}: {line}" for line in _known(task, date, found, register).values()], missing)
+    refused += _known(task, date, found, register).values()
+    return Findings([f"{where}: {'; '.join(refused)}"], []) if refused else Findings([], missing)
 
 
 def _content(
@@ -147,22 +147,22 @@ def _standing(past: Sequence[Registration], seeds: tuple[int, ...]) -> Registrat
     return past[-1] if past and past[-1].claims and set(past[-1].seeds) == set(seeds) else None
 
 
-def _spent(where: str, past: Sequence[Registration], seeds: tuple[int, ...]) -> list[str]:
-    """A line where seeds were used before: read unregistered, or registered in other company."""
+def _spent(past: Sequence[Registration], seeds: tuple[int, ...]) -> list[str]:
+    """A sentence where seeds were used before: read unregistered, or registered in other company."""
     for one in reversed(past):
         shared = sorted(set(one.seeds) & set(seeds))
         if shared:
             why = one.used or f"registered with the seeds {_list(one.seeds)}, of which none is added or left out"
             every = next(iter(one.claims), "all claims")
             return [
-                f"{where}: {every}: seeds {_list(shared)} were used before ({one.date[:10]}: {why}); replace them by "
+                f"{every}: seeds {_list(shared)} were used before ({one.date[:10]}: {why}); replace them by "
                 f"unused ones ({_used(past)})"
             ]
     return []
 
 
 def _known(task: FigureTask, date: str | None, found: Mapping[str, Content], register: Register) -> dict[str, str]:
-    """Claim -> a line, where another figure had registered its very number before, with another region.
+    """Claim -> a sentence, where another figure had registered its very number before, with another region.
 
     Args:
         date: when these claims were registered; None: they are about to be.
@@ -184,12 +184,26 @@ def _known(task: FigureTask, date: str | None, found: Mapping[str, Content], reg
     return lines
 
 
-def _change(before: Content | None, now: Content | None) -> str:
+def _changes(before: Mapping[str, Content], now: Mapping[str, Content]) -> list[str]:
+    """How a figure's claims differ from what was registered: the claim and what is different, for each."""
+    fresh = {name: content for name, content in now.items() if name not in before}
+    found = []
+    for name, content in before.items():
+        renamed = next((other for other in fresh if fresh[other] == content), None)
+        if name in now:
+            change = _change(content, now[name])
+        elif renamed is not None:
+            del fresh[renamed]
+            change = f"its name is {renamed} now"
+        else:
+            change = "it is gone"
+        if change:
+            found.append(f"{name}: {change}")
+    return found + [f"{name}: it is new" for name in fresh]
+
+
+def _change(before: Content, now: Content) -> str:
     """How a claim differs from what was registered; empty where it does not."""
-    if before is None:
-        return "it is new"
-    if now is None:
-        return "it is gone"
     changes = [words for name, words in CHANGES.items() if getattr(before, name) != getattr(now, name)]
     if before.expected != now.expected:
         changes.insert(0, f"it expects {now.expected} where it expected {before.expected}")

@@ -38,4 +38,4 @@ def _seconds(results: Path, job: str, run: bool) -> float | None:
         return None
     record = read_run_record(path, TableError, f"{path}: missing") if run else read_provenance(path)
     seconds = record.get("seconds")
-    return float(seconds) if isinstance(seconds, int | float) else None
+    return None if seconds is None else float(seconds)

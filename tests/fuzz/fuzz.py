@@ -97,6 +97,7 @@ def main_of_fuzz() -> int:
     parser.add_argument("--cases", type=int, default=10**9, help="at most")
     parser.add_argument("--only", type=int, help="this case alone")
     given = parser.parse_args()
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     counts: Counter[tuple[str, str]] = Counter()
     slowest = 0.0

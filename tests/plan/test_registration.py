@@ -89,7 +89,7 @@ CHANGES = {
     "a claim more": (FIGURE, CLAIM, CLAIM + ANOTHER, "another: it is new"),
     "the models": (FIGURE, CLAIM, CLAIM + "    models: []\n", "repaired: it is about other models"),
     "whose statement": (FIGURE, CLAIM, CLAIM + "    ours: true\n", "repaired: it is somebody else's statement"),
-    "another name": (FIGURE, "id: repaired", "id: mended", "repaired: it is gone"),
+    "another name": (FIGURE, "id: repaired", "id: mended", "repaired: its name is mended now"),
 }  # fmt: skip
 
 
@@ -100,8 +100,7 @@ def test_what_decides_a_number_takes_new_seeds(folder: Path, change: str, capsys
     edit(folder, file, old, new)
     capsys.readouterr()
     for more in ((), ("--check",)):
-        assert register(folder, *more) == 2
-        line = capsys.readouterr().err.splitlines()[0]
+        line = refused(folder, capsys, *more)
         assert line.startswith("ssm register: lg_fig5 (smoke): ")
         assert words in line
         assert "replace the seeds 1 by unused ones, or take it back (used so far: 1)" in line
@@ -259,6 +258,19 @@ def test_what_decides_a_number_of_a_sample(folder: Path, capsys: pytest.CaptureF
     edit(folder, "data.yaml", "prompts: {task: passkey,", "prompts: {task: passkey, digits: 4,")
     figure(folder, "lg_fig8", **(names | {"data": "prompts"}))
     assert "lg_fig8 (smoke): not registered" in refused(folder, capsys, "--check")
+
+
+def test_one_line_names_all_claims_that_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert register(folder) == 0
+    path = folder / REGISTER
+    good = path.read_text()
+    path.write_text(good.replace('"repaired"', '"re0aired\\u001b[2J"'))  # a misspelt claim
+    line = refused(folder, capsys, "--check")
+    assert line.startswith("ssm register: lg_fig5 (smoke): re0aired\\x1b[2J: its name is repaired now, since the ")
+    path.write_text(good)
+    edit(folder, FIGURE, CLAIM, "    expected: {below: 1.2}\n" + ANOTHER)
+    line = refused(folder, capsys)
+    assert "repaired: it expects < 1.2 where it expected < 1.1; another: it is new, since the registration of" in line
 
 
 def test_a_figure_does_not_lose_all_of_its_claims(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -12,7 +13,7 @@ from html_page import Page, squeezed
 from report.folder import CLAIMS, SVG, edit_json, results_folder
 
 from ssm.base.errors import ConfigError, TableError, UserError
-from ssm.base.tables import VERDICTS, read_table, write_table
+from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
 from ssm.plan.library import figure_targets
 from ssm.report.board import SHAPES
 from ssm.report.build import build_report
@@ -343,6 +344,27 @@ def test_a_broken_run_record_is_named(results: Path) -> None:
     path.write_text("{}")
     with pytest.raises(TableError, match="status: this key is required"):
         build_report(results, results / "x", needed=["lg_fig5"])
+
+
+@pytest.mark.parametrize(
+    ("provenance", "says"),
+    [
+        ({"packages": {"torch": 3}}, "provenance.packages.torch: expected text, got 3"),
+        ({"packages": ["torch"]}, "provenance.packages: expected a mapping, got a list"),
+        ({"machine": {"python": None}}, "provenance.machine.python: expected text, got None"),
+        ({"code": {"commit": {}}}, "provenance.code.commit: expected text, got {}"),
+        ({"written": "yesterday"}, "provenance.written: expected a time such as"),
+    ],
+)
+def test_a_provenance_of_another_shape_is_refused(results: Path, provenance: dict[str, Any], says: str) -> None:
+    path = sorted(results.glob("runs/*/run.json"))[0]
+    edit_json(path, provenance=provenance)
+    with pytest.raises(TableError, match=re.escape(says)):
+        build_report(results, results / "x", needed=["lg_fig5"])
+    table = results / "verdicts" / "lg_fig5.parquet"
+    write_table(read_table(table), VERDICTS, table, provenance)
+    with pytest.raises(TableError, match=re.escape(f"its provenance: {says.removeprefix('provenance.')}")):
+        read_provenance(table)
 
 
 def test_a_run_record_with_another_spec_is_refused(results: Path) -> None:

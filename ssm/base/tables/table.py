@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from ssm.base.errors import TableError, first_line, nearest, shown
 from ssm.base.files import whole_file
-from ssm.base.outside import parse_json
+from ssm.base.outside import parse_json, shaped
+from ssm.base.records import Provenance
 from ssm.base.seal import BLANK, check_seal, seal
 
 I64, F64, TEXT = pl.Int64(), pl.Float64(), pl.String()
@@ -89,10 +90,8 @@ def schema_name(path: str | Path) -> str:
 def read_provenance(path: str | Path) -> dict[str, Any]:
     """The provenance that `write_table` stored. Raises as `read_table`."""
     text = _metadata(_open(path).schema, path, "provenance")
-    found = parse_json(text, f"{path}: its provenance", TableError, "JSON object")
-    if not isinstance(found, dict):
-        raise TableError(f"{path}: its provenance: not a JSON object")
-    return found
+    source = f"{path}: its provenance"
+    return dict(shaped(parse_json(text, source, TableError, "JSON object"), Provenance, source, TableError))
 
 
 def _open(path: str | Path) -> pa.Table:
