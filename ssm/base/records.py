@@ -84,8 +84,17 @@ class RunRecord(TypedDict):
     provenance: NotRequired[Provenance]
 
 
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("expected one line that a terminal can show")
+    return text
+
+
+Line = Annotated[str, AfterValidator(_printable)]
+
+
 def _beside(name: str) -> str:
-    if Path(name).name != name:
+    if Path(name).name != name or not name.isprintable():
         raise ValueError("expected the name of a file beside it")
     return name
 
@@ -170,9 +179,10 @@ class Settings(TypedDict):
 class Result(TypedDict):
     """result.json of an extension: what its caller is told."""
 
-    outcome: str
-    reason: str
-    model: str | None
+    outcome: Line
+    reason: Line
+    model: FileName | None
+    library: NotRequired[Literal["transformers", "fla", "mamba_ssm"] | None]  # whose format the model is in
 
 
 def read_run_record(path: Path, error: type[UserError], missing: str, needed: Iterable[str] = ()) -> dict[str, Any]:

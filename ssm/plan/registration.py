@@ -35,7 +35,7 @@ Measurements = Mapping[str, MeasurementTask]
 
 @dataclass(frozen=True)
 class Findings:
-    """What stands between figures at a scale and their registrations: a line for each figure, which names its claims."""
+    """What stands between figures and their registrations: a line for each figure, which names its claims."""
 
     refused: list[str] = field(default_factory=list)  # only other seeds, or what was registered, can put it right
     missing: list[str] = field(default_factory=list)  # `ssm register` does

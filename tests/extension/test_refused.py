@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 from pathlib import Path
@@ -187,6 +188,24 @@ def test_another_run_where_the_extensions_lies(world: Path, tmp_path: Path) -> N
     (out / "work/runs/extended/run.json").write_text(json.dumps(record))
     (out / "result.json").unlink()
     with pytest.raises(UserError, match="holds another run than this extension's"):
+        extended(world, out, steps=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model": "\ud800"}, "model: "),
+        ({"model": "../theirs"}, "model: expected the name of a file beside it"),
+        ({"outcome": "gained\x1b[2J"}, "outcome: expected one line that a terminal can show"),
+        ({"library": "flax"}, "library: unknown name 'flax'; did you mean 'fla'?"),
+    ],
+)
+def test_a_result_of_another_shape(world: Path, tmp_path: Path, change: dict[str, str], says: str) -> None:
+    out = tmp_path / "out"
+    extended(world, out, steps=1)
+    result = json.loads((out / "result.json").read_text())
+    (out / "result.json").write_text(json.dumps(result | change))
+    with pytest.raises(UserError, match=f"result.json: not a result: {re.escape(says)}"):
         extended(world, out, steps=1)
 
 

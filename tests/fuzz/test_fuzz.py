@@ -55,6 +55,12 @@ def test_a_traceback_a_hang_and_many_lines_are_seen(
         while True:
             pass
 
+    def sleeps(words: list[str]) -> int:
+        import time
+
+        time.sleep(60)
+        return 0
+
     def talks(words: list[str]) -> int:
         import sys
 
@@ -63,6 +69,7 @@ def test_a_traceback_a_hang_and_many_lines_are_seen(
 
     assert ends(lambda words: 1 // 0) == "traceback"
     assert ends(loops, 0.05) == "hang"
+    assert ends(sleeps, 0.005) == "hang"
     assert ends(talks) == "not one line"
     assert ends(lambda words: (world.folder / "base.json").touch() or 0) == "changed an input"
 
