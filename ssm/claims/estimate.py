@@ -100,7 +100,12 @@ def resample(*matrices: np.ndarray, apart: int = 0) -> list[np.ndarray]:
 
 
 def summarize(
-    readings: dict[int, Reading], words: str, logarithmic: bool, limits: tuple[float, float], agreeing: bool = False
+    readings: dict[int, Reading],
+    words: str,
+    logarithmic: bool,
+    limits: tuple[float, float],
+    agreeing: bool = False,
+    rounding: float = 0.0,
 ) -> Estimate:
     """The estimate over all seeds.
 
@@ -109,10 +114,11 @@ def summarize(
         logarithmic: the readings are logarithms; the estimate is their exponential (a geometric mean over seeds).
         limits: the least and the largest value that the quantity can take; the interval is cut there.
         agreeing: numbers that are all the same have an interval where they have limits (see `agreement`).
+        rounding: numbers that differ by no more are the same.
 
     Raises:
-        UndecidableError: a reading or the interval is not finite, all seeds agree to the last bit, or there is one
-            seed with one sequence.
+        UndecidableError: a reading or the interval is not finite, all seeds agree, or there is one seed with one
+            sequence.
     """
     broken = [str(seed) for seed, reading in readings.items() if not math.isfinite(reading.value)]
     if broken:
@@ -122,12 +128,12 @@ def summarize(
     values = np.array([reading.value for reading in readings.values()])
     alone = next(iter(readings.values())).by_sequence if len(readings) == 1 else NOTHING
     same = values if len(values) > 1 else alone
-    if agreeing and np.isfinite(limits).all() and len(same) > 1 and np.ptp(same) == 0:
+    if agreeing and np.isfinite(limits).all() and len(same) > 1 and np.ptp(same) <= rounding:
         over = "seeds" if len(values) > 1 else "sequences of one seed: other seeds may differ more"
         low, high = agreement(float(same[0]), len(same), limits)
         how = f"95%, of numbers between {limits[0]:g} and {limits[1]:g} that agree, over {len(same)} {over}"
         return Estimate(float(same[0]), low, high, how, words)
-    if len(readings) > 1 and np.ptp(values) == 0:
+    if len(readings) > 1 and np.ptp(values) <= rounding:
         exactly = _shown(values, logarithmic)[0]
         raise UndecidableError(f"all {len(readings)} seeds gave exactly {exactly:g}: their spread gives no interval")
     if len(readings) > 1:

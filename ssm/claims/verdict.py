@@ -57,6 +57,12 @@ def decide(low: float, high: float, expected: Expected) -> tuple[str, str]:
     return OPEN, f"{what} contains the bound {inside}"
 
 
+def _rounded(number: float, expected: Expected, rounding: float) -> float:
+    """A number, or the 0 or the bound from which rounding alone separates it: no verdict hangs on rounding."""
+    marks = [mark for mark in (expected.above, expected.below, 0.0) if mark is not None]
+    return next((mark for mark in marks if abs(number - mark) <= rounding), number)
+
+
 def claim_of(task: FigureTask, name: str) -> ClaimSpec | None:
     """The claim that a row of the verdicts table judges; None when the figure has no such claim any more."""
     wanted = re.split(r"[\[/]", name, maxsplit=1)[0]
@@ -72,10 +78,14 @@ def _row(task: FigureTask, claim: ClaimSpec, name: str, panel: str, tables: Path
             raise UndecidableError(f"it is about models that the scale {task.scale} does not have")
         found: Estimate = estimate(task, panel, claim.quantity, tables)
         if not task.rehearsal:
-            verdict, reason = (
-                (OPEN, ONE_SEED) if _apart(task, claim, panel) else decide(found.low, found.high, claim.expected)
+            value, low, high = (
+                _rounded(one, claim.expected, claim.quantity.rounding) for one in (found.value, found.low, found.high)
             )
-            numbers = {"estimate": found.value, "low": found.low, "high": found.high, "interval": found.interval}
+            verdict, reason = (OPEN, ONE_SEED) if _apart(task, claim, panel) else decide(low, high, claim.expected)
+            unrounded, _ = decide(found.low, found.high, claim.expected)
+            if reason != ONE_SEED and unrounded != verdict:
+                reason += f"; rounding alone would make it {unrounded}"
+            numbers = {"estimate": value, "low": low, "high": high, "interval": found.interval}
     except UndecidableError as problem:
         if not task.rehearsal:
             reason = str(problem)

@@ -1,9 +1,10 @@
 """Whether another build comes to the same verdicts as the reference.
 
 A machine that rounds otherwise, or adds up in another order, trains other weights. So a claim agrees where its verdict
-is the same one, and its estimate moved by no more than a tolerance: a share of the estimate, or of half its interval
-where that is larger, for estimates may be near zero. Where estimate and interval are the very same numbers, it says so.
-Of what is made of times the verdict counts alone.
+is the same one, and neither its estimate nor an end of its interval moved by more than a tolerance: a share of the
+estimate, or of half the interval where that is larger, for estimates may be near zero. Numbers that rounding alone
+separates agree too (`Quantity.rounding`): both are zero but for rounding, say. Where all three are the very same
+numbers, it says so. Of what is made of times the verdict counts alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ CONSEQUENCES = {
     "python": ("Python", "the text, the source of its standard library, is another"),
     "torch": ("torch", "it may round otherwise"),
 }
+NUMBERS = ("the estimate", "the lower end", "the upper end")  # `Judged.numbers` in words
 TOLERANCE = 0.02  # a thousand times what AVX2 in place of AVX-512 moves a ratio of lg_fig5
 
 
@@ -34,6 +36,15 @@ class Comparison:
     agrees: bool
     words: str
     bitwise: bool = False
+
+
+@dataclass(frozen=True)
+class Move:
+    """A number of a claim that is another one here than in the reference."""
+
+    what: str
+    by: float
+    size: float  # that a share of it is a share of
 
 
 def compare(results: Path, references: Mapping[str, Reference], tolerance: float = TOLERANCE) -> list[Comparison]:
@@ -85,17 +96,32 @@ def _compared(here: Judged | None, there: Judged | None, tolerance: float) -> tu
     if here.number != there.number:
         return False, "is decided by other seeds, arms or measurements than in the reference"
     both = f"{_result(here)} here, {_result(there)} in the reference"
+    furthest = _furthest(here, there)
     if here.verdict != there.verdict:
-        return False, both
+        rounded = furthest is not None and 0 < furthest.by <= there.rounding
+        return False, f"{both}: rounding alone makes the difference" if rounded else both
     if there.timed:
         return True, f"{both}: a time, of which the verdict counts alone"
     if here.numbers == there.numbers:
         return True, f"{_result(here)}, bitwise"
-    if here.estimate is None or there.estimate is None or there.low is None or there.high is None:
+    if furthest is None:
         return False, both
-    size = max(abs(there.estimate), (there.high - there.low) / 2)
-    moved = abs(here.estimate - there.estimate)
-    return moved <= tolerance * size, f"{both}: moved by {_share(moved, size)}"
+    if furthest.by <= there.rounding:
+        return True, f"{both}: the same but for rounding"
+    words = f"{both}: {furthest.what} moved by {_share(furthest.by, furthest.size)}"
+    return furthest.by <= tolerance * furthest.size, words
+
+
+def _furthest(here: Judged, there: Judged) -> Move | None:
+    """Of an estimate and the ends of its interval the one that moved furthest; None where a number is missing."""
+    ones, others = ([one for one in side.numbers if one is not None] for side in (here, there))
+    if len(ones) < len(NUMBERS) or len(others) < len(NUMBERS):
+        return None
+    moves = [abs(one - other) for one, other in zip(ones, others, strict=True)]
+    by = max(moves)
+    estimate, low, high = others
+    size = max(abs(estimate), (high - low) / 2)
+    return Move(NUMBERS[moves.index(by)], by, size)
 
 
 def _result(one: Judged) -> str:
@@ -103,4 +129,4 @@ def _result(one: Judged) -> str:
 
 
 def _share(moved: float, size: float) -> str:
-    return f"{100 * moved / size:.2g}%" if size else "infinitely much"
+    return f"{number(100 * moved / size)}%" if size else "infinitely much"

@@ -19,6 +19,7 @@ from ssm.base.tables import read_provenance
 from ssm.report.gather import Gatherer
 from ssm.report.papers import GROUPS
 from ssm.specs.base import Spec
+from ssm.specs.quantities.base import ROUNDING, Quantity
 
 COLORS = 128  # of a committed picture: a third of the bytes
 
@@ -26,7 +27,7 @@ COLORS = 128  # of a committed picture: a third of the bytes
 class Judged(Spec):
     """A claim's verdict: a row of the verdicts table, of its explanations with that of a missing number alone."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"timed", "reason"})
+    later: ClassVar[frozenset[str]] = frozenset({"timed", "rounding", "reason"})
     claim: str
     says: str
     estimate: float | None
@@ -39,6 +40,7 @@ class Judged(Spec):
     number: str  # the same as long as the same seeds, arms and measurements decide it
     registered: bool
     timed: bool = False  # made of times, so that the next run has another estimate
+    rounding: float = ROUNDING  # how far rounding alone may move a number of its quantity
     reason: str = ""  # why there is no estimate
 
     @property
@@ -71,7 +73,7 @@ def write_reference(results: Path, out: Path) -> list[str]:
     for figure in gathered.figures:
         verdicts = results / "verdicts" / f"{figure.target}.parquet"
         made = made_with(read_provenance(verdicts))
-        claims = tuple(judged(claim.row, claim.spec.quantity.timed) for claim in figure.claims)
+        claims = tuple(judged(claim.row, claim.spec.quantity) for claim in figure.claims)
         reference = Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims)
         write_text(out / f"{figure.target}.json", _layout(reference))
         picture = _small(results / "figures" / f"{figure.target}.png")
@@ -92,13 +94,18 @@ def read_references(folder: Path) -> dict[str, Reference]:
     return {target: found[target] for target in [*known, *sorted(set(found) - set(known), key=natural)]}
 
 
-def judged(row: Mapping[str, Any], timed: bool = False) -> Judged:
-    """A row of the verdicts table; a number that is not finite is none."""
-    content = {name: row[name] for name in Judged.model_fields if name != "timed"}
+def judged(row: Mapping[str, Any], quantity: Quantity | None = None) -> Judged:
+    """A row of the verdicts table; a number that is not finite is none.
+
+    Args:
+        quantity: that is judged, of which a reference says what a comparison needs to know.
+    """
+    content = {name: row[name] for name in Judged.model_fields if name not in ("timed", "rounding")}
     for name in ("estimate", "low", "high"):
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
     content["reason"] = content["reason"] if content["estimate"] is None else ""
-    return Judged(**content | {"registered": content["registered"] is not False, "timed": timed})
+    known = {} if quantity is None else {"timed": quantity.timed, "rounding": quantity.rounding}
+    return Judged(**content | {"registered": content["registered"] is not False} | known)
 
 
 def _small(path: Path) -> Image.Image:

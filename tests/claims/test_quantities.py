@@ -16,7 +16,11 @@ from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import POSITION_LOSS, read_table, write_table
 from ssm.claims.estimate import Estimate, UndecidableError, log_mean_reading
 from ssm.claims.quantities import estimate
+from ssm.specs.quantities.base import ROUNDING
+from ssm.specs.quantities.effect import Effect
+from ssm.specs.quantities.own_table import OwnTable
 from ssm.specs.quantities.restart_ratio import RestartRatio
+from ssm.specs.quantities.value_at import ValueAt
 
 SHIFTS = (0.2, 0.5, 0.3)  # log ratios of the three seeds
 OVERFLOWED: Readings = {("base", 2): {"norm": [1.0, math.inf, 1.0, 1.0]}}
@@ -115,6 +119,28 @@ def test_drifting_heads_is_a_fraction_and_a_difference_against(tmp_path: Path) -
     assert "difference from" in found.words
     with pytest.raises(UndecidableError, match="all 3 seeds gave exactly 0"):
         measure(tmp_path, alone | {"factor": 5.5}, readings)
+
+
+def test_seeds_that_differ_by_rounding_alone_agree(tmp_path: Path) -> None:
+    """0.3 - 0.2 is not 0.2 - 0.1 to the last bit: the spread of such numbers is no interval."""
+    excess = {1: 0.2 - 0.1, 2: 0.3 - 0.2, 3: 0.4 - 0.3}
+    assert len(set(excess.values())) == 3
+    readings: Readings = {("base", seed): {"excess": one} for seed, one in excess.items()}
+    with pytest.raises(UndecidableError, match=r"all 3 seeds gave exactly 0\.1"):
+        measure(tmp_path, {"kind": "length_excess", "arm": "base"}, readings)
+    readings["base", 3] = {"excess": 0.1 + 1e-9}
+    assert measure(tmp_path, {"kind": "length_excess", "arm": "base"}, readings).low < 0.1
+
+
+def test_a_quantity_says_how_far_rounding_moves_it() -> None:
+    column = {"measurement": "accuracy", "column": "correct"}
+    plain = ValueAt(arm="base", **column)
+    wide = {"kind": "value_at", "limits": [-1000, 10], **column}
+    assert plain.rounding == ROUNDING
+    assert plain.model_copy(update={"limits": (-1000.0, 10.0)}).rounding == 1000 * ROUNDING
+    assert plain.model_copy(update={"limits": (0.0, 1000.0), "scale": "ratio"}).rounding == ROUNDING
+    assert OwnTable(of=wide).rounding == 1000 * ROUNDING
+    assert Effect(of=wide, axis="n").rounding == 1000 * ROUNDING
 
 
 @pytest.mark.parametrize("kind", ["perplexity_at", "perplexity_growth", "restart_ratio"])

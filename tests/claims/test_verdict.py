@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import MODEL_SIZE, SCHEMAS, VERDICTS, read_table, schema_name, write_table
+from ssm.claims.estimate import Estimate
 from ssm.claims.quantities import ESTIMATORS
 from ssm.claims.quantities.base import ModelEstimator
 from ssm.claims.quantities.sample import SampleEstimator
@@ -61,6 +62,36 @@ def test_the_reason_names_the_interval_and_the_bound() -> None:
     assert decide(1.6, 1.9, Expected(above=1.5)) == (CONFIRMED, "interval 1.6 to 1.9 lies inside > 1.5")
     assert decide(1.2, 1.5, Expected(above=1.5)) == (REFUTED, "interval 1.2 to 1.5 lies outside > 1.5")
     assert decide(1.0, 1.0, Expected(above=0.9, below=1.1)) == (CONFIRMED, "value 1 lies inside 0.9 to 1.1")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected", "shown", "verdict", "reason"),
+    [
+        ((7e-16,) * 3, {"above": 0.0}, (0.0,) * 3, REFUTED, "value 0 lies outside > 0; rounding alone would make it "),
+        ((-7e-16,) * 3, {"above": 0.0}, (0.0,) * 3, REFUTED, "value 0 lies outside > 0"),
+        ((1 - 4e-16,) * 3, {"below": 1.0}, (1.0,) * 3, REFUTED, "value 1 lies outside < 1; rounding alone would "),
+        ((7e-16,) * 3, {"below": 0.1}, (0.0,) * 3, CONFIRMED, "value 0 lies inside < 0.1"),
+        ((0.2, 4e-16, 0.4), {"above": 0.0}, (0.2, 0.0, 0.4), OPEN, "interval 0 to 0.4 contains the bound 0; rounding "),
+        ((1e-9,) * 3, {"above": 0.0}, (1e-9,) * 3, CONFIRMED, "value 1e-09 lies inside > 0"),
+    ],
+)
+def test_no_verdict_hangs_on_rounding(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    numbers: tuple[float, float, float],
+    expected: dict[str, float],
+    shown: tuple[float, float, float],
+    verdict: str,
+    reason: str,
+) -> None:
+    monkeypatch.setattr("ssm.claims.verdict.estimate", lambda *_: Estimate(*numbers, "exact", "it"))
+    task = figure_task([claim({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, **expected)])
+    write_tables(tmp_path, task, {})
+    row = judge(task, tmp_path).row(0, named=True)
+    assert (row["estimate"], row["low"], row["high"]) == shown
+    assert row["verdict"] == verdict
+    assert row["reason"].startswith(reason)
+    assert ("rounding alone" in row["reason"]) == ("rounding" in reason)
 
 
 def test_a_region_is_neither_unbounded_nor_empty() -> None:

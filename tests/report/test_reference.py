@@ -18,7 +18,8 @@ from ssm.cli.main import main
 from ssm.report.compare import TOLERANCE
 from ssm.report.held import END, START, held, readmes
 from ssm.report.papers import PAPERS
-from ssm.report.reference import Judged, Reference, read_references
+from ssm.report.reference import Judged, Reference, judged, read_references
+from ssm.specs.quantities.base import ROUNDING
 from ssm.specs.quantities.cost_exponent import CostExponent
 
 ROOT = Path(__file__).parents[2]
@@ -130,9 +131,9 @@ def test_a_claim_of_several_panels_is_named_once() -> None:
     ("factor", "mark", "words"),
     [
         (1.0, "agrees", "confirmed 3, bitwise"),
-        (1 + TOLERANCE / 2, "agrees", "confirmed 3.03 here, confirmed 3 in the reference: moved by 1%"),
-        (1 - TOLERANCE / 2, "agrees", "confirmed 2.97 here, confirmed 3 in the reference: moved by 1%"),
-        (1 + TOLERANCE * 2, "DIFFERS", "confirmed 3.12 here, confirmed 3 in the reference: moved by 4%"),
+        (1 + TOLERANCE / 2, "agrees", "confirmed 3.03 here, confirmed 3 in the reference: the estimate moved by 1%"),
+        (1 - TOLERANCE / 2, "agrees", "confirmed 2.97 here, confirmed 3 in the reference: the estimate moved by 1%"),
+        (1 + TOLERANCE * 2, "DIFFERS", "confirmed 3.12 here, confirmed 3 in the reference: the estimate moved by 4%"),
     ],
 )
 def test_an_estimate_may_move_by_the_tolerance(
@@ -154,6 +155,71 @@ def test_an_estimate_near_zero_is_held_against_its_interval(place: Path, capsys:
     lines(capsys, "compare", "results/smoke", code=0)
     changed(estimate=pl.lit(-0.2))
     assert "DIFFERS" in lines(capsys, "compare", "results/smoke", code=1)[0]
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "mark", "words"),
+    [
+        (
+            (1.18e-15, 1.18e-15, 1.18e-15),
+            (7.7e-16, 7.7e-16, 7.7e-16),
+            "agrees",
+            "confirmed 1.18e-15 here, confirmed 7.7e-16 in the reference: the same but for rounding",
+        ),
+        ((0.0, 0.0, 0.0), (7.7e-16, 7.7e-16, 7.7e-16), "agrees", "the same but for rounding"),
+        ((0.0, 0.0, 1e-9), (0.0, 0.0, 2e-9), "DIFFERS", "the upper end moved by 100%"),
+        ((1e-9, 1e-9, 1e-9), (0.0, 0.0, 0.0), "DIFFERS", "the estimate moved by infinitely much"),
+        ((3.0, 2.0, 4.1), (3.0, 2.0, 4.0), "DIFFERS", "the upper end moved by 3.33%"),
+        ((3.0, 2.1, 4.0), (3.0, 2.0, 4.0), "DIFFERS", "the lower end moved by 3.33%"),
+        ((3.0, 2.05, 4.0), (3.0, 2.0, 4.0), "agrees", "the lower end moved by 1.67%"),
+    ],
+)
+def test_zero_is_known_and_intervals_count(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    here: tuple[float, float, float],
+    there: tuple[float, float, float],
+    mark: str,
+    words: str,
+) -> None:
+    def only(numbers: tuple[float, float, float]) -> None:
+        first = pl.col("claim") == "base_fails"
+        names = zip(("estimate", "low", "high"), numbers, strict=True)
+        changed(**{name: pl.when(first).then(pl.lit(number)).otherwise(name) for name, number in names})
+
+    only(there)
+    lines(capsys, "reference", "results/smoke", code=0)
+    only(here)
+    first, *rest = lines(capsys, "compare", "results/smoke", code=mark == "DIFFERS")
+    assert first.split()[2] == mark
+    assert first.endswith(words)
+    assert not any("DIFFERS" in line for line in rest)
+
+
+def test_a_verdict_that_rounding_alone_changes_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed(estimate=pl.lit(1e-15), low=pl.lit(1e-15), high=pl.lit(1e-15))
+    lines(capsys, "reference", "results/smoke", code=0)
+    changed(estimate=pl.lit(0.0), low=pl.lit(0.0), high=pl.lit(0.0), verdict=pl.lit("refuted"))
+    first, *_ = lines(capsys, "compare", "results/smoke", code=1)
+    assert first.endswith("refuted 0 here, confirmed 1e-15 in the reference: rounding alone makes the difference")
+
+
+def test_a_reference_says_how_far_rounding_moves_a_number(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Coarse(CostExponent):
+        @property
+        def rounding(self) -> float:
+            return 0.5
+
+    row = read_table("results/smoke/verdicts/lg_fig5.parquet").row(0, named=True)
+    assert judged(row, CostExponent(model="m", cost="state")).rounding == ROUNDING
+    assert judged(row, Coarse(model="m", cost="state")).rounding == 0.5
+    lines(capsys, "reference", "results/smoke", code=0)
+    path = Path("reports/smoke/lg_fig5.json")
+    assert '"rounding"' not in path.read_text(), "it is the default"
+    path.write_text(path.read_text().replace('"claim": "base_fails"', '"rounding": 0.5, "claim": "base_fails"'))
+    changed(estimate=pl.col("estimate") + 0.4)
+    first, *_ = lines(capsys, "compare", "results/smoke", code=1)
+    assert first.endswith("the same but for rounding")
 
 
 def test_of_a_time_the_verdict_counts_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

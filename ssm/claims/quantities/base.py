@@ -65,7 +65,8 @@ class SeedEstimator(Estimator[Q]):
     def estimate(self, panel: Panel) -> Estimate:
         low, high = self.limits
         limits = POSITIVE if self.logarithmic else (low - high, high - low) if self.compared else self.limits
-        return summarize(self.readings(panel), self.words(panel), self.logarithmic, limits, self.agreeing)
+        readings, words = self.readings(panel), self.words(panel)
+        return summarize(readings, words, self.logarithmic, limits, self.agreeing, self.spec.rounding)
 
 
 class SeriesEstimator(SeedEstimator[A]):

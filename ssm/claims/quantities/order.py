@@ -46,7 +46,7 @@ class OrderEstimator(CurveEstimator[Order]):
 
     def _over_seeds(self, curves: list[Points]) -> tuple[float, float, float, str]:
         steps = self.steps(np.stack([one.y for one in curves]))  # (seeds, K - 1)
-        if (np.ptp(steps, axis=0) == 0).any():
+        if (np.ptp(steps, axis=0) <= self.spec.rounding).any():
             raise UndecidableError(f"all {len(steps)} seeds gave exactly one step: their spread gives no interval")
         low = min(seed_interval(step, LEVEL)[1] for step in steps.T)
         high = min(seed_interval(step, 1 - (1 - LEVEL) / steps.shape[1])[2] for step in steps.T)

@@ -12,6 +12,7 @@ from ssm.specs.base import Setting, Spec
 from ssm.specs.reader import Reader, SeriesReader
 
 Place = tuple[str, str]  # a panel (named model) and an arm of it
+ROUNDING = 1e-12  # how far sums of thousands of float64 numbers of the order 1 are off, with room to spare
 
 
 class Placed(Protocol):
@@ -39,6 +40,14 @@ class Quantity(Reader, ABC):
     def timed(self) -> bool:
         """Whether it is made of times, which no two runs and no two machines have in common."""
         return False
+
+    @property
+    def rounding(self) -> float:
+        """How far rounding alone may move its number, in the number's unit. A number so near to 0 is 0.
+
+        The default is for numbers of the order 1 or larger: ratios, shares, exponents, nats, tokens.
+        """
+        return ROUNDING
 
     @abstractmethod
     def arms(self) -> tuple[str, ...]:

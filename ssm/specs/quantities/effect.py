@@ -49,6 +49,10 @@ class Effect(Quantity):
         return (self.axis,) if self.against is None else (self.axis, self.against)
 
     @property
+    def rounding(self) -> float:
+        return self.quantity().rounding
+
+    @property
     def names(self) -> tuple[str, ...]:
         return self.quantity().names
 

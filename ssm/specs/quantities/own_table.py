@@ -35,6 +35,10 @@ class OwnTable(FigureQuantity):
         return quantity_of(self.of, arm)
 
     @property
+    def rounding(self) -> float:
+        return self.quantity(SOME).rounding
+
+    @property
     def names(self) -> tuple[str, ...]:
         return self.quantity(SOME).names
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat
 
 from ssm.specs.base import Name
-from ssm.specs.quantities.base import ArmQuantity
+from ssm.specs.quantities.base import ROUNDING, ArmQuantity
 from ssm.specs.reader import ColumnReader
 
 Limits = Annotated[tuple[float, float], Field(strict=False)]
@@ -27,3 +27,9 @@ class ValueAt(ColumnReader, ArmQuantity):
     # exponential. ratio: arms compare by their ratio, of a column that is positive.
     scale: Literal["plain", "logarithm", "ratio"] = "plain"
     limits: Limits | None = None  # the least and the largest value that the column can hold, such as [0, 1]
+
+    @property
+    def rounding(self) -> float:
+        if self.limits is None or self.scale != "plain":
+            return ROUNDING
+        return ROUNDING * max(map(abs, self.limits))

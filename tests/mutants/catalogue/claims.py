@@ -20,6 +20,13 @@ MUTANTS = (
         ("claims/test_sweeps.py::test_numbers_that_agree_have_the_interval_of_clopper_and_pearson",),
     ),
     Mutant(
+        "ssm/claims/estimate.py",
+        "if len(readings) > 1 and np.ptp(values) <= rounding:",
+        "if len(readings) > 1 and np.ptp(values) == 0:",
+        "seeds that differ by rounding alone have an interval",
+        ("claims/test_quantities.py::test_seeds_that_differ_by_rounding_alone_agree",),
+    ),
+    Mutant(
         "ssm/claims/panel.py",
         'if read_provenance(path).get("diverged"):',
         'if read_provenance(path).get("diverged") is True:',
@@ -119,6 +126,13 @@ MUTANTS = (
     ),
     Mutant(
         "ssm/claims/verdict.py",
+        "if abs(number - mark) <= rounding",
+        "if number == mark",
+        "a verdict hangs on rounding",
+        ("claims/test_verdict.py::test_no_verdict_hangs_on_rounding",),
+    ),
+    Mutant(
+        "ssm/claims/verdict.py",
         "or len(published) > 1",
         "",
         "seeds decide between weights that were published once each",
@@ -182,10 +196,24 @@ MUTANTS = (
     ),
     Mutant(
         "ssm/report/compare.py",
-        "size = max(abs(there.estimate), (there.high - there.low) / 2)",
-        "size = abs(there.estimate)",
+        "size = max(abs(estimate), (high - low) / 2)",
+        "size = abs(estimate)",
         "estimates near zero never agree",
         ("report/test_reference.py::test_an_estimate_near_zero_is_held_against_its_interval",),
+    ),
+    Mutant(
+        "ssm/report/compare.py",
+        "    if furthest.by <= there.rounding:",
+        "    if False:",
+        "numbers that are zero but for rounding disagree",
+        ("report/test_reference.py::test_zero_is_known_and_intervals_count",),
+    ),
+    Mutant(
+        "ssm/report/compare.py",
+        "by = max(moves)",
+        "by = moves[0]",
+        "the ends of an interval may be others",
+        ("report/test_reference.py::test_zero_is_known_and_intervals_count",),
     ),
     Mutant(
         "ssm/report/gather.py",
