@@ -1,8 +1,8 @@
 """What comes from outside: JSON and YAML, read without surprises, and held against the shape that they should have.
 
 A file is bounded before it is read (bytes) and while it is read (nesting, digits, what aliases stand for). A key that
-stands twice, a number that is none and whatever else a reader could take in two ways is refused. Every error is one
-line with the file and, where there is one, the key's path inside it.
+stands twice, a number that is none, a text that is none and whatever else a reader could take in two ways is refused.
+Every error is one line with the file and, where there is one, the key's path inside it.
 """
 
 from __future__ import annotations
@@ -174,6 +174,9 @@ def _words(problem: Exception) -> str:
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # or a whole one
+
+
 def _json(content: str | bytes, finite: bool) -> Any:
     """Raises ValueError."""
     text = content.decode("utf-8") if isinstance(content, bytes) else content
@@ -188,7 +191,15 @@ def _json(content: str | bytes, finite: bool) -> Any:
     except RecursionError:
         raise _RefusedError(f"it is nested more than {DEPTH} deep") from None
     _check_depth(value)
+    if _HALF_PAIR.search(text):
+        _check_unicode(json.dumps(value, ensure_ascii=False))
     return value
+
+
+def _check_unicode(text: str) -> None:
+    """An escape can spell half of a surrogate pair: no file can hold such a text, and no terminal can show it."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise _RefusedError("it holds half of a surrogate pair, which is no character")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -305,15 +316,18 @@ def _check_plain(value: Any, key: str) -> None:
         for name, item in value.items():
             if type(name) not in (str, int):
                 raise _RefusedError(f"{where}the key {shown(name)} is no text")
+            _check_unicode(str(name))
             _check_plain(item, f"{key}.{name}" if key else str(name))
     elif isinstance(value, list):
         for place, item in enumerate(value):
             _check_plain(item, f"{key}.{place}")
+    elif isinstance(value, str):
+        _check_unicode(value)
     elif isinstance(value, float) and not math.isfinite(value):
         raise _RefusedError(f"{where}{'not a number' if value != value else 'infinity'} stands for no setting")
     elif isinstance(value, int) and not -WHOLE < value < WHOLE:
         raise _RefusedError(f"{where}the number is too large")
-    elif value is not None and not isinstance(value, str | int | float):
+    elif value is not None and not isinstance(value, int | float):
         raise _RefusedError(f"{where}expected text or a number, got a {type(value).__name__}")
 
 

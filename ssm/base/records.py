@@ -28,10 +28,15 @@ class Published(TypedDict):
 
 def _time(text: str) -> str:
     try:
-        datetime.fromisoformat(text)
+        zone = datetime.fromisoformat(text).utcoffset()
     except ValueError:
-        raise ValueError("expected a time such as 2026-01-31T12:00:00+00:00") from None
+        zone = None
+    if zone is None or zone:
+        raise ValueError("must be a time in UTC, such as 2026-01-31T12:00:00+00:00")
     return text
+
+
+Time = Annotated[str, AfterValidator(_time)]  # UTC, as `datetime.isoformat` writes it
 
 
 @with_config(ConfigDict(strict=True, extra="allow"))
@@ -59,7 +64,7 @@ class Provenance(TypedDict):
     code: NotRequired[Code]
     packages: NotRequired[dict[str, str]]  # name -> version
     machine: NotRequired[Machine]
-    written: NotRequired[Annotated[str, AfterValidator(_time)]]
+    written: NotRequired[Time]
     seconds: NotRequired[Seconds]
 
 

@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from ssm.base.errors import ConfigError, nearest
+from ssm.base.records import Time
 from ssm.specs.base import Distinct, Name, Prose, Setting, Spec, slug
 from ssm.specs.claim import ClaimSpec
 from ssm.specs.drawings import DrawingSpec
@@ -242,7 +243,7 @@ class FigureTask(Spec):
     tables: Names = ()  # tables that belong to no series (model_size)
     rehearsal: bool = False  # caps were applied: no number means anything
     numbers: dict[str, str] = {}  # verdict -> what decides its number, hashed: equal for the same number of two figures
-    registered: dict[str, str] = {}  # verdict -> when (UTC) what it judges was registered with these seeds
+    registered: dict[str, Time] = {}  # verdict -> when what it judges was registered with these seeds
 
     @property
     def verdicts(self) -> tuple[tuple[str, ClaimSpec, str], ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
+from ssm.base.records import Time
 from ssm.specs.base import Spec
 from ssm.specs.figure import Seeds
 
@@ -26,21 +26,10 @@ class Content(Spec):
 class Registration(Spec):
     """The claims of one figure at one scale with their seeds; or seeds that were read unregistered."""
 
-    date: str  # UTC
+    date: Time
     seeds: Seeds = ()
     used: str | None = None  # why these seeds can judge nothing here any more
     claims: dict[str, Content] = {}  # by the name of the verdict
-
-    @field_validator("date")
-    @classmethod
-    def _a_time(cls, date: str) -> str:
-        try:
-            zone = datetime.fromisoformat(date).utcoffset()
-        except ValueError:
-            zone = None
-        if zone is None or zone:
-            raise ValueError("must be a time in UTC, such as 2026-01-31T12:00:00+00:00")
-        return date
 
     @model_validator(mode="after")
     def _claims_or_used(self) -> Registration:

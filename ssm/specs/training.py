@@ -48,6 +48,9 @@ class Budget(Spec):
         return max(1, round(tokens / batch_tokens))
 
 
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
 class TrainingSpec(Spec):
     """lg App. B.1: AdamW (0.9, 0.95), clip 1.0, cosine with 10% warm-up, peak weight decay 0.01."""
 
@@ -64,7 +67,7 @@ class TrainingSpec(Spec):
     min_lr: NonNegativeFloat = 1e-5  # where the cosine ends
     weight_decay: NonNegativeFloat = 0.01  # the peak; on matrices only
     weight_decay_schedule: Literal["with_lr", "constant"] = "with_lr"  # with_lr: scaled as lr / peak lr
-    betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.95)
+    betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.95)
     eps: PositiveFloat = 1e-8
     clip_norm: PositiveFloat = 1.0
     precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: autocast; scans stay in float32

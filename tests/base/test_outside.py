@@ -45,6 +45,8 @@ def refusal(call: Any, *arguments: Any, **more: Any) -> str:
         (b"[" * 49 + b"]" * 49, "nested more than 48 deep"),
         (b"[" * 10**6, "nested more than 48 deep"),
         (b'{"a":' * 10**5, "nested more than 48 deep"),
+        (b'{"a": ["\\ud800"]}', "half of a surrogate pair"),
+        (b'{"\\uDFFF": 1}', "half of a surrogate pair"),
     ],
 )
 def test_json_that_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
@@ -53,6 +55,11 @@ def test_json_that_is_refused(tmp_path: Path, content: bytes, says: str) -> None
     text = refusal(read_json, path, ConfigError, "thing")
     assert text.startswith(f"{path}: not a readable thing (")
     assert says in text
+
+
+def test_a_whole_surrogate_pair_is_a_character(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(b'["\\ud83d\\ude00", "\\\\ud800"]')
+    assert read_json(tmp_path / "x.json", ConfigError, "thing") == ["\U0001f600", "\\ud800"]
 
 
 def test_a_key_that_stands_twice_among_many_is_found_at_once(tmp_path: Path) -> None:
@@ -102,6 +109,8 @@ def test_files_that_are_missing_or_too_large(tmp_path: Path, monkeypatch: pytest
         ("a: !!set {x}", "a: expected text or a number, got a set"),
         ("true: 1", "the key True is no text"),
         ("a: !!int x", "invalid literal"),
+        ('a: ["\\ud800"]', "half of a surrogate pair"),
+        ('"\\udfff": 1', "half of a surrogate pair"),
     ],
 )
 def test_yaml_that_is_refused(tmp_path: Path, text: str, says: str) -> None:

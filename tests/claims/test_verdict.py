@@ -20,6 +20,7 @@ from ssm.claims.quantities.sample import SampleEstimator
 from ssm.claims.verdict import ONE_SEED, REHEARSAL, claim_of, decide, judge
 from ssm.claims.words import CONFIRMED, DEFINITION, OPEN, OURS, PAPER, REFUTED, VERDICT_NAMES
 from ssm.specs.claim import Expected
+from ssm.specs.figure import FigureTask
 
 finite = st.floats(-1e6, 1e6)
 bounds = st.one_of(
@@ -304,6 +305,13 @@ def test_a_verdict_says_whether_its_claim_was_registered_before_its_tables_were_
     assert registration(in_time, tmp_path)[0] is True
     rehearsed = task.model_copy(update={"rehearsal": True})
     assert registration(rehearsed, tmp_path) == (None, "")
+
+
+@pytest.mark.parametrize("date", ["2024-12-31T00:00:00+00:00x", "2024-12-31", "2024-12-31T00:00:00+01:00"])
+def test_a_registration_has_a_time(date: str) -> None:
+    task = figure_task([claim({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, above=1.0)])
+    with pytest.raises(ConfigError, match=r"task: registered\.it: must be a time in UTC"):
+        FigureTask.parse(task.content() | {"registered": {"it": date}}, "task")
 
 
 def test_of_the_tables_those_count_that_the_claim_reads(tmp_path: Path) -> None:

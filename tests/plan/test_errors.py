@@ -145,6 +145,8 @@ def test_a_wrong_value_in_a_figure(folder: Path, old: str, new: str, key: str, s
         ({"context": "64"}, f"override: context: {INT}'64'"),
         ({"context": 48}, "override: batch_tokens 128 must be a multiple of context 48"),
         ({"budget": {"steps": 1, "tokens": 1}}, "override: budget: give exactly one of steps, tokens, chinchilla"),
+        ({"betas": [0.9, 1.0]}, "override: betas.1: expected a number below 1, got 1.0"),
+        ({"betas": [-0.1, 0.9]}, "override: betas.0: expected a number from 0 on, got -0.1"),
         ({"initial_state": {"sigma": 1}}, "override: initial_state: unknown key 'sigma'"),
         ({"initial_state": "tbtt"}, "override.initial_state: expected values of the initial state"),
     ],

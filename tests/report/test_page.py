@@ -353,7 +353,7 @@ def test_a_broken_run_record_is_named(results: Path) -> None:
         ({"packages": ["torch"]}, "provenance.packages: expected a mapping, got a list"),
         ({"machine": {"python": None}}, "provenance.machine.python: expected text, got None"),
         ({"code": {"commit": {}}}, "provenance.code.commit: expected text, got {}"),
-        ({"written": "yesterday"}, "provenance.written: expected a time such as"),
+        ({"written": "yesterday"}, "provenance.written: must be a time in UTC"),
     ],
 )
 def test_a_provenance_of_another_shape_is_refused(results: Path, provenance: dict[str, Any], says: str) -> None:
