@@ -19,7 +19,8 @@ from ssm.base.tables import read_provenance
 from ssm.report.gather import Gatherer
 from ssm.report.papers import GROUPS
 from ssm.specs.base import Spec
-from ssm.specs.quantities.base import ROUNDING, Quantity
+from ssm.specs.claim import ClaimSpec
+from ssm.specs.quantities.base import ROUNDING
 
 COLORS = 128  # of a committed picture: a third of the bytes
 
@@ -73,7 +74,7 @@ def write_reference(results: Path, out: Path) -> list[str]:
     for figure in gathered.figures:
         verdicts = results / "verdicts" / f"{figure.target}.parquet"
         made = made_with(read_provenance(verdicts))
-        claims = tuple(judged(claim.row, claim.spec.quantity) for claim in figure.claims)
+        claims = tuple(judged(claim.row, claim.spec) for claim in figure.claims)
         reference = Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims)
         write_text(out / f"{figure.target}.json", _layout(reference))
         picture = _small(results / "figures" / f"{figure.target}.png")
@@ -94,17 +95,19 @@ def read_references(folder: Path) -> dict[str, Reference]:
     return {target: found[target] for target in [*known, *sorted(set(found) - set(known), key=natural)]}
 
 
-def judged(row: Mapping[str, Any], quantity: Quantity | None = None) -> Judged:
+def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None) -> Judged:
     """A row of the verdicts table; a number that is not finite is none.
 
     Args:
-        quantity: that is judged, of which a reference says what a comparison needs to know.
+        claim: that is judged, of which a reference says what a comparison needs to know.
     """
     content = {name: row[name] for name in Judged.model_fields if name not in ("timed", "rounding")}
     for name in ("estimate", "low", "high"):
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
     content["reason"] = content["reason"] if content["estimate"] is None else ""
-    known = {} if quantity is None else {"timed": quantity.timed, "rounding": quantity.rounding}
+    known = {}
+    if claim is not None:
+        known = {"timed": claim.quantity.timed, "rounding": claim.rounding or claim.quantity.rounding}
     return Judged(**content | {"registered": content["registered"] is not False} | known)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from ssm.specs.base import Prose, Spec
 from ssm.specs.quantities import QuantitySpec
@@ -37,6 +37,7 @@ class Expected(Spec):
 class ClaimSpec(Spec):
     """One claim of one figure."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"rounding"})
     id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     says: Prose  # the claim in one sentence
     paper: Prose  # what the paper reports: a number where it has one
@@ -44,6 +45,9 @@ class ClaimSpec(Spec):
     expected: Expected
     models: Annotated[tuple[str, ...], Field(strict=False)] | None = None  # of the panels those it is about; None: all
     ours: bool = False  # True: a check that this project adds (a control), not a statement of the paper
+    # How far rounding alone moves the number from machine to machine, where that is more than its quantity says (the
+    # number may be a rounding error itself). `ssm compare` needs it; no verdict rests on it.
+    rounding: PositiveFloat | None = None
 
     @model_validator(mode="after")
     def _models_of_arms(self) -> ClaimSpec:

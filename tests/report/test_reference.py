@@ -19,6 +19,7 @@ from ssm.report.compare import TOLERANCE
 from ssm.report.held import END, START, held, readmes
 from ssm.report.papers import PAPERS
 from ssm.report.reference import Judged, Reference, judged, read_references
+from ssm.specs.claim import ClaimSpec
 from ssm.specs.quantities.base import ROUNDING
 from ssm.specs.quantities.cost_exponent import CostExponent
 
@@ -205,14 +206,11 @@ def test_a_verdict_that_rounding_alone_changes_is_said(place: Path, capsys: pyte
 
 
 def test_a_reference_says_how_far_rounding_moves_a_number(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    class Coarse(CostExponent):
-        @property
-        def rounding(self) -> float:
-            return 0.5
-
     row = read_table("results/smoke/verdicts/lg_fig5.parquet").row(0, named=True)
-    assert judged(row, CostExponent(model="m", cost="state")).rounding == ROUNDING
-    assert judged(row, Coarse(model="m", cost="state")).rounding == 0.5
+    shares = {"kind": "value_at", "arm": "base", "measurement": "accuracy", "column": "correct", "limits": [0, 100]}
+    of_shares = ClaimSpec.parse(claim(shares, above=0.5), "claim")
+    assert judged(row, of_shares).rounding == 100 * ROUNDING
+    assert judged(row, of_shares.model_copy(update={"rounding": 0.5})).rounding == 0.5
     lines(capsys, "reference", "results/smoke", code=0)
     path = Path("reports/smoke/lg_fig5.json")
     assert '"rounding"' not in path.read_text(), "it is the default"
