@@ -4,7 +4,7 @@ A machine that rounds otherwise, or adds up in another order, trains other weigh
 is the same one, and neither its estimate nor an end of its interval moved by more than a tolerance: a share of the
 estimate, or of half the interval where that is larger, for estimates may be near zero. Numbers that rounding alone
 separates agree too (`Quantity.rounding`): both are zero but for rounding, say. Where all three are the very same
-numbers, it says so. Of what is made of times the verdict counts alone.
+numbers, it says so. Of what is made of times the verdict counts alone, and only confirmed and refuted disagree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from ssm.base.errors import TableError
 from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.verdict import REHEARSAL
-from ssm.claims.words import number
+from ssm.claims.words import OPEN, number
 from ssm.report.reference import Judged, Reference, judged, made_with
 
 CONSEQUENCES = {
@@ -97,6 +97,8 @@ def _compared(here: Judged | None, there: Judged | None, tolerance: float) -> tu
         return False, "is decided by other seeds, arms or measurements than in the reference"
     both = f"{_result(here)} here, {_result(there)} in the reference"
     furthest = _furthest(here, there)
+    if there.timed and OPEN in (here.verdict, there.verdict):
+        return True, f"{both}: a time, which a busy machine leaves undecided"
     if here.verdict != there.verdict:
         rounded = furthest is not None and 0 < furthest.by <= there.rounding
         return False, f"{both}: rounding alone makes the difference" if rounded else both

@@ -230,6 +230,10 @@ def test_of_a_time_the_verdict_counts_alone(place: Path, capsys: pytest.CaptureF
     assert first.split()[2] == "agrees"
     assert first.endswith("a time, of which the verdict counts alone")
     changed(verdict=pl.lit("not decided"))
+    assert lines(capsys, "compare", "results/smoke", code=1)[0].endswith(
+        "a time, which a busy machine leaves undecided"
+    )
+    changed(verdict=pl.lit("refuted"))
     assert "DIFFERS" in lines(capsys, "compare", "results/smoke", code=1)[0]
     times = [CostExponent(model="m", cost=cost).timed for cost in ("training_step", "decoding_step", "state")]
     assert times == [True, True, False]
