@@ -126,6 +126,10 @@ class Settings(TypedDict):
 
     __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
     spec: dict[str, Any]
+    held_out: list[str]
+    held_out_files: str
+    divided: bool
+    share: float | None
 
 
 class Result(TypedDict):
@@ -135,6 +139,7 @@ class Result(TypedDict):
     outcome: str
     reason: str
     model: str | None
+    candidate: str | None
 
 
 def read_run_record(path: Path, error: type[UserError], missing: str, needed: Iterable[str] = ()) -> dict[str, Any]:

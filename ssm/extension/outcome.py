@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, isfinite, isnan
+from math import exp, isnan
 
 from ssm.diagnosis.result import Diagnosis, Interval
 from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, times
-from ssm.extension.choice import Candidate, Measure, choose
+from ssm.extension.choice import Candidate, Measure, best_of_trained, choose
 from ssm.extension.losses import Factors
 from ssm.specs.diagnosis import ENOUGH
 
@@ -77,10 +77,9 @@ def outcome_of_training(
     """
     if diverged is not None:
         return Outcome(NOTHING, f"training {diverged}")
-    original, *others = candidates
-    if choose(candidates, measure, tolerance) is not original:
+    original, best = candidates[0], best_of_trained(candidates, measure)
+    if best is None or choose(candidates, measure, tolerance) is not original:
         return None
-    best = min(others, key=lambda candidate: _or_endless(getattr(candidate, measure)))
     gain = exp(min(getattr(best, measure) - getattr(original, measure), ENDLESS))
     rise = exp(min(best.in_context - original.in_context, ENDLESS)) - 1
     said = f"the best of the trained weights, those of step {best.step}, have {gain:.3g} times its {WORDS[measure]}"
@@ -143,7 +142,3 @@ def _percent(factor: Interval) -> str:
     '+0.4% (-0.1% to +0.9%)'
     """
     return f"{factor.value - 1:+.1%} ({factor.low - 1:+.1%} to {factor.high - 1:+.1%})"
-
-
-def _or_endless(loss: float) -> float:
-    return loss if isfinite(loss) else float("inf")
