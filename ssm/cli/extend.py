@@ -24,8 +24,9 @@ model in the format that it came in, with its tokenizer. The original is never c
 something was gained. The last lines are commands that load the new model: in its own library, and in
 lm-evaluation-harness.
 
-Gained means proven, on 64 windows or more: a lower far perplexity, no more than --in-context-tolerance in context, and
-a model that holds where it broke (repaired) or has a lower paired ratio (improved). What is open is "undecided".
+Gained means proven by 95% intervals: a lower far perplexity, no more than --in-context-tolerance in context, and a
+model that holds where it broke (repaired; that takes 64 windows) or has a lower paired ratio (improved). The intervals
+far out allow for one window that was not drawn and is far worse. What is open is "undecided": more text may decide it.
 
 The defaults are the recipe of lg Appendix B.2 but for its batch: a step of theirs reads half a million tokens, here 32
 times the context (--batch-tokens). Nor do they choose among checkpoints. The page says what differs.

@@ -55,7 +55,7 @@ class HeldOut:
             return "enough to decide whether it gained and whether it holds"
         if read >= ENOUGH_FOR_A_GAIN:
             return f"enough to decide whether it gained; to decide that it holds takes {self._needed(ENOUGH)}"
-        return f"too few to decide anything; to decide whether it gained takes {self._needed(ENOUGH_FOR_A_GAIN)}"
+        return f"enough for a large gain alone; to decide whether it gained takes {self._needed(ENOUGH_FOR_A_GAIN)}"
 
     def as_json(self) -> dict[str, Any]:
         """Plain data."""

@@ -206,7 +206,7 @@ def test_what_is_undecided_is_kept_and_measured_on_more_text_without_training_ag
 ) -> None:
     """The command that is printed, with files in the place of MORE.txt."""
     out, more = tmp_path / "out", tmp_path / "more of it.txt"
-    more.write_text("\n".join(text(200 + number, 900) for number in range(10)))
+    more.write_text("\n".join(text(200 + number, 900) for number in range(12)))
     (tmp_path / "one.txt").write_text("\n".join(text(100 + number, 900) for number in range(5)))
     typed = ["extend", str(world / "theirs"), "--text", str(tmp_path / "one.txt"), "--context", str(CONTEXT)]
     typed += ["--length", "1024", "--no-passkey", "--steps", "40", "--lr", "3e-3", "--in-context-tolerance", "1"]

@@ -132,7 +132,7 @@ def test_fewer_windows_are_held_out_where_fewer_are_asked_for(tmp_path: Path) ->
     few = SPEC.model_copy(update={"sequences": 8})
     found = tokenized([texts], (), True, None, BYTES, few, tmp_path / "tokens")
     assert found.held_out.tokens == (8 + MOST) * (LENGTH + 1)
-    assert found.held_out.decides.startswith("too few to decide anything; to decide whether it gained takes ")
+    assert found.held_out.decides.startswith("enough for a large gain alone; to decide whether it gained takes ")
 
 
 def test_too_little_text_is_one_line_that_says_how_much_it_takes(tmp_path: Path) -> None:
@@ -146,8 +146,11 @@ def test_too_little_text_is_one_line_that_says_how_much_it_takes(tmp_path: Path)
         made(texts, tmp_path)
     with pytest.raises(DataError, match=r"at least 5,200 \(.*where 0\.1 of the text is held out"):
         made(texts, tmp_path, 0.1)
-    with pytest.raises(DataError, match=rf"^{texts}: {tokens} tokens; --length 64 needs at least 520"):
-        tokenized([texts], [texts + "/0.*"], False, None, BYTES, SPEC, tmp_path / "other")
+    few = write(tmp_path / "few", 1)
+    with pytest.raises(
+        DataError, match=rf"^{few}: \d+ tokens; --length 64 needs at least 520 \(about 520 bytes: 4 windows"
+    ):
+        made(texts, tmp_path, held_out=(few,))
 
 
 def test_other_files_are_held_out(tmp_path: Path) -> None:
