@@ -178,6 +178,10 @@ class Settings(TypedDict):
     """extension.json (`ssm.extension.folder`)."""
 
     spec: dict[str, Any]
+    held_out: list[str]
+    held_out_files: str
+    divided: bool
+    share: float | None
 
 
 @with_config(ConfigDict(strict=True, extra="allow"))
@@ -187,6 +191,7 @@ class Result(TypedDict):
     outcome: Line
     reason: Line
     model: FileName | None
+    candidate: FileName | None
     library: NotRequired[Literal["transformers", "fla", "mamba_ssm"] | None]  # whose format the model is in
 
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 import sys
+from typing import Any
 
 from ssm.cli import add_replace, given, path, positive
 from ssm.cli.diagnose import add_diagnosis, add_model_and_text
 from ssm.specs.extension import POLICIES, STEPS, USUAL_POLICY
 from ssm.specs.initial_states import INTERVENTIONS
 
+NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 HELP = "post-train your own checkpoint so that it reads on beyond its context, and get it back in its own format"
 EPILOG = """\
 Diagnoses the model as `ssm diagnose` does. If it does not hold, trains it for some steps from states other than zero
 (lg: State Passing, TBTT, fitted or random noise), at a tenth of the peak learning rate of its size; chooses among the
 original, three snapshots and the end by held-out text that neither trains nor is shown; diagnoses again on the same
 windows. Writes into --out a page (index.html), result.json, the diagnoses, and, if something was gained, model/: the
-model in the format that it came in, with its tokenizer. The original is never changed. work/ may be deleted in the end.
-The last lines are commands that load the new model: in its own library, and in lm-evaluation-harness.
+model in the format that it came in, with its tokenizer. The original is never changed. work/ may be deleted once
+something was gained. The last lines are commands that load the new model: in its own library, and in
+lm-evaluation-harness.
 
-Gained means proven, on 64 windows or more: a lower far perplexity, no more than --in-context-tolerance in context, and
-a model that holds where it broke (repaired) or has a lower paired ratio (improved). What is open is "undecided".
+Gained means proven by 95% intervals: a lower far perplexity, no more than --in-context-tolerance in context, and a
+model that holds where it broke (repaired; that takes 64 windows) or has a lower paired ratio (improved). The intervals
+far out allow for one window that was not drawn and is far worse. What is open is "undecided": more text may decide it.
 
 The defaults are the recipe of lg Appendix B.2 but for its batch: a step of theirs reads half a million tokens, here 32
 times the context (--batch-tokens). Nor do they choose among checkpoints. The page says what differs.
@@ -30,16 +36,39 @@ transformers itself reads and has an A_log) is scaled by the factor, or the dt o
 does best of those that are tried, on the text that chooses. Ways of reading (reset_state, restarts) cannot be written
 into a checkpoint.
 
+With any other outcome the trained model lies in candidate/, never in model/. The same command with other files in
+--held-out then chooses and measures anew on these, and trains nothing again: training goes on not to read the part of
+--text that was held out first. So does the same command with another --in-context-tolerance or --measure.
+
 The same command after a kill goes on where it was. SIGTERM and SIGUSR1 end it with exit code 75: run it again.
 
-A tenth of the documents is held out to measure on, or all of --held-out. MODEL as for `ssm diagnose`, but that models
-of attention alone cannot be extended, nor those of transformers whose forward pass over several tokens takes no state
-(Jamba, xLSTM). In a hybrid the recurrences are given a state; attention starts from an empty cache, at position 0.
+What is measured is held out of training: all of --held-out, or a part of --text: a tenth, or more (up to half) where a
+tenth has fewer windows of --length than a verdict takes, or the share that --held-out names. Documents are held out
+whole. One that is longer than half of what is held out may be cut: its last part is held out, and nothing reads the
+--length tokens before it. Before any work, a line on stderr says how many windows there are and what they can decide.
+
+MODEL as for `ssm diagnose`, but that models of attention alone cannot be extended, nor those of transformers whose
+forward pass over several tokens takes no state (Jamba, xLSTM). In a hybrid the recurrences are given a state; attention
+starts from an empty cache, at position 0.
 
 examples:
   ssm extend state-spaces/mamba2-370m --text texts/*.jsonl --context 2048 --length 32768 -o extended
   ssm extend my-model --text train.txt --held-out books/ --context 1024 --steps 200 --lr 6e-5 --control -o extended
 """
+
+
+class _HeldOut(argparse.Action):
+    """Files; or one number alone, the share of --text."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        alone = len(values) == 1 and re.fullmatch(NUMBER, values[0])
+        setattr(namespace, self.dest, float(values[0]) if alone else values)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,9 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--held-out",
         nargs="+",
         type=given,
+        action=_HeldOut,
         default=(),
         metavar="FILES",
-        help="measure on these (default: a tenth of the documents)",
+        help="measure on these, or on a share of --text: one number between 0 and 1 (default: see below)",
     )
     parser.add_argument(
         "--policy",
@@ -108,4 +138,19 @@ def run(args: argparse.Namespace) -> int:
         print(f"Model: {model}", file=sys.stderr)
         for library, command in usages(result.get("library"), model, args.tokenizer).items():
             print(f"With {library}: {command}", file=sys.stderr)
+    elif result["candidate"] is not None:
+        print(f"Trained, but not proven better: {args.out / result['candidate']}", file=sys.stderr)
+        print(f"Measure it on more text, without training again: {_measured_on_more(args)}", file=sys.stderr)
     return 0
+
+
+def _measured_on_more(args: argparse.Namespace) -> str:
+    """The same command, with other files held out."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    words = ["ssm", "extend", args.model, "--text", *args.text, "--held-out", "MORE.txt"]
+    for name, value in vars(args).items():
+        if name not in ("model", "text", "held_out", "out", "replace") and value != parser.get_default(name):
+            option = f"--{name.replace('_', '-')}"
+            words += ["--no-passkey"] if name == "passkey" else [option] if value is True else [option, str(value)]
+    return shlex.join([*words, "-o", str(args.out)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import exp, inf, isfinite, nan, sqrt
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from ssm.base.curves import seed_interval
 from ssm.claims.estimate import LEVEL
@@ -13,6 +13,7 @@ from ssm.diagnosis.result import Interval
 
 OVERFLOW = 700.0  # the largest logarithm whose exponential is a number
 NOTHING = Interval(nan, -inf, inf)
+UNSEEN = 10.0  # standard deviations: how much worse than the others a window may be that was not drawn
 
 
 def mean(values: np.ndarray) -> Interval:
@@ -24,6 +25,42 @@ def mean(values: np.ndarray) -> Interval:
 def exponential(logarithms: np.ndarray, level: float = LEVEL) -> Interval:
     """exp of a mean over sequences, (sequences,), with its Student t interval."""
     return of_logarithms(*seed_interval(logarithms, level))
+
+
+def cautious(logarithms: np.ndarray) -> Interval:
+    """exp of a mean over windows, (windows,), with an interval that allows for one window that was not drawn.
+
+    What a model fails on may be rare, and a Student t interval knows only the windows that were drawn. This one is that
+    of the windows and one more, UNSEEN of their standard deviations away on the side of each end. Few windows are
+    enough for a large effect; a small one takes many (`reach`).
+
+    False claims in percent, 2.5 allowed: how often the upper end lies below the true mean, the worst of seven pools of
+    paired losses of real models (tests/extension/coverage.py, which says what the pools are):
+
+    windows                        4      8     12     16     24     32     48     64    128
+    Student t, as measured       2.4    2.8    2.9    3.0    2.8    2.9    2.8    2.7    2.7
+    Student t, worse tails       8.4   15.7   17.1   14.2    9.7    8.2    6.9    6.2    4.9
+    Student t, rare failures    20.9   30.5   25.8   18.3    9.1    8.9    7.1    6.2    4.6
+    this one, as measured        0.0    0.0    0.0    0.0    0.0    0.0    0.0    0.0    0.1
+    this one, worse tails        0.1    0.0    0.0    0.0    0.1    0.2    0.3    0.3    0.4
+    this one, rare failures      0.4    0.1    0.2    0.4    1.3    1.9    0.7    0.5    0.5
+    """
+    value, windows = float(np.mean(logarithms)), len(logarithms)
+    if windows < 2 or not isfinite(value):
+        return exponential(logarithms)
+    half = reach(windows) * float(np.std(logarithms, ddof=1))
+    return of_logarithms(value, value - half, value + half)
+
+
+def reach(windows: int) -> float:
+    """Half the width of a `cautious` interval, in standard deviations of the windows (2 or more).
+
+    >>> [round(reach(n), 2) for n in (4, 12, 24, 64, 256)]
+    [7.66, 2.54, 1.32, 0.55, 0.18]
+    """
+    more, t = windows + 1, float(stdtrit(windows, 0.5 + LEVEL / 2))
+    square = (windows - 1 + UNSEEN**2 * windows / more) / windows  # the variance with the window that was not drawn
+    return UNSEEN / more + t * sqrt(square / more)
 
 
 def of_logarithms(value: float, low: float, high: float) -> Interval:

@@ -223,7 +223,8 @@ class Extension:
     gained: bool
     training: tuple[tuple[str, str], ...] = ()  # name, value
     control: Diagnosis | None = None  # of the arm that was trained as long from zero states
-    model: str | None = None  # where the model lies that was exported
+    written: str | None = None  # where the model lies that was made: something was gained, or it is a candidate
+    held_out: str = ""  # what is held out of training, and what that can decide
     links: tuple[tuple[str, str], ...] = ()  # text, address relative to the page
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ssm.base.files import absolute, only_one, remove_leftovers
 from ssm.base.outside import read_json, shaped
 from ssm.base.records import Result
 from ssm.data.own_text import tokenizer_of
+from ssm.data.reading import training_batches
 from ssm.diagnosis import settings_of
 from ssm.extension.folder import Folder
 from ssm.extension.imported import check_vocabulary, own_folder, run_of
@@ -39,7 +41,7 @@ def extend(
     model: str | Path,
     text: Sequence[str],
     out: str | Path,
-    held_out: Sequence[str] = (),
+    held_out: Sequence[str] | float = (),
     tokenizer: str | None = None,
     device: str = "auto",
     threads: int | None = None,
@@ -49,9 +51,10 @@ def extend(
 
     Args:
         model: a folder, a file, a name of the hub, or the folder of a run of ssm (`ssm.models.opening.open_model`).
-        text: files, folders or globs to train on, and to measure on if nothing else is held out.
+        text: files, folders or globs to train on. A part of them is held out to measure on if no files are.
         out: the extension's folder (`ssm.extension.folder`).
-        held_out: files, folders or globs to measure on.
+        held_out: files, folders or globs to measure on; or the share of `text` that is held out, between 0 and 1.
+            Nothing: the share is computed (`ssm.extension.windows.wanted`).
         tokenizer: as of `ssm.data.own_text.tokenizer_named`; None: the model's own.
         settings: as of `extension_of`.
 
@@ -62,6 +65,10 @@ def extend(
         UserError: one line.
         Preempted: a signal came; the same call goes on.
     """
+    others, share = ((), held_out) if isinstance(held_out, float) else (held_out, None)
+    if share is not None and not 0 < share < 1:
+        expected = "expected a share of --text between 0 and 1, or files"
+        raise ConfigError(f"--held-out {share:g}: {expected} (a file of this name: ./{share:g})")
     chosen = prepare_device(device, threads)
     opened = open_model(model, chosen)
     trains = settings.get("policy", USUAL_POLICY) not in BY_KIND
@@ -76,15 +83,18 @@ def extend(
     known = tokenizer_of(opened, tokenizer)
     check_vocabulary(opened, known)
     folder = Folder(Path(out))
-    folder.begin(_original(opened), [*text, *held_out])
+    folder.begin(_original(opened), [*text, *others])
     with only_one(folder.path):
         remove_leftovers(folder.path)
-        folder.insist_on(
+        asked = folder.insist_on(
             {
                 "fingerprint": opened.fingerprint,
                 "text": [*absolute(text)],
-                "held_out": [*absolute(held_out)],
-                "text_files": _state_of([*text, *held_out]),
+                "text_files": _state_of(text),
+                "held_out": [*absolute(others)],
+                "held_out_files": _state_of(others),
+                "divided": not others,
+                "share": share,
                 "tokenizer": known.content(),
                 "spec": spec.content(),
             }
@@ -92,14 +102,16 @@ def extend(
         if folder.result.exists():
             result = read_json(folder.result, OutputError, "result")
             return dict(shaped(result, Result, f"{folder.result}: not a result", OutputError))
-        parts = tokenized(
-            text, held_out, spec.held_out, known, spec.diagnosis.length, folder.tokens, 2 * spec.diagnosis.context
-        )
+        divided = asked["divided"], asked["share"]
+        parts = tokenized(text, others, *divided, known, spec.diagnosis, folder.tokens)
         if opened.foreign is not None and isinstance(opened.model, ForeignModel):
             check_unchanged(opened.model, opened.foreign, folder.path)
         parent = run_of(opened, parts.train.spec, spec.diagnosis.context)
         if spec.repair is None:
-            extended_run(spec, parent, parts.train.spec, opened.name)  # what cannot be trained is not measured first
+            # What cannot be trained is not measured first.
+            extended_run(spec, parent, parts.train.spec, opened.name)
+            training_batches(parts.train, spec.diagnosis.context, 1, stream=False, seed=spec.diagnosis.seed)
+        print(f"extend {opened.title}: {parts.held_out.line}", file=sys.stderr, flush=True)
         stages = Stages if spec.repair is None else Repairing
         return stages(opened, parent, parts, spec, folder, chosen).work()
 
@@ -182,7 +194,7 @@ def _original(opened: Opened) -> Path:
 
 def _state_of(paths: Sequence[str]) -> str:
     """Changes when a file of a text does, or comes or goes."""
-    files = text_files(absolute(paths))
+    files = text_files(absolute(paths)) if paths else ()
     if files is None:
         return "gone"
     states = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files]

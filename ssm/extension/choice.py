@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite, log1p
+from math import inf, isfinite, log1p
 from typing import Any, Literal
 
 Measure = Literal["far_perplexity", "paired_ratio"]
@@ -49,3 +49,17 @@ def choose(candidates: Sequence[Candidate], measure: Measure, tolerance: float) 
     others = [candidate for candidate in candidates[1:] if admitted(candidate)]
     known = [original, *others] if isfinite(getattr(original, measure)) else others
     return min(known, key=lambda candidate: getattr(candidate, measure), default=original)
+
+
+def best_of_trained(candidates: Sequence[Candidate], measure: Measure) -> Candidate | None:
+    """The trained weights with the least of the measure, whatever they cost in context; None: there are none.
+
+    Args:
+        candidates: the original first.
+    """
+
+    def value(candidate: Candidate) -> float:
+        loss = float(getattr(candidate, measure))
+        return loss if isfinite(loss) else inf
+
+    return min(candidates[1:], key=value, default=None)

@@ -15,6 +15,8 @@ from ssm.base.records import Settings
 
 SETTINGS, LOCK, RESULT = "extension.json", ".lock", "result.json"
 CHOICE = ("measure", "in_context_tolerance")  # settings that nothing but the choice depends on
+HELD_OUT = ("held_out", "held_out_files")  # settings that say which other text is measured
+DIVIDED = ("divided", "share")  # settings that say which part of the text is held out of training
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class Folder:
     work/choice.json           what the original and the trained weights measure
     work/repair.json           instead of runs and choice: what the search for a repair's numbers found
     before/ after/ control/    diagnoses
-    model/                     the extended model, in the format that the original came in
+    model/                     the extended model, in the format that the original came in, if something was gained
+    candidate/                 the trained model, in that format, if nothing was
     index.html, result.json    last of all
     """
 
@@ -48,6 +51,10 @@ class Folder:
     @property
     def model(self) -> Path:
         return self.path / "model"
+
+    @property
+    def candidate(self) -> Path:
+        return self.path / "candidate"
 
     @property
     def page(self) -> Path:
@@ -88,11 +95,18 @@ class Folder:
         if found and SETTINGS not in found:
             raise OutputError(f"{self.path}: holds something else than an extension; give a new folder with -o")
 
-    def insist_on(self, settings: dict[str, Any]) -> None:
+    def insist_on(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Note what is asked. What nothing rests on yet may be asked otherwise.
 
-        That is everything as long as there are but tokens, and the rules of the choice where no model was exported: who
-        gained nothing may be less strict, and is not trained again.
+        As long as there are but tokens, that is everything. Afterwards, and where no model was gained, it is what
+        training does not depend on: the rules of the choice, and other files that are held out. Nobody who asks for
+        these is made to train again.
+
+        Args:
+            settings: with the keys of HELD_OUT and DIVIDED, and "spec".
+
+        Returns:
+            The settings. Where other files are held out later, those of DIVIDED are as they were: what has trained has.
 
         Raises:
             OutputError: something else was asked when the extension began.
@@ -101,24 +115,40 @@ class Folder:
         found = None
         if path.exists():
             found = read_json(path, OutputError, "record of an extension")
-            found = shaped(found, Settings, f"{path}: not the record of an extension", OutputError)
+            found = dict(shaped(found, Settings, f"{path}: not the record of an extension", OutputError))
+        begun = found is not None and (self.diagnosis("before").exists() or self.run("extended").exists())
+        if found is not None and begun and settings["held_out"]:
+            settings = settings | {key: found[key] for key in DIVIDED}
         if found == settings:
-            return
-        if found is not None and self.diagnosis("before").exists():
-            if self.model.exists() or _without_choice(found) != _without_choice(settings):
+            return settings
+        if found is not None and begun:
+            if self.model.exists() or _of_training(found) != _of_training(settings):
                 differs = _first_difference(found, settings)
                 raise OutputError(f"{self.path}: holds another extension ({differs}); give another -o")
-            for of in ("after", "control"):
-                shutil.rmtree(self.diagnosis(of), ignore_errors=True)
-            self.result.unlink(missing_ok=True)
+            self._forget([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
+            if any(found[key] != settings[key] for key in HELD_OUT):
+                self._forget([self.choice, self.repair, self.tokens / "held_out", self.diagnosis("before")])
         else:
-            shutil.rmtree(self.tokens, ignore_errors=True)
+            self._forget([self.tokens])
         write_json(path, settings)
+        return settings
+
+    def _forget(self, paths: Sequence[Path]) -> None:
+        """Delete files and folders one after the other, each whole or not at all."""
+        for path in paths:
+            try:
+                if path.is_dir():
+                    shutil.rmtree(path.replace(path.with_name(f".{path.name}.tmp")))
+                else:
+                    path.unlink(missing_ok=True)
+            except OSError as error:
+                raise OutputError(f"{path}: cannot be deleted ({error.strerror or error})") from error
 
 
-def _without_choice(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _of_training(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that training depends on."""
     spec = {key: value for key, value in settings["spec"].items() if key not in CHOICE}
-    return {**settings, "spec": spec}
+    return {key: value for key, value in settings.items() if key not in HELD_OUT} | {"spec": spec}
 
 
 def _first_difference(was: Any, wanted: Any, where: str = "") -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, isfinite, isnan
+from math import exp, isnan
 
 from ssm.diagnosis.result import Diagnosis, Interval
 from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, times
-from ssm.extension.choice import Candidate, Measure, choose
+from ssm.extension.choice import Candidate, Measure, best_of_trained, choose
 from ssm.extension.losses import Factors
-from ssm.specs.diagnosis import ENOUGH
 
 WORDS = {"far_perplexity": "far perplexity", "paired_ratio": "paired ratio"}
 ENDLESS = 700.0  # nats: a loss beyond it is the same
@@ -33,12 +32,12 @@ class Advice:
 
 OF_TRAINING = Advice(
     learned="it has learned the text, and not to read on",
-    far_out="more --steps may tell",
+    far_out="more held-out text or more --steps may tell",
     in_context="a larger --in-context-tolerance trains nothing again",
 )
 OF_REPAIRING = Advice(
     learned="it predicts better all over, and reads on no better",
-    far_out="more text may tell",
+    far_out="more held-out text may tell",
     in_context="a larger --in-context-tolerance may be what it takes",
 )
 
@@ -77,10 +76,9 @@ def outcome_of_training(
     """
     if diverged is not None:
         return Outcome(NOTHING, f"training {diverged}")
-    original, *others = candidates
-    if choose(candidates, measure, tolerance) is not original:
+    original, best = candidates[0], best_of_trained(candidates, measure)
+    if best is None or choose(candidates, measure, tolerance) is not original:
         return None
-    best = min(others, key=lambda candidate: _or_endless(getattr(candidate, measure)))
     gain = exp(min(getattr(best, measure) - getattr(original, measure), ENDLESS))
     rise = exp(min(best.in_context - original.in_context, ENDLESS)) - 1
     said = f"the best of the trained weights, those of step {best.step}, have {gain:.3g} times its {WORDS[measure]}"
@@ -94,7 +92,11 @@ def outcome_of_training(
 
 
 def outcome_of(before: str, after: str, change: Factors, tolerance: float, advice: Advice = OF_TRAINING) -> Outcome:
-    """Of other weights: what is said to be gained is proven, on ENOUGH windows.
+    """Of other weights: what is said to be gained is proven.
+
+    The intervals say whether it is, whatever the number of windows: those of a change far out allow for a window that
+    was not drawn (`ssm.diagnosis.intervals.cautious`). That a model holds
+    takes more windows, by a rule of its own (`ssm.diagnosis.verdict`).
 
     They must surely have a lower perplexity far out and one within `tolerance` in context; and hold where the original
     broke, or surely have a lower paired ratio. What surely misses one of these gained nothing; all else is undecided.
@@ -123,8 +125,6 @@ def outcome_of(before: str, after: str, change: Factors, tolerance: float, advic
         return Outcome(NOTHING, f"{how}: {advice.learned}")
     costs = f"whether its perplexity in context rose by no more than {percent} is open, and {advice.in_context}"
     unknown = {
-        f"{change.sequences} windows are too few to tell, {ENOUGH} are needed: measure on more text": change.sequences
-        < ENOUGH,
         f"whether its far perplexity fell is open, and {advice.far_out}": not (far.high < 1 or mended),
         f"whether its paired ratio fell is open, and {advice.far_out}": not (ratio.high < 1 or repaired),
         costs: in_context.high > limit,
@@ -143,7 +143,3 @@ def _percent(factor: Interval) -> str:
     '+0.4% (-0.1% to +0.9%)'
     """
     return f"{factor.value - 1:+.1%} ({factor.low - 1:+.1%} to {factor.high - 1:+.1%})"
-
-
-def _or_endless(loss: float) -> float:
-    return loss if isfinite(loss) else float("inf")

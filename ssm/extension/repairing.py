@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import replace
 from functools import cached_property
 from math import inf, isfinite, log1p
+from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import OutputError
@@ -42,6 +43,7 @@ class Repairing(Stages):
         self.measured = [Candidate.from_json(value) for value in self._found["candidates"]]
         self.chosen = choose(self.measured, self.spec.measure, self.spec.in_context_tolerance)
         if self.chosen.name != ORIGINAL:
+            self.kept = self.chosen
             return None
         allowed = f"{100 * self.spec.in_context_tolerance:g}%"
         tried = f"none of {self._found['trials']} trials has a lower {WORDS[self.spec.measure]}"
@@ -105,8 +107,8 @@ class Repairing(Stages):
         fingerprint = hashlib.sha256(said.encode()).hexdigest()[:16]
         return replace(self.opened, model=self._model().to(self.device), fingerprint=fingerprint)
 
-    def _write_model(self, outcome: Outcome) -> None:
-        write_as_it_came(self.opened, self._model(), self.folder.model, self._changes(outcome))
+    def _write_model(self, place: Path, outcome: Outcome) -> None:
+        write_as_it_came(self.opened, self._model(), place, self._changes(outcome))
 
     def _training(self) -> dict[str, str]:
         """What was done, in words."""
@@ -119,6 +121,7 @@ class Repairing(Stages):
             "chosen": self.repair.said(self.opened.spec, tuple(self._found["chosen"])),
             "trials": f"{self._found['trials']}, windows of {diagnosis.length:,} tokens, context {diagnosis.context}",
             "text": f"{text.held_out.n_tokens:,} tokens that chose, and are not those of the page",
+            "held out": self.text.held_out.words,
             "SHA-256 of the text": text.manifest["corpus"]["sha256"],
         }
 

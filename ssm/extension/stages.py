@@ -20,7 +20,7 @@ from ssm.diagnosis import RECORD as DIAGNOSIS
 from ssm.diagnosis import diagnose_opened, load_diagnosis, write_diagnosis
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import Diagnosis, Extension
-from ssm.extension.choice import Candidate, choose
+from ssm.extension.choice import Candidate, best_of_trained, choose
 from ssm.extension.export import as_taken_home, take_home
 from ssm.extension.folder import Folder
 from ssm.extension.imported import parent_folder
@@ -62,6 +62,7 @@ class Stages:
         self.opened, self.parent, self.text, self.spec = opened, parent, text, spec
         self.folder, self.device = folder, device
         self.chosen: Candidate | None = None
+        self.kept: Candidate | None = None  # what is written: the chosen weights, or the best that were trained
         self.measured: list[Candidate] = []
         self.diagnoses: dict[str, Diagnosis] = {}
         self.lost: dict[str, str] = {}  # arm -> why it has no diagnosis
@@ -80,7 +81,7 @@ class Stages:
             outcome = outcome_of(*verdicts, change, allowed, self.advice)
             if self.spec.control:
                 self._control(self.chosen)
-        if outcome.gained:
+        if self.kept is not None:
             self._export(outcome)
         return self._result(outcome, change)
 
@@ -98,6 +99,8 @@ class Stages:
         if diverged is None:
             self.measured = self._candidates()
             self.chosen = choose(self.measured, spec.measure, spec.in_context_tolerance)
+            trained = self.chosen is not self.measured[0]
+            self.kept = self.chosen if trained else best_of_trained(self.measured, spec.measure)
         return outcome_of_training(diverged, self.measured, spec.measure, spec.in_context_tolerance)
 
     def _control(self, chosen: Candidate) -> None:
@@ -115,7 +118,7 @@ class Stages:
         folder = self.folder.diagnosis(name)
         if not (folder / DIAGNOSIS).exists():
             self._say(f"diagnosis, {name}")
-            found = diagnose_opened(opened, self.text.page, self.spec.diagnosis, self.device, text=self.text.words)
+            found = diagnose_opened(opened, self.text.page, self.spec.diagnosis, self.device, text=self.text.files)
             with whole_folder(folder) as temporary:
                 write_diagnosis(found, temporary)
         self.diagnoses[name] = load_diagnosis(folder)
@@ -164,16 +167,20 @@ class Stages:
         return self._with_weights(EXTENDED, self.chosen)
 
     def _export(self, outcome: Outcome) -> None:
-        if not self.folder.model.exists():
-            self._say(f"export to {self.folder.model}")
-            self._write_model(outcome)
+        place = self._place(outcome)
+        if not place.exists():
+            self._say(f"export to {place}")
+            self._write_model(place, outcome)
 
-    def _write_model(self, outcome: Outcome) -> None:
-        """What was chosen, in the format that the model came in."""
-        assert self.chosen is not None
+    def _place(self, outcome: Outcome) -> Path:
+        return self.folder.model if outcome.gained else self.folder.candidate
+
+    def _write_model(self, place: Path, outcome: Outcome) -> None:
+        """What is kept, in the format that the model came in."""
+        assert self.kept is not None
         run = self.folder.run(EXTENDED)
-        weights = weights_of(self.chosen, run, self._parent())
-        take_home(self.opened, weights, run, self.chosen, self.folder.model, self._changes(outcome))
+        weights = weights_of(self.kept, run, self._parent())
+        take_home(self.opened, weights, run, self.kept, place, self._changes(outcome))
 
     # --- What is said -------------------------------------------------------------------------------------------------
 
@@ -183,7 +190,7 @@ class Stages:
             return {}
         run = self.runs[EXTENDED]
         training, steps, text = run.training, self.spec.steps, self.text.train
-        taken = f"{self.chosen.step} of " if self.chosen is not None else ""
+        taken = f"{self.kept.step} of " if self.kept is not None else ""
         rounds = steps * training.batch_tokens / text.train.n_tokens
         return {
             "original": f"{self.opened.name} ({self.opened.fingerprint})",
@@ -192,6 +199,7 @@ class Stages:
             "steps": f"{taken}{steps}, {training.batch_tokens:,} tokens each, context {training.context}",
             "peak learning rate": f"{peak_lr(self.spec, run.model):.3g}",
             "text": f"{text.train.n_tokens:,} tokens, read {rounds:.2g} times by the end",
+            "held out": self.text.held_out.words,
             "SHA-256 of the text": text.manifest["corpus"]["sha256"],
             "unlike the paper": "; ".join(self._unlike_the_paper()),
         } | {f"{arm} arm": why for arm, why in self.lost.items()}
@@ -209,33 +217,35 @@ class Stages:
 
     def _changes(self, outcome: Outcome) -> dict[str, object]:
         """For the model's card."""
-        verdicts = {name: self.diagnoses[name].verdict.paragraph for name in ("before", "after")}
+        verdicts = {of: found.verdict.paragraph for of, found in self.diagnoses.items() if of != CONTROL}
         return {"outcome": outcome, **self._training(), **verdicts}
 
     def _result(self, outcome: Outcome, change: Factors | None) -> dict[str, Any]:
         """Write page and result, last of all."""
-        model = str(self.folder.model.relative_to(self.folder.path)) if outcome.gained else None
+        written = str(self._place(outcome).relative_to(self.folder.path)) if self.kept is not None else None
         result = {
             "outcome": outcome.word,
             "reason": outcome.reason,
-            "model": model,
+            "model": written if outcome.gained else None,
+            "candidate": None if outcome.gained else written,
             "library": self.opened.library,
             "chosen": self.chosen and self.chosen.as_json(),
             "candidates": [candidate.as_json() for candidate in self.measured],
             "repair": self._numbers(),
             "change": change and change.as_json(),
             "verdicts": {name: found.verdict.paragraph for name, found in self.diagnoses.items()} | self.lost,
-            "left_out": self._left_out() if outcome.gained else [],
+            "held_out": self.text.held_out.as_json(),
+            "left_out": self._left_out() if written is not None else [],
             "unlike_the_paper": list(self._unlike_the_paper()),
             "spec": self.spec.content(),
             "original": {"name": self.opened.name, "fingerprint": self.opened.fingerprint},
             "provenance": provenance(),
         }
-        write_text(self.folder.page, self._page(outcome, model))
+        write_text(self.folder.page, self._page(outcome, written))
         write_json(self.folder.result, result)
         return result
 
-    def _page(self, outcome: Outcome, model: str | None) -> str:
+    def _page(self, outcome: Outcome, written: str | None) -> str:
         """Before and after on one page; the first diagnosis alone where nothing came after it."""
         before, after = self.diagnoses["before"], self.diagnoses.get("after")
         extension = Extension(
@@ -244,7 +254,8 @@ class Stages:
             gained=outcome.gained,
             training=tuple(self._training().items()),
             control=self.diagnoses.get(CONTROL),
-            model=model,
+            written=written,
+            held_out=self.text.held_out.line,
             links=tuple((name, f"{name}/index.html") for name in self.diagnoses),
         )
         return build_page(after or before, before if after else None, extension)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ssm.base.errors import DataError
 from ssm.base.files import absolute
-from ssm.data.build import TooFewDocumentsError
 from ssm.data.own_text import own_text, windows_of
+from ssm.data.pieces import Division, Pieces, divide
 from ssm.data.store import TokenSplit, TokenStore
+from ssm.extension.windows import HALF, HeldOut, for_choice, size, wanted
 from ssm.plan.sources import text_files
 from ssm.specs.data import TokenizerSpec
-from ssm.specs.diagnosis import LEAST
-from ssm.specs.extension import MOST
+from ssm.specs.diagnosis import LEAST, DiagnosisSpec
+
+SEED = 1234  # of the draw of what is held out: the same text is, whatever else is asked
 
 
 @dataclass(frozen=True)
@@ -26,76 +30,95 @@ class Text:
     train: TokenStore
     page: TokenStore  # for the diagnoses, before and after
     choice: TokenStore  # for the choice among checkpoints
-    words: str  # what is measured
-
-
-class Stretch(TokenSplit):
-    """The tokens [start, stop) of a split."""
-
-    def __init__(self, split: TokenSplit, start: int, stop: int):
-        inside = split.documents[(split.documents > start) & (split.documents < stop)] - start
-        super().__init__(split.name, (), np.concatenate([[0], inside]), split.vocab_size)
-        self.split, self.start, self.n_tokens = split, start, stop - start
-
-    def rows(self, starts: np.ndarray, length: int) -> np.ndarray:
-        """As of a whole split."""
-        if len(starts) and (starts.min() < 0 or starts.max() + length > self.n_tokens):
-            raise IndexError(f"{self.name}: tokens {starts.min()} to {starts.max() + length} of {self.n_tokens}")
-        return self.split.rows(starts + self.start, length)
+    files: str  # what is measured, by the names of the files
+    held_out: HeldOut
 
 
 def tokenized(
     text: Sequence[str],
     held_out: Sequence[str],
-    share: float,
+    divided: bool,
+    share: float | None,
     tokenizer: TokenizerSpec,
-    length: int,
+    spec: DiagnosisSpec,
     folder: Path,
-    shortest: int = 1,
 ) -> Text:
     """The token stores, built below `folder` unless they are there.
 
     Args:
-        text: files; all of them train where others are held out, and otherwise all but a share of the documents.
-        held_out: other files, or none.
-        length: of a measured window.
-        shortest: a length that an error may advise.
+        text: files.
+        held_out: other files, which are measured; none: the part of `text` that does not train is.
+        divided: whether a part of `text` is held out of training; true where there are no other files.
+        share: how much of it; None: as much as `ssm.extension.windows.wanted` says.
 
     Raises:
-        DataError: a file is missing, unreadable, or both trains and is held out; there are too few documents, or too
-            few tokens.
+        DataError: a file is missing, unreadable, or both trains and is held out; there are too few tokens.
         OutputError: `folder` cannot be written.
     """
+    both = set(text_files(absolute(text)) or ()) & set(text_files(absolute(held_out)) or ()) if held_out else ()
+    if both:
+        raise DataError(f"{min(both)}: is in --text and in --held-out; what is measured may not be trained on")
+    measured = train = own_text(text, tokenizer, folder / "text", 0.0)
+    known = _bytes_per_token(train.manifest, train.train)
+    words, files, least = "", ", ".join(text), 1.0
+    if divided:
+        division, least = _divided(train.train, known, share, spec)
+        words, files = _words(division, files), f"the held-out part of {files}"
+        train, measured = replace(train, train=division.train), replace(train, held_out=division.held_out)
     if held_out:
-        both = set(text_files(absolute(text)) or ()) & set(text_files(absolute(held_out)) or ())
-        if both:
-            raise DataError(f"{min(both)}: is in --text and in --held-out; what is measured may not be trained on")
-        train = own_text(text, tokenizer, folder / "training", 0.0)
-        measured, words = own_text(held_out, tokenizer, folder / "held_out", 1.0), ", ".join(held_out)
-    else:
-        try:
-            train = measured = own_text(text, tokenizer, folder / "text", share)
-        except TooFewDocumentsError as error:
-            few = (
-                f"{error.documents} document{'s' * (error.documents > 1)}, too few to hold {share:g} of them out whole"
-            )
-            more = "give more documents, or another text with --held-out"
-            raise DataError(f"{', '.join(text)}: {few}: {more}") from error
-        words = f"{', '.join(text)} ({share:g} of the documents, held out)"
-    page, choice = parts(measured.held_out, length, shortest)
-    return Text(train, replace(measured, held_out=page), replace(measured, held_out=choice), words)
+        measured, least = own_text(held_out, tokenizer, folder / "held_out", 1.0), 1.0
+        known = _bytes_per_token(measured.manifest, measured.held_out)
+        _check(measured.held_out, known, 1.0, "", spec)
+        files = ", ".join(held_out)
+        words = f"all {measured.held_out.n_tokens:,} tokens of {files}"
+    page, choice = parts(measured.held_out, spec.length)
+    windows = (page.n_tokens // (spec.length + 1), choice.n_tokens // (spec.length + 1))
+    tokens = measured.held_out.n_tokens
+    found = HeldOut(words, tokens, round(tokens * known), spec.length, *windows, spec.sequences, least)
+    return Text(train, replace(measured, held_out=page), replace(measured, held_out=choice), files, found)
 
 
-def parts(split: TokenSplit, length: int, shortest: int = 1) -> tuple[TokenSplit, TokenSplit]:
-    """What the pages measure, and what chooses.
+def parts(split: TokenSplit, length: int) -> tuple[TokenSplit, TokenSplit]:
+    """What the pages measure, and what chooses, of at least 2 LEAST windows of `length`.
 
     The best of several checkpoints on some windows is partly the luckiest on them: the lowest of several noisy numbers
     lies below what it estimates. What chose may therefore not be what reports.
-
-    Raises:
-        DataError: they have fewer than LEAST windows of `length` each; no length below `shortest` is advised.
     """
-    use = f"{LEAST} windows to measure and {LEAST} to choose a checkpoint"
-    windows = windows_of(split, length, 2 * LEAST, use, shortest)
-    cut = split.n_tokens - min(MOST, max(LEAST, windows // 4)) * (length + 1)
-    return Stretch(split, 0, cut), Stretch(split, cut, split.n_tokens)
+    cut = split.n_tokens - for_choice(split.n_tokens // (length + 1)) * (length + 1)
+    first, second = np.array([[0, cut]]), np.array([[cut, split.n_tokens]])
+    return Pieces(split, first, split.name), Pieces(split, second, split.name)
+
+
+def _divided(
+    split: TokenSplit, bytes_per_token: float, share: float | None, spec: DiagnosisSpec
+) -> tuple[Division, float]:
+    """The text in two, and the largest share of it that may be held out."""
+    most = HALF if share is None else share
+    how = "at most half of a text is held out" if share is None else f"{share:g} of the text is held out"
+    _check(split, bytes_per_token, most, f", where {how}", spec)
+    tokens = wanted(split.n_tokens, spec) if share is None else int(share * split.n_tokens)
+    return divide(split, tokens, spec.length, SEED), most
+
+
+def _check(split: TokenSplit, bytes_per_token: float, share: float, where: str, spec: DiagnosisSpec) -> None:
+    """Refuse a text of which `share` has fewer windows than the verdict and the choice take at least."""
+    windows = ceil(2 * LEAST / share)
+    about = size(windows * (spec.length + 1) * bytes_per_token)
+    use = f"about {about}: {LEAST} windows to measure and {LEAST} to choose a checkpoint{where}"
+    windows_of(split, spec.length, windows, use, 2 * spec.context)
+
+
+def _words(division: Division, files: str) -> str:
+    """Which part of a text is held out."""
+    whole = f"{division.whole:,} of {division.documents:,} documents of {files}"
+    if not division.last:
+        return f"{whole}, whole"
+    cut = f"the last {division.last:,} tokens of {files if division.documents == 1 else 'one'}"
+    gap = f"nothing reads the {division.gap:,} tokens before these"
+    if division.documents == 1:
+        return f"{cut}; {gap}"
+    return f"{whole}, whole, and {cut} more; {gap}" if division.whole else f"{cut} document of {files}; {gap}"
+
+
+def _bytes_per_token(manifest: dict[str, Any], split: TokenSplit) -> float:
+    return float(manifest["corpus"]["bytes"]) / max(1, split.n_tokens)

@@ -62,7 +62,7 @@ class CheckpointSpec(Spec):
     passkey: bool = True
     precision: Literal["float32", "bfloat16"] | None = None
     seed: int | None = None
-    held_out: Paths | None = None  # the extension measures on these; None: on a tenth of the documents of `text`
+    held_out: Paths | None = None  # the extension measures on these; None: on a part of `text`
     policy: Policy = USUAL_POLICY
     p_zero: float | None = None
     sigma: float | None = None

@@ -188,7 +188,8 @@ def test_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
         True,
         (("Steps", "75 of 100"),),
         control=before,
-        model="out/model",
+        written="out/model",
+        held_out="held out: the last 9 tokens",
         links=(("result.json", "result.json"),),
     )
     page, text = read(build_page(after, before, extra))
@@ -198,7 +199,8 @@ def test_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Control: ✗ Breaks" in text
     assert before.verdict.paragraph in text
     assert after.verdict.paragraph in text
-    assert "out/model" in text
+    assert "The model is in out/model, in the format that it came in." in text
+    assert "Held out: the last 9 tokens." in text
     assert "Steps 75 of 100" in text
     assert "7 of 576" in text
     assert "0 of 576" in text
@@ -227,6 +229,10 @@ def test_nothing_was_gained() -> None:
     assert "It holds as it is." in text
     assert before.verdict.paragraph in text
     assert "Before and after" not in text
+    assert "model is in" not in text
+    kept = Extension("undecided", "it is open", False, written="candidate")
+    _, text = read(build_page(before, None, kept))
+    assert "The trained model is in candidate, in the format that it came in; nothing proves that it is better." in text
 
 
 def test_without_a_control_there_is_no_column_for_it() -> None:

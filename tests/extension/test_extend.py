@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from extension.world import CARD, CONTEXT, LENGTH, content, extended
+from journey.agreement import text_of
 from models.formats import hf
 from safetensors.torch import load_file
 from small import text
@@ -57,7 +59,7 @@ def test_a_model_that_breaks_is_mended_and_transformers_reads_it(world: Path, wh
         assert said.replace("&#39;", "'") in found["unlike_the_paper"]
     hf.load(whole / "model")  # every name and shape
 
-    split = TokenStore.open(whole / "work/tokens/text").held_out
+    split = text_of(whole).page.held_out
     tokens = torch.stack([torch.from_numpy(split.read(start, LENGTH + 1)) for start in range(0, 8 * LENGTH, LENGTH)])
     before, after = (losses_by_transformers(folder, tokens) for folder in (world / "theirs", whole / "model"))
     assert before[:, 3 * LENGTH // 4 :].mean() > 3 * after[:, 3 * LENGTH // 4 :].mean()
@@ -188,18 +190,73 @@ def test_nothing_is_gained_at_a_price_above_the_tolerance_and_who_pays_more_trai
     assert (found["outcome"], found["model"], found["chosen"]["name"]) == ("nothing was gained", None, "original")
     assert "perplexity in context, where 2% are allowed" in found["reason"]
     assert not (out / "model").exists()
+    assert found["candidate"] == "candidate"  # the best that was trained, whatever it costs
+    best = min(found["candidates"][1:], key=lambda candidate: candidate["far_perplexity"])
+    assert f"- steps: {best['step']} of 40" in (out / "candidate/README.md").read_text()
+    kept = content(out / "candidate")["model.safetensors"]
     trained = (out / "work/runs/extended/run.json").stat().st_mtime_ns
     assert extended(world, out)["chosen"] == result(whole)["chosen"]
     assert (out / "work/runs/extended/run.json").stat().st_mtime_ns == trained
-    assert content(out / "model")["model.safetensors"] == content(whole / "model")["model.safetensors"]
+    assert content(out / "model")["model.safetensors"] == content(whole / "model")["model.safetensors"] == kept
+    assert not (out / "candidate").exists()
+
+
+def test_one_long_file_and_defaults_are_enough(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What most people have: a model that breaks, and one file of a megabyte."""
+    one, out = tmp_path / "one.txt", tmp_path / "out"
+    one.write_text("\n".join(text(1000 + number, 900) for number in range(240)))
+    assert main(["extend", str(world / "theirs"), "--text", str(one), "--context", "16", "-o", str(out)]) == 0
+    said, found, size = capsys.readouterr(), result(out), one.stat().st_size
+    (line,) = [line for line in said.err.splitlines() if "held out:" in line]
+    assert said.err.startswith(line)  # before any work
+    words = f"the last {size // 10:,} tokens of {one}; nothing reads the 256 tokens before these"
+    assert words in line
+    assert found["held_out"]["words"] == words
+    assert line.endswith("16 to choose a checkpoint; enough to decide whether it gained and whether it holds")
+    assert words in " ".join((out / "index.html").read_text().split())
+    assert found["outcome"] in ("repaired", "improved")
+    hf.load(out / "model")
+
+
+def test_what_is_undecided_is_kept_and_measured_on_more_text_without_training_again(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command that is printed, with files in the place of MORE.txt."""
+    out, more = tmp_path / "out", tmp_path / "more of it.txt"
+    more.write_text("\n".join(text(200 + number, 900) for number in range(12)))
+    (tmp_path / "one.txt").write_text("\n".join(text(100 + number, 900) for number in range(5)))
+    typed = ["extend", str(world / "theirs"), "--text", str(tmp_path / "one.txt"), "--context", str(CONTEXT)]
+    typed += ["--length", "1024", "--no-passkey", "--steps", "40", "--lr", "3e-3", "--in-context-tolerance", "1"]
+    assert main([*typed, "--device", "cpu", "--threads", "1", "-o", str(out)]) == 0
+    said = capsys.readouterr()
+    first = result(out)
+    assert said.out.startswith("undecided: ")
+    assert (first["outcome"], first["model"], first["candidate"]) == ("undecided", None, "candidate")
+    hf.load(out / "candidate")
+    assert "undecided" in (out / "candidate/README.md").read_text()
+    assert f"Trained, but not proven better: {out}/candidate\n" in said.err
+    assert "<code>candidate</code>" in (out / "index.html").read_text()
+    trained = content(out / "work/runs/extended")
+    (command,) = [line for line in said.err.splitlines() if line.startswith("Measure it on more text")]
+    words = shlex.split(command.partition(": ")[2])
+    assert words[0] == "ssm"
+    assert main([str(more) if word == "MORE.txt" else word for word in words[1:]]) == 0
+    second = result(out)
+    assert second["held_out"]["words"].endswith(f"tokens of {more}")
+    assert second["change"]["sequences"] > first["change"]["sequences"]
+    assert content(out / "work/runs/extended") == trained
+    assert (second["outcome"], second["model"], second["candidate"]) == ("improved", "model", None)
+    assert not (out / "candidate").exists()
+    assert (out / "model/config.json").exists()
 
 
 def test_training_that_diverges_gains_nothing(world: Path, tmp_path: Path) -> None:
     found = extended(world, tmp_path / "out", lr=1e5)
     assert found["outcome"] == "nothing was gained"
     assert found["reason"].startswith("training diverged: ")
-    assert (found["model"], found["candidates"]) == (None, [])
+    assert (found["model"], found["candidate"], found["candidates"]) == (None, None, [])
     assert not (tmp_path / "out/model").exists()
+    assert not (tmp_path / "out/candidate").exists()
 
 
 def test_a_control_arm_that_diverges_is_told_of(world: Path, whole: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from campaign.tools import job
 from extension.world import content, extended
 from models.formats import hf
 from safetensors.torch import load_file, save_file
+from small import text
 from training.processes import PROCESSES
 
 from ssm.base.errors import ConfigError, OutputError, UserError
@@ -102,17 +103,23 @@ def test_the_folder_of_another_extension(world: Path, whole: Path, stranger: Pat
 
 def test_text_that_is_too_short(world: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    said = refused(world, out, length=4096)
-    assert "--length 4096 needs at least 32,776 (4 windows to measure and 4 to choose a checkpoint)" in said
+    said = refused(world, out, length=32768)
+    assert "--length 32768 needs at least 524,304 (about 520 kB: 4 windows to measure and 4 to choose a check" in said
     assert extended(world, out, steps=1)["outcome"]  # who asks for less may go on in the same folder
 
 
-def test_text_of_one_document(world: Path, tmp_path: Path) -> None:
-    book = tmp_path / "book.txt"
-    book.write_text("it was a dark and stormy night; " * 999)
-    said = refused(world, tmp_path / "out", text=[str(book)])
-    assert said.startswith(f"{book}: 1 document, too few to hold 0.1 of them out whole")
-    assert said.endswith("another text with --held-out")
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 1.5])
+def test_a_share_that_is_none(share: float, world: Path, tmp_path: Path) -> None:
+    said = refused(world, tmp_path / "out", held_out=share)
+    assert said.startswith(f"--held-out {share:g}: expected a share of --text between 0 and 1, or files")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_share_that_leaves_nothing_to_train_on(world: Path, tmp_path: Path) -> None:
+    one = tmp_path / "one.txt"
+    one.write_text(text(0, 2000))
+    said = refused(world, tmp_path / "out", text=[str(one)], held_out=0.999)
+    assert "(training part): 0 tokens, context 16 needs 17" in said
 
 
 def test_text_that_is_not_there(world: Path, tmp_path: Path) -> None:
@@ -237,7 +244,7 @@ def limited(command: list[str], log: Path, limit: int) -> None:
 @pytest.mark.parametrize(
     ("limit", "where"),
     [
-        pytest.param(3_000, "work/tokens/training", marks=pytest.mark.exhaustive),
+        pytest.param(3_000, "work/tokens/text", marks=pytest.mark.exhaustive),
         pytest.param(100_000, "before/index.html", marks=pytest.mark.exhaustive),
         pytest.param(140_000, "work/runs/extended/checkpoint.safetensors", marks=pytest.mark.exhaustive),
     ],

@@ -11,8 +11,10 @@ from small import text
 from ssm.base.errors import DataError
 from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenSplit
-from ssm.extension.text import parts, tokenized
+from ssm.extension.text import Text, parts, tokenized
 from ssm.specs.data import BytesTokenizer
+from ssm.specs.diagnosis import ENOUGH, DiagnosisSpec
+from ssm.specs.extension import MOST
 
 LENGTH = 64
 
@@ -36,7 +38,7 @@ def test_what_chooses_and_what_reports_share_no_token(windows: int, page: int, c
     assert read[0] | read[1] == set(range(whole.n_tokens))
 
 
-def test_a_stretch_is_the_split_from_there_on() -> None:
+def test_a_part_is_the_split_from_there_on() -> None:
     whole = split(8)
     first, second = parts(whole, LENGTH)
     cut = first.n_tokens
@@ -53,49 +55,115 @@ def test_a_stretch_is_the_split_from_there_on() -> None:
             part.read(-1, 3)
 
 
-def test_too_few_tokens_are_one_line_that_says_how_many_it_takes() -> None:
-    with pytest.raises(DataError, match=r"^text: 455 tokens; --length 64 needs at least 520 \(4 windows to measure"):
-        parts(split(7), LENGTH)
-    with pytest.raises(DataError, match=r"or --length 32$"):
-        parts(split(7), LENGTH)
+SPEC = DiagnosisSpec(context=16, length=LENGTH)
+BYTES = BytesTokenizer()
 
 
-def write(folder: Path, documents: int) -> str:
+def write(folder: Path, documents: int, words: int = 60) -> str:
     folder.mkdir()
     for number in range(documents):
-        (folder / f"{number}.txt").write_text(text(number, 60))
+        (folder / f"{number}.txt").write_text(f"document {number}: {text(number, words)}")
     return str(folder)
 
 
-def test_a_share_of_the_documents_is_held_out(tmp_path: Path) -> None:
-    found = tokenized([write(tmp_path / "texts", 30)], (), 0.3, BytesTokenizer(), LENGTH, tmp_path / "tokens")
-    store = found.train
-    assert found.page.train is store.train
-    assert found.page.held_out.n_tokens + found.choice.held_out.n_tokens == store.held_out.n_tokens
-    assert store.train.n_documents + store.held_out.n_documents == 30
-    assert found.words.endswith("(0.3 of the documents, held out)")
+def made(texts: str, folder: Path, share: float | None = None, held_out: tuple[str, ...] = ()) -> Text:
+    return tokenized([texts], held_out, not held_out, share, BYTES, SPEC, folder / "tokens")
+
+
+def tokens_of(part: TokenSplit) -> bytes:
+    return part.read(0, part.n_tokens).astype(np.uint8).tobytes()
+
+
+def test_of_many_documents_some_are_held_out_whole(tmp_path: Path) -> None:
+    texts = write(tmp_path / "texts", 80)
+    found = made(texts, tmp_path, 0.3)
+    documents = {Path(texts, f"{number}.txt").read_bytes() for number in range(80)}
+    held = tokens_of(found.page.held_out) + tokens_of(found.choice.held_out)
+    out = {document for document in documents if document in held}
+    assert found.held_out.words == f"{len(out)} of 80 documents of {texts}, whole"
+    assert sum(map(len, out)) == len(held) == found.held_out.tokens
+    assert sum(map(len, documents)) == len(held) + found.train.train.n_tokens
+    assert 0.3 <= len(held) / sum(map(len, documents)) < 0.3 + 1 / 60
+    assert all(document in tokens_of(found.train.train) for document in documents - out)
+
+
+def test_one_document_is_cut_by_place_with_a_gap_that_nothing_reads(tmp_path: Path) -> None:
+    texts = write(tmp_path / "texts", 1, 3000)
+    whole = Path(texts, "0.txt").read_bytes()
+    found = made(texts, tmp_path, 0.2)
+    last = len(whole) // 5
+    assert tokens_of(found.train.train) == whole[: -last - LENGTH]
+    assert tokens_of(found.page.held_out) + tokens_of(found.choice.held_out) == whole[-last:]
+    said = f"the last {last:,} tokens of {texts}; nothing reads the {LENGTH} tokens before these"
+    assert found.held_out.words == said
+    assert found.files == f"the held-out part of {texts}"
+
+
+def test_a_document_much_longer_than_the_others_is_cut(tmp_path: Path) -> None:
+    texts = write(tmp_path / "texts", 5, 20)
+    long = Path(texts, "2.txt")
+    long.write_text(text(7, 6000))
+    found = made(texts, tmp_path)
+    assert "of one document of" in found.held_out.words
+    assert long.read_bytes().endswith(tokens_of(found.choice.held_out))
+    assert found.train.train.n_documents == 5
+
+
+@pytest.mark.parametrize("words", [1_000, 3_000, 30_000])
+def test_the_share_is_what_a_verdict_takes_and_at_most_half(words: int, tmp_path: Path) -> None:
+    texts = write(tmp_path / "texts", 1, words)
+    found, tokens = made(texts, tmp_path), len(Path(texts, "0.txt").read_bytes())
+    verdict_takes = (ENOUGH + MOST) * (LENGTH + 1)
+    assert found.held_out.tokens == min(max(tokens // 10, verdict_takes), tokens // 2)
+    windows = found.page.held_out.n_tokens // (LENGTH + 1), found.choice.held_out.n_tokens // (LENGTH + 1)
+    assert (found.held_out.verdict, found.held_out.choice) == windows
+    if words == 1_000:
+        assert found.held_out.line.endswith("takes 64 for the verdict: 10,400 tokens of text (about 10 kB)")
+        (tmp_path / "enough.txt").write_text((text(0, 9_000) * 2)[:10_400])
+        enough = tokenized([str(tmp_path / "enough.txt")], (), True, None, BYTES, SPEC, tmp_path / "enough")
+        assert enough.held_out.verdict == ENOUGH
+    else:
+        assert found.held_out.verdict >= ENOUGH
+        assert found.held_out.line.endswith("enough to decide whether it gained and whether it holds")
+
+
+def test_fewer_windows_are_held_out_where_fewer_are_asked_for(tmp_path: Path) -> None:
+    texts = write(tmp_path / "texts", 1, 3_000)
+    few = SPEC.model_copy(update={"sequences": 8})
+    found = tokenized([texts], (), True, None, BYTES, few, tmp_path / "tokens")
+    assert found.held_out.tokens == (8 + MOST) * (LENGTH + 1)
+    assert found.held_out.decides.startswith("enough for a large gain alone; to decide whether it gained takes ")
+
+
+def test_too_little_text_is_one_line_that_says_how_much_it_takes(tmp_path: Path) -> None:
+    texts = write(tmp_path / "texts", 1, 150)
+    tokens = len(Path(texts, "0.txt").read_bytes())
+    said = (
+        rf"^{texts}: {tokens} tokens; --length 64 needs at least 1,040 \(about 1 kB: 4 windows to measure and 4 to "
+        r"choose a checkpoint, where at most half of a text is held out\): give more text, or --length 32$"
+    )
+    with pytest.raises(DataError, match=said):
+        made(texts, tmp_path)
+    with pytest.raises(DataError, match=r"at least 5,200 \(.*where 0\.1 of the text is held out"):
+        made(texts, tmp_path, 0.1)
+    few = write(tmp_path / "few", 1)
+    with pytest.raises(
+        DataError, match=rf"^{few}: \d+ tokens; --length 64 needs at least 520 \(about 520 bytes: 4 windows"
+    ):
+        made(texts, tmp_path, held_out=(few,))
 
 
 def test_other_files_are_held_out(tmp_path: Path) -> None:
     texts, others = write(tmp_path / "texts", 3), write(tmp_path / "others", 4)
-    found = tokenized([texts], [others], 0.3, BytesTokenizer(), LENGTH, tmp_path / "tokens")
+    found = made(texts, tmp_path, held_out=(others,))
     assert found.train.train.n_documents == 3
-    assert found.train.held_out.n_tokens == 0
-    assert found.words == others
+    assert found.files == others
     whole = sum(len(Path(others, f"{number}.txt").read_bytes()) for number in range(4))
     assert found.page.held_out.n_tokens + found.choice.held_out.n_tokens == whole
-
-
-def test_one_document_cannot_be_trained_on_and_held_out(tmp_path: Path) -> None:
-    texts = write(tmp_path / "texts", 1)
-    said = f"^{texts}: 1 document, too few to hold 0.1 of them out whole: give more documents"
-    with pytest.raises(DataError, match=said):
-        tokenized([texts], (), 0.1, BytesTokenizer(), LENGTH, tmp_path / "tokens")
-    assert not (tmp_path / "tokens" / "text").exists()
 
 
 def test_what_is_measured_may_not_be_trained_on(tmp_path: Path) -> None:
     whole, part = write(tmp_path / "texts", 9), str(tmp_path / "texts" / "7.txt")
     with pytest.raises(DataError, match=r"7\.txt: is in --text and in --held-out"):
-        tokenized([whole], [part], 0.1, BytesTokenizer(), LENGTH, tmp_path / "tokens")
+        made(whole, tmp_path, held_out=(part,))
     assert not (tmp_path / "tokens").exists()

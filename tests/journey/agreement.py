@@ -13,20 +13,28 @@ from torch import Tensor
 
 from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenStore
-from ssm.extension.text import parts
+from ssm.extension.text import Text, tokenized
 from ssm.models.opening import open_model
+from ssm.specs.diagnosis import DiagnosisSpec
 
 LOGITS, NATS = 1e-4, 1e-4  # how far a logit may be off, and a mean loss
 Logits = Callable[[Tensor], Tensor]  # a library's own, (B, T, V) of tokens (B, T)
 NAMES = ("in_context", "far_perplexity", "paired_ratio")
 
 
+def text_of(extended: Path) -> Text:
+    """The three parts of the text that an extension has read."""
+    asked, stores = json.loads((extended / "extension.json").read_text()), extended / "work" / "tokens"
+    spec = DiagnosisSpec.parse(asked["spec"]["diagnosis"], "an extension")
+    tokenizer = TokenStore.open(stores / "text").spec.spelled_by
+    assert tokenizer is not None
+    return tokenized(asked["text"], asked["held_out"], asked["divided"], asked["share"], tokenizer, spec, stores)
+
+
 def windows_that_chose(extended: Path) -> Tensor:
     """Tokens (W, L + 1), of text that neither trained nor stands on the page."""
     spec = json.loads((extended / "result.json").read_text())["spec"]["diagnosis"]
-    stores = extended / "work" / "tokens"
-    store = TokenStore.open(stores / "held_out" if (stores / "held_out").exists() else stores / "text")
-    _, choice = parts(store.held_out, spec["length"])
+    choice = text_of(extended).choice.held_out
     windows = disjoint_windows(choice, spec["length"], spec["seed"])
     rows = choice.rows(windows.positions, spec["length"] + 1)
     return torch.from_numpy(rows.astype(np.int64))

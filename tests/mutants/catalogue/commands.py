@@ -9,8 +9,8 @@ HARNESS = "harness/test_adapter.py"
 MUTANTS = (
     Mutant(
         "ssm/diagnosis/comparison.py",
-        "exponential(after - before)",
-        "exponential(before - after)",
+        "interval(after - before)",
+        "interval(before - after)",
         "a change is told the wrong way round",
         ("diagnosis/test_comparison.py::test_changes_are_paired_by_window",),
     ),

@@ -1,0 +1,89 @@
+"""How many windows of held-out text there are, how many it takes, and what can be decided on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
+from ssm.specs.extension import ENOUGH_FOR_A_GAIN, MOST
+
+USUAL, HALF = 0.1, 0.5  # of a text: held out where nobody says how much, and at most then
+
+
+def wanted(tokens: int, spec: DiagnosisSpec) -> int:
+    """How many of a text's tokens are held out where nobody says how many.
+
+    A tenth. Where a tenth has fewer windows than every verdict and the choice take: as many as these take, but no more
+    than half of the text.
+    """
+    needed = (min(ENOUGH, spec.sequences) + MOST) * (spec.length + 1)
+    return min(max(int(USUAL * tokens), needed), int(HALF * tokens))
+
+
+def for_choice(windows: int) -> int:
+    """How many of the held-out windows choose a checkpoint; the verdict has all others."""
+    return min(MOST, max(LEAST, windows // 4))
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What is held out of training, and what for."""
+
+    words: str  # which part of which text
+    tokens: int
+    bytes: int  # of their text, about
+    length: int  # of a window, in tokens
+    verdict: int  # windows that are measured before and after
+    choice: int  # windows that choose a checkpoint
+    sequences: int  # windows that are read at most
+    share: float  # of a text that may be held out; 1: text of their own
+
+    @property
+    def line(self) -> str:
+        """What there is, and what it can decide."""
+        windows = f"{self.verdict + self.choice:,} windows of {self.length:,} tokens"
+        parts = f"{self.verdict:,} for the verdict, {self.choice:,} to choose a checkpoint"
+        return f"held out: {self.words}; {size(self.bytes)} -> {windows}: {parts}; {self.decides}"
+
+    @property
+    def decides(self) -> str:
+        """In words, with what it takes where they are too few."""
+        read = min(self.verdict, self.sequences)
+        if read >= ENOUGH:
+            return "enough to decide whether it gained and whether it holds"
+        if read >= ENOUGH_FOR_A_GAIN:
+            return f"enough to decide whether it gained; to decide that it holds takes {self._needed(ENOUGH)}"
+        return f"enough for a large gain alone; to decide whether it gained takes {self._needed(ENOUGH_FOR_A_GAIN)}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "words": self.words,
+            "tokens": self.tokens,
+            "length": self.length,
+            "windows_for_the_verdict": self.verdict,
+            "windows_to_choose": self.choice,
+        }
+
+    def _needed(self, verdict: int) -> str:
+        """What so many windows for the verdict take."""
+        if self.verdict >= verdict:
+            return f"--sequences {verdict}"
+        windows = next(n for n in range(verdict, 2 * verdict) if n - for_choice(n) >= verdict)
+        tokens = ceil(windows * (self.length + 1) / self.share)
+        what = "held-out text" if self.share == 1 else "text"
+        about = size(tokens * self.bytes / self.tokens)
+        return f"{verdict} for the verdict: {tokens:,} tokens of {what} (about {about})"
+
+
+def size(count: float) -> str:
+    """Bytes, to two digits.
+
+    >>> size(734), size(1_115_394), size(81_999), size(3.25e9)
+    ('730 bytes', '1.1 MB', '82 kB', '3.2 GB')
+    """
+    units = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes"))
+    unit, name = next((found for found in units if count >= 0.995 * found[0]), units[-1])
+    return f"{float(f'{count / unit:.2g}'):,g} {name}"
