@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Why `ssm extend` refuses a model. The command's own line contains these words.
-NO_STATE = "it has no recurrent state to start from"
+NO_STATE = "it has no recurrent state to start from: it keeps keys and values of its tokens"
 NO_PASS = "over several tokens leaves out the state that it should start from"
 OWN_CACHE = "keeps its states in a cache of its own"
 

@@ -5,7 +5,6 @@ The training is short. It only has to bring the model above chance, so that a di
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,7 +19,7 @@ import transformers
 from models.formats import test_mamba_ssm as theirs_of_mamba_ssm
 from models.formats.qwen import EXPERTS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from torch import Tensor, nn
+from torch import nn
 
 from ssm.models.foreign.kernels import without_kernels
 

@@ -15,8 +15,8 @@ from families import models
 from ssm.cli.main import main
 from ssm.diagnosis.verdict import OUTCOMES
 from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED, UNDECIDED
-from ssm.models.families import FAMILIES, Family
-from ssm.models.opening import open_model
+from ssm.models.families import Family
+from ssm.models.opening import Opened, open_model
 from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.tasks.ruler import RULER
 
@@ -67,6 +67,7 @@ def travel(family: Family, folder: Path, said: Callable[[], str]) -> Travelled:
     said()
     code = main(["diagnose", str(folder / "model"), *asked, "-o", str(folder / "report")])
     diagnosed, extended = f"exit code {code}", ""
+    wrong += _not_read(open_model(folder / "model"), family)
     if code:
         wrong.append(f"ssm diagnose ended with exit code {code}: {said()}")
     else:
@@ -87,6 +88,18 @@ def travel(family: Family, folder: Path, said: Callable[[], str]) -> Travelled:
         extended = result["outcome"]
         wrong += _not_extended(result, family, folder)
     return Travelled(family, diagnosed, extended, time.monotonic() - started, tuple(wrong))
+
+
+def _not_read(opened: Opened, family: Family) -> list[str]:
+    """Whether a model is read as the list says."""
+    assert opened.source is not None
+    form = None if opened.imported is None else opened.imported.format.key
+    kind = opened.source.config.get("model_type")
+    wrong = {
+        f"the format is {form}, not {family.format}": form != family.format,
+        f"the model_type is {kind}, not {family.model_type}": family.format is None and kind != family.model_type,
+    }
+    return [said for said, is_so in wrong.items() if is_so]
 
 
 def _not_diagnosed(found: dict[str, Any], family: Family) -> list[str]:
