@@ -21,6 +21,7 @@ from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.tasks.ruler import RULER
 
 LENGTH = 1024
+SPENT = "the budget was spent"
 TRAINED = 60_000  # characters that the tiny models are trained on; the commands get the others
 
 
@@ -106,13 +107,15 @@ def _not_diagnosed(found: dict[str, Any], family: Family) -> list[str]:
     """What a diagnosis with the defaults should have measured, and has not."""
     readings, facts = found["readings"], found["facts"]
     tasks = {one["task"] for one in readings["ruler"]}
+    # On a busy machine the minutes of a diagnosis may be over before, and it says so.
+    left_out = {name for name, _, why in (one.partition(": ") for one in facts["missing"]) if why == SPENT}
     wrong = {
         f"the outcome is '{found['verdict']['outcome']}'": found["verdict"]["outcome"] not in OUTCOMES,
-        f"{facts['sequences']} windows were read": facts["sequences"] < ENOUGH,
+        f"{facts['sequences']} windows were read": facts["sequences"] < ENOUGH and facts["stopped_by"] != "budget",
         "the model is no better than chance": readings["in_context"]["value"] >= models.VOCABULARY,
-        "no passkeys were asked for": not readings["passkey"],
-        "no needles were asked for": not readings["needle"],
-        f"RULER's tasks were {sorted(tasks)}": tasks != set(RULER),
+        "no passkeys were asked for": not readings["passkey"] and "passkey" not in left_out,
+        "no needles were asked for": not readings["needle"] and "needles" not in left_out,
+        f"RULER's tasks were {sorted(tasks)}": not set(RULER) <= tasks | left_out,
         "no state was measured": family.why_not_extend is None and readings["drift"] is None,
     }
     return [said for said, is_so in wrong.items() if is_so]
