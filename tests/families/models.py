@@ -166,7 +166,7 @@ MODELS: dict[str, Tiny] = {
         "MiniMax", **ATTENTION | HYBRID, num_local_experts=2, num_experts_per_tok=1, block_size=8, head_dim=8
     ),
     "xLSTM": of_transformers(
-        "xLSTM", hidden_size=32, num_hidden_layers=2, num_heads=2, qk_dim_factor=1.0, chunk_size=8,
+        "xLSTM", hidden_size=128, num_hidden_layers=2, num_heads=2, qk_dim_factor=1.0, chunk_size=8,
         chunkwise_kernel="chunkwise--native_autograd", sequence_kernel="native_sequence__native", step_kernel="native",
         weight_mode="single",
     ),

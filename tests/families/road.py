@@ -68,13 +68,12 @@ def travel(family: Family, folder: Path, said: Callable[[], str]) -> Travelled:
     said()
     code = main(["diagnose", str(folder / "model"), *asked, "-o", str(folder / "report")])
     diagnosed, extended = f"exit code {code}", ""
-    wrong += _not_read(open_model(folder / "model"), family)
     if code:
         wrong.append(f"ssm diagnose ended with exit code {code}: {said()}")
     else:
         found = _json(folder / "report" / "diagnosis.json")
         diagnosed = found["verdict"]["outcome"]
-        wrong += _not_diagnosed(found, family)
+        wrong += _not_read(open_model(folder / "model"), family) + _not_diagnosed(found, family)
     said()
     code = main(["extend", str(folder / "model"), *asked, "-o", str(folder / "extended")])
     if family.why_not_extend is not None:
