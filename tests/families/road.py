@@ -69,7 +69,7 @@ def travel(family: Family, folder: Path, said: Callable[[], str]) -> Travelled:
     code = main(["diagnose", str(folder / "model"), *asked, "-o", str(folder / "report")])
     diagnosed, extended = f"exit code {code}", ""
     if code:
-        wrong.append(f"ssm diagnose ended with exit code {code}: {said()}")
+        wrong.append(f"ssm diagnose ended with exit code {code}: {_last(said())}")
     else:
         found = _json(folder / "report" / "diagnosis.json")
         diagnosed = found["verdict"]["outcome"]
@@ -82,12 +82,16 @@ def travel(family: Family, folder: Path, said: Callable[[], str]) -> Travelled:
             wrong.append(f"expected one line with '{family.why_not_extend}' and exit code 2, not {code}: {line}")
     elif code:
         extended = f"exit code {code}"
-        wrong.append(f"ssm extend ended with exit code {code}: {said()}")
+        wrong.append(f"ssm extend ended with exit code {code}: {_last(said())}")
     else:
         result = _json(folder / "extended" / "result.json")
         extended = result["outcome"]
         wrong += _not_extended(result, family, folder)
     return Travelled(family, diagnosed, extended, time.monotonic() - started, tuple(wrong))
+
+
+def _last(lines: str) -> str:
+    return lines.strip().rpartition("\n")[2]
 
 
 def _not_read(opened: Opened, family: Family) -> list[str]:
