@@ -11,13 +11,16 @@
 # make journey    a checkpoint diagnosed, extended and taken home, and one that needs no repair (six minutes)
 # make libraries  what users of transformers, fla, mamba_ssm and lm-evaluation-harness type, on models made with these;
 #                 builds mamba_ssm without its CUDA part (five minutes)
+# make families   `ssm diagnose` and `ssm extend` with their defaults on a tiny model of every family that README names
+#                 (ten minutes)
 # make bench      the speed of scans and training steps beside other implementations, with tables in results/bench
 # make check      formatting, types and the workflow's lint
 # make clean      removes the environment and all caches; results stay
 #
 # Variables: PYTHON=python3.12 (makes the environment), CORES=2, TARGETS='lg_fig5 lg_fig12', ARGS='--config scale=gpu',
 # PROFILE=slurm (submits the jobs to a cluster), RESULTS=results/gpu (for verdicts and compare), KILLS=20 SEED=2 (for campaign),
-# MINUTES=10 SEED=2 (for fuzz), MUTANTS='training plan' (some of them), LIBRARIES='fla mamba_ssm' (some of them).
+# MINUTES=10 SEED=2 (for fuzz), SEED=2 (for test: the families that it draws), MUTANTS='training plan' (some of them),
+# LIBRARIES='fla mamba_ssm' (some of them), FAMILIES="Mamba-2 'Kimi Linear'" (some of them).
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -30,6 +33,7 @@ KILLS ?= 100
 MINUTES ?= 5
 MUTANTS ?=
 LIBRARIES ?=
+FAMILIES ?=
 SEED ?= 1
 
 SHELL := /bin/bash
@@ -37,7 +41,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries bench check clean
+.PHONY: figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families bench check clean
 .DEFAULT_GOAL := figures
 
 figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
@@ -73,6 +77,9 @@ journey: $(VENV)/.installed-dev
 
 libraries: $(VENV)/.installed-mamba-ssm
 	@OMP_NUM_THREADS=1 PYTHONPATH="$(abspath $(VENV))/mamba_ssm" python tests/journey/libraries.py $(LIBRARIES)
+
+families: $(VENV)/.installed-dev
+	@OMP_NUM_THREADS=1 python tests/families/run.py $(FAMILIES)
 
 bench: $(VENV)/.installed-dev
 	@mkdir -p results/bench

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from textwrap import fill
 
 from ssm.cli import add_replace, given, path, positive
+from ssm.models.families import what_is_read
 
 HELP = "up to where can a model be trusted, and why does it break: your own checkpoint, read on your own text"
-EPILOG = """\
+EPILOG = f"""\
 MODEL is a folder, a file of weights with its config.json beside it, a name of the hub (owner/model), or a run of ssm.
-Checkpoints of mamba_ssm (hybrids too), transformers (Mamba, Falcon Mamba, Mamba-2, RWKV, GPT-NeoX, Mistral,
-RecurrentGemma, Qwen3.5 and Qwen3-Next, with experts too, Kimi Linear) and fla (GLA, RWKV-6, RWKV-7, RetNet, DeltaNet,
-Gated DeltaNet, KDA) are read by ssm's own code; any other causal model of transformers through its own forward.
+{fill(what_is_read(), 118)}
 
 Windows of the text are read with the whole history and by the same model restarted within its context, until the
 verdict is decided or the budget is spent; that it holds is said of 64 windows or more. Writes index.html,

@@ -6,16 +6,18 @@ import argparse
 import re
 import shlex
 import sys
+from textwrap import fill
 from typing import Any
 
 from ssm.cli import add_replace, given, path, positive
 from ssm.cli.diagnose import add_diagnosis, add_model_and_text
+from ssm.models.families import what_is_extended
 from ssm.specs.extension import POLICIES, STEPS, USUAL_POLICY
 from ssm.specs.initial_states import INTERVENTIONS
 
 NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 HELP = "post-train your own checkpoint so that it reads on beyond its context, and get it back in its own format"
-EPILOG = """\
+EPILOG = f"""\
 Diagnoses the model as `ssm diagnose` does. If it does not hold, trains it for some steps from states other than zero
 (lg: State Passing, TBTT, fitted or random noise), at a tenth of the peak learning rate of its size; chooses among the
 original, three snapshots and the end by held-out text that neither trains nor is shown; diagnoses again on the same
@@ -47,9 +49,9 @@ tenth has fewer windows of --length than a verdict takes, or the share that --he
 whole. One that is longer than half of what is held out may be cut: its last part is held out, and nothing reads the
 --length tokens before it. Before any work, a line on stderr says how many windows there are and what they can decide.
 
-MODEL as for `ssm diagnose`, but that models of attention alone cannot be extended, nor those of transformers whose
-forward pass over several tokens takes no state (Jamba, xLSTM). In a hybrid the recurrences are given a state; attention
-starts from an empty cache, at position 0.
+MODEL as for `ssm diagnose`.
+{fill(what_is_extended(), 118)}
+In a hybrid the recurrences are given a state; attention starts from an empty cache, at position 0.
 
 examples:
   ssm extend state-spaces/mamba2-370m --text texts/*.jsonl --context 2048 --length 32768 -o extended

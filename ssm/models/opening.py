@@ -14,6 +14,7 @@ from ssm.base.errors import CheckpointError
 from ssm.base.outside import safetensors_header
 from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD, load_model
+from ssm.models.families import NO_STATE
 from ssm.models.foreign import ForeignModel, load_foreign
 from ssm.models.formats import Imported, import_checkpoint, known_format
 from ssm.models.formats.source import Source, find_source
@@ -31,7 +32,6 @@ TOKENIZER_FILES = (
 BYTES, MOST_ROWS_OF_BYTES = 256, 341  # three quarters of the rows are in use; `ssm.data.own_text` asks as much
 REPAIRED = "it was repaired without training; extend the run that it was made from"
 QUANTIZED = "its weights are quantized, and would be written as other numbers"
-NO_STATE = "it has no recurrent state to start from: it keeps keys and values of its tokens"
 CONTEXT_KEYS = (
     "max_position_embeddings",
     "n_positions",

@@ -14,10 +14,8 @@ import pytest
 from plan.mini import write_config
 
 from ssm.base.errors import DataError
-from ssm.cli import diagnose
 from ssm.cli import main as front
 from ssm.cli.main import VERBS, main
-from ssm.models.formats import FORMATS
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,16 +25,6 @@ def test_the_value_of_an_unset_variable_is_no_path(verb: str) -> None:
     """It would be the current folder."""
     for action in front._parser(verb, front._module(verb))._actions:
         assert action.type is not Path, f"{action.dest}: ssm.cli.path refuses ''"
-
-
-@pytest.mark.parametrize("text", [diagnose.EPILOG, (ROOT / "README.md").read_text()], ids=["help", "README"])
-def test_every_format_is_named(text: str) -> None:
-    words = " ".join(text.split())
-    for form in FORMATS.values():
-        library, name = form.title.split("'", 1)
-        found = name.removeprefix("s ").strip().split(" text model")[0]
-        assert library in words
-        assert found == "models" or found in words, form.title
 
 
 def verb_that(action: BaseException | int) -> ModuleType:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ssm.base.errors import CheckpointError, first_line
+from ssm.models.families import NO_PASS, OWN_CACHE
 from ssm.models.foreign.cache import ForeignState, begun, ended, is_common, keeping_tokens, too_old
 from ssm.models.foreign.kernels import without_kernels
 from ssm.models.formats.format import usual_peak_lr
@@ -258,9 +259,9 @@ class ForeignModel(nn.Module):
         if (reading.by_token or not common) and (older := too_old()):
             return older
         if reading.by_token:
-            return f"a pass of {self.architecture} over several tokens leaves out the state that it should start from"
+            return f"a pass of {self.architecture} {NO_PASS}"
         if not common:
-            return f"{self.architecture} keeps its states in a cache of its own, not in transformers' common one"
+            return f"{self.architecture} {OWN_CACHE}, not in transformers' common one"
         return None
 
     def read(self, tokens: Tensor, state: ForeignState | None, reading: Reading) -> tuple[Tensor, ForeignState]:

@@ -170,14 +170,16 @@ PLAIN: tuple[tuple[Any, str, Any], ...] = (
     (fla.layers.rwkv6, "token_shift", shifted),
     (fla.models.rwkv6.modeling_rwkv6, "token_shift", shifted),
     (fla.layers.multiscale_retention, "fused_recurrent_retention", retention),
+    (fla.layers.multiscale_retention, "chunk_retention", retention),  # of what is trained, or longer than 64
     (RotaryEmbedding, "forward", rotated),
     (fla.modules.causal_conv1d.ops, "causal_conv1d", short_convolution),
     (fla.layers.gated_deltanet, "causal_conv1d", short_convolution),
     (fla.layers.delta_net, "fused_recurrent_delta_rule", recurrent_delta),
-    (fla.layers.delta_net, "chunk_delta_rule", recurrent_delta),  # of what is trained, or longer than 64
+    (fla.layers.delta_net, "chunk_delta_rule", recurrent_delta),
     (fla.layers.gated_deltanet, "fused_recurrent_gated_delta_rule", recurrent_gated_delta),
     (fla.layers.gated_deltanet, "chunk_gated_delta_rule", recurrent_gated_delta),
     (fla.layers.kda, "fused_recurrent_kda", recurrent_kda),
+    (fla.layers.kda, "chunk_kda", recurrent_kda),
     (fla.layers.rwkv7, "token_shift", shifted_with_last),
     (fla.models.rwkv7.modeling_rwkv7, "token_shift", shifted_with_last),
     (fla.layers.rwkv7, "fused_addcmul_rwkv7", torch_addcmul_rwkv7),

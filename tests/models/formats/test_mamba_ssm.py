@@ -37,7 +37,9 @@ def config(ssm_cfg: dict[str, Any], **changes: Any) -> dict[str, Any]:
 def peer_of(theirs: dict[str, Any]) -> nn.Module:
     """transformers' model of a mamba_ssm config."""
     tied = theirs.get("tie_embeddings", True)
-    around = {"hidden_size": D, "num_hidden_layers": L, "tie_word_embeddings": tied}
+    around = {"hidden_size": theirs["d_model"], "num_hidden_layers": theirs["n_layer"], "tie_word_embeddings": tied}
+    multiple = theirs["pad_vocab_size_multiple"]
+    rows = -(-theirs["vocab_size"] // multiple) * multiple
     options = theirs["ssm_cfg"]
     if options.get("layer") == "Mamba2":
         shape = {"num_heads": 2 * D // 16, "head_dim": 16, "state_size": 8, "n_groups": options["ngroups"]}
@@ -47,7 +49,7 @@ def peer_of(theirs: dict[str, Any]) -> nn.Module:
     import transformers
 
     torch.manual_seed(0)
-    built = getattr(transformers, f"{cls}Config")(vocab_size=ROWS, **around, **made)
+    built = getattr(transformers, f"{cls}Config")(vocab_size=rows, **around, **made)
     peer = getattr(transformers, f"{cls}ForCausalLM")(built)
     for i, block in enumerate(peer.backbone.layers):
         if i in (theirs.get("attn_layer_idx") or []):

@@ -1,0 +1,124 @@
+"""The families of models that README names: how each is read, and whether `ssm extend` can train it.
+
+Plain data: the command line's help is made of it, and torch is not imported. `make families` types the commands of
+README on a tiny model of every family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Why `ssm extend` refuses a model. The command's own line contains these words.
+NO_STATE = "it has no recurrent state to start from: it keeps keys and values of its tokens"
+NO_PASS = "over several tokens leaves out the state that it should start from"
+OWN_CACHE = "keeps its states in a cache of its own"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Models of one architecture in the files of one library."""
+
+    name: str  # as README has it
+    library: str  # whose files they are
+    format: str | None  # the format of ssm.models.formats that reads it; None: transformers' own forward pass does
+    model_type: str | None = None  # of a config.json, where transformers reads it
+    why_not_extend: str | None = None  # None: `ssm extend` works with it
+
+    @property
+    def title(self) -> str:
+        """Its name, and whose files they are where another library has that name too.
+
+        >>> FAMILIES["Mamba"].title, FAMILIES["Mamba of mamba_ssm"].title
+        ('Mamba', 'Mamba of mamba_ssm')
+        """
+        return f"{self.name} of {self.library}" if self.library == "mamba_ssm" else self.name
+
+
+def _of(library: str, **formats: str) -> list[Family]:
+    return [Family(name, library, form) for form, name in formats.items()]
+
+
+def _through_transformers(why_not_extend: str | None = None, **names: str) -> list[Family]:
+    return [Family(name, "transformers", None, kind, why_not_extend) for kind, name in names.items()]
+
+
+FAMILIES: dict[str, Family] = {
+    family.title: family
+    for family in (
+        *_of(
+            "transformers",
+            mamba="Mamba",
+            mamba2="Mamba-2",
+            falcon_mamba="Falcon Mamba",
+            rwkv="RWKV-4",
+            recurrent_gemma="RecurrentGemma",
+            qwen3_next="Qwen3-Next",
+            qwen3_5="Qwen3.5",
+            qwen3_5_moe="Qwen3.5 with experts",
+            kimi_linear="Kimi Linear",
+        ),
+        Family("GPT-NeoX", "transformers", "gpt_neox", why_not_extend=NO_STATE),
+        Family("Mistral", "transformers", "mistral", why_not_extend=NO_STATE),
+        *_of(
+            "fla",
+            fla_gla="GLA",
+            fla_rwkv6="RWKV-6",
+            fla_rwkv7="RWKV-7",
+            fla_retnet="RetNet",
+            fla_deltanet="DeltaNet",
+            fla_gated_deltanet="Gated DeltaNet",
+            fla_kda="KDA",
+        ),
+        Family("Mamba", "mamba_ssm", "mamba_ssm"),
+        Family("Mamba-2", "mamba_ssm", "mamba_ssm"),
+        Family("hybrids", "mamba_ssm", "mamba_ssm"),
+        *_through_transformers(
+            bamba="Bamba",
+            falcon_h1="Falcon-H1",
+            zamba2="Zamba2",
+            nemotron_h="Nemotron-H",
+            granitemoehybrid="Granite 4",
+            olmo_hybrid="OLMo Hybrid",
+        ),
+        *_through_transformers(NO_STATE, llama="Llama", lfm2="LFM2"),
+        *_through_transformers(NO_PASS, jamba="Jamba", minimax="MiniMax"),
+        *_through_transformers(OWN_CACHE, xlstm="xLSTM"),
+    )
+}
+
+
+def what_is_read() -> str:
+    """Which families can be diagnosed, for README and the help of `ssm diagnose`."""
+    own = "; ".join(
+        f"{_listed([family for family in _own() if family.library == library])} ({library})"
+        for library in dict.fromkeys(family.library for family in _own())
+    )
+    others = _listed([family for family in FAMILIES.values() if family.format is None])
+    return (
+        f"ssm's own code reads {own}. Any other causal model of transformers is read through its own forward pass; "
+        f"tested are {others}."
+    )
+
+
+def what_is_extended() -> str:
+    """Which families cannot be extended, and why, for README and the help of `ssm extend`."""
+    without = {why: _listed(_refused(why)) for why in (NO_STATE, NO_PASS, OWN_CACHE)}
+    return (
+        f"`ssm extend` works with all of these but {without[NO_STATE]} (they have no recurrent state to start from), "
+        f"{without[NO_PASS]} (their forward pass over several tokens starts from no state) and {without[OWN_CACHE]} "
+        "(it keeps its states in a cache of its own)."
+    )
+
+
+def _own() -> list[Family]:
+    return [family for family in FAMILIES.values() if family.format is not None]
+
+
+def _refused(why: str) -> list[Family]:
+    return [family for family in FAMILIES.values() if family.why_not_extend == why]
+
+
+def _listed(families: Sequence[Family]) -> str:
+    *names, last = [family.name for family in families]
+    return f"{', '.join(names)} and {last}" if names else last
