@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
@@ -51,6 +52,44 @@ def add_replace(parser: argparse.ArgumentParser) -> None:
         metavar="VERSION",
         help="make DIR.VERSION, or go on with it, and put it in the place of DIR when it is whole; eight hex digits",
     )
+
+
+def add_json(parser: argparse.ArgumentParser, name: str) -> None:
+    """The option of verbs whose result is a JSON file beside their page.
+
+    Args:
+        name: of the file.
+    """
+    parser.add_argument("--json", action="store_true", help=f"print the content of {name}, and nothing else, on stdout")
+
+
+def options(
+    args: argparse.Namespace, add_arguments: Callable[[argparse.ArgumentParser], None], without: Iterable[str]
+) -> list[str]:
+    """The options of a verb whose values are not their defaults, as words of a command.
+
+    Args:
+        args: parsed by the verb's parser.
+        add_arguments: of the verb.
+        without: names of arguments that are left out.
+    """
+    parser, words = argparse.ArgumentParser(), list[str]()
+    add_arguments(parser)
+    for name, value in vars(args).items():
+        if name not in without and value != parser.get_default(name):
+            option = name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(f"--{option}" if value else f"--no-{option}")
+            else:
+                words += [f"--{option}", str(value)]
+    return words
+
+
+def say(lines: Iterable[str]) -> None:
+    """Print lines on stdout. What its encoding does not have, as in names of files, is escaped, as on stderr."""
+    encoding = sys.stdout.encoding or "utf-8"
+    for line in lines:
+        print(line.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:

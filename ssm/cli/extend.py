@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import sys
+from collections.abc import Mapping
 from textwrap import fill
 from typing import Any
 
-from ssm.cli import add_replace, given, path, positive
+from ssm.cli import add_json, add_replace, given, options, path, positive, say
 from ssm.cli.diagnose import add_diagnosis, add_model_and_text
 from ssm.models.families import what_is_extended
 from ssm.specs.extension import POLICIES, STEPS, USUAL_POLICY
@@ -23,8 +23,8 @@ Diagnoses the model as `ssm diagnose` does. If it does not hold, trains it for s
 original, three snapshots and the end by held-out text that neither trains nor is shown; diagnoses again on the same
 windows. Writes into --out a page (index.html), result.json, the diagnoses, and, if something was gained, model/: the
 model in the format that it came in, with its tokenizer. The original is never changed. work/ may be deleted once
-something was gained. The last lines are commands that load the new model: in its own library, and in
-lm-evaluation-harness.
+something was gained. Prints the outcome, a table, and commands that load the new model: in its own library, and in
+lm-evaluation-harness. With --json, prints what is in result.json instead.
 
 Gained means proven by 95% intervals: a lower far perplexity, no more than --in-context-tolerance in context, and a
 model that holds where it broke (repaired; that takes 64 windows) or has a lower paired ratio (improved). The intervals
@@ -121,6 +121,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_diagnosis(parser)
     parser.add_argument("-o", "--out", type=path, required=True, metavar="DIR", help="the extension's folder")
+    add_json(parser, "result.json")
     add_replace(parser)
 
 
@@ -128,31 +129,40 @@ def run(args: argparse.Namespace) -> int:
     from ssm.base.files import replacing
     from ssm.extension import extend
     from ssm.extension.folder import RESULT
-    from ssm.extension.usage import usages
 
-    asked = {name: value for name, value in vars(args).items() if name not in ("out", "replace")}
+    asked = {name: value for name, value in vars(args).items() if name not in ("out", "replace", "json")}
     with replacing(args.out, args.replace, RESULT) as out:
         result = extend(out=out, **asked)
-    print(f"{result['outcome']}: {result['reason']}")
-    print(f"Report: {args.out / 'index.html'}", file=sys.stderr)
-    if result["model"] is not None:
-        model = args.out / result["model"]
-        print(f"Model: {model}", file=sys.stderr)
-        for library, command in usages(result.get("library"), model, args.tokenizer).items():
-            print(f"With {library}: {command}", file=sys.stderr)
-    elif result["candidate"] is not None:
-        print(f"Trained, but not proven better: {args.out / result['candidate']}", file=sys.stderr)
-        print(f"Measure it on more text, without training again: {_measured_on_more(args)}", file=sys.stderr)
+    if args.json:
+        print((args.out / RESULT).read_text(encoding="utf-8"), end="")
+    else:
+        say(lines_of(result, args))
     return 0
 
 
-def _measured_on_more(args: argparse.Namespace) -> str:
-    """The same command, with other files held out."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
+def lines_of(result: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
+    """What the terminal shows of a finished extension."""
+    from ssm.diagnosis import load_diagnosis
+    from ssm.diagnosis.terminal import extension_lines
+    from ssm.extension.folder import Folder
+    from ssm.extension.usage import usages
+
+    folder = Folder(args.out)
+    before, after = (folder.diagnosis(name) for name in ("before", "after"))
+    places, commands = {"Page": folder.page}, dict[str, str]()
+    if result["model"] is not None:
+        places["Model"] = args.out / result["model"]
+        loading = usages(result.get("library"), places["Model"], args.tokenizer)
+        commands = {f"With {library}": command for library, command in loading.items()}
+    elif result["candidate"] is not None:
+        places["Trained, but not proven better"] = args.out / result["candidate"]
+        commands = {"Measure it on more text, without training again": shlex.join(more_words(args))}
+    extended = load_diagnosis(after) if after.exists() else None
+    return extension_lines(result, load_diagnosis(before), extended, places, commands)
+
+
+def more_words(args: argparse.Namespace) -> list[str]:
+    """The same command with other files held out."""
     words = ["ssm", "extend", args.model, "--text", *args.text, "--held-out", "MORE.txt"]
-    for name, value in vars(args).items():
-        if name not in ("model", "text", "held_out", "out", "replace") and value != parser.get_default(name):
-            option = f"--{name.replace('_', '-')}"
-            words += ["--no-passkey"] if name == "passkey" else [option] if value is True else [option, str(value)]
-    return shlex.join([*words, "-o", str(args.out)])
+    own = ("model", "text", "held_out", "out", "replace", "json")
+    return [*words, *options(args, add_arguments, own), "-o", str(args.out)]

@@ -11,16 +11,14 @@ from ssm.diagnosis.result import Diagnosis
 from ssm.diagnosis.verdict import BREAKS, HOLDS, definition_words, extension_words, generalization_words
 
 PAIRED = (
-    "The same tokens, predicted twice: with all the text before them, and with the last half to whole context of it "
-    "alone. How hard the text is cancels."
+    "The same tokens are predicted twice: once with all the text before them, once with only the last half to whole "
+    "context of it. The difficulty of the text cancels."
 )
 BY_POSITION = (
-    "The mean loss by position: every position behind the best one inside the context, against that one. They hold "
-    "unlike text, whose ups and downs are its error."
+    "The mean loss by position. Every position after the best one inside the context is compared with that one. The "
+    "two hold different text, and the spread of its losses is the error."
 )
-ON_AVERAGE = (
-    "The mean loss over all tokens up to 2, 4, 8 and so on: a late rise is averaged with all that came before it."
-)
+ON_AVERAGE = "The mean loss over all tokens up to 2, 4, 8 and so on. A late rise is averaged with everything before it."
 
 
 @dataclass(frozen=True)
@@ -69,13 +67,13 @@ def why_they_differ(diagnosis: Diagnosis) -> list[str]:
         said.append(definition_words(outcome, readings))
     if outcome == BREAKS and readings.length_class in ("strong", "weak"):
         said.append(
-            "ls Definition 2.1 finds an extension all the same: in a mean over all tokens that were read, a late rise "
-            "drowns in what came before it."
+            "ls Definition 2.1 still finds an extension. It takes the mean over all tokens that were read, and a late "
+            "rise changes that mean little."
         )
     if outcome == HOLDS and readings.length_class == "none":
         said.append(
-            "ls Definition 2.1 finds none all the same: it allows less than 2% from one length to its double, the "
-            "verdict one tolerance over all lengths; and it counts harder text, which the verdict does not."
+            "ls Definition 2.1 still finds none. It allows less than 2% from one length to its double. The verdict "
+            "allows one tolerance over all lengths. The definition also counts harder text; the verdict does not."
         )
     return said
 

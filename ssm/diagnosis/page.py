@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from ssm.base.provenance import environment
-from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number, span
+from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number
 from ssm.diagnosis.comparison import Change, compare
 from ssm.diagnosis.definitions import definitions, why_they_differ
 from ssm.diagnosis.pictures import pictures
@@ -17,9 +17,12 @@ from ssm.diagnosis.verdict import (
     HOLDS,
     NOT_DECIDED,
     about,
+    digits,
+    ends,
     found_of,
     length_words,
     outcome_of,
+    worth_extending,
 )
 from ssm.report.build import style, template
 from ssm.report.facts import duration
@@ -91,7 +94,7 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
         definitions=definitions(diagnosis),
         why_they_differ=why_they_differ(diagnosis),
         length_words=length_words(length) if (length := diagnosis.readings.effective_length) else "",
-        worth_extending=extra is None and diagnosis.verdict.outcome == BREAKS and facts.can_extend,
+        worth_extending=extra is None and worth_extending(diagnosis),
         missing=facts.why_missing(),
         cost=_cost(diagnosis),
         method=_method(diagnosis),
@@ -117,7 +120,7 @@ def interval(found: Interval | None) -> str:
     """
     if found is None or not isfinite(found.value):
         return NONE if found is None else "not a number"
-    return number(found.value) + (f" ({span(found.low, found.high)})" if isfinite(found.high - found.low) else "")
+    return digits(found.value) + (f" ({ends(found)})" if isfinite(found.high - found.low) else "")
 
 
 def percent(found: Interval) -> str:

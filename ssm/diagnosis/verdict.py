@@ -1,18 +1,18 @@
-"""From numbers to a verdict: breaks, holds or not decided, and a paragraph that a stranger understands."""
+"""From numbers to a verdict: breaks, holds or not decided, in one sentence and in a paragraph that explains it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite, isnan, log10
 
-from ssm.claims.words import number, span
-from ssm.diagnosis.result import EffectiveLength, Facts, Interval, Readings, Recall, Solved, Verdict
+from ssm.claims.words import number
+from ssm.diagnosis.result import Diagnosis, EffectiveLength, Facts, Interval, Readings, Recall, Solved, Verdict
 from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.tasks.needle import ALTERNATIVES
 
 BREAKS, HOLDS, NOT_DECIDED = "breaks", "holds", "not decided"
 OUTCOMES = (BREAKS, HOLDS, NOT_DECIDED)
-RESTARTED = "that of the same model restarted within its context"
+RESTART = "A restart is the same model, which reads only the last half to whole context before each token."
 CHANCE = 1 / (1 + ALTERNATIVES)  # of a needle
 STATE = "state statistics"  # what is missing where there is no drift
 
@@ -35,21 +35,66 @@ def outcome_of(ratios: Mapping[int, Interval], tolerance: float, windows: int, f
 
 
 def verdict_of(readings: Readings, facts: Facts) -> Verdict:
-    """The outcome and its paragraph.
-
-    Of a model that predicts no better than chance inside its context nothing is decided, whatever its ratios.
-    """
-    if readings.in_context.value >= facts.vocab_size:
-        return Verdict(NOT_DECIDED, _chance(readings, facts))
-    outcome = outcome_of(readings.ratios, facts.tolerance, facts.sequences, readings.failure)
+    """The outcome and its paragraph, which begins with `sentence_of`."""
+    sentence = sentence_of(readings, facts)
+    if at_chance(readings, facts):
+        return Verdict(NOT_DECIDED, f"{sentence} Check the tokenizer, and whether the model knows this language.")
     if readings.not_finite_from is not None:
-        return Verdict(BREAKS, _joined(_not_a_number(readings, facts), _state(readings, facts)))
-    words = {BREAKS: _breaks, HOLDS: _holds, NOT_DECIDED: _not_decided}[outcome]
-    found = words(readings, facts), definition_words(outcome, readings), bits_words(readings, facts)
+        check = "Check the weights and the precision." if lost_inside(readings, facts) else ""
+        return Verdict(BREAKS, _joined(sentence, check, _state(readings, facts)))
+    outcome = outcome_of(readings.ratios, facts.tolerance, facts.sequences, readings.failure)
     length = readings.effective_length
-    inside = length_words(length) if length else "", _state(readings, facts)
-    asked = _keys(readings, facts), _needles(readings, facts), _ruler(readings, facts)
-    return Verdict(outcome, _joined(*found, *inside, *asked, _advice(outcome, facts)))
+    return Verdict(
+        outcome,
+        _joined(
+            sentence,
+            _recovery(readings, facts) if outcome == BREAKS else "",
+            RESTART,
+            _windows(outcome, readings, facts),
+            definition_words(outcome, readings),
+            bits_words(readings, facts),
+            length_words(length) if length else "",
+            _state(readings, facts),
+            _keys(readings, facts),
+            _needles(readings, facts),
+            _ruler(readings, facts),
+            _advice(outcome, facts),
+        ),
+    )
+
+
+def sentence_of(readings: Readings, facts: Facts) -> str:
+    """The verdict in one sentence: what, where, and the number that decides, with its interval."""
+    if at_chance(readings, facts):
+        return (
+            "Not decided: the model predicts no better than chance inside its context, where its perplexity is "
+            f"{number(readings.in_context.value)} with a vocabulary of {facts.vocab_size:,} tokens."
+        )
+    if readings.not_finite_from is not None:
+        return _not_a_number(readings, facts)
+    outcome = outcome_of(readings.ratios, facts.tolerance, facts.sequences, readings.failure)
+    return {BREAKS: _breaks, HOLDS: _holds, NOT_DECIDED: _not_decided}[outcome](readings, facts)
+
+
+def at_chance(readings: Readings, facts: Facts) -> bool:
+    """Whether the model predicts no better than chance inside its context: then its ratios decide nothing."""
+    return readings.in_context.value >= facts.vocab_size
+
+
+def lost_inside(readings: Readings, facts: Facts) -> bool:
+    """Whether a loss is not a number inside the context already, which no extension repairs."""
+    return readings.not_finite_from is not None and readings.not_finite_from < facts.context
+
+
+def worth_extending(found: Diagnosis) -> bool:
+    """Whether `ssm extend` may repair the model."""
+    return found.verdict.outcome == BREAKS and found.facts.can_extend and not lost_inside(found.readings, found.facts)
+
+
+def fails_between(readings: Readings, facts: Facts) -> bool:
+    """Whether the model surely fails somewhere, though at none of the lengths that decide."""
+    within = all(ratio.high <= facts.tolerance for ratio in readings.ratios.values())
+    return within and readings.failure is not None and isfinite(readings.failure.high)
 
 
 def generalization_words(readings: Readings) -> str:
@@ -61,16 +106,15 @@ def definition_words(outcome: str, readings: Readings) -> str:
     """What lg Definition 3.2 says beside the verdict, and why, where it says another thing."""
     if outcome == BREAKS and readings.generalizes:
         return (
-            "lg Definition 3.2 does not show the failure: it compares late tokens with other, earlier ones, whose "
-            "differences hide a rise that the same tokens, read twice, show."
+            "lg Definition 3.2 does not show this failure. It compares late tokens with other, earlier tokens, and "
+            "the differences between them hide the rise. The verdict compares the same tokens, read twice."
         )
     if outcome == HOLDS and not readings.generalizes:
         return (
-            "lg Definition 3.2 finds a failure to length-generalize all the same: it allows no rise at all, and "
-            "compares late tokens with other, earlier ones; on the same tokens, read twice, the rise is within the "
-            "tolerance."
+            "lg Definition 3.2 still finds a failure to length-generalize. It allows no rise at all, and it compares "
+            "late tokens with other, earlier tokens. On the same tokens, read twice, the rise is within the tolerance."
         )
-    return f"By lg Definition 3.2: {generalization_words(readings)}."
+    return f"lg Definition 3.2 finds {generalization_words(readings)}."
 
 
 def bits_words(readings: Readings, facts: Facts) -> str:
@@ -78,8 +122,9 @@ def bits_words(readings: Readings, facts: Facts) -> str:
     inside, far = readings.in_context_bits, readings.far_bits
     if inside is None or far is None or isnan(inside.value):
         return ""
-    beyond = "not a number" if isnan(far.value) else number(far.value)
-    return f"Bits per byte: {number(inside.value)} inside its context, {beyond} up to {facts.length:,} tokens."
+    beyond = "no number" if isnan(far.value) else number(far.value)
+    inside_words = f"{number(inside.value)} bits inside the context"
+    return f"A byte of text costs {inside_words} and {beyond} near {facts.length:,} tokens."
 
 
 def length_words(found: EffectiveLength) -> str:
@@ -87,12 +132,12 @@ def length_words(found: EffectiveLength) -> str:
     little = ""
     if found.at_most is not None:
         harms = any(gain.high < 1 for n, gain in found.gains.items() if n >= found.at_most)
-        more = "lower its perplexity by less than 1%" + (", or raise it" if harms else "")
-        little = f"with {found.at_most:,} tokens read or more, twice as many {more}"
+        more = "lowers its perplexity by less than 1%" + (", or raises it" if harms else "")
+        little = f"From {found.at_most:,} tokens on, reading twice as many {more}."
     if found.at_least is None:
-        return f"{little.capitalize()}." if little else "How far back text lowers its loss is not decided."
-    further = little or "how much further is not decided"
-    return f"Text more than {found.at_least:,} tokens back still lowers its loss; {further}."
+        return little or "It is not decided how far back text lowers its loss."
+    further = little or "It is not decided how much further back it does."
+    return f"Text more than {found.at_least:,} tokens back still lowers its loss. {further}"
 
 
 def extension_words(readings: Readings) -> str:
@@ -118,10 +163,33 @@ def worst_position(ratios: Mapping[int, Interval], tolerance: float, length: int
 def times(ratio: Interval) -> str:
     """A ratio as a part of a sentence.
 
-    >>> times(Interval(2.134, 1.911, 2.36))
-    '2.13 times (1.91 to 2.36)'
+    >>> times(Interval(1.0, 0.998, 1.01))
+    '1.00 times (95% interval 0.998 to 1.01)'
     """
-    return f"{number(ratio.value)} times ({_ends(ratio)})"
+    if not isfinite(ratio.value):
+        return "an unknown number of times"
+    return f"{digits(ratio.value)} times (95% interval {ends(ratio)})"
+
+
+def digits(value: float) -> str:
+    """Three significant digits, zeros too, so that a number is as exact as the ends of its interval beside it.
+
+    >>> digits(1.0), digits(2.5), digits(12.34), digits(0.9979), digits(12345.6)
+    ('1.00', '2.50', '12.3', '0.998', '12,346')
+    """
+    if abs(value) >= 1e6:
+        return f"{value:.3g}"
+    return number(value) if abs(value) >= 99.95 or isnan(value) else f"{value:#.3g}"
+
+
+def ends(interval: Interval) -> str:
+    """The ends of an interval as a part of a sentence.
+
+    >>> ends(Interval(1.0, 0.998, 1.01)), ends(Interval(1.5, 1.25, float("inf")))
+    ('0.998 to 1.01', '1.25 to unknown')
+    """
+    low, high = (digits(end) if isfinite(end) else "unknown" for end in (interval.low, interval.high))
+    return f"{low} to {high}"
 
 
 def failure_words(failure: Interval, facts: Facts) -> str:
@@ -129,75 +197,71 @@ def failure_words(failure: Interval, facts: Facts) -> str:
     context = f"{failure.value / facts.context:.1f} times its context"
     low = about(failure.low) if isfinite(failure.low) else "unknown"
     high = about(failure.high) if isfinite(failure.high) else f"beyond {facts.length:,}"
-    return f"about {about(failure.value)} tokens ({context}; 95% interval {low} to {high})"
+    return f"from about {about(failure.value)} tokens on ({context}; 95% interval {low} to {high})"
 
 
 def _breaks(readings: Readings, facts: Facts) -> str:
-    ratios = readings.ratios
-    where = worst_position(ratios, facts.tolerance, facts.length)
-    start = f"Breaks from {failure_words(readings.failure, facts)}" if readings.failure else "Breaks"
-    text = f"{start}: at {where:,} tokens its perplexity is {times(ratios[where])} {RESTARTED}"
-    if where != facts.length:
-        text += f", at {facts.length:,} tokens {times(ratios[facts.length])}"
-    few = "; so few may miss what is rare in it" if facts.sequences < ENOUGH else ""
-    return f"{text}, in {facts.sequences:,} windows of the text{few}."
+    start = "The model breaks"
+    if readings.failure is not None:
+        start += f" {failure_words(readings.failure, facts)}"
+    where = worst_position(readings.ratios, facts.tolerance, facts.length)
+    return f"{start}: at {where:,} tokens its perplexity is {times(readings.ratios[where])} that of a restart."
+
+
+def _recovery(readings: Readings, facts: Facts) -> str:
+    """How it ends, where it is worse before."""
+    if worst_position(readings.ratios, facts.tolerance, facts.length) == facts.length:
+        return ""
+    return f"At {facts.length:,} tokens it is {times(readings.ratios[facts.length])} that of a restart."
 
 
 def _holds(readings: Readings, facts: Facts) -> str:
-    return f"Holds up to {_length(facts)}: {_within(readings, facts)}, in {facts.sequences:,} windows of the text."
+    tolerance = number(facts.tolerance)
+    return f"The model holds up to {_length(facts)}: {_within(readings)}, within the tolerance of {tolerance}."
 
 
-def _within(readings: Readings, facts: Facts) -> str:
+def _within(readings: Readings) -> str:
     highest = max(readings.ratios.values(), key=lambda ratio: ratio.high)
-    *ends, last = (f"{end:,}" for end in readings.ratios)
-    where = f"{', '.join(ends)} and {last}" if ends else last
-    return (
-        f"at {where} tokens its perplexity is at most {times(highest)} {RESTARTED}, "
-        f"within the tolerance of {number(facts.tolerance)}"
-    )
+    return f"its perplexity is at most {times(highest)} that of a restart"
 
 
 def _not_decided(readings: Readings, facts: Facts) -> str:
     end, ratio = max(readings.ratios.items(), key=lambda item: item[1].high)
-    more = {
-        "text": "the text holds no more, and more text may decide it",
-        "budget": "the budget ended there, and more time may decide it",
-        "sequences": "no more were asked for, and more (--sequences) may decide it",
-    }.get(facts.stopped_by, "more text and more time may decide it")
-    read = f"{facts.sequences:,} windows of the text were read: {more}."
-    start = f"Not decided up to {_length(facts)}"
+    start, tolerance = f"Not decided up to {_length(facts)}", number(facts.tolerance)
     if ratio.high > facts.tolerance:
-        found = f"at {end:,} tokens its perplexity is {times(ratio)} {RESTARTED}"
-        return f"{start}: {found}, and the tolerance is {number(facts.tolerance)}. {read}"
-    failure = readings.failure
-    if failure is not None and isfinite(failure.high):
+        found = f"at {end:,} tokens its perplexity is {times(ratio)} that of a restart"
+        return f"{start}: {found}, and the tolerance is {tolerance}."
+    if readings.failure is not None and fails_between(readings, facts):
         return (
-            f"{start}: from {failure_words(failure, facts)} its perplexity exceeds {number(facts.tolerance)} times "
-            f"{RESTARTED} for a while, though not at the positions that decide, in {facts.sequences:,} windows of the "
-            "text."
+            f"{start}: {failure_words(readings.failure, facts)} its perplexity exceeds {tolerance} times that of a "
+            "restart for a while, but not at the lengths that decide."
         )
-    return f"{start}: {_within(readings, facts)}, but {ENOUGH} windows are needed to say that it holds. {read}"
+    return f"{start}: {_within(readings)}, but it takes {ENOUGH} windows to say that it holds."
+
+
+def _windows(outcome: str, readings: Readings, facts: Facts) -> str:
+    """How much was read; what may decide, or what few windows may miss."""
+    read = f"{facts.sequences:,} windows of the text were read."
+    if outcome == NOT_DECIDED and not fails_between(readings, facts):
+        more = {
+            "text": "The text holds no more windows: more text may decide it.",
+            "budget": "The time was over: a larger --budget may decide it.",
+            "sequences": "No more windows were asked for: a larger --sequences may decide it.",
+        }.get(facts.stopped_by, "More text and more time may decide it.")
+        return f"{read} {more}"
+    few = outcome == BREAKS and facts.sequences < ENOUGH
+    return f"{read} So few windows may miss what is rare in the text." if few else read
 
 
 def _not_a_number(readings: Readings, facts: Facts) -> str:
-    where = f"Its loss is not a number from position {readings.not_finite_from:,} on"
+    where = f"its loss is not a number from position {readings.not_finite_from:,} on"
     assert readings.not_finite_from is not None
-    if readings.not_finite_from < facts.context:
-        return (
-            f"{where}, inside its context of {facts.context:,} tokens: are the weights whole, and the precision enough?"
-        )
+    if lost_inside(readings, facts):
+        return f"The model breaks: {where}, inside its context of {facts.context:,} tokens."
     failure = readings.failure
     if failure is not None and failure.value < readings.not_finite_from:
-        return f"Breaks from {failure_words(failure, facts)}. {where}."
-    return f"Breaks: its loss is a number up to position {readings.not_finite_from:,} and not beyond."
-
-
-def _chance(readings: Readings, facts: Facts) -> str:
-    return (
-        "Not decided: it predicts no better than chance inside its context, where its perplexity is "
-        f"{number(readings.in_context.value)} with a vocabulary of {facts.vocab_size:,} tokens. Is this its tokenizer, "
-        "and a language that it knows?"
-    )
+        return f"The model breaks {failure_words(failure, facts)}: {where}."
+    return f"The model breaks: {where}."
 
 
 def _state(readings: Readings, facts: Facts) -> str:
@@ -205,7 +269,11 @@ def _state(readings: Readings, facts: Facts) -> str:
         reason = facts.why_missing().get(STATE)
         return f"Its state was not measured: {reason}." if reason else ""
     heads, drifting = readings.drift.heads, readings.drift.drifting
-    return f"{'None' if drifting == 0 else f'{drifting:,}'} of {heads:,} heads {'drifts' if drifting < 2 else 'drift'}."
+    if drifting == 0:
+        return f"None of {heads:,} heads drifts."
+    drift = "drifts" if drifting == 1 else "drift"
+    growth = "the standard deviation of a state more than doubles beyond the context"
+    return f"{drifting:,} of {heads:,} heads {drift}: {growth}."
 
 
 def _keys(readings: Readings, facts: Facts) -> str:
@@ -214,7 +282,7 @@ def _keys(readings: Readings, facts: Facts) -> str:
     if inside is None or beyond is None:
         return ""
     if inside == 0 and beyond == 0:
-        return "It finds no passkey, inside its context or beyond: that says nothing about length."
+        return "It finds no passkey, inside its context or beyond. This says nothing about length."
     return f"It finds {inside:.0%} of the passkeys inside its context and {beyond:.0%} beyond."
 
 
@@ -224,8 +292,8 @@ def _needles(readings: Readings, facts: Facts) -> str:
     if inside is None or beyond is None:
         return ""
     return (
-        f"Asked about a false statement in the text, it prefers what was said there in {inside:.0%} of the cases "
-        f"inside its context and {beyond:.0%} beyond, where a guess does in {CHANCE:.0%}."
+        "The text was given false statements, and the model was asked about them. It prefers the answer of the text in "
+        f"{inside:.0%} of the cases inside its context and in {beyond:.0%} beyond. A guess does so in {CHANCE:.0%}."
     )
 
 
@@ -260,17 +328,13 @@ def _advice(outcome: str, facts: Facts) -> str:
         return "There is nothing to repair."
     if outcome == BREAKS:
         if facts.can_extend:
-            return "State Passing for 100 steps is worth trying."
-        return "It is of a kind that cannot be extended here."
+            return "State Passing for 100 steps may repair it (ssm extend)."
+        return "ssm extend cannot extend a model of this kind."
     return ""
 
 
 def _length(facts: Facts) -> str:
     return f"{facts.length:,} tokens ({number(facts.length / facts.context)} times its context)"
-
-
-def _ends(interval: Interval) -> str:
-    return span(interval.low, interval.high) if isfinite(interval.high) else f"from {number(interval.low)} up"
 
 
 def _joined(*sentences: str) -> str:

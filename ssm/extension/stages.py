@@ -20,6 +20,7 @@ from ssm.diagnosis import RECORD as DIAGNOSIS
 from ssm.diagnosis import diagnose_opened, load_diagnosis, write_diagnosis
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import Diagnosis, Extension
+from ssm.diagnosis.verdict import sentence_of
 from ssm.extension.choice import Candidate, best_of_trained, choose
 from ssm.extension.export import as_taken_home, take_home
 from ssm.extension.folder import Folder
@@ -122,8 +123,9 @@ class Stages:
             with whole_folder(folder) as temporary:
                 write_diagnosis(found, temporary)
         self.diagnoses[name] = load_diagnosis(folder)
-        self._say(f"{name}: {self.diagnoses[name].verdict.paragraph}")
-        return self.diagnoses[name]
+        found = self.diagnoses[name]
+        self._say(f"{name}: {sentence_of(found.readings, found.facts)}")
+        return found
 
     def _trained(self, arm: str) -> dict[str, Any]:
         """The record of an arm's run, trained to its end unless it has been."""

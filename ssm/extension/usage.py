@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from json import dumps
 from pathlib import Path
 
-# What Python runs, by library; {model} is the folder.
+# What Python runs, by library; {model} is the folder in double quotes: a shell's are single.
 LOADED = {
-    "transformers": "from transformers import AutoModelForCausalLM as M; print(M.from_pretrained({model!r}))",
-    "fla": "import fla; from transformers import AutoModelForCausalLM as M; print(M.from_pretrained({model!r}))",
+    "transformers": "from transformers import AutoModelForCausalLM as M; print(M.from_pretrained({model}))",
+    "fla": "import fla; from transformers import AutoModelForCausalLM as M; print(M.from_pretrained({model}))",
     "mamba_ssm": "from mamba_ssm.models.mixer_seq_simple import MambaLMHeadModel as M; "
-    "print(M.from_pretrained({model!r}, device='cuda'))",
+    'print(M.from_pretrained({model}, device="cuda"))',
 }
 TASKS = "lambada_openai,wikitext"
 
@@ -25,7 +26,7 @@ def usages(library: str | None, model: Path, tokenizer: str | None) -> dict[str,
     """
     found = {}
     if library is not None:
-        found[library] = f"python -c {shlex.quote(LOADED[library].format(model=str(model)))}"
+        found[library] = f"python -c {shlex.quote(LOADED[library].format(model=dumps(str(model), ensure_ascii=False)))}"
     arguments = f"pretrained={model}" + (f",tokenizer={tokenizer}" if tokenizer else "")
     command = f"python -m ssm.harness --model ssm --model_args {shlex.quote(arguments)} --tasks {TASKS}"
     return found | {"lm-evaluation-harness": command}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from plan.mini import write_config
 
 from ssm.base.errors import DataError
 from ssm.cli import main as front
+from ssm.cli import say
 from ssm.cli.main import VERBS, main
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +75,13 @@ def test_wrong_arguments_exit_with_two(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert main(["train"]) == 2
     says = "ssm train: the following arguments are required: spec (see `ssm train --help`)\n"
     assert capsys.readouterr().err == says
+
+
+def test_what_stdout_cannot_spell_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    say(["a caf\N{LATIN SMALL LETTER E WITH ACUTE}", "a byte of no letter: \udcff"])
+    assert written.getvalue() == b"a caf\\xe9\na byte of no letter: \\udcff\n"
 
 
 def test_an_unknown_verb_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

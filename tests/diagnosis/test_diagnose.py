@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import shutil
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from diagnosis.fabricated import facts
 from safetensors.torch import load_file, save_file
 from small import model_spec, text
 from training.processes import PROCESSES
@@ -17,8 +19,12 @@ from training.processes import PROCESSES
 from ssm.base.files import claimed
 from ssm.base.tables import read_provenance
 from ssm.claims import words as claim_words
+from ssm.cli import diagnose as diagnose_verb
+from ssm.cli import extend as extend_verb
+from ssm.cli.diagnose import extend_words
 from ssm.cli.main import main
 from ssm.diagnosis import _state_bytes, diagnose, load_diagnosis
+from ssm.diagnosis.verdict import digits, sentence_of
 from ssm.models.backbone import build_model
 from ssm.models.formats import export_checkpoint
 from ssm.specs.diagnosis import ENOUGH, TOLERANCE, WHY_TOLERANCE, DiagnosisSpec
@@ -56,15 +62,20 @@ def test_page_record_and_tables(
     assert call(world, tmp_path / "out") == 0
     said = capsys.readouterr()
     record = json.loads((tmp_path / "out" / "diagnosis.json").read_text(), parse_constant=pytest.fail)
-    assert said.out.strip() == record["verdict"]["paragraph"]
-    assert f"Report: {tmp_path}/out/index.html" in said.err
+    lines = said.out.splitlines()
+    assert record["verdict"]["paragraph"].startswith(" ".join(lines[: lines.index("")]))
+    assert max(map(len, lines)) <= 80
+    assert f"{tmp_path}/out/index.html" in said.out.replace("\\\n", "")
+    assert "bits per byte" in said.out
     page = (tmp_path / "out" / "index.html").read_text()
     assert record["verdict"]["paragraph"] in page
     assert page.count("<svg") == 6
     inside = record["readings"]["in_context"]["value"]
     bits = record["readings"]["in_context_bits"]["value"]
     assert bits == pytest.approx(math.log2(inside), rel=1e-9), "a token is a byte"
-    assert f"Bits per byte: {claim_words.number(bits)} inside its context" in said.out
+    assert f"A byte of text costs {claim_words.number(bits)} bits inside the context" in record["verdict"]["paragraph"]
+    assert lines[lines.index("") + 2].split()[:3] == ["16", digits(inside), "-"]
+    assert lines[lines.index("") + 2].endswith(f" {digits(bits)}")
     heads = record["readings"]["drift"]["map"]
     assert [len(row) for row in heads["growth"]] == [record["readings"]["drift"]["heads"] // 2] * 2
     assert sorted(map(int, record["readings"]["effective_length"]["gains"])) == [1, 2, 4, 8, 16]
@@ -185,11 +196,57 @@ def test_a_new_one_takes_the_place_of_an_old_one(
     capsys.readouterr()
     assert call(world, out, "--replace", "ffffffff") == 0
     said = capsys.readouterr()
-    assert said.out.strip() == made.verdict.paragraph
-    assert said.err == f"Report: {out}/index.html\n"
+    assert " ".join(said.out.split()).startswith(sentence_of(made.readings, made.facts))
+    assert said.err == ""
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert call(world, out, "--replace", "old") == 2
     assert "expected eight hex digits, got 'old'" in capsys.readouterr().err
+
+
+def test_json_is_the_record_and_nothing_else(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(world, tmp_path / "out", "--json") == 0
+    said = capsys.readouterr()
+    assert said.out == (tmp_path / "out/diagnosis.json").read_text()
+    assert json.loads(said.out, parse_constant=pytest.fail)["facts"]["context"] == 16
+    assert call(world, tmp_path / "out", "--json") == 2
+    assert capsys.readouterr().out == ""
+
+
+def extend_command(options: str = "", text: tuple[str, ...] = ("book.txt",)) -> list[str]:
+    parser = argparse.ArgumentParser()
+    diagnose_verb.add_arguments(parser)
+    return extend_words(parser.parse_args(["my model", "--text", *text, "-o", "report", *options.split()]), facts())
+
+
+def test_the_command_that_may_repair_it_repeats_what_was_given() -> None:
+    """`ssm extend` takes it as it stands."""
+    plain = ["ssm", "extend", "my model", "--text", "book.txt", "--context", "2048", "--length", "32768"]
+    assert extend_command() == [*plain, "-o", "extended"]
+    given = "--tokenizer bytes --tolerance 1.2 --precision float32 --budget 30.0 --sequences 64 --seed 2 --device cpu"
+    words = extend_command(f"{given} --threads 1 --no-passkey --json")
+    assert words[:9] == plain
+    assert {*given.split(), "--threads", "--no-passkey"} < {*words}
+    assert "--json" not in words
+    parser = argparse.ArgumentParser()
+    extend_verb.add_arguments(parser)
+    asked = vars(parser.parse_args(words[2:]))
+    expected = {"model": "my model", "text": ["book.txt"], "context": 2048, "length": 32768, "tolerance": 1.2}
+    expected |= {"budget": 30.0, "sequences": 64, "seed": 2, "threads": 1, "passkey": False, "out": Path("extended")}
+    assert expected.items() <= asked.items()
+
+
+def test_many_files_are_named_by_the_glob_that_names_them(tmp_path: Path) -> None:
+    names = [str(tmp_path / f"{number:02}.txt") for number in range(20)]
+    for name in names:
+        Path(name).touch()
+    assert extend_command(text=(*names,))[4] == f"{tmp_path}/*.txt"
+    assert extend_command(text=(*names[:3],))[4:7] == names[:3]
+    assert extend_command(text=(*names[1:],))[4:6] == ["FILES", "--context"]
+    odd = tmp_path / "[a]"
+    odd.mkdir()
+    for name in ("1.txt", "2.txt"):
+        (odd / name).touch()
+    assert extend_command(text=(f"{odd}/1.txt", f"{odd}/2.txt"))[4:6] == [f"{odd}/1.txt", f"{odd}/2.txt"]
 
 
 def test_no_context_is_known(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

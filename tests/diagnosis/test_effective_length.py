@@ -78,12 +78,15 @@ def test_nothing_helps() -> None:
     [
         (
             (256, 512),
-            "Text more than 256 tokens back still lowers its loss; with 512 tokens read or more, twice as many "
-            "lower its perplexity by less than 1%.",
+            "Text more than 256 tokens back still lowers its loss. From 512 tokens on, reading twice as many lowers "
+            "its perplexity by less than 1%.",
         ),
-        ((2048, None), "Text more than 2,048 tokens back still lowers its loss; how much further is not decided."),
-        ((None, 32), "With 32 tokens read or more, twice as many lower its perplexity by less than 1%."),
-        ((None, None), "How far back text lowers its loss is not decided."),
+        (
+            (2048, None),
+            "Text more than 2,048 tokens back still lowers its loss. It is not decided how much further back it does.",
+        ),
+        ((None, 32), "From 32 tokens on, reading twice as many lowers its perplexity by less than 1%."),
+        ((None, None), "It is not decided how far back text lowers its loss."),
     ],
 )
 def test_words(ends: tuple[int | None, int | None], said: str) -> None:
@@ -93,12 +96,10 @@ def test_words(ends: tuple[int | None, int | None], said: str) -> None:
 def test_a_past_that_does_harm_is_told() -> None:
     found = effective_length(losses({32: 0.2, 1024: -0.3}))
     assert (found.at_least, found.at_most) == (32, 64)
-    assert length_words(found).endswith("twice as many lower its perplexity by less than 1%, or raise it.")
+    assert length_words(found).endswith("reading twice as many lowers its perplexity by less than 1%, or raises it.")
 
 
 def test_it_stands_in_the_verdict() -> None:
     found = diagnosis(tables(0, context_loss=losses({32: 0.2, 64: 0.1})))
     assert found.readings.effective_length == effective_length(losses({32: 0.2, 64: 0.1}))
-    assert (
-        "Text more than 64 tokens back still lowers its loss; with 128 tokens read or more" in found.verdict.paragraph
-    )
+    assert "Text more than 64 tokens back still lowers its loss. From 128 tokens on" in found.verdict.paragraph

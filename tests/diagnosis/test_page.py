@@ -56,9 +56,9 @@ def test_verdict_numbers_and_facts_stand_on_it() -> None:
     assert [text.index(name) for name in order] == sorted(text.index(name) for name in order)
     for shown in (
         "24,576 to 32,768",
-        "2.33 (2.17 to 2.5)",
+        "2.33 (2.17 to 2.50)",
         "7 of 576 heads",
-        "0.3 (0.282 to 0.318)",
+        "0.300 (0.282 to 0.318)",
         "74.2 MiB a sequence",
         "6 min 13 s",
         "0123456789abcdef",
@@ -86,7 +86,7 @@ def test_the_definitions_answer_beside_the_verdict_and_differ_with_a_word_on_it(
     _, text = read(build_page(diagnosis(replace(given, length_class=given.length_class.with_columns(**lits(row))))))
     assert "✗ Breaks" in text
     assert "no significant failure" not in text
-    assert text.count("lg Definition 3.2 does not show the failure: it compares late tokens with other, earlier") == 2
+    assert text.count("lg Definition 3.2 does not show this failure. It compares late tokens with other, earlier") == 2
     assert (
         "No significant rise. Where it is surest to exceed it, it has 1.3 times the least perplexity inside the "
         "context (standard error 21%)."
@@ -119,10 +119,10 @@ def test_bits_effective_length_heads_and_rulers_prompts_stand_on_it() -> None:
     }
     page = build_page(replace(found, readings=replace(found.readings, **more)))
     _, text = read(page)
-    assert "In bits per byte of text, which other tokenizers can be compared by: 0.912 (0.9 to 0.93) and 1.25" in text
     assert (
-        "Effective length. Text more than 256 tokens back still lowers its loss; with 512 tokens read or more" in text
+        "In bits per byte of text, which other tokenizers can be compared by: 0.912 (0.900 to 0.930) and 1.25" in text
     )
+    assert "Effective length. Text more than 256 tokens back still lowers its loss. From 512 tokens on, reading" in text
     assert "7 of 576 heads drift: 1 in layer 0, 1 in layer 3," in text
     assert "bits per byte" not in read(build_page(found))[1]
 
@@ -132,7 +132,7 @@ def test_before_and_after_have_bits_and_effective_length() -> None:
     length = EffectiveLength(256, None, {256: Interval(1.02, 1.01, 1.03)})
     more = {"far_bits": Interval(1.25, 1.2, 1.3), "effective_length": length}
     _, text = read(build_page(replace(found, readings=replace(found.readings, **more)), found))
-    assert re.search(r"Bits per byte up to 32,768 – 1\.25 \(1\.2 to 1\.3\)", text)
+    assert re.search(r"Bits per byte up to 32,768 – 1\.25 \(1\.20 to 1\.30\)", text)
     assert "Effective length – 256 to – tokens" in text
 
 

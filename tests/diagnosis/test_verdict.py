@@ -59,8 +59,9 @@ def test_a_failure_between_the_positions_that_decide() -> None:
     assert outcome_of(ratios, 1.25, 64, Interval(2500.0, 2400.0, math.inf)) == HOLDS  # perhaps nowhere
     found = diagnosis(tables(0, lambda octave: 1.0 * ((octave > 11.05) & (octave < 11.4))))
     assert found.verdict.outcome == NOT_DECIDED
-    assert "its perplexity exceeds 1.1 times that of the same model restarted" in found.verdict.paragraph
-    assert "though not at the positions that decide" in found.verdict.paragraph
+    between = "its perplexity exceeds 1.1 times that of a restart for a while, but not at the lengths that decide."
+    assert between in found.verdict.paragraph
+    assert "may decide it" not in found.verdict.paragraph
 
 
 def test_no_number_breaks() -> None:
@@ -71,12 +72,14 @@ def test_it_breaks() -> None:
     found = diagnosis(everything(0, fails_from(3100)))
     assert found.verdict.outcome == BREAKS
     assert found.verdict.paragraph == (
-        "Breaks from about 3,200 tokens (1.5 times its context; 95% interval 3,100 to 3,300): at 32,768 tokens its "
-        "perplexity is 2.33 times (2.17 to 2.5) that of the same model restarted within its context, in 64 windows of "
-        "the text. By lg Definition 3.2: a failure to length-generalize. 7 of 576 heads drift. It finds 88% of the "
-        "passkeys inside its context and 12% beyond. Asked about a false statement in the text, it "
-        "prefers what was said there in 100% of the cases inside its context and 40% beyond, where a guess does in "
-        "20%. State Passing for 100 steps is worth trying."
+        "The model breaks from about 3,200 tokens on (1.5 times its context; 95% interval 3,100 to 3,300): at 32,768 "
+        "tokens its perplexity is 2.33 times (95% interval 2.17 to 2.50) that of a restart. A restart is the same "
+        "model, which reads only the last half to whole context before each token. 64 windows of the text were read. "
+        "lg Definition 3.2 finds a failure to length-generalize. 7 of 576 heads drift: the standard deviation of a "
+        "state more than doubles beyond the context. It finds 88% of the passkeys inside its context and 12% beyond. "
+        "The text was given false statements, and the model was asked about them. It prefers the answer of the text in "
+        "100% of the cases inside its context and in 40% beyond. A guess does so in 20%. State Passing for 100 steps "
+        "may repair it (ssm extend)."
     )
 
 
@@ -84,38 +87,40 @@ def test_it_holds() -> None:
     found = diagnosis(everything(0, holds, factor=1.0))
     assert found.verdict.outcome == HOLDS
     assert found.verdict.paragraph == (
-        "Holds up to 32,768 tokens (16 times its context): at 4,096, 8,192, 16,384 and 32,768 tokens its perplexity "
-        "is at most 0.99 times (0.982 to 0.997) that of the same model restarted within its context, within the "
-        "tolerance of 1.1, in 64 windows of the text. By lg Definition 3.2: no significant rise. None of 576 heads "
-        "drifts. It finds 88% of the passkeys inside its context and 12% beyond. Asked about a false statement in the "
-        "text, it prefers what was said there in 100% of the cases inside its context and 40% beyond, where a guess "
-        "does in 20%. There is nothing to repair."
+        "The model holds up to 32,768 tokens (16 times its context): its perplexity is at most 0.990 times (95% "
+        "interval 0.982 to 0.997) that of a restart, within the tolerance of 1.1. A restart is the same model, which "
+        "reads only the last half to whole context before each token. 64 windows of the text were read. lg Definition "
+        "3.2 finds no significant rise. None of 576 heads drifts. It finds 88% of the passkeys inside its context and "
+        "12% beyond. The text was given false statements, and the model was asked about them. It prefers the answer of "
+        "the text in 100% of the cases inside its context and in 40% beyond. A guess does so in 20%. There is nothing "
+        "to repair."
     )
 
 
 @pytest.mark.parametrize(
     ("stopped_by", "more"),
     [
-        ("text", "the text holds no more, and more text may decide it"),
-        ("budget", "the budget ended there, and more time may decide it"),
-        ("sequences", "no more were asked for, and more (--sequences) may decide it"),
+        ("text", "The text holds no more windows: more text may decide it."),
+        ("budget", "The time was over: a larger --budget may decide it."),
+        ("sequences", "No more windows were asked for: a larger --sequences may decide it."),
     ],
 )
 def test_it_is_not_decided(stopped_by: str, more: str) -> None:
     found = diagnosis(tables(0, fails_from(28000), sequences=8), stopped_by=stopped_by)
     assert found.verdict.outcome == NOT_DECIDED
     assert found.verdict.paragraph == (
-        "Not decided up to 32,768 tokens (16 times its context): at 32,768 tokens its perplexity is 1.1 times (1.05 "
-        "to 1.15) that of the same model restarted within its context, and the tolerance is 1.1. 8 windows of the text "
-        f"were read: {more}. By lg Definition 3.2: a failure to length-generalize."
+        "Not decided up to 32,768 tokens (16 times its context): at 32,768 tokens its perplexity is 1.10 times (95% "
+        "interval 1.05 to 1.15) that of a restart, and the tolerance is 1.1. A restart is the same model, which reads "
+        f"only the last half to whole context before each token. 8 windows of the text were read. {more} lg Definition "
+        "3.2 finds a failure to length-generalize."
     )
 
 
 def test_attention_has_no_heads_to_watch_and_cannot_be_extended() -> None:
     found = diagnosis(tables(0, fails_from(2600, 1.5)), can_extend=False, missing=(f"state statistics: {NO_STATE}",))
     assert found.verdict.paragraph.endswith(
-        f"in 64 windows of the text. By lg Definition 3.2: a failure to length-generalize. Its state was not "
-        f"measured: {NO_STATE}. It is of a kind that cannot be extended here."
+        f"64 windows of the text were read. lg Definition 3.2 finds a failure to length-generalize. Its state was not "
+        f"measured: {NO_STATE}. ssm extend cannot extend a model of this kind."
     )
 
 
@@ -124,9 +129,9 @@ def test_one_that_recovers_is_told_where_it_is_worst_and_how_it_ends() -> None:
         return np.maximum(0.0, np.log(TOLERANCE) + 0.5 * (1 - abs(octave - 13)))
 
     paragraph = diagnosis(tables(2, bump)).verdict.paragraph
-    assert paragraph.startswith("Breaks from about 4,")
+    assert paragraph.startswith("The model breaks from about 4,")
     assert ": at 8,192 tokens its perplexity is 1.67" in paragraph
-    assert ", at 32,768 tokens 1" in paragraph
+    assert "At 32,768 tokens it is 1" in paragraph
 
 
 def without_numbers_from(position: int, excess: object = holds) -> Diagnosis:
@@ -138,16 +143,16 @@ def without_numbers_from(position: int, excess: object = holds) -> Diagnosis:
 def test_losses_that_are_no_numbers_are_told() -> None:
     beyond = without_numbers_from(8192)
     assert beyond.verdict.outcome == BREAKS
-    assert beyond.verdict.paragraph == "Breaks: its loss is a number up to position 8,192 and not beyond."
+    assert beyond.verdict.paragraph == "The model breaks: its loss is not a number from position 8,192 on."
     inside = without_numbers_from(512).verdict
     assert inside.outcome == BREAKS
     assert inside.paragraph == (
-        "Its loss is not a number from position 512 on, inside its context of 2,048 tokens: are the weights whole, and "
-        "the precision enough?"
+        "The model breaks: its loss is not a number from position 512 on, inside its context of 2,048 tokens. Check "
+        "the weights and the precision."
     )
     late = without_numbers_from(16384, fails_from(3100)).verdict.paragraph
-    assert late.startswith("Breaks from about 3,")
-    assert late.endswith("Its loss is not a number from position 16,384 on.")
+    assert late.startswith("The model breaks from about 3,")
+    assert late.endswith(": its loss is not a number from position 16,384 on.")
 
 
 def test_a_model_at_chance_is_not_said_to_hold() -> None:
@@ -156,8 +161,8 @@ def test_a_model_at_chance_is_not_said_to_hold() -> None:
     verdict = diagnosis(given, vocab_size=12).verdict
     assert verdict.outcome == NOT_DECIDED
     assert verdict.paragraph == (
-        "Not decided: it predicts no better than chance inside its context, where its perplexity is 14.7 with a "
-        "vocabulary of 12 tokens. Is this its tokenizer, and a language that it knows?"
+        "Not decided: the model predicts no better than chance inside its context, where its perplexity is 14.7 with a "
+        "vocabulary of 12 tokens. Check the tokenizer, and whether the model knows this language."
     )
 
 
@@ -165,7 +170,7 @@ def test_a_model_that_never_finds_a_key_says_nothing_about_length() -> None:
     found = diagnosis(everything())
     cells = tuple(replace(cell, accuracy=Interval(0.0, 0.0, 0.3)) for cell in found.readings.passkey)
     paragraph = verdict_of(replace(found.readings, passkey=cells), facts()).paragraph
-    assert "It finds no passkey, inside its context or beyond: that says nothing about length." in paragraph
+    assert "It finds no passkey, inside its context or beyond. This says nothing about length." in paragraph
 
 
 def test_a_key_at_the_context_counts_as_inside() -> None:
@@ -198,14 +203,15 @@ def with_readings(given: Diagnosis, **changes: Any) -> Diagnosis:
 def test_a_definition_that_says_another_thing_says_why(
     outcome: str, generalizes: bool, found: dict[str, Diagnosis]
 ) -> None:
-    """In the same breath."""
+    """Beside it."""
     given = with_readings(found[outcome], generalizes=generalizes)
     assert given.verdict.outcome == outcome
     paragraph, differ = given.verdict.paragraph, (outcome == BREAKS) == generalizes
-    assert ("compares late tokens with other, earlier ones" in paragraph) == differ
-    assert ("By lg Definition 3.2: " in paragraph) != differ
+    assert ("compares late tokens with other, earlier tokens" in paragraph) == differ
+    said = "no significant rise" if generalizes else "a failure to length-generalize"
+    assert (f"lg Definition 3.2 finds {said}." in paragraph) != differ
     assert not (outcome == BREAKS and "no significant" in paragraph)
-    assert ("State Passing for 100 steps is worth trying" in paragraph) == (outcome == BREAKS)
+    assert ("State Passing for 100 steps may repair it" in paragraph) == (outcome == BREAKS)
     reasons = [one for one in why_they_differ(given) if one.startswith("lg")]
     assert reasons == [definition_words(outcome, given.readings)] * differ
 
@@ -239,13 +245,14 @@ def test_few_windows_never_hold(windows: int) -> None:
     assert outcome_of(ratios, 1.1, 64) == HOLDS
     found = diagnosis(tables(0, sequences=windows), stopped_by="text")
     assert found.verdict.outcome == NOT_DECIDED
-    assert "within the tolerance of 1.1, but 64 windows are needed to say that it holds." in found.verdict.paragraph
-    assert f"{windows} windows of the text were read: the text holds no more" in found.verdict.paragraph
+    assert "that of a restart, but it takes 64 windows to say that it holds." in found.verdict.paragraph
+    assert f"{windows} windows of the text were read. The text holds no more windows" in found.verdict.paragraph
     assert "nothing to repair" not in found.verdict.paragraph
 
 
 def test_few_windows_may_break_and_say_that_they_are_few() -> None:
     found = diagnosis(tables(0, fails_from(3100), sequences=32))
     assert found.verdict.outcome == BREAKS
-    assert ", in 32 windows of the text; so few may miss what is rare in it." in found.verdict.paragraph
-    assert "so few" not in diagnosis(tables(0, fails_from(3100), sequences=64)).verdict.paragraph
+    few = "32 windows of the text were read. So few windows may miss what is rare in the text."
+    assert few in found.verdict.paragraph
+    assert "So few" not in diagnosis(tables(0, fails_from(3100), sequences=64)).verdict.paragraph

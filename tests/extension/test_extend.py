@@ -362,7 +362,7 @@ def test_a_new_one_takes_the_place_of_an_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def made(out: Path, **asked: object) -> dict[str, object]:
-        assert not {"replace", "log"} & asked.keys()
+        assert not {"replace", "log", "json"} & asked.keys()
         out.mkdir()
         (out / "result.json").write_text("new")
         return {"outcome": "repaired", "reason": "it holds", "model": "model"}
@@ -370,6 +370,6 @@ def test_a_new_one_takes_the_place_of_an_old_one(
     monkeypatch.setattr("ssm.extension.extend", made)
     out = tmp_path / "out"
     for _ in range(2):
-        assert main(["extend", "theirs", "--text", "t", "-o", str(out), "--replace", "0123abcd"]) == 0
-    assert f"Model: {out}/model\n" in capsys.readouterr().err
+        assert main(["extend", "theirs", "--text", "t", "-o", str(out), "--replace", "0123abcd", "--json"]) == 0
+        assert capsys.readouterr() == ("new", "")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

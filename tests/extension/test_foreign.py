@@ -107,7 +107,7 @@ def test_a_bamba_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     said = ["extend", str(theirs), "--text", str(tmp_path / "texts"), "-o", str(out), "--context", "16"]
     quick = ["--sequences", "64", "--no-passkey", "--device", "cpu", "--in-context-tolerance", "1"]
     assert main([*said, *quick, "--length", "64", "--steps", "10", "--lr", "3e-3"]) == 0
-    assert "With transformers: python -c" in capsys.readouterr().err
+    assert "With transformers:\n  python -c" in capsys.readouterr().out
     found = json.loads((out / "result.json").read_text())
     check(theirs, out, found, 64, "all 2 but 0: recurrent and convolution states; the caches of 0 start empty")
     model, run = load_model(out / "work/runs/extended/model.safetensors")

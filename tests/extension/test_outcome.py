@@ -80,13 +80,15 @@ def test_the_word(before: str, after: str, changed: Factors, word: str) -> None:
 def test_the_reason_has_the_numbers() -> None:
     found = outcome_of(BREAKS, HOLDS, change(in_context=Interval(1.004, 0.999, 1.009)), 0.02)
     assert str(found) == (
-        "Repaired: it broke and it holds now; its far perplexity is 0.5 times (0.4 to 0.6) what it was, its paired "
-        "ratio 0.5 times (0.4 to 0.6), its perplexity in context +0.4% (-0.1% to +0.9%)"
+        "Repaired: it broke and it holds now; its far perplexity is 0.500 times (95% interval 0.400 to 0.600) what it "
+        "was, its paired ratio 0.500 times (95% interval 0.400 to 0.600), its perplexity in context +0.4% (-0.1% to "
+        "+0.9%)"
     )
     assert outcome_of(BREAKS, BREAKS, change(), 0.02).reason.endswith("; it still breaks")
     assert "more than 2%" in outcome_of(BREAKS, HOLDS, change(in_context=WORSE), 0.02).reason
     far = outcome_of(BREAKS, HOLDS, change(far_perplexity=WORSE), 0.02).reason
-    assert far.startswith("its far perplexity is 1.5 times (1.4 to 1.6) what it was, although its paired ratio is 0.5")
+    said = "its far perplexity is 1.50 times (95% interval 1.40 to 1.60) what it was, although its paired ratio is 0.5"
+    assert far.startswith(said)
 
 
 @pytest.mark.parametrize(

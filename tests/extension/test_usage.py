@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from extension.world import CONTEXT, LENGTH
 from harness import world as tasks
+from printed import commands
 
 from ssm.cli.main import main
 from ssm.extension.usage import LOADED, usages
@@ -33,10 +34,13 @@ def said(world: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> dict[s
     more = "--in-context-tolerance 1.0 --device cpu --threads 1"
     given = [str(world / "theirs"), "--text", str(world / "texts"), *quick.split(), *more.split(), "-o", str(whole)]
     assert main(["extend", *given]) == 0
-    lines = capsys.readouterr().err.splitlines()
-    found = dict(line.removeprefix("With ").split(": ", 1) for line in lines if line.startswith("With "))
-    assert lines[-len(found) - 1] == f"Model: {whole / 'model'}"
-    return found
+    assert main(["extend", *given, "--json"]) == 0
+    record = capsys.readouterr().out
+    assert record.endswith((whole / "result.json").read_text())
+    text = record.removesuffix((whole / "result.json").read_text())
+    assert max(map(len, text.splitlines())) <= 80
+    assert str(whole / "model") in text.replace("\\\n", "")
+    return commands(text.splitlines())
 
 
 def run(command: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -33,6 +33,7 @@ import torch
 from harness import world
 from journey.agreement import agrees, differences
 from journey.peers import CONTEXT, PEERS, Mamba2, Peer
+from printed import commands
 from small import text
 from torch import Tensor
 
@@ -54,7 +55,7 @@ class Road:
         self.folder, self.failed = folder, list[str]()
 
     def type(self, command: str) -> list[str]:
-        """A command of a shell, in the folder; its lines, and of stderr those that are for the user to go on with."""
+        """A command of a shell, in the folder; its lines."""
         print(f"\n$ {command}", flush=True)
         path = [str(ROOT), str(ROOT / "kernels"), *filter(None, [os.environ.get("PYTHONPATH")])]
         done = subprocess.run(
@@ -69,8 +70,7 @@ class Road:
             text=True,
             check=False,
         )
-        said = [line for line in done.stderr.splitlines() if line.startswith(("Report: ", "Model: ", "With "))]
-        lines = [*done.stdout.splitlines(), *said]
+        lines = done.stdout.splitlines()
         print("\n".join(lines), flush=True)
         if done.returncode:
             print(done.stderr, flush=True)
@@ -162,11 +162,6 @@ def bits_per_byte(logits: Callable[[Tensor], Tensor], documents: list[str]) -> f
         values = torch.log_softmax(logits(tokens[:, :-1]).double(), -1)  # (1, T, V)
         nats -= float(values.gather(-1, tokens[:, 1:, None]).sum())
     return nats / math.log(2) / sum(len(document.encode()) for document in documents)
-
-
-def commands(lines: list[str]) -> dict[str, str]:
-    """Library -> command, of what `ssm extend` ended with."""
-    return dict(line.removeprefix("With ").split(": ", 1) for line in lines if line.startswith("With "))
 
 
 HARNESS = "lm-evaluation-harness"

@@ -1,0 +1,237 @@
+"""What a terminal of WIDTH columns shows of a diagnosis or an extension: the verdict, a table, what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+from unicodedata import east_asian_width
+
+from ssm.diagnosis.comparison import first_windows
+from ssm.diagnosis.readings import bits_per_byte, perplexity, ratio_spans, ratios
+from ssm.diagnosis.result import Diagnosis, Interval, Tables
+from ssm.diagnosis.verdict import (
+    BREAKS,
+    HOLDS,
+    at_chance,
+    digits,
+    ends,
+    fails_between,
+    lost_inside,
+    sentence_of,
+    worth_extending,
+)
+from ssm.specs.diagnosis import ENOUGH
+
+WIDTH = 80
+GAP = "  "
+NONE = "-"
+FOURFOLD = 4  # so many windows halve an interval
+SPANS = "Each row is measured on the last quarter of its length, the first row on the second half of the context."
+RATIO = (
+    "Ratio: perplexity with all the text before, over that of a restart: the same model, which reads only the last "
+    "half to whole context."
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured up to one length."""
+
+    length: int  # tokens
+    perplexity: Interval
+    ratio: Interval | None  # None: inside the context, where nothing is restarted
+    bits: Interval | None  # per byte; None: the bytes were not counted
+
+
+def diagnosis_lines(found: Diagnosis, page: Path, extend: Sequence[str]) -> list[str]:
+    """What `ssm diagnose` prints.
+
+    Args:
+        page: the file with the explanation.
+        extend: the words of the command that may repair this model; shown where that is worth trying.
+    """
+    facts = found.facts
+    windows = f"{facts.sequences:,} windows of the text were read; the ratios' intervals hold together with 95%."
+    return [
+        *paragraph(sentence_of(found.readings, facts)),
+        "",
+        *table(rows_of(found.tables, found.readings.ratios, facts.context)),
+        "",
+        *paragraph(f"{RATIO} {SPANS} {windows}"),
+        "",
+        *_next(found, extend),
+        *_where("Page", page),
+    ]
+
+
+def extension_lines(
+    result: Mapping[str, Any],
+    before: Diagnosis,
+    after: Diagnosis | None,
+    places: Mapping[str, Path],
+    commands: Mapping[str, str],
+) -> list[str]:
+    """What `ssm extend` prints.
+
+    Args:
+        result: what result.json says.
+        after: None: nothing was trained.
+        places: what was written, by what it is.
+        commands: what to type next, as a shell reads it, by what it is for.
+    """
+    outcome = str(result["outcome"])
+    return [
+        *paragraph(f"{outcome[:1].upper()}{outcome[1:]}: {result['reason']}."),
+        "",
+        *(_before_and_after(before, after) if after is not None else _before(before)),
+        "",
+        *(line for what, path in places.items() for line in _where(what, path)),
+        *(line for what, text in commands.items() for line in (f"{what}:", *command(shlex.split(text)))),
+    ]
+
+
+def rows_of(tables: Tables, found: Mapping[int, Interval], context: int) -> list[Row]:
+    """A row for the context, and one for each length whose paired ratio was found."""
+    spans = {context: context // 2} | ratio_spans(tables.restart_loss, context)
+    spelled, losses = tables.spelled_bytes, tables.position_loss
+    return [
+        Row(
+            length,
+            perplexity(losses, start, length),
+            found.get(length),
+            None if spelled is None else bits_per_byte(losses, spelled, start, length),
+        )
+        for length, start in spans.items()
+    ]
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Aligned columns; without bits per byte where no row has them."""
+    heads = ["length", "perplexity", "ratio (95% interval)"]
+    cells = [[f"{row.length:,}", _number(row.perplexity), _interval(row.ratio)] for row in rows]
+    known = [_number(row.bits) for row in rows]
+    if set(known) != {NONE}:
+        heads.append("bits per byte")
+        cells = [[*line, bits] for line, bits in zip(cells, known, strict=True)]
+    return _aligned(heads, cells, left=(2,))
+
+
+def command(words: Sequence[str]) -> list[str]:
+    """A command of a POSIX shell on lines of WIDTH columns, which can be typed as they stand.
+
+    A line that goes on ends with a backslash. So does a part of a word that is too long for a line; the rest of the
+    word begins the next line.
+    """
+    lines, line = [], " "
+    for i, word in enumerate(words, start=1):
+        quoted, goes_on = shlex.quote(word), " \\" if i < len(words) else ""
+        if line.strip() and _columns(f"{line} {quoted}{goes_on}") > WIDTH:
+            lines.append(f"{line} \\")
+            line = " " * 3
+        if _columns(f"{line} {quoted}{goes_on}") > WIDTH:
+            first, *others, quoted = _parts(word, WIDTH - _columns(line) - 3)
+            lines += [f"{line} {first}\\", *(f"{part}\\" for part in others)]
+            line = quoted
+        else:
+            line = f"{line} {quoted}"
+    return [*lines, line]
+
+
+def paragraph(text: str) -> list[str]:
+    """Words on lines of WIDTH columns."""
+    return wrap(text, WIDTH, break_on_hyphens=False)
+
+
+def _next(found: Diagnosis, extend: Sequence[str]) -> list[str]:
+    """What the user can do now."""
+    facts, outcome = found.facts, found.verdict.outcome
+    if at_chance(found.readings, facts):
+        return paragraph("Check the tokenizer (--tokenizer), and whether the model knows the language of the text.")
+    if lost_inside(found.readings, facts):
+        return paragraph("Check the weights, and the precision (--precision float32).")
+    if worth_extending(found):
+        return ["To repair it, type:", *command(extend)]
+    if outcome == BREAKS:
+        return paragraph("`ssm extend` cannot extend a model of this kind.")
+    again = "run the same command with another -o and"
+    if outcome == HOLDS:
+        return paragraph(f"There is nothing to repair. To read further, {again} --length {2 * facts.length}.")
+    if fails_between(found.readings, facts):
+        return paragraph("The page shows the ratio at every position.")
+    share = max(FOURFOLD, ENOUGH / facts.sequences)
+    windows = ceil(share * facts.sequences)
+    more = {
+        "text": f"more text: {windows:,} windows take about {windows * facts.length:,} tokens",
+        "budget": f"--budget {ceil(share * facts.seconds / 60)}",
+    }.get(facts.stopped_by, f"--sequences {windows}")
+    return paragraph(f"To decide it, {again} {more}.")
+
+
+def _before(found: Diagnosis) -> list[str]:
+    return table(rows_of(found.tables, found.readings.ratios, found.facts.context))
+
+
+def _before_and_after(before: Diagnosis, after: Diagnosis) -> list[str]:
+    """Of the windows that both have read."""
+    context, windows = before.facts.context, min(found.facts.sequences for found in (before, after))
+    both = []
+    for found in (before, after):
+        tables = first_windows(found.tables, windows)
+        tables = Tables(tables.position_loss, tables.restart_loss, tables.length_class)
+        both.append(rows_of(tables, ratios(tables.position_loss, tables.restart_loss, context), context))
+    cells = [
+        [f"{old.length:,}", *map(_number, (old.perplexity, new.perplexity, old.ratio, new.ratio))]
+        for old, new in zip(*both, strict=True)
+    ]
+    heads = ["length", "perplexity before", "after", "ratio before", "after"]
+    note = f"{RATIO} {SPANS} Both have read the same {windows:,} windows of the text."
+    return [*_aligned(heads, cells), "", *paragraph(note)]
+
+
+def _where(what: str, path: Path) -> list[str]:
+    line = f"{what}: {shlex.quote(str(path))}"
+    return [line] if _columns(line) <= WIDTH else [f"{what}:", *command([str(path)])]
+
+
+def _aligned(heads: Sequence[str], cells: Sequence[Sequence[str]], left: Iterable[int] = ()) -> list[str]:
+    """Columns to the right, but for those named in `left`."""
+    lines = [heads, *cells]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    places = ["<" if i in left else ">" for i in range(len(widths))]
+    return [
+        GAP.join(f"{cell:{place}{width}}" for cell, place, width in zip(line, places, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def _number(found: Interval | None) -> str:
+    if found is None:
+        return NONE
+    return digits(found.value) if isfinite(found.value) else "no number"
+
+
+def _interval(found: Interval | None) -> str:
+    if found is None or not isfinite(found.value):
+        return _number(found)
+    return f"{_number(found)} ({ends(found)})"
+
+
+def _columns(text: str) -> int:
+    """Of a terminal."""
+    return sum(2 if east_asian_width(letter) in "FW" else 1 for letter in text)
+
+
+def _parts(word: str, room: int) -> list[str]:
+    """A word as a shell reads it: a first part of at most `room` columns, and parts of lines of their own."""
+    parts, rest = [], word
+    while _columns(shlex.quote(rest)) > room:
+        end = next(i for i in range(1, len(rest) + 1) if _columns(shlex.quote(rest[: i + 1])) > room)
+        cut = max(rest.rfind(" ", end // 2, end), rest.rfind("/", end // 2, end)) + 1 or end
+        parts.append(shlex.quote(rest[:cut]))
+        rest, room = rest[cut:], WIDTH - 2  # for a space and a backslash
+    return [*parts, shlex.quote(rest)]

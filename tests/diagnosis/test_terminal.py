@@ -1,0 +1,258 @@
+"""The lines of a terminal: their width, their words, and commands that a shell takes."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from diagnosis.fabricated import diagnosis, everything, fails_from, tables
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from printed import commands
+
+from ssm.diagnosis.result import Diagnosis, Interval, Tables
+from ssm.diagnosis.terminal import (
+    WIDTH,
+    Row,
+    command,
+    diagnosis_lines,
+    extension_lines,
+    rows_of,
+    table,
+)
+from ssm.diagnosis.verdict import sentence_of
+
+PAGE = Path("report/index.html")
+EXTEND = ["ssm", "extend", "my-mamba", "--text", "book.txt", "--context", "2048", "--length", "32768", "-o", "new"]
+names = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=300)
+numbers = st.floats(min_value=0) | st.just(math.nan)
+ends = st.floats() | st.sampled_from([math.inf, -math.inf])
+intervals = st.builds(Interval, numbers, ends, ends)
+# Up to e^700: what `ssm.diagnosis.intervals` makes.
+found_intervals = st.builds(Interval, *3 * [st.floats(0, 1.02e304) | st.sampled_from([math.nan, math.inf])])
+
+
+def lines_of(found: Diagnosis) -> list[str]:
+    return diagnosis_lines(found, PAGE, EXTEND)
+
+
+def typed(lines: list[str]) -> list[str]:
+    """The words of a command as a shell reads them."""
+    script = "printf '%s\\0' " + "\n".join(lines)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
+    return done.stdout.decode().split("\0")[:-1]
+
+
+@pytest.fixture(scope="module")
+def broken() -> Diagnosis:
+    return diagnosis(everything(0, fails_from(3100)))
+
+
+def test_one_that_breaks_word_by_word(broken: Diagnosis) -> None:
+    assert "\n".join(lines_of(broken)) == (
+        """\
+The model breaks from about 3,200 tokens on (1.5 times its context; 95% interval
+3,100 to 3,300): at 32,768 tokens its perplexity is 2.33 times (95% interval
+2.17 to 2.50) that of a restart.
+
+length  perplexity  ratio (95% interval)
+ 2,048        14.7  -
+ 4,096        15.9  1.15 (1.13 to 1.16)
+ 8,192        19.6  1.45 (1.40 to 1.50)
+16,384        25.0  1.84 (1.75 to 1.94)
+32,768        30.8  2.33 (2.17 to 2.50)
+
+Ratio: perplexity with all the text before, over that of a restart: the same
+model, which reads only the last half to whole context. Each row is measured on
+the last quarter of its length, the first row on the second half of the context.
+64 windows of the text were read; the ratios' intervals hold together with 95%.
+
+To repair it, type:
+  ssm extend my-mamba --text book.txt --context 2048 --length 32768 -o new
+Page: report/index.html"""
+    )
+
+
+def test_the_sentence_begins_the_paragraph(broken: Diagnosis) -> None:
+    sentence = sentence_of(broken.readings, broken.facts)
+    assert broken.verdict.paragraph.startswith(f"{sentence} ")
+    assert " ".join(lines_of(broken)).startswith(sentence)
+
+
+def test_a_ratio_of_one_is_said_with_its_digits() -> None:
+    found = diagnosis(tables(0))
+    ratios = dict.fromkeys(found.readings.ratios, Interval(1.0, 0.998, 1.01))
+    said = sentence_of(replace(found.readings, ratios=ratios), found.facts)
+    assert "at most 1.00 times (95% interval 0.998 to 1.01) that of a restart" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "sequences", "says"),
+    [
+        ({"stopped_by": "sequences"}, 8, "another -o and --sequences 64."),
+        ({"stopped_by": "sequences"}, 32, "another -o and --sequences 128."),
+        ({"stopped_by": "budget", "seconds": 600.0}, 32, "another -o and --budget 40."),
+        ({"stopped_by": "text"}, 8, "another -o and more text: 64 windows take about 2,097,152 tokens."),
+    ],
+)
+def test_what_decides_is_named(changes: dict[str, Any], sequences: int, says: str) -> None:
+    found = diagnosis(tables(0, fails_from(28000), sequences=sequences), **changes)
+    assert found.verdict.outcome == "not decided"
+    text = " ".join(lines_of(found))
+    assert f"To decide it, run the same command with {says}" in " ".join(text.split())
+    assert "ssm extend" not in text
+
+
+def test_one_that_holds_is_read_further() -> None:
+    text = " ".join(lines_of(diagnosis(everything(0, factor=1.0))))
+    assert "There is nothing to repair." in text
+    assert "--length 65536." in text
+    assert "ssm extend" not in text
+
+
+def test_what_cannot_be_extended_gets_no_command() -> None:
+    lines = lines_of(diagnosis(tables(0, fails_from(3100)), can_extend=False))
+    assert "`ssm extend` cannot extend a model of this kind." in lines
+    assert not [line for line in lines if line.startswith("  ssm extend") or "type:" in line]
+
+
+def lost_from(position: int) -> Diagnosis:
+    found = tables(5)
+    lost = pl.when(pl.col("position_from") >= position).then(math.nan).otherwise("loss").alias("loss")
+    return diagnosis(Tables(found.position_loss.with_columns(lost), found.restart_loss, found.length_class))
+
+
+def test_losses_that_are_no_numbers() -> None:
+    inside, beyond = lines_of(lost_from(512)), lines_of(lost_from(8192))
+    assert "Check the weights, and the precision (--precision float32)." in inside
+    assert "To repair it, type:" not in inside
+    assert "To repair it, type:" in beyond
+    assert " 4,096        13.2  0.990 (0.983 to 0.997)" in beyond
+    assert "32,768   no number  no number" in beyond
+    assert not {"nan", "inf"} & set(" ".join(inside + beyond).replace("(", " ").replace(")", " ").split())
+
+
+def test_a_model_at_chance_is_sent_to_its_tokenizer() -> None:
+    lines = lines_of(diagnosis(tables(0), vocab_size=12))
+    assert "--tokenizer" in " ".join(lines)
+    assert "--sequences" not in " ".join(lines)
+
+
+def test_a_failure_between_the_lengths_is_on_the_page() -> None:
+    found = diagnosis(tables(0, lambda octave: 1.0 * ((octave > 11.05) & (octave < 11.4))))
+    assert "The page shows the ratio at every position." in lines_of(found)
+
+
+def test_bits_per_byte_stand_in_a_column_where_bytes_were_counted(broken: Diagnosis) -> None:
+    losses = broken.tables.position_loss
+    spelled = losses.select(
+        "sequence",
+        "position_from",
+        "position_to",
+        bytes=4 * (pl.col("position_to") - pl.col("position_from")),  # bytes a token
+    )
+    rows = rows_of(replace(broken.tables, spelled_bytes=spelled), broken.readings.ratios, broken.facts.context)
+    head, first, *_, last = table(rows)
+    assert head.endswith("  bits per byte")
+    assert first.endswith("          0.969")  # log2(14.7) / 4
+    assert last.endswith("           1.24")
+    assert "bits" not in table([replace(row, bits=None) for row in rows])[0]
+    assert table([replace(rows[0], bits=None), rows[1]])[1].endswith(" -")
+
+
+@settings(deadline=None)
+@given(
+    rows=st.lists(
+        st.builds(
+            Row, st.integers(1, 2**40), found_intervals, st.none() | found_intervals, st.none() | found_intervals
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_a_table_is_never_too_wide(rows: list[Row]) -> None:
+    lines = table(rows)
+    assert len(lines) == len(rows) + 1
+    assert max(map(len, lines)) <= WIDTH
+
+
+@settings(deadline=None)
+@given(words=st.lists(names, min_size=1, max_size=5))
+def test_a_command_is_never_too_wide_and_its_words_stay(words: list[str]) -> None:
+    lines = command(words)
+    assert max(map(len, lines)) <= WIDTH
+    assert all(line.endswith("\\") for line in lines[:-1])
+    assert typed(lines) == words
+
+
+def test_wide_letters_count_twice() -> None:
+    lines = command(["ssm", "漢" * 60])
+    assert max(map(len, lines)) <= WIDTH // 2 + 3
+    assert typed(lines) == ["ssm", "漢" * 60]
+
+
+@settings(deadline=None)
+@given(
+    found=st.builds(
+        lambda failure, ratio, context: (failure, ratio, context),
+        st.none() | st.builds(Interval, st.floats(1, 1e9), ends, ends),
+        intervals,
+        st.integers(2, 2**30),
+    ),
+    tolerance=st.floats(1.0001, 1e9),
+    sequences=st.integers(1, 10**9),
+    page=names,
+    name=names,
+    changes=st.fixed_dictionaries({"stopped_by": st.sampled_from(["text", "budget", "sequences", "decided"])}),
+)
+def test_a_diagnosis_is_never_too_wide(
+    broken: Diagnosis,
+    found: tuple[Interval | None, Interval, int],
+    tolerance: float,
+    sequences: int,
+    page: str,
+    name: str,
+    changes: dict[str, Any],
+) -> None:
+    failure, ratio, context = found
+    readings = replace(broken.readings, failure=failure, ratios=dict.fromkeys(broken.readings.ratios, ratio))
+    facts = replace(broken.facts, tolerance=tolerance, sequences=sequences, **changes)
+    given = replace(broken, readings=readings, facts=facts)
+    lines = diagnosis_lines(given, Path(page), ["ssm", "extend", name, "--context", str(context)])
+    assert max(map(len, lines)) <= WIDTH
+
+
+def test_before_and_after_an_extension(broken: Diagnosis) -> None:
+    after = diagnosis(tables(0, sequences=16))
+    result = {"outcome": "repaired", "reason": "it broke and it holds now"}
+    printed = {
+        "With fla": "python -c 'a long line; a longer line, and one that is longer than eighty columns; the end'"
+    }
+    places = {"Page": Path("out/index.html"), "Model": Path("out/model")}
+    lines = extension_lines(result, broken, after, places, printed)
+    assert lines[0] == "Repaired: it broke and it holds now."
+    assert lines[2] == "length  perplexity before  after  ratio before  after"
+    assert lines[3].split()[0] == "2,048"
+    assert lines[3].endswith("-      -")
+    assert float(lines[7].split()[3]) > 2
+    assert float(lines[7].split()[4]) == pytest.approx(0.99, abs=0.01)
+    assert "Both have read the same 16 windows of the text." in " ".join(lines)
+    assert lines[lines.index("Page: out/index.html") + 1] == "Model: out/model"
+    assert max(map(len, lines)) <= WIDTH
+    assert (
+        typed([commands(lines)["fla"]])[2]
+        == "a long line; a longer line, and one that is longer than eighty columns; the end"
+    )
+
+
+def test_an_extension_that_trained_nothing_shows_the_diagnosis(broken: Diagnosis) -> None:
+    result = {"outcome": "nothing was gained", "reason": "it holds as it is, and was not trained"}
+    lines = extension_lines(result, broken, None, {"Page": Path("out/index.html")}, {})
+    assert lines[0] == "Nothing was gained: it holds as it is, and was not trained."
+    assert "32,768        30.8  2.33 (2.17 to 2.50)" in lines
+    assert not commands(lines)
