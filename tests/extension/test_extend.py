@@ -16,6 +16,7 @@ import transformers
 from extension.world import CARD, CONTEXT, LENGTH, content, extended
 from journey.agreement import text_of
 from models.formats import hf
+from printed import commands
 from safetensors.torch import load_file
 from small import text
 
@@ -230,15 +231,16 @@ def test_what_is_undecided_is_kept_and_measured_on_more_text_without_training_ag
     assert main([*typed, "--device", "cpu", "--threads", "1", "-o", str(out)]) == 0
     said = capsys.readouterr()
     first = result(out)
-    assert said.out.startswith("undecided: ")
+    assert said.out.startswith("Undecided: ")
     assert (first["outcome"], first["model"], first["candidate"]) == ("undecided", None, "candidate")
     hf.load(out / "candidate")
     assert "undecided" in (out / "candidate/README.md").read_text()
-    assert f"Trained, but not proven better: {out}/candidate\n" in said.err
+    place = said.out.partition("Trained, but not proven better:")[2].partition("Measure it")[0]
+    assert shlex.split(place.replace("\\\n", "")) == [str(out / "candidate")]
     assert "<code>candidate</code>" in (out / "index.html").read_text()
     trained = content(out / "work/runs/extended")
-    (command,) = [line for line in said.err.splitlines() if line.startswith("Measure it on more text")]
-    words = shlex.split(command.partition(": ")[2])
+    command = commands(said.out.splitlines())["Measure it on more text, without training again"]
+    words = shlex.split(command.replace("\\\n", ""))
     assert words[0] == "ssm"
     assert main([str(more) if word == "MORE.txt" else word for word in words[1:]]) == 0
     second = result(out)
