@@ -103,7 +103,8 @@ def _open(path: str | Path) -> pa.Table:
         check_seal(path, TableError, "delete it and make it again")
         # pq.read_table would import pandas where it is installed.
         with Path(path).open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as table:
-            return table.read()
+            # Of pyarrow's own threads one may still hold the file when Python ends, which aborts the process.
+            return table.read(use_threads=False)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise TableError(f"{path}: no such table") from error
     except (OSError, ValueError, pa.ArrowException) as error:
