@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from extension.world import CONTEXT, QUICK
+from journey.agreement import text_of
 from models.formats import hf
 from models.formats.folders import content, one_shard
 from models.formats.round_trip import assert_bitwise, weights
@@ -94,7 +95,7 @@ def check(theirs: Path, out: Path, found: dict[str, Any], length: int, attention
     assert attention in page
     assert attention in (out / "model/README.md").read_text()
     assert "it has attention, which is given no state" in page
-    text = TokenStore.open(out / "work/tokens/text").held_out
+    text = text_of(out).page.held_out
     rows = torch.from_numpy(text.rows(np.arange(16) * length, length + 1).astype(np.int64))
     assert far_loss(out / "model", rows) < 0.95 * far_loss(theirs, rows)
     before, after = weights(theirs), weights(out / "model")
