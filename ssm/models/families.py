@@ -60,6 +60,7 @@ FAMILIES: dict[str, Family] = {
         ),
         Family("GPT-NeoX", "transformers", "gpt_neox", why_not_extend=NO_STATE),
         Family("Mistral", "transformers", "mistral", why_not_extend=NO_STATE),
+        Family("Mistral with a sliding window", "transformers", "mistral"),
         *_of(
             "fla",
             fla_gla="GLA",

@@ -120,7 +120,8 @@ MODELS: dict[str, Tiny] = {
         num_experts_per_tok=2, moe_intermediate_size=12, n_group=1, topk_group=1, max_position_embeddings=CONTEXT,
     ),
     "GPT-NeoX": of_transformers("GPTNeoX", **ATTENTION),
-    "Mistral": of_transformers("Mistral", **ATTENTION),
+    "Mistral": of_transformers("Mistral", **ATTENTION, sliding_window=None),
+    "Mistral with a sliding window": of_transformers("Mistral", **ATTENTION, sliding_window=16),
     "GLA": of_fla("GLA", num_heads=2),
     "RWKV-6": of_fla("RWKV6", num_heads=2, expand_k=1.0, expand_v=1.0),
     "RWKV-7": of_fla(
