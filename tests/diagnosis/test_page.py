@@ -175,6 +175,7 @@ def test_losses_that_are_no_numbers(position: int) -> None:
     found = diagnosis(Tables(given.position_loss.with_columns(lost), given.restart_loss, given.length_class))
     _, text = read(build_page(found))
     assert "not a number" in text
+    assert ("Next: ssm extend" in text) == (position == 8192), "no extension repairs a loss inside the context"
     assert not re.search(r"\b(nan|inf)\b", text)
 
 

@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from printed import commands
 
+from ssm.diagnosis.comparison import first_windows
+from ssm.diagnosis.readings import perplexity
 from ssm.diagnosis.result import Diagnosis, Interval, Tables
 from ssm.diagnosis.terminal import (
     WIDTH,
@@ -25,7 +27,7 @@ from ssm.diagnosis.terminal import (
     rows_of,
     table,
 )
-from ssm.diagnosis.verdict import sentence_of
+from ssm.diagnosis.verdict import digits, sentence_of
 
 PAGE = Path("report/index.html")
 EXTEND = ["ssm", "extend", "my-mamba", "--text", "book.txt", "--context", "2048", "--length", "32768", "-o", "new"]
@@ -190,6 +192,14 @@ def test_a_command_is_never_too_wide_and_its_words_stay(words: list[str]) -> Non
     assert typed(lines) == words
 
 
+@pytest.mark.parametrize("letter", ["x", "'", " "])
+def test_a_word_of_any_length_fits(letter: str) -> None:
+    for length in range(1, 260):
+        for words in (["ssm", letter * length], ["ssm", letter * length, "--text", "book.txt"]):
+            assert max(map(len, command(words))) <= WIDTH, length
+    assert typed(command(["ssm", letter * 259, "--text", "book.txt"])) == ["ssm", letter * 259, "--text", "book.txt"]
+
+
 def test_wide_letters_count_twice() -> None:
     lines = command(["ssm", "漢" * 60])
     assert max(map(len, lines)) <= WIDTH // 2 + 3
@@ -237,7 +247,9 @@ def test_before_and_after_an_extension(broken: Diagnosis) -> None:
     lines = extension_lines(result, broken, after, places, printed)
     assert lines[0] == "Repaired: it broke and it holds now."
     assert lines[2] == "length  perplexity before  after  ratio before  after"
-    assert lines[3].split()[0] == "2,048"
+    inside = perplexity(first_windows(broken.tables, 16).position_loss, 1024, 2048).value
+    assert lines[3].split()[:2] == ["2,048", digits(inside)]
+    assert digits(inside) != digits(broken.readings.in_context.value)
     assert lines[3].endswith("-      -")
     assert float(lines[7].split()[3]) > 2
     assert float(lines[7].split()[4]) == pytest.approx(0.99, abs=0.01)
