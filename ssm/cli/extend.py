@@ -154,7 +154,7 @@ def lines_of(result: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
         places["Model"] = args.out / result["model"]
         loading = usages(result.get("library"), places["Model"], args.tokenizer)
         commands = {f"With {library}": command for library, command in loading.items()}
-    elif result["candidate"] is not None:
+    elif result.get("candidate") is not None:  # not known to an older result.json
         places["Trained, but not proven better"] = args.out / result["candidate"]
         commands = {"Measure it on more text, without training again": shlex.join(more_words(args))}
     extended = load_diagnosis(after) if after.exists() else None
