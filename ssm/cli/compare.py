@@ -10,12 +10,12 @@ from ssm.cli import path, positive
 HELP = "tell whether results come to the verdicts of the committed reference results, one line a claim"
 EPILOG = """\
 Reads the verdicts of a results folder and reference results (`ssm reference`). A claim agrees where its verdict is
-the same and neither its estimate nor an end of its interval moved by more than the tolerance: a share of the
-reference's estimate, or of half its interval where that is larger. Numbers that are zero but for rounding agree.
-Machines that round otherwise train other weights; where not even the last bit differs, it says "bitwise". Figures
-that are not made here, or have no reference, are named and not compared. Exit code 1 where a claim disagrees. Another
-version of Python has another standard library, which is the text at the scale smoke: that and another torch are said
-before the last line.
+the same and its estimate moved by no more than the tolerance: a share of the reference's estimate, or of half its
+interval where that is larger. The ends of the interval may move by as much, or by a quarter of its half. Numbers that
+are zero but for rounding agree. Machines that round otherwise train other weights; where not even the last bit
+differs, it says "bitwise". Figures that are not made here, or have no reference, are named and not compared. Exit
+code 1 where a claim disagrees. Another version of Python has another standard library, which is the text at the scale
+smoke: that and another torch are said before the last line.
 
 examples:
   ssm compare results/smoke

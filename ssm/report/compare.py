@@ -1,10 +1,11 @@
 """Whether another build comes to the same verdicts as the reference.
 
-A machine that rounds otherwise, or adds up in another order, trains other weights. So a claim agrees where its verdict
-is the same one, and neither its estimate nor an end of its interval moved by more than a tolerance: a share of the
-estimate, or of half the interval where that is larger, for estimates may be near zero. Numbers that rounding alone
-separates agree too (`Quantity.rounding`): both are zero but for rounding, say. Where all three are the very same
-numbers, it says so. Of what is made of times the verdict counts alone, and only confirmed and refuted disagree.
+A machine that rounds otherwise, or adds up in another order, trains other weights. So a claim agrees where its
+verdict is the same one, and its estimate moved by no more than a tolerance: a share of the estimate, or of half its
+interval where that is larger, for estimates may be near zero. The ends of an interval may move by as much, or by a
+quarter of half the interval. Numbers that rounding alone separates agree too (`Judged.rounding`): both are zero but
+for rounding, say. Where all three are the very same numbers, it says so. Of what is made of times the verdict counts
+alone, and only confirmed and refuted disagree.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ CONSEQUENCES = {
     "torch": ("torch", "it may round otherwise"),
 }
 NUMBERS = ("the estimate", "the lower end", "the upper end")  # `Judged.numbers` in words
+ENDS = 0.25  # of half an interval: a standard deviation over five seeds is known to a third
 TOLERANCE = 0.02  # a thousand times what AVX2 in place of AVX-512 moves a ratio of lg_fig5
 
 
@@ -44,7 +46,8 @@ class Move:
 
     what: str
     by: float
-    size: float  # that a share of it is a share of
+    most: float  # by which it may have moved
+    size: float  # of which that is a share
 
 
 def compare(results: Path, references: Mapping[str, Reference], tolerance: float = TOLERANCE) -> list[Comparison]:
@@ -96,34 +99,36 @@ def _compared(here: Judged | None, there: Judged | None, tolerance: float) -> tu
     if here.number != there.number:
         return False, "is decided by other seeds, arms or measurements than in the reference"
     both = f"{_result(here)} here, {_result(there)} in the reference"
-    furthest = _furthest(here, there)
+    moves = _moves(here, there, tolerance)
+    only_rounding = bool(moves) and max(move.by for move in moves) <= there.rounding
     if there.timed and OPEN in (here.verdict, there.verdict):
         return True, f"{both}: a time, which a busy machine leaves undecided"
     if here.verdict != there.verdict:
-        rounded = furthest is not None and 0 < furthest.by <= there.rounding
-        return False, f"{both}: rounding alone makes the difference" if rounded else both
+        hangs = only_rounding and here.numbers != there.numbers
+        return False, f"{both}: rounding alone makes the difference" if hangs else both
     if there.timed:
         return True, f"{both}: a time, of which the verdict counts alone"
     if here.numbers == there.numbers:
         return True, f"{_result(here)}, bitwise"
-    if furthest is None:
+    if not moves:
         return False, both
-    if furthest.by <= there.rounding:
+    if only_rounding:
         return True, f"{both}: the same but for rounding"
-    words = f"{both}: {furthest.what} moved by {_share(furthest.by, furthest.size)}"
-    return furthest.by <= tolerance * furthest.size, words
+    beyond = [move for move in moves if move.by > move.most]
+    told = max(beyond or moves, key=lambda move: move.by)
+    return not beyond, f"{both}: {told.what} moved by {_share(told.by, told.size)}"
 
 
-def _furthest(here: Judged, there: Judged) -> Move | None:
-    """Of an estimate and the ends of its interval the one that moved furthest; None where a number is missing."""
+def _moves(here: Judged, there: Judged, tolerance: float) -> list[Move]:
+    """How far an estimate and the ends of its interval moved; nothing where a number is missing."""
     ones, others = ([one for one in side.numbers if one is not None] for side in (here, there))
     if len(ones) < len(NUMBERS) or len(others) < len(NUMBERS):
-        return None
-    moves = [abs(one - other) for one, other in zip(ones, others, strict=True)]
-    by = max(moves)
+        return []
     estimate, low, high = others
     size = max(abs(estimate), (high - low) / 2)
-    return Move(NUMBERS[moves.index(by)], by, size)
+    ends = max(tolerance * size, ENDS * (high - low) / 2)
+    by = (abs(one - other) for one, other in zip(ones, others, strict=True))
+    return [Move(*move, size) for move in zip(NUMBERS, by, (tolerance * size, ends, ends), strict=True)]
 
 
 def _result(one: Judged) -> str:

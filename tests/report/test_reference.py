@@ -170,9 +170,11 @@ def test_an_estimate_near_zero_is_held_against_its_interval(place: Path, capsys:
         ((0.0, 0.0, 0.0), (7.7e-16, 7.7e-16, 7.7e-16), "agrees", "the same but for rounding"),
         ((0.0, 0.0, 1e-9), (0.0, 0.0, 2e-9), "DIFFERS", "the upper end moved by 100%"),
         ((1e-9, 1e-9, 1e-9), (0.0, 0.0, 0.0), "DIFFERS", "the estimate moved by infinitely much"),
-        ((3.0, 2.0, 4.1), (3.0, 2.0, 4.0), "DIFFERS", "the upper end moved by 3.33%"),
-        ((3.0, 2.1, 4.0), (3.0, 2.0, 4.0), "DIFFERS", "the lower end moved by 3.33%"),
-        ((3.0, 2.05, 4.0), (3.0, 2.0, 4.0), "agrees", "the lower end moved by 1.67%"),
+        ((3.0, 2.0, 4.3), (3.0, 2.0, 4.0), "DIFFERS", "the upper end moved by 10%"),
+        ((3.0, 1.7, 4.0), (3.0, 2.0, 4.0), "DIFFERS", "the lower end moved by 10%"),
+        ((3.0, 2.2, 4.0), (3.0, 2.0, 4.0), "agrees", "the lower end moved by 6.67%"),  # a quarter of half the interval
+        ((3.0, 2.95, 3.05), (3.0, 3.0, 3.0), "agrees", "the lower end moved by 1.67%"),
+        ((3.1, 2.2, 4.0), (3.0, 2.0, 4.0), "DIFFERS", "the estimate moved by 3.33%"),
     ],
 )
 def test_zero_is_known_and_intervals_count(

@@ -203,15 +203,15 @@ MUTANTS = (
     ),
     Mutant(
         "ssm/report/compare.py",
-        "    if furthest.by <= there.rounding:",
+        "    if only_rounding:",
         "    if False:",
         "numbers that are zero but for rounding disagree",
         ("report/test_reference.py::test_zero_is_known_and_intervals_count",),
     ),
     Mutant(
         "ssm/report/compare.py",
-        "by = max(moves)",
-        "by = moves[0]",
+        "beyond = [move for move in moves if move.by > move.most]",
+        "beyond = [move for move in moves[:1] if move.by > move.most]",
         "the ends of an interval may be others",
         ("report/test_reference.py::test_zero_is_known_and_intervals_count",),
     ),
