@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite, isnan, log10
+from math import isfinite, isnan
 
 from ssm.claims.words import number
 from ssm.diagnosis.result import Diagnosis, EffectiveLength, Facts, Interval, Readings, Recall, Solved, Verdict
@@ -152,7 +152,7 @@ def about(position: float) -> str:
     >>> about(3127.4), about(88.2), about(130_500)
     ('3,100', '88', '130,000')
     """
-    return f"{round(position, 1 - int(log10(max(position, 1)))):,.0f}"
+    return f"{float(f'{position:.1e}'):,.0f}"
 
 
 def worst_position(ratios: Mapping[int, Interval], tolerance: float, length: int) -> int:

@@ -41,6 +41,7 @@ from ssm.diagnosis.readings import (
     recalled,
     remembrance_at,
 )
+from ssm.diagnosis.verdict import digits
 
 
 def excess_at(full: pl.DataFrame, restarted: pl.DataFrame, start: int, stop: int) -> np.ndarray:
@@ -208,9 +209,8 @@ def test_bits_stand_in_the_readings_and_the_verdict() -> None:
     assert far is not None
     assert inside.value == pytest.approx(math.log2(found.readings.in_context.value) / 4)
     assert far.value == pytest.approx(math.log2(found.readings.far.value) / 4)
-    assert (
-        f"Bits per byte: {inside.value:.3g} inside its context, {far.value:.3g} up to 32,768" in found.verdict.paragraph
-    )
+    said = f"A byte of text costs {digits(inside.value)} bits inside the context and {digits(far.value)} near 32,768"
+    assert said in found.verdict.paragraph
     assert diagnosis(given).readings.far_bits is None
 
 

@@ -48,13 +48,16 @@ def checkpoint(**keys: Any) -> CheckpointSpec:
     return CheckpointSpec.parse({"name": "mine", "checkpoint": "models/mine", "text": ["a b", "c"]} | keys, "test")
 
 
+OF_THE_JOB = ("out", "replace", "json", "device", "threads")  # options that are no part of what is asked
+
+
 def understood(words: tuple[str, ...]) -> dict[str, Any]:
     """What the verb's own parser makes of the words."""
     verb, *arguments = words
     parser = argparse.ArgumentParser(allow_abbrev=False)
     {"diagnose": diagnose, "extend": extend}[verb].add_arguments(parser)
     found = vars(parser.parse_args([*arguments, "--out", "o"]))
-    return {name: value for name, value in found.items() if name not in ("out", "replace", "device", "threads")}
+    return {name: value for name, value in found.items() if name not in OF_THE_JOB}
 
 
 def test_every_key_is_an_option_and_every_option_a_key() -> None:
