@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from ssm.base.errors import shown
+
+LONGEST_NAME, LONGEST_PATH = 255, 3500  # bytes; of a path Linux takes 4,095
 
 
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
@@ -33,8 +38,12 @@ def given(text: str) -> str:
 
 
 def path(text: str) -> Path:
-    """An argparse type: a path."""
-    return Path(given(text))
+    """An argparse type: a path that a file system can have, with room for the names of what is written there."""
+    encoded = os.fsencode(given(text))
+    if len(encoded) > LONGEST_PATH or any(len(name) > LONGEST_NAME for name in encoded.split(b"/")):
+        shape = f"names of at most {LONGEST_NAME} bytes, {LONGEST_PATH:,} in all"
+        raise argparse.ArgumentTypeError(f"expected a path ({shape}), got {shown(text)}")
+    return Path(text)
 
 
 def version(text: str) -> str:

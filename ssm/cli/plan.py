@@ -24,7 +24,9 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("--config", metavar="DIR", default="config", help="the config folder (default: config)")
+    parser.add_argument(
+        "--config", type=path, metavar="DIR", default="config", help="the config folder (default: config)"
+    )
     parser.add_argument("--scale", metavar="S", help="smoke, gpu or paper, instead of config.yaml's")
     parser.add_argument("--figures", metavar="T", nargs="+", help="plan these targets alone")
     parser.add_argument(
@@ -43,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--results", metavar="DIR", type=path, help="a scale's results: a last column says what finished figures took"
     )
-    parser.add_argument("--write", metavar="DIR", help="write the specs below DIR")
-    parser.add_argument("--schemas", metavar="DIR", help="write the config files' JSON schemas into DIR")
+    parser.add_argument("--write", type=path, metavar="DIR", help="write the specs below DIR")
+    parser.add_argument("--schemas", type=path, metavar="DIR", help="write the config files' JSON schemas into DIR")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from ssm.cli import path
 from ssm.specs.base import SCALES
 
 HELP = "register what figures claim, and on which seeds, before these are read; or check it"
@@ -24,19 +25,20 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="figures (default: all)")
     parser.add_argument("--scale", choices=SCALES, help="one scale (default: all)")
-    parser.add_argument("--config", metavar="DIR", default="config", help="the config folder (default: config)")
+    parser.add_argument(
+        "--config", type=path, metavar="DIR", default="config", help="the config folder (default: config)"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 2 where something is amiss")
 
 
 def run(args: argparse.Namespace) -> int:
     from datetime import UTC, datetime
-    from pathlib import Path
 
     from ssm.base.errors import UserError
     from ssm.plan.library import REGISTER
     from ssm.plan.register import register_figures, write_register
 
-    path = Path(args.config) / REGISTER
+    file = args.config / REGISTER
     date = datetime.now(UTC).isoformat(timespec="seconds")
     register, added, findings = register_figures(
         args.config, args.targets or None, (args.scale,) if args.scale else SCALES, date
@@ -49,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         print("every claim is what was registered")
     elif added:
-        write_register(register, path)
-        print(f"registered in {path}: {', '.join(added)}")
+        write_register(register, file)
+        print(f"registered in {file}: {', '.join(added)}")
     else:
-        print(f"{path}: every claim is registered already")
+        print(f"{file}: every claim is registered already")
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ssm.cli import positive
+from ssm.cli import path, positive
 
 HELP = "tokenize a corpus, or what a task needs, into a token store"
 EPILOG = """\
@@ -17,8 +17,10 @@ example:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", metavar="SPEC.json", help="a data spec, as `ssm plan --write` makes it")
-    parser.add_argument("--out", metavar="DIR", required=True, help="folder of the store; its parent is made if needed")
+    parser.add_argument("spec", type=path, metavar="SPEC.json", help="a data spec, as `ssm plan --write` makes it")
+    parser.add_argument(
+        "--out", type=path, metavar="DIR", required=True, help="folder of the store; its parent is made if needed"
+    )
     parser.add_argument(
         "--workers", metavar="N", type=positive(int), help="tokenizing processes (default: one for each core)"
     )

@@ -29,6 +29,15 @@ def test_the_value_of_an_unset_variable_is_no_path(verb: str) -> None:
         assert action.type is not Path, f"{action.dest}: ssm.cli.path refuses ''"
 
 
+@pytest.mark.parametrize("name", ["x" * 256, "é" * 128, "y/" * 2000])
+@pytest.mark.parametrize("words", [["plan", "--write"], ["register", "--config"], ["compare"]])
+def test_a_path_that_no_file_system_has(words: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, name]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "expected a path (names of at most 255 bytes, 3,500 in all), got" in line
+    assert len(line) < 300
+
+
 def verb_that(action: BaseException | int) -> ModuleType:
     """A verb's module whose run raises or returns `action`."""
     module = ModuleType("verb", "reads   nothing\nexample: ssm train x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,8 +103,8 @@ def _open(path: str | Path) -> pa.Table:
                 raise TableError(f"{path}: not a readable Parquet file")
         check_seal(path, TableError, "delete it and make it again")
         # pq.read_table would import pandas where it is installed.
-        with Path(path).open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as table:
-            # Of pyarrow's own threads one may still hold the file when Python ends, which aborts the process.
+        # No file of Python's: a thread of pyarrow that still holds one when Python ends aborts the process.
+        with pa.OSFile(os.fsencode(path)) as file, pq.ParquetFile(file, page_checksum_verification=True) as table:
             return table.read(use_threads=False)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise TableError(f"{path}: no such table") from error
