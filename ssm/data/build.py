@@ -31,14 +31,6 @@ from ssm.data.tokenizers import Tokenizer, make_tokenizer
 from ssm.specs.data import BpeTokenizer, Data, DataSpec
 
 
-class TooFewDocumentsError(DataError):
-    """Documents are held out whole, and no split may stay empty."""
-
-    def __init__(self, documents: int, message: str):
-        super().__init__(message)
-        self.documents = documents
-
-
 def build_store(spec: Data, folder: str | Path, workers: int | None = None) -> bool:
     """Tokenize the spec's corpus into `folder`, as a whole or not at all; of a task without any the manifest is all.
 
@@ -185,8 +177,7 @@ def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:
     wanted = {"train": spec.held_out < 1, "held_out": spec.held_out > 0}
     for name, other in (("train", "held_out"), ("held_out", "train")):
         if wanted[name] and not n_documents[name]:
-            raise TooFewDocumentsError(
-                n_documents[other],
+            raise DataError(
                 f"{describe(spec.corpus)}: all {n_documents[other]} documents fell to the split '{other}' and each is "
                 f"held out whole; give more documents, or change held_out (now {spec.held_out}) or held_out_seed",
             )
