@@ -19,6 +19,7 @@ import polars as pl
 
 from ssm.base.errors import UserError
 from ssm.base.files import write_text
+from ssm.base.marked_table import with_table
 from ssm.base.tables import SCAN_SPEED, read_provenance, read_table
 from ssm.bench.limits import Limits
 
@@ -130,17 +131,6 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def placed(text: str, table: str, source: str) -> str:
-    """The README's text with the table between its marks.
-
-    Raises:
-        UserError: it has no such place, or several.
-    """
-    if text.count(START) != 1 or text.count(END) != 1 or text.index(START) > text.index(END):
-        raise UserError(f"{source}: expected one line '{START}' and after it one line '{END}'")
-    return f"{text[: text.index(START)]}{START}\n\n{table}\n\n{text[text.index(END) :]}"
-
-
 def main(words: Sequence[str]) -> int:
     """Write the table; 2 and one line on stderr for bad input."""
     if len(words) != 3:
@@ -149,7 +139,7 @@ def main(words: Sequence[str]) -> int:
     try:
         one, two = (read_run(path, threads) for path, threads in zip(words, (1, 2), strict=False))
         readme = Path(words[2])
-        write_text(readme, placed(readme.read_text(), markdown(one, two), words[2]))
+        write_text(readme, with_table(readme.read_text(), markdown(one, two), START, END, words[2]))
     except (UserError, OSError) as error:
         print(f"ssm.bench.markdown: {error}", file=sys.stderr)
         return 2

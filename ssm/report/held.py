@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ssm.base.errors import TableError
 from ssm.base.formulas import plain
+from ssm.base.marked_table import with_table
 from ssm.claims.words import DEFINITION, ELSEWHERE, OURS, PAPER, SORTS, VERDICT_NAMES, number, ours, tally
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Judged, Reference, read_references
@@ -85,17 +86,6 @@ def _in_a_cell(text: str) -> str:
     return plain(text).replace("|", "\\|")
 
 
-def with_table(text: str, table: str, source: str) -> str:
-    """A README's text with the table between its marks.
-
-    Raises:
-        TableError: it has no such place, or several.
-    """
-    if text.count(START) != 1 or text.count(END) != 1 or text.index(START) > text.index(END):
-        raise TableError(f"{source}: expected one line '{START}' and after it one line '{END}'")
-    return f"{text[: text.index(START)]}{START}\n\n{table}\n\n{text[text.index(END) :]}"
-
-
 def readmes(folder: Path, readme: Path) -> dict[Path, tuple[str, str]]:
     """README -> its text as it is, and as it should be: the project's own, and that of the reference folder's parent.
 
@@ -109,7 +99,7 @@ def readmes(folder: Path, readme: Path) -> dict[Path, tuple[str, str]]:
     references = list(read_references(folder).values())
     tables = {readme: held(references), folder.parent / readme.name: every_verdict(references)}
     texts = {path: _read(path) for path in tables}
-    return {path: (text, with_table(text, tables[path], str(path))) for path, text in texts.items()}
+    return {path: (text, with_table(text, tables[path], START, END, str(path))) for path, text in texts.items()}
 
 
 def _read(path: Path) -> str:
