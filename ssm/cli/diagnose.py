@@ -29,8 +29,6 @@ examples:
   ssm diagnose my-model --text books.jsonl --context 2048 --length 65536 --budget 30 -o report
 """
 
-MANY = 6  # names of files: more are not repeated
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_and_text(parser)
@@ -114,7 +112,8 @@ def extend_words(args: argparse.Namespace, facts: Facts) -> list[str]:
     words = ["ssm", "extend", args.model, "--text", *few(args.text)]
     lengths = ["--context", str(facts.context), "--length", str(facts.length)]
     own = ("model", "text", "context", "length", "out", "replace", "json")
-    return [*words, *lengths, *options(args, add_arguments, own), "-o", "extended"]
+    policy = ["--policy", "scale_a"] if facts.can_be_scaled else []
+    return [*words, *lengths, *policy, *options(args, add_arguments, own), "-o", "extended"]
 
 
 def few(text: Sequence[str]) -> list[str]:
@@ -124,4 +123,4 @@ def few(text: Sequence[str]) -> list[str]:
     plain = first.suffix and not set("*?[") & {*str(first.parent), *first.suffix}
     if len(text) > 1 and plain and {*map(Path, text)} == {*first.parent.glob(glob.name)}:
         return [str(glob)]
-    return [*text] if len(text) <= MANY else ["FILES"]
+    return [*text]

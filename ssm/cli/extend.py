@@ -6,14 +6,19 @@ import argparse
 import re
 import shlex
 from collections.abc import Mapping
+from math import ceil
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ssm.cli import add_json, add_replace, given, options, path, positive, say
 from ssm.cli.diagnose import add_diagnosis, add_model_and_text
 from ssm.models.families import what_is_extended
+from ssm.specs.diagnosis import FOURFOLD
 from ssm.specs.extension import POLICIES, STEPS, USUAL_POLICY
 from ssm.specs.initial_states import INTERVENTIONS
+
+if TYPE_CHECKING:
+    from ssm.diagnosis.result import Diagnosis
 
 NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 HELP = "post-train your own checkpoint so that it reads on beyond its context, and get it back in its own format"
@@ -28,7 +33,7 @@ lm-evaluation-harness. With --json, prints what is in result.json instead.
 
 Gained means proven by 95% intervals: a lower far perplexity, no more than --in-context-tolerance in context, and a
 model that holds where it broke (repaired; that takes 64 windows) or has a lower paired ratio (improved). The intervals
-far out allow for one window that was not drawn and is far worse. What is open is "undecided": more text may decide it.
+allow for one window that was not drawn and is far worse. What is open is "undecided": more text may decide it.
 
 The defaults are the recipe of lg Appendix B.2 but for its batch: a step of theirs reads half a million tokens, here 32
 times the context (--batch-tokens). Nor do they choose among checkpoints. The page says what differs.
@@ -38,9 +43,10 @@ transformers itself reads and has an A_log) is scaled by the factor, or the dt o
 does best of those that are tried, on the text that chooses. Ways of reading (reset_state, restarts) cannot be written
 into a checkpoint.
 
-With any other outcome the trained model lies in candidate/, never in model/. The same command with other files in
---held-out then chooses and measures anew on these, and trains nothing again: training goes on not to read the part of
---text that was held out first. So does the same command with another --in-context-tolerance or --measure.
+With any other outcome the trained model lies in candidate/, never in model/, unless its training diverged. The same
+command with other files in --held-out then chooses and measures anew on these, and trains nothing again: training goes
+on not to read the part of --text that was held out first. So does the same command with another
+--in-context-tolerance, --measure, --budget or --sequences.
 
 The same command after a kill goes on where it was. SIGTERM and SIGUSR1 end it with exit code 75: run it again.
 
@@ -154,15 +160,27 @@ def lines_of(result: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
         places["Model"] = args.out / result["model"]
         loading = usages(result.get("library"), places["Model"], args.tokenizer)
         commands = {f"With {library}": command for library, command in loading.items()}
-    elif result.get("candidate") is not None:  # not known to an older result.json
-        places["Trained, but not proven better"] = args.out / result["candidate"]
-        commands = {"Measure it on more text, without training again": shlex.join(more_words(args))}
     extended = load_diagnosis(after) if after.exists() else None
+    if result["candidate"] is not None:
+        places["Trained, but not proven better"] = args.out / result["candidate"]
+        what, words = more_words(args, extended)
+        commands = {f"Measure it {what}, without training again": shlex.join(words)}
     return extension_lines(result, load_diagnosis(before), extended, places, commands)
 
 
-def more_words(args: argparse.Namespace) -> list[str]:
-    """The same command with other files held out."""
-    words = ["ssm", "extend", args.model, "--text", *args.text, "--held-out", "MORE.txt"]
-    own = ("model", "text", "held_out", "out", "replace", "json")
-    return [*words, *options(args, add_arguments, own), "-o", str(args.out)]
+def more_words(args: argparse.Namespace, after: Diagnosis | None) -> tuple[str, list[str]]:
+    """The same command with what the diagnoses lacked: time, windows that were not read, or else other files."""
+    held_out = args.held_out if isinstance(args.held_out, list) else [str(args.held_out)] if args.held_out else []
+    own = ["model", "text", "held_out", "out", "replace", "json"]
+    what, more = "on more text", list[str]()
+    if after is not None and after.facts.stopped_by == "budget":
+        what, more = "for longer", ["--budget", str(ceil(FOURFOLD * after.facts.seconds / 60))]
+        own.append("budget")
+    elif after is not None and after.facts.stopped_by == "sequences":
+        what, more = "on more windows", ["--sequences", str(FOURFOLD * after.facts.sequences)]
+        own.append("sequences")
+    else:
+        held_out = ["MORE.txt"]
+    measured = ["--held-out", *held_out] if held_out else []
+    words = ["ssm", "extend", args.model, "--text", *args.text, *measured, *more]
+    return what, [*words, *options(args, add_arguments, own), "-o", str(args.out)]

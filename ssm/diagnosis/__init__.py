@@ -140,6 +140,7 @@ def diagnose_opened(
         tolerance=spec.tolerance,
         stopped_by=taken.stopped_by,
         can_extend=opened.why_not_extend is None,
+        can_be_scaled=opened.only_repaired,
         missing=taken.missing,
         looks=taken.looks,
     )

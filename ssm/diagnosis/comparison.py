@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +19,7 @@ class Change:
 
     before: Interval  # Student t
     after: Interval
-    factor: Interval  # Student t in context; beyond it a `cautious` one: there models fail, and may fail rarely
+    factor: Interval  # `cautious`
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,10 @@ def compare(before: Diagnosis, after: Diagnosis, sequences: int | None = None) -
     far = far_start(both[0].position_loss)
     return Comparison(
         sequences,
-        in_context=_change(exponential, *(_loss(tables, context // 2, context) for tables in both)),
-        far=_change(cautious, *(_loss(tables, far, length) for tables in both)),
+        in_context=_change(*(_loss(tables, context // 2, context) for tables in both)),
+        far=_change(*(_loss(tables, far, length) for tables in both)),
         ratios={
-            stop: _change(cautious, *(_excess(tables, start, stop) for tables in both))
+            stop: _change(*(_excess(tables, start, stop) for tables in both))
             for stop, start in ratio_spans(both[0].restart_loss, context).items()
         },
     )
@@ -75,5 +74,5 @@ def _excess(tables: Tables, start: int, stop: int) -> np.ndarray:
     return paired_log_ratio(tables.position_loss, tables.restart_loss, stop, start)["value"].to_numpy()
 
 
-def _change(interval: Callable[[np.ndarray], Interval], before: np.ndarray, after: np.ndarray) -> Change:
-    return Change(exponential(before), exponential(after), interval(after - before))
+def _change(before: np.ndarray, after: np.ndarray) -> Change:
+    return Change(exponential(before), exponential(after), cautious(after - before))

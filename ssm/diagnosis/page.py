@@ -10,7 +10,7 @@ from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number
 from ssm.diagnosis.comparison import Change, compare
 from ssm.diagnosis.definitions import definitions, why_they_differ
 from ssm.diagnosis.pictures import pictures
-from ssm.diagnosis.readings import ratio_spans
+from ssm.diagnosis.readings import SHARING, ratio_spans
 from ssm.diagnosis.result import Diagnosis, EffectiveLength, Extension, Interval, Recall, Solved
 from ssm.diagnosis.verdict import (
     BREAKS,
@@ -101,6 +101,7 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
         links=_links(diagnosis, extra),
         breaks=diagnosis.verdict.outcome == BREAKS,
         enough=ENOUGH,
+        sharing=SHARING,
         why_tolerance=WHY_TOLERANCE,
         interval=interval,
         percent=percent,

@@ -168,8 +168,9 @@ class Facts:
     seed: int
     tolerance: float
     stopped_by: str  # decided, budget, text or sequences
-    can_extend: bool
+    can_extend: bool  # by training
     missing: tuple[str, ...]  # "what was not measured: why"
+    can_be_scaled: bool = False  # by a repair that trains nothing (scale_a), where training cannot extend it
     looks: int = 1  # how often it was looked at most whether the verdict is decided: they share the level
 
     def as_json(self) -> dict[str, Any]:

@@ -25,12 +25,11 @@ from ssm.diagnosis.verdict import (
     sentence_of,
     worth_extending,
 )
-from ssm.specs.diagnosis import ENOUGH
+from ssm.specs.diagnosis import ENOUGH, FOURFOLD
 
 WIDTH = 80
 GAP = "  "
 NONE = "-"
-FOURFOLD = 4  # so many windows halve an interval
 SPANS = "Each row is measured on the last quarter of its length, the first row on the second half of the context."
 RATIO = (
     "Ratio: perplexity with all the text before, over that of a restart: the same model, which reads only the last "
@@ -166,7 +165,7 @@ def _next(found: Diagnosis, extend: Sequence[str]) -> list[str]:
     share = max(FOURFOLD, ENOUGH / facts.sequences)
     windows = ceil(share * facts.sequences)
     more = {
-        "text": f"more text: {windows:,} windows take about {windows * facts.length:,} tokens",
+        "text": f"more text: {windows:,} windows take about {windows * (facts.length + 1):,} tokens",
         "budget": f"--budget {ceil(share * facts.seconds / 60)}",
     }.get(facts.stopped_by, f"--sequences {windows}")
     return paragraph(f"To decide it, {again} {more}.")

@@ -88,7 +88,8 @@ def lost_inside(readings: Readings, facts: Facts) -> bool:
 
 def worth_extending(found: Diagnosis) -> bool:
     """Whether `ssm extend` may repair the model."""
-    return found.verdict.outcome == BREAKS and found.facts.can_extend and not lost_inside(found.readings, found.facts)
+    repairable = found.facts.can_extend or found.facts.can_be_scaled
+    return found.verdict.outcome == BREAKS and repairable and not lost_inside(found.readings, found.facts)
 
 
 def fails_between(readings: Readings, facts: Facts) -> bool:
@@ -329,6 +330,8 @@ def _advice(outcome: str, facts: Facts) -> str:
     if outcome == BREAKS:
         if facts.can_extend:
             return "State Passing for 100 steps may repair it (ssm extend)."
+        if facts.can_be_scaled:
+            return "It cannot be trained further here; a scaled A may repair it (ssm extend --policy scale_a)."
         return "ssm extend cannot extend a model of this kind."
     return ""
 

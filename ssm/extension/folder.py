@@ -15,6 +15,7 @@ from ssm.base.records import Settings
 
 SETTINGS, LOCK, RESULT = "extension.json", ".lock", "result.json"
 CHOICE = ("measure", "in_context_tolerance")  # settings that nothing but the choice depends on
+READING = ("budget_seconds", "sequences")  # settings of the diagnosis that say how many windows it reads
 HELD_OUT = ("held_out", "held_out_files")  # settings that say which other text is measured
 DIVIDED = ("divided", "share")  # settings that say which part of the text is held out of training
 
@@ -99,8 +100,8 @@ class Folder:
         """Note what is asked. What nothing rests on yet may be asked otherwise.
 
         As long as there are but tokens, that is everything. Afterwards, and where no model was gained, it is what
-        training does not depend on: the rules of the choice, and other files that are held out. Nobody who asks for
-        these is made to train again.
+        training does not depend on: the rules of the choice, how many windows are read, and other files that are held
+        out. Nobody who asks for these is made to train again.
 
         Args:
             settings: with the keys of HELD_OUT and DIVIDED, and "spec".
@@ -115,6 +116,9 @@ class Folder:
         found = None
         if path.exists():
             found = read_json(path, OutputError, "record of an extension")
+            if isinstance(found, dict) and "spec" in found and not found.keys() >= {*DIVIDED}:
+                older = "holds an extension by an earlier version of ssm, which divided the text in another way"
+                raise OutputError(f"{self.path}: {older}; it stays as it is: give another -o")
             found = dict(shaped(found, Settings, f"{path}: not the record of an extension", OutputError))
         begun = found is not None and (self.diagnosis("before").exists() or self.run("extended").exists())
         if found is not None and begun and settings["held_out"]:
@@ -127,7 +131,9 @@ class Folder:
                 raise OutputError(f"{self.path}: holds another extension ({differs}); give another -o")
             self._forget([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
             if any(found[key] != settings[key] for key in HELD_OUT):
-                self._forget([self.choice, self.repair, self.tokens / "held_out", self.diagnosis("before")])
+                self._forget([self.choice, self.repair, self.tokens / "held_out"])
+            if any(found[key] != settings[key] for key in HELD_OUT) or _of_reading(found) != _of_reading(settings):
+                self._forget([self.diagnosis("before")])
         else:
             self._forget([self.tokens])
         write_json(path, settings)
@@ -148,7 +154,12 @@ class Folder:
 def _of_training(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that training depends on."""
     spec = {key: value for key, value in settings["spec"].items() if key not in CHOICE}
+    spec["diagnosis"] = {key: value for key, value in spec["diagnosis"].items() if key not in READING}
     return {key: value for key, value in settings.items() if key not in HELD_OUT} | {"spec": spec}
+
+
+def _of_reading(settings: Mapping[str, Any]) -> list[Any]:
+    return [settings["spec"]["diagnosis"].get(key) for key in READING]
 
 
 def _first_difference(was: Any, wanted: Any, where: str = "") -> str:

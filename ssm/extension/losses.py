@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from ssm.base.columns import maximum
 from ssm.base.curves import mean_loss, paired_log_ratio
 from ssm.diagnosis.comparison import compare, first_windows
-from ssm.diagnosis.intervals import exponential
+from ssm.diagnosis.intervals import cautious
 from ssm.diagnosis.readings import far_start
 from ssm.diagnosis.result import Diagnosis, Interval
 
@@ -76,7 +76,7 @@ def factors_between(before: Diagnosis, after: Diagnosis) -> Factors:
     )
     return Factors(
         change.sequences,
-        in_context=exponential(new - old),
+        in_context=cautious(new - old),
         far_perplexity=change.far.factor,
         paired_ratio=change.ratios[length].factor,
     )

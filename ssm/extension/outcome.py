@@ -58,11 +58,16 @@ class Outcome:
         return f"{self.word[:1].upper()}{self.word[1:]}: {self.reason}"
 
 
-def outcome_before_training(before: Diagnosis) -> Outcome | None:
-    """Of a model that needs no repair, or whose text is not what it reads; None: it has to be trained."""
+def outcome_before_training(before: Diagnosis, trained: bool = False) -> Outcome | None:
+    """Of a model that needs no repair, or whose text is not what it reads; None: it has to be trained.
+
+    Args:
+        trained: whether it has been, because a diagnosis of other windows asked for it.
+    """
+    so = "which other windows left open when it was trained" if trained else "and was not trained"
     if before.readings.in_context.value >= before.facts.vocab_size:
-        return Outcome(NOTHING, "it predicts no better than chance inside its context, and was not trained")
-    return Outcome(NOTHING, "it holds as it is, and was not trained") if before.verdict.outcome == HOLDS else None
+        return Outcome(NOTHING, f"it predicts no better than chance inside its context, {so}")
+    return Outcome(NOTHING, f"it holds as it is, {so}") if before.verdict.outcome == HOLDS else None
 
 
 def outcome_of_training(
@@ -94,9 +99,9 @@ def outcome_of_training(
 def outcome_of(before: str, after: str, change: Factors, tolerance: float, advice: Advice = OF_TRAINING) -> Outcome:
     """Of other weights: what is said to be gained is proven.
 
-    The intervals say whether it is, whatever the number of windows: those of a change far out allow for a window that
-    was not drawn (`ssm.diagnosis.intervals.cautious`). That a model holds
-    takes more windows, by a rule of its own (`ssm.diagnosis.verdict`).
+    The intervals decide, whatever the number of windows: they allow for a window that was not drawn
+    (`ssm.diagnosis.intervals.cautious`). That a model holds takes more windows, by a rule of its own
+    (`ssm.diagnosis.verdict`).
 
     They must surely have a lower perplexity far out and one within `tolerance` in context; and hold where the original
     broke, or surely have a lower paired ratio. What surely misses one of these gained nothing; all else is undecided.

@@ -64,7 +64,11 @@ def tokenized(
     if divided:
         division, least = _divided(train.train, known, share, spec)
         words, files = _words(division, files), f"the held-out part of {files}"
-        train, measured = replace(train, train=division.train), replace(train, held_out=division.held_out)
+        measured = replace(train, held_out=division.held_out)
+        # Its runs say what they have not read: a run on another share is another run.
+        unread = 1 - division.train.n_tokens / train.train.n_tokens
+        manifest = train.manifest | {"spec": train.manifest["spec"] | {"held_out": unread}}
+        train = replace(train, train=division.train, manifest=manifest)
     if held_out:
         measured, least = own_text(held_out, tokenizer, folder / "held_out", 1.0), 1.0
         known = _bytes_per_token(measured.manifest, measured.held_out)

@@ -18,7 +18,7 @@ def wanted(tokens: int, spec: DiagnosisSpec) -> int:
     A tenth. Where a tenth has fewer windows than every verdict and the choice take: as many as these take, but no more
     than half of the text.
     """
-    needed = (min(ENOUGH, spec.sequences) + MOST) * (spec.length + 1)
+    needed = (ENOUGH + MOST) * (spec.length + 1)
     return min(max(int(USUAL * tokens), needed), int(HALF * tokens))
 
 

@@ -101,7 +101,8 @@ def _compared(here: Judged | None, there: Judged | None, tolerance: float) -> tu
     both = f"{_result(here)} here, {_result(there)} in the reference"
     moves = _moves(here, there, tolerance)
     only_rounding = bool(moves) and max(move.by for move in moves) <= there.rounding
-    if there.timed and OPEN in (here.verdict, there.verdict):
+    known = here.estimate is not None and there.estimate is not None
+    if there.timed and known and OPEN in (here.verdict, there.verdict):
         return True, f"{both}: a time, which a busy machine leaves undecided"
     if here.verdict != there.verdict:
         hangs = only_rounding and here.numbers != there.numbers

@@ -13,6 +13,7 @@ LEAST = 4  # windows: fewer give no interval, and no class of the curve
 # two thirds of all diagnoses of 4 windows would say so and a fifth of those of 16, because none of their windows fails
 # (tests/diagnosis/test_coverage.py).
 ENOUGH = 64
+FOURFOLD = 4  # so many windows halve an interval
 OCTAVES = 16  # of the length, in contexts, where nobody gives one
 TOLERANCE = 1.1  # the paired ratio of perplexities from which a model counts as broken
 WHY_TOLERANCE = (

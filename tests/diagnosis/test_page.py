@@ -56,7 +56,7 @@ def test_verdict_numbers_and_facts_stand_on_it() -> None:
     assert [text.index(name) for name in order] == sorted(text.index(name) for name in order)
     for shown in (
         "24,576 to 32,768",
-        "2.33 (2.17 to 2.50)",
+        "2.33 (2.17 to 2.53)",
         "7 of 576 heads",
         "0.300 (0.282 to 0.318)",
         "74.2 MiB a sequence",

@@ -73,7 +73,7 @@ def test_it_breaks() -> None:
     assert found.verdict.outcome == BREAKS
     assert found.verdict.paragraph == (
         "The model breaks from about 3,200 tokens on (1.5 times its context; 95% interval 3,100 to 3,300): at 32,768 "
-        "tokens its perplexity is 2.33 times (95% interval 2.17 to 2.50) that of a restart. A restart is the same "
+        "tokens its perplexity is 2.33 times (95% interval 2.17 to 2.53) that of a restart. A restart is the same "
         "model, which reads only the last half to whole context before each token. 64 windows of the text were read. "
         "lg Definition 3.2 finds a failure to length-generalize. 7 of 576 heads drift: the standard deviation of a "
         "state more than doubles beyond the context. It finds 88% of the passkeys inside its context and 12% beyond. "
@@ -88,7 +88,7 @@ def test_it_holds() -> None:
     assert found.verdict.outcome == HOLDS
     assert found.verdict.paragraph == (
         "The model holds up to 32,768 tokens (16 times its context): its perplexity is at most 0.990 times (95% "
-        "interval 0.982 to 0.997) that of a restart, within the tolerance of 1.1. A restart is the same model, which "
+        "interval 0.982 to 0.998) that of a restart, within the tolerance of 1.1. A restart is the same model, which "
         "reads only the last half to whole context before each token. 64 windows of the text were read. lg Definition "
         "3.2 finds no significant rise. None of 576 heads drifts. It finds 88% of the passkeys inside its context and "
         "12% beyond. The text was given false statements, and the model was asked about them. It prefers the answer of "

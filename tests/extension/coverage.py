@@ -38,7 +38,7 @@ from ssm.data.build import build_store
 from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenStore
 from ssm.diagnosis.intervals import reach
-from ssm.diagnosis.readings import far_start
+from ssm.diagnosis.readings import SHARING, far_start
 from ssm.diagnosis.session import Reader
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
@@ -109,14 +109,14 @@ def student(drawn: np.ndarray, level: float = 0.95) -> np.ndarray:
     return drawn.mean(1) + stdtrit(n - 1, 0.5 + level / 2) * drawn.std(1, ddof=1) / np.sqrt(n)
 
 
-def shared(drawn: np.ndarray) -> np.ndarray:
-    """What a diagnosis says that a model holds by: its four positions share the level, if it looks but once."""
-    return student(drawn, 1 - 0.05 / 4)
-
-
 def with_one_unseen(drawn: np.ndarray) -> np.ndarray:
     """What `ssm extend` judges by."""
     return drawn.mean(1) + reach(drawn.shape[1]) * drawn.std(1, ddof=1)
+
+
+def of_a_ratio(drawn: np.ndarray) -> np.ndarray:
+    """What a diagnosis says at least that a model holds by."""
+    return student(drawn, 1 - 0.05 / SHARING)
 
 
 def accelerated(drawn: np.ndarray, resamples: int = 999) -> np.ndarray:
@@ -138,8 +138,8 @@ def accelerated(drawn: np.ndarray, resamples: int = 999) -> np.ndarray:
 INTERVALS: dict[str, Interval] = {
     "Student t": student,
     "BCa": accelerated,
-    "Student t, shared": shared,
     "cautious": with_one_unseen,
+    "of a verdict": of_a_ratio,
 }
 WORSE: dict[str, Callable[[np.ndarray], np.ndarray]] = {"measured": lambda values: values, "tails": tails, "rare": rare}
 

@@ -252,6 +252,49 @@ def test_what_is_undecided_is_kept_and_measured_on_more_text_without_training_ag
     assert (out / "model/config.json").exists()
 
 
+def test_more_windows_train_nothing_again_and_what_was_trained_stays(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command that is printed where windows were left; and a model that turns out to hold on all of them."""
+    out, other = tmp_path / "out", tmp_path / "other"
+    (tmp_path / "one.txt").write_text("\n".join(text(100 + number, 900) for number in range(48)))
+    typed = ["extend", str(world / "theirs"), "--text", str(tmp_path / "one.txt"), "--context", str(CONTEXT)]
+    typed += ["--length", "1024", "--no-passkey", "--steps", "40", "--lr", "3e-3", "--in-context-tolerance", "1"]
+    typed += ["--tolerance", "100", "--device", "cpu", "--threads", "1"]
+    assert main([*typed, "--sequences", "4", "-o", str(out)]) == 0
+    said = capsys.readouterr()
+    assert (result(out)["outcome"], result(out)["candidate"]) == ("undecided", "candidate")
+    trained = content(out / "work/runs/extended")
+    shutil.copytree(out, other)
+    command = commands(said.out.splitlines())["Measure it on more windows, without training again"]
+    words = shlex.split(command.replace("\\\n", ""))
+    assert words[words.index("--sequences") + 1] == "16"
+    assert main(words[1:]) == 0
+    assert result(out)["change"]["sequences"] == 16
+    assert main([*typed, "--sequences", "64", "-o", str(other)]) == 0
+    found = result(other)
+    assert found["reason"] == "it holds as it is, which other windows left open when it was trained"
+    assert (found["model"], found["candidate"]) == (None, "candidate")
+    hf.load(other / "candidate")
+    assert content(out / "work/runs/extended") == content(other / "work/runs/extended") == trained
+
+
+def test_an_extension_of_an_earlier_version_is_left_as_it_is(
+    world: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    settings = json.loads((out / "extension.json").read_text())
+    older = {key: value for key, value in settings.items() if key not in ("divided", "share", "held_out_files")}
+    (out / "extension.json").write_text(json.dumps(older | {"spec": settings["spec"] | {"held_out": 0.1}}))
+    before = content(out)
+    typed = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "--context", str(CONTEXT)]
+    assert main([*typed, "-o", str(out)]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "earlier version" in line]
+    assert line.endswith("it stays as it is: give another -o")
+    assert content(out) == before
+
+
 def test_training_that_diverges_gains_nothing(world: Path, tmp_path: Path) -> None:
     found = extended(world, tmp_path / "out", lr=1e5)
     assert found["outcome"] == "nothing was gained"

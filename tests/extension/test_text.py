@@ -127,14 +127,6 @@ def test_the_share_is_what_a_verdict_takes_and_at_most_half(words: int, tmp_path
         assert found.held_out.line.endswith("enough to decide whether it gained and whether it holds")
 
 
-def test_fewer_windows_are_held_out_where_fewer_are_asked_for(tmp_path: Path) -> None:
-    texts = write(tmp_path / "texts", 1, 3_000)
-    few = SPEC.model_copy(update={"sequences": 8})
-    found = tokenized([texts], (), True, None, BYTES, few, tmp_path / "tokens")
-    assert found.held_out.tokens == (8 + MOST) * (LENGTH + 1)
-    assert found.held_out.decides.startswith("enough for a large gain alone; to decide whether it gained takes ")
-
-
 def test_too_little_text_is_one_line_that_says_how_much_it_takes(tmp_path: Path) -> None:
     texts = write(tmp_path / "texts", 1, 150)
     tokens = len(Path(texts, "0.txt").read_bytes())

@@ -21,6 +21,7 @@ from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.tasks.ruler import RULER
 
 LENGTH = 1024
+HARDLY = "1.000000001"  # a tolerance: no interval of a ratio lies below it
 SPENT = "the budget was spent"
 TRAINED = 60_000  # characters that the tiny models are trained on; the commands get the others
 DIAGNOSED = 240_000  # of these, what `ssm diagnose` reads: about 100 windows, more than the 64 that a verdict needs
@@ -51,10 +52,11 @@ def texts() -> tuple[str, str]:
     return whole[:TRAINED], whole[TRAINED:]
 
 
-def travel(family: Family, folder: Path, said: Callable[[], str]) -> Travelled:
+def travel(family: Family, folder: Path, said: Callable[[], str], train: bool = False) -> Travelled:
     """Make a model of a family and type the commands.
 
     Args:
+        train: type `ssm extend` once more where it trained nothing, with a tolerance that no model holds to.
         folder: an empty folder for everything.
         said: what was printed on stderr since it was last asked.
 
@@ -90,7 +92,14 @@ def travel(family: Family, folder: Path, said: Callable[[], str]) -> Travelled:
     else:
         result = _json(folder / "extended" / "result.json")
         extended = result["outcome"]
-        wrong += _not_extended(result, family, folder)
+        wrong += _not_extended(result, folder / "model", folder / "extended")
+        if train and not result["candidates"]:
+            forced = ["--tolerance", HARDLY, "--steps", "10", "-o", str(folder / "trained")]
+            code = main(["extend", str(folder / "model"), *text, *asked, *forced])
+            result = _json(folder / "trained" / "result.json") if not code else {"outcome": f"exit code {code}"}
+            extended = f"{extended}; trained: {result['outcome']}"
+            wrong += _not_extended(result, folder / "model", folder / "trained")
+            wrong += [] if result.get("candidates") else ["nothing was trained"]
     return Travelled(family, diagnosed, extended, time.monotonic() - started, tuple(wrong))
 
 
@@ -128,16 +137,17 @@ def _not_diagnosed(found: dict[str, Any], family: Family) -> list[str]:
     return [said for said, is_so in wrong.items() if is_so]
 
 
-def _not_extended(result: dict[str, Any], family: Family, folder: Path) -> list[str]:
+def _not_extended(result: dict[str, Any], original: Path, out: Path) -> list[str]:
     """What an extension should have come to, and has not."""
-    outcome, model = result["outcome"], folder / "extended" / "model"
+    outcome = result["outcome"]
     if outcome not in (REPAIRED, IMPROVED, UNDECIDED, NOTHING):
         return [f"the outcome is '{outcome}'"]
-    if outcome not in (REPAIRED, IMPROVED):
-        return []
-    if not model.is_dir():
-        return ["no model was written"]
-    read, wanted = open_model(model), open_model(folder / "model")
+    if not result["candidates"]:
+        return [] if outcome == NOTHING else [f"the outcome is '{outcome}', and nothing was trained"]
+    place = out / ("model" if outcome in (REPAIRED, IMPROVED) else "candidate")
+    if not place.is_dir():
+        return [f"{place.name}/ was not written"]
+    read, wanted = open_model(place), open_model(original)
     return [] if read.kind == wanted.kind else [f"the model that was written is {read.kind}, not {wanted.kind}"]
 
 
