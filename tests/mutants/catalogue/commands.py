@@ -9,8 +9,8 @@ HARNESS = "harness/test_adapter.py"
 MUTANTS = (
     Mutant(
         "ssm/diagnosis/comparison.py",
-        "interval(after - before)",
-        "interval(before - after)",
+        "cautious(after - before)",
+        "cautious(before - after)",
         "a change is told the wrong way round",
         ("diagnosis/test_comparison.py::test_changes_are_paired_by_window",),
     ),
@@ -51,8 +51,8 @@ MUTANTS = (
     ),
     Mutant(
         "ssm/diagnosis/readings.py",
-        "(len(spans) * looks)",
-        "len(spans)",
+        "= len(spans) * looks",
+        "= len(spans)",
         "who looks several times does not share the level among the looks",
         ("diagnosis/test_readings.py::test_ratios_are_students_intervals_at_a_shared_level",),
     ),
