@@ -174,10 +174,17 @@ class Repaired(TypedDict):
 
 
 @with_config(ConfigDict(strict=True, extra="allow"))
+class Asked(TypedDict):
+    """What `ssm extend` is asked."""
+
+    diagnosis: dict[str, Any]
+
+
+@with_config(ConfigDict(strict=True, extra="allow"))
 class Settings(TypedDict):
     """extension.json (`ssm.extension.folder`)."""
 
-    spec: dict[str, Any]
+    spec: Asked
     held_out: list[str]
     held_out_files: str
     divided: bool

@@ -312,3 +312,12 @@ def test_killed_while_its_settings_were_written(world: Path, tmp_path: Path) -> 
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / ".extension.json.123-0123abcd.tmp").write_text("{")
     assert "no such file" in refused(world, tmp_path / "out", text=[str(tmp_path / "none.txt")]).lower()
+
+
+def test_settings_of_another_shape(world: Path, whole: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(whole, tmp_path / "out"))
+    settings = json.loads((out / "extension.json").read_text())
+    settings["spec"]["diagnosis"] = "none"
+    (out / "extension.json").write_text(json.dumps(settings))
+    with pytest.raises(UserError, match=r"extension.json: not the record of an extension: spec.diagnosis: expected"):
+        extended(world, out)
