@@ -85,7 +85,6 @@ bench: $(VENV)/.installed-dev
 	@mkdir -p results/bench
 	@ssm bench scans --out results/bench/scans.parquet
 	@ssm bench training --out results/bench/training.parquet
-	@ssm bench processes --out results/bench/processes.parquet
 
 check: $(VENV)/.installed-dev
 	@ruff check .

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import stdtrit
 
 from ssm.base.curves import seed_interval
 from ssm.base.seeds import numpy_generator
@@ -35,17 +34,16 @@ class Estimate:
 class Reading:
     """One number of one arm and one seed, on the scale where arms are subtracted: logarithms for ratios.
 
-    Besides its value it holds what one seed's interval is made of, one of three.
+    Besides its value it holds what one seed's interval is made of, one of two.
     """
 
     value: float
     by_sequence: np.ndarray = field(default_factory=lambda: NOTHING)  # (S,) contributions, whose mean is the value
     draws: np.ndarray = field(default_factory=lambda: NOTHING)  # (DRAWS,) the value on resampled sequences
-    error: float = math.nan  # its standard error over the sequences ...
-    sequences: int = 0  # ... of which there are so many
+    sequences: int = 0  # on which it was measured
 
     def __sub__(self, other: Reading) -> Reading:
-        """The difference, paired by sequence; where only standard errors are known, they add in quadrature."""
+        """The difference, paired by sequence."""
         if not math.isfinite(self.value - other.value):
             return Reading(math.nan, sequences=self.sequences)
         if self.sequences != other.sequences:
@@ -56,7 +54,6 @@ class Reading:
             self.value - other.value,
             self.by_sequence - other.by_sequence,
             self.draws - other.draws,
-            math.hypot(self.error, other.error),
             self.sequences,
         )
 
@@ -173,7 +170,4 @@ def _one_seed(reading: Reading) -> tuple[float, float, float, str]:
     if len(reading.draws):
         low, high = np.quantile(reading.draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return reading.value, float(low), float(high), f"95% bootstrap {over}"
-    if len(reading.by_sequence):
-        return *seed_interval(reading.by_sequence, LEVEL), f"95% Student t {over}"
-    half = float(stdtrit(reading.sequences - 1, (1 + LEVEL) / 2)) * reading.error
-    return reading.value, reading.value - half, reading.value + half, f"95% Student t {over}"
+    return *seed_interval(reading.by_sequence, LEVEL), f"95% Student t {over}"

@@ -1,4 +1,4 @@
-"""ssm bench: our speed on this machine, side by side with other implementations' and with more processes."""
+"""ssm bench: our speed on this machine, side by side with other implementations'."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ssm.cli import path, positive
 
-HELP = "measure the speed of scans, training steps and several processes, side by side with what they compete with"
+HELP = "measure the speed of scans and training steps, side by side with what they compete with"
 EPILOG = """\
 scans     every backend that runs here and every peer that is installed, at each size with and without a state; first
           outputs and gradients are held against the float64 oracle, and who is wrong is not timed. limit/t is the least
@@ -18,9 +18,6 @@ scans     every backend that runs here and every peer that is installed, at each
           input and output once at the rate of the fastest stream. Both rates are measured in the same run. A row
           above 1.05 is named in a warning: its limit was disturbed, or is wrong. On a GPU: copying alone
 training  training steps of small Mamba and Mamba-2 models with the same weights, batches and optimizer as transformers'
-processes short runs of `ssm train` on the CPU with the smoke scale's model, at three sizes of a batch: by one process
-          (the whole batch, and its part of it alone), by several as a team, and by as many that do not wait for each
-          other: the limit of this machine's cores
 
 Contestants take turns; times are medians. The peers: pip install 'ssm-length[bench]'
 
@@ -29,31 +26,25 @@ examples:
   ssm bench scans --only gated_scan --repeats 5
   ssm bench scans --instructions avx2
   ssm bench training --model mamba1
-  ssm bench processes --repeats 5
-  make bench                                  all, with tables in results/bench
+  make bench                                  both, with tables in results/bench
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("scans", "training", "processes"), help="what to measure")
+    parser.add_argument("what", choices=("scans", "training"), help="what to measure")
     parser.add_argument(
         "--only", metavar="TEXT", default="", help="scans: only those whose operation or system holds it"
     )
     parser.add_argument("--model", choices=("mamba1", "mamba2"), help="training: only this one")
     parser.add_argument("--context", type=positive(int), default=128, metavar="T", help="training (default: 128)")
     parser.add_argument("--batch", type=positive(int), default=16, metavar="B", help="training (default: 16)")
-    parser.add_argument(  # not `processes`, for which `ssm` would start as many of any benchmark
-        "--processes", dest="size", type=positive(int), default=2, metavar="N", help="processes: so many (default: 2)"
-    )
     parser.add_argument(
         "--repeats", type=positive(int), default=20, metavar="N", help="timed calls, at most (default: 20)"
     )
     parser.add_argument(
         "--seconds", type=positive(float), default=10.0, metavar="S", help="of one contestant's calls (default: 10)"
     )
-    parser.add_argument(
-        "--threads", type=positive(int), default=1, metavar="N", help="CPU threads a process (default: 1)"
-    )
+    parser.add_argument("--threads", type=positive(int), default=1, metavar="N", help="CPU threads (default: 1)")
     parser.add_argument(
         "--device", default="auto", choices=("auto", "cpu", "cuda"), help="scans: where (default: auto)"
     )
@@ -66,8 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.what == "processes":
-        return _processes(args)
     import torch
 
     from ssm.models.device import keep_freed_memory
@@ -146,44 +135,6 @@ def _training(args: argparse.Namespace) -> int:
     print(_machine(args, made))
     if args.out is not None:
         write_table(pl.concat(frames), TRAINING_SPEED, args.out, made)
-    return 0
-
-
-def _processes(args: argparse.Namespace) -> int:
-    from ssm.training.distributed import is_worker
-
-    if args.size > 1 and is_worker():
-        return _team(args)
-    from ssm.base.errors import UserError
-    from ssm.base.launch import launch
-
-    if args.size == 1:
-        raise UserError("--processes 1: one process is compared with several; give 2 or more")
-    numbers = {"processes": args.size, "threads": args.threads, "repeats": args.repeats, "seconds": args.seconds}
-    out = [] if args.out is None else ["--out", str(args.out)]
-    return launch(args.size, ["bench", "processes", *(f"--{name}={value}" for name, value in numbers.items()), *out])
-
-
-def _team(args: argparse.Namespace) -> int:
-    """What each of the processes does; process 0 tells."""
-    import polars as pl
-
-    from ssm.base.tables import PROCESS_SPEED, write_table
-    from ssm.bench.processes import MODEL, heading, line, process_speed
-    from ssm.models.device import prepare_device
-    from ssm.training.distributed import team_up
-
-    frames: list[pl.DataFrame] = []
-    with team_up(prepare_device("cpu", args.threads), "bench") as team:
-        for frame in process_speed(team, args.repeats, args.seconds):
-            if team.main:
-                print(line(frame) if frames else f"{heading()}\n{line(frame)}", flush=True)
-            frames.append(frame)
-        if team.main:
-            made = _provenance(args, models=[MODEL.content()], processes=team.size)
-            print(f"\n{team.size} processes of {_machine(args, made)}")
-            if args.out is not None:
-                write_table(pl.concat(frames), PROCESS_SPEED, args.out, made)
     return 0
 
 

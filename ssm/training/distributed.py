@@ -4,8 +4,7 @@ Training knows "the rows of the global batch that are mine". A process by itself
 every function here returns what it was given.
 
 Processes are told of each other by the variables that torchrun sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
-MASTER_PORT), and so does `ssm train --processes N`. Sums of a GPU's tensors go over NCCL, of the CPU's over gloo or, if
-they are small and all processes are on one host, through memory that these share.
+MASTER_PORT), and so does `ssm train --processes N`. Sums of a GPU's tensors go over NCCL, of the CPU's over gloo.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
@@ -22,7 +21,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ssm.base.errors import ConfigError, UserError
-from ssm.training.one_host import SharedMemory
 from ssm.training.peers import HELLO, Watch
 
 MEETING = timedelta(seconds=HELLO)  # in which all processes find the store
@@ -33,11 +31,10 @@ TIMEOUT = timedelta(days=7)
 
 @dataclass(frozen=True)
 class Team:
-    """This process (`rank`, from 0) among the `size` processes that work together; on one host with `shared` memory."""
+    """This process (`rank`, from 0) among the `size` processes that work together."""
 
     rank: int = 0
     size: int = 1
-    shared: SharedMemory | None = None
 
     @property
     def main(self) -> bool:
@@ -63,22 +60,13 @@ class Team:
 
     def add_up(self, values: Tensor) -> None:
         """Replace values, contiguous, by their sum over all processes: to the same bits in each."""
-        if self.size == 1:
-            return
-        if self.shared is None or not self.shared.holds(values):
+        if self.size > 1:
             dist.all_reduce(values)
-            return
-        parts = self.shared.everybodys(values)
-        torch.add(parts[0], parts[1], out=values)
-        for part in parts[2:]:
-            values += part
 
     def stacked(self, values: Tensor) -> Tensor:
         """The values (...) of all processes, alike in shape, by rank: (size, ...)."""
         if self.size == 1:
             return values[None]
-        if self.shared is not None and self.shared.holds(values):
-            return self.shared.everybodys(values).clone()
         stack = values.new_empty(self.size, *values.shape)
         dist.all_gather(list(stack), values.contiguous())
         return stack
@@ -145,7 +133,6 @@ def team_up(device: torch.device, verb: str) -> Iterator[Team]:
                 dist.init_process_group(backend, store=store, rank=team.rank, world_size=team.size, timeout=TIMEOUT)
             except (RuntimeError, ValueError) as error:
                 raise UserError(f"{cannot} ({_first(error)})") from error
-            team = replace(team, shared=SharedMemory.of_the_team(team.rank, team.size))
             yield team
             team.wait()  # whoever ends first would look lost to a sum under way
     finally:

@@ -17,9 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ssm.models.trained import Trained
 from ssm.training.distributed import Team
-from ssm.training.one_host import CAPACITY
 
-ONE_PIECE = CAPACITY  # bytes: what one exchange on a host holds; also the first bucket of DDP
+ONE_PIECE = 2**20  # bytes, as the first bucket of DDP
 
 
 def in_one_piece(model: Trained) -> bool:

@@ -95,11 +95,11 @@ def write_tables(folder: Path, task: FigureTask, readings: Readings, sequences: 
 
     Keys of a reading: early and late (nats at [0, T) and past it), restart (nats), norm and std (growth from T to 32),
     drifting (fraction of 4 heads whose std grows so), remembrance (of the other distances too, at all t > 0), cosine
-    (factor of one_minus_cosine, for all t or each of the six), excess and excess_error.
+    (factor of one_minus_cosine, for all t or each of the six), excess.
     """
     for series in task.series:
         said = {"early": 2.0, "late": 2.0, "restart": 2.0, "norm": 1.0, "drifting": 0.0, "remembrance": 0.5}
-        said |= {"excess": 0.0, "excess_error": 0.1, "cosine": 1.0} | readings.get((series.arm, series.seed), {})
+        said |= {"excess": 0.0, "cosine": 1.0} | readings.get((series.arm, series.seed), {})
         early, late, restart, norm, remembrance = (
             _each(said[key], sequences) for key in ("early", "late", "restart", "norm", "remembrance")
         )
@@ -135,7 +135,7 @@ def write_tables(folder: Path, task: FigureTask, readings: Readings, sequences: 
                 "generalizes": said["excess"] <= 0,
                 "best_position": 7,
                 "excess": said["excess"],
-                "excess_error": said["excess_error"],
+                "excess_error": 0.1,
                 "excess_sequences": sequences,
                 "context": T,
                 "length": LENGTH,

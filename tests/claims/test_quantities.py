@@ -126,10 +126,11 @@ def test_seeds_that_differ_by_rounding_alone_agree(tmp_path: Path) -> None:
     excess = {1: 0.2 - 0.1, 2: 0.3 - 0.2, 3: 0.4 - 0.3}
     assert len(set(excess.values())) == 3
     readings: Readings = {("base", seed): {"excess": one} for seed, one in excess.items()}
+    quantity = {"kind": "value_at", "measurement": "length_class", "column": "excess", "arm": "base"}
     with pytest.raises(UndecidableError, match=r"all 3 seeds gave exactly 0\.1"):
-        measure(tmp_path, {"kind": "length_excess", "arm": "base"}, readings)
+        measure(tmp_path, quantity, readings)
     readings["base", 3] = {"excess": 0.1 + 1e-9}
-    assert measure(tmp_path, {"kind": "length_excess", "arm": "base"}, readings).low < 0.1
+    assert measure(tmp_path, quantity, readings).low < 0.1
 
 
 def test_a_quantity_says_how_far_rounding_moves_it() -> None:
@@ -228,18 +229,6 @@ def test_against_the_same_arm_of_another_model(tmp_path: Path) -> None:
         estimate(alone, "large", task.figure.claims[0].quantity, tmp_path)
 
 
-def test_length_excess_of_one_seed_uses_its_standard_error(tmp_path: Path) -> None:
-    readings: Readings = {
-        ("base", 1): {"excess": 0.5, "excess_error": 0.03},
-        ("passed", 1): {"excess": 0.1, "excess_error": 0.04},
-    }
-    quantity = {"kind": "length_excess", "arm": "base"}
-    half = stats.t.ppf(0.975, 3)
-    same(measure(tmp_path, quantity, readings, (1,)), (0.5, 0.5 - 0.03 * half, 0.5 + 0.03 * half))
-    found = measure(tmp_path, quantity | {"against": "passed"}, readings, (1,))
-    same(found, (0.4, 0.4 - 0.05 * half, 0.4 + 0.05 * half))
-
-
 def test_a_mean_of_nothing_or_of_infinity_is_a_reading_without_a_number() -> None:
     sound = log_mean_reading(np.array([1.0, 2.0, 3.0]))
     for values in ([0.0, 0.0, 0.0], [1.0, np.inf, 2.0], [1e308, 1e308, 1e308], [1.0, np.nan, 2.0]):
@@ -306,7 +295,6 @@ def test_parameter_ratio_is_exact(tmp_path: Path) -> None:
             (1, 2),
             "seed 1: a number",
         ),
-        ({"kind": "length_excess", "arm": "base"}, {("base", 1): {"excess_error": math.nan}}, (1,), "its interval"),
     ],
 )
 def test_what_cannot_be_known_is_undecidable(

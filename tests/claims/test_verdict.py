@@ -178,7 +178,6 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
         thrice("cosine", *([1.0, 0.0, 0.0, 1.0, middle, 0.0] for middle in (1.0, 1.01, 1.02))),
         thrice("cosine", *([1.0, 0.0, middle, 0.1, 0.0, 0.0] for middle in (1.0, 1.1, 1.2))),
     ),
-    "length_excess": ({}, 0.2, thrice("excess", 0.5, 0.51, 0.52), thrice("excess", -0.1, -0.11, -0.12)),
 }
 
 

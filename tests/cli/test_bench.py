@@ -13,12 +13,10 @@ import polars as pl
 import pytest
 import torch
 from torch import Tensor
-from training.processes import run_team
 
 from ssm.base.errors import UserError
-from ssm.base.tables import PROCESS_SPEED, SCAN_SPEED, TRAINING_SPEED, read_provenance, read_table, write_table
+from ssm.base.tables import SCAN_SPEED, TRAINING_SPEED, read_provenance, read_table, write_table
 from ssm.bench import limits as limits_module
-from ssm.bench import processes as processes_module
 from ssm.bench import scans as scans_module
 from ssm.bench import training_speed as training_module
 from ssm.bench.cases import Case, cpu_cases, gpu_cases
@@ -29,7 +27,6 @@ from ssm.bench.scans import scan_speed
 from ssm.bench.table import block, warnings
 from ssm.bench.training_speed import GateError, ratios
 from ssm.cli import bench
-from ssm.training.distributed import Team
 
 CPU = torch.device("cpu")
 TINY = ("training", "--model", "mamba2", "--repeats", 2, "--context", 6, "--batch", 2)
@@ -439,63 +436,3 @@ def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
 def test_wrong_numbers_are_refused() -> None:
     with pytest.raises(argparse.ArgumentError, match="argument --repeats: expected a whole number above zero, got '0'"):
         run("training", "--repeats", 0)
-
-
-# Several processes
-
-
-def small(team: Team, out: Path, alike: bool = True) -> None:
-    """The benchmark with short runs; unless `alike`, the processes do not add up their gradients."""
-    processes_module.BATCH_TOKENS, processes_module.LARGE, processes_module.TOKENS = 64, 192, 1
-    if not alike:
-        Team.add_up = lambda self, values: None  # type: ignore[method-assign]
-    frames = list(processes_module.process_speed(team, 2, 60.0))
-    if team.main:
-        write_table(pl.concat(frames), PROCESS_SPEED, out, {})
-
-
-def test_one_process_and_several_are_timed_in_turn(tmp_path: Path) -> None:
-    assert run_team(2, small, tmp_path / "speed.parquet") == [0, 0]
-    frame = read_table(tmp_path / "speed.parquet", PROCESS_SPEED)
-    assert frame["batch_tokens"].unique(maintain_order=True).to_list() == [64, 128, 192]
-    assert frame["way"].to_list() == ["one", "part", "apart", "together"] * 6
-    assert frame["repeat"].to_list() == [1, 1, 1, 1, 2, 2, 2, 2] * 3
-    assert frame["milliseconds"].is_between(0.1, 10_000).all()
-
-
-def test_processes_that_train_something_else_are_not_timed(tmp_path: Path) -> None:
-    assert run_team(2, small, tmp_path / "speed.parquet", False) == [2, 2]
-    assert not (tmp_path / "speed.parquet").exists()
-
-
-def test_a_line_holds_medians_and_how_many_times_faster() -> None:
-    times = {"one": [8.0, 8.0, 80.0], "part": [4.5, 4.0, 4.5], "apart": [4.0, 5.0, 1.0], "together": [5.0, 5.0, 6.0]}
-    rows = [("m", 2, 512, way, n, ms) for way, values in times.items() for n, ms in enumerate(values, 1)]
-    said = processes_module.line(pl.DataFrame(rows, schema=PROCESS_SPEED.columns, orient="row"))
-    assert said.split() == ["512", "256", "8.00", "4.50", "4.00", "5.00", "2.00x", "1.60x", "1.80x"]
-    assert {len(row) for row in processes_module.heading().splitlines()} == {len(said)}
-
-
-def test_the_processes_are_started_with_the_same_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    started: list[Any] = []
-    monkeypatch.setattr("ssm.base.launch.launch", lambda size, words: started.append((size, words)) or 0)
-    words = [
-        "processes",
-        "--processes",
-        "4",
-        "--seconds",
-        "2.5",
-        "--repeats",
-        "3",
-        "--out",
-        str(tmp_path / "x.parquet"),
-    ]
-    assert run(*words) == 0
-    ((size, passed),) = started
-    parser = argparse.ArgumentParser()
-    bench.add_arguments(parser)
-    assert size == 4
-    assert passed[0] == "bench"
-    assert parser.parse_args(passed[1:]) == parser.parse_args(words)
-    with pytest.raises(UserError, match="give 2 or more"):
-        run("processes", "--processes", 1)

@@ -244,14 +244,28 @@ def test_an_error_of_one_process_ends_all_with_its_code(store: TokenStore, tmp_p
     assert set(run_team(3, _train, run, store.folder, tmp_path / "x", (), {})) == {2}  # 8 sequences for 3 processes
 
 
-def add_up(team: Team) -> None:
+SHAPES = [(), (0,), (3,), (4, 5), (2, 0, 4), (2, 3, 4), (parallel.ONE_PIECE // 4 + 1,)]
+
+
+def sums(team: Team) -> None:
     mine = torch.randn(1000, generator=torch.Generator().manual_seed(team.rank))
     values = mine.clone()
     team.add_up(values)
     assert torch.equal(team.stacked(values), values.expand(team.size, -1))  # the same bits in every process
     torch.testing.assert_close(values, team.stacked(mine).sum(0))
+    for dtype in (torch.float32, torch.float64, torch.int32, torch.int64):
+        for shape in SHAPES:
+            every = [torch.arange(rank, rank + torch.Size(shape).numel()) % 7 for rank in range(team.size)]
+            stack = torch.stack([one.view(shape).to(dtype) for one in every])
+            mine = stack[team.rank].clone()
+            assert torch.equal(team.total(mine), stack.sum(0, dtype=dtype))
+            assert torch.equal(mine, stack[team.rank])  # a total leaves what it is given
+            assert torch.equal(team.stacked(mine), stack)
+            if mine.dim() == 2:
+                assert torch.equal(team.total(mine.T), stack.sum(0, dtype=dtype).T)
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=exhaustive), 4])
-def test_sums_are_the_same_in_every_process(size: int) -> None:
-    assert run_team(size, add_up) == [0] * size
+def test_sums_are_exact_and_the_same_in_every_process(size: int) -> None:
+    """Of every dtype and shape, from scalars and empty tensors to more than ONE_PIECE."""
+    assert run_team(size, sums) == [0] * size

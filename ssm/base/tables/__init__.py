@@ -31,7 +31,6 @@ from ssm.base.tables.model_size import MODEL_SIZE
 from ssm.base.tables.overflow import OVERFLOW
 from ssm.base.tables.passkey import PASSKEY
 from ssm.base.tables.position_loss import POSITION_LOSS
-from ssm.base.tables.process_speed import PROCESS_SPEED
 from ssm.base.tables.restart_loss import RESTART_LOSS
 from ssm.base.tables.sample import SAMPLE
 from ssm.base.tables.scan_speed import SCAN_SPEED
@@ -72,7 +71,6 @@ ALL: tuple[Schema, ...] = (
     EXTRAPOLATION_ERROR,
     OVERFLOW,
     TRAINING_SPEED,
-    PROCESS_SPEED,
     SCAN_SPEED,
     SPELLED_BYTES,
 )

@@ -15,7 +15,6 @@ from ssm.claims.quantities.drifting_heads import DriftingHeadsEstimator
 from ssm.claims.quantities.effect import EffectEstimator
 from ssm.claims.quantities.extreme import ExtremeEstimator
 from ssm.claims.quantities.instability import InstabilityEstimator
-from ssm.claims.quantities.length_excess import LengthExcessEstimator
 from ssm.claims.quantities.optimum import OptimumEstimator
 from ssm.claims.quantities.order import OrderEstimator
 from ssm.claims.quantities.own_table import OwnTableEstimator
@@ -45,7 +44,6 @@ ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     "drifting_heads": DriftingHeadsEstimator,
     "remembrance": RemembranceEstimator,
     "shape_difference": ShapeDifferenceEstimator,
-    "length_excess": LengthExcessEstimator,
     "instability": InstabilityEstimator,
     "value_at": ValueAtEstimator,
     "slope": SlopeEstimator,

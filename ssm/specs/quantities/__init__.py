@@ -17,7 +17,6 @@ from ssm.specs.quantities.drifting_heads import DriftingHeads
 from ssm.specs.quantities.effect import Effect
 from ssm.specs.quantities.extreme import Extreme
 from ssm.specs.quantities.instability import Instability
-from ssm.specs.quantities.length_excess import LengthExcess
 from ssm.specs.quantities.optimum import Optimum
 from ssm.specs.quantities.order import Order
 from ssm.specs.quantities.own_table import OwnTable
@@ -45,7 +44,6 @@ SPECS: tuple[type[Quantity], ...] = (
     DriftingHeads,
     Remembrance,
     ShapeDifference,
-    LengthExcess,
     Instability,
     ValueAt,
     Slope,

@@ -16,7 +16,6 @@ from statistics import median
 
 import torch
 
-from ssm.bench.processes import MODEL
 from ssm.data.build import build_store
 from ssm.data.reading import TaskBatches
 from ssm.data.store import TokenStore
@@ -24,6 +23,7 @@ from ssm.data.tasks import build_generator
 from ssm.models.backbone import build_model
 from ssm.models.device import prepare_device
 from ssm.plan import load_config
+from ssm.specs.model import ModelSpec
 from ssm.specs.tasks.base import Task
 from ssm.specs.training import Budget, TrainingSpec
 from ssm.training.optimizer import build_optimizer
@@ -45,25 +45,25 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 def main() -> None:
     library = load_config(ROOT / "config", "smoke")
-    device = prepare_device("cpu", 1)
+    model, device = library.models.get("mamba2-slow", "cost.py"), prepare_device("cpu", 1)
     print(f"{'task':<12}{'T':>6}{'first, ms':>12}{'far, ms':>12}{'step, ms':>12}{'share':>8}")
     for name in library.data.things:
         task = library.data.get(name, "cost.py")
         if isinstance(task, Task):
             context = -(-task.least_context // 32) * 32
-            first, far, step = measured(task, context, device)
+            first, far, step = measured(task, model, context, device)
             share = max(first, far) / (max(first, far) + step)
             print(f"{name:<12}{context:>6}{first:>12.2f}{far:>12.2f}{step:>12.2f}{share:>8.1%}", flush=True)
 
 
-def measured(task: Task, context: int, device: torch.device) -> tuple[float, float, float]:
+def measured(task: Task, spec: ModelSpec, context: int, device: torch.device) -> tuple[float, float, float]:
     """Milliseconds of the first batch, of one far behind it, and of a training step."""
     with tempfile.TemporaryDirectory() as folder:
         build_store(task, Path(folder) / "tokens")
         generator = build_generator(task, "train", 1, TokenStore.open(Path(folder) / "tokens"))
         batches = TaskBatches(generator, context, BATCH)
         training = TrainingSpec(context=context, batch_tokens=BATCH * context, budget=Budget(steps=1))
-        model = build_model(MODEL, task.vocab_size, 1)
+        model = build_model(spec, task.vocab_size, 1)
         optimizer, batch = build_optimizer(model, training), batches.batch(0)
 
         def step() -> None:

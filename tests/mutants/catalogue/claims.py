@@ -7,13 +7,6 @@ from mutants.catalogue.mutant import Mutant
 MUTANTS = (
     Mutant(
         "ssm/claims/estimate.py",
-        "math.hypot(self.error, other.error)",
-        "self.error",
-        "the other arm's error does not count in a difference",
-        ("claims/test_quantities.py::test_length_excess_of_one_seed_uses_its_standard_error",),
-    ),
-    Mutant(
-        "ssm/claims/estimate.py",
         "share = ((1 - LEVEL) / 2) ** (1 / count)",
         "share = (1 - LEVEL) ** (1 / count)",
         "seeds that agree are trusted too much",
