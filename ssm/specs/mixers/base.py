@@ -29,7 +29,7 @@ class Taxonomy:
     decay: Decay  # what one decay is shared by
     input_dependent: bool  # whether the decay is a function of the input
     complex: bool  # whether the state is
-    recurrence: str  # its update and readout in bn's letters: A_t, b_t, c_t
+    recurrence: tuple[str, ...]  # lines of LaTeX: its update and readout in bn's letters A_t, b_t, c_t
 
     @property
     def diagonal(self) -> bool:
