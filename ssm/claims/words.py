@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ssm.base.formulas import plain
+from ssm.base.prose import plain
 
 CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "not decided"
 VERDICT_NAMES = (CONFIRMED, REFUTED, OPEN)

@@ -27,7 +27,7 @@ from ssm.diagnosis.verdict import (
 from ssm.report.build import style, template
 from ssm.report.facts import duration
 from ssm.report.gather import SYMBOLS
-from ssm.report.picture import inlined
+from ssm.report.picture import svg_image
 from ssm.specs.diagnosis import ENOUGH, WHY_TOLERANCE
 
 PAGE = "page.html.j2"
@@ -77,7 +77,7 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
     facts = diagnosis.facts
     control = extra.control if extra is not None else None
     drawn = {
-        picture.name: inlined(picture.svg, picture.name, picture.label, picture.name)
+        picture.name: (svg_image(picture.svg, picture.name), picture.label)
         for picture in pictures(diagnosis, before, control)
     }
     return template("ssm.diagnosis", PAGE).render(

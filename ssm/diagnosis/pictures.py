@@ -84,7 +84,7 @@ def pictures(diagnosis: Diagnosis, before: Diagnosis | None = None, control: Dia
             continue
         label = f"{LABELS[name]} of {diagnosis.facts.title}"
         with matplotlib.rc_context(RC | {"svg.hashsalt": name}):
-            found.append(Picture(name, svg(compose(rows, WIDTH), name, label).encode(), label))
+            found.append(Picture(name, svg(compose(rows, WIDTH), label), label))
     return found
 
 

@@ -51,7 +51,7 @@ def _row(model: ModelSpec, spec: Taxonomy) -> dict[str, object]:
         "scan": declared.scan,
         "decay": declared.decay,
         "complex": declared.complex,
-        "recurrence": declared.recurrence,
+        "recurrence": "\n".join(declared.recurrence),
         "state_shape": " x ".join(map(str, main.state_shape(model.d_model))),
         "state_numbers": sizes[0],
         "state_numbers_late": sizes[1],

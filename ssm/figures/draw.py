@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import io
 import itertools
 import math
-import re
 import textwrap
 from pathlib import Path
 
@@ -18,7 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
-from ssm.base.files import whole_file, write_text
+from ssm.base.files import whole_file
+from ssm.base.prose import plain
 from ssm.figures.data import arms
 from ssm.figures.drawings import DRAWINGS
 from ssm.figures.panel import Row, side_by_side
@@ -48,7 +47,8 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
     paths = [out / f"{target}.{kind}" for kind in ("svg", "png", "pdf")]
     with matplotlib.rc_context(RC | {"svg.hashsalt": target}):
         figure = picture(task, tables)
-        write_text(paths[0], svg(figure, target, task.figure.title))
+        with whole_file(paths[0]) as temporary:
+            temporary.write_bytes(svg(figure, plain(task.figure.title)))
         with whole_file(paths[1]) as temporary:
             figure.savefig(temporary, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
         with whole_file(paths[2]) as temporary:
@@ -165,16 +165,9 @@ def _nothing(axes: Axes, columns: int) -> None:
     axes.text(0.5, 0.5, "This figure has no arm at this scale.", ha="center", va="center")
 
 
-def svg(figure: Figure, target: str, title: str) -> str:
-    """A picture as the text of an SVG, made fit to stand inside a page.
-
-    Every id is prefixed by the target, because two pictures in one page must not share ids; the style that matplotlib
-    declares for `*`, which would hold for the whole page, moves to the root; a screen reader reads the title.
-    """
+def svg(figure: Figure, title: str) -> bytes:
+    """A picture as an SVG with a transparent background; screen readers read its title."""
+    metadata = dict.fromkeys(("Date", "Creator", "Format", "Type")) | {"Title": title}
     buffer = io.BytesIO()
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{target}-", buffer.getvalue().decode("utf-8"))
-    text = re.sub(r'\s*<defs>\s*<style type="text/css">\*\{[^}]*\}</style>\s*</defs>', "", text)
-    root = f'<svg role="img" aria-label="{html.escape(title)}" stroke-linejoin="round"'
-    return text.replace("<svg", root, 1)
+    figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
+    return buffer.getvalue()

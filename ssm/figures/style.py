@@ -55,7 +55,7 @@ RC: Any = {  # matplotlib's own type of its settings differs from version to ver
     "lines.linewidth": 1.7,
     "lines.markersize": 4.5,
     "axes.unicode_minus": True,
-    "svg.fonttype": "none",  # text stays text: searchable, and in the page's own ink
+    "svg.fonttype": "none",  # text stays text: small files, and a page can recolor it
     "pdf.fonttype": 42,
     "figure.dpi": 200,
 }

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ssm.base.errors import TableError, UserError
-from ssm.base.formulas import plain
+from ssm.base.prose import plain
 from ssm.report.compare import Comparison, compare, unlike
 from ssm.report.gather import Results, Verdict
 from ssm.report.papers import GROUPS, spoken
+from ssm.report.picture import Image, png_image
 from ssm.report.reference import Reference, opened, read_references
 from ssm.specs.figure import FigureTask
 
@@ -32,8 +32,6 @@ class ReferenceFigure:
 
     Attributes:
         caption: what the plan says of its picture; "": it is not planned here.
-        picture: a `data:` URI.
-        size: of the picture, width and height in pixels.
         made: when, on what and with what.
         source: the file that its verdicts come from.
         planned: whether the workflow makes it here when it is asked to.
@@ -43,8 +41,7 @@ class ReferenceFigure:
     scale: str
     title: str
     caption: str
-    picture: str
-    size: tuple[int, int]
+    picture: Image
     claims: tuple[ReferenceClaim, ...]
     made: str
     source: str
@@ -151,8 +148,7 @@ def _figure(reference: Reference, source: Path, results: Results, folder: Path) 
         scale=reference.scale,
         title=title or (group.shows.get(target, "") if group else ""),
         caption=caption,
-        picture=f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}",
-        size=size,
+        picture=png_image(path.read_bytes(), size),
         claims=tuple(ReferenceClaim(dict(claim) | {"target": target}) for claim in reference.claims),
         made=_made(reference.made),
         source=(source / f"{target}.json").as_posix(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ssm.base.formulas import plain
+from ssm.base.prose import plain
 from ssm.report.against import Against, Agreement
 from ssm.report.gather import MARKS, Absent, Results, Verdict
 from ssm.report.papers import GROUPS, PAPERS, Paper, spoken

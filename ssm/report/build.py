@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ssm.base.files import write_text
-from ssm.base.formulas import marked
+from ssm.base.prose import marked
 from ssm.claims.words import SORTS, VERDICT_NAMES, expected_misses, number, ours, span, tally
 from ssm.report.against import Against, against
 from ssm.report.board import NOT_PLANNED, SHAPES, board, legend

@@ -13,15 +13,15 @@ from markupsafe import Markup
 
 from ssm.base.engine import snakemake
 from ssm.base.errors import TableError, UserError, nearest
-from ssm.base.formulas import plain
 from ssm.base.names import natural
 from ssm.base.outside import read_json, shaped
+from ssm.base.prose import plain
 from ssm.base.records import Described, read_run_record
 from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.verdict import REHEARSAL, claim_of
 from ssm.claims.words import CONFIRMED, ELSEWHERE, OPEN, REFUTED, ours
 from ssm.report.papers import GROUPS, spoken
-from ssm.report.picture import inline_svg
+from ssm.report.picture import Image, svg_image
 from ssm.report.strip import strip
 from ssm.specs.base import slug
 from ssm.specs.claim import ClaimSpec
@@ -136,7 +136,7 @@ class Figure:
     """One figure or table of a paper, rebuilt."""
 
     task: FigureTask
-    picture: Markup
+    picture: Image
     claims: tuple[Claim, ...]
     runs: tuple[str, ...]  # ids
     files: tuple[Link, ...]  # picture formats
@@ -158,6 +158,11 @@ class Figure:
     @property
     def spoken(self) -> str:
         return spoken(self.target)
+
+    @property
+    def alternative(self) -> str:
+        """The text in place of the picture, for readers who cannot see it."""
+        return plain(f"{self.task.figure.title}. {self.task.figure.caption}")
 
 
 @dataclass(frozen=True)
@@ -264,14 +269,14 @@ class Gatherer:
         return self.results / "verdicts" / f"{target}.parquet"
 
     def _figure(self, task: FigureTask) -> Figure:
-        target, figure = task.figure.target, task.figure
+        target = task.figure.target
         spec = self._spec(target)
         plot = f"ssm plot {spec} --tables {self.results / 'tables'} --out {self.results / 'figures'}"
         pictures = [self._need(path, plot) for path in self._pictures(target)]
         again = snakemake(f"{target} --config scale={task.scale}")
         return Figure(
             task=task,
-            picture=inline_svg(pictures[0], target, plain(f"{figure.title}. {figure.caption}")),
+            picture=svg_image(pictures[0].read_bytes(), str(pictures[0])),
             claims=self._claims(task, spec),
             runs=tuple(dict.fromkeys(run for series in task.series for run in self._run(series, again))),
             files=tuple(self._link(path, path.suffix[1:].upper()) for path in pictures),

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ssm.base.errors import TableError
-from ssm.base.formulas import plain
 from ssm.base.marked_table import with_table
 from ssm.claims.words import DEFINITION, ELSEWHERE, OURS, PAPER, SORTS, VERDICT_NAMES, number, ours, tally
 from ssm.report.papers import GROUPS, spoken
@@ -82,8 +81,8 @@ def every_verdict(references: Iterable[Reference]) -> str:
 
 
 def _in_a_cell(text: str) -> str:
-    """Prose as a cell of a Markdown table."""
-    return plain(text).replace("|", "\\|")
+    """Prose as a cell of a Markdown table; GitHub renders the formulas, which are LaTeX between dollar signs."""
+    return text.replace("|", "\\|")
 
 
 def readmes(folder: Path, readme: Path) -> dict[Path, tuple[str, str]]:

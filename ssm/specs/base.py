@@ -21,8 +21,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ssm.base.errors import ConfigError, nearest, shown
-from ssm.base.formulas import checked
 from ssm.base.outside import first_problem, read_json
+from ssm.base.prose import checked
 
 SCALES = ("smoke", "gpu", "paper")
 T = TypeVar("T")
@@ -127,7 +127,7 @@ def _no_twice(values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 Distinct = AfterValidator(_no_twice)  # for a tuple in which nothing may count twice
-Prose = Annotated[str, AfterValidator(checked)]  # may hold formulas (ssm/base/formulas.py)
+Prose = Annotated[str, AfterValidator(checked)]  # may hold formulas (ssm/base/prose.py)
 Setting = str | bool | int | float  # what a column of a table holds
 LONGEST_NAME = 80
 Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]  # becomes a part of the names of files

@@ -69,7 +69,7 @@ def test_page_record_and_tables(
     assert "bits per byte" in said.out
     page = (tmp_path / "out" / "index.html").read_text()
     assert record["verdict"]["paragraph"] in page
-    assert page.count("<svg") == 6
+    assert page.count('<img src="data:image/svg+xml;base64,') == 6
     inside = record["readings"]["in_context"]["value"]
     bits = record["readings"]["in_context_bits"]["value"]
     assert bits == pytest.approx(math.log2(inside), rel=1e-9), "a token is a byte"

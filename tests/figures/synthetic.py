@@ -106,7 +106,7 @@ def taxonomy(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Systems; what a row leaves out is S5's."""
     s5 = {
         "model": "s5", "mixer": "s5", "system": "S5", "paper": "Smith et al. 2023", "scan": "diagonal_scan",
-        "decay": "by channel", "complex": True, "recurrence": "x_t = exp(L dt) x_{t-1} + B u_t",
+        "decay": "by channel", "complex": True, "recurrence": "$x_t = x_{t-1} + B u_t$\n$y_t = x_t$",
         "state_shape": "1 x 32 x 2", "state_numbers": 64, "state_numbers_late": 64, "length": 64,
         "selective": False, "linear": True, "identity": False,
     }  # fmt: skip

@@ -112,7 +112,7 @@ def test_pages_with_references_stand_alone_and_their_links_lead_somewhere() -> N
     assert set(parsed) == set(PAGES)
     for name, page in parsed.items():
         assert len(page.ids) == len(set(page.ids))
-        assert all(re.match("#|data:image/png;base64,", load) for load in page.loads)
+        assert all(re.match(r"#|data:image/(png|svg\+xml);base64,", load) for load in page.loads)
         for file, _, anchor in (href.partition("#") for href in page.links):
             assert not file or (RESULTS / "report" / file).is_file()
             assert not anchor or anchor in parsed[file or name].ids

@@ -17,7 +17,7 @@ TAXONOMY = Schema(
         "scan": TEXT,  # the operation that carries it
         "decay": TEXT,  # what one decay is shared by
         "complex": pl.Boolean(),
-        "recurrence": TEXT,
+        "recurrence": TEXT,  # lines of LaTeX
         "state_shape": TEXT,  # of one sequence in one layer
         "state_numbers": I64,  # in the state of one sequence and layer after one token
         "state_numbers_late": I64,  # after `length` tokens

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import textwrap
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.font_manager import FontProperties
-from matplotlib.mathtext import MathTextParser
 
-from ssm.base.formulas import lines as breaks
-from ssm.base.formulas import mathtext
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import own_table
 from ssm.figures.panel import Row
-from ssm.figures.style import SMALL, WIDTH, ArmStyle
+from ssm.figures.style import SMALL, ArmStyle
 from ssm.specs.drawings.taxonomy_table import TaxonomyTable
 from ssm.specs.figure import FigureTask
 
 LINE = 0.18  # inches: a line of text, with room for what is set lower and higher
 HEADS = (  # head, place of its left edge as a fraction of the width, characters of a line
     ("system", 0.0, 13),
-    ("recurrence", 0.15, 0),  # is measured
+    ("recurrence", 0.15, 0),  # has lines already
     ("decay", 0.555, 12),
     ("state", 0.695, 12),
     ("measured", 0.86, 13),
 )
-FORMULA = 0.94 * (0.555 - 0.15) * WIDTH * 72  # points: a line of the recurrence
 
 
 def taxonomy_table(drawing: TaxonomyTable, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
@@ -48,11 +42,10 @@ def _block(row: dict[str, Any]) -> list[list[str]]:
     if row["linear"] is False:
         measured.append("not linear")
     if row["identity"]:
-        measured.append(mathtext("A_t = I"))
-    formulas = row["recurrence"].split(",  ")  # update, readout, and what else there is
+        measured.append("$A_t = I$")
     cells = [
         [row["system"]],
-        [line for formula in formulas for line in _set(formula)],
+        row["recurrence"].split("\n"),
         [row["decay"], *(["complex"] if row["complex"] else [])],
         [row["state_shape"].replace(" x ", " × "), *(["a token"] if grows else [])],
         measured,
@@ -61,25 +54,6 @@ def _block(row: dict[str, Any]) -> list[list[str]]:
         [line for text in cell for line in (textwrap.wrap(text, width) if width else [text])]
         for cell, (_, _, width) in zip(cells, HEADS, strict=True)
     ]
-
-
-def _set(formula: str) -> list[str]:
-    """A formula as lines that are no wider than their column, the second and later ones indented."""
-    set_lines, typed = [], ""
-    for piece in breaks(formula):
-        longer = f"{typed} {piece}".strip()
-        if typed and _width(mathtext(longer)) > FORMULA:
-            set_lines.append(mathtext(typed))
-            longer = piece
-        typed = longer
-    set_lines.append(mathtext(typed))
-    return [set_lines[0], *(line.replace("$", r"$\quad ", 1) for line in set_lines[1:])]
-
-
-@cache
-def _width(text: str) -> float:
-    """Points."""
-    return float(MathTextParser("path").parse(text, dpi=72, prop=FontProperties(size=SMALL)).width)
 
 
 def _lines(block: list[list[str]]) -> int:

@@ -24,7 +24,10 @@ class AttentionMixer(MixerSpecBase):
         scan="none",
         decay="cache",
         complex=False,
-        recurrence="cache_t = (cache_{t-1}, k_t, v_t),  y_t = sum_s softmax_s(q_t^T k_s / sqrt(K)) v_s",
+        recurrence=(
+            r"$\mathrm{cache}_t = (\mathrm{cache}_{t-1}, k_t, v_t)$",
+            r"$y_t = {\sum}_s \, \mathrm{softmax}_s(q_t^T k_s / \sqrt{K}) v_s$",
+        ),
     )
     later: ClassVar[frozenset[str]] = frozenset(
         {"qk_norm", "gate", "norm_eps", "d_conv", "latent_dim", "shared_dim", "value_dim"}

@@ -28,7 +28,7 @@ class Taxonomy:
     scan: Literal["diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "none"]  # what carries it
     decay: Decay  # what one decay is shared by
     complex: bool  # whether the state is
-    recurrence: str  # its update and readout in bn's letters: A_t, b_t, c_t
+    recurrence: tuple[str, ...]  # lines of LaTeX: its update and readout in bn's letters A_t, b_t, c_t
 
     @property
     def diagonal(self) -> bool:

@@ -19,7 +19,10 @@ class DeltaNetMixer(DeltaRuleMixer):
         scan="delta_scan",
         decay="none",
         complex=False,
-        recurrence="S_t = (I - beta_t k_t k_t^T) S_{t-1} + beta_t k_t v_t^T,  y_t = q_t^T S_t",
+        recurrence=(
+            r"$S_t = (I - \beta_t k_t k_t^T) S_{t-1} + \beta_t k_t v_t^T$",
+            r"$y_t = q_t^T S_t$",
+        ),
     )
     kind: Literal["deltanet"] = "deltanet"  # key_dim and value_dim None: D / H
     gate: bool = False  # the norm by head is followed by a swish gate

@@ -23,7 +23,11 @@ class DssMixer(MixerSpecBase):
         scan="diagonal_scan",
         decay="by channel and state",
         complex=True,
-        recurrence="h_t = exp(dt A) h_{t-1} + A^-1 (exp(dt A) - 1) x_t,  y_t = Re(w^T h_t)",
+        recurrence=(
+            r"$h_t = \exp(\Delta A) h_{t-1}$",
+            r"$\quad + A^{-1} (\exp(\Delta A) - 1) x_t$",
+            r"$y_t = \mathrm{Re}(w^T h_t)$",
+        ),
     )
     kind: Literal["dss"] = "dss"
     d_state: PositiveInt = 64  # N complex states; their eigenvalues are shared by all channels

@@ -19,7 +19,10 @@ class GatedDeltaNetMixer(GatedDeltaRuleMixer):
         scan="delta_scan",
         decay="scalar per head",
         complex=False,
-        recurrence="S_t = alpha_t (I - beta_t k_t k_t^T) S_{t-1} + beta_t k_t v_t^T,  y_t = q_t^T S_t",
+        recurrence=(
+            r"$S_t = \alpha_t (I - \beta_t k_t k_t^T) S_{t-1} + \beta_t k_t v_t^T$",
+            r"$y_t = q_t^T S_t$",
+        ),
     )
     kind: Literal["gated_deltanet"] = "gated_deltanet"  # key_dim None: 3 D / (4 G); value_dim None: 2 K
     gate: bool = True  # the norm by head is followed by a gate

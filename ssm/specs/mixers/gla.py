@@ -19,7 +19,10 @@ class GlaMixer(MixerSpecBase):
         scan="gated_scan",
         decay="by key",
         complex=False,
-        recurrence="S_t = diag(alpha_t) S_{t-1} + k_t v_t^T,  y_t = q_t^T S_t",
+        recurrence=(
+            r"$S_t = \mathrm{diag}(\alpha_t) S_{t-1} + k_t v_t^T$",
+            r"$y_t = q_t^T S_t$",
+        ),
     )
     kind: Literal["gla"] = "gla"
     n_heads: PositiveInt = 4  # H

@@ -17,7 +17,12 @@ class GruMixer(MixerSpecBase):
         scan="none",
         decay="gate",
         complex=False,
-        recurrence="h_t = z_t h_{t-1} + (1 - z_t) n_t,  y_t = h_t,  the gate z_t and n_t functions of x_t and h_{t-1}",
+        recurrence=(
+            r"$h_t = z_t h_{t-1} + (1 - z_t) n_t$",
+            r"$y_t = h_t$",
+            r"the gate $z_t$ and $n_t$ functions",
+            r"of $x_t$ and $h_{t-1}$",
+        ),
     )
     kind: Literal["gru"] = "gru"
 

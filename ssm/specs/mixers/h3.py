@@ -19,7 +19,11 @@ class H3Mixer(MixerSpecBase):
         scan="diagonal_scan",
         decay="by channel and state",
         complex=True,
-        recurrence="h_t = exp(dt A) h_{t-1} + A^-1 (exp(dt A) - 1) B shift(k_t) v_t,  y_t = q_t 2 Re(C^T h_t)",
+        recurrence=(
+            r"$h_t = \exp(\Delta A) h_{t-1}$",
+            r"$\quad + A^{-1} (\exp(\Delta A) - 1) B \, \mathrm{shift}(k_t) v_t$",
+            r"$y_t = q_t \, 2 \, \mathrm{Re}(C^T h_t)$",
+        ),
     )
     kind: Literal["h3"] = "h3"
     d_state: PositiveInt = 64  # N of the diagonal SSM; N / 2 complex states, each for itself and its conjugate

@@ -21,7 +21,10 @@ class KdaMixer(GatedDeltaRuleMixer):
         scan="delta_scan",
         decay="by key",
         complex=False,
-        recurrence="S_t = (I - beta_t k_t k_t^T) diag(alpha_t) S_{t-1} + beta_t k_t v_t^T,  y_t = q_t^T S_t",
+        recurrence=(
+            r"$S_t = (I - \beta_t k_t k_t^T) \, \mathrm{diag}(\alpha_t) S_{t-1} + \beta_t k_t v_t^T$",
+            r"$y_t = q_t^T S_t$",
+        ),
     )
     later: ClassVar[frozenset[str]] = frozenset({"gate_bias"})
     kind: Literal["kda"] = "kda"  # key_dim None: D / G; value_dim None: K

@@ -26,7 +26,10 @@ class LinearAttentionMixer(MixerSpecBase):
         scan="gated_scan",
         decay="none",
         complex=False,
-        recurrence="S_t = S_{t-1} + phi(k_t) v_t^T,  y_t = phi(q_t)^T S_t  (/ phi(q_t)^T z_t)",
+        recurrence=(
+            r"$S_t = S_{t-1} + \phi(k_t) v_t^T$",
+            r"$y_t = \phi(q_t)^T S_t \; (/ \, \phi(q_t)^T z_t)$",
+        ),
     )
     kind: Literal["linear_attention"] = "linear_attention"
     n_heads: PositiveInt = 1  # H

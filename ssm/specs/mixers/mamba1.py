@@ -26,7 +26,10 @@ class Mamba1Mixer(MixerSpecBase):
         scan="selective_scan",
         decay="by channel and state",
         complex=False,
-        recurrence="h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t,  y_t = C_t^T h_t",
+        recurrence=(
+            r"$h_t = \exp(\Delta_t A) h_{t-1} + \Delta_t B_t x_t$",
+            r"$y_t = C_t^T h_t$",
+        ),
     )
     has_a: ClassVar[bool] = True
     later: ClassVar[frozenset[str]] = frozenset({"selection_norm_eps"})

@@ -36,7 +36,10 @@ class Mamba2Mixer(MixerSpecBase):
         scan="gated_scan",
         decay="scalar per head",
         complex=False,
-        recurrence="h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t^T,  y_t = C_t^T h_t",
+        recurrence=(
+            r"$h_t = \exp(\Delta_t A) h_{t-1} + \Delta_t B_t x_t^T$",
+            r"$y_t = C_t^T h_t$",
+        ),
     )
     has_a: ClassVar[bool] = True
     has_dt_limit: ClassVar[bool] = True

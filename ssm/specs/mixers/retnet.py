@@ -19,7 +19,10 @@ class RetNetMixer(MixerSpecBase):
         scan="gated_scan",
         decay="constant",
         complex=False,
-        recurrence="S_t = gamma e^{i theta} S_{t-1} + k_t v_t^T,  y_t = q_t^T S_t",
+        recurrence=(
+            r"$S_t = \gamma e^{i \theta} S_{t-1} + k_t v_t^T$",
+            r"$y_t = q_t^T S_t$",
+        ),
     )
     kind: Literal["retnet"] = "retnet"
     n_heads: PositiveInt = 4  # H; head h decays by gamma_h = 1 - 2^(-5-h)

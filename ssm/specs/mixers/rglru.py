@@ -19,7 +19,12 @@ class RglruMixer(MixerSpecBase):
         scan="diagonal_scan",
         decay="by channel",
         complex=False,
-        recurrence="h_t = a_t h_{t-1} + sqrt(1 - a_t^2) i_t x_t,  y_t = h_t,  a_t = a^(c r_t),  gates i_t and r_t",
+        recurrence=(
+            r"$h_t = a_t h_{t-1} + \sqrt{1 - a_t^2} \, i_t x_t$",
+            r"$y_t = h_t$",
+            r"$a_t = a^{c r_t}$",
+            r"gates $i_t$ and $r_t$",
+        ),
     )
     kind: Literal["rglru"] = "rglru"
     width: PositiveInt | None = None  # D_RNN, channels of the recurrence; None: d_model

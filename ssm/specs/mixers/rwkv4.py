@@ -17,8 +17,12 @@ class Rwkv4Mixer(MixerSpecBase):
         scan="diagonal_scan",
         decay="by channel",
         complex=False,
-        recurrence="h_t = (e^-w d_{t-1} h_{t-1} + e^{k_t} v_t) / d_t,  d_t = e^-w d_{t-1} + e^{k_t},  "
-        "y_t = r_t (d_{t-1} h_{t-1} + e^{u + k_t} v_t) / (d_{t-1} + e^{u + k_t})",
+        recurrence=(
+            r"$h_t = (e^{-w} d_{t-1} h_{t-1} + e^{k_t} v_t) / d_t$",
+            r"$d_t = e^{-w} d_{t-1} + e^{k_t}$",
+            r"$y_t = r_t (d_{t-1} h_{t-1} + e^{u + k_t} v_t)$",
+            r"$\quad / \, (d_{t-1} + e^{u + k_t})$",
+        ),
     )
     kind: Literal["rwkv4"] = "rwkv4"
 

@@ -19,7 +19,10 @@ class Rwkv6Mixer(MixerSpecBase):
         scan="gated_scan",
         decay="by key",
         complex=False,
-        recurrence="S_t = diag(w_t) S_{t-1} + k_t v_t^T,  y_t = r_t^T (S_{t-1} + diag(u) k_t v_t^T)",
+        recurrence=(
+            r"$S_t = \mathrm{diag}(w_t) S_{t-1} + k_t v_t^T$",
+            r"$y_t = r_t^T (S_{t-1} + \mathrm{diag}(u) k_t v_t^T)$",
+        ),
     )
     later: ClassVar[frozenset[str]] = frozenset({"decay_range"})
     kind: Literal["rwkv6"] = "rwkv6"

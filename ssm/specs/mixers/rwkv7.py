@@ -23,7 +23,10 @@ class Rwkv7Mixer(MixerSpecBase):
         scan="delta_scan",
         decay="by key",
         complex=False,
-        recurrence="S_t = (diag(w_t) - (a_t * kappa_t) kappa_t^T) S_{t-1} + k_t v_t^T,  y_t = r_t^T S_t",
+        recurrence=(
+            r"$S_t = (\mathrm{diag}(w_t) - (a_t \odot \kappa_t) \kappa_t^T) S_{t-1} + k_t v_t^T$",
+            r"$y_t = r_t^T S_t$",
+        ),
     )
     kind: Literal["rwkv7"] = "rwkv7"
     head_dim: PositiveInt = 64  # K = V

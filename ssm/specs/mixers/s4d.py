@@ -19,7 +19,11 @@ class S4dMixer(MixerSpecBase):
         scan="diagonal_scan",
         decay="by channel and state",
         complex=True,
-        recurrence="h_t = exp(dt A) h_{t-1} + A^-1 (exp(dt A) - 1) B x_t,  y_t = 2 Re(C^T h_t)",
+        recurrence=(
+            r"$h_t = \exp(\Delta A) h_{t-1}$",
+            r"$\quad + A^{-1} (\exp(\Delta A) - 1) B x_t$",
+            r"$y_t = 2 \, \mathrm{Re}(C^T h_t)$",
+        ),
     )
     kind: Literal["s4d"] = "s4d"
     d_state: PositiveInt = 64  # N; N / 2 complex states, each for itself and its conjugate

@@ -19,7 +19,12 @@ class S5Mixer(MixerSpecBase):
         scan="diagonal_scan",
         decay="by state",
         complex=True,
-        recurrence="h_t = exp(dt A) h_{t-1} + A^-1 (exp(dt A) - 1) B x_t,  y_t = 2 Re(C h_t),  x_t and y_t vectors",
+        recurrence=(
+            r"$h_t = \exp(\Delta A) h_{t-1}$",
+            r"$\quad + A^{-1} (\exp(\Delta A) - 1) B x_t$",
+            r"$y_t = 2 \, \mathrm{Re}(C h_t)$",
+            r"$x_t$ and $y_t$ vectors",
+        ),
     )
     kind: Literal["s5"] = "s5"
     d_state: PositiveInt = 256  # P; P / 2 complex states, each for itself and its conjugate, shared by all channels
