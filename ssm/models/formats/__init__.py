@@ -1,5 +1,5 @@
-"""Checkpoints of other libraries, in and out: one file a format, each a table of names. A new one: its file, and a line
-in FORMATS.
+"""Checkpoints of other libraries, in and out: one file a format, each with a table of config.json's keys and one of
+tensors' names. A new one: its file, and a line in FORMATS.
 """
 
 from ssm.models.formats.format import Format

@@ -2,83 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ssm.models.formats.fla_parts import FIXED, TIED, gated_mlp_size, per_head, rows_around
-from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import ffn_of, mixer_of
-from ssm.specs.ffn import GatedMlp
+from ssm.models.formats.fla_parts import PLAIN, TIED, expanded, keys_around, rows_around, sizes_of
+from ssm.models.formats.format import Format, Row
+from ssm.models.formats.keys import Key
+from ssm.models.formats.parts import mixer_of
 from ssm.specs.mixers.gla import GlaMixer
-from ssm.specs.model import ModelSpec
-
-
-def _fields(config: Config) -> tuple[Fields, int]:
-    mixer = {
-        "kind": "gla",
-        "n_heads": config["num_heads"],
-        "key_dim": per_head(config, "expand_k"),
-        "value_dim": per_head(config, "expand_v"),
-        "norm_eps": config["norm_eps"],
-    }
-    fields = {
-        "d_model": config["hidden_size"],
-        "n_layers": config["num_hidden_layers"],
-        "mixer": mixer,
-        "ffn": {"kind": "gated_mlp", "d_hidden": gated_mlp_size(config)},
-        "norm_eps": config["norm_eps"],
-        "tie_embeddings": config["tie_word_embeddings"],
-    }
-    return fields, config["vocab_size"]
-
-
-def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
-    mixer = mixer_of(spec, GlaMixer)
-    H, K, V = mixer.state_shape(spec.d_model)
-    return {
-        "vocab_size": spec.embedding_rows(vocab_size),
-        "hidden_size": spec.d_model,
-        "num_hidden_layers": spec.n_layers,
-        "num_heads": H,
-        "expand_k": H * K / spec.d_model,
-        "expand_v": H * V / spec.d_model,
-        "intermediate_size": ffn_of(spec, GatedMlp).d_hidden,
-        "norm_eps": spec.norm_eps,
-        "tie_word_embeddings": spec.tie_embeddings,
-    }
-
-
-def _sizes(spec: ModelSpec) -> dict[str, int]:
-    mixer = mixer_of(spec, GlaMixer)
-    H, K, V = mixer.state_shape(spec.d_model)
-    return {"keys": H * K, "values": H * V, "rank": mixer.gate_rank, "hidden": ffn_of(spec, GatedMlp).d_hidden}
-
 
 FLA_GLA = Format(
     key="fla_gla",
     title="fla's GLA",
     model_type="gla",
     architecture="GLAForCausalLM",
+    ours={"mixer": {"kind": "gla"}, "ffn": {"kind": "gated_mlp"}},
+    keys=(
+        *keys_around(),
+        *PLAIN,
+        Key("clamp_min", only=(None,)),
+        Key("num_heads", "mixer.n_heads", 4),
+        expanded("expand_k", "mixer.key_dim", 0.5),
+        expanded("expand_v", "mixer.value_dim", 1.0),
+    ),
     rows=(
-        *rows_around(),
-        Row(
-            "layers.{i}.mixer.in_proj.weight",
-            tuple(
-                f"model.layers.{{i}}.attn.{name}.weight"
-                for name in ("q_proj", "k_proj", "v_proj", "g_proj", "gk_proj.0")
-            ),
-            parts=("keys", "keys", "values", "values", "rank"),
-        ),
+        *rows_around({"q_proj": "keys", "k_proj": "keys", "v_proj": "values", "g_proj": "values", "gk_proj.0": "rank"}),
         Row("layers.{i}.mixer.decay_proj.weight", "model.layers.{i}.attn.gk_proj.1.weight"),
         Row("layers.{i}.mixer.decay_proj.bias", "model.layers.{i}.attn.gk_proj.1.bias"),
     ),
-    defaults={
-        "num_heads": 4, "expand_k": 0.5, "expand_v": 1.0, "hidden_ratio": 4, "intermediate_size": None,
-        "norm_eps": 1e-6, "tie_word_embeddings": False, "hidden_act": "swish", "use_output_gate": True,
-        "elementwise_affine": True,
-    },
-    fixed=FIXED | {"clamp_min": (None,)},
-    fields=_fields,
-    config=_config,
     tied=TIED,
-    sizes=_sizes,
-)  # fmt: skip
+    sizes=lambda spec: sizes_of(spec) | {"rank": mixer_of(spec, GlaMixer).gate_rank},
+)

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ssm.models.formats.fla_parts import TIED, layer_norm_rows, per_head, rwkv_config, rwkv_fields
-from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import mixer_of
-from ssm.specs.mixers.rwkv6 import Rwkv6Mixer
-from ssm.specs.model import ModelSpec
+from ssm.models.formats.fla_parts import TIED, layer_norm_rows, per_head, rwkv_keys
+from ssm.models.formats.format import Format, Row
+from ssm.models.formats.keys import Config, Key
 
 
-def _fields(config: Config) -> tuple[Fields, int]:
-    mixer = {
-        "kind": "rwkv6",
-        "head_dim": per_head(config, "expand_k"),
-        "shift_rank": config["proj_low_rank_dim"],
-        "decay_rank": config["gate_low_rank_dim"],
-        "norm_eps": config["norm_eps"],
-    }
-    return rwkv_fields(config, mixer, ratio=3.5)
-
-
-def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
-    mixer = mixer_of(spec, Rwkv6Mixer)
-    return rwkv_config(spec, vocab_size) | {
-        "expand_k": 1.0,
-        "expand_v": 1.0,
-        "proj_low_rank_dim": mixer.shift_rank,
-        "gate_low_rank_dim": mixer.decay_rank,
-    }
+def _head_dim(heads: int, config: Config) -> int:
+    return per_head(config, "expand_k")
 
 
 FLA_RWKV6 = Format(
@@ -37,6 +16,16 @@ FLA_RWKV6 = Format(
     title="fla's RWKV-6",
     model_type="rwkv6",
     architecture="RWKV6ForCausalLM",
+    ours={"mixer": {"kind": "rwkv6"}, "ffn": {"kind": "rwkv_channel_mix"}, "norm": "layer"},
+    keys=(
+        *rwkv_keys(ratio=3.5),
+        Key("norm_eps", ("norm_eps", "mixer.norm_eps"), 1e-5),
+        Key("expand_k", default=0.5, only=(1.0,)),  # keys and values of the model's width
+        Key("expand_v", only=(1.0,)),
+        Key("num_heads", "mixer.head_dim", 4, read=_head_dim, write=lambda mixer, D: mixer.heads(D)),
+        Key("proj_low_rank_dim", "mixer.shift_rank", 32),
+        Key("gate_low_rank_dim", "mixer.decay_rank", 64),
+    ),
     rows=(
         *layer_norm_rows(),
         Row("layers.{i}.mixer.shift_mix", "model.layers.{i}.attn.x_proj.0.mu"),
@@ -64,18 +53,7 @@ FLA_RWKV6 = Format(
         Row("layers.{i}.ffn.receptance.weight", "model.layers.{i}.ffn.receptance.linear.weight"),
         Row("layers.{i}.ffn.value.weight", "model.layers.{i}.ffn.value.weight"),
     ),
-    defaults={
-        "num_heads": 4, "expand_k": 0.5, "expand_v": 1.0, "hidden_ratio": 3.5, "intermediate_size": None,
-        "proj_low_rank_dim": 32, "gate_low_rank_dim": 64, "norm_first": True, "norm_eps": 1e-5,
-        "tie_word_embeddings": False, "hidden_act": "sqrelu", "norm_bias": True,
-    },
-    fixed={
-        "hidden_act": ("sqrelu",), "norm_bias": (True,), "attn": (None,),
-        "expand_k": (1, 1.0), "expand_v": (1, 1.0),  # keys and values of the model's width
-    },
-    fields=_fields,
-    config=_config,
     tied=TIED,
     sizes=lambda spec: {"mixed": 5},
     picks={"mixed": (1, 2, 3, 0, 4)},  # theirs: receptance, decay, key, value, gate; ours: decay, key, value, ...
-)  # fmt: skip
+)

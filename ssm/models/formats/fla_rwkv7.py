@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ssm.models.formats.fla_parts import TIED, layer_norm_rows, rwkv_config, rwkv_fields
-from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import mixer_of
-from ssm.specs.mixers.rwkv7 import Rwkv7Mixer
-from ssm.specs.model import ModelSpec
-
-RANKS = {  # theirs -> ours
-    "decay_low_rank_dim": "decay_rank",
-    "a_low_rank_dim": "rate_rank",
-    "v_low_rank_dim": "value_rank",
-    "gate_low_rank_dim": "gate_rank",
-}
+from ssm.models.formats.fla_parts import TIED, layer_norm_rows, rwkv_keys
+from ssm.models.formats.format import Format, Row
+from ssm.models.formats.keys import Config, Fields, Key
 
 
-def _fields(config: Config) -> tuple[Fields, int]:
-    width, layers = config["hidden_size"], config["num_hidden_layers"]
-    if config["value_dim"] not in (None, width, [width] * layers):
-        raise ValueError(f"value_dim is {config['value_dim']}, and ours has values of the model's width {width}")
-    for rank in RANKS:
-        if config[rank] is None:
-            raise ValueError(f"{rank} is None")
-    head_dim = config["head_dim"] or width // config["num_heads"]
-    ranks = {ours: config[theirs] for theirs, ours in RANKS.items()}
-    mixer = {"kind": "rwkv7", "head_dim": head_dim, "norm_eps": head_dim * config["norm_eps"], **ranks}
-    return rwkv_fields(config, mixer, ratio=4, receptance=False)
+def _heads(size: int | None, config: Config) -> Fields:
+    size = size or config["hidden_size"] // config["num_heads"]
+    return {"head_dim": size, "norm_eps": size * config["norm_eps"]}
 
 
-def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
-    mixer = mixer_of(spec, Rwkv7Mixer)
-    return rwkv_config(spec, vocab_size) | {
-        "head_dim": mixer.head_dim,
-        "value_dim": [spec.d_model] * spec.n_layers,
-        **{theirs: getattr(mixer, ours) for theirs, ours in RANKS.items()},
-    }
+def _values(dim: int | list[int] | None, config: Config) -> Fields:
+    width = config["hidden_size"]
+    if dim not in (None, width, [width] * config["num_hidden_layers"]):
+        raise ValueError(f"value_dim is {dim}, and ours has values of the model's width {width}")
+    return {}
 
 
 def _low_rank(ours: str, theirs: str, base: bool = True) -> tuple[Row, ...]:
@@ -51,6 +30,22 @@ FLA_RWKV7 = Format(
     title="fla's RWKV-7",
     model_type="rwkv7",
     architecture="RWKV7ForCausalLM",
+    ours={
+        "mixer": {"kind": "rwkv7"},
+        "ffn": {"kind": "rwkv_channel_mix", "receptance": False},
+        "norm": "layer",
+    },
+    keys=(
+        *rwkv_keys(ratio=4),
+        Key("norm_eps", "norm_eps", 1e-5),
+        Key("num_heads", "mixer", None, write=lambda mixer, D: mixer.heads(D)),
+        Key("head_dim", "mixer", 64, read=_heads, write=lambda mixer, D: mixer.head_dim),
+        Key("value_dim", "", None, read=_values, write=lambda spec, D: [D] * spec.n_layers),
+        Key("decay_low_rank_dim", "mixer.decay_rank", 64, given=True),
+        Key("a_low_rank_dim", "mixer.rate_rank", 64, given=True),
+        Key("v_low_rank_dim", "mixer.value_rank", 16, given=True),
+        Key("gate_low_rank_dim", "mixer.gate_rank", 128, given=True),
+    ),
     rows=(
         *layer_norm_rows(),
         Row(
@@ -76,14 +71,6 @@ FLA_RWKV7 = Format(
         Row("layers.{i}.ffn.key.weight", "model.layers.{i}.ffn.key.weight"),
         Row("layers.{i}.ffn.value.weight", "model.layers.{i}.ffn.value.weight"),
     ),
-    defaults={
-        "head_dim": 64, "num_heads": None, "hidden_ratio": 4, "intermediate_size": None, "decay_low_rank_dim": 64,
-        "gate_low_rank_dim": 128, "a_low_rank_dim": 64, "v_low_rank_dim": 16, "value_dim": None, "norm_first": True,
-        "norm_eps": 1e-5, "tie_word_embeddings": False, "hidden_act": "sqrelu", "norm_bias": True,
-    },
-    fixed={"hidden_act": ("sqrelu",), "norm_bias": (True,), "attn": (None,)},
-    fields=_fields,
-    config=_config,
     tied=TIED,
     sizes=lambda spec: {"one": 1},
-)  # fmt: skip
+)

@@ -1,9 +1,10 @@
-"""What a format is: a table of names with layouts, and how its config.json and our spec say the same."""
+"""What a format is: a table of the keys of its config.json, and one of its tensors' names with their layouts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import log
@@ -12,11 +13,21 @@ from typing import Any, Literal
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
+from ssm.models.formats.keys import (
+    DERIVED,
+    NOTHING,
+    Config,
+    Fields,
+    Key,
+    complete,
+    read_keys,
+    refused,
+    write_keys,
+)
 from ssm.models.formats.layout import Layout, Picks, Sizes
 from ssm.specs.model import ModelSpec
+from ssm.specs.part import PartSpec
 
-Config = Mapping[str, Any]  # a config.json
-Fields = dict[str, Any]  # of a ModelSpec
 Container = Literal["safetensors", "bin"]
 Rows = Mapping[str, list[int]]  # by a part's name, where its rows lie in ours
 
@@ -29,8 +40,7 @@ SILENT = (
     *("name", "peak_lr", "published_parameters", "a_range", "dt_range", "chunk", "segment", "dt", "bc", "conv"),
     *("conv_bias", "slow_heads", "vocab_multiple"),
 )
-# Fields that None leaves to other fields.
-DERIVED = ("key_dim", "value_dim", "gate_rank", "n_kv_heads", "n_key_heads", "head_dim", "width", "dt_rank", "out_bias")
+NOT_QUANTIZED = Key("quantization_config", only=(None,))
 
 
 @dataclass(frozen=True)
@@ -94,16 +104,15 @@ class Format:
     Args:
         key: its name in the registry.
         title: what it is called.
-        model_type: of its config.json; None: it has none, and `keys` tell it.
+        model_type: of its config.json; None: it has none, and the keys that have no default tell it.
         architecture: the class that config.json names.
         rows: every name there can be; a row whose tensor a model does not have is passed over.
-        defaults: of what config.json may leave out.
-        fixed: what must have one of these values, because our model has no other.
-        fields: config.json -> the fields of a ModelSpec (but those of `described`), and the vocabulary's size.
-        config: the other way round.
+        ours: what every model of it has: fields of a ModelSpec, and its parts, mixers and ffns. A part that is not in
+            every layer has a name of its own: keys read its place, as {2: "attention"} for mixer_at, or as "experts"
+            for ffn.
+        keys: of config.json, all but vocab_size, each with what it is in ours.
         sizes: of the axes named in layouts and parts.
         tied: their embedding and their head (with alternatives).
-        keys: of a config.json without a model_type.
         picks: of axes named in layouts.
         places: where parts lie that are not in one piece of ours.
         ignored: names of what our model does not read, which is copied on export (a regular expression).
@@ -117,13 +126,10 @@ class Format:
     model_type: str | None
     architecture: str
     rows: tuple[Row, ...]
-    defaults: Config
-    fixed: Mapping[str, tuple[Any, ...]]
-    fields: Callable[[Config], tuple[Fields, int]]
-    config: Callable[[ModelSpec, int], dict[str, Any]]
+    ours: Fields
+    keys: tuple[Key, ...]
     tied: tuple[str, str]
     sizes: Callable[[ModelSpec], Sizes] = field(default=lambda spec: {})
-    keys: tuple[str, ...] = ()
     picks: Picks = field(default_factory=dict)
     places: Callable[[ModelSpec], Rows] = field(default=lambda spec: {})
     ignored: str = r"(?!)"
@@ -138,10 +144,15 @@ class Format:
             return "mamba_ssm"
         return "fla" if self.key.startswith("fla_") else "transformers"
 
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The keys that its config.json must have."""
+        return (*(key.theirs for key in self.keys if key.usual is NOTHING), "vocab_size")
+
     def recognizes(self, config: Config) -> bool:
         """Whether a config.json is one of this format."""
         if self.model_type is None:
-            return "model_type" not in config and all(key in config for key in self.keys)
+            return "model_type" not in config and all(key in config for key in self.required)
         return config.get("model_type") == self.model_type
 
     def spec(self, config: Config, name: str, source: str) -> tuple[ModelSpec, int]:
@@ -151,21 +162,23 @@ class Format:
             CheckpointError: config.json says something that our model does not have, or lacks what it needs.
             ConfigError: its sizes do not fit together.
         """
-        known = dict(self.defaults) | dict(config)
-        for key, values in {**self.fixed, "quantization_config": (None,)}.items():
-            if known.get(key) not in values:
-                only = " or ".join(repr(value) for value in values)
-                raise CheckpointError(f"{source}: {key} is {known.get(key)!r}; of {self.title} ssm knows {only} alone")
+        keys = (*self.keys, NOT_QUANTIZED)
+        known = complete(keys, config)
+        problem = refused(keys, known)
+        if problem is not None:
+            key, value, only = problem
+            raise CheckpointError(f"{source}: {key} is {value!r}; of {self.title} ssm knows {only} alone")
+        ours = {"name": name, "peak_lr": 1e-3} | deepcopy(self.ours)
         try:
-            fields, vocab_size = self.fields(known)
+            read_keys(self.keys, known, ours)
+            vocab_size = known["vocab_size"]
         except KeyError as error:
             raise CheckpointError(f"{source}: has no {error.args[0]}") from error
-        except (TypeError, ValueError, ZeroDivisionError) as error:
+        except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
             raise CheckpointError(f"{source}: is no config of {self.title} ({error})") from error
         if not isinstance(vocab_size, int) or vocab_size < 1:
             raise CheckpointError(f"{source}: vocab_size is {vocab_size!r}")
-        described = {"name": name, "peak_lr": 1e-3} | fields
-        return ModelSpec.parse(described, source), vocab_size
+        return ModelSpec.parse(_in_place(ours), source), vocab_size
 
     def config_of(self, spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
         """A config.json for a model of ours.
@@ -174,15 +187,27 @@ class Format:
             CheckpointError: the format cannot say what the model is.
         """
         refusal = f"{spec.name}: cannot be written as {self.title}"
+        rounded = any("vocab_multiple" in key.fields for key in self.keys)  # by whoever reads it
+        config = {"vocab_size": vocab_size if rounded else spec.embedding_rows(vocab_size)}
         try:
-            config = self.config(spec, vocab_size)
-        except (AttributeError, ValueError) as error:  # of a mixer or ffn that the format does not have
-            raise CheckpointError(f"{refusal}, whose layers are others") from error
+            parts = {name: self._part(spec, name) for name, part in self.ours.items() if isinstance(part, dict)}
+            config |= write_keys(self.keys, lambda field: parts.get(field.partition(".")[0], spec), spec.d_model)
+        except ValueError as error:
+            raise CheckpointError(f"{refusal}, whose layers are others ({error})") from error
         said, _ = self.spec(config, spec.name, refusal)
         differ = [f"{key} is {ours!r}, there {theirs!r}" for key, ours, theirs in differences(spec, said)]
         if differ:
             raise CheckpointError(f"{refusal}: {'; '.join(differ)}")
         return config
+
+    def _part(self, spec: ModelSpec, name: str) -> PartSpec | None:
+        """The first part of the model that is of its kind; None: a part that not every model has."""
+        kind = self.ours[name]["kind"]
+        parts = (spec.mixer, *spec.mixers(), spec.ffn, *spec.ffns())
+        found = next((part for part in parts if part is not None and part.kind == kind), None)
+        if found is None and name in ModelSpec.model_fields:
+            raise ValueError(f"it has no {kind}")
+        return found
 
     def pieces(
         self, spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]], stored: Collection[str] = ()
@@ -235,6 +260,18 @@ class Format:
 
     def is_ignored(self, name: str) -> bool:
         return re.fullmatch(self.ignored, name) is not None
+
+
+def _in_place(ours: Fields) -> Fields:
+    """The fields of a ModelSpec, with parts where their names are."""
+    parts = {name: ours[name] for name in ours if name not in ModelSpec.model_fields}
+    fields = {name: value for name, value in ours.items() if name not in parts}
+    for name in ("mixer", "ffn"):
+        if isinstance(fields.get(name), str):
+            fields[name] = parts[fields[name]]
+        if f"{name}_at" in fields:
+            fields[f"{name}_at"] = {layer: parts[part] for layer, part in fields[f"{name}_at"].items()}
+    return fields
 
 
 def usual_peak_lr(parameters: int) -> float:

@@ -2,71 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import ffn_of, mixer_of, rotary
-from ssm.specs.ffn import Mlp
+from ssm.models.formats.format import Format, Row
+from ssm.models.formats.keys import Key
+from ssm.models.formats.parts import SIZES, mixer_of, rotary
 from ssm.specs.mixers.attention import AttentionMixer
-from ssm.specs.model import ModelSpec
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_fast": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh",
-               "relu": "relu"}  # fmt: skip
-
-
-def _fields(config: Config) -> tuple[Fields, int]:
-    if config["hidden_act"] not in ACTIVATIONS:
-        raise ValueError(f"hidden_act is {config['hidden_act']!r}; known are {', '.join(ACTIVATIONS)}")
-    base, share = rotary(config, base="rotary_emb_base", share="rotary_pct")
-    mixer = {
-        "kind": "attention",
-        "n_heads": config["num_attention_heads"],
-        "rotary_pct": share,
-        "rotary_base": base,
-        "bias": config["attention_bias"],
-    }
-    activation = ACTIVATIONS[config["hidden_act"]]
-    fields = {
-        "d_model": config["hidden_size"],
-        "n_layers": config["num_hidden_layers"],
-        "mixer": mixer,
-        "ffn": {"kind": "mlp", "d_hidden": config["intermediate_size"], "activation": activation, "bias": True},
-        "parallel_residual": config["use_parallel_residual"],
-        "norm": "layer",
-        "norm_eps": config["layer_norm_eps"],
-        "tie_embeddings": config["tie_word_embeddings"],
-    }
-    return fields, config["vocab_size"]
-
-
-def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
-    mixer, ffn = mixer_of(spec, AttentionMixer), ffn_of(spec, Mlp)
-    return {
-        "vocab_size": spec.embedding_rows(vocab_size),
-        "hidden_size": spec.d_model,
-        "num_hidden_layers": spec.n_layers,
-        "num_attention_heads": mixer.n_heads,
-        "intermediate_size": ffn.d_hidden,
-        "hidden_act": {ours: theirs for theirs, ours in ACTIVATIONS.items()}[ffn.activation],
-        "rotary_pct": mixer.rotary_pct,
-        "rotary_emb_base": mixer.rotary_base,
-        "attention_bias": mixer.bias,
-        "use_parallel_residual": spec.parallel_residual,
-        "layer_norm_eps": spec.norm_eps,
-        "tie_word_embeddings": spec.tie_embeddings,
-    }
-
-
-def _sizes(spec: ModelSpec) -> dict[str, int]:
-    mixer = mixer_of(spec, AttentionMixer)
-    return {"h": mixer.n_heads, "qkv": 3}
-
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
 
 GPT_NEOX = Format(
     key="gpt_neox",
     title="transformers' GPT-NeoX",
     model_type="gpt_neox",
     architecture="GPTNeoXForCausalLM",
+    ours={"mixer": {"kind": "attention"}, "ffn": {"kind": "mlp", "bias": True}, "norm": "layer"},
+    keys=(
+        *SIZES,
+        Key("num_attention_heads", "mixer.n_heads"),
+        rotary("rotary_pct", "mixer.rotary_pct", 0.25, newer="partial_rotary_factor"),
+        rotary("rotary_emb_base", "mixer.rotary_base", 10_000, newer="rope_theta"),
+        Key("attention_bias", "mixer.bias", True),
+        Key("intermediate_size", "ffn.d_hidden"),
+        Key("hidden_act", "ffn.activation", only=ACTIVATIONS),
+        Key("use_parallel_residual", "parallel_residual", True),
+        Key("layer_norm_eps", "norm_eps", 1e-5),
+        Key("tie_word_embeddings", "tie_embeddings", False),
+    ),
     rows=(
         Row("embedding.weight", "gpt_neox.embed_in.weight"),
         Row("layers.{i}.norm.weight", "gpt_neox.layers.{i}.input_layernorm.weight"),
@@ -93,15 +59,8 @@ GPT_NEOX = Format(
         Row("norm.bias", "gpt_neox.final_layer_norm.bias"),
         Row("head.weight", "embed_out.weight|lm_head.weight"),
     ),
-    defaults={
-        "hidden_act": "gelu", "rotary_pct": 0.25, "rotary_emb_base": 10_000, "attention_bias": True,
-        "use_parallel_residual": True, "layer_norm_eps": 1e-5, "tie_word_embeddings": False,
-    },
-    fixed={},
-    fields=_fields,
-    config=_config,
     tied=("gpt_neox.embed_in.weight", "embed_out.weight|lm_head.weight"),
-    sizes=_sizes,
+    sizes=lambda spec: {"h": mixer_of(spec, AttentionMixer).n_heads, "qkv": 3},
     # Buffers of older versions: masks and frequencies.
     ignored=r"gpt_neox\.layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",
-)  # fmt: skip
+)

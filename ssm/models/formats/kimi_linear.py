@@ -2,123 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from typing import Any
 
-from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import mixer_of
+from ssm.models.formats.format import Format, Row
+from ssm.models.formats.keys import Config, Fields, Key
+from ssm.models.formats.parts import SIZES, gated_mlp, layer_types, mixer_of
 from ssm.specs.ffn import Experts, GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.mixers.kda import KdaMixer
 from ssm.specs.model import ModelSpec
 
-LAYERS = {"kda": "linear_attention", "attention": "full_attention"}
 LATENT_EPS = 1e-6  # of the norm of the latent, whatever rms_norm_eps says
 
 
-def _types(config: Config) -> list[str]:
-    """The kind of every layer: as transformers lists them, or in Moonshot's own way, whose numbers start at 1."""
-    layers, own = config["num_hidden_layers"], config["linear_attn_config"] or {}
-    full = [i - 1 for i in own["full_attn_layers"]] if "full_attn_layers" in own else range(4, layers, 4)
-    types = config["layer_types"] or ["full_attention" if i in full else "linear_attention" for i in range(layers)]
-    if len(types) != layers or not set(types) <= set(LAYERS.values()) or "linear_attention" not in types:
-        raise ValueError(f"layer_types is {types}, expected {layers} of {' and '.join(LAYERS.values())}")
-    return types
+def _attention(config: Config) -> Container[int]:
+    """The layers of attention in Moonshot's own way, whose numbers start at 1, or transformers' usual ones."""
+    own = config["linear_attn_config"] or {}
+    if "full_attn_layers" in own:
+        return [i - 1 for i in own["full_attn_layers"]]
+    return range(4, config["num_hidden_layers"], 4)
 
 
-def _fields(config: Config) -> tuple[Fields, int]:
-    layers, eps, own = config["num_hidden_layers"], config["rms_norm_eps"], config["linear_attn_config"] or {}
-    heads, size = own.get("num_heads", config["linear_num_heads"]), own.get("head_dim", config["linear_head_dim"])
-    grouped = config["num_key_value_heads"]
-    if grouped not in (None, config["num_attention_heads"]):
-        raise ValueError(f"num_key_value_heads is {grouped}, and every head has keys of its own")
-    kda = {
-        "kind": "kda",
-        "n_heads": heads,
-        "key_dim": size,
-        "value_dim": size,
-        "gate_rank": size,
-        "gate_bias": False,
-        "d_conv": own.get("short_conv_kernel_size", config["linear_conv_kernel_dim"]),
-        "norm_eps": eps,
-    }
-    attention = {
-        "kind": "attention",
-        "n_heads": config["num_attention_heads"],
-        "head_dim": config["qk_nope_head_dim"] + config["qk_rope_head_dim"],
-        "rotary_pct": 0.0,
-        "latent_dim": config["kv_lora_rank"],
-        "shared_dim": config["qk_rope_head_dim"],
-        "value_dim": config["v_head_dim"],
-        "norm_eps": LATENT_EPS,
-    }
-    dense = {"kind": "gated_mlp", "d_hidden": config["intermediate_size"]}
-    experts = {
-        "kind": "experts",
-        "n_experts": config["num_experts"],
-        "top_k": config["num_experts_per_token"],
-        "d_hidden": config["moe_intermediate_size"],
-        "d_shared": config["num_shared_experts"] * config["moe_intermediate_size"],
-        "scores": "sigmoid",
-        "normalize": config["moe_renormalize"],
-        "scale": config["routed_scaling_factor"],
-        "shared_gate": False,
-    }
-    first = config["first_k_dense_replace"]
-    kinds = config["mlp_layer_types"] or ["dense" if i < first else "sparse" for i in range(layers)]
+def _own(name: str) -> Callable[[Any, Config], Any]:
+    """A key that Moonshot's config.json has in linear_attn_config."""
+    return lambda value, config: (config["linear_attn_config"] or {}).get(name, value)
+
+
+def _no_groups(groups: int | None, config: Config) -> Fields:
+    if groups not in (None, config["num_attention_heads"]):
+        raise ValueError(f"num_key_value_heads is {groups}, and every head has keys of its own")
+    return {}
+
+
+def _ffns(kinds: list[str] | None, config: Config) -> Fields:
+    layers, first = config["num_hidden_layers"], config["first_k_dense_replace"]
+    kinds = kinds or ["dense" if i < first else "sparse" for i in range(layers)]
     if len(kinds) != layers or not set(kinds) <= {"dense", "sparse"}:
         raise ValueError(f"mlp_layer_types is {kinds}, expected {layers} of dense and sparse")
-    fields = {
-        "d_model": config["hidden_size"],
-        "n_layers": layers,
-        "mixer": kda,
-        "mixer_at": {i: attention for i, kind in enumerate(_types(config)) if kind == "full_attention"},
-        "ffn": experts if "sparse" in kinds else dense,
-        "ffn_at": {i: dense for i, kind in enumerate(kinds) if kind == "dense" and "sparse" in kinds},
-        "norm_eps": eps,
-        "tie_embeddings": config["tie_word_embeddings"],
-    }
-    return fields, config["vocab_size"]
+    if "sparse" not in kinds:
+        return {"ffn": "dense"}
+    return {"ffn": "experts", "ffn_at": {i: "dense" for i, kind in enumerate(kinds) if kind == "dense"}}
 
 
-def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
-    kda = mixer_of(spec, KdaMixer)
-    H, K, _ = kda.state_shape(spec.d_model)
-    config = {
-        "vocab_size": spec.embedding_rows(vocab_size),
-        "hidden_size": spec.d_model,
-        "num_hidden_layers": spec.n_layers,
-        "layer_types": [LAYERS[mixer.kind] for mixer in spec.mixers()],
-        "mlp_layer_types": ["sparse" if isinstance(ffn, Experts) else "dense" for ffn in spec.ffns()],
-        "linear_num_heads": H,
-        "linear_head_dim": K,
-        "linear_conv_kernel_dim": kda.d_conv,
-        "rms_norm_eps": spec.norm_eps,
-        "tie_word_embeddings": spec.tie_embeddings,
-        "pad_token_id": None,  # transformers' default is the last row of the published vocabulary
-    }
-    for mixer in spec.mixers():
-        if isinstance(mixer, AttentionMixer):
-            config |= {
-                "num_attention_heads": mixer.n_heads,
-                "num_key_value_heads": mixer.n_heads,
-                "kv_lora_rank": mixer.latent_dim,
-                "qk_nope_head_dim": mixer.key_dim(spec.d_model) - mixer.shared_dim,
-                "qk_rope_head_dim": mixer.shared_dim,
-                "v_head_dim": mixer.read_dim(spec.d_model),
-            }
-    for ffn in spec.ffns():
-        if isinstance(ffn, Experts):
-            config |= {
-                "num_experts": ffn.n_experts,
-                "num_experts_per_token": ffn.top_k,
-                "moe_intermediate_size": ffn.d_hidden,
-                "num_shared_experts": ffn.d_shared // ffn.d_hidden,
-                "moe_renormalize": ffn.normalize,
-                "routed_scaling_factor": ffn.scale,
-            }
-        elif isinstance(ffn, GatedMlp):
-            config["intermediate_size"] = ffn.d_hidden
-    return config
+def _mlp_layer_types(spec: ModelSpec, D: int) -> list[str]:
+    return ["sparse" if isinstance(ffn, Experts) else "dense" for ffn in spec.ffns()]
 
 
 def _sizes(spec: ModelSpec) -> dict[str, int]:
@@ -149,6 +77,61 @@ KIMI_LINEAR = Format(
     title="transformers' Kimi Linear",
     model_type="kimi_linear",
     architecture="KimiLinearForCausalLM",
+    ours={
+        "mixer": {"kind": "kda", "gate_bias": False},
+        "attention": {"kind": "attention", "rotary_pct": 0.0, "norm_eps": LATENT_EPS},
+        "dense": {"kind": "gated_mlp"},
+        "experts": {"kind": "experts", "scores": "sigmoid", "shared_gate": False},
+    },
+    keys=(
+        *SIZES,
+        Key("linear_attn_config", default=None),
+        layer_types(attention=_attention),
+        Key("linear_num_heads", "mixer.n_heads", 32, read=_own("num_heads")),
+        Key("linear_head_dim", ("mixer.key_dim", "mixer.value_dim", "mixer.gate_rank"), 128, read=_own("head_dim")),
+        Key("linear_conv_kernel_dim", "mixer.d_conv", 4, read=_own("short_conv_kernel_size")),
+        Key("num_attention_heads", "attention.n_heads", 32),
+        Key("num_key_value_heads", "attention", None, read=_no_groups, write=lambda mixer, D: mixer.n_heads),
+        Key("kv_lora_rank", "attention.latent_dim", 512),
+        Key("q_lora_rank", only=(None,)),
+        Key(
+            "qk_nope_head_dim",
+            "attention.head_dim",
+            128,
+            read=lambda size, config: size + config["qk_rope_head_dim"],
+            write=lambda mixer, D: mixer.key_dim(D) - mixer.shared_dim,
+        ),
+        Key("qk_rope_head_dim", "attention.shared_dim", 64),
+        Key("v_head_dim", "attention.value_dim", 128, write=lambda mixer, D: mixer.read_dim(D)),
+        Key("attention_bias", only=(False,)),
+        Key("mla_use_nope", only=(True,)),
+        Key("first_k_dense_replace", default=1),
+        Key("moe_layer_freq", only=(1,)),
+        Key("mlp_layer_types", "", None, read=_ffns, write=_mlp_layer_types),
+        Key("intermediate_size", "dense.d_hidden", 9216),
+        Key("num_experts", "experts.n_experts", 256),
+        Key("num_experts_per_token", "experts.top_k", 8),
+        Key("moe_intermediate_size", "experts.d_hidden", 1024),
+        Key(
+            "num_shared_experts",
+            "experts.d_shared",
+            1,
+            read=lambda number, config: number * config["moe_intermediate_size"],
+            write=lambda ffn, D: ffn.d_shared // ffn.d_hidden,
+        ),
+        Key("moe_renormalize", "experts.normalize", True),
+        Key("routed_scaling_factor", "experts.scale", 2.446),
+        Key("moe_router_activation_func", only=("sigmoid",)),
+        Key("num_expert_group", only=(1,)),
+        Key("topk_group", only=(1,)),
+        Key("rms_norm_eps", ("norm_eps", "mixer.norm_eps"), 1e-5),
+        Key("hidden_act", only=("silu",)),
+        Key(
+            "tie_word_embeddings", "tie_embeddings", only=(False,)
+        ),  # transformers' model ties nothing, whatever it says
+        # transformers' default is the last row of the published vocabulary.
+        Key("pad_token_id", default=None, write=lambda spec, D: None),
+    ),
     rows=(
         Row("embedding.weight", "model.embed_tokens.weight"),
         Row(f"{AT}norm.weight", "model.layers.{i}.input_layernorm.weight"),
@@ -179,18 +162,8 @@ KIMI_LINEAR = Format(
         Row(f"{AT}mixer.latent_norm_weight", f"{SELF}kv_a_layernorm.weight"),
         Row(f"{AT}mixer.latent_proj.weight", f"{SELF}kv_b_proj.weight"),
         Row(f"{AT}mixer.out_proj.weight", f"{SELF}o_proj.weight"),
-        Row(  # Moonshot's names of a layer without experts, and those that transformers writes
-            f"{AT}ffn.up_proj.weight",
-            tuple(f"{MLP}{name}_proj.weight|{MOE}{name}_proj.weight" for name in ("gate", "up")),
-            parts=("hidden", "hidden"),
-        ),
-        Row(f"{AT}ffn.down_proj.weight", f"{MLP}down_proj.weight|{MOE}down_proj.weight"),
-        Row(
-            f"{AT}ffn.shared.up_proj.weight",
-            tuple(f"{MOE}shared_experts.{name}_proj.weight" for name in ("gate", "up")),
-            parts=("shared", "shared"),
-        ),
-        Row(f"{AT}ffn.shared.down_proj.weight", f"{MOE}shared_experts.down_proj.weight"),
+        *gated_mlp(f"{MLP}|{MOE}"),  # Moonshot's names of a layer without experts, and those that transformers writes
+        *gated_mlp(f"{MOE}shared_experts.", f"{AT}ffn.shared.", "shared"),
         Row(f"{AT}ffn.router.weight", f"{MOE}gate.weight"),
         Row(f"{AT}ffn.choice_bias", f"{MOE}gate.e_score_correction_bias"),
         Row(
@@ -203,23 +176,6 @@ KIMI_LINEAR = Format(
         Row("norm.weight", "model.norm.weight"),
         Row("head.weight", "lm_head.weight"),
     ),
-    defaults={
-        "layer_types": None, "mlp_layer_types": None, "linear_attn_config": None, "linear_num_heads": 32,
-        "linear_head_dim": 128, "linear_conv_kernel_dim": 4, "num_attention_heads": 32, "num_key_value_heads": None,
-        "kv_lora_rank": 512, "q_lora_rank": None, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
-        "first_k_dense_replace": 1, "intermediate_size": 9216, "num_experts": 256, "num_experts_per_token": 8,
-        "num_shared_experts": 1, "moe_intermediate_size": 1024, "moe_renormalize": True, "routed_scaling_factor": 2.446,
-        "num_expert_group": 1, "topk_group": 1, "moe_layer_freq": 1, "moe_router_activation_func": "sigmoid",
-        "mla_use_nope": True, "attention_bias": False, "rms_norm_eps": 1e-5, "hidden_act": "silu",
-        "tie_word_embeddings": False,
-    },
-    fixed={
-        "hidden_act": ("silu",), "attention_bias": (False,), "q_lora_rank": (None,), "num_expert_group": (1,),
-        "topk_group": (1,), "moe_layer_freq": (1,), "moe_router_activation_func": ("sigmoid",), "mla_use_nope": (True,),
-        "tie_word_embeddings": (False,),  # transformers' model ties nothing, whatever config.json says
-    },
-    fields=_fields,
-    config=_config,
     tied=("model.embed_tokens.weight", "lm_head.weight"),
     sizes=_sizes,
-)  # fmt: skip
+)

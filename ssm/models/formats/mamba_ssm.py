@@ -5,34 +5,60 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import as_limit, ffn_of
+from ssm.models.formats.format import Format, Row
+from ssm.models.formats.keys import Config, Fields, Key, complete, read_keys, refused, write_keys
+from ssm.models.formats.parts import dt_limit, dt_rank, ffn_of
 from ssm.specs.ffn import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
-from ssm.specs.mixers.mamba1 import Mamba1Mixer
-from ssm.specs.mixers.mamba2 import Mamba2Mixer
 from ssm.specs.model import ModelSpec
 
-# What its layers take by default, and what ours have no other of.
-LAYERS: dict[str, dict[str, Any]] = {
-    "Mamba1": {"d_state": 16, "d_conv": 4, "expand": 2, "dt_rank": "auto"},
-    "Mamba2": {"d_state": 128, "d_conv": 4, "expand": 2, "headdim": 64, "ngroups": 1, "dt_limit": (0.0, math.inf)},
+
+def _rotated(dims: int, config: Config) -> float:
+    """The share of a head that is rotated."""
+    head = config["head_dim"] or config["d_model"] // config["num_heads"]
+    share = dims / head
+    return share if int(head * share) == dims else math.nextafter(share, 1)
+
+
+SHARED = (
+    Key("d_conv", "d_conv", 4),
+    Key("expand", "expand", 2),
+    Key("bias", only=(False,)),
+    Key("conv_bias", only=(True,)),
+)
+KINDS = {"Mamba1": "mamba1", "Mamba2": "mamba2"}
+LAYERS: dict[str, tuple[Key, ...]] = {  # ssm_cfg
+    "Mamba1": (
+        *SHARED,
+        Key("d_state", "d_state", 16),
+        dt_rank("dt_rank", "dt_rank", "d_model"),
+    ),
+    "Mamba2": (
+        *SHARED,
+        Key("d_state", "d_state", 128),
+        Key("headdim", "head_dim", 64),
+        Key("ngroups", "n_groups", 1),
+        dt_limit("dt_limit", "dt_limit"),
+        Key("rmsnorm", only=(True,)),
+        Key("norm_before_gate", only=(False,)),
+        Key("D_has_hdim", only=(False,)),
+        Key("d_ssm", only=(None,)),
+    ),
 }
-LAYERS_FIXED: dict[str, dict[str, Any]] = {
-    "Mamba1": {"bias": False, "conv_bias": True},
-    "Mamba2": {
-        "bias": False, "conv_bias": True, "rmsnorm": True, "norm_before_gate": False, "D_has_hdim": False,
-        "d_ssm": None,
-    },
-}  # fmt: skip
-
-
-ATTENTION: dict[str, Any] = {
-    "num_heads_kv": None, "head_dim": None, "mlp_dim": 0, "qkv_proj_bias": True, "out_proj_bias": True,
-    "softmax_scale": None, "causal": False, "d_conv": 0, "rotary_emb_dim": 0, "rotary_emb_base": 10_000.0,
-    "rotary_emb_interleaved": False,
-}  # fmt: skip
-ATTENTION_FIXED = {"causal": True, "mlp_dim": 0, "softmax_scale": None, "rotary_emb_interleaved": False}
+ATTENTION = (  # attn_cfg
+    Key("causal", default=False, only=(True,)),
+    Key("num_heads", "n_heads"),
+    Key("num_heads_kv", "n_kv_heads", None),
+    Key("head_dim", "head_dim", None),
+    Key("rotary_emb_dim", "rotary_pct", 0, read=_rotated, write=lambda mixer, D: mixer.rotary_dim(D)),
+    Key("rotary_emb_base", "rotary_base", 10_000.0, read=lambda base, config: float(base)),
+    Key("rotary_emb_interleaved", only=(False,)),
+    Key("qkv_proj_bias", "bias", True),
+    Key("out_proj_bias", "out_bias", True),
+    Key("d_conv", "d_conv", 0, read=lambda width, config: width or None, write=lambda mixer, D: mixer.d_conv or 0),
+    Key("mlp_dim", only=(0,)),
+    Key("softmax_scale", only=(None,)),
+)
 HIDDEN_MULTIPLE = 128  # of what its MLP rounds d_intermediate up to
 
 # Why no Mamba-3 is read.
@@ -42,114 +68,61 @@ MAMBA3 = (
 )
 
 
-def _fields(config: Config) -> tuple[Fields, int]:
-    given = dict(config["ssm_cfg"] or {})
-    layer = given.pop("layer", "Mamba1")
+def _read(within: str, keys: tuple[Key, ...], given: Config, config: Config, kind: str) -> Fields:
+    """The fields of a mixer, of what config.json has of it under one key."""
+    known = complete(keys, given)
+    problem = refused(keys, known)
+    if problem is not None:
+        key, value, only = problem
+        raise ValueError(f"{within}.{key} is {value!r}; known is {only} alone")
+    ours: Fields = {"kind": kind}
+    read_keys(keys, known | {"d_model": config["d_model"]}, ours)
+    return ours
+
+
+def _layer(given: Config | None, config: Config) -> Fields:
+    layer = (given or {}).get("layer", "Mamba1")
     if layer == "Mamba3":
         raise ValueError(f"Mamba-3 is not read: {MAMBA3}")
     if layer not in LAYERS:
         raise ValueError(f"ssm_cfg.layer is {layer!r}; known are {' and '.join(LAYERS)}")
-    for key, value in LAYERS_FIXED[layer].items():
-        if given.get(key, value) != value:
-            raise ValueError(f"ssm_cfg.{key} is {given[key]!r}; known is {value!r} alone")
-    options = LAYERS[layer] | given
-    mixer = {"d_state": options["d_state"], "d_conv": options["d_conv"], "expand": options["expand"]}
-    if layer == "Mamba1":
-        rank = options["dt_rank"]
-        mixer |= {"kind": "mamba1", "dt_rank": math.ceil(config["d_model"] / 16) if rank == "auto" else rank}
-    else:
-        mixer |= {"kind": "mamba2", "head_dim": options["headdim"], "n_groups": options["ngroups"]}
-        mixer |= {"dt_limit": as_limit(options["dt_limit"])}
-    fields = {
-        "d_model": config["d_model"],
-        "n_layers": config["n_layer"],
-        "mixer": mixer,
-        "mixer_at": dict.fromkeys(config["attn_layer_idx"] or (), _attention(config)),
-        "ffn": _ffn(config["d_intermediate"]),
-        "norm": "rms" if config["rms_norm"] else "layer",
-        "tie_embeddings": config["tie_embeddings"],
-        "vocab_multiple": config["pad_vocab_size_multiple"],
-    }
-    return fields, config["vocab_size"]
+    return _read("ssm_cfg", LAYERS[layer], given or {}, config, KINDS[layer])
 
 
-def _attention(config: Config) -> Fields | None:
-    """The mixer of the layers in attn_layer_idx; None: there are none."""
+def _ssm_cfg(spec: ModelSpec, D: int) -> dict[str, Any]:
+    mixer = next((mixer for mixer in spec.mixers() if not isinstance(mixer, AttentionMixer)), spec.mixer)
+    for layer, kind in KINDS.items():
+        if mixer.kind == kind:
+            return {"layer": layer, **write_keys(LAYERS[layer], lambda field: mixer, D)}
+    raise ValueError(f"its mixer is {mixer.kind}")
+
+
+def _attention(given: Config | None, config: Config) -> Fields:
+    """The mixer of the layers in attn_layer_idx."""
     if not config["attn_layer_idx"]:
-        return None
-    options = ATTENTION | (config["attn_cfg"] or {})
-    for key, value in ATTENTION_FIXED.items():
-        if options[key] != value:
-            raise ValueError(f"attn_cfg.{key} is {options[key]!r}; known is {value!r} alone")
-    unknown = sorted(set(options) - set(ATTENTION) - {"num_heads"})
+        return {}
+    unknown = sorted(set(given or {}) - {key.theirs for key in ATTENTION})
     if unknown:
         raise ValueError(f"attn_cfg has {', '.join(unknown)}, which ssm does not know")
-    head = options["head_dim"] or config["d_model"] // options["num_heads"]
-    share = options["rotary_emb_dim"] / head
-    return {
-        "kind": "attention",
-        "n_heads": options["num_heads"],
-        "n_kv_heads": options["num_heads_kv"],
-        "head_dim": options["head_dim"],
-        "rotary_pct": share if int(head * share) == options["rotary_emb_dim"] else math.nextafter(share, 1),
-        "rotary_base": float(options["rotary_emb_base"]),
-        "bias": options["qkv_proj_bias"],
-        "out_bias": options["out_proj_bias"],
-        "d_conv": options["d_conv"] or None,
-    }
+    return _read("attn_cfg", ATTENTION, given or {}, config, "attention")
 
 
-def _ffn(width: int) -> Fields | None:
+def _attn_cfg(mixer: AttentionMixer, D: int) -> dict[str, Any]:
+    return write_keys(ATTENTION, lambda field: mixer, D)
+
+
+def _attn_layer_idx(spec: ModelSpec, D: int) -> list[int]:
+    return [i for i, mixer in enumerate(spec.mixers()) if isinstance(mixer, AttentionMixer)]
+
+
+def _ffn(width: int, config: Config) -> Fields | None:
     """A gated MLP of at least this width in every layer; 0: none."""
     hidden = -(-width // HIDDEN_MULTIPLE) * HIDDEN_MULTIPLE
     return {"kind": "gated_mlp", "d_hidden": hidden} if hidden else None
 
 
-def _attention_config(spec: ModelSpec) -> dict[str, Any]:
-    """What `_attention` reads."""
-    layers = [i for i, mixer in enumerate(spec.mixers()) if isinstance(mixer, AttentionMixer)]
-    if not layers:
-        return {"attn_layer_idx": [], "attn_cfg": {}}
-    mixer = spec.mixers()[layers[0]]
-    assert isinstance(mixer, AttentionMixer)
-    attention = {
-        "causal": True,
-        "num_heads": mixer.n_heads,
-        "num_heads_kv": mixer.heads(spec.d_model),
-        "head_dim": mixer.state_shape(spec.d_model)[-1],
-        "qkv_proj_bias": mixer.bias,
-        "out_proj_bias": mixer.output_bias,
-        "d_conv": mixer.d_conv or 0,
-        "rotary_emb_dim": mixer.rotary_dim(spec.d_model),
-        "rotary_emb_base": mixer.rotary_base,
-    }
-    return {"attn_layer_idx": layers, "attn_cfg": attention}
-
-
-def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
-    mixer = next((mixer for mixer in spec.mixers() if not isinstance(mixer, AttentionMixer)), spec.mixer)
-    layer: dict[str, Any] = {}
-    if isinstance(mixer, Mamba2Mixer):
-        layer = {"layer": "Mamba2", "headdim": mixer.head_dim, "ngroups": mixer.n_groups}
-        if mixer.dt_limit != (0.0, None):
-            layer["dt_limit"] = [mixer.dt_limit[0], math.inf if mixer.dt_limit[1] is None else mixer.dt_limit[1]]
-    elif isinstance(mixer, Mamba1Mixer):
-        layer = {"layer": "Mamba1", "dt_rank": mixer.rank(spec.d_model)}
-    else:
-        raise ValueError(f"it has no {mixer.kind}")
-    return {
-        "d_model": spec.d_model,
-        "d_intermediate": 0 if spec.ffn is None else ffn_of(spec, GatedMlp).d_hidden,
-        "n_layer": spec.n_layers,
-        "vocab_size": vocab_size,
-        "ssm_cfg": layer | {"d_state": mixer.d_state, "d_conv": mixer.d_conv, "expand": mixer.expand},
-        **_attention_config(spec),
-        "rms_norm": spec.norm == "rms",
-        "residual_in_fp32": True,
-        "fused_add_norm": True,
-        "pad_vocab_size_multiple": spec.vocab_multiple,
-        "tie_embeddings": spec.tie_embeddings,
-    }
+def _d_intermediate(spec: ModelSpec, D: int) -> int:
+    return 0 if spec.ffn is None else ffn_of(spec, GatedMlp).d_hidden
 
 
 MAMBA_SSM = Format(
@@ -157,6 +130,26 @@ MAMBA_SSM = Format(
     title="mamba_ssm's models",
     model_type=None,
     architecture="MambaLMHeadModel",
+    ours={"attention": {"kind": "attention"}},
+    keys=(
+        Key("d_model", "d_model"),
+        Key("n_layer", "n_layers"),
+        Key("ssm_cfg", "mixer", {}, read=_layer, write=_ssm_cfg),
+        Key(
+            "attn_layer_idx",
+            "mixer_at",
+            [],
+            read=lambda layers, config: dict.fromkeys(layers or (), "attention"),
+            write=_attn_layer_idx,
+        ),
+        Key("attn_cfg", "attention", {}, read=_attention, write=_attn_cfg),
+        Key("d_intermediate", "ffn", 0, read=_ffn, write=_d_intermediate),
+        Key("rms_norm", "norm", only={True: "rms", False: "layer"}),
+        Key("residual_in_fp32", default=True, write=lambda spec, D: True),
+        Key("fused_add_norm", default=True, write=lambda spec, D: True),
+        Key("pad_vocab_size_multiple", "vocab_multiple", 8),
+        Key("tie_embeddings", "tie_embeddings", True),
+    ),
     rows=(
         Row("embedding.weight", "backbone.embedding.weight"),
         Row("layers.{i}.norm.weight", "backbone.layers.{i}.norm.weight"),
@@ -182,18 +175,10 @@ MAMBA_SSM = Format(
         Row("norm.bias", "backbone.norm_f.bias"),
         Row("head.weight", "lm_head.weight"),
     ),
-    defaults={
-        "ssm_cfg": {}, "attn_layer_idx": [], "attn_cfg": {}, "d_intermediate": 0, "rms_norm": True,
-        "tie_embeddings": True, "pad_vocab_size_multiple": 8,
-    },
-    fixed={},
-    fields=_fields,
-    config=_config,
     tied=("backbone.embedding.weight", "lm_head.weight"),
     sizes=lambda spec: {"half": 2},
     picks={"half": (1, 0)},  # of its MLP the gate comes second, of ours first
-    keys=("d_model", "n_layer", "vocab_size"),
     writes_tied=True,
     container="bin",
     dt_limit=("ssm_cfg", "dt_limit"),
-)  # fmt: skip
+)

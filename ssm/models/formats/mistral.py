@@ -2,53 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import ffn_of, mixer_of, rotary
+from ssm.models.formats.format import Format, Row
+from ssm.models.formats.keys import Key
+from ssm.models.formats.parts import SIZES, ffn_of, gated_mlp, mixer_of, rotary
 from ssm.specs.ffn import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
-
-
-def _fields(config: Config) -> tuple[Fields, int]:
-    base, _ = rotary(config, base="rope_theta", share="partial_rotary_factor")
-    mixer = {
-        "kind": "attention",
-        "n_heads": config["num_attention_heads"],
-        "n_kv_heads": config["num_key_value_heads"],
-        "head_dim": config["head_dim"],
-        "rotary_base": base,
-        "window": config["sliding_window"],
-    }
-    fields = {
-        "d_model": config["hidden_size"],
-        "n_layers": config["num_hidden_layers"],
-        "mixer": mixer,
-        "ffn": {"kind": "gated_mlp", "d_hidden": config["intermediate_size"]},
-        "norm_eps": config["rms_norm_eps"],
-        "tie_embeddings": config["tie_word_embeddings"],
-    }
-    return fields, config["vocab_size"]
-
-
-def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
-    mixer, ffn = mixer_of(spec, AttentionMixer), ffn_of(spec, GatedMlp)
-    if mixer.rotary_pct != 1:
-        raise ValueError(f"a share of {mixer.rotary_pct:g} of its heads is rotated, and Mistral rotates them whole")
-    return {
-        "vocab_size": spec.embedding_rows(vocab_size),
-        "hidden_size": spec.d_model,
-        "num_hidden_layers": spec.n_layers,
-        "num_attention_heads": mixer.n_heads,
-        "num_key_value_heads": mixer.heads(spec.d_model),
-        "head_dim": mixer.state_shape(spec.d_model)[-1],
-        "intermediate_size": ffn.d_hidden,
-        "rms_norm_eps": spec.norm_eps,
-        "rope_theta": mixer.rotary_base,
-        "sliding_window": mixer.window,
-        "tie_word_embeddings": spec.tie_embeddings,
-    }
 
 
 def _sizes(spec: ModelSpec) -> dict[str, int]:
@@ -63,6 +22,19 @@ MISTRAL = Format(
     title="transformers' Mistral",
     model_type="mistral",
     architecture="MistralForCausalLM",
+    ours={"mixer": {"kind": "attention"}, "ffn": {"kind": "gated_mlp"}},
+    keys=(
+        *SIZES,
+        Key("num_attention_heads", "mixer.n_heads"),
+        Key("num_key_value_heads", "mixer.n_kv_heads", 8),
+        Key("head_dim", "mixer.head_dim", None),
+        rotary("rope_theta", "mixer.rotary_base", 10_000.0),
+        Key("sliding_window", "mixer.window", 4096),
+        Key("intermediate_size", "ffn.d_hidden"),
+        Key("hidden_act", only=("silu",)),
+        Key("rms_norm_eps", "norm_eps", 1e-6),
+        Key("tie_word_embeddings", "tie_embeddings", False),
+    ),
     rows=(
         Row("embedding.weight", "model.embed_tokens.weight"),
         Row(f"{AT}norm.weight", f"{THERE}input_layernorm.weight"),
@@ -73,22 +45,10 @@ MISTRAL = Format(
             parts=("queries", "keys", "keys"),
         ),
         Row(f"{AT}mixer.out_proj.weight", f"{THERE}self_attn.o_proj.weight"),
-        Row(
-            f"{AT}ffn.up_proj.weight",
-            tuple(f"{THERE}mlp.{name}_proj.weight" for name in ("gate", "up")),
-            parts=("hidden", "hidden"),
-        ),
-        Row(f"{AT}ffn.down_proj.weight", f"{THERE}mlp.down_proj.weight"),
+        *gated_mlp(f"{THERE}mlp."),
         Row("norm.weight", "model.norm.weight"),
         Row("head.weight", "lm_head.weight"),
     ),
-    defaults={
-        "num_key_value_heads": 8, "head_dim": None, "partial_rotary_factor": 1.0, "rope_theta": 10_000.0,
-        "sliding_window": 4096, "rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": False,
-    },
-    fixed={"hidden_act": ("silu",)},
-    fields=_fields,
-    config=_config,
     tied=("model.embed_tokens.weight", "lm_head.weight"),
     sizes=_sizes,
-)  # fmt: skip
+)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Container, Sequence
+from typing import Any, TypeVar
 
-from ssm.models.formats.format import Config
-from ssm.specs.ffn import Experts, GatedMlp, Mlp, RwkvChannelMix
+from ssm.models.formats.format import Row
+from ssm.models.formats.keys import NOTHING, Config, Key
+from ssm.specs.ffn import Experts, GatedMlp
 from ssm.specs.mixers.base import MixerSpecBase
+from ssm.specs.mixers.mamba2 import Mamba2Mixer
 from ssm.specs.model import ModelSpec
 
 M = TypeVar("M", bound=MixerSpecBase)
-F = TypeVar("F", Mlp, GatedMlp, RwkvChannelMix, Experts)
+F = TypeVar("F", GatedMlp, Experts)
+LINEAR, FULL = "linear_attention", "full_attention"  # in transformers' layer_types
 
 
 def mixer_of(spec: ModelSpec, kind: type[M]) -> M:
@@ -37,25 +40,84 @@ def ffn_of(spec: ModelSpec, kind: type[F]) -> F:
     return spec.ffn
 
 
-def as_limit(pair: Sequence[float]) -> tuple[float, float | None]:
-    """(low, high), where an infinite high is None."""
-    low, high = pair
-    return float(low), None if math.isinf(high) else float(high)
+SIZES = (Key("hidden_size", "d_model"), Key("num_hidden_layers", "n_layers"))  # in transformers and in fla
 
 
-def rotary(config: Config, base: str, share: str) -> tuple[float, float]:
-    """The base of rotary positions and the share of a head's dimensions that is rotated.
+def dt_rank(theirs: str, ours: str, width: str) -> Key:
+    """The rank of the projection to dt, which may be "auto"; `width`: the key of the model's width."""
+
+    def read(rank: int | str, config: Config) -> int | str:
+        return -(-config[width] // 16) if rank == "auto" else rank
+
+    return Key(theirs, ours, "auto", read=read)
+
+
+def dt_limit(theirs: str, ours: str) -> Key:
+    """The limits of dt, where an infinite one is None in ours."""
+
+    def read(pair: Sequence[float], config: Config) -> tuple[float, float | None]:
+        low, high = pair
+        return float(low), None if math.isinf(high) else float(high)
+
+    def write(mixer: Mamba2Mixer, D: int) -> Any:
+        low, high = mixer.dt_limit
+        return NOTHING if (low, high) == (0.0, None) else [low, math.inf if high is None else high]
+
+    return Key(theirs, ours, (0.0, math.inf), read=read, write=write)
+
+
+def rotary(theirs: str, ours: str, default: float, newer: str | None = None) -> Key:
+    """A key of rotary positions: transformers' new files have it in "rope_parameters", the old ones by itself.
 
     Args:
-        config: transformers' new files have them in "rope_parameters", the old ones by themselves.
-        base, share: the names of the old ones.
-
-    Raises:
-        ValueError: positions that are scaled or interpolated.
+        newer: its name there, where it is another.
     """
-    given = config.get("rope_parameters") or {}
-    scaling = config.get("rope_scaling")
-    if scaling is not None or given.get("rope_type", "default") != "default":
-        raise ValueError(f"its rotary positions are scaled ({scaling or given}), and ours are not")
-    named = {"rope_theta": config[base], "partial_rotary_factor": config[share]} | given
-    return float(named["rope_theta"]), float(named["partial_rotary_factor"])
+
+    def read(value: float, config: Config) -> float:
+        given, scaling = config.get("rope_parameters") or {}, config.get("rope_scaling")
+        if scaling is not None or given.get("rope_type", "default") != "default":
+            raise ValueError(f"its rotary positions are scaled ({scaling or given}), and ours are not")
+        return float(given.get(newer or theirs, value))
+
+    return Key(theirs, ours, default, read=read)
+
+
+def layer_types(attention: Callable[[Config], Container[int]]) -> Key:
+    """The kind of every layer, in transformers' list.
+
+    Args:
+        attention: the layers of attention, counted from 0, where there is no such list.
+    """
+
+    def read(types: list[str] | None, config: Config) -> dict[int, str]:
+        layers = config["num_hidden_layers"]
+        types = types or [FULL if i in attention(config) else LINEAR for i in range(layers)]
+        if len(types) != layers or not set(types) <= {LINEAR, FULL} or LINEAR not in types:
+            raise ValueError(f"layer_types is {types}, expected {layers} of {LINEAR} and {FULL}")
+        return {i: "attention" for i, kind in enumerate(types) if kind == FULL}
+
+    def write(spec: ModelSpec, D: int) -> list[str]:
+        return [FULL if mixer.kind == "attention" else LINEAR for mixer in spec.mixers()]
+
+    return Key("layer_types", "mixer_at", None, read=read, write=write)
+
+
+def gated_mlp(
+    theirs: str, ours: str = "layers.{i}.ffn.", hidden: str = "hidden", kind: str = "weight"
+) -> tuple[Row, ...]:
+    """The rows of a gated perceptron.
+
+    Args:
+        theirs: what their names begin with, or alternatives with a | between them.
+        ours: what ours begin with.
+        hidden: its width, by its name among the sizes.
+        kind: "weight" or "bias".
+    """
+
+    def named(name: str) -> str:
+        return "|".join(f"{start}{name}_proj.{kind}" for start in theirs.split("|"))
+
+    return (
+        Row(f"{ours}up_proj.{kind}", (named("gate"), named("up")), parts=(hidden, hidden)),
+        Row(f"{ours}down_proj.{kind}", named("down")),
+    )

@@ -5,24 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ssm.models.formats.format import Format, Row
-from ssm.models.formats.parts import ffn_of
+from ssm.models.formats.keys import Key
 from ssm.models.formats.qwen_parts import (
     AT,
-    DEFAULTS,
     DELTA,
-    EXPERTS,
-    FIXED,
     IGNORED,
+    OURS,
     ROWS,
     TIED,
-    config_around,
-    config_of_experts,
-    dense,
-    experts,
-    fields_of,
+    expert_keys,
+    keys_around,
     sizes_of,
 )
-from ssm.specs.ffn import Experts, GatedMlp
 
 PROJECTION = Row(
     f"{AT}mixer.in_proj.weight",
@@ -35,13 +29,13 @@ QWEN3_5 = Format(
     title="transformers' Qwen3.5 text model",
     model_type="qwen3_5_text",
     architecture="Qwen3_5ForCausalLM",
-    rows=(*ROWS, PROJECTION),
-    defaults=DEFAULTS,
-    fixed=FIXED | {"num_experts": (None, 0)},
-    fields=lambda config: fields_of(config, {"ffn": dense(config)}),
-    config=lambda spec, vocab_size: (
-        config_around(spec, vocab_size) | {"intermediate_size": ffn_of(spec, GatedMlp).d_hidden}
+    ours=OURS | {"ffn": {"kind": "gated_mlp"}},
+    keys=(
+        *keys_around(kv_heads=4),
+        Key("intermediate_size", "ffn.d_hidden"),
+        Key("num_experts", only=(None, 0)),
     ),
+    rows=(*ROWS, PROJECTION),
     tied=TIED,
     sizes=sizes_of,
     ignored=IGNORED,
@@ -52,8 +46,10 @@ QWEN3_5_MOE = replace(
     title="transformers' Qwen3.5 text model with experts",
     model_type="qwen3_5_moe_text",
     architecture="Qwen3_5MoeForCausalLM",
-    defaults=DEFAULTS | EXPERTS,
-    fixed=FIXED | {"norm_topk_prob": (True,)},
-    fields=lambda config: fields_of(config, {"ffn": experts(config)}),
-    config=lambda spec, vocab_size: config_around(spec, vocab_size) | config_of_experts(ffn_of(spec, Experts)),
+    ours=OURS | {"ffn": {"kind": "experts"}},
+    keys=(
+        *keys_around(kv_heads=2),
+        *expert_keys("ffn", experts=256, chosen=8),
+        Key("norm_topk_prob", "ffn.normalize", only=(True,)),
+    ),
 )

@@ -2,51 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ssm.models.formats.format import Config, Fields, Format, Row
+from ssm.models.formats.format import Format, Row
+from ssm.models.formats.keys import Config, Fields, Key
 from ssm.models.formats.parts import mixer_of
 from ssm.models.formats.qwen_parts import (
     AT,
-    DEFAULTS,
     DELTA,
-    EXPERTS,
-    FIXED,
     IGNORED,
+    OURS,
     ROWS,
     TIED,
-    config_around,
-    config_of_experts,
-    dense,
-    experts,
-    fields_of,
+    expert_keys,
+    keys_around,
     sizes_of,
 )
-from ssm.specs.ffn import Experts, GatedMlp
 from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 from ssm.specs.model import ModelSpec
 
 
-def _fields(config: Config) -> tuple[Fields, int]:
-    layers, step, only = config["num_hidden_layers"], config["decoder_sparse_step"], config["mlp_only_layers"] or ()
+def _ffns(dense: list[int] | None, config: Config) -> Fields:
+    """The layers without experts."""
+    layers, step, only = config["num_hidden_layers"], config["decoder_sparse_step"], dense or ()
     without = [i for i in range(layers) if i in only or (i + 1) % step or not config["num_experts"]]
     if len(without) == layers:
-        return fields_of(config, {"ffn": dense(config)})
-    return fields_of(config, {"ffn": experts(config), "ffn_at": {i: dense(config) for i in without}})
+        return {"ffn": "dense"}
+    return {"ffn": "experts", "ffn_at": dict.fromkeys(without, "dense")}
 
 
-def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
-    ffns = spec.ffns()
-    config = config_around(spec, vocab_size) | {"num_experts": 0, "decoder_sparse_step": 1}
-    config["mlp_only_layers"] = [i for i, ffn in enumerate(ffns) if isinstance(ffn, GatedMlp)]
-    for ffn in ffns:
-        if isinstance(ffn, Experts):
-            config |= config_of_experts(ffn)
-        elif isinstance(ffn, GatedMlp):
-            config["intermediate_size"] = ffn.d_hidden
-        else:
-            raise ValueError("it has experts, or a gated perceptron")
-    return config
+def _mlp_only_layers(spec: ModelSpec, D: int) -> list[int]:
+    return [i for i, ffn in enumerate(spec.ffns()) if ffn is not None and ffn.kind == "gated_mlp"]
 
 
 def _places(spec: ModelSpec) -> dict[str, list[int]]:
@@ -68,6 +52,15 @@ QWEN3_NEXT = Format(
     title="transformers' Qwen3-Next",
     model_type="qwen3_next",
     architecture="Qwen3NextForCausalLM",
+    ours=OURS | {"experts": {"kind": "experts"}, "dense": {"kind": "gated_mlp"}},
+    keys=(
+        *keys_around(kv_heads=2),
+        *expert_keys("experts", experts=512, chosen=10),
+        Key("norm_topk_prob", "experts.normalize", True),
+        Key("intermediate_size", "dense.d_hidden", 5632),
+        Key("decoder_sparse_step", default=1),
+        Key("mlp_only_layers", "", None, read=_ffns, write=_mlp_only_layers),
+    ),
     rows=(
         *ROWS,
         Row(
@@ -77,17 +70,8 @@ QWEN3_NEXT = Format(
             mixer="gated_deltanet",
         ),
     ),
-    defaults=DEFAULTS
-    | EXPERTS
-    | {
-        "num_experts": 512, "num_experts_per_tok": 10, "intermediate_size": 5632, "decoder_sparse_step": 1,
-        "mlp_only_layers": None,
-    },
-    fixed=FIXED,
-    fields=_fields,
-    config=_config,
     tied=TIED,
     sizes=sizes_of,
     places=_places,
     ignored=IGNORED,
-)  # fmt: skip
+)

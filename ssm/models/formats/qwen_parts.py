@@ -2,134 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ssm.models.formats.format import Config, Fields, Row
-from ssm.models.formats.parts import mixer_of, rotary
+from ssm.models.formats.format import Row
+from ssm.models.formats.keys import Config, Key
+from ssm.models.formats.parts import SIZES, gated_mlp, layer_types, mixer_of, rotary
 from ssm.specs.ffn import Experts, GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 from ssm.specs.model import ModelSpec
 
-LAYERS = {"gated_deltanet": "linear_attention", "attention": "full_attention"}
 TIED = ("model.embed_tokens.weight", "lm_head.weight")
 IGNORED = r"mtp\..*"  # a head that foretells several tokens
-DEFAULTS = {
-    "layer_types": None, "full_attention_interval": 4, "num_attention_heads": 16, "num_key_value_heads": 4,
-    "head_dim": 256, "attention_bias": False, "attn_output_gate": True, "rope_theta": 10_000.0,
-    "partial_rotary_factor": 0.25, "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
-    "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "rms_norm_eps": 1e-6, "hidden_act": "silu",
-    "tie_word_embeddings": False,
-}  # fmt: skip
-EXPERTS = {
-    "num_key_value_heads": 2, "num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512,
-    "shared_expert_intermediate_size": 512, "norm_topk_prob": True,
-}  # fmt: skip
-FIXED = {"hidden_act": ("silu",), "attn_output_gate": (True,)}
+OURS = {
+    "mixer": {"kind": "gated_deltanet"},
+    "attention": {"kind": "attention", "qk_norm": True, "gate": True},
+    "norm": "rms_from_one",
+}
 
 
-def fields_of(config: Config, ffn: Fields) -> tuple[Fields, int]:
-    """The fields of a spec, but for those of its ffn, which are given; and the size of the vocabulary."""
-    layers, eps = config["num_hidden_layers"], config["rms_norm_eps"]
-    types = config["layer_types"] or [
-        "full_attention" if (i + 1) % config["full_attention_interval"] == 0 else "linear_attention"
-        for i in range(layers)
-    ]
-    if len(types) != layers or not set(types) <= set(LAYERS.values()) or "linear_attention" not in types:
-        raise ValueError(f"layer_types is {types}, expected {layers} of {' and '.join(LAYERS.values())}")
-    base, share = rotary(config, base="rope_theta", share="partial_rotary_factor")
-    keys, values = config["linear_num_key_heads"], config["linear_num_value_heads"]
-    delta = {
-        "kind": "gated_deltanet",
-        "n_heads": values,
-        "n_key_heads": keys if keys != values else None,
-        "key_dim": config["linear_key_head_dim"],
-        "value_dim": config["linear_value_head_dim"],
-        "d_conv": config["linear_conv_kernel_dim"],
-        "norm_eps": eps,
-    }
-    attention = {
-        "kind": "attention",
-        "n_heads": config["num_attention_heads"],
-        "n_kv_heads": config["num_key_value_heads"],
-        "head_dim": config["head_dim"],
-        "rotary_pct": share,
-        "rotary_base": base,
-        "bias": config["attention_bias"],
-        "qk_norm": True,
-        "gate": True,
-        "norm_eps": eps,
-    }
-    fields = {
-        "d_model": config["hidden_size"],
-        "n_layers": layers,
-        "mixer": delta,
-        "mixer_at": {i: attention for i, kind in enumerate(types) if kind == "full_attention"},
-        "norm": "rms_from_one",
-        "norm_eps": eps,
-        "tie_embeddings": config["tie_word_embeddings"],
-    }
-    return fields | ffn, config["vocab_size"]
+def _intervals(config: Config) -> range:
+    step = config["full_attention_interval"]
+    return range(step - 1, config["num_hidden_layers"], step)
 
 
-def dense(config: Config) -> Fields:
-    """The gated perceptron of layers without experts."""
-    return {"kind": "gated_mlp", "d_hidden": config["intermediate_size"]}
+def _key_heads(groups: int, config: Config) -> int | None:
+    return groups if groups != config["linear_num_value_heads"] else None
 
 
-def experts(config: Config) -> Fields:
-    """The experts of a layer."""
-    return {
-        "kind": "experts",
-        "n_experts": config["num_experts"],
-        "top_k": config["num_experts_per_tok"],
-        "d_hidden": config["moe_intermediate_size"],
-        "d_shared": config["shared_expert_intermediate_size"],
-        "normalize": config["norm_topk_prob"],
-    }
+def keys_around(kv_heads: int) -> tuple[Key, ...]:
+    """All keys but those of ffns; `kv_heads`: the default of the heads of keys and values."""
+    return (
+        *SIZES,
+        Key("full_attention_interval", default=4),
+        layer_types(attention=_intervals),
+        Key("linear_num_value_heads", "mixer.n_heads", 32),
+        Key("linear_num_key_heads", "mixer.n_key_heads", 16, read=_key_heads),
+        Key("linear_key_head_dim", "mixer.key_dim", 128),
+        Key("linear_value_head_dim", "mixer.value_dim", 128),
+        Key("linear_conv_kernel_dim", "mixer.d_conv", 4),
+        Key("num_attention_heads", "attention.n_heads", 16),
+        Key("num_key_value_heads", "attention.n_kv_heads", kv_heads),
+        Key("head_dim", "attention.head_dim", 256),
+        Key("attention_bias", "attention.bias", False),
+        Key("attn_output_gate", only=(True,)),
+        rotary("rope_theta", "attention.rotary_base", 10_000.0),
+        rotary("partial_rotary_factor", "attention.rotary_pct", 0.25),
+        Key("rms_norm_eps", ("norm_eps", "mixer.norm_eps", "attention.norm_eps"), 1e-6),
+        Key("hidden_act", only=("silu",)),
+        Key("tie_word_embeddings", "tie_embeddings", False),
+    )
 
 
-def config_around(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
-    """A config.json, but for what it says of ffns."""
-    delta, attention = mixer_of(spec, GatedDeltaNetMixer), _attention(spec)
-    H, K, V = delta.state_shape(spec.d_model)
-    config = {
-        "vocab_size": spec.embedding_rows(vocab_size),
-        "hidden_size": spec.d_model,
-        "num_hidden_layers": spec.n_layers,
-        "layer_types": [LAYERS[mixer.kind] for mixer in spec.mixers()],
-        "linear_num_value_heads": H,
-        "linear_num_key_heads": delta.key_heads,
-        "linear_key_head_dim": K,
-        "linear_value_head_dim": V,
-        "linear_conv_kernel_dim": delta.d_conv,
-        "rms_norm_eps": spec.norm_eps,
-        "tie_word_embeddings": spec.tie_embeddings,
-    }
-    if attention is None:
-        return config
-    return config | {
-        "num_attention_heads": attention.n_heads,
-        "num_key_value_heads": attention.heads(spec.d_model),
-        "head_dim": attention.state_shape(spec.d_model)[-1],
-        "attention_bias": attention.bias,
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": attention.rotary_base,
-            "partial_rotary_factor": attention.rotary_pct,
-        },
-    }
-
-
-def config_of_experts(ffn: Experts) -> dict[str, Any]:
-    """What config.json says of them."""
-    return {
-        "num_experts": ffn.n_experts,
-        "num_experts_per_tok": ffn.top_k,
-        "moe_intermediate_size": ffn.d_hidden,
-        "shared_expert_intermediate_size": ffn.d_shared,
-        "norm_topk_prob": ffn.normalize,
-    }
+def expert_keys(part: str, experts: int, chosen: int) -> tuple[Key, ...]:
+    """The keys of a part's experts, but for norm_topk_prob; and the defaults of their number."""
+    return (
+        Key("num_experts", f"{part}.n_experts", experts),
+        Key("num_experts_per_tok", f"{part}.top_k", chosen),
+        Key("moe_intermediate_size", f"{part}.d_hidden", 512),
+        Key("shared_expert_intermediate_size", f"{part}.d_shared", 512),
+    )
 
 
 def _attention(spec: ModelSpec) -> AttentionMixer | None:
@@ -156,14 +86,6 @@ AT, DELTA, FULL = "layers.{i}.", "model.layers.{i}.linear_attn.", "model.layers.
 MLP = "model.layers.{i}.mlp."
 
 
-def _gated_mlp(ours: str, theirs: str, hidden: str) -> tuple[Row, ...]:
-    gated = tuple(f"{theirs}{name}_proj.weight" for name in ("gate", "up"))
-    return (
-        Row(f"{ours}up_proj.weight", gated, parts=(hidden, hidden)),
-        Row(f"{ours}down_proj.weight", f"{theirs}down_proj.weight"),
-    )
-
-
 ROWS = (  # all but the projection of Gated DeltaNet
     Row("embedding.weight", "model.embed_tokens.weight"),
     Row(f"{AT}norm.weight", "model.layers.{i}.input_layernorm.weight"),
@@ -184,8 +106,8 @@ ROWS = (  # all but the projection of Gated DeltaNet
     ),
     *(Row(f"{AT}mixer.out_proj.{kind}", f"{FULL}o_proj.{kind}", mixer="attention") for kind in ("weight", "bias")),
     *(Row(f"{AT}mixer.{name}_norm_weight", f"{FULL}{name}_norm.weight") for name in "qk"),
-    *_gated_mlp(f"{AT}ffn.", MLP, "hidden"),
-    *_gated_mlp(f"{AT}ffn.shared.", f"{MLP}shared_expert.", "shared"),
+    *gated_mlp(MLP),
+    *gated_mlp(f"{MLP}shared_expert.", f"{AT}ffn.shared.", "shared"),
     Row(f"{AT}ffn.shared_gate.weight", f"{MLP}shared_expert_gate.weight"),
     Row(f"{AT}ffn.router.weight", f"{MLP}gate.weight"),
     Row(

@@ -150,7 +150,7 @@ def format_of(source: Source) -> Format:
     if kind is None:
         raise CheckpointError(
             f"{source.config_path}: has no model_type ({', '.join(known)}), and not the keys of mamba_ssm "
-            f"({', '.join(FORMATS['mamba_ssm'].keys)})"
+            f"({', '.join(FORMATS['mamba_ssm'].required)})"
         )
     raise CheckpointError(f"{source.config_path}: unknown architecture '{kind}'; {nearest(str(kind), known)}")
 

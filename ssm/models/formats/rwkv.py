@@ -6,45 +6,17 @@ more than the share of the norm's epsilon, and is not done here.
 
 from __future__ import annotations
 
-from typing import Any
-
-from ssm.models.formats.format import Config, Fields, Format, Row
-from ssm.models.formats.parts import ffn_of, mixer_of
-from ssm.specs.ffn import RwkvChannelMix
-from ssm.specs.mixers.rwkv4 import Rwkv4Mixer
-from ssm.specs.model import ModelSpec
+from ssm.models.formats.format import Format, Row
+from ssm.models.formats.keys import Config, Fields, Key
+from ssm.models.formats.parts import SIZES
 
 MIX = "1 1 d -> d"
 
 
-def _fields(config: Config) -> tuple[Fields, int]:
-    width = config["hidden_size"]
-    if (config["attention_hidden_size"] or width) != width:
-        raise ValueError(f"attention_hidden_size is {config['attention_hidden_size']}; known is hidden_size alone")
-    fields = {
-        "d_model": width,
-        "n_layers": config["num_hidden_layers"],
-        "mixer": {"kind": "rwkv4"},
-        "ffn": {"kind": "rwkv_channel_mix", "d_hidden": config["intermediate_size"] or 4 * width, "mix": "present"},
-        "norm": "layer",
-        "embedding_norm": True,
-        "norm_eps": config["layer_norm_epsilon"],
-        "tie_embeddings": config["tie_word_embeddings"],
-    }
-    return fields, config["vocab_size"]
-
-
-def _config(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
-    mixer_of(spec, Rwkv4Mixer)
-    return {
-        "vocab_size": spec.embedding_rows(vocab_size),
-        "hidden_size": spec.d_model,
-        "attention_hidden_size": spec.d_model,
-        "num_hidden_layers": spec.n_layers,
-        "intermediate_size": ffn_of(spec, RwkvChannelMix).d_hidden,
-        "layer_norm_epsilon": spec.norm_eps,
-        "tie_word_embeddings": spec.tie_embeddings,
-    }
+def _same_width(width: int | None, config: Config) -> Fields:
+    if width not in (None, 0, config["hidden_size"]):
+        raise ValueError(f"attention_hidden_size is {width}; known is hidden_size alone")
+    return {}
 
 
 RWKV = Format(
@@ -52,6 +24,19 @@ RWKV = Format(
     title="transformers' RWKV",
     model_type="rwkv",
     architecture="RwkvForCausalLM",
+    ours={
+        "mixer": {"kind": "rwkv4"},
+        "ffn": {"kind": "rwkv_channel_mix", "mix": "present"},
+        "norm": "layer",
+        "embedding_norm": True,
+    },
+    keys=(
+        *SIZES,
+        Key("attention_hidden_size", "mixer", None, read=_same_width, write=lambda mixer, D: D),
+        Key("intermediate_size", "ffn.d_hidden", None, read=lambda width, config: width or 4 * config["hidden_size"]),
+        Key("layer_norm_epsilon", "norm_eps", only=(1e-5,)),  # its last norm has no other
+        Key("tie_word_embeddings", "tie_embeddings", False),
+    ),
     rows=(
         Row("embedding.weight", "rwkv.embeddings.weight"),
         Row("embedding_norm.weight", "rwkv.blocks.0.pre_ln.weight"),
@@ -78,12 +63,5 @@ RWKV = Format(
         Row("norm.bias", "rwkv.ln_out.bias"),
         Row("head.weight", "head.weight"),
     ),
-    defaults={
-        "attention_hidden_size": None, "intermediate_size": None, "layer_norm_epsilon": 1e-5,
-        "tie_word_embeddings": False,
-    },
-    fixed={"layer_norm_epsilon": (1e-5,)},  # its last norm has no other
-    fields=_fields,
-    config=_config,
     tied=("rwkv.embeddings.weight", "head.weight"),
-)  # fmt: skip
+)

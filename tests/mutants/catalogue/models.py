@@ -73,8 +73,8 @@ MUTANTS = (
     ),
     Mutant(
         "ssm/models/formats/falcon_mamba.py",
-        '{"selection_norm_eps": config["mixer_rms_eps"]}',
-        '{"selection_norm_eps": config["layer_norm_epsilon"]}',
+        'Key("mixer_rms_eps"',
+        'Key("layer_norm_epsilon"',
         "the selection's norms have the layers' epsilon",
         ("models/formats/test_falcon_mamba.py::test_round_trip",),
     ),
