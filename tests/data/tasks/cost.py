@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import median
 
 import torch
+from ssm_kernels.benchmarks.processes import MODEL
 
-from ssm.bench.processes import MODEL
 from ssm.data.build import build_store
 from ssm.data.reading import TaskBatches
 from ssm.data.store import TokenStore

@@ -23,7 +23,6 @@ import polars as pl
 import torch
 
 from ssm.base.tables import METRICS, PROCESS_SPEED, read_table
-from ssm.bench.training_speed import GateError
 from ssm.data.store import TokenSplit, TokenStore
 from ssm.specs.data import DataSpec, StdlibCorpus
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
@@ -32,6 +31,7 @@ from ssm.specs.training import Budget, RunSpec, TrainingSpec
 from ssm.training.distributed import ALONE, Team
 from ssm.training.loop import train
 from ssm.training.machine import Machine
+from ssm_kernels.benchmarks.training_speed import GateError
 
 # mamba2-slow of config/models.yaml, which the smoke scale trains: 85,464 parameters.
 MODEL = ModelSpec(
