@@ -14,6 +14,7 @@ import pytest
 from ssm.base.code import needed_by
 
 ROOT = Path(__file__).parents[1]
+BENCHMARKS = "ssm_kernels.benchmarks"  # beside the kernels, and on the top floor: they measure models too
 # The packages of ssm from the ground up, a line for each floor of the README. Each imports only from those before it.
 FLOORS = (
     ("base", "specs"),
@@ -21,7 +22,7 @@ FLOORS = (
     ("training", "evaluation"),
     ("claims", "figures", "report", "watch"),
     ("plan",),
-    ("bench", "diagnosis", "extension", "harness", "cli"),
+    ("benchmarks", "diagnosis", "extension", "harness", "cli"),
 )
 ORDER = [package for floor in FLOORS for package in floor]
 WITHOUT_TORCH = ("specs", "claims", "figures", "report", "watch", "plan")
@@ -31,13 +32,13 @@ KERNELS = ("torch", "triton", "ssm_kernels")  # and Python's own: all that the k
 def modules(package: str, folder: Path) -> dict[str, Path]:
     """Name -> file of every module of a package."""
     found = {}
-    for path in sorted((folder / package).rglob("*.py")):
+    for path in sorted((folder / package.replace(".", "/")).rglob("*.py")):
         parts = path.relative_to(folder).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
-SSM = modules("ssm", ROOT)
+SSM = modules("ssm", ROOT) | modules(BENCHMARKS, ROOT / "kernels")
 
 
 def imports(tree: ast.AST, known: dict[str, Path], types: bool = True, late: bool = True) -> Iterator[str]:
@@ -64,7 +65,7 @@ def imports(tree: ast.AST, known: dict[str, Path], types: bool = True, late: boo
 
 
 def floor_of(module: str) -> str:
-    """The package below ssm that a module belongs to: those of ssm itself stand on top."""
+    """The package below ssm or ssm_kernels that a module belongs to: those of ssm itself stand on top."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and parts[1] != "__main__" else "cli"
 
@@ -73,7 +74,8 @@ def climbing(module: str, code: str) -> list[str]:
     """What a module imports that does not stand below it."""
     own, wrong = floor_of(module), []
     for name in imports(ast.parse(code), SSM):
-        if name.startswith("ssm.") and floor_of(name) != own and ORDER.index(floor_of(name)) >= ORDER.index(own):
+        floor = floor_of(name)
+        if name.startswith(("ssm.", BENCHMARKS)) and floor != own and ORDER.index(floor) >= ORDER.index(own):
             wrong.append(name)
     return wrong
 
@@ -113,6 +115,7 @@ def test_nothing_climbs() -> None:
     [
         ("ssm.specs.mixers.gru", "from ssm.models.mixers import gru", ["ssm.models.mixers.gru"]),
         ("ssm.plan.plan", "def f():\n    import ssm.cli.main", ["ssm.cli.main"]),
+        ("ssm.models.device", "from ssm_kernels.benchmarks import race", ["ssm_kernels.benchmarks.race"]),
         ("ssm.models.state", "if TYPE_CHECKING:\n    from ssm.data import store", ["ssm.data.store"]),
         ("ssm.plan.plan", "import torch\nfrom ssm.plan import read\nfrom ssm.specs import data\nimport ssm", []),
     ],
@@ -150,7 +153,9 @@ def test_the_code_that_pictures_and_pages_depend_on_is_found(verb: str) -> None:
 def test_the_kernels_depend_on_torch_alone() -> None:
     """Adapters (to mamba_ssm and fla) look for these by name when they are asked for."""
     kernels = modules("ssm_kernels", ROOT / "kernels")
-    found = {name.split(".")[0] for path in kernels.values() for name in imports(ast.parse(path.read_text()), kernels)}
+    kernels = {name: path for name, path in kernels.items() if not name.startswith(BENCHMARKS)}
+    imported = {name for path in kernels.values() for name in imports(ast.parse(path.read_text()), SSM | kernels)}
+    found = {name if name.startswith(BENCHMARKS) else name.split(".")[0] for name in imported}
     assert "torch" in found
     assert not found - set(KERNELS) - set(sys.stdlib_module_names)
 

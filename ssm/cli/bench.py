@@ -68,13 +68,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _scans(args: argparse.Namespace) -> int:
     import polars as pl
+    from ssm_kernels.benchmarks.cases import cpu_cases, gpu_cases
+    from ssm_kernels.benchmarks.limits import measure_limits
+    from ssm_kernels.benchmarks.scans import scan_speed
+    from ssm_kernels.benchmarks.table import block, warnings
 
     from ssm.base.errors import UserError
     from ssm.base.tables import SCAN_SPEED, write_table
-    from ssm.bench.cases import cpu_cases, gpu_cases
-    from ssm.bench.limits import measure_limits
-    from ssm.bench.scans import scan_speed
-    from ssm.bench.table import block, warnings
     from ssm.models.device import prepare_device
 
     if args.instructions is not None:
@@ -117,9 +117,9 @@ def _compile_for(instructions: str) -> None:
 
 def _training(args: argparse.Namespace) -> int:
     import polars as pl
+    from ssm_kernels.benchmarks.training_speed import MODELS, table_text, training_speed
 
     from ssm.base.tables import TRAINING_SPEED, write_table
-    from ssm.bench.training_speed import MODELS, table_text, training_speed
 
     frames = []
     for model in [args.model] if args.model else MODELS:

@@ -8,9 +8,9 @@ import pytest
 import torch
 from kernels.numerics import error
 from models import tiny
+from ssm_kernels.benchmarks.peer import peer_name, transformers_mamba2
 from torch import Tensor, nn
 
-from ssm.bench.peer import peer_name, transformers_mamba2
 from ssm.models.state import State
 
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -13,9 +13,9 @@ from kernels.numerics import error, worst
 from models import tiny
 from models.mixers.systems import inputs, move, parsed
 from ssm_kernels import use_backend
+from ssm_kernels.benchmarks.peer import peer_name, transformers_mamba
 from torch import Tensor, nn
 
-from ssm.bench.peer import peer_name, transformers_mamba
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.mamba1 import Mamba1

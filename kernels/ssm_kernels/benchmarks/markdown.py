@@ -2,7 +2,7 @@
 
     ssm bench scans --threads 1 --out one.parquet
     ssm bench scans --threads 2 --out two.parquet
-    python -m ssm.bench.markdown one.parquet two.parquet kernels/README.md
+    python -m ssm_kernels.benchmarks.markdown one.parquet two.parquet kernels/README.md
 
 The table takes the place of what stands between the two marks of the README.
 """
@@ -21,9 +21,9 @@ from ssm.base.errors import UserError
 from ssm.base.files import write_text
 from ssm.base.marked_table import with_table
 from ssm.base.tables import SCAN_SPEED, read_provenance, read_table
-from ssm.bench.limits import Limits
+from ssm_kernels.benchmarks.limits import Limits
 
-START, END = "<!-- scans: written by `python -m ssm.bench.markdown` -->", "<!-- end of scans -->"
+START, END = "<!-- scans: written by `python -m ssm_kernels.benchmarks.markdown` -->", "<!-- end of scans -->"
 CASE = ("operation", "system", "shape", "state", "direction")
 COLUMNS = (
     "operation",
@@ -134,14 +134,14 @@ def _line(cells: Sequence[str]) -> str:
 def main(words: Sequence[str]) -> int:
     """Write the table; 2 and one line on stderr for bad input."""
     if len(words) != 3:
-        print("usage: python -m ssm.bench.markdown ONE.parquet TWO.parquet README.md", file=sys.stderr)
+        print("usage: python -m ssm_kernels.benchmarks.markdown ONE.parquet TWO.parquet README.md", file=sys.stderr)
         return 2
     try:
         one, two = (read_run(path, threads) for path, threads in zip(words, (1, 2), strict=False))
         readme = Path(words[2])
         write_text(readme, with_table(readme.read_text(), markdown(one, two), START, END, words[2]))
     except (UserError, OSError) as error:
-        print(f"ssm.bench.markdown: {error}", file=sys.stderr)
+        print(f"ssm_kernels.benchmarks.markdown: {error}", file=sys.stderr)
         return 2
     return 0
 

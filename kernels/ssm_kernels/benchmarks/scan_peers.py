@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from ssm_kernels.adapters import PEERS, peer
 from torch import Tensor
 
-from ssm.bench.cases import Arguments, Case
+from ssm_kernels.adapters import PEERS, peer
+from ssm_kernels.benchmarks.cases import Arguments, Case
 
 Outputs = tuple[Tensor, Tensor | None]
 Peer = Callable[[Arguments], Outputs]

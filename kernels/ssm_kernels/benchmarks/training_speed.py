@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from ssm.base.errors import UserError
 from ssm.base.tables import TRAINING_SPEED
-from ssm.bench.peer import peer_name, transformers_mamba, transformers_mamba2
-from ssm.bench.race import Contestant, flushed_denormals, race
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.specs.mixers.mamba1 import Mamba1Mixer
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import Budget, TrainingSpec
 from ssm.training.optimizer import build_optimizer, set_rates
+from ssm_kernels.benchmarks.peer import peer_name, transformers_mamba, transformers_mamba2
+from ssm_kernels.benchmarks.race import Contestant, flushed_denormals, race
 
 # Small enough for a laptop, large enough that the scan is not all: 4 layers of width 128.
 MODELS = {

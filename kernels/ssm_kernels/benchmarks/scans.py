@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import polars as pl
-import ssm_kernels
 import torch
-from ssm_kernels import backends
 from torch import Tensor
 
+import ssm_kernels
 from ssm.base.tables import SCAN_SPEED
-from ssm.bench.cases import Arguments, Case
-from ssm.bench.limits import Limits, limit_ms
-from ssm.bench.race import Contestant, race
-from ssm.bench.scan_peers import peers
+from ssm_kernels import backends
+from ssm_kernels.benchmarks.cases import Arguments, Case
+from ssm_kernels.benchmarks.limits import Limits, limit_ms
+from ssm_kernels.benchmarks.race import Contestant, race
+from ssm_kernels.benchmarks.scan_peers import peers
 
 Outputs = tuple[Tensor, Tensor | None]
 Scan = Callable[[Arguments], Outputs]

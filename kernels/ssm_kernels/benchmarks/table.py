@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ssm.bench.limits import DISTURBED, EXCEEDED
+from ssm_kernels.benchmarks.limits import DISTURBED, EXCEEDED
 
 
 def block(frame: pl.DataFrame) -> str:

@@ -37,7 +37,7 @@ from math import prod
 
 import torch
 
-from ssm.bench.cases import Case
+from ssm_kernels.benchmarks.cases import Case
 
 EXP = 5  # multiply-adds of an exponential
 FAR = 2**29  # bytes of the streams that tell a CPU's memory from its caches

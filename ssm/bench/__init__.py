@@ -1,1 +1,0 @@
-"""Benchmarks: side by side with an independent implementation, correctness first, speed second."""

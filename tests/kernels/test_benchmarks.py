@@ -1,0 +1,337 @@
+"""`ssm bench`: who is wrong is not timed; what was timed is printed, kept, and written into a README."""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from ssm_kernels.benchmarks import limits as limits_module
+from ssm_kernels.benchmarks import scans as scans_module
+from ssm_kernels.benchmarks import training_speed as training_module
+from ssm_kernels.benchmarks.cases import Case, cpu_cases, gpu_cases
+from ssm_kernels.benchmarks.limits import Limits, limit_ms, work
+from ssm_kernels.benchmarks.markdown import END, START, main
+from ssm_kernels.benchmarks.race import Contestant, race
+from ssm_kernels.benchmarks.training_speed import GateError, ratios
+from torch import Tensor
+
+from ssm.base.errors import UserError
+from ssm.base.tables import SCAN_SPEED, TRAINING_SPEED, read_provenance, read_table, write_table
+from ssm.cli import bench
+
+CPU = torch.device("cpu")
+TINY = ("training", "--repeats", 2, "--context", 6, "--batch", 2)
+SMALL = Case("gated_scan", "Mamba-2", (2, 9, 2, 4, 4), state=True)
+LIMITS = Limits("cpu", 1, memory=3e10, multiply_adds=5e10, gemm=4e10, instructions="avx2", processor="x86_64 A 1")
+
+
+def run(*words: object) -> int:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    bench.add_arguments(parser)
+    return bench.run(parser.parse_args([str(word) for word in words]))
+
+
+@pytest.fixture(autouse=True)
+def _restore_threads() -> Any:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def _measure_limits_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One run of each loop, with nothing timed."""
+
+    def once(run: Callable[[], object], seconds: float) -> float:
+        run()
+        return 1.0
+
+    monkeypatch.setattr("ssm_kernels.native.limits.best_seconds", once)
+    measured = limits_module._stream
+    measured.cache_clear()
+    yield
+    measured.cache_clear()
+
+
+def test_a_race_is_run_in_turn_and_the_slow_drop_out() -> None:
+    order: list[str] = []
+    contestants = [Contestant(name, lambda name=name: order.append(name)) for name in "abc"]
+    race(contestants, 3, 60.0, CPU)
+    assert order == [*"abc", *"abc", *"bca", *"cab"]  # one call of each to warm up, then each round begun by another
+    assert [len(contestant.milliseconds) for contestant in contestants] == [3, 3, 3]
+    race([alone := Contestant("slow", lambda: sum(range(20_000)))], 5, 1e-9, CPU)
+    assert len(alone.milliseconds) == 1
+
+
+# Scans
+
+
+def scans(*words: object) -> int:
+    return run("scans", "--repeats", 1, "--device", "cpu", *words)
+
+
+def table(case: Case = SMALL) -> pl.DataFrame:
+    (frame,) = scans_module.scan_speed([case], CPU, 1, 60.0, LIMITS)
+    return frame
+
+
+@pytest.mark.parametrize("case", [*dict.fromkeys((c.operation, c.system) for c in cpu_cases() + gpu_cases())])
+@pytest.mark.parametrize("state", [False, True])
+def test_small_cases_of_every_kind_agree_with_the_oracle(case: tuple[str, str], state: bool) -> None:
+    matrix = (2, 7, 2, 4, 4)
+    sizes = {"gated_scan": matrix, "delta_scan": matrix, "selective_scan": (2, 7, 8, 4)}.get(case[0], (2, 7, 8))
+    frame = table(Case(*case, sizes, state=state))
+    timed = set(frame.filter(pl.col("milliseconds").is_not_null())["contestant"])
+    assert {"torch", "cpp"} <= timed
+    assert timed.isdisjoint(frame.filter(pl.col("reason").is_not_null())["contestant"])
+    assert float(frame["error"].max()) < 1e-5  # type: ignore[arg-type]
+
+
+class Doubled(torch.autograd.Function):
+    """The same value, with twice its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return 2 * grads[0]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [(lambda h0: 1.01 * h0, "0.01"), (Doubled.apply, "1"), (Tensor.detach, "inf")],
+    ids=["a value", "a gradient", "no gradient"],
+)
+def test_who_is_wrong_is_not_timed(
+    spoil: Callable[[Tensor], Tensor], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = scans_module._ours
+
+    def wrong(case: Case, backend: str) -> Any:
+        scan = right(case, backend)
+        if backend != "cpp":
+            return scan
+        return lambda arguments: scan({**arguments, "h0": spoil(arguments["h0"])})
+
+    monkeypatch.setattr(scans_module, "_ours", wrong)
+    (row,) = table().filter(contestant="cpp").to_dicts()
+    assert row["milliseconds"] is None
+    assert row["reason"].startswith(f"wrong: its relative error is {error}")
+
+
+@pytest.mark.parametrize("case", [replace(c, sizes=(2, 33, *c.sizes[2:])) for c in cpu_cases() if not c.state])
+def test_least_bytes_are_those_of_the_tensors(case: Case) -> None:
+    """All but what does not grow with the sequence: states, weights, constant decays."""
+    arguments = case.arguments(CPU)
+    y = arguments["v" if "v" in arguments else "u" if "u" in arguments else "b" if "a" in arguments else "x"]
+    inputs = sum(x.nbytes for x in arguments.values() if x is not None and x.ndim > 2 and x.shape[1] == 33)
+    assert y is not None
+    forward, *backward = work(case)
+    assert forward.bytes == inputs + y.nbytes
+    # The backward pass reads dy and the inputs, and writes their gradients. Some inputs need not be read for that.
+    assert all(inputs + y.nbytes <= done.bytes <= 2 * inputs + y.nbytes for done in backward)
+
+
+def test_a_limit_is_the_larger_of_both_in_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("diagonal_scan", "RG-LRU", (2, 3, 5))  # 30 and 60 multiply-adds, 360 and 600 bytes
+    streams = {360: 1.0, 600: 1e9}
+    monkeypatch.setattr("ssm_kernels.benchmarks.limits._stream", lambda touched, threads: streams[touched] * threads)
+    limits = Limits("cpu", 2, memory=1.0, multiply_adds=3.0, gemm=3.0)
+    assert limit_ms(case, limits) == pytest.approx(1000 * (360 / 2 + 60 / 3))
+    assert limit_ms(case, Limits("cuda", 1, memory=4.0)) == pytest.approx(1000 * (360 + 600) / 4)
+
+
+def test_scans_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    """With a warning for who is faster than the limit: here a single multiply-add a second."""
+    monkeypatch.setattr("ssm_kernels.benchmarks.cases.cpu_cases", lambda: [SMALL])
+    monkeypatch.setattr(limits_module, "measure_limits", lambda device: replace(LIMITS, multiply_adds=1.0))
+    assert scans("--out", tmp_path / "scans.parquet") == 0
+    said, warned = capsys.readouterr()
+    assert said.startswith("Limits of 1 thread(s): 0 GFLOP/s by multiply-adds (GEMM by torch: 80 GFLOP/s), 30 GB/s")
+    assert "gated_scan, Mamba-2, 2x9x2x4x4 float32, with a state in and out, forward+backward" in said
+    assert "ssm bench: warning: GEMM by torch: " in warned
+    assert "ssm bench: warning: cpp, gated_scan, Mamba-2, 2x9x2x4x4 float32, with a state in and out" in warned
+    assert read_table(tmp_path / "scans.parquet", SCAN_SPEED).height > 3
+    made = read_provenance(tmp_path / "scans.parquet")
+    assert made["limits"]["memory"] == 3e10
+    assert "transformers" in made["peers"]
+
+
+def test_the_scans_of_a_chosen_instruction_set_are_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limits are those of the processor at its best, whatever the C++ is compiled for."""
+    monkeypatch.setenv("SSM_KERNELS_INSTRUCTIONS", "what the option replaces")
+    monkeypatch.setattr("ssm_kernels.benchmarks.cases.cpu_cases", lambda: [SMALL])
+    monkeypatch.setattr(limits_module, "FAR", 2**22)
+    out = tmp_path / "scans.parquet"
+    assert scans("--instructions", "plain", "--out", out) == 0
+    assert "ssm bench: warning: cpp" not in capsys.readouterr().err
+    assert read_provenance(out)["limits"]["instructions"] == "plain"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("scans", "--only", "retnt", "--device", "cpu"), "--only retnt: no operation or system of that name is "),
+        (
+            ("scans", "--instructions", "avx3"),
+            "--instructions: unknown instruction set 'avx3', expected avx512, avx2, plain; did you mean 'avx2'?",
+        ),
+        (("training", "--repeats", 0), "argument --repeats: expected a whole number above zero, got '0'"),
+        (TINY, "the comparison needs transformers: pip install 'ssm-length[bench]'"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_one_line(words: tuple[object, ...], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **named: Any) -> Any:
+        if name == "transformers":
+            raise ImportError(name)
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises((UserError, argparse.ArgumentError)) as error:
+        run(*words)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def speeds(path: Path, times: dict[tuple[bool, str], dict[str, float]], limits: Limits) -> str:
+    rows = [
+        ("gated_scan", "GLA", "8x256x4", "float32", state, direction, name, 1, ms, 1e-7, None, 1.0)
+        for (state, direction), contestants in times.items()
+        for name, ms in contestants.items()
+    ]
+    made = {"limits": limits.content(), "peers": {"fla": "0.6"}, "packages": {"torch": "2.13"}}
+    write_table(pl.DataFrame(rows, schema=SCAN_SPEED.columns, orient="row"), SCAN_SPEED, path, made)
+    return str(path)
+
+
+def test_a_table_of_two_runs_is_written_into_a_readme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    forward, both = (False, "forward"), (True, "forward+backward")
+    peers = {"transformers, chunk 32": 9.0, "transformers, chunk 64": 6.0, "fla, plain": 14.0}
+    times = {forward: {"cpp": 2.0, "torch": 3.0, **peers}, (True, "forward"): {"cpp": 2.5}, both: {"cpp": 4.0}}
+    one = speeds(tmp_path / "one.parquet", times, LIMITS)
+    two = speeds(tmp_path / "two.parquet", {forward: {"cpp": 1.25}, both: {"cpp": 3.2}}, replace(LIMITS, threads=2))
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{START}\nold\n{END}\nafter\n")
+    assert main([one, two, str(readme)]) == 0
+    lines = readme.read_text().splitlines()
+    assert (lines[:2], lines[-2:]) == (["before", START], [END, "after"])
+    assert "x86_64 A 1" in lines[3]
+    assert lines[4] == "torch 2.13, fla 0.6."
+    assert [line.split(":")[0] for line in lines[5:7]] == ["Limits of 1 thread(s)", "Limits of 2 thread(s)"]
+    assert [line for line in lines if line.startswith("| `")] == [
+        "| `gated_scan`, GLA | 8×256×4 | forward | 2 | 0.50 | 3 (1.5x) | 6 (3.0x) | 14 (7.0x) | 1.60 | 0.80 |",
+        "| `gated_scan`, GLA | 8×256×4 | f + b, state | 4 | 0.25 | – | – | – | 1.25 | 0.31 |",
+    ]
+    whole = readme.read_text()
+    assert main([one, two, str(readme)]) == 0
+    assert readme.read_text() == whole
+
+    less = speeds(tmp_path / "less.parquet", {forward: {"cpp": 1.0}}, replace(LIMITS, threads=2))
+    other = speeds(tmp_path / "other.parquet", times, replace(LIMITS, threads=2, processor="B"))
+    unmarked = tmp_path / "OTHER.md"
+    unmarked.write_text("nothing\n")
+    bad = {
+        (two, one, readme): "two.parquet: expected a run with --device cpu --threads 1",
+        (one, less, readme): "no time of cpp with one thread and with two: gated_scan, GLA, 8x256x4, True,",
+        (one, other, readme): "the runs are of different machines",
+        (one, two, unmarked): "OTHER.md: expected one line '<!-- scans:",
+        (one, tmp_path / "none.parquet", readme): "none.parquet",
+    }
+    for words, expected in bad.items():
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == 2
+        said = capsys.readouterr().err
+        assert expected in said
+        assert said.count("\n") == 1
+    assert main([one, two]) == 2
+    assert readme.read_text() == whole
+
+
+# Training steps
+
+
+def test_training_speeds_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "speed.parquet"
+    assert run(*TINY, "--out", out) == 0
+    said = capsys.readouterr().out
+    frame = read_table(out, TRAINING_SPEED)
+    peers = ["transformers, mambapy", *(f"transformers, chunk {chunk}" for chunk in (16, 32, 64, 256))]
+    assert frame["implementation"].unique(maintain_order=True).to_list() == ["ssm", *peers]
+    assert frame.filter(implementation="ssm", flush_denormal=True)["repeat"].to_list() == [1, 2, 1, 2]
+    for model in ("mamba1", "mamba2"):
+        assert f"{model}, T=6, B=2: median of up to 2 training steps" in said
+        assert f"{ratios(frame.filter(model=model))[True][0]:.2f}x" in said
+    made = read_provenance(out)
+    assert (made["context"], made["batch"], made["threads"]) == (6, 2, 1)
+    assert float(torch.tensor(1e-39) * 1) > 0  # denormals are back
+
+
+def test_the_ratio_is_of_medians_and_to_the_fastest_peer() -> None:
+    times = {"ssm": [10, 10, 99], "slow": [30, 30, 1], "fast": [25, 20, 20]}
+    rows = [
+        ("mamba2", name, flush, repeat, ms * (1.0 if flush else 2.0 - (name == "ssm")), 1.0)
+        for name, values in times.items()
+        for flush in (True, False)
+        for repeat, ms in enumerate(values, 1)
+    ]
+    frame = pl.DataFrame(rows, schema=TRAINING_SPEED.columns, orient="row")
+    assert ratios(frame) == {True: (2.0, "fast"), False: (4.0, "fast")}
+
+
+def other_logits(peer: Any) -> None:
+    with torch.no_grad():
+        peer.backbone.norm_f.weight[3] += 0.1
+
+
+def no_logits(peer: Any) -> None:
+    with torch.no_grad():
+        peer.backbone.norm_f.weight[3] = float("nan")
+
+
+def other_gradients(peer: Any) -> None:
+    """Equal logits, another backward pass: Adam would hide it."""
+    peer.backbone.layers[1].mixer.A_log.register_hook(lambda gradient: 0.9 * gradient)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (other_logits, r"no speed to report: the logits of ssm and transformers, chunk 32 differ by \d"),
+        (no_logits, "the logits of ssm and transformers, chunk 32 differ by nan"),
+        (other_gradients, r"the gradients of layers\.1\.mixer\.A_log of ssm and transformers, chunk 32 differ by"),
+    ],
+)
+def test_who_is_wrong_reports_no_speed(
+    spoil: Callable[[Any], None],
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = training_module.transformers_mamba2
+
+    def wrong(model: Any, chunk: int) -> Any:
+        peer = right(model, chunk)
+        if chunk == 32:
+            spoil(peer)
+        return peer
+
+    monkeypatch.setattr(training_module, "transformers_mamba2", wrong)
+    with pytest.raises(GateError, match=says):
+        run(*TINY, "--model", "mamba2", "--out", tmp_path / "speed.parquet")
+    assert capsys.readouterr().out == ""
+    assert not (tmp_path / "speed.parquet").exists()
