@@ -6,14 +6,12 @@ import argparse
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
 import ssm
 from ssm.base.errors import UserError, nearest
-from ssm.base.log import OPTION, logged, take_log
 from ssm.base.stopping import Preempted, on_signals, preempt
 from ssm.base.warm import ask
 
@@ -29,8 +27,7 @@ The workflow (`make figures`, or `snakemake <target>`) calls these verbs in this
 
 {verbs}
 
-`ssm <verb> --help` says what a verb reads and writes, with an example. With `--log FILE` all that it prints is
-in that file as well. `ssm --version` prints the version.
+`ssm <verb> --help` says what a verb reads and writes, with an example. `ssm --version` prints the version.
 """
 
 
@@ -40,26 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 fine, 1 no (`ssm compare`), 2 something that the user can put right (one line on stderr), 75,
         76 and 79 stopped, to be called again (`ssm.base.exit_codes`), 130 interrupted, 141 the reader of our output
-        went away. Any other exception is a defect and keeps its traceback, in the log too, with which the code is 1.
+        went away. Any other exception is a defect and keeps its traceback.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    try:
-        words, log = take_log(arguments)
-        with logged(log):
-            try:
-                return _run(words)
-            except Exception:
-                if log is None:
-                    raise
-                traceback.print_exc()
-                return 1
-    except UserError as error:  # of the log itself
-        print(f"ssm {arguments[0]}: {error}", file=sys.stderr)
-        return 2
-
-
-def _run(arguments: list[str]) -> int:
-    """Run one verb here, or have the warm parent run it. Returns the exit code."""
     verb = arguments[0] if arguments else ""
     try:
         with on_signals(preempt):
@@ -124,10 +104,6 @@ def _parser(verb: str, module: ModuleType) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     module.add_arguments(parser)
-    # For the help alone: `main` takes it out before anything else looks.
-    parser.add_argument(
-        OPTION, default=argparse.SUPPRESS, metavar="FILE", help="write all that is printed to a file as well"
-    )
     return parser
 
 

@@ -364,7 +364,7 @@ def test_a_new_one_takes_the_place_of_an_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def made(out: Path, **asked: object) -> dict[str, object]:
-        assert not {"replace", "log", "json"} & asked.keys()
+        assert not {"replace", "json"} & asked.keys()
         out.mkdir()
         (out / "result.json").write_text("new")
         return {"outcome": "repaired", "reason": "it holds", "model": "model"}

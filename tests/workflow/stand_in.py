@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -17,14 +18,11 @@ ROOT = Path(__file__).parents[2]
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile")]
 STAND_IN = f"""#!{sys.executable} -S
 import pathlib, shlex, sys
-verb, *rest, option, log = sys.argv[1:]
+verb, *rest = sys.argv[1:]
 with open("calls.txt", "a") as calls:
     print(shlex.join([verb, *rest]), file=calls)
-assert option == "--log", "every rule has a log"
 assert verb in ("report", "diagnose", "extend") or pathlib.Path(rest[0]).is_file(), "the spec is missing"
-says = f"{{verb}} progress\\n"
-sys.stderr.write(says)
-pathlib.Path(log).write_text(says)
+print(f"{{verb}} progress", file=sys.stderr)
 out = pathlib.Path(rest[rest.index("--out") + 1])
 spec = pathlib.Path(rest[0])
 assert verb != "tokenize" or not (out / "manifest.json").exists(), "a finished store would be taken as it is"
@@ -118,3 +116,26 @@ def verbs(calls: list[list[str]]) -> list[str]:
 
 def after(option: str, call: list[str]) -> str:
     return call[call.index(option) + 1]
+
+
+def shell_texts(place: Path, environment: dict[str, str], mode: str) -> tuple[str, str, list[str]]:
+    """What the workflow puts before and behind every command, and the commands of its rules, unformatted.
+
+    Args:
+        mode: DEFAULT on one machine, REMOTE on a compute node.
+    """
+    code = (
+        "import json, sys; from pathlib import Path; from snakemake.api import ResourceSettings, SnakemakeApi\n"
+        "from snakemake.api import WorkflowSettings; from snakemake.shell import shell\n"
+        "from snakemake_interface_executor_plugins.settings import ExecMode\n"
+        "with SnakemakeApi() as api:\n"
+        "    settings = WorkflowSettings(exec_mode=ExecMode[sys.argv[2]])\n"
+        "    snakefile = Path(sys.argv[1])\n"
+        "    made = api.workflow(ResourceSettings(), workflow_settings=settings, snakefile=snakefile)._workflow\n"
+        "    commands = [rule.shellcmd for rule in made.rules if rule.shellcmd]\n"
+        "print(json.dumps([shell._process_prefix, shell._process_suffix, commands]))"
+    )
+    words = [sys.executable, "-c", code, str(ROOT / "workflow/Snakefile"), mode]
+    said = subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, check=True)
+    before, behind, commands = json.loads(said.stdout.splitlines()[-1])
+    return before, behind, commands

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from plan.mini import edit, write_config
+from workflow.stand_in import shell_texts
 
 from ssm.base.exit_codes import LOST, REQUEUE, TIME_OVER
 
@@ -130,25 +130,8 @@ def commands(place: Path, *mode: str) -> dict[str, str]:
     """By verb, the command of a job: of a dry run."""
     command = [*SNAKEMAKE, *mode, "--dry-run", "--printshellcmds", "lg_fig5", "diagnose_mine", "extend_mine"]
     planned = subprocess.run(command, cwd=place, env=environment(place), capture_output=True, text=True, check=True)
-    lines = re.findall("^(?:Shell command: )?(ssm .* --log .*)$", planned.stdout, re.MULTILINE)
+    lines = re.findall(r"^(?:Shell command: )?(ssm .* tee .*)$", planned.stdout, re.MULTILINE)
     return {verb: next(line for line in lines if line.startswith(f"ssm {verb} ")) for verb in VERBS}
-
-
-def around(place: Path, mode: str) -> list[str]:
-    """What the workflow puts before and behind every command."""
-    code = (
-        "import json, sys; from pathlib import Path; from snakemake.api import ResourceSettings, SnakemakeApi\n"
-        "from snakemake.api import WorkflowSettings; from snakemake.shell import shell\n"
-        "from snakemake_interface_executor_plugins.settings import ExecMode\n"
-        "with SnakemakeApi() as api:\n"
-        "    settings = WorkflowSettings(exec_mode=ExecMode[sys.argv[2]])\n"
-        "    snakefile = Path(sys.argv[1])\n"
-        "    api.workflow(ResourceSettings(), workflow_settings=settings, snakefile=snakefile)._workflow.rules\n"
-        "print(json.dumps([shell._process_prefix, shell._process_suffix]))"
-    )
-    words = [sys.executable, "-c", code, str(ROOT / "workflow/Snakefile"), mode]
-    said = subprocess.run(words, cwd=place, env=environment(place), capture_output=True, text=True, check=True)
-    return json.loads(said.stdout.splitlines()[-1])
 
 
 @pytest.mark.exhaustive
@@ -156,7 +139,7 @@ def test_no_other_end_is_started_again(place: Path) -> None:
     """By the exit code of `ssm`, the signal that it ended by, and what SLURM says of the job."""
     ends = {f"exit {code}": code in (REQUEUE, TIME_OVER) for code in (1, 2, LOST, 130, REQUEUE, TIME_OVER)}
     ends |= {f"kill -{name} $$": name in ("TERM", "USR1") for name in ("TERM", "USR1", "KILL")}
-    before, behind = around(place, "REMOTE")
+    before, behind, _ = shell_texts(place, environment(place), "REMOTE")
 
     def run(end: str, words: str = "ssm train x") -> int:
         executable(place / "bin/ssm", f"#!/bin/sh\n{end}\n")
@@ -180,7 +163,7 @@ def test_no_other_end_is_started_again(place: Path) -> None:
 @pytest.mark.exhaustive
 def test_on_one_machine_a_command_takes_the_place_of_its_shell(place: Path) -> None:
     """Whoever ends a job meets `ssm`, and nobody starts it again."""
-    before, behind = around(place, "DEFAULT")
+    before, behind, _ = shell_texts(place, environment(place), "DEFAULT")
     for verb, command in commands(place).items():
         (place / "waits").unlink(missing_ok=True)
         (place / "wait").write_text(verb)

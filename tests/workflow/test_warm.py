@@ -104,18 +104,6 @@ def test_the_code_and_the_output_of_a_worker_are_those_of_who_asked(workflow: Wo
     assert helped.returncode == 0
 
 
-def test_the_log_of_who_asked_has_what_the_worker_says(workflow: Workflow) -> None:
-    asker = workflow.ask(*JUDGE, "--log", "log.txt")
-    worker = workflow.worker()
-    workflow.gate.write("{")
-    workflow.gate.close()
-    says = asker.communicate(timeout=SECONDS)[1]
-    assert asker.returncode == 2
-    assert says.startswith("ssm judge: spec.json: not ")
-    assert (workflow.folder / "log.txt").read_text() == says
-    gone([worker])
-
-
 def test_jobs_are_side_by_side(workflow: Workflow) -> None:
     first = workflow.ask(*JUDGE)
     worker = workflow.worker()

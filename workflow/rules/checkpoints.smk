@@ -33,7 +33,7 @@ rule answer:
         "ssm {params.words}"
     shell:
         "ssm {params.words} --out {params.folder:q} --replace {resources.version}"
-        " --device {resources.device} --threads {threads} --log {log:q}"
+        " --device {resources.device} --threads {threads} " + LOGGED
 
 
 for job in CHECKPOINTS.values():

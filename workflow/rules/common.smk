@@ -235,6 +235,11 @@ def tables_together(wildcards):
 workflow.parent_groupids.update(dict.fromkeys(job_names(PLAN), "measure"))
 
 
+# What a job and its processes print goes to the terminal and into the job's log. No signal that is meant for the job ends
+# tee, and neither a full disk nor a closed terminal stops the job. tee is no part of a pipe: the job's code is that of `ssm`.
+LOGGED = "&> >(trap '' HUP INT QUIT PIPE TERM USR1; exec tee {log:q} >&2)"
+
+
 # Rules are plain commands. Here a command takes its shell's place, so that whoever ends a job meets `ssm`, which leaves as
 # it should. On a compute node the shell stays, to see how it left: told to, by a scheduler's signal or its time limit, it
 # says so by its exit code, or in its first moments, before it has handlers, ends by the signal. SLURM then starts the same

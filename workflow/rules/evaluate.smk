@@ -31,4 +31,4 @@ rule evaluate:
         "Measure {wildcards.table}"
     shell:
         "ssm evaluate {params.spec:q} {params.inputs} --out {output:q}"
-        " --device {resources.device} --threads {threads} --log {log:q}"
+        " --device {resources.device} --threads {threads} " + LOGGED

@@ -37,7 +37,8 @@ rule plot:
     message:
         "Draw {wildcards.target}"
     shell:
-        "ssm plot {params.spec:q} --tables {params.tables:q} --out {params.folder:q} --log {log:q}"
+        "ssm plot {params.spec:q} --tables {params.tables:q} --out {params.folder:q} "
+        + LOGGED
 
 
 rule judge:
@@ -59,4 +60,5 @@ rule judge:
     message:
         "Judge the claims of {wildcards.target}"
     shell:
-        "ssm judge {params.spec:q} --tables {params.tables:q} --out {output:q} --log {log:q}"
+        "ssm judge {params.spec:q} --tables {params.tables:q} --out {output:q} "
+        + LOGGED

@@ -24,5 +24,5 @@ rule report:
     message:
         "Write the report, with {params.figures}"
     shell:
-        "ssm report {params.results:q} --out {params.folder:q} --front {params.front} --figures {params.figures}"
-        " --log {log:q}"
+        "ssm report {params.results:q} --out {params.folder:q} --front {params.front} --figures {params.figures} "
+        + LOGGED

@@ -26,5 +26,5 @@ rule tokenize:
     message:
         "Tokenize {wildcards.data}"
     shell:
-        "ssm tokenize {params.spec:q} --out {params.folder:q} --workers {threads}"
-        " --log {log:q}"
+        "ssm tokenize {params.spec:q} --out {params.folder:q} --workers {threads} "
+        + LOGGED

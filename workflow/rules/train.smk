@@ -45,4 +45,4 @@ rule train:
     shell:
         "ssm train {params.spec:q} --tokens {params.tokens:q} {params.parent}"
         " --out {params.folder:q} --device {resources.device} --threads {params.threads} --processes {params.processes}"
-        " {params.time_limit} --log {log:q}"
+        " {params.time_limit} " + LOGGED
