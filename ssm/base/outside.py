@@ -1,8 +1,9 @@
 """What comes from outside: JSON and YAML, read without surprises, and held against the shape that they should have.
 
-A file is bounded before it is read (bytes) and while it is read (nesting, digits, what aliases stand for). A key that
-stands twice, a number that is none, a text that is none and whatever else a reader could take in two ways is refused.
-Every error is one line with the file and, where there is one, the key's path inside it.
+A file is bounded before it is read (bytes) and afterwards (nesting, digits). A key that stands twice, a number that is
+none, a text that is none and whatever else a reader could take in two ways is refused. Every error is one line with the
+file and, where there is one, the key's path inside it. JSON may come from strangers, with a checkpoint; YAML is the
+user's own, and what its aliases stand for is not bounded.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import struct
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -28,8 +28,6 @@ JSON_BYTES = 64 * 2**20  # an index of shards and a manifest of thousands of fil
 YAML_BYTES = 2**18  # what is written by hand; Python reads 100 kB of YAML in a second
 DEPTH = 48  # lists and mappings inside each other
 WHOLE = 2**63  # whole numbers are below
-NODES = 50_000  # values of a YAML file, each as often as aliases repeat it
-HEADER_BYTES = 100_000_000  # of a safetensors file: what the package itself allows
 
 
 class _RefusedError(ValueError):
@@ -80,61 +78,9 @@ def read_yaml(path: str | Path, error: type[UserError], what: str, missing: str 
 def parse_yaml(text: str, source: str, error: type[UserError]) -> Any:
     """The value of a YAML text, say of an argument. Raises as `read_yaml`, `source` being its place."""
     try:
-        if len(text) > YAML_BYTES:
-            raise _RefusedError(f"it is longer than {YAML_BYTES} characters")
         return _yaml(text)
     except (yaml.YAMLError, ValueError) as problem:
         raise error(f"{source}: the value is not valid YAML ({_words(problem)})") from problem
-
-
-def safetensors_header(path: str | Path, error: type[UserError]) -> dict[str, Any]:
-    """The header of a safetensors file: by name of a tensor its dtype, shape and place, all inside the file.
-
-    The package itself believes shapes and offsets only after it has read the header as well; asked here first, a header
-    of a petabyte, or one that is nested without end, costs nothing.
-
-    Raises:
-        UserError: of the kind `error`: missing, truncated, or its header is none.
-    """
-
-    def refuse(reason: object) -> NoReturn:
-        raise error(f"{path}: truncated or corrupted ({reason})")
-
-    try:
-        with Path(path).open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            start = file.read(8)
-            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-            if not 2 <= length <= min(size - 8, HEADER_BYTES):
-                refuse(f"it has {size:,} bytes, and its header would have {length:,}")
-            content = file.read(length)
-    except FileNotFoundError as problem:
-        raise error(f"{path}: no such checkpoint") from problem
-    except (OSError, ValueError) as problem:
-        raise error(f"{path}: truncated or corrupted ({_words(problem)})") from problem
-    try:
-        header = _json(content, finite=True)
-    except ValueError as problem:
-        refuse(f"its header is no JSON: {_words(problem)}")
-    if not isinstance(header, dict) or not all(isinstance(entry, dict) for entry in header.values()):
-        refuse("its header is no mapping of tensors")
-    for name, entry in header.items():
-        if name == "__metadata__":
-            if not all(isinstance(value, str) for value in entry.values()):
-                refuse("its metadata are no text")
-        elif not _is_inside(entry, size - 8 - length):
-            refuse(f"the tensor {shown(name)} does not lie inside the file")
-    return header
-
-
-def _is_inside(entry: dict[str, Any], size: int) -> bool:
-    """Whether a tensor's shape is one and its bytes are among the `size` that there are."""
-    shape, place = entry.get("shape"), entry.get("data_offsets")
-    if not isinstance(shape, list) or not isinstance(place, list) or len(place) != 2:
-        return False
-    whole = all(type(n) is int and n >= 0 for n in (*shape, *place))
-    return whole and place[0] <= place[1] <= size and math.prod(shape) <= 8 * size
 
 
 def _read(
@@ -244,30 +190,7 @@ _BOOL = "tag:yaml.org,2002:bool"
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader, strict about keys that stand twice, with bounds on what it makes."""
-
-    def __init__(self, stream: Any):
-        super().__init__(stream)
-        self.depth = 0
-        self.nodes: dict[int, int] = {}  # of each node: the values that it stands for, repeated ones each time
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        mark = self.peek_event().start_mark
-        self.depth += 1
-        if self.depth > DEPTH:
-            raise yaml.MarkedYAMLError(problem=f"it is nested more than {DEPTH} deep", problem_mark=mark)
-        is_alias = self.check_event(yaml.AliasEvent)
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        if is_alias and id(node) not in self.nodes:
-            raise yaml.MarkedYAMLError(problem="an alias stands for what it is a part of", problem_mark=mark)
-        if id(node) not in self.nodes:
-            inside = node.value if isinstance(node, yaml.CollectionNode) else []
-            parts = [part for item in inside for part in (item if isinstance(item, tuple) else (item,))]
-            self.nodes[id(node)] = 1 + sum(self.nodes[id(part)] for part in parts)
-        if self.nodes[id(node)] > NODES:
-            raise yaml.MarkedYAMLError(problem=f"more than {NODES:,} values, aliases resolved", problem_mark=mark)
-        return node
+    """The safe loader, strict about keys that stand twice."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         # Checked here, because construction writes merged keys (<<) into the nodes.
@@ -304,8 +227,11 @@ def _yaml(content: str | bytes) -> Any:
     text = content.decode("utf-8") if isinstance(content, bytes) else content
     try:
         value = yaml.load(text, Loader=_Loader)
-    except (RecursionError, TypeError, AttributeError) as problem:  # of the package, on tags that do not fit
+    except RecursionError:
+        raise _RefusedError(f"it is nested more than {DEPTH} deep") from None
+    except (TypeError, AttributeError) as problem:  # of the package, on tags that do not fit
         raise _RefusedError("its tags do not fit its values") from problem
+    _check_depth(value)  # without end where an alias stands for what it is a part of
     _check_plain(value, "")
     return value
 

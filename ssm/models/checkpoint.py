@@ -18,7 +18,8 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, first_line
 from ssm.base.files import whole_file
-from ssm.base.outside import parse_json, read_json, safetensors_header, shaped
+from ssm.base.outside import parse_json, read_json, shaped
+from ssm.base.safetensors_header import safetensors_header
 from ssm.base.seal import BLANK, check_seal, digest_in, seal
 from ssm.models.backbone import build_model
 from ssm.models.foreign import build_foreign

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ssm.base.errors import CheckpointError
-from ssm.base.outside import safetensors_header
+from ssm.base.safetensors_header import safetensors_header
 from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD, load_model
 from ssm.models.families import NO_STATE

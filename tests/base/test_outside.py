@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,7 @@ import pytest
 
 from ssm.base import outside
 from ssm.base.errors import ConfigError, UserError, nearest, printable, shortened, shown
-from ssm.base.outside import parse_yaml, pointless_numbers, read_json, read_yaml, safetensors_header, shaped
-
-BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdef", "bcdefg", strict=True)
-)
-MERGED = "a: &a {k: 1}\n" + "".join(
-    f"{name}: &{name} {{l: [{', '.join([f'*{before}'] * 50)}]}}\n" for before, name in zip("abc", "bcd", strict=True)
-)
+from ssm.base.outside import parse_yaml, pointless_numbers, read_json, read_yaml, shaped
 
 
 def refusal(call: Any, *arguments: Any, **more: Any) -> str:
@@ -93,13 +85,11 @@ def test_files_that_are_missing_or_too_large(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (BOMB, "more than 50,000 values, aliases resolved"),
-        (MERGED, "more than 50,000 values, aliases resolved"),
-        ("&a [*a]", "an alias stands for what it is a part of"),
-        ("a: &a {b: *a}", "an alias stands for what it is a part of"),
+        ("&a [*a]", "nested more than 48 deep"),
+        ("a: &a {b: *a}", "nested more than 48 deep"),
         ("a: " * 5000, "mapping values are not allowed here"),
-        ("[" * 5000, "nested more than 48 deep"),
-        ("- " * 5000, "nested more than 48 deep"),
+        ("[" * 500, "nested more than 48 deep"),
+        ("- " * 500, "nested more than 48 deep"),
         ("1: a\n'1': b", "the key '1' stands twice"),
         ("a: .inf", "a: infinity stands for no setting"),
         ("a: [1, .nan]", "a.1: not a number stands for no setting"),
@@ -134,37 +124,6 @@ def test_numbers_are_numbers_from_whichever_reader() -> None:
         "a": [1e-9, "x1e-9", "1"],
         "b": {"c": -4000.0},
     }
-
-
-def tensors(header: Any, size: int = 8) -> bytes:
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + b"\0" * size
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", "it has 0 bytes"),
-        (struct.pack("<Q", 10**15) + b"{}", "its header would have 1,000,000,000,000,000"),
-        (tensors(b"[" * 5000), "nested more than 48 deep"),
-        (tensors([1]), "no mapping of tensors"),
-        (tensors({"__metadata__": {"ssm": 1}}), "its metadata are no text"),
-        (tensors({"a": {"shape": [10**15], "data_offsets": [0, 4 * 10**15]}}), "'a' does not lie inside the file"),
-        (tensors({"a": {"shape": [10**15], "data_offsets": [0, 8]}}), "'a' does not lie inside the file"),
-        (tensors({"a": {"shape": [-1], "data_offsets": [0, 8]}}), "'a' does not lie inside the file"),
-        (tensors({"a": {"shape": [2]}}), "'a' does not lie inside the file"),
-    ],
-)
-def test_headers_that_are_refused(tmp_path: Path, content: bytes, says: str) -> None:
-    path = tmp_path / "a.safetensors"
-    path.write_bytes(content)
-    assert says in refusal(safetensors_header, path, ConfigError)
-
-
-def test_a_header_that_is_read(tmp_path: Path) -> None:
-    header = {"__metadata__": {"a": "b"}, "x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
-    (tmp_path / "a").write_bytes(tensors(header))
-    assert safetensors_header(tmp_path / "a", ConfigError) == header
 
 
 @dataclass(frozen=True)

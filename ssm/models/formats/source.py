@@ -17,7 +17,8 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, first_line
 from ssm.base.names import HUB
-from ssm.base.outside import read_json, safetensors_header
+from ssm.base.outside import read_json
+from ssm.base.safetensors_header import safetensors_header
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # in this order, each before its own index of shards
