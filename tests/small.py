@@ -7,6 +7,8 @@ from typing import Any
 
 from ssm.data.build import build_store
 from ssm.data.store import TokenStore
+from ssm.models.checkpoint import save_weights
+from ssm.models.trained import Trained
 from ssm.specs.data import Data, DataSpec
 from ssm.specs.model import ModelSpec
 from ssm.specs.tasks import parse_data
@@ -53,3 +55,8 @@ def run_spec(data: Data, seed: int = 3, parent: RunSpec | None = None, **trainin
     recipe = {"context": 16, "batch_tokens": 64, "budget": {"steps": 30}} | training
     model = parent.model if parent else model_spec()
     return RunSpec(model=model, data=data, training=TrainingSpec.parse(recipe, "tests"), seed=seed, parent=parent)
+
+
+def save_model(path: Path, model: Trained, run: RunSpec, step: int, origin: str) -> str:
+    """`save_weights` of a model."""
+    return save_weights(path, dict(model.state_dict()), run, step, origin)

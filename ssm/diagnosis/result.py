@@ -137,7 +137,7 @@ class Readings:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of `verdict.OUTCOMES`, and what was found, in plain words."""
+    """BREAKS, HOLDS or NOT_DECIDED of `ssm.diagnosis.verdict`, and what was found, in plain words."""
 
     outcome: str
     paragraph: str

@@ -11,7 +11,6 @@ from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.tasks.needle import ALTERNATIVES
 
 BREAKS, HOLDS, NOT_DECIDED = "breaks", "holds", "not decided"
-OUTCOMES = (BREAKS, HOLDS, NOT_DECIDED)
 RESTART = "A restart is the same model, which reads only the last half to whole context before each token."
 CHANCE = 1 / (1 + ALTERNATIVES)  # of a needle
 STATE = "state statistics"  # what is missing where there is no drift

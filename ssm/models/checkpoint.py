@@ -98,21 +98,14 @@ def _opened(path: str | Path, device: torch.device | str = "cpu") -> Iterator[tu
         raise CheckpointError(f"{path}: truncated or corrupted ({first_line(error)})") from error
 
 
-def save_model(path: str | Path, model: Trained, run: RunSpec, step: int, origin: str) -> str:
-    """Write the weights of `model`, trained as `run` for `step` steps; returns the file's digest.
-
-    Args:
-        origin: fingerprint of what the run was made from (text, and the parent's origin); see `ssm.training.origin`.
-    """
-    return save_weights(path, dict(model.state_dict()), run, step, origin)
-
-
 def save_weights(
     path: str | Path, weights: dict[str, Tensor], run: RunSpec, step: int, origin: str, chosen: Point | None = None
 ) -> str:
-    """`save_model`, from the model's state dict.
+    """Write the weights of a model, trained as `run` for `step` steps; returns the file's digest.
 
     Args:
+        weights: the model's state dict.
+        origin: fingerprint of what the run was made from (text, and the parent's origin); see `ssm.training.origin`.
         chosen: of a run that repairs its parent, whose weights these are: the repair's numbers, which are applied
             whenever the file is read.
     """
@@ -121,7 +114,7 @@ def save_weights(
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Trained, RunSpec]:
-    """The model of a file written by `save_model`, and the run that trained it.
+    """The model of a file written by `save_weights`, and the run that trained it.
 
     Raises:
         CheckpointError: the file is no such checkpoint, its tensors are not its spec's, it lies in the folder of a

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from small import make_store, run_spec
+from small import make_store, run_spec, save_model
 
 from ssm.base.files import write_json
 from ssm.evaluation import MEASURES, stream
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import build_model
-from ssm.models.checkpoint import save_model
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import (
     EffectiveRemembrance,

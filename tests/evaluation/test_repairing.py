@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import make_store, model_spec, run_spec
+from small import make_store, model_spec, run_spec, save_model
 
 from ssm.base.errors import CheckpointError, ConfigError, DataError
 from ssm.base.tables import read_table
@@ -19,7 +19,7 @@ from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.evaluation.repairing import Trials, least, repair_run, search
 from ssm.models.backbone import build_model
-from ssm.models.checkpoint import load_model, load_readable, load_tensors, save_model, save_tensors
+from ssm.models.checkpoint import load_model, load_readable, load_tensors, save_tensors
 from ssm.models.repairs import repaired
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import Compute, PositionLoss

@@ -13,7 +13,7 @@ from typing import Any
 from families import models
 
 from ssm.cli.main import main
-from ssm.diagnosis.verdict import OUTCOMES
+from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED
 from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED, UNDECIDED
 from ssm.models.families import Family
 from ssm.models.opening import Opened, open_model
@@ -112,12 +112,12 @@ def _not_read(opened: Opened, family: Family) -> list[str]:
 
 def _not_diagnosed(found: dict[str, Any], family: Family) -> list[str]:
     """What a diagnosis with the defaults should have measured, and has not."""
-    readings, facts = found["readings"], found["facts"]
+    outcome, readings, facts = found["verdict"]["outcome"], found["readings"], found["facts"]
     tasks = {one["task"] for one in readings["ruler"]}
     # On a busy machine the minutes of a diagnosis may be over before, and it says so.
     left_out = {name for name, _, why in (one.partition(": ") for one in facts["missing"]) if why == SPENT}
     wrong = {
-        f"the outcome is '{found['verdict']['outcome']}'": found["verdict"]["outcome"] not in OUTCOMES,
+        f"the outcome is '{outcome}'": outcome not in (BREAKS, HOLDS, NOT_DECIDED),
         f"{facts['sequences']} windows were read": facts["sequences"] < ENOUGH and facts["stopped_by"] != "budget",
         "the model is no better than chance": readings["in_context"]["value"] >= models.VOCABULARY,
         "no passkeys were asked for": not readings["passkey"] and "passkey" not in left_out,

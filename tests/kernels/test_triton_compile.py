@@ -15,8 +15,8 @@ import torch
 pytest.importorskip("triton", reason="the triton package is not installed (Linux only)")
 
 from kernels.triton_addresses import wrong_addresses
+from kernels.triton_compile import Resources, compile_ahead, intermediate_code
 from ssm_kernels.native import triton_launch
-from ssm_kernels.native.triton_compile import Resources, compile_ahead, intermediate_code
 from ssm_kernels.native.triton_launch import Launch, recording
 from torch import Tensor
 

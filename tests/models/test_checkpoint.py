@@ -10,10 +10,11 @@ import pytest
 import torch
 from models import tiny
 from safetensors.torch import load_file, save_file
+from small import save_model
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, ConfigError
-from ssm.models.checkpoint import load_model, load_tensors, load_weights, save_model, save_tensors
+from ssm.models.checkpoint import load_model, load_tensors, load_weights, save_tensors
 from ssm.specs.data import DataSpec
 from ssm.specs.training import Budget, RunSpec, TrainingSpec
 

@@ -12,13 +12,12 @@ import torch
 from models.formats import hf, round_trip
 from models.formats.folders import content, reconfigure, rewrite
 from models.test_foreign import VOCABULARY, made
-from small import model_spec, run_spec
+from small import model_spec, run_spec, save_model
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
 from ssm.base.files import write_json
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.checkpoint import save_model
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats import export_checkpoint
 from ssm.models.opening import Opened, open_model

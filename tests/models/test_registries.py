@@ -86,7 +86,7 @@ class LeakyMixer(MixerSpecBase):
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
         system="Leaky integrator", paper="Nobody 2026", scan="diagonal_scan", decay="by channel",
-        input_dependent=False, complex=False, recurrence="h_t = a h_{t-1} + x_t,  y_t = h_t",
+        complex=False, recurrence="h_t = a h_{t-1} + x_t,  y_t = h_t",
     )
     kind: Literal["leaky"] = "leaky"
 

@@ -5,7 +5,7 @@ A new one: its spec here, its module in ssm/training/initial_states/, a line in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
@@ -32,7 +32,5 @@ INTERVENTIONS = tuple(name for name, spec in BY_NAME.items() if spec is not Zero
 
 if TYPE_CHECKING:
     InitialStateSpec = InitialState
-    Intervention = str
 else:  # a union over a tuple: the registry above is the only list
     InitialStateSpec = Annotated[Union[SPECS], Field(discriminator=KEY)]  # noqa: UP007
-    Intervention = Literal[INTERVENTIONS]

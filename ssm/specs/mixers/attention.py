@@ -23,7 +23,6 @@ class AttentionMixer(MixerSpecBase):
         paper="Vaswani et al. 2017",
         scan="none",
         decay="cache",
-        input_dependent=True,
         complex=False,
         recurrence="cache_t = (cache_{t-1}, k_t, v_t),  y_t = sum_s softmax_s(q_t^T k_s / sqrt(K)) v_s",
     )

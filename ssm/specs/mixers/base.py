@@ -27,7 +27,6 @@ class Taxonomy:
     paper: str  # authors and year
     scan: Literal["diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "none"]  # what carries it
     decay: Decay  # what one decay is shared by
-    input_dependent: bool  # whether the decay is a function of the input
     complex: bool  # whether the state is
     recurrence: str  # its update and readout in bn's letters: A_t, b_t, c_t
 

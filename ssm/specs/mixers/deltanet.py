@@ -18,7 +18,6 @@ class DeltaNetMixer(DeltaRuleMixer):
         paper="Schlag et al. 2021, Yang et al. 2024",
         scan="delta_scan",
         decay="none",
-        input_dependent=True,
         complex=False,
         recurrence="S_t = (I - beta_t k_t k_t^T) S_{t-1} + beta_t k_t v_t^T,  y_t = q_t^T S_t",
     )

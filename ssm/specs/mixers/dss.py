@@ -22,7 +22,6 @@ class DssMixer(MixerSpecBase):
         paper="Gupta et al. 2022",
         scan="diagonal_scan",
         decay="by channel and state",
-        input_dependent=False,
         complex=True,
         recurrence="h_t = exp(dt A) h_{t-1} + A^-1 (exp(dt A) - 1) x_t,  y_t = Re(w^T h_t)",
     )

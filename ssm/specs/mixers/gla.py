@@ -18,7 +18,6 @@ class GlaMixer(MixerSpecBase):
         paper="Yang et al. 2023",
         scan="gated_scan",
         decay="by key",
-        input_dependent=True,
         complex=False,
         recurrence="S_t = diag(alpha_t) S_{t-1} + k_t v_t^T,  y_t = q_t^T S_t",
     )

@@ -16,7 +16,6 @@ class GruMixer(MixerSpecBase):
         paper="Cho et al. 2014",
         scan="none",
         decay="gate",
-        input_dependent=True,
         complex=False,
         recurrence="h_t = z_t h_{t-1} + (1 - z_t) n_t,  y_t = h_t,  the gate z_t and n_t functions of x_t and h_{t-1}",
     )

@@ -18,7 +18,6 @@ class H3Mixer(MixerSpecBase):
         paper="Fu et al. 2023",
         scan="diagonal_scan",
         decay="by channel and state",
-        input_dependent=False,
         complex=True,
         recurrence="h_t = exp(dt A) h_{t-1} + A^-1 (exp(dt A) - 1) B shift(k_t) v_t,  y_t = q_t 2 Re(C^T h_t)",
     )

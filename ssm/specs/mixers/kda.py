@@ -20,7 +20,6 @@ class KdaMixer(GatedDeltaRuleMixer):
         paper="Kimi Team 2025",
         scan="delta_scan",
         decay="by key",
-        input_dependent=True,
         complex=False,
         recurrence="S_t = (I - beta_t k_t k_t^T) diag(alpha_t) S_{t-1} + beta_t k_t v_t^T,  y_t = q_t^T S_t",
     )

@@ -25,7 +25,6 @@ class LinearAttentionMixer(MixerSpecBase):
         paper="Katharopoulos et al. 2020",
         scan="gated_scan",
         decay="none",
-        input_dependent=False,
         complex=False,
         recurrence="S_t = S_{t-1} + phi(k_t) v_t^T,  y_t = phi(q_t)^T S_t  (/ phi(q_t)^T z_t)",
     )

@@ -25,7 +25,6 @@ class Mamba1Mixer(MixerSpecBase):
         paper="Gu & Dao 2023",
         scan="selective_scan",
         decay="by channel and state",
-        input_dependent=True,
         complex=False,
         recurrence="h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t,  y_t = C_t^T h_t",
     )

@@ -35,7 +35,6 @@ class Mamba2Mixer(MixerSpecBase):
         paper="Dao & Gu 2024",
         scan="gated_scan",
         decay="scalar per head",
-        input_dependent=True,
         complex=False,
         recurrence="h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t^T,  y_t = C_t^T h_t",
     )

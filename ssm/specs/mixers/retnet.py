@@ -18,7 +18,6 @@ class RetNetMixer(MixerSpecBase):
         paper="Sun et al. 2023",
         scan="gated_scan",
         decay="constant",
-        input_dependent=False,
         complex=False,
         recurrence="S_t = gamma e^{i theta} S_{t-1} + k_t v_t^T,  y_t = q_t^T S_t",
     )

@@ -18,7 +18,6 @@ class RglruMixer(MixerSpecBase):
         paper="De et al. 2024",
         scan="diagonal_scan",
         decay="by channel",
-        input_dependent=True,
         complex=False,
         recurrence="h_t = a_t h_{t-1} + sqrt(1 - a_t^2) i_t x_t,  y_t = h_t,  a_t = a^(c r_t),  gates i_t and r_t",
     )

@@ -16,7 +16,6 @@ class Rwkv4Mixer(MixerSpecBase):
         paper="Peng et al. 2023",
         scan="diagonal_scan",
         decay="by channel",
-        input_dependent=True,
         complex=False,
         recurrence="h_t = (e^-w d_{t-1} h_{t-1} + e^{k_t} v_t) / d_t,  d_t = e^-w d_{t-1} + e^{k_t},  "
         "y_t = r_t (d_{t-1} h_{t-1} + e^{u + k_t} v_t) / (d_{t-1} + e^{u + k_t})",

@@ -18,7 +18,6 @@ class Rwkv6Mixer(MixerSpecBase):
         paper="Peng et al. 2024",
         scan="gated_scan",
         decay="by key",
-        input_dependent=True,
         complex=False,
         recurrence="S_t = diag(w_t) S_{t-1} + k_t v_t^T,  y_t = r_t^T (S_{t-1} + diag(u) k_t v_t^T)",
     )

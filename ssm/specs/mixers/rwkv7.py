@@ -22,7 +22,6 @@ class Rwkv7Mixer(MixerSpecBase):
         paper="Peng et al. 2025",
         scan="delta_scan",
         decay="by key",
-        input_dependent=True,
         complex=False,
         recurrence="S_t = (diag(w_t) - (a_t * kappa_t) kappa_t^T) S_{t-1} + k_t v_t^T,  y_t = r_t^T S_t",
     )

@@ -18,7 +18,6 @@ class S4dMixer(MixerSpecBase):
         paper="Gu et al. 2022",
         scan="diagonal_scan",
         decay="by channel and state",
-        input_dependent=False,
         complex=True,
         recurrence="h_t = exp(dt A) h_{t-1} + A^-1 (exp(dt A) - 1) B x_t,  y_t = 2 Re(C^T h_t)",
     )

@@ -18,7 +18,6 @@ class S5Mixer(MixerSpecBase):
         paper="Smith et al. 2023",
         scan="diagonal_scan",
         decay="by state",
-        input_dependent=False,
         complex=True,
         recurrence="h_t = exp(dt A) h_{t-1} + A^-1 (exp(dt A) - 1) B x_t,  y_t = 2 Re(C h_t),  x_t and y_t vectors",
     )

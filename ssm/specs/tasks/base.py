@@ -32,8 +32,6 @@ class Task(Data):
     """Sequences in which some targets are answers: the loss is on these alone."""
 
     beside: ClassVar[frozenset[str]] = frozenset({"name"})
-    length_is: ClassVar[str]  # what the length of an example counts, in words
-    difficulty_is: ClassVar[str]  # what the number beside it says; "": there is none
     task: str
     mix: Mix[Part]
     examples: PositiveInt | None = None  # a finite set of so many, in epochs; None: every training example is new

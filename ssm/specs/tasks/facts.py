@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -49,11 +49,9 @@ class FactsTask(SpelledTask):
     is the story alone. Asked and scored are the answer and the full stop behind it.
 
     Stories are made here, or are bAbI's own, where the folder with its files is given; BABILong's published prompts are
-    test sets.
+    test sets. Lengths are in tokens of the prompt and the longest answer; the difficulty is the sentences of the story.
     """
 
-    length_is: ClassVar[str] = "tokens of the prompt and the longest answer"
-    difficulty_is: ClassVar[str] = "sentences of the story"
     task: Literal["facts"] = "facts"
     mix: Mix[FactsPart]
     shots: NonNegativeInt = 0  # stories with their answers that precede, short ones, not hidden

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -30,11 +30,10 @@ class NeedleTask(SpelledTask):
     "The capital of France is Madrid." stands between two sentences of `corpus`, and behind the text the question asks
     for the capital of France. What is right stands in the text alone: the object is any of its relation's but the true
     one (of colours: but what is commonly said). Asked and scored are the object and the full stop behind it; the
-    alternatives that it is held against are others of the same relation, the true one first.
+    alternatives that it is held against are others of the same relation, the true one first. Lengths are in tokens of
+    the prompt and the longest answer; the difficulty is the statement's depth in the text.
     """
 
-    length_is: ClassVar[str] = "tokens of the prompt and the longest answer"
-    difficulty_is: ClassVar[str] = "depth of the statement in the text"
     task: Literal["needle"] = "needle"
     corpus: CorpusSpec
     mix: Mix[NeedlePart]

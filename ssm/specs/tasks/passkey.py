@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -27,11 +27,10 @@ class PasskeyPart(PromptPart):
 class PasskeyTask(SpelledTask):
     """lg Section 5.2 and Appendix B.4: the loss is on the key alone, at a random depth, and on the full stop behind it.
 
-    The paper puts the full stop there so that a model ends the key; scored is the key.
+    The paper puts the full stop there so that a model ends the key; scored is the key. Lengths are in tokens of the
+    prompt and the key; the difficulty is the key's depth in the text.
     """
 
-    length_is: ClassVar[str] = "tokens of the prompt and the key"
-    difficulty_is: ClassVar[str] = "depth of the key in the text"
     task: Literal["passkey"] = "passkey"
     mix: Mix[PasskeyPart]
     digits: Annotated[int, Field(ge=1, le=18)] = 5  # of a key

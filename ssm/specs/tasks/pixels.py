@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import PositiveInt, model_validator
 
@@ -24,11 +24,9 @@ class PixelsTask(Task):
 
     A pixel enters through a linear map of its numbers, which are standardized by the training images' mean and standard
     deviation; no table of intensities is looked up. Behind the last pixel stands a learned class token, whose output
-    goes through one linear head: the only target that counts.
+    goes through one linear head: the only target that counts. Lengths are in pixels of an image.
     """
 
-    length_is: ClassVar[str] = "pixels of an image"
-    difficulty_is: ClassVar[str] = ""
     task: Literal["pixels"] = "pixels"
     mix: Mix[PixelsPart] = (PixelsPart(),)
     images: ImagesSpec

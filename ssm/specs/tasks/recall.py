@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
@@ -33,11 +33,9 @@ class RecallTask(Task):
     Token 0 fills; of the others the lower half of the vocabulary are keys and the upper half values. A sequence begins
     with its pairs, a key and its value each, and no key or value twice. Behind them every key is asked once, at random
     at one of the even places; the rest is filled. The target of an asked key is its value, which the sequence does not
-    show again.
+    show again. Lengths are in tokens of the sequence; the difficulty is the pairs of a key and a value.
     """
 
-    length_is: ClassVar[str] = "tokens of the sequence"
-    difficulty_is: ClassVar[str] = "pairs of a key and a value"
     task: Literal["recall"] = "recall"
     mix: Mix[RecallPart]
     vocabulary: Annotated[int, Field(ge=4, le=2**20, multiple_of=2)] = 8192

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -33,10 +33,10 @@ class RulerTask(SpelledTask):
     which is never above RULER's score (scripts/eval/synthetic/constants.py, string_match_all): there a model writes 128
     tokens (30 of vt), and the share of the references counts that stand anywhere in them, in capitals or not. Keys are
     of a word list of our own (ssm/data/tasks/words.py), and no line tells another number for the key that is asked for.
+    Lengths are in tokens of the prompt and the answer, at most; the difficulty is the depth in the text of the key's
+    line, or of the line that gives a value.
     """
 
-    length_is: ClassVar[str] = "tokens of the prompt and the answer, at most"
-    difficulty_is: ClassVar[str] = "depth in the text of the key's line, or of the line that gives a value"
     task: Literal["ruler"] = "ruler"
     mix: Mix[RulerPart]
 

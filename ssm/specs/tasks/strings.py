@@ -35,11 +35,10 @@ class StringPart(Part):
 class StringTask(Task):
     """$ string | answer . with the letters of the string in the answer (mi Section 2; Jelassi et al. 2024: the tokens).
 
-    Asked are the letters behind the bar and the full stop; scored are the letters, as there.
+    Asked are the letters behind the bar and the full stop; scored are the letters, as there. Lengths are in letters of
+    the string.
     """
 
-    length_is: ClassVar[str] = "letters of the string"
-    difficulty_is: ClassVar[str] = ""
     later: ClassVar[frozenset[str]] = frozenset({"first"})
     mix: Mix[StringPart]
     alphabet: Annotated[int, Field(ge=1, le=2**20)] = 26  # letters, each as likely as any other

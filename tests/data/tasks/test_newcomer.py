@@ -12,7 +12,7 @@ from plan.mini import edit, figure, write_config
 SPEC = '''
 """The spec of repeating one letter."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import PositiveInt
 
@@ -29,8 +29,6 @@ class EchoPart(Part):
 class EchoTask(Task):
     """A letter is read once and written so many times."""
 
-    length_is: ClassVar[str] = "letters that are written"
-    difficulty_is: ClassVar[str] = ""
     task: Literal["echo"] = "echo"
     mix: Mix[EchoPart]
 
@@ -116,11 +114,6 @@ FORGOTTEN = {
         "data/tasks/echo.py",
         None,
         f"ssm/specs/tasks/echo.py: the spec 'echo' has no module: {PLACE.format('data/tasks')}",
-    ),
-    "what its length counts": (
-        "specs/tasks/echo.py",
-        ('    length_is: ClassVar[str] = "letters that are written"\n', ""),
-        "ssm/specs/tasks/echo.py: EchoTask lacks length_is",
     ),
     "its groups": (
         "specs/tasks/echo.py",

@@ -10,11 +10,12 @@ import torch
 from kernels.numerics import worst
 from models import tiny
 from models.mixers import systems
+from small import save_model
 from torch import Tensor
 
 from ssm.base.errors import ConfigError
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.checkpoint import load_model, save_model
+from ssm.models.checkpoint import load_model
 from ssm.models.state import State
 from ssm.specs.data import DataSpec
 from ssm.specs.initial_states import FittedNoise, InitialStateSpec, RandomNoise, StatePassing, Tbtt, ZeroState

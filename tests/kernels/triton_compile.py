@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 import triton
+from ssm_kernels.native.triton_launch import Launch
 from torch import Tensor
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
-
-from ssm_kernels.native.triton_launch import Launch
 
 POINTERS = {
     torch.float64: "*fp64",
