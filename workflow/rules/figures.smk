@@ -60,4 +60,5 @@ rule judge:
     message:
         "Judge the claims of {wildcards.target}"
     shell:
-        "ssm judge {params.spec:q} --tables {params.tables:q} --out {output:q} " + LOGGED
+        "ssm judge {params.spec:q} --tables {params.tables:q} --out {output:q} "
+        + LOGGED
