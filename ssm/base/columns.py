@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from ssm.base.errors import TableError, nearest, shown
-from ssm.base.tables import Schema
+from ssm.base.schema import Schema
 
 SAMPLE = "the sample"
 

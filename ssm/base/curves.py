@@ -1,6 +1,6 @@
 """Numbers read off result tables: what pictures draw and claims judge is computed here, once.
 
-Everything is a pure function of tables (schemas in `ssm.base.tables`). Losses are nats per token. A bin
+Everything is a pure function of tables (schemas in the specs of measurements). Losses are nats per token. A bin
 [position_from, position_to) holds the targets predicted at these positions; a mean over bins is weighted by their
 tokens. A NaN in a table stays a NaN in what is read off it.
 """

@@ -14,10 +14,12 @@ import polars as pl
 from ssm.base.columns import chosen, listed
 from ssm.base.engine import snakemake
 from ssm.base.errors import TableError
-from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_of
+from ssm.base.schema import Schema
+from ssm.base.tables import read_provenance, read_table, schema_of
 from ssm.claims.estimate import UndecidableError
 from ssm.specs.base import Setting
 from ssm.specs.figure import FigureTask, Series
+from ssm.specs.measurements import SCHEMAS
 
 OWN = ""  # stands for the arm of a table that belongs to none: no arm is called so
 
@@ -69,7 +71,7 @@ class Panel:
     def any_table(self, series: Series, name: str) -> tuple[pl.DataFrame, Schema]:
         """A series' table of the measurement with this name, whatever its kind. Raises as `table`."""
         self._insist(series, name)
-        schema = schema_of(self.folder / f"{series.tables[name]}.parquet")
+        schema = schema_of(self.folder / f"{series.tables[name]}.parquet", SCHEMAS)
         return self.table(series, name, schema.name), schema
 
     def rows(self, table: pl.DataFrame, schema: Schema, where: Mapping[str, Setting]) -> pl.DataFrame:

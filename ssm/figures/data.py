@@ -16,9 +16,11 @@ import polars as pl
 
 from ssm.base.columns import chosen, maximum, means
 from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, remembrance_curve, state_norm_curve
-from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_of
+from ssm.base.schema import Schema
+from ssm.base.tables import read_provenance, read_table, schema_of
 from ssm.claims.panel import planned
 from ssm.specs.figure import FigureTask, Series
+from ssm.specs.measurements import SCHEMAS
 from ssm.specs.reader import ColumnReader
 
 
@@ -228,7 +230,7 @@ def any_loaded(
     for series in task.series:
         if series.panel == panel and reader.measurement in series.tables:
             path = planned(task, tables, series.tables[reader.measurement])
-            schema = schema_of(path)
+            schema = schema_of(path, SCHEMAS)
             found.append((series, read_planned(task, tables, path.stem, schema.name), schema))
     return found
 

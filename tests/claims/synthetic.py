@@ -7,8 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from ssm.base.tables import SCHEMAS, write_table
+from ssm.base.tables import write_table
 from ssm.specs.figure import FigureTask
+from ssm.specs.measurements import SCHEMAS
 
 T = 8  # the training context
 LENGTH = 32

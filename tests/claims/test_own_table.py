@@ -12,13 +12,14 @@ from claims.synthetic import claim
 from plan.mini import figure, write_config
 
 from ssm.base.errors import ConfigError, TableError
-from ssm.base.tables import OVERFLOW, write_table
+from ssm.base.tables import write_table
 from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.quantities import estimate
 from ssm.claims.verdict import judge
 from ssm.plan import load_config, make_plan
 from ssm.plan.registration import contents
 from ssm.specs.figure import ArmEntry, FigureTask
+from ssm.specs.measurements.overflow import Overflow
 from ssm.specs.quantities.own_table import OwnTable
 
 FIELDS: dict[str, Any] = {"formats": ["float32"], "arithmetics": ["loop"], "halvings": [2], "shares": [0, 2]}
@@ -35,8 +36,8 @@ def task(
     fields = {"format": "float32", "arithmetic": "cpp", "state": "carried", "share": 0.0, "weight": 1.0, "above": True}
     more: dict[str, Any] = {"predicted": 1, "steps": 9, "position": 1, "overflows": True, "within": True}
     named = [dict(zip(("inputs", "halvings", "draw", "scaled"), row, strict=True)) | fields | more for row in rows]
-    frame = pl.DataFrame(named, schema=OVERFLOW.columns)
-    write_table(frame, OVERFLOW, folder / "overflow-1.parquet", {"written": "2025-01-01T00:00:00+00:00"})
+    frame = pl.DataFrame(named, schema=Overflow.table.columns)
+    write_table(frame, Overflow.table, folder / "overflow-1.parquet", {"written": "2025-01-01T00:00:00+00:00"})
     figure = {
         **{"target": "ls_eq40", "paper": "ls", "title": "Overflow", "caption": "It.", "setting": "None."},
         "measurements": [{"kind": "overflow", **FIELDS}],

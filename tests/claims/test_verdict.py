@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ssm.base.errors import ConfigError, TableError
-from ssm.base.tables import MODEL_SIZE, SCHEMAS, VERDICTS, read_table, schema_name, write_table
+from ssm.base.tables import VERDICTS, read_table, schema_name, write_table
 from ssm.claims.estimate import Estimate
 from ssm.claims.quantities import ESTIMATORS
 from ssm.claims.quantities.base import ModelEstimator
@@ -21,6 +21,8 @@ from ssm.claims.verdict import ONE_SEED, REHEARSAL, claim_of, decide, judge
 from ssm.claims.words import CONFIRMED, DEFINITION, OPEN, OURS, PAPER, REFUTED, VERDICT_NAMES
 from ssm.specs.claim import Expected
 from ssm.specs.figure import FigureTask
+from ssm.specs.measurements import SCHEMAS
+from ssm.specs.measurements.model_size import ModelSize
 
 finite = st.floats(-1e6, 1e6)
 bounds = st.one_of(
@@ -335,7 +337,7 @@ def test_of_the_tables_those_count_that_the_claim_reads(tmp_path: Path) -> None:
     make_earlier("model-size-1")
     assert registered() == [False, False]
     path = tmp_path / "model-size-1.parquet"
-    write_table(read_table(path), MODEL_SIZE, path, {})
+    write_table(read_table(path), ModelSize.table, path, {})
     assert judge(task, tmp_path)["registration"][1].endswith("but its tables do not say when they were made")
 
 

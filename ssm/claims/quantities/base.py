@@ -9,10 +9,11 @@ from typing import Generic, Literal, TypeVar
 
 import polars as pl
 
-from ssm.base.tables import SCHEMAS, read_table
+from ssm.base.tables import read_table
 from ssm.claims.estimate import Estimate, Reading, UndecidableError, summarize
 from ssm.claims.panel import Panel, planned
 from ssm.specs.figure import Series
+from ssm.specs.measurements import SCHEMAS
 from ssm.specs.quantities.base import ArmQuantity, FigureQuantity, ModelQuantity, Quantity, SeriesQuantity
 
 ANY, POSITIVE = (-math.inf, math.inf), (0.0, math.inf)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from ssm.base.columns import matrices
-from ssm.base.tables import Schema
+from ssm.base.schema import Schema
 from ssm.claims.estimate import NOTHING, Reading, UndecidableError, resample
 from ssm.claims.panel import Panel
 from ssm.claims.quantities.base import SeedEstimator

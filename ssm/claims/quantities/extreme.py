@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from ssm.base.columns import split
-from ssm.base.tables import Schema
+from ssm.base.schema import Schema
 from ssm.claims.estimate import NOTHING
 from ssm.claims.panel import Panel
 from ssm.claims.quantities.curve import CurveEstimator, Points

@@ -16,7 +16,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
 
 from ssm.base.columns import by_sample, chosen, is_key, means, split
-from ssm.base.tables import Schema
+from ssm.base.schema import Schema
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import any_loaded, chosen_arms, panels
 from ssm.figures.panel import LETTER, Row, wrapped

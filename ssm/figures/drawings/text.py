@@ -16,6 +16,7 @@ from ssm.figures.panel import Row
 from ssm.figures.style import SMALL, ArmStyle
 from ssm.specs.drawings.text import Text
 from ssm.specs.figure import FigureTask
+from ssm.specs.measurements import SCHEMAS
 
 WIDEST = 80  # characters of a line
 LINE = 1.3 * SMALL / 72  # inches
@@ -34,7 +35,7 @@ def _column(drawing: Text, task: FigureTask, tables: Path) -> list[str]:
     series = next((one for one in task.series if name in one.tables), None)
     if series is not None:
         path = planned(task, tables, series.tables[name])
-        table: pl.DataFrame | None = read_planned(task, tables, path.stem, schema_of(path).name)
+        table: pl.DataFrame | None = read_planned(task, tables, path.stem, schema_of(path, SCHEMAS).name)
     else:
         table = own_table(task, tables, name)
     if table is None:
