@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]  # the folder that holds the package
 TEMPLATES = (".j2", ".css")  # what a package reads beside its modules
 # Imports in this package are absolute. The text is searched: to parse hundreds of files takes most of a second.
 IMPORT = re.compile(r"^[ \t]*(?:from (ssm\b[\w.]*) import (\([^)]*\)|.*)|import (ssm\b[\w.]*))", re.MULTILINE)
+DISCOVERS = re.compile(r"\bdiscover\(")
 
 
 @cache
@@ -32,7 +33,8 @@ def code_hash(module: str) -> str:
 def needed_by(module: str) -> frozenset[str]:
     """The module, all modules of this package that it imports, directly or through others, and their packages.
 
-    An import inside a function counts. So does one for type checkers alone.
+    An import inside a function counts. So does one for type checkers alone, and every module of a package that lists
+    its folder (`ssm.base.discovery`).
     """
     found: set[str] = set()
     waiting = [module]
@@ -48,8 +50,9 @@ def needed_by(module: str) -> frozenset[str]:
 @cache
 def _imports(module: str) -> tuple[str, ...]:
     """The modules of this package that a module imports, and names of what it imports from them."""
-    names: list[str] = []
-    for source, listed, whole in IMPORT.findall(_modules()[module].read_text(encoding="utf-8")):
+    text = _modules()[module].read_text(encoding="utf-8")
+    names = [name for name in _modules() if name.startswith(f"{module}.")] if DISCOVERS.search(text) else []
+    for source, listed, whole in IMPORT.findall(text):
         names += [whole] if whole else [source, *(f"{source}.{word}" for word in re.findall(r"\w+", listed))]
     return tuple(names)
 
