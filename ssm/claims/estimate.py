@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import stdtrit
 
 from ssm.base.curves import seed_interval
+from ssm.base.lazy import special
 from ssm.base.seeds import numpy_generator
 
 LEVEL = 0.95
@@ -175,5 +175,5 @@ def _one_seed(reading: Reading) -> tuple[float, float, float, str]:
         return reading.value, float(low), float(high), f"95% bootstrap {over}"
     if len(reading.by_sequence):
         return *seed_interval(reading.by_sequence, LEVEL), f"95% Student t {over}"
-    half = float(stdtrit(reading.sequences - 1, (1 + LEVEL) / 2)) * reading.error
+    half = float(special.stdtrit(reading.sequences - 1, (1 + LEVEL) / 2)) * reading.error
     return reading.value, reading.value - half, reading.value + half, f"95% Student t {over}"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from ssm.base.columns import chosen, listed
 from ssm.base.engine import snakemake
 from ssm.base.errors import TableError
+from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.base.tables import read_provenance, read_table, schema_of
 from ssm.claims.estimate import UndecidableError

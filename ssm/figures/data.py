@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from ssm.base.columns import chosen, maximum, means
 from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, remembrance_curve, state_norm_curve
+from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.base.tables import read_provenance, read_table, schema_of
 from ssm.claims.panel import planned

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from ssm.base.errors import TableError, first_line, nearest, shown
 from ssm.base.files import whole_file
+from ssm.base.lazy import parquet as pq
+from ssm.base.lazy import polars as pl
+from ssm.base.lazy import pyarrow as pa
 from ssm.base.outside import parse_json, shaped
 from ssm.base.records import Provenance
 from ssm.base.schema import Schema

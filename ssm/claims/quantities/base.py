@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Generic, Literal, TypeVar
 
-import polars as pl
-
+from ssm.base.lazy import polars as pl
 from ssm.base.tables import read_table
 from ssm.claims.estimate import Estimate, Reading, UndecidableError, summarize
 from ssm.claims.panel import Panel, planned

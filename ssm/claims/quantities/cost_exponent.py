@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
+from ssm.base.lazy import polars as pl
 from ssm.base.seeds import numpy_generator
 from ssm.claims.estimate import DRAWS, LEVEL, Estimate
 from ssm.claims.panel import Panel

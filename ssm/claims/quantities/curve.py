@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 import numpy as np
-import polars as pl
 
 from ssm.base.columns import matrices
+from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.claims.estimate import NOTHING, Reading, UndecidableError, resample
 from ssm.claims.panel import Panel

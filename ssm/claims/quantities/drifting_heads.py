@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import polars as pl
 
 from ssm.base.curves import head_std_growth
+from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
 from ssm.claims.panel import Panel, by_sequence, tokens
 from ssm.claims.quantities.base import SeriesEstimator

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
 from ssm.base.columns import split
+from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.claims.estimate import NOTHING
 from ssm.claims.panel import Panel

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
 from ssm.base.columns import maximum
 from ssm.base.curves import mean_loss
+from ssm.base.lazy import polars as pl
 from ssm.claims.panel import Panel, insist_on
 from ssm.specs.figure import Series
 from ssm.specs.quantities.base import SeriesQuantity

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
 from ssm.base.columns import maximum
 from ssm.base.curves import remembrance_curve
+from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
 from ssm.claims.panel import Panel, by_sequence
 from ssm.claims.quantities.base import SeriesEstimator

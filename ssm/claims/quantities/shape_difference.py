@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
 from ssm.base.curves import remembrance_curve
+from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
 from ssm.claims.panel import Panel, by_sequence
 from ssm.claims.quantities.base import SeriesEstimator

@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.colors import PowerNorm
-from matplotlib.patches import Rectangle
 
 from ssm.base.columns import maximum
+from ssm.base.lazy import colors, patches
+from ssm.base.lazy import polars as pl
 from ssm.figures.data import chosen_arms, loaded, panels
 from ssm.figures.panel import Row
 from ssm.figures.style import LARGE, SMALL, TITLE, VERMILION, WIDTH, ArmStyle
 from ssm.specs.drawings.attention_maps import AttentionMaps
 from ssm.specs.figure import FigureTask
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST = 4  # maps side by side
 
@@ -104,10 +106,12 @@ def _picture(arm: str, layer: int, rows: pl.DataFrame) -> Picture:
 
 def _paint(one: Picture, title: str, heading: str, first: bool, largest: float, axes: Axes, columns: int) -> None:
     axes.grid(False)
-    scale = PowerNorm(0.6, 0, largest, clip=True)
+    scale = colors.PowerNorm(0.6, 0, largest, clip=True)
     axes.imshow(one.shares, cmap="Blues", norm=scale, interpolation="nearest", aspect="auto")
     for query, key in one.behind:
-        axes.add_patch(Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor=VERMILION, linewidth=0.7))
+        axes.add_patch(
+            patches.Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor=VERMILION, linewidth=0.7)
+        )
     ticks: Sequence[int] = range(0, len(one.shares), max(1, -(-len(one.shares) // 4)))
     axes.set_xticks(ticks)
     axes.set_yticks(ticks)

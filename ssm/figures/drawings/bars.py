@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
+from ssm.base.lazy import ticker
 from ssm.figures.colors import INK
 from ssm.figures.data import chosen_arms, panels
 from ssm.figures.numbers import Numbers, numbers_of_arm
@@ -18,6 +17,9 @@ from ssm.figures.panel import Row, columns_for, wrapped
 from ssm.figures.style import SMALL, WIDTH, ArmStyle, number
 from ssm.specs.drawings.bars import Bars
 from ssm.specs.figure import FigureTask
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LINE, AXIS = 0.42, 0.9  # inches: a bar with its name above it, and the axis
 APART = 0.3  # inches between panels
@@ -58,7 +60,7 @@ class BarPanel:
         axes.patch.set_visible(bool(self.names))  # names may come in from the left
         axes.grid(False, axis="y")
         nbins = {1: 8, 2: 5, 3: 4}.get(columns, 3)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=nbins, steps=[1, 2, 2.5, 5, 10]))
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=nbins, steps=[1, 2, 2.5, 5, 10]))
         if self.limits[1] >= 1e4:
             axes.xaxis.set_major_formatter(lambda value, _: number(value))
         axes.set_title("" if self.untitled else self.title)

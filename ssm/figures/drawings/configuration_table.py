@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING, Any
 
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import own_table
@@ -14,6 +12,9 @@ from ssm.figures.panel import Row
 from ssm.figures.style import SMALL, ArmStyle
 from ssm.specs.drawings.configuration_table import ConfigurationTable
 from ssm.specs.figure import FigureTask
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def _count(value: int | None) -> str:

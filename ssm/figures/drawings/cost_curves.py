@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
-
+from ssm.base.lazy import polars as pl
+from ssm.base.lazy import ticker
 from ssm.figures.data import own_table
 from ssm.figures.panel import Row
 from ssm.figures.style import ArmStyle, log_ticks, number, ramp, tokens
 from ssm.specs.drawings.cost_curves import CostCurves
 from ssm.specs.figure import FigureTask
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PANELS = (  # cost, title, unit of the axis, what a unit of the table is in it
     ("training_step", "Training step", "ms", 1e3),
@@ -56,10 +58,10 @@ def _paint(frame: pl.DataFrame, cost: str, title: str, unit: str, scale: float, 
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(lengths[:: -(-len(lengths) // 5)], [tokens(length) for length in lengths[:: -(-len(lengths) // 5)]])
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
     ticks = log_ticks(*axes.get_ylim())
     axes.set_yticks(ticks, [number(tick) for tick in ticks])
-    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_locator(ticker.NullLocator())
     axes.set_title(title)
     axes.set_xlabel("length T (tokens)")
     axes.set_ylabel(unit)

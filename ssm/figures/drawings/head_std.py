@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from ssm.base.curves import head_std_curve, head_std_growth
+from ssm.base.lazy import polars as pl
 from ssm.figures.data import Curve, Line, loaded, over_seeds, panels
 from ssm.figures.panel import CurvePanel, Row, context_marks, rows_of, token_range
 from ssm.figures.style import ArmStyle

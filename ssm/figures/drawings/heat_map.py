@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import matplotlib
 import numpy as np
-import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize
-from matplotlib.patches import Rectangle
 
 from ssm.base.columns import by_sample, chosen, is_key, means, split
+from ssm.base.lazy import colors, matplotlib, patches
+from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import any_loaded, chosen_arms, panels
@@ -25,6 +23,9 @@ from ssm.specs.base import Setting
 from ssm.specs.drawings.heat_map import HeatMap
 from ssm.specs.families import axis_name, is_number, value_text
 from ssm.specs.figure import FigureTask, Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST = 4  # panels side by side
 BESIDE, BETWEEN = 0.9, 0.25  # inches: what stands left of cells, and between panels
@@ -206,14 +207,16 @@ def _paint(
 ) -> None:
     """Cells under their title; a `bare` panel has no vertical axis of its own."""
     axes.grid(False)
-    scale = LogNorm(*limits) if drawing.log_color else Normalize(*limits)
+    scale = colors.LogNorm(*limits) if drawing.log_color else colors.Normalize(*limits)
     for (row, column), value in np.ndenumerate(one.values):
         if not np.isfinite(value):
-            axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, fill=False, edgecolor=GRID, linewidth=0.8))
+            axes.add_patch(
+                patches.Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, fill=False, edgecolor=GRID, linewidth=0.8)
+            )
             continue
         share = min(max(float(scale(value)), 0.0), 1.0) if limits[0] < limits[1] else 0.0
         color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
-        axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
+        axes.add_patch(patches.Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
         if drawing.cells and _width(one, drawing) * len(one.x) <= room:
             place = (column + 0.5, row + (0.3 if drawing.classes else 0.5))
             axes.text(*place, _text(value, drawing), color=_ink(share), ha="center", va="center", fontsize=SMALL)

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from ssm.base.curves import position_curve
+from ssm.base.lazy import polars as pl
+from ssm.base.lazy import ticker
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import panels, read_planned
 from ssm.figures.panel import Row, end_of_bin
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, ArmStyle
 from ssm.specs.drawings.length_classes import ClassChart
 from ssm.specs.figure import FigureTask
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 STEEPEST = 4.0  # nats: a curve that rises further leaves the panel
 
@@ -94,9 +97,9 @@ def _draw_curves(axes: Axes, curves: Sequence[Classed]) -> None:
     powers = list(range(-3, int(np.ceil(np.log2(longest))) + 1))
     powers = [power for power in powers if len(powers) < 10 or power % 2 == 0]
     axes.set_xlim(0.125, longest)
-    axes.xaxis.set_major_locator(FixedLocator([2.0**power for power in powers]))
-    axes.xaxis.set_major_formatter(FixedFormatter([_multiple(power) for power in powers]))
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(ticker.FixedLocator([2.0**power for power in powers]))
+    axes.xaxis.set_major_formatter(ticker.FixedFormatter([_multiple(power) for power in powers]))
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
     axes.set_xlabel("position (multiples of the training length T)")
     axes.set_ylabel("loss minus loss at T\n(nats per token)")
     finite = np.concatenate([curve.rise[np.isfinite(curve.rise)] for curve in curves] or [np.array([])])
@@ -122,9 +125,9 @@ def _draw_excess(axes: Axes, curves: Sequence[Classed], names: Sequence[str]) ->
         np.zeros(len(names)), lines - 0.12, lines + 0.28, color=INK, linewidth=1.2
     )  # zero, without crossing the names
     axes.set_xscale("symlog", linthresh=0.1)
-    axes.xaxis.set_major_locator(FixedLocator([-1, -0.1, 0, 0.1, 1, 10]))
-    axes.xaxis.set_major_formatter(FixedFormatter(["−1", "−0.1", "0", "0.1", "1", "10"]))
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(ticker.FixedLocator([-1, -0.1, 0, 0.1, 1, 10]))
+    axes.xaxis.set_major_formatter(ticker.FixedFormatter(["−1", "−0.1", "0", "0.1", "1", "10"]))
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
     for line, name in enumerate(names):  # above its own line: beside the axes, long names would leave no room for them
         axes.annotate(name, (0, line), (2, 3), ("axes fraction", "data"), "offset points", fontsize=SMALL, va="bottom")
     axes.set_yticks(range(len(names)), [""] * len(names))

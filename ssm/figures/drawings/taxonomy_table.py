@@ -5,11 +5,7 @@ from __future__ import annotations
 import textwrap
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.font_manager import FontProperties
-from matplotlib.mathtext import MathTextParser
+from typing import TYPE_CHECKING, Any
 
 from ssm.base.formulas import lines as breaks
 from ssm.base.formulas import mathtext
@@ -19,6 +15,9 @@ from ssm.figures.panel import Row
 from ssm.figures.style import SMALL, WIDTH, ArmStyle
 from ssm.specs.drawings.taxonomy_table import TaxonomyTable
 from ssm.specs.figure import FigureTask
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LINE = 0.18  # inches: a line of text, with room for what is set lower and higher
 HEADS = (  # head, place of its left edge as a fraction of the width, characters of a line
@@ -79,6 +78,9 @@ def _set(formula: str) -> list[str]:
 @cache
 def _width(text: str) -> float:
     """Points."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.mathtext import MathTextParser
+
     return float(MathTextParser("path").parse(text, dpi=72, prop=FontProperties(size=SMALL)).width)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-
-import polars as pl
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING
 
 from ssm.base.errors import TableError, nearest
+from ssm.base.lazy import polars as pl
 from ssm.base.tables import schema_of
 from ssm.claims.panel import planned
 from ssm.figures.data import own_table, read_planned
@@ -17,6 +16,9 @@ from ssm.figures.style import SMALL, ArmStyle
 from ssm.specs.drawings.text import Text
 from ssm.specs.figure import FigureTask
 from ssm.specs.measurements import SCHEMAS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WIDEST = 80  # characters of a line
 LINE = 1.3 * SMALL / 72  # inches
