@@ -51,6 +51,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_all_that_is_imported_is_needed(package: Path) -> None:
     assert needed_by("ssm.cli.plot") == NEEDED
+    assert needed_by("ssm.cli.plot", without="ssm.figures.kinds") == NEEDED - {"ssm.figures.kinds.dot"}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from claims.synthetic import claim, figure_task
+from claims.synthetic import claim, estimate, figure_task
 from small import run_spec
 
 from ssm.base.tables import write_table
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.quantities import estimate
 from ssm.claims.quantities.instability import FEWEST, rise_of_diverged, rises_and_noise
 from ssm.specs.data import DataSpec
 from ssm.specs.measurement import MeasurementTask

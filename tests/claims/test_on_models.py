@@ -8,13 +8,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from claims.synthetic import claim, figure_task
+from claims.synthetic import claim, estimate, figure_task
 
 from ssm.base.tables import write_table
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.quantities import estimate
 from ssm.claims.verdict import judge
-from ssm.specs.figure import FigureTask
+from ssm.figures.figure import FigureTask
 from ssm.specs.measurements.cost import Cost
 from ssm.specs.measurements.taxonomy import Taxonomy
 

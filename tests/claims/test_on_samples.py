@@ -7,14 +7,13 @@ from typing import Any
 
 import polars as pl
 import pytest
-from claims.synthetic import claim, figure_task
+from claims.synthetic import claim, estimate, figure_task
 
 from ssm.base.tables import write_table
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.quantities import estimate
 from ssm.claims.verdict import judge
 from ssm.claims.words import CONFIRMED, DEFINITION, REFUTED
-from ssm.specs.figure import FigureTask
+from ssm.figures.figure import FigureTask
 from ssm.specs.measurements.sample import Sample
 
 PIECES = [

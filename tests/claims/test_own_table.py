@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from claims.synthetic import claim
+from claims.synthetic import claim, estimate
 from plan.mini import figure, write_config
 
 from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import write_table
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.quantities import estimate
+from ssm.claims.quantities.own_table import OwnTable
 from ssm.claims.verdict import judge
+from ssm.figures.figure import ArmEntry, FigureTask
 from ssm.plan import load_config, make_plan
 from ssm.plan.registration import contents
-from ssm.specs.figure import ArmEntry, FigureTask
 from ssm.specs.measurements.overflow import Overflow
-from ssm.specs.quantities.own_table import OwnTable
 
 FIELDS: dict[str, Any] = {"formats": ["float32"], "arithmetics": ["loop"], "halvings": [2], "shares": [0, 2]}
 CURVE = {"measurement": "overflow", "x": "halvings", "column": "scaled", "where": {"inputs": "constant"}}

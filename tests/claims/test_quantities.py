@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from claims.synthetic import Readings, claim, figure_task, write_tables
+from claims.synthetic import Readings, claim, estimate, figure_task, write_tables
 from scipy import stats
 
 from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import read_table, write_table
 from ssm.claims.estimate import Estimate, UndecidableError, log_mean_reading
-from ssm.claims.quantities import estimate
+from ssm.claims.quantities.effect import Effect
+from ssm.claims.quantities.own_table import OwnTable
+from ssm.claims.quantities.restart_ratio import RestartRatio
+from ssm.claims.quantities.value_at import ValueAt
+from ssm.claims.quantity import ROUNDING
 from ssm.specs.measurements.position_loss import PositionLoss
-from ssm.specs.quantities.base import ROUNDING
-from ssm.specs.quantities.effect import Effect
-from ssm.specs.quantities.own_table import OwnTable
-from ssm.specs.quantities.restart_ratio import RestartRatio
-from ssm.specs.quantities.value_at import ValueAt
 
 SHIFTS = (0.2, 0.5, 0.3)  # log ratios of the three seeds
 OVERFLOWED: Readings = {("base", 2): {"norm": [1.0, math.inf, 1.0, 1.0]}}

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from ssm.base.tables import read_table, write_table
-from ssm.specs.figure import FigureTask
+from ssm.figures.figure import FigureTask
 from ssm.specs.measurements import SCHEMAS
 
 Shape = Callable[[float], float]

@@ -23,10 +23,11 @@ from matplotlib.text import Text
 from ssm.base.errors import TableError
 from ssm.cli import plot
 from ssm.figures.colors import GRID, INK
-from ssm.figures.draw import DRAWINGS, compose, draw, picture
+from ssm.figures.draw import compose, draw, picture
+from ssm.figures.drawing import DRAWINGS
+from ssm.figures.figure import FigureTask
 from ssm.figures.panel import Row
 from ssm.figures.style import ARMS, CLASSES
-from ssm.specs.figure import FigureTask
 
 ARM_NAMES = ("base", "control", "state_passing")
 POSITION = {"kind": "position_curves"}

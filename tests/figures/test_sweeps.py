@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from claims.synthetic import estimate
 from figures import synthetic
 from matplotlib.axes import Axes
 
 from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import write_table
-from ssm.claims.quantities import estimate
+from ssm.claims.claim import ClaimSpec
 from ssm.figures.draw import picture
+from ssm.figures.figure import FigureSpec, FigureTask
 from ssm.figures.style import ARMS, CLASSES, ramp
 from ssm.specs.base import Setting
-from ssm.specs.claim import ClaimSpec
-from ssm.specs.figure import FigureSpec, FigureTask
 from ssm.specs.measurements.length_class import LengthClass
 
 EXCESS = {"kind": "value_at", "measurement": "length_class", "column": "excess"}

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from ssm.base.curves import position_curve
 from ssm.base.lazy import polars as pl
 from ssm.base.lazy import ticker
+from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import panels, read_planned
+from ssm.figures.drawing import SeriesDrawing
 from ssm.figures.panel import Row, end_of_bin
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, ArmStyle
-from ssm.specs.drawings.length_classes import ClassChart
-from ssm.specs.figure import FigureTask
+from ssm.specs.base import Name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,22 +38,29 @@ class Classed:
     rise: np.ndarray  # (bins,) loss minus the loss just before T, nats
 
 
-def length_classes(drawing: ClassChart, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """Above, every curve as its rise in loss past T, coloured by its class; below, the excess of every run by name."""
-    curves = classed_curves(task, tables, drawing)
-    if not curves:
-        return []
-    names = list(dict.fromkeys(curve.name for curve in curves))
-    note = "A curve and a symbol per run. Class: ls Definition 2.1. Excess: lg Definition 3.2"
-    if any(not np.isfinite(curve.excess) for curve in curves):
-        note += ". Arrow: diverged"
-    return [
-        Row(3.2, [lambda axes, _: _draw_curves(axes, curves)], 1, note),
-        Row(0.9 + 0.36 * len(names), [lambda axes, _: _draw_excess(axes, curves, names)], 1),
-    ]
+class ClassChart(SeriesDrawing):
+    """Loss against length of every curve, with its class (ls Def. 2.1)."""
+
+    kind: Literal["length_classes"] = "length_classes"
+    reads: ClassVar[tuple[str, ...]] = ("length_class", "position_loss")
+    position_loss: Name | None = None
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """Above, every curve as its rise in loss past T, coloured by its class; below, the excess of each run."""
+        curves = classed_curves(task, tables, self)
+        if not curves:
+            return []
+        names = list(dict.fromkeys(curve.name for curve in curves))
+        note = "A curve and a symbol per run. Class: ls Definition 2.1. Excess: lg Definition 3.2"
+        if any(not np.isfinite(curve.excess) for curve in curves):
+            note += ". Arrow: diverged"
+        return [
+            Row(3.2, [lambda axes, _: _draw_curves(axes, curves)], 1, note),
+            Row(0.9 + 0.36 * len(names), [lambda axes, _: _draw_excess(axes, curves, names)], 1),
+        ]
 
 
-def classed_curves(task: FigureTask, tables: Path, drawing: ClassChart) -> list[Classed]:
+def classed_curves(task: PlannedFigure, tables: Path, drawing: ClassChart) -> list[Classed]:
     """Every series that has a class; a run that several figures share counts once."""
     classes, losses = drawing.name_of("length_class"), drawing.name_of("position_loss")
     seen, curves = set(), []

@@ -9,28 +9,30 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from ssm.base.errors import nearest, shown
 from ssm.base.outside import first_problem
+from ssm.claims.families import Member, is_number, stands_at
+from ssm.claims.quantity import QUANTITIES, Place, SeedQuantity
+from ssm.claims.series import Series
 from ssm.specs.base import Distinct, Name, Setting, Spec
-from ssm.specs.families import Member, is_number, stands_at
-from ssm.specs.quantities.base import Place, Placed, Quantity
 
 SOME = "arm"  # a name for an arm where any will do
 
 
-def quantity_of(content: Mapping[str, Any], arm: str) -> Quantity:
+def quantity_of(content: Mapping[str, Any], arm: str) -> SeedQuantity:
     """A quantity that is written without its arm, of one arm.
 
     Raises:
         ValueError: it is no such quantity.
     """
-    from ssm.specs.quantities import OF_ARMS  # its registry, which holds what is built from this module too
-
-    if content.get("kind") not in OF_ARMS:
+    of_arms = {
+        kind: spec for kind, spec in QUANTITIES.items() if issubclass(spec, SeedQuantity) and "arm" in spec.model_fields
+    }
+    if content.get("kind") not in of_arms:
         kind = content.get("kind")
-        raise ValueError(f"kind: {shown(kind)} is no quantity of an arm; {nearest(str(kind), OF_ARMS)}")
+        raise ValueError(f"kind: {shown(kind)} is no quantity of an arm; {nearest(str(kind), of_arms)}")
     if "arm" in content:
         raise ValueError("arm: the arms are those of the sweep; leave it out here")
     try:
-        return OF_ARMS[content["kind"]].model_validate({**content, "arm": arm})
+        return of_arms[content["kind"]].model_validate({**content, "arm": arm})
     except ValidationError as error:
         raise ValueError(first_problem(error, content)) from error
 
@@ -82,7 +84,7 @@ class Sweep(Spec):
         """Whether there is a second family."""
         return any(one is not None for one in (self.against, self.against_family, self.against_where))
 
-    def quantity(self, arm: str = SOME) -> Quantity:
+    def quantity(self, arm: str = SOME) -> SeedQuantity:
         """What is read of an arm."""
         return quantity_of(self.of, arm)
 
@@ -118,7 +120,7 @@ class Sweep(Spec):
         own = (*(self.arms or ()), *(self.against or ()))
         return (*own, *(arm for arm in others if arm not in (*own, SOME)))
 
-    def members(self, panel: str, series: Sequence[Placed], against: bool = False) -> tuple[tuple[float, str], ...]:
+    def members(self, panel: str, series: Sequence[Series], against: bool = False) -> tuple[tuple[float, str], ...]:
         """(number, arm) of the family on a panel, ascending; of the second one with `against`."""
         arms = self.against if against else self.arms
         if self.over is None:
@@ -133,17 +135,17 @@ class Sweep(Spec):
                 found[float(number), one.arm] = None
         return tuple(sorted(found))
 
-    def about(self, series: Placed) -> bool:
+    def about(self, series: Series) -> bool:
         """Whether a series is of the family."""
         return any(arm == series.arm for _, arm in self.members(series.panel, (series,)))
 
-    def places(self, panel: str, series: Sequence[Placed]) -> tuple[Place, ...]:
+    def places(self, panel: str, series: Sequence[Series]) -> tuple[Place, ...]:
         """As of `Quantity`."""
         families = [self.members(panel, series)] + ([self.members(panel, series, True)] if self.compared else [])
         arms = (arm for family in families for _, arm in family)
         return tuple(dict.fromkeys(place for arm in arms for place in self.quantity(arm).places(panel, series)))
 
-    def nameless(self, panel: str, series: Sequence[Placed]) -> dict[str, Any]:
+    def nameless(self, panel: str, series: Sequence[Series]) -> dict[str, Any]:
         """As of `Quantity`: its families as numbers with what is read there."""
         order = self.places(panel, series)
 

@@ -8,8 +8,8 @@ from ssm.base.columns import maximum
 from ssm.base.curves import mean_loss
 from ssm.base.lazy import polars as pl
 from ssm.claims.panel import Panel, insist_on
-from ssm.specs.figure import Series
-from ssm.specs.quantities.base import SeriesQuantity
+from ssm.claims.quantity import SeriesQuantity
+from ssm.claims.series import Series
 
 
 def position_loss(panel: Panel, series: Series, quantity: SeriesQuantity, stop: int) -> pl.DataFrame:

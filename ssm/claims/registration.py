@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from ssm.base.records import Time
+from ssm.claims.series import Seeds
 from ssm.specs.base import Spec
-from ssm.specs.figure import Seeds
 
 
 class Content(Spec):

@@ -1,16 +1,13 @@
-"""Families: the arms that a grid has made of one, and what a claim about them is about."""
+"""Families: the arms that a grid has made of one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt
 
 from ssm.specs.base import Setting, Spec
-
-if TYPE_CHECKING:
-    from ssm.specs.claim import ClaimSpec
 
 # The papers' letters, in labels. A key that is not here is called by its name.
 LETTERS = {
@@ -90,42 +87,6 @@ def stands_at(axes: Mapping[str, Setting], values: Mapping[str, Setting]) -> boo
     (True, False)
     """
     return all(axis in axes and value_text(axes[axis]) == value_text(value) for axis, value in values.items())
-
-
-def claims_of_members(claim: ClaimSpec, families: Mapping[str, Mapping[str, Member]]) -> list[tuple[str, ClaimSpec]]:
-    """A claim by its name; of one that names families, those of their members, each with the ones at its values.
-
-    Args:
-        families: the members of each family, by name.
-
-    Raises:
-        ValueError: several members of one family belong to the same one of another.
-    """
-    named = set(claim.quantity.arms()) & families.keys()
-    fields = ((field, getattr(claim.quantity, field)) for field in type(claim.quantity).model_fields)
-    spanned = {field: families[value] for field, value in fields if isinstance(value, str) and value in named}
-    if not spanned:
-        return [(claim.id, claim)]
-    leading = max(spanned.values(), key=lambda members: max(len(member.places) for member in members.values()))
-    found = []
-    for member in leading.values():
-        chosen: dict[str, str] = {}
-        for field, members in spanned.items():
-            fit = [name for name, other in members.items() if _agree(member.axes, other.axes)]
-            if len(fit) > 1:
-                of = member_name("", member.axes)
-                raise ValueError(f"{field}: {len(fit)} members belong to {of}; name one, such as '{fit[0]}'")
-            if fit:
-                chosen[field] = fit[0]
-        if len(chosen) == len(spanned):
-            quantity = claim.quantity.model_copy(update=chosen)
-            found.append((member_name(claim.id, member.axes), claim.model_copy(update={"quantity": quantity})))
-    return found or [(claim.id, claim)]
-
-
-def _agree(these: Mapping[str, Setting], those: Mapping[str, Setting]) -> bool:
-    """Whether two members have the same value on every axis that both have."""
-    return stands_at(these, {axis: those[axis] for axis in these.keys() & those.keys()})
 
 
 def axis_name(axis: str) -> str:

@@ -1,23 +1,30 @@
-"""What quantities of a sample share: its text, and where pieces stand in it."""
+"""Quantities of a sample: its text, and where pieces stand in it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+from pydantic import StringConstraints
 
 from ssm.claims.estimate import UndecidableError
 from ssm.claims.panel import Panel
-from ssm.claims.quantities.base import FigureEstimator
-from ssm.specs.quantities.base import TaskQuantity
+from ssm.claims.quantity import FigureQuantity
+from ssm.specs.base import Spec
 
-T = TypeVar("T", bound=TaskQuantity)
-Place = tuple[int, int]  # from its first letter to behind its last
+# Text that is looked for as it is; `{key}` in it is a number, the same one wherever it bears that name.
+Piece = Annotated[str, StringConstraints(min_length=1)]
+Span = tuple[int, int]  # from its first letter to behind its last
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-class SampleEstimator(FigureEstimator[T]):
-    """Reads the text of the figure's one sample."""
+class SampleQuantity(FigureQuantity):
+    """A number of the text of the figure's one sample."""
+
+    def decided_by(self, measured: Sequence[Spec]) -> tuple[list[Any], list[Any]]:
+        contents = [one.deciding() for one in measured]
+        return [content.pop("task") for content in contents], contents
 
     def text(self, panel: Panel) -> str:
         """All of its pieces, one behind the other.
@@ -31,12 +38,12 @@ class SampleEstimator(FigureEstimator[T]):
         return "".join(tables[0].sort("place")["text"])
 
 
-def places(pieces: Iterable[str], text: str) -> list[Place | None]:
+def find_pieces(pieces: Iterable[str], text: str) -> list[Span | None]:
     """Where each piece stands first behind those before it; None: nowhere, and the next may stand in its place.
 
     `{key}` in a piece is a number. It is the same wherever the name is.
     """
-    found: list[Place | None] = []
+    found: list[Span | None] = []
     known: dict[str, str] = {}
     end = 0
     for piece in pieces:

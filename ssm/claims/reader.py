@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import ClassVar
 
+from ssm.claims.families import Member
 from ssm.specs.base import Name, Setting, Spec
-from ssm.specs.families import Member
 
 
 class Reader(Spec):

@@ -12,24 +12,22 @@ from pydantic import (
 )
 
 from ssm.base.errors import ConfigError, nearest
-from ssm.base.records import Time
-from ssm.specs.base import Distinct, Name, Prose, Setting, Spec, slug
-from ssm.specs.claim import ClaimSpec
-from ssm.specs.drawings import DrawingSpec
-from ssm.specs.families import Member, claims_of_members
-from ssm.specs.grid import Grid, expanded
+from ssm.claims.claim import ClaimSpec, JudgedFigure, claims_of_members
+from ssm.claims.families import Member
+from ssm.claims.reader import Reader
+from ssm.claims.series import Names, Seeds
+from ssm.figures.drawings import DrawingSpec
+from ssm.figures.grid import Grid, expanded
+from ssm.specs.base import Distinct, Prose, Spec
 from ssm.specs.measurements import BY_KIND, MeasurementEntry
 from ssm.specs.measurements.base import ArmsEntry, OfNothing
-from ssm.specs.reader import Reader
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.training import Layer
 
 PUBLISHED = "published"  # an arm's checkpoint: that of its model in models.yaml
-MOST_ARMS, MOST_SEEDS = 100, 1000  # of a figure: more are a mistake, and would be planned for minutes
+MOST_ARMS = 100  # of a figure: more are a mistake, and would be planned for minutes
 ArmName = Annotated[str, StringConstraints(min_length=1, max_length=160)]
-Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 Texts = Annotated[tuple[Prose, ...], Field(strict=False), Distinct]
-Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]  # one counts once
 
 
 class ArmEntry(Spec):
@@ -58,7 +56,7 @@ class ArmEntry(Spec):
     data: str | None = None  # a named text or task instead of the figure's
     snapshot_of: str | None = None  # this arm is not trained: it is a snapshot of that arm ...
     at: float | None = None  # ... at this fraction of its steps
-    grid: Grid | None = None  # this arm stands for many (ssm/specs/grid.py); None: it has the figure's grid, if any
+    grid: Grid | None = None  # this arm stands for many (ssm/figures/grid.py); None: it has the figure's grid, if any
     member: Member | None = None  # it is one of these
 
     @model_validator(mode="after")
@@ -215,75 +213,31 @@ class FigureSpec(Spec):
             raise ValueError(f"{where}: '{model}' is no panel of this figure; {nearest(model, self.models)}")
 
 
-class Series(Spec):
-    """One arm of one panel and one seed, with the tables that were planned for it."""
-
-    later: ClassVar[frozenset[str]] = frozenset({"family", "axes", "published"})
-    arm: str
-    label: str
-    panel: str  # the panel's named model
-    seed: int
-    context: PositiveInt  # T of this arm's training
-    policy: str
-    run: str  # the run's id
-    origin: str | None = None  # RunSpec.start, alike for arms that start from the same weights; None: the run's id
-    published: str | None = None  # the weights from elsewhere that it goes back to; None: all training was here
-    snapshot: float | None = None
-    family: str | None = None  # what the arm is a member of ...
-    axes: dict[Name, Setting] = {}  # ... and its value, or the name of its value, on each axis of the grid
-    tables: dict[str, str]  # a measurement's name in the figure, which is its kind unless another is given -> table id
-
-
-class FigureTask(Spec):
+class FigureTask(JudgedFigure):
     """A figure fully planned: drawing and judging need this and the tables, nothing else."""
 
     figure: FigureSpec
-    scale: str
-    series: Annotated[tuple[Series, ...], Field(strict=False)]
-    tables: Names = ()  # tables that belong to no series (model_size)
-    rehearsal: bool = False  # caps were applied: no number means anything
-    numbers: dict[str, str] = {}  # verdict -> what decides its number, hashed: equal for the same number of two figures
-    registered: dict[str, Time] = {}  # verdict -> when what it judges was registered with these seeds
 
     @property
-    def verdicts(self) -> tuple[tuple[str, ClaimSpec, str], ...]:
-        """Every verdict: its name, its claim, and the panel (named model) that is judged.
-
-        A claim is judged on the panels that have its first arm, of those that it is about, or on one that lacks it. On
-        several panels a verdict is called `<claim>/<panel>`. One about a family is judged for each of its members, and
-        called `<claim>[<axis>=<value>]`.
-        """
-        found = []
-        families = self.figure.families
-        judged = (named for claim in self.figure.claims for named in claims_of_members(claim, families))
-        for name, claim in judged:
-            having = (series.panel for series in self.series if claim.quantity.about(series))
-            panels = list(dict.fromkeys(panel for panel in having if claim.models is None or panel in claim.models))
-            panels = panels or [next((series.panel for series in self.series), "")]
-            for panel in panels:
-                found.append((name if len(panels) == 1 else f"{name}/{panel}", claim, panel))
-        return tuple(found)
-
-    def series_of(self, claim: ClaimSpec, panel: str) -> dict[tuple[str, str], tuple[Series, ...]]:
-        """The series that a claim on a panel reads, by their panel and arm; an empty tuple where there are none."""
-        places = claim.quantity.places(panel, self.series)
-        return {
-            place: tuple(series for series in self.series if (series.panel, series.arm) == place) for place in places
-        }
-
-    @model_validator(mode="after")
-    def _no_series_twice(self) -> FigureTask:
-        """A seed that stood twice would count as two."""
-        places = [(series.arm, series.panel, series.seed) for series in self.series]
-        if len(set(places)) != len(places):
-            raise ValueError("series: an arm of a panel stands twice with the same seed")
-        return self
-
-    def own_tables(self, kind: str) -> tuple[str, ...]:
-        """The ids of its own tables of this kind, which belong to no arm."""
-        return tuple(table for table in self.tables if table.rpartition("-")[0] == slug(kind))
+    def target(self) -> str:
+        return self.figure.target
 
     @property
-    def table_ids(self) -> tuple[str, ...]:
-        """Every table that the figure reads."""
-        return tuple(sorted({table for series in self.series for table in series.tables.values()} | set(self.tables)))
+    def models(self) -> tuple[str, ...]:
+        return self.figure.models
+
+    @property
+    def claims(self) -> tuple[ClaimSpec, ...]:
+        return self.figure.claims
+
+    @property
+    def families(self) -> dict[str, dict[str, Member]]:
+        return self.figure.families
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {name: arm.label for name, arm in self.figure.arms.items() if arm is not None}
+
+    def member(self, arm: str) -> Member | None:
+        entry = self.figure.arms.get(arm)
+        return entry.member if entry is not None else None

@@ -17,8 +17,8 @@ from pydantic import Field, StringConstraints
 from typing_extensions import TypeAliasType
 
 from ssm.base.errors import nearest, shown
+from ssm.claims.families import member_name, place_words, value_text
 from ssm.specs.base import Setting
-from ssm.specs.families import member_name, place_words, value_text
 
 AXIS = r"[A-Za-z_][A-Za-z0-9_.]{0,79}"
 NAME = r"[^\[\],=/{}\s][^\[\],=/{}]{0,39}"  # of a value: it stands in names of arms
