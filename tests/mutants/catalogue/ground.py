@@ -21,8 +21,8 @@ MUTANTS = (
     ),
     Mutant(
         "ssm/base/curves.py",
-        "float(stdtrit(n - 1, 0.5 + level / 2))",
-        "float(stdtrit(n - 1, level))",
+        "float(special.stdtrit(n - 1, 0.5 + level / 2))",
+        "float(special.stdtrit(n - 1, level))",
         "a two-sided interval is one-sided",
         ("base/test_curves.py::test_seed_interval_is_students",),
     ),
