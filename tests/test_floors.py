@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from ssm.base.code import needed_by
+from ssm.base.code import DISCOVERS, needed_by
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = "ssm_kernels.benchmarks"  # beside the kernels, and on the top floor: they measure models too
@@ -41,7 +42,7 @@ def modules(package: str, folder: Path) -> dict[str, Path]:
 SSM = modules("ssm", ROOT) | modules(BENCHMARKS, ROOT / "kernels")
 
 
-def imports(tree: ast.AST, known: dict[str, Path], types: bool = True, late: bool = True) -> Iterator[str]:
+def imports(tree: ast.AST, known: Mapping[str, object], types: bool = True, late: bool = True) -> Iterator[str]:
     """The modules that the code imports, wherever in it it does so.
 
     Args:
@@ -64,6 +65,12 @@ def imports(tree: ast.AST, known: dict[str, Path], types: bool = True, late: boo
         yield from imports(node, known, types, late)
 
 
+@cache
+def imported(code: str) -> frozenset[str]:
+    """All that some code of ssm imports, wherever in it and when."""
+    return frozenset(imports(ast.parse(code), SSM))
+
+
 def floor_of(module: str) -> str:
     """The package below ssm or ssm_kernels that a module belongs to: those of ssm itself stand on top."""
     parts = module.split(".")
@@ -73,17 +80,23 @@ def floor_of(module: str) -> str:
 def climbing(module: str, code: str) -> list[str]:
     """What a module imports that does not stand below it."""
     own, wrong = floor_of(module), []
-    for name in imports(ast.parse(code), SSM):
+    for name in sorted(imported(code)):
         floor = floor_of(name)
         if name.startswith(("ssm.", BENCHMARKS)) and floor != own and ORDER.index(floor) >= ORDER.index(own):
             wrong.append(name)
     return wrong
 
 
+def discovered(module: str, text: str) -> list[str]:
+    """The modules of a package that lists its folder."""
+    return [name for name in SSM if name.startswith(f"{module}.")] if DISCOVERS.search(text) else []
+
+
 @cache
 def imports_of(module: str, late: bool) -> tuple[str, ...]:
     """What a module of ssm imports when it runs; `late`: or when its functions are called."""
-    return tuple(imports(ast.parse(SSM[module].read_text()), SSM, types=False, late=late))
+    text = SSM[module].read_text()
+    return (*imports(ast.parse(text), SSM, types=False, late=late), *discovered(module, text))
 
 
 @cache
@@ -93,12 +106,54 @@ def needs(module: str, late: bool = True) -> frozenset[str]:
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        parents = [name.rsplit(".", count)[0] for count in range(name.count(".") + 1)]
-        for part in (part for part in parents if part not in found):
+        for part in (part for part in with_packages(name) if part not in found):
             found.add(part)
             if part in SSM:
                 waiting += imports_of(part, late)
     return frozenset(found)
+
+
+def with_packages(module: str) -> list[str]:
+    """A module, and the packages that are imported with it."""
+    return [module.rsplit(".", count)[0] for count in range(module.count(".") + 1)]
+
+
+def circle(texts: Mapping[str, str]) -> list[str]:
+    """Modules that import each other in a circle, wherever in their code; none where there is no circle.
+
+    A module imports the packages of what it imports, but for those that it is in itself.
+
+    Args:
+        texts: the code of all modules by name.
+    """
+    graph: dict[str, set[str]] = {}
+    for module, text in texts.items():
+        found = {part for name in imported(text) for part in with_packages(name) if part in texts}
+        graph[module] = (found - set(with_packages(module))) | set(discovered(module, text))
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_file_imports_itself_through_others() -> None:
+    assert circle({name: path.read_text() for name, path in SSM.items()}) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("ssm.claims.families", "from ssm.claims.claim import ClaimSpec"),
+        ("ssm.claims.families", "from ssm.claims import claim"),
+        ("ssm.claims.families", "if TYPE_CHECKING:\n    from ssm.claims.claim import ClaimSpec"),
+        ("ssm.claims.sweep", "def f():\n    from ssm.claims.quantities import QuantitySpec"),
+        ("ssm.claims.quantity", "from ssm.claims.quantities.slope import Slope"),
+    ],
+)
+def test_a_circle_is_seen(module: str, code: str) -> None:
+    texts = {name: path.read_text() for name, path in SSM.items()}
+    assert module in circle(texts | {module: f"{texts[module]}\n{code}\n"})
 
 
 def test_every_package_stands_on_a_floor() -> None:

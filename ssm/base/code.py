@@ -11,15 +11,16 @@ ROOT = Path(__file__).parents[2]  # the folder that holds the package
 TEMPLATES = (".j2", ".css")  # what a package reads beside its modules
 # Imports in this package are absolute. The text is searched: to parse hundreds of files takes most of a second.
 IMPORT = re.compile(r"^[ \t]*(?:from (ssm\b[\w.]*) import (\([^)]*\)|.*)|import (ssm\b[\w.]*))", re.MULTILINE)
+DISCOVERS = re.compile(r"\bdiscover\(")
 
 
 @cache
-def code_hash(module: str) -> str:
-    """A hash of the source files of all modules in `needed_by(module)`, and of the templates that lie beside them.
+def code_hash(module: str, without: str = "") -> str:
+    """A hash of the source files of all modules in `needed_by`, and of the templates that lie beside them.
 
     It changes with every character of these files, comments too.
     """
-    paths = {_modules()[name] for name in needed_by(module)}
+    paths = {_modules()[name] for name in needed_by(module, without)}
     folders = {path.parent for path in paths}
     paths |= {path for folder in folders for path in folder.iterdir() if path.suffix in TEMPLATES}
     found = hashlib.sha256()
@@ -29,17 +30,21 @@ def code_hash(module: str) -> str:
     return found.hexdigest()[:12]
 
 
-def needed_by(module: str) -> frozenset[str]:
+def needed_by(module: str, without: str = "") -> frozenset[str]:
     """The module, all modules of this package that it imports, directly or through others, and their packages.
 
-    An import inside a function counts. So does one for type checkers alone.
+    An import inside a function counts. So does one for type checkers alone, and every module of a package that lists
+    its folder (`ssm.base.discovery`).
+
+    Args:
+        without: a package whose modules do not count: the module reads what they declare, and calls nothing in them.
     """
     found: set[str] = set()
     waiting = [module]
     while waiting:
         parts = waiting.pop().split(".")
         for name in (".".join(parts[:count]) for count in range(1, len(parts) + 1)):
-            if name not in found and name in _modules():
+            if name not in found and name in _modules() and not (without and name.startswith(f"{without}.")):
                 found.add(name)
                 waiting += _imports(name)
     return frozenset(found)
@@ -48,8 +53,9 @@ def needed_by(module: str) -> frozenset[str]:
 @cache
 def _imports(module: str) -> tuple[str, ...]:
     """The modules of this package that a module imports, and names of what it imports from them."""
-    names: list[str] = []
-    for source, listed, whole in IMPORT.findall(_modules()[module].read_text(encoding="utf-8")):
+    text = _modules()[module].read_text(encoding="utf-8")
+    names = [name for name in _modules() if name.startswith(f"{module}.")] if DISCOVERS.search(text) else []
+    for source, listed, whole in IMPORT.findall(text):
         names += [whole] if whole else [source, *(f"{source}.{word}" for word in re.findall(r"\w+", listed))]
     return tuple(names)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import polars as pl
 
 from ssm.base.errors import TableError, nearest, shown
-from ssm.base.tables import Schema
+from ssm.base.lazy import polars as pl
+from ssm.base.schema import Schema
 
 SAMPLE = "the sample"
 

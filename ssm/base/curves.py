@@ -1,6 +1,6 @@
 """Numbers read off result tables: what pictures draw and claims judge is computed here, once.
 
-Everything is a pure function of tables (schemas in `ssm.base.tables`). Losses are nats per token. A bin
+Everything is a pure function of tables (schemas in the specs of measurements). Losses are nats per token. A bin
 [position_from, position_to) holds the targets predicted at these positions; a mean over bins is weighted by their
 tokens. A NaN in a table stays a NaN in what is read off it.
 """
@@ -8,10 +8,10 @@ tokens. A NaN in a table stays a NaN in what is read off it.
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
-from scipy.special import stdtrit
 
 from ssm.base.errors import TableError, nearest
+from ssm.base.lazy import polars as pl
+from ssm.base.lazy import special
 
 BIN = ["position_from", "position_to"]
 
@@ -176,7 +176,7 @@ def seed_interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float
         return mean, float("nan"), float("nan")
     if n == 1:
         return mean, float("-inf"), float("inf")
-    half = float(stdtrit(n - 1, 0.5 + level / 2)) * float(values.std(ddof=1)) / np.sqrt(n)
+    half = float(special.stdtrit(n - 1, 0.5 + level / 2)) * float(values.std(ddof=1)) / np.sqrt(n)
     return mean, mean - half, mean + half
 
 

@@ -6,19 +6,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import polars as pl
 
 from ssm.base.columns import chosen, listed
 from ssm.base.engine import snakemake
 from ssm.base.errors import TableError
-from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_of
+from ssm.base.lazy import polars as pl
+from ssm.base.schema import Schema
+from ssm.base.tables import read_provenance, read_table, schema_of
 from ssm.claims.estimate import UndecidableError
+from ssm.claims.series import PlannedFigure, Series
 from ssm.specs.base import Setting
-from ssm.specs.figure import FigureTask, Series
+from ssm.specs.measurements import SCHEMAS
 
+F = TypeVar("F", bound=PlannedFigure)
 OWN = ""  # stands for the arm of a table that belongs to none: no arm is called so
 
 
@@ -26,7 +29,7 @@ OWN = ""  # stands for the arm of a table that belongs to none: no arm is called
 class Panel:
     """The series and tables of one panel of a figure."""
 
-    task: FigureTask
+    task: PlannedFigure
     name: str
     folder: Path  # where the tables are
 
@@ -69,7 +72,7 @@ class Panel:
     def any_table(self, series: Series, name: str) -> tuple[pl.DataFrame, Schema]:
         """A series' table of the measurement with this name, whatever its kind. Raises as `table`."""
         self._insist(series, name)
-        schema = schema_of(self.folder / f"{series.tables[name]}.parquet")
+        schema = schema_of(self.folder / f"{series.tables[name]}.parquet", SCHEMAS)
         return self.table(series, name, schema.name), schema
 
     def rows(self, table: pl.DataFrame, schema: Schema, where: Mapping[str, Setting]) -> pl.DataFrame:
@@ -89,11 +92,10 @@ class Panel:
 
     def label(self, arm: str) -> str:
         """The arm's name for readers."""
-        entry = self.task.figure.arms.get(arm)
-        return entry.label if entry else arm
+        return self.task.labels.get(arm, arm)
 
 
-def with_own_series(task: FigureTask, folder: Path, kind: str) -> FigureTask:
+def with_own_series(task: F, folder: Path, kind: str) -> F:
     """The figure with its own table of this kind, which belongs to no arm, as its one series; itself without one.
 
     So what reads a column of an arm's table reads the figure's own.
@@ -112,7 +114,7 @@ def with_own_series(task: FigureTask, folder: Path, kind: str) -> FigureTask:
     return task.model_copy(update={"series": (alone,)})
 
 
-def planned(task: FigureTask, tables: Path, table: str) -> Path:
+def planned(task: PlannedFigure, tables: Path, table: str) -> Path:
     """The file of a table, which is there.
 
     Raises:
@@ -122,8 +124,8 @@ def planned(task: FigureTask, tables: Path, table: str) -> Path:
     if not path.exists():
         spec = tables.parent / "specs" / "measurements" / f"{table}.json"
         raise TableError(
-            f"{path}: no such table ({task.figure.target} needs it); "
-            f"`{snakemake(task.figure.target)}` makes it, by `ssm evaluate {spec} --out {path}`"
+            f"{path}: no such table ({task.target} needs it); "
+            f"`{snakemake(task.target)}` makes it, by `ssm evaluate {spec} --out {path}`"
         )
     return path
 

@@ -7,21 +7,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
+from ssm.base.lazy import polars as pl
 from ssm.base.tables import VERDICTS, read_provenance
+from ssm.claims.claim import ClaimSpec, Expected, JudgedFigure
 from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.panel import Panel
-from ssm.claims.quantities import estimate, words
 from ssm.claims.words import CONFIRMED, DEFINITION, ELSEWHERE, OPEN, OURS, PAPER, REFUTED, number, span
-from ssm.specs.claim import ClaimSpec, Expected
-from ssm.specs.figure import FigureTask
 
 REHEARSAL = "a rehearsal: its numbers mean nothing"  # the reason of every verdict of a rehearsed task
 ONE_SEED = "one seed of arms that were trained apart: how much other seeds would differ is not in the interval"
 
 
-def judge(task: FigureTask, tables: Path) -> pl.DataFrame:
+def judge(task: JudgedFigure, tables: Path) -> pl.DataFrame:
     """Every claim of a figure, judged from tables alone.
 
     Args:
@@ -63,20 +60,20 @@ def _rounded(number: float, expected: Expected, rounding: float) -> float:
     return next((mark for mark in marks if abs(number - mark) <= rounding), number)
 
 
-def claim_of(task: FigureTask, name: str) -> ClaimSpec | None:
+def claim_of(task: JudgedFigure, name: str) -> ClaimSpec | None:
     """The claim that a row of the verdicts table judges; None when the figure has no such claim any more."""
     wanted = re.split(r"[\[/]", name, maxsplit=1)[0]
-    return next((claim for claim in task.figure.claims if claim.id == wanted), None)
+    return next((claim for claim in task.claims if claim.id == wanted), None)
 
 
-def _row(task: FigureTask, claim: ClaimSpec, name: str, panel: str, tables: Path) -> dict[str, Any]:
+def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Path) -> dict[str, Any]:
     numbers: dict[str, Any] = {"estimate": None, "low": None, "high": None, "interval": "none"}
     verdict, reason = OPEN, REHEARSAL
     elsewhere = claim.models is not None and panel not in claim.models
     try:
         if elsewhere:
             raise UndecidableError(f"it is about models that the scale {task.scale} does not have")
-        found: Estimate = estimate(task, panel, claim.quantity, tables)
+        found: Estimate = claim.quantity.estimate(Panel(task, panel, tables))
         if not task.rehearsal:
             value, low, high = (
                 _rounded(one, claim.expected, claim.quantity.rounding) for one in (found.value, found.low, found.high)
@@ -91,23 +88,23 @@ def _row(task: FigureTask, claim: ClaimSpec, name: str, panel: str, tables: Path
             reason = str(problem)
     registered, registration = _registration(task, name, claim, panel, tables)
     return {
-        "target": task.figure.target,
+        "target": task.target,
         "claim": name,
         "says": claim.says,
         "paper": claim.paper,
-        "quantity": words(Panel(task, panel, tables), claim.quantity),
+        "quantity": claim.quantity.words(Panel(task, panel, tables)),
         **numbers,
         "expected": claim.expected.words(),
         "verdict": verdict,
         "reason": reason,
         "sort": ELSEWHERE if elsewhere else OURS if claim.ours else DEFINITION if claim.quantity.definition else PAPER,
-        "number": task.numbers.get(name, f"{task.figure.target}/{name}"),
+        "number": task.numbers.get(name, f"{task.target}/{name}"),
         "registered": registered,
         "registration": registration,
     }
 
 
-def _apart(task: FigureTask, claim: ClaimSpec, panel: str) -> bool:
+def _apart(task: JudgedFigure, claim: ClaimSpec, panel: str) -> bool:
     """Whether a claim compares arms of a single training each that go on from different weights.
 
     Over its sequences such a difference is decided by the seed. Arms that go on from the same weights share what that
@@ -120,7 +117,7 @@ def _apart(task: FigureTask, claim: ClaimSpec, panel: str) -> bool:
     return (len(seeds) == 1 and len(weights) > 1) or len(published) > 1
 
 
-def _registration(task: FigureTask, name: str, claim: ClaimSpec, panel: str, tables: Path) -> tuple[bool | None, str]:
+def _registration(task: JudgedFigure, name: str, claim: ClaimSpec, panel: str, tables: Path) -> tuple[bool | None, str]:
     """Whether what is judged was registered before the tables that decide it were made; and that in words."""
     if task.rehearsal:
         return None, ""

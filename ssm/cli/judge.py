@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from ssm.base.tables import VERDICTS, write_table
     from ssm.claims.verdict import judge
     from ssm.claims.words import totals
-    from ssm.specs.figure import FigureTask
+    from ssm.figures.figure import FigureTask
 
     task = FigureTask.load(args.spec)
     verdicts = judge(task, args.tables)

@@ -29,7 +29,7 @@ from ssm.cli.main import main
 
 FORK = multiprocessing.get_context("fork")
 PATIENCE = 10.0  # seconds until who asks has sent its request
-SPECS = ("pyarrow.parquet", "ssm.base.provenance", "ssm.specs.figure", "ssm.specs.measurement")
+SPECS = ("pyarrow.parquet", "ssm.base.provenance", "ssm.figures.figure", "ssm.specs.measurement")
 TRAINING = tuple(f"ssm.training.{name}" for name in ("checkpoint", "distributed", "origin", "step"))
 TORCH = (*SPECS, "scipy.stats", "torch._dynamo", "ssm.models.device", "ssm.models.inspect", *TRAINING)
 STATISTICS = (*SPECS, "scipy.stats", "ssm.claims.words")

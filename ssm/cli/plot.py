@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draw the figure; print the paths written."""
     from ssm.figures.draw import draw
-    from ssm.specs.figure import FigureTask
+    from ssm.figures.figure import FigureTask
 
     for picture in draw(FigureTask.load(args.spec), args.tables, args.out):
         print(picture)

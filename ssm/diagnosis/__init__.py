@@ -15,12 +15,12 @@ import torch
 from ssm.base.errors import ConfigError
 from ssm.base.files import claimed, whole_folder, write_json, write_text
 from ssm.base.provenance import provenance
-from ssm.base.tables import SCHEMAS, read_table, write_table
+from ssm.base.tables import read_table, write_table
 from ssm.data.own_text import own_text, tokenizer_of
 from ssm.data.store import TokenStore
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.readings import read
-from ssm.diagnosis.result import Diagnosis, Facts, Tables, as_json, from_json, read_json
+from ssm.diagnosis.result import SCHEMAS, Diagnosis, Facts, Tables, as_json, from_json, read_json
 from ssm.diagnosis.sampling import computing_in, sample
 from ssm.diagnosis.verdict import verdict_of
 from ssm.models.device import device_name, prepare_device

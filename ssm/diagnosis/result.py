@@ -16,7 +16,10 @@ from pydantic import AfterValidator, BeforeValidator, TypeAdapter
 
 from ssm.base import outside
 from ssm.base.errors import TableError
+from ssm.base.tables import SPELLED_BYTES
+from ssm.specs import measurements
 
+SCHEMAS = measurements.SCHEMAS | {SPELLED_BYTES.name: SPELLED_BYTES}
 T = TypeVar("T")
 # JSON has neither NaN nor infinity. A number that is none, and an end that an interval does not have, are null.
 Number = Annotated[float, BeforeValidator(lambda value: nan if value is None else value)]
@@ -185,7 +188,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables behind a diagnosis, in the schemas of `ssm.base.tables`; None: not measured."""
+    """The tables behind a diagnosis, in the schemas of their names in SCHEMAS; None: not measured."""
 
     position_loss: pl.DataFrame
     restart_loss: pl.DataFrame  # in every bin from T/2 on, the same sequences

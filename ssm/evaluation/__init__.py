@@ -14,7 +14,6 @@ from types import ModuleType
 
 import polars as pl
 
-from ssm.base.tables import SCHEMAS
 from ssm.evaluation import (
     accuracy,
     attack,
@@ -42,7 +41,7 @@ from ssm.evaluation import (
     validation_loss,
 )
 from ssm.specs.measurements import SPECS
-from ssm.specs.registry import check_functions, check_lines
+from ssm.specs.registry import check_functions
 
 MODULES: tuple[ModuleType, ...] = (
     position_loss,
@@ -71,4 +70,3 @@ MODULES: tuple[ModuleType, ...] = (
     overflow,
 )
 MEASURES: dict[str, Callable[..., pl.DataFrame]] = check_functions(__name__, MODULES, SPECS)
-check_lines("ssm.base.tables", SCHEMAS, SPECS)

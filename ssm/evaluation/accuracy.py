@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ssm.base.progress import Progress
 from ssm.base.seeds import derived_seed
-from ssm.base.tables import ACCURACY
 from ssm.data.batches import NOT_ASKED
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.base import Answers, TestSet
@@ -28,7 +27,7 @@ from ssm.specs.tasks.base import Task
 
 
 def accuracy(spec: Accuracy, subject: Subject) -> pl.DataFrame:
-    """Every answer of every test set, in the schema ACCURACY."""
+    """Every answer of every test set, in the schema Accuracy.table."""
     seed = derived_seed(spec.seed, "accuracy", subject.seed)
     tests = [TestSet(build_generator(task, "test", seed, subject.store), spec.examples) for task in spec.sets()]
     answers = [test.answers() for test in tests]
@@ -79,7 +78,7 @@ def _of_set(task: Task, test: TestSet, answers: Answers, subject: Subject, progr
             "generated_all": generated_right == sizes,
         }
         | ({"margin": margins.numpy(), "preferred": margins.numpy() > 0} if compared else {}),
-        schema_overrides=ACCURACY.columns,
+        schema_overrides=Accuracy.table.columns,
     )
 
 

@@ -10,7 +10,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ssm.base.tables import Schema
+from ssm.base.schema import Schema
 from ssm.data.tasks.pixels import Pixels, with_class_token
 from ssm.evaluation.stream import likeliest, segments
 from ssm.evaluation.subject import Subject

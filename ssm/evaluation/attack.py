@@ -7,7 +7,6 @@ import polars as pl
 
 from ssm.base.errors import DataError
 from ssm.base.seeds import derived_seed
-from ssm.base.tables import ATTACK
 from ssm.data.tasks.draws import Draws
 from ssm.evaluation.altered import Altered
 from ssm.evaluation.subject import Subject
@@ -37,11 +36,11 @@ class Attacked(Altered):
 
 
 def attack(spec: Attack, subject: Subject) -> pl.DataFrame:
-    """Whether the target class wins, by image, region and target, in the schema ATTACK."""
+    """Whether the target class wins, by image, region and target, in the schema Attack.table."""
     altered = Attacked(spec, subject, derived_seed(spec.seed, "attack", subject.seed))
     winners = altered.winners(subject)
     # An image as it is was read once, and is a row for every target.
     examples, targets = altered.variants()
     rows = np.concatenate([examples, np.arange(spec.examples, len(altered))])
     target = np.concatenate([targets, altered.variant[spec.examples :]])
-    return altered.table(ATTACK, rows, target=target, success=winners[rows] == target)
+    return altered.table(Attack.table, rows, target=target, success=winners[rows] == target)

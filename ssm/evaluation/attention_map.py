@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError
 from ssm.base.seeds import derived_seed
-from ssm.base.tables import ATTENTION_MAP
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.base import Examples
 from ssm.evaluation.inside import own_layers
@@ -22,7 +21,7 @@ NOWHERE = -1
 
 
 def attention_map(spec: AttentionMap, subject: Subject) -> pl.DataFrame:
-    """By example, layer, query and key, in the schema ATTENTION_MAP.
+    """By example, layer, query and key, in the schema AttentionMap.table.
 
     Raises:
         CheckpointError: the model's layers are not ssm's own, or one that is asked for has no map.
@@ -34,7 +33,7 @@ def attention_map(spec: AttentionMap, subject: Subject) -> pl.DataFrame:
         raise CheckpointError("a layer that is asked for has no attention map: its outputs are no sums by head")
     seed = derived_seed(spec.seed, "attention map", subject.seed)
     generator = build_generator(task, "test", seed, subject.store)
-    frames = [pl.DataFrame(schema=ATTENTION_MAP.columns)]
+    frames = [pl.DataFrame(schema=AttentionMap.table.columns)]
     with subject.progress(spec.examples, task.least_context) as progress:
         for rows in subject.groups(spec.examples, 1):
             made = generator.make(rows.numpy())
@@ -76,5 +75,5 @@ def _of_layer(example: int, layer: int, weights: Tensor, places: np.ndarray, tap
             "weight": weights[queries, keys].numpy(),
             "share": shares[queries, keys].numpy(),
         },
-        schema=ATTENTION_MAP.columns,
+        schema=AttentionMap.table.columns,
     )

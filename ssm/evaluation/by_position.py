@@ -7,7 +7,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ssm.base.tables import Schema
+from ssm.base.schema import Schema
 from ssm.data.batches import ShuffledWindows
 from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.stream import Value, segments, token_values

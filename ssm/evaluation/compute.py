@@ -7,13 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from ssm.base.tables import COMPUTE
 from ssm.specs.measurements.compute import Compute
 from ssm.specs.training import RunSpec
 
 
 def compute(spec: Compute, record: Mapping[str, Any], run: RunSpec) -> pl.DataFrame:
-    """One row, in the schema COMPUTE; `record` is what run.json says of `run`."""
+    """One row, in the schema Compute.table; `record` is what run.json says of `run`."""
     trained, read = record["tokens"], record.get("tokens_read", 0)
     row = {
         "stage": run.stage,
@@ -23,7 +22,7 @@ def compute(spec: Compute, record: Mapping[str, Any], run: RunSpec) -> pl.DataFr
         "passes": run.repair.passes if run.repair is not None and _changed(record, run) else 1,
         "seconds": record["seconds"],
     }
-    return pl.DataFrame([row], COMPUTE.columns)
+    return pl.DataFrame([row], Compute.table.columns)
 
 
 def _changed(record: Mapping[str, Any], run: RunSpec) -> bool:

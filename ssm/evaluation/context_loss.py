@@ -6,14 +6,13 @@ import numpy as np
 import polars as pl
 import torch
 
-from ssm.base.tables import CONTEXT_LOSS
 from ssm.evaluation.restarted import restarted
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurements import ContextLoss
 
 
 def context_loss(spec: ContextLoss, subject: Subject) -> pl.DataFrame:
-    """Mean loss over the last quarter of every window, by context, in the schema CONTEXT_LOSS."""
+    """Mean loss over the last quarter of every window, by context, in the schema ContextLoss.table."""
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
     quarter, contexts = spec.end // 4, spec.contexts
     sums = torch.zeros(spec.sequences, len(contexts), dtype=torch.float64)
@@ -30,5 +29,5 @@ def context_loss(spec: ContextLoss, subject: Subject) -> pl.DataFrame:
             "context": np.tile(contexts, spec.sequences),
             "loss": (sums / quarter).flatten().numpy(),
         },
-        schema=CONTEXT_LOSS.columns,
+        schema=ContextLoss.table.columns,
     )

@@ -9,7 +9,6 @@ import polars as pl
 from scipy.special import ndtri
 
 from ssm.base.seeds import derived_seed
-from ssm.base.tables import CORRUPTION
 from ssm.data.tasks.draws import Draws
 from ssm.evaluation.altered import Altered
 from ssm.evaluation.subject import Subject
@@ -59,12 +58,12 @@ class Corrupted(Altered):
 
 
 def corruption(spec: Corruption, subject: Subject) -> pl.DataFrame:
-    """Whether the right class wins, by image, region, noise and draw, in the schema CORRUPTION."""
+    """Whether the right class wins, by image, region, noise and draw, in the schema Corruption.table."""
     altered = Corrupted(spec, subject, derived_seed(spec.seed, "corruption", subject.seed))
     named = [altered.named(variant) for variant in altered.variant.tolist()]
     whole = altered.region == 0
     return altered.table(
-        CORRUPTION,
+        Corruption.table,
         noise=["none" if clean else noise for clean, (noise, _) in zip(whole, named, strict=True)],
         draw=[draw for _, draw in named],
         correct=altered.winners(subject) == altered.labels[altered.example],

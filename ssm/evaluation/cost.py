@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ssm.base.progress import Progress
-from ssm.base.tables import COST
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.device import seconds_of
 from ssm.models.state import State
@@ -20,7 +19,7 @@ DECODED = 16  # tokens decoded in one timed go: one is too short to time
 
 
 def cost(spec: Cost, device: torch.device) -> pl.DataFrame:
-    """In the schema COST, with one sequence a step.
+    """In the schema Cost.table, with one sequence a step.
 
     A training step is a forward and a backward pass over T tokens; its memory is what autograd keeps between the two. A
     decoding step is one more token after T of them; the state is what it needs of these T. Every round of repeats takes
@@ -46,7 +45,7 @@ def cost(spec: Cost, device: torch.device) -> pl.DataFrame:
                     if repeat:  # the first round warms up
                         rows += [(*named, length, name, repeat, value) for name, value in seconds.items()]
                 progress.advance(int(repeat > 0))
-    return pl.DataFrame(rows, schema=COST.columns, orient="row")
+    return pl.DataFrame(rows, schema=Cost.table.columns, orient="row")
 
 
 class _Steps:

@@ -6,7 +6,6 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ssm.base.tables import DECAY_RANGE
 from ssm.evaluation.histograms import histograms
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurements import DecayRange
@@ -14,9 +13,9 @@ from ssm.specs.measurements.decay_range import THRESHOLDS
 
 
 def decay_range(spec: DecayRange, subject: Subject) -> pl.DataFrame:
-    """A_max - A_min as a cumulative histogram, in the schema DECAY_RANGE. Raises as `histograms`."""
+    """A_max - A_min as a cumulative histogram, in the schema DecayRange.table. Raises as `histograms`."""
     thresholds = torch.arange(THRESHOLDS + 1, dtype=torch.float64) / THRESHOLDS
-    return histograms(spec, subject, DECAY_RANGE, {"share": _of_states, "channel_share": _of_channels}, thresholds)
+    return histograms(spec, subject, DecayRange.table, {"share": _of_states, "channel_share": _of_channels}, thresholds)
 
 
 def _of_states(sizes: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ssm.base.tables import EFFECTIVE_REMEMBRANCE
 from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.stream import segments
 from ssm.evaluation.subject import Subject
@@ -17,13 +16,13 @@ from ssm.specs.measurements import EffectiveRemembrance
 
 
 def effective_remembrance(spec: EffectiveRemembrance, subject: Subject) -> pl.DataFrame:
-    """d(q(.|x_0:T), q(.|x_t:T)) by sequence and t, under every distance, in the schema EFFECTIVE_REMEMBRANCE.
+    """d(q(.|x_0:T), q(.|x_t:T)) by sequence and t, under every distance, in the schema EffectiveRemembrance.table.
 
     t is dense near T and sparse far from it: the kept lengths T - t are the edges of the position bins.
     """
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
     kept = [int(edge) for edge in bin_edges(spec.length)[1:]]
-    frames = [pl.DataFrame(schema=EFFECTIVE_REMEMBRANCE.columns)]
+    frames = [pl.DataFrame(schema=EffectiveRemembrance.table.columns)]
     with subject.progress(spec.sequences, sum(kept) + spec.length) as progress:
         full = torch.empty(spec.sequences, subject.model.vocab_size, dtype=torch.float64)  # (sequences, V)
         for segment in segments(subject, windows, spec.length):
@@ -79,4 +78,5 @@ def _probabilities(subject: Subject, hidden: Tensor) -> Tensor:
 def _rows(rows: Tensor, t: int, length: int, name: str, values: Tensor) -> pl.DataFrame:
     same = ([value] * len(rows) for value in (t, length, name))  # of one value polars would make a query
     columns = (rows.numpy(), *same, values.numpy())
-    return pl.DataFrame(dict(zip(EFFECTIVE_REMEMBRANCE.columns, columns, strict=True)), EFFECTIVE_REMEMBRANCE.columns)
+    schema = EffectiveRemembrance.table.columns
+    return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema)

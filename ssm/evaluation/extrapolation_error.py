@@ -21,7 +21,6 @@ import torch
 
 from ssm.base.progress import Progress
 from ssm.base.seeds import numpy_generator
-from ssm.base.tables import EXTRAPOLATION_ERROR
 from ssm.specs.measurements import ExtrapolationError
 from ssm.specs.measurements.extrapolation_error import NODES, PANELS
 
@@ -65,7 +64,7 @@ MEMORIES: dict[str, Callable[[Array, Precision], Array]] = {"exponential": expon
 
 
 def extrapolation_error(spec: ExtrapolationError, device: torch.device | None = None) -> pl.DataFrame:
-    """In the schema EXTRAPOLATION_ERROR. On the CPU."""
+    """In the schema ExtrapolationError.table. On the CPU."""
     rows: list[tuple[Any, ...]] = []
     with Progress("measure extrapolation_error", len(spec.windows) * (len(PRECISIONS) + 1), "fits") as progress:
         for window in spec.windows:
@@ -75,7 +74,7 @@ def extrapolation_error(spec: ExtrapolationError, device: torch.device | None = 
                 progress.advance(1)
             rows += _descents(spec, window)
             progress.advance(1)
-    measured = {name: kind for name, kind in EXTRAPOLATION_ERROR.columns.items() if name != "rounding"}
+    measured = {name: kind for name, kind in ExtrapolationError.table.columns.items() if name != "rounding"}
     frame = pl.DataFrame(rows, schema=measured, orient="row")
     keys = ["memory", "window", "size", "horizon"]
     exact = frame.filter(pl.col("fit") == "exact").select(*keys, pl.col("past").alias("rounding"))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
-from ssm.base.tables import Schema
+from ssm.base.schema import Schema
 from ssm.evaluation.inside import own_layers, window_groups
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from ssm.base.seeds import derived_seed
-from ssm.base.tables import INFLUENCE
 from ssm.evaluation.inside import own_layers, window_groups
 from ssm.evaluation.subject import Subject
 from ssm.models.inspect import influence as influence_of
@@ -15,7 +14,7 @@ from ssm.specs.measurements import Influence
 
 
 def influence(spec: Influence, subject: Subject) -> pl.DataFrame:
-    """By window and distance from its last token, in the schema INFLUENCE.
+    """By window and distance from its last token, in the schema Influence.table.
 
     Raises:
         CheckpointError: the model's layers are not ssm's own.
@@ -24,7 +23,7 @@ def influence(spec: Influence, subject: Subject) -> pl.DataFrame:
     passes, width = spec.passes(model.spec), model.spec.d_model
     seed = derived_seed(spec.seed, "directions", subject.seed)
     directions = None if passes == width else random_directions(passes, width, seed)
-    frames = [pl.DataFrame(schema=INFLUENCE.columns)]
+    frames = [pl.DataFrame(schema=Influence.table.columns)]
     for rows, tokens in window_groups(spec, subject):
         norms = influence_of(model, tokens, directions).log().cpu()  # (B, T)
         distances = torch.arange(spec.length - 1, -1, -1)
@@ -33,7 +32,7 @@ def influence(spec: Influence, subject: Subject) -> pl.DataFrame:
             "distance": distances.repeat(len(rows)).numpy(),
             "log_influence": norms.flatten().numpy(),
         }
-        frames.append(pl.DataFrame(columns, schema=INFLUENCE.columns))
+        frames.append(pl.DataFrame(columns, schema=Influence.table.columns))
     return subject.together(pl.concat(frames)).sort("sequence", "distance")
 
 

@@ -6,7 +6,6 @@ import math
 
 import polars as pl
 
-from ssm.base.tables import LEARNING_CURVE
 from ssm.specs.measurements.learning_curve import LearningCurve
 
 
@@ -31,4 +30,4 @@ def learning_curve(spec: LearningCurve, metrics: pl.DataFrame, diverged: bool) -
             broken.otherwise(pl.col("loss")).alias("loss"),
             pl.when(pl.col("accuracy").is_not_null()).then(broken.otherwise(pl.col("accuracy"))).alias("accuracy"),
         )
-    return rows.select(list(LEARNING_CURVE.columns))
+    return rows.select(list(LearningCurve.table.columns))

@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 from scipy.stats import t as student
 
-from ssm.base.tables import LENGTH_CLASS
 from ssm.specs.measurements import LengthClass
 
 LEVEL = 0.05
@@ -21,10 +20,10 @@ NOT_DECIDED = "not decided"
 
 
 def length_class(spec: LengthClass, curve: pl.DataFrame) -> pl.DataFrame:
-    """One row in the schema LENGTH_CLASS, from a table of POSITION_LOSS; or one for each of the lengths that it has."""
+    """One row in the schema LengthClass.table, from a table of PositionLoss; or one for each of its lengths."""
     losses, starts, stops = _matrix(curve)
     if spec.lengths is None:
-        columns = {name: kind for name, kind in LENGTH_CLASS.columns.items() if name != "loss"}
+        columns = {name: kind for name, kind in LengthClass.table.columns.items() if name != "loss"}
         return pl.DataFrame([_row(losses, starts, stops, spec.context)], schema=columns)
     rows = []
     for length in (length for length in spec.lengths if length <= stops[-1]):
@@ -33,7 +32,7 @@ def length_class(spec: LengthClass, curve: pl.DataFrame) -> pl.DataFrame:
         sizes = {"context": spec.context, "length": length, "sequences": len(losses)}
         past = _row(losses[:, bins], starts[bins], stops[bins], spec.context) if length > spec.context else sizes
         rows.append(past | {"loss": mean})
-    return pl.DataFrame(rows, schema=LENGTH_CLASS.columns)
+    return pl.DataFrame(rows, schema=LengthClass.table.columns)
 
 
 def _row(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, context: int) -> dict[str, object]:

@@ -11,7 +11,7 @@ import torch
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.provenance import provenance
-from ssm.base.tables import METRICS, SCHEMAS, read_provenance, read_table, write_table
+from ssm.base.tables import METRICS, read_provenance, read_table, write_table
 from ssm.data.store import TokenStore
 from ssm.evaluation import MEASURES
 from ssm.evaluation.subject import Subject
@@ -48,7 +48,7 @@ def measure(
     """
     started = time.monotonic()
     measurement, diverged, published = task.measurement, None, None
-    function, schema = MEASURES[measurement.kind], SCHEMAS[measurement.kind]
+    function, schema = MEASURES[measurement.kind], measurement.table
     if not team.main and not isinstance(measurement, OfRun):
         return
     if isinstance(measurement, OfModels | OfNothing):
@@ -58,7 +58,7 @@ def measure(
         frame = function(measurement, store)
     elif isinstance(measurement, OfTable):
         source = _given(table, "--table", measurement.kind)
-        frame = function(measurement, read_table(source, SCHEMAS[measurement.of.kind]))
+        frame = function(measurement, read_table(source, measurement.of.table))
         diverged, published = (read_provenance(source).get(key) for key in ("diverged", "published"))
     elif isinstance(measurement, OfMetrics):
         run = _given(run, "--run", measurement.kind)

@@ -6,7 +6,6 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ssm.base.tables import MEMORY_LENGTH
 from ssm.evaluation.histograms import histograms
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurements import MemoryLength
@@ -14,11 +13,11 @@ from ssm.specs.measurements.memory_length import OCTAVES
 
 
 def memory_length(spec: MemoryLength, subject: Subject) -> pl.DataFrame:
-    """-1 / (mean of log A_t) as a cumulative histogram, in the schema MEMORY_LENGTH. Raises as `histograms`.
+    """-1 / (mean of log A_t) as a cumulative histogram, in the schema MemoryLength.table. Raises as `histograms`.
 
     A decay of exactly 1 remembers forever, one of 0 nothing.
     """
-    return histograms(spec, subject, MEMORY_LENGTH, {"share": _tokens}, 2 ** torch.arange(OCTAVES + 1))
+    return histograms(spec, subject, MemoryLength.table, {"share": _tokens}, 2 ** torch.arange(OCTAVES + 1))
 
 
 def _tokens(sizes: Tensor) -> Tensor:

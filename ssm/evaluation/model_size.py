@@ -5,13 +5,12 @@ from __future__ import annotations
 import polars as pl
 import torch
 
-from ssm.base.tables import MODEL_SIZE
 from ssm.models.backbone import LanguageModel
 from ssm.specs.measurements import ModelSize
 
 
 def model_size(spec: ModelSize, device: torch.device | None = None) -> pl.DataFrame:
-    """One row a model, in the schema MODEL_SIZE. The models are built without memory, on torch's meta device."""
+    """One row a model, in the schema ModelSize.table. The models are built without memory, on torch's meta device."""
     rows = []
     for model in spec.models:
         with torch.device("meta"):
@@ -29,4 +28,4 @@ def model_size(spec: ModelSize, device: torch.device | None = None) -> pl.DataFr
                 "published_parameters": model.published_parameters,
             }
         )
-    return pl.DataFrame(rows, schema=MODEL_SIZE.columns)
+    return pl.DataFrame(rows, schema=ModelSize.table.columns)

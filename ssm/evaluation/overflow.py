@@ -18,14 +18,13 @@ from torch import Tensor
 
 from ssm.base.progress import Progress
 from ssm.base.seeds import numpy_generator
-from ssm.base.tables import OVERFLOW
 from ssm.specs.measurements import Overflow
 
 DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
 
 
 def overflow(spec: Overflow, device: torch.device | None = None) -> pl.DataFrame:
-    """In the schema OVERFLOW. On the CPU: there the loop and all the backends run.
+    """In the schema Overflow.table. On the CPU: there the loop and all the backends run.
 
     Raises:
         ssm_kernels.BackendError: a backend cannot run here.
@@ -40,7 +39,7 @@ def overflow(spec: Overflow, device: torch.device | None = None) -> pl.DataFrame
                 for state, h in (("carried", carried), ("stored", carried.to(DTYPES[name]))):
                     rows += [(name, arithmetic, state, *row) for row in inputs.rows(h)]
                 progress.advance(1)
-    return pl.DataFrame(rows, schema=OVERFLOW.columns, orient="row")
+    return pl.DataFrame(rows, schema=Overflow.table.columns, orient="row")
 
 
 def predicted(weight: float, g: float) -> int | None:
@@ -82,7 +81,7 @@ class _Inputs:
         self.added = (signs * (sizes * torch.finfo(dtype).max)).to(dtype)  # (1 + draws, T, D)
 
     def rows(self, h: Tensor) -> Iterator[tuple[Any, ...]]:
-        """The columns of OVERFLOW behind `state`, of states (1 + draws, T, D)."""
+        """The columns of Overflow.table behind `state`, of states (1 + draws, T, D)."""
         broken = ~h.isfinite()
         position = torch.where(broken.any(1), broken.int().argmax(1) + 1, 0).tolist()  # 0: none
         for row in range(len(h)):

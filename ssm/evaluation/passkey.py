@@ -11,7 +11,6 @@ import polars as pl
 import torch
 
 from ssm.base.seeds import derived_seed, numpy_generator
-from ssm.base.tables import PASSKEY
 from ssm.data.tasks.passkey import TEXT, PasskeyPieces, PasskeyPrompts, Wording, digits_of
 from ssm.data.tokenizers import Tokenizer
 from ssm.evaluation.stream import likeliest, segments
@@ -48,7 +47,7 @@ def passkey_pieces(spec: Passkey, tokenizer: Tokenizer, seed: int) -> PasskeyPie
 
 
 def passkey(spec: Passkey, subject: Subject) -> pl.DataFrame:
-    """Whether each key is found, by length, depth and trial, in the schema PASSKEY.
+    """Whether each key is found, by length, depth and trial, in the schema Passkey.table.
 
     Raises:
         DataError: a length is too short for a prompt, or the tokenizer has no tokens for digits.
@@ -87,7 +86,7 @@ def passkey(spec: Passkey, subject: Subject) -> pl.DataFrame:
                             for key, count in zip(pieces.keys, right.tolist(), strict=True)
                         ],
                     },
-                    schema=PASSKEY.columns,
+                    schema=Passkey.table.columns,
                 )
             )
     return pl.concat(frames)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from ssm.base.tables import POSITION_LOSS
 from ssm.evaluation.by_position import by_position
 from ssm.evaluation.stream import cross_entropy
 from ssm.evaluation.subject import Subject
@@ -12,5 +11,5 @@ from ssm.specs.measurements import PositionLoss
 
 
 def position_loss(spec: PositionLoss, subject: Subject) -> pl.DataFrame:
-    """Mean loss by sequence and bin of positions, in the schema POSITION_LOSS."""
-    return by_position(spec, subject, POSITION_LOSS, cross_entropy, spec.shuffled)
+    """Mean loss by sequence and bin of positions, in the schema PositionLoss.table."""
+    return by_position(spec, subject, PositionLoss.table, cross_entropy, spec.shuffled)

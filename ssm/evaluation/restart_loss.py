@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 import torch
 
-from ssm.base.tables import RESTART_LOSS
 from ssm.evaluation.bins import bin_edges, octaves
 from ssm.evaluation.by_position import binned_table
 from ssm.evaluation.restarted import restarted
@@ -19,7 +18,7 @@ from ssm.specs.measurements import RestartLoss
 
 
 def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
-    """Mean loss by sequence and bin, in the schema RESTART_LOSS.
+    """Mean loss by sequence and bin, in the schema RestartLoss.table.
 
     The bins are [3/4 kT, kT), k = 1, 2, 4 ..., or everywhere those of the position_loss that lie in [T/2, length).
     """
@@ -37,7 +36,7 @@ def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
                 places = torch.from_numpy(sequences[:, None] * len(starts) + bins)
                 sums.view(-1).index_add_(0, places[inside], losses.double().cpu()[inside])
     sums = subject.team.total(sums)  # zero but where a process read
-    return binned_table(sums / torch.from_numpy(stops - starts), starts, stops, RESTART_LOSS)
+    return binned_table(sums / torch.from_numpy(stops - starts), starts, stops, RestartLoss.table)
 
 
 def _bins(spec: RestartLoss) -> tuple[np.ndarray, np.ndarray]:

@@ -6,14 +6,13 @@ import numpy as np
 import polars as pl
 
 from ssm.base.seeds import derived_seed
-from ssm.base.tables import SAMPLE
 from ssm.data.store import TokenStore
 from ssm.data.tasks import build_generator
 from ssm.specs.measurements import Sample
 
 
 def sample(spec: Sample, store: TokenStore) -> pl.DataFrame:
-    """A row a piece, in the schema SAMPLE.
+    """A row a piece, in the schema Sample.table.
 
     A tokenizer may drop the space in front of what it decodes alone, so a piece is what it adds to the text before it.
 
@@ -28,4 +27,4 @@ def sample(spec: Sample, store: TokenStore) -> pl.DataFrame:
         text = tokenizer.decode(tokens)
         rows.append({"place": place, "piece": piece, "tokens": len(its), "text": text[len(before) :]})
         before = text
-    return pl.DataFrame(rows, schema=SAMPLE.columns)
+    return pl.DataFrame(rows, schema=Sample.table.columns)

@@ -6,7 +6,6 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ssm.base.tables import SMOOTHNESS
 from ssm.evaluation.inside import own_layers, window_groups
 from ssm.evaluation.subject import Subject
 from ssm.models.inspect import LayerSignals, layer_signals
@@ -14,13 +13,13 @@ from ssm.specs.measurements import Smoothness
 
 
 def smoothness(spec: Smoothness, subject: Subject) -> pl.DataFrame:
-    """By window, layer and signal, in the schema SMOOTHNESS.
+    """By window, layer and signal, in the schema Smoothness.table.
 
     Raises:
         CheckpointError: the model's layers are not ssm's own.
     """
     model = own_layers(subject)
-    frames = [pl.DataFrame(schema=SMOOTHNESS.columns)]
+    frames = [pl.DataFrame(schema=Smoothness.table.columns)]
     for rows, tokens in window_groups(spec, subject):
         for signals in layer_signals(model, tokens):
             frames += _of_layer(rows, signals, model.spec.n_layers)
@@ -59,7 +58,7 @@ def _of_layer(rows: Tensor, signals: LayerSignals, layers: int) -> list[pl.DataF
                 "pairwise_distance": distance.numpy(),
                 "relative_to_b": None if of_b is None else (distance / of_b).numpy(),
             },
-            schema=SMOOTHNESS.columns,
+            schema=Smoothness.table.columns,
         )
         for name, distance in distances.items()
     ]

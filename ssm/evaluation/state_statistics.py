@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
-from ssm.base.tables import STATE_STATISTICS
 from ssm.evaluation.stream import Segment, segments
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel
@@ -21,7 +20,7 @@ from ssm.specs.measurements import StateStatistics
 
 
 def state_statistics(spec: StateStatistics, subject: Subject) -> pl.DataFrame:
-    """Statistics after 1, 2, 4, ... tokens and after `length`, in the schema STATE_STATISTICS.
+    """Statistics after 1, 2, 4, ... tokens and after `length`, in the schema StateStatistics.table.
 
     Raises:
         CheckpointError: the model carries keys and values of every token, and nothing else.
@@ -29,7 +28,7 @@ def state_statistics(spec: StateStatistics, subject: Subject) -> pl.DataFrame:
     endless = _endless(subject.model)
     positions = sorted({2**i for i in range(spec.length.bit_length()) if 2**i <= spec.length} | {spec.length})
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
-    frames = [pl.DataFrame(schema=STATE_STATISTICS.columns)]
+    frames = [pl.DataFrame(schema=StateStatistics.table.columns)]
     with subject.progress(spec.sequences, spec.length) as progress:
         for segment in segments(subject, windows, spec.length, stops=positions):
             if segment.stop in positions:
@@ -76,7 +75,7 @@ def _statistics(segment: Segment, endless: tuple[int, ...]) -> pl.DataFrame:
             "mean": mean,
             "std": std,
         },
-        schema=STATE_STATISTICS.columns,
+        schema=StateStatistics.table.columns,
     )
 
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from ssm.base.seeds import derived_seed
-from ssm.base.tables import TAXONOMY
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.base import Mixer
 from ssm.models.state import MEMORY
@@ -26,8 +25,8 @@ STEPS = 4  # over which a remainder is followed: no decay that is used here has 
 
 
 def taxonomy(spec: Taxonomy, device: torch.device | None = None) -> pl.DataFrame:
-    """One row a model, in the schema TAXONOMY; of a hybrid, the mixer that most layers have. On the CPU, in float64."""
-    return pl.DataFrame([_row(model, spec) for model in spec.models], schema=TAXONOMY.columns)
+    """One row a model, in the schema Taxonomy.table; of a hybrid, the mixer of most layers. On the CPU, in float64."""
+    return pl.DataFrame([_row(model, spec) for model in spec.models], schema=Taxonomy.table.columns)
 
 
 def _row(model: ModelSpec, spec: Taxonomy) -> dict[str, object]:

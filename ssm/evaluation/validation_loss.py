@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 import torch
 
-from ssm.base.tables import VALIDATION_LOSS
 from ssm.data.batches import HeldOutWindows
 from ssm.evaluation.stream import cross_entropy, segments, token_values
 from ssm.evaluation.subject import Subject
@@ -14,7 +13,7 @@ from ssm.specs.measurements import ValidationLoss
 
 
 def validation_loss(spec: ValidationLoss, subject: Subject) -> pl.DataFrame:
-    """Mean loss by sequence, every token counted once, in the schema VALIDATION_LOSS."""
+    """Mean loss by sequence, every token counted once, in the schema ValidationLoss.table."""
     windows = subject.windows(spec.sequences, spec.length, spec.seed)
     offsets = np.arange(0, spec.length, spec.context)  # (blocks,)
     blocks = HeldOutWindows(windows.split, (windows.positions[:, None] + offsets).flatten(), spec.context)
@@ -25,4 +24,4 @@ def validation_loss(spec: ValidationLoss, subject: Subject) -> pl.DataFrame:
             sums.index_add_(0, segment.rows // len(offsets), losses.double().sum(1).cpu())
             progress.advance(losses.numel())
     means = subject.team.total(sums).numpy() / spec.length  # zero but where a process read
-    return pl.DataFrame({"sequence": np.arange(spec.sequences), "loss": means}, schema=VALIDATION_LOSS.columns)
+    return pl.DataFrame({"sequence": np.arange(spec.sequences), "loss": means}, schema=ValidationLoss.table.columns)

@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from ssm.base.columns import chosen, maximum, means
 from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, remembrance_curve, state_norm_curve
-from ssm.base.tables import SCHEMAS, Schema, read_provenance, read_table, schema_of
+from ssm.base.lazy import polars as pl
+from ssm.base.schema import Schema
+from ssm.base.tables import read_provenance, read_table, schema_of
 from ssm.claims.panel import planned
-from ssm.specs.figure import FigureTask, Series
-from ssm.specs.reader import ColumnReader
+from ssm.claims.reader import ColumnReader
+from ssm.claims.series import PlannedFigure, Series
+from ssm.specs.measurements import SCHEMAS
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Line:
     error: np.ndarray
 
 
-def read_planned(task: FigureTask, tables: Path, table: str, kind: str) -> pl.DataFrame:
+def read_planned(task: PlannedFigure, tables: Path, table: str, kind: str) -> pl.DataFrame:
     """Read the table with the id `table` that was planned for `task`, of the measurement `kind`.
 
     A diverged run was measured at its last good weights, which it did not end with: none of its values is here, only
@@ -77,7 +79,7 @@ def _without_values(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     return frame.with_columns(nothing)
 
 
-def own_table(task: FigureTask, tables: Path, kind: str) -> pl.DataFrame | None:
+def own_table(task: PlannedFigure, tables: Path, kind: str) -> pl.DataFrame | None:
     """The figure's own tables of this kind, which belong to no arm, as one; None if it has none.
 
     Raises:
@@ -87,18 +89,18 @@ def own_table(task: FigureTask, tables: Path, kind: str) -> pl.DataFrame | None:
     return pl.concat(frames) if frames else None
 
 
-def panels(task: FigureTask) -> list[str]:
+def panels(task: PlannedFigure) -> list[str]:
     """The panels (named models) that have series, in the figure's order."""
     present = dict.fromkeys(series.panel for series in task.series)
-    return sorted(present, key=[*task.figure.models, *present].index)
+    return sorted(present, key=[*task.models, *present].index)
 
 
-def arms(task: FigureTask) -> list[str]:
+def arms(task: PlannedFigure) -> list[str]:
     """The arms that have series, in the plan's order: a figure file's own order does not survive sorted JSON."""
     return list(dict.fromkeys(series.arm for series in task.series))
 
 
-def chosen_arms(task: FigureTask, names: Sequence[str] | None) -> list[str]:
+def chosen_arms(task: PlannedFigure, names: Sequence[str] | None) -> list[str]:
     """The arms that have series and are named, by themselves or by their family, in the order of names; None: all."""
     every = {series.arm: series.family for series in task.series}
     if names is None:
@@ -106,13 +108,13 @@ def chosen_arms(task: FigureTask, names: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(arm for name in names for arm, family in every.items() if name in (arm, family)))
 
 
-def loaded(task: FigureTask, tables: Path, panel: str, name: str, kind: str) -> list[tuple[Series, pl.DataFrame]]:
+def loaded(task: PlannedFigure, tables: Path, panel: str, name: str, kind: str) -> list[tuple[Series, pl.DataFrame]]:
     """The series of `panel` that have the measurement `name`, of `kind`, with its tables, in the task's order."""
     chosen = [series for series in task.series if series.panel == panel and name in series.tables]
     return [(series, read_planned(task, tables, series.tables[name], kind)) for series in chosen]
 
 
-def perplexity_curves(task: FigureTask, tables: Path, panel: str, name: str = "position_loss") -> list[Curve]:
+def perplexity_curves(task: PlannedFigure, tables: Path, panel: str, name: str = "position_loss") -> list[Curve]:
     """Position-wise perplexity (lg Definition 3.1) of every arm at the middle of every bin."""
     lines = []
     for series, table in loaded(task, tables, panel, name, "position_loss"):
@@ -122,7 +124,7 @@ def perplexity_curves(task: FigureTask, tables: Path, panel: str, name: str = "p
 
 
 def ratio_curves(
-    task: FigureTask,
+    task: PlannedFigure,
     tables: Path,
     panel: str,
     restarted: str | None = None,
@@ -153,7 +155,7 @@ def ratio_curves(
     return over_seeds(lines, finish=np.exp)
 
 
-def state_norm_curves(task: FigureTask, tables: Path, panel: str, name: str = "state_statistics") -> list[Curve]:
+def state_norm_curves(task: PlannedFigure, tables: Path, panel: str, name: str = "state_statistics") -> list[Curve]:
     """Norm of the whole state against position (lg figure 4)."""
     lines = []
     for series, table in loaded(task, tables, panel, name, "state_statistics"):
@@ -163,7 +165,7 @@ def state_norm_curves(task: FigureTask, tables: Path, panel: str, name: str = "s
 
 
 def remembrance_curves(
-    task: FigureTask, tables: Path, panel: str, distance: str, name: str = "effective_remembrance"
+    task: PlannedFigure, tables: Path, panel: str, distance: str, name: str = "effective_remembrance"
 ) -> list[Curve]:
     """Effective Remembrance against t (lg Definition 3.3) under one distance."""
     lines = []
@@ -173,7 +175,7 @@ def remembrance_curves(
 
 
 def column_curves(
-    task: FigureTask,
+    task: PlannedFigure,
     tables: Path,
     panel: str,
     reader: ColumnReader,
@@ -196,7 +198,9 @@ def column_curves(
     return over_seeds(lines, finish=np.exp if exponential else np.asarray)
 
 
-def column_lines(task: FigureTask, tables: Path, panel: str, reader: ColumnReader, x: str) -> list[tuple[Series, Line]]:
+def column_lines(
+    task: PlannedFigure, tables: Path, panel: str, reader: ColumnReader, x: str
+) -> list[tuple[Series, Line]]:
     """One line per arm and seed for `column_curves`; none where a table has no such rows."""
     lines = []
     for series, table, schema in any_loaded(task, tables, panel, reader):
@@ -221,14 +225,14 @@ def differences(lines: list[tuple[Series, Line]], others: list[tuple[Series, Lin
 
 
 def any_loaded(
-    task: FigureTask, tables: Path, panel: str, reader: ColumnReader
+    task: PlannedFigure, tables: Path, panel: str, reader: ColumnReader
 ) -> list[tuple[Series, pl.DataFrame, Schema]]:
     """The series of `panel` that have the measurement, with its tables and their schema, whatever its kind."""
     found = []
     for series in task.series:
         if series.panel == panel and reader.measurement in series.tables:
             path = planned(task, tables, series.tables[reader.measurement])
-            schema = schema_of(path)
+            schema = schema_of(path, SCHEMAS)
             found.append((series, read_planned(task, tables, path.stem, schema.name), schema))
     return found
 

@@ -19,10 +19,9 @@ from matplotlib.lines import Line2D
 from ssm.base.files import whole_file
 from ssm.base.prose import plain
 from ssm.figures.data import arms
-from ssm.figures.drawings import DRAWINGS
+from ssm.figures.figure import FigureTask
 from ssm.figures.panel import Row, side_by_side
 from ssm.figures.style import NORMAL, RC, SMALL, WIDTH, arm_styles
-from ssm.specs.figure import FigureTask
 
 DPI = 200
 LONGEST_DIRECT = 22  # characters of a label that may stand beside its line
@@ -61,8 +60,7 @@ def picture(task: FigureTask, tables: Path) -> Figure:
     """The figure's picture, not yet written."""
     with matplotlib.rc_context(RC):
         styles = arm_styles(arms(task), {one.arm: (one.family, one.axes) for one in task.series if one.family})
-        drawings = task.figure.drawings
-        rows = side_by_side([(one.kind, DRAWINGS[one.kind](one, task, tables, styles)) for one in drawings])
+        rows = side_by_side([(one.kind, one.draw(task, tables, styles)) for one in task.figure.drawings])
         return compose(rows or [Row(1.2, [_nothing], 1)])
 
 

@@ -9,10 +9,8 @@ import numpy as np
 
 from ssm.claims.estimate import UndecidableError
 from ssm.claims.panel import Panel
-from ssm.claims.quantities.base import SeedEstimator
-from ssm.claims.quantities.curve import estimator_of
-from ssm.specs.figure import FigureTask
-from ssm.specs.quantities.base import Quantity
+from ssm.claims.quantity import SeedQuantity
+from ssm.claims.series import PlannedFigure
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Numbers:
         return float(mean), float(self.seeds.min()), float(self.seeds.max())
 
 
-def numbers_of_arm(quantity: Quantity, arm: str, task: FigureTask, tables: Path, panel: str) -> Numbers | None:
+def numbers_of_arm(quantity: SeedQuantity, arm: str, task: PlannedFigure, tables: Path, panel: str) -> Numbers | None:
     """The numbers of an arm; None where it does not exist at this scale, or is not measured so.
 
     Raises:
@@ -40,12 +38,11 @@ def numbers_of_arm(quantity: Quantity, arm: str, task: FigureTask, tables: Path,
     own = [series for series in task.series if (series.panel, series.arm) == (panel, arm)]
     if not own or not all(set(quantity.names) <= set(series.tables) for series in own):
         return None
-    estimator: SeedEstimator[Quantity] = estimator_of(quantity)
     try:
-        readings = estimator.readings(Panel(task, panel, tables))
+        readings = quantity.readings(Panel(task, panel, tables))
     except UndecidableError:
-        return Numbers(np.empty(0), estimator.logarithmic)
+        return Numbers(np.empty(0), quantity.logarithmic)
     values = np.array([reading.value for reading in readings.values()])
     with np.errstate(over="ignore"):
-        values = np.exp(values) if estimator.logarithmic else values
-    return Numbers(values if np.isfinite(values).all() else np.empty(0), estimator.logarithmic)
+        values = np.exp(values) if quantity.logarithmic else values
+    return Numbers(values if np.isfinite(values).all() else np.empty(0), quantity.logarithmic)

@@ -7,15 +7,17 @@ import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, TypeGuard
+from typing import TYPE_CHECKING, Protocol, Self, TypeGuard
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter, NullLocator
 
+from ssm.base.lazy import ticker
 from ssm.figures.colors import INK
 from ssm.figures.data import Curve
 from ssm.figures.style import SMALL, WIDTH, ArmStyle, log_ticks, number, token_ticks, tokens
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LARGEST_SPAN = 300.0  # a log axis spans at most this factor above its lowest curve: a diverged curve leaves the panel
 NARROW = 0.8  # the height of a panel beside others, of what it has alone
@@ -23,7 +25,7 @@ AROUND, LETTER = 0.95, 0.085  # inches: what stands about the axes of a panel, a
 BAND = 0.16  # opacity of the bands
 EDGE = 0.015  # room left and right of the curves, as a fraction of the axis
 
-Painter = Callable[[Axes, int], None]  # paints axes that are one of so many columns
+Painter = Callable[["Axes", int], None]  # paints axes that are one of so many columns
 
 
 class Sharing(Protocol):
@@ -151,17 +153,17 @@ class CurvePanel:
         elif self.tokens:
             ticks = [low + (high - low) * i / 4 for i in range(5)]
         else:
-            places = MaxNLocator(nbins=min(most, 6), steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+            places = ticker.MaxNLocator(nbins=min(most, 6), steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
             ticks = [tick for tick in places if low - 1e-9 * abs(low) <= tick <= high + 1e-9 * abs(high)]
         if self.ticks and len(self.ticks) <= most:
             ticks = list(self.ticks)
         room = EDGE * (np.log(high / low) if self.log_x else high - low)  # a marker at the edge is seen whole
         axes.set_xlim(*((low / np.exp(room), high * np.exp(room)) if self.log_x else (low - room, high + room)))
-        axes.xaxis.set_major_locator(FixedLocator(ticks))
+        axes.xaxis.set_major_locator(ticker.FixedLocator(ticks))
         axes.xaxis.set_major_formatter(
-            FixedFormatter([tokens(tick) if self.tokens or self.ticks else number(tick) for tick in ticks])
+            ticker.FixedFormatter([tokens(tick) if self.tokens or self.ticks else number(tick) for tick in ticks])
         )
-        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_minor_locator(ticker.NullLocator())
         axes.set_xlabel(self.x_label)
 
     def _y_axis(self, axes: Axes) -> None:
@@ -172,12 +174,12 @@ class CurvePanel:
         if self.log_y:
             axes.set_yscale("log")
             ticks = log_ticks(*limits)
-            axes.yaxis.set_major_locator(FixedLocator(ticks))
-            axes.yaxis.set_major_formatter(FixedFormatter([number(tick) for tick in ticks]))
-            axes.yaxis.set_minor_locator(NullLocator())
-            axes.yaxis.set_minor_formatter(NullFormatter())
+            axes.yaxis.set_major_locator(ticker.FixedLocator(ticks))
+            axes.yaxis.set_major_formatter(ticker.FixedFormatter([number(tick) for tick in ticks]))
+            axes.yaxis.set_minor_locator(ticker.NullLocator())
+            axes.yaxis.set_minor_formatter(ticker.NullFormatter())
         else:
-            axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+            axes.yaxis.set_major_locator(ticker.MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
         axes.set_ylim(*limits)
         axes.set_ylabel(self.y_label)
         if self.y_shared:

@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.colors import to_hex, to_rgb
-from matplotlib.ticker import MaxNLocator
 
+from ssm.base.lazy import colors, matplotlib, ticker
 from ssm.figures.colors import GRID, INK
 
 WIDTH = 7.0  # inches: the text width of a paper, and 380 pixels on a phone
@@ -160,16 +158,16 @@ def _members(members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str
 
 def tints(color: str, n: int) -> list[str]:
     """`n` colours of one hue, from dark to light."""
-    hue, _, saturation = colorsys.rgb_to_hls(*to_rgb(color))
+    hue, _, saturation = colorsys.rgb_to_hls(*colors.to_rgb(color))
     places = np.linspace(*TINTS, n) if n != 1 else [sum(TINTS) / 2]
-    return [to_hex(colorsys.hls_to_rgb(hue, light, saturation)) for light in places]
+    return [colors.to_hex(colorsys.hls_to_rgb(hue, light, saturation)) for light in places]
 
 
 def ramp(n: int) -> list[ArmStyle]:
     """`n` styles from dark to light: viridis without its ends, which vanish on a dark or a light page."""
     places = np.linspace(0.12, 0.79, n) if n != 1 else [0.45]
     return [
-        ArmStyle(to_hex(matplotlib.colormaps["viridis"](place)), RAMP_LINES[i % 4], RAMP_MARKERS[i % 8])
+        ArmStyle(colors.to_hex(matplotlib.colormaps["viridis"](place)), RAMP_LINES[i % 4], RAMP_MARKERS[i % 8])
         for i, place in enumerate(places)
     ]
 
@@ -205,9 +203,8 @@ def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
             break
     if len(ticks) >= 3:
         return ticks[:: math.ceil(len(ticks) / most)]
-    return [
-        tick for tick in MaxNLocator(nbins=most - 1, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= tick <= high
-    ]
+    places = ticker.MaxNLocator(nbins=most - 1, steps=[1, 2, 5, 10])
+    return [tick for tick in places.tick_values(low, high) if low <= tick <= high]
 
 
 def number(value: float) -> str:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ssm.base.errors import ConfigError, nearest
+from ssm.claims.families import Member
+from ssm.figures.figure import PUBLISHED, ArmEntry, FigureSpec
 from ssm.plan.keys import with_keys
 from ssm.plan.library import Library
 from ssm.plan.rehearsal import capped_data, capped_repair, capped_training
 from ssm.specs.base import Spec
 from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
-from ssm.specs.families import Member
-from ssm.specs.figure import PUBLISHED, ArmEntry, FigureSpec
 from ssm.specs.tasks.base import Task
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ssm.base.errors import ConfigError, nearest
+from ssm.claims.families import value_text
+from ssm.figures.grid import OF_ARMS
 from ssm.specs.base import Spec, short_hash
-from ssm.specs.families import value_text
-from ssm.specs.grid import OF_ARMS
 
 Path = tuple[Any, ...]
 # Names and kinds say which fields there are; the others are set by an arm in ways of their own.

@@ -13,15 +13,15 @@ from pydantic import Field
 from ssm.base.errors import ConfigError, nearest, shown
 from ssm.base.names import natural
 from ssm.base.outside import pointless_numbers
+from ssm.claims.registration import Register
+from ssm.figures.figure import FigureSpec
 from ssm.plan.read import choose_scale, read_yaml
 from ssm.specs.base import Spec
 from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.data import Data
-from ssm.specs.figure import FigureSpec
 from ssm.specs.initial_states import InitialStateSpec
 from ssm.specs.model import ModelSpec
-from ssm.specs.registration import Register
 from ssm.specs.tasks import parse_data
 from ssm.specs.training import TrainingSpec
 

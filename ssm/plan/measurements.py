@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ssm.base.errors import ConfigError
+from ssm.figures.figure import FigureSpec
 from ssm.plan.arms import Resolved
 from ssm.plan.library import Library
 from ssm.plan.rehearsal import capped_data
 from ssm.specs.data import Data
-from ssm.specs.figure import FigureSpec
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import BY_KIND
 from ssm.specs.measurements.base import Arm, ArmsEntry, OfArm, OfFigure, OfTable

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ssm.base.errors import ConfigError
+from ssm.claims.series import Series
+from ssm.figures.figure import FigureSpec, FigureTask
 from ssm.plan.arms import ArmResolver, Resolved
 from ssm.plan.library import Library
 from ssm.plan.measurements import arm_entries, own_tasks, series_tasks, source_of, tasks_beside
 from ssm.plan.registration import with_registrations
 from ssm.plan.rehearsal import capped_figure
 from ssm.specs.data import Data
-from ssm.specs.figure import FigureSpec, FigureTask, Series
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import BY_KIND
 from ssm.specs.measurements.base import OfRun, OfTable

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.files import write_text
+from ssm.claims.registration import Content, Register, Registration
+from ssm.figures.figure import FigureTask
 from ssm.plan.library import figure_targets, load_config, read_register
 from ssm.plan.plan import make_plan
 from ssm.plan.registration import Findings, contents, review, seeds_of
-from ssm.specs.figure import FigureTask
-from ssm.specs.registration import Content, Register, Registration
 
 
 def register_figures(

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ssm.claims.claim import ClaimSpec
+from ssm.claims.quantity import FigureQuantity
+from ssm.claims.registration import Content, Register, Registration
+from ssm.figures.figure import FigureTask
 from ssm.specs.base import short_hash
-from ssm.specs.claim import ClaimSpec
-from ssm.specs.figure import FigureTask
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.quantities.base import FigureQuantity
-from ssm.specs.registration import Content, Register, Registration
 from ssm.specs.training import RunSpec
 
 DIGITS = 12

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ssm.figures.figure import FigureSpec
 from ssm.specs.base import Setting
 from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import Rehearsal
 from ssm.specs.data import Data
 from ssm.specs.diagnosis import LEAST
-from ssm.specs.figure import FigureSpec
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.training import Budget, TrainingSpec
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.files import write_text
+from ssm.figures.figure import FigureSpec
 from ssm.plan.library import NamedModel, TrainingFile
 from ssm.specs.base import SCALES, Spec
 from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.data import Data, DataSpec
-from ssm.specs.figure import FigureSpec
 from ssm.specs.tasks import SPECS as TASKS
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from ssm.base.errors import TableError, UserError
 from ssm.base.prose import plain
+from ssm.figures.figure import FigureTask
 from ssm.report.compare import Comparison, compare, unlike
 from ssm.report.gather import Results, Verdict
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.picture import Image, png_image
 from ssm.report.reference import Reference, opened, read_references
-from ssm.specs.figure import FigureTask
 
 MADE = {"processor": "on {}", "python": "Python {}", "torch": "torch {}", "commit": "commit {}"}
 

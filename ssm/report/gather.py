@@ -18,14 +18,15 @@ from ssm.base.outside import read_json, shaped
 from ssm.base.prose import plain
 from ssm.base.records import Described, read_run_record
 from ssm.base.tables import VERDICTS, read_provenance, read_table
+from ssm.claims.claim import ClaimSpec
+from ssm.claims.series import Series
 from ssm.claims.verdict import REHEARSAL, claim_of
 from ssm.claims.words import CONFIRMED, ELSEWHERE, OPEN, REFUTED, ours
+from ssm.figures.figure import FigureTask
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.picture import Image, svg_image
 from ssm.report.strip import strip
 from ssm.specs.base import slug
-from ssm.specs.claim import ClaimSpec
-from ssm.specs.figure import FigureTask, Series
 from ssm.specs.training import RunSpec
 
 SYMBOLS = {CONFIRMED: "✓", REFUTED: "✗", OPEN: "?"}

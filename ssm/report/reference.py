@@ -16,11 +16,11 @@ from ssm.base.errors import TableError
 from ssm.base.files import whole_file, write_text
 from ssm.base.names import natural
 from ssm.base.tables import read_provenance
+from ssm.claims.claim import ClaimSpec
+from ssm.claims.quantity import ROUNDING
 from ssm.report.gather import Gatherer
 from ssm.report.papers import GROUPS
 from ssm.specs.base import Spec
-from ssm.specs.claim import ClaimSpec
-from ssm.specs.quantities.base import ROUNDING
 
 COLORS = 128  # of a committed picture: a third of the bytes
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ssm.specs.claim import Expected
+from ssm.claims.claim import Expected
 
 WIDTH, HEIGHT, MARGIN = 150, 16, 8  # CSS pixels
 LOGARITHMIC_FROM = 3.0  # a positive range that spans more than this factor is drawn on a logarithmic scale

@@ -1,4 +1,4 @@
-"""Frozen, validated descriptions of everything: models, data, training, measurements, figures.
+"""Frozen, validated descriptions of what runs and tables are made of: models, data, training, measurements.
 
 This floor imports nothing heavy: reading, checking and hashing a spec takes milliseconds, so that the plan, the
 workflow and the command line's help stay fast.

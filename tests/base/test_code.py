@@ -16,7 +16,9 @@ FILES = {
     "ssm/cli/plot.py": "def run():\n    from ssm.figures import (\n        draw,  # it draws\n    )\n",
     "ssm/figures/__init__.py": "import ssm.base.files\n",
     "ssm/figures/draw.py": "from ssm.figures import circle  # a module\n",
-    "ssm/figures/circle.py": "import ssm.figures.draw\n",
+    "ssm/figures/circle.py": "import ssm.figures.draw\nfrom ssm.figures.kinds import KINDS\n",
+    "ssm/figures/kinds/__init__.py": "discover(__name__, KINDS)\n",
+    "ssm/figures/kinds/dot.py": "",
     "ssm/figures/alone.py": "",
     "ssm/figures/page.html.j2": "",
     "ssm/base/__init__.py": "",
@@ -27,7 +29,7 @@ FILES = {
 }
 NEEDED = {
     *("ssm", "ssm.cli", "ssm.cli.plot", "ssm.figures", "ssm.figures.draw", "ssm.figures.circle"),
-    *("ssm.base", "ssm.base.files"),
+    *("ssm.figures.kinds", "ssm.figures.kinds.dot", "ssm.base", "ssm.base.files"),
 }
 
 
@@ -49,6 +51,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_all_that_is_imported_is_needed(package: Path) -> None:
     assert needed_by("ssm.cli.plot") == NEEDED
+    assert needed_by("ssm.cli.plot", without="ssm.figures.kinds") == NEEDED - {"ssm.figures.kinds.dot"}
 
 
 @pytest.mark.parametrize("name", FILES)

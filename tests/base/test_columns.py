@@ -10,13 +10,12 @@ import pytest
 
 from ssm.base.columns import by_sample, chosen, matrices, maximum, means
 from ssm.base.errors import TableError
-from ssm.base.tables import Schema
-from ssm.base.tables.table import F64, I64, TEXT
+from ssm.base.schema import Schema
 
 SCHEMA = Schema(
     "answers",
     "one example, one question",
-    {"example": I64, "length": I64, "group": TEXT, "right": pl.Boolean(), "share": F64},
+    {"example": int, "length": int, "group": str, "right": bool, "share": float},
     keys=("example", "length", "group"),
     sample="example",
 )
@@ -48,7 +47,7 @@ def test_what_is_missing_stays_missing() -> None:
 
 def test_a_table_without_samples_has_rows_and_no_error() -> None:
     """Every row is one."""
-    plain = Schema("plain", "a row", {"x": I64, "y": F64}, keys=("x",))
+    plain = Schema("plain", "a row", {"x": int, "y": float}, keys=("x",))
     table = pl.DataFrame({"x": [1, 1, 2], "y": [1.0, 3.0, 5.0]}, schema=plain.columns)
     assert by_sample(table, plain, "y").tolist() == [1.0, 3.0, 5.0]
     frame = means(table, plain, ["x"], "y")

@@ -22,17 +22,19 @@ from ssm.base.curves import (
     state_norm_at,
 )
 from ssm.base.errors import TableError
-from ssm.base.tables import EFFECTIVE_REMEMBRANCE, POSITION_LOSS, STATE_STATISTICS
+from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
+from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.state_statistics import StateStatistics
 
 
 def losses(rows: list[tuple[int, int, int, float]]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=POSITION_LOSS.columns, orient="row")
+    return pl.DataFrame(rows, schema=PositionLoss.table.columns, orient="row")
 
 
 def states(rows: list[tuple[int, int, int, int, float, float]]) -> pl.DataFrame:
     """Rows of sequence, position, layer, head, norm, std."""
     full = [(s, p, layer, head, norm, 0.0, std) for s, p, layer, head, norm, std in rows]
-    return pl.DataFrame(full, schema=STATE_STATISTICS.columns, orient="row")
+    return pl.DataFrame(full, schema=StateStatistics.table.columns, orient="row")
 
 
 def test_mean_loss_weights_bins_by_their_tokens() -> None:
@@ -96,7 +98,7 @@ def test_position_curve_is_the_mean_over_sequences_with_its_standard_error() -> 
 
 def test_remembrance_is_read_by_distance() -> None:
     rows = [(s, t, 8, d, v + s) for s in (0, 1) for t, d, v in ((4, "a", 0.2), (0, "a", 0.1), (0, "b", 0.9))]
-    table = pl.DataFrame(rows, schema=EFFECTIVE_REMEMBRANCE.columns, orient="row")
+    table = pl.DataFrame(rows, schema=EffectiveRemembrance.table.columns, orient="row")
     curve = remembrance_curve(table, "a")
     assert curve["t"].to_list() == [0, 4]
     assert curve["value"].to_list() == pytest.approx([0.6, 0.7])

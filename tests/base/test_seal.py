@@ -14,15 +14,16 @@ import torch
 
 from ssm.base import seal
 from ssm.base.errors import CheckpointError, TableError, UserError
-from ssm.base.tables import POSITION_LOSS, VERDICTS, read_provenance, read_table, schema_name, write_table
+from ssm.base.tables import VERDICTS, read_provenance, read_table, schema_name, write_table
 from ssm.models.checkpoint import load_tensors, read_header, save_tensors
+from ssm.specs.measurements.position_loss import PositionLoss
 
 FLIPS = 200
 
 
 def table(path: Path) -> None:
     rows = [(n // 8, n % 8, n % 8 + 1, 2.0 + n / 7) for n in range(64)]
-    write_table(pl.DataFrame(rows, POSITION_LOSS.columns, orient="row"), POSITION_LOSS, path, {"seed": 1})
+    write_table(pl.DataFrame(rows, PositionLoss.table.columns, orient="row"), PositionLoss.table, path, {"seed": 1})
 
 
 def weights(path: Path) -> None:
@@ -30,7 +31,7 @@ def weights(path: Path) -> None:
 
 
 def read(path: Path) -> object:
-    return read_table(path, POSITION_LOSS) if path.suffix == ".parquet" else load_tensors(path)
+    return read_table(path, PositionLoss.table) if path.suffix == ".parquet" else load_tensors(path)
 
 
 @pytest.mark.parametrize(("name", "write"), [("a.parquet", table), ("a.safetensors", weights)])
@@ -53,7 +54,7 @@ def test_every_flipped_bit_is_found(tmp_path: Path, name: str, write: Callable[[
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     table(tmp_path / "a:b.parquet")
-    frame = read_table(tmp_path / "a:b.parquet", POSITION_LOSS)
+    frame = read_table(tmp_path / "a:b.parquet", PositionLoss.table)
     assert frame.rows()[9] == (1, 1, 2, 2.0 + 9 / 7)
     assert (schema_name(tmp_path / "a:b.parquet"), read_provenance(tmp_path / "a:b.parquet")) == (
         "position_loss",
@@ -121,19 +122,19 @@ def test_words_that_look_like_the_place_of_a_digest_are_left_alone(tmp_path: Pat
         tmp_path / "a.parquet",
         pl.DataFrame({"sequence": [0], "position_from": [0], "position_to": [1], "loss": [2.0]}),
     )
-    write_table(frame, POSITION_LOSS, path, {"name": seal.MARK + "not digits"})
+    write_table(frame, PositionLoss.table, path, {"name": seal.MARK + "not digits"})
     assert read_provenance(path) == {"name": seal.MARK + "not digits"}
     digest = seal.MARK + "ab" * 32  # a whole one: which of the two is the file's own cannot be told
     with pytest.raises(UserError, match="looks like a digest of itself"):
-        write_table(frame, POSITION_LOSS, path, {"name": digest})
+        write_table(frame, PositionLoss.table, path, {"name": digest})
     assert read_provenance(path) == {"name": seal.MARK + "not digits"}
 
 
 def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
-    empty = pl.DataFrame(schema=POSITION_LOSS.columns)
+    empty = pl.DataFrame(schema=PositionLoss.table.columns)
     with pytest.raises(TableError, match="has no rows"):
-        write_table(empty, POSITION_LOSS, tmp_path / "a.parquet", {})
+        write_table(empty, PositionLoss.table, tmp_path / "a.parquet", {})
     write_table(pl.DataFrame(schema=VERDICTS.columns), VERDICTS, tmp_path / "v.parquet", {})
     assert read_table(tmp_path / "v.parquet", VERDICTS).is_empty()
     with pytest.raises(TableError, match="expected 'position_loss'"):
-        read_table(tmp_path / "v.parquet", POSITION_LOSS)
+        read_table(tmp_path / "v.parquet", PositionLoss.table)

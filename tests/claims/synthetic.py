@@ -7,8 +7,13 @@ from typing import Any
 
 import polars as pl
 
-from ssm.base.tables import SCHEMAS, write_table
-from ssm.specs.figure import FigureTask
+from ssm.base.tables import write_table
+from ssm.claims.claim import JudgedFigure
+from ssm.claims.estimate import Estimate
+from ssm.claims.panel import Panel
+from ssm.claims.quantity import Quantity
+from ssm.figures.figure import FigureTask
+from ssm.specs.measurements import SCHEMAS
 
 T = 8  # the training context
 LENGTH = 32
@@ -31,6 +36,11 @@ def claim(quantity: dict[str, Any], name: str = "it", ours: bool = False, **expe
         "expected": expected,
         "ours": ours,
     }
+
+
+def estimate(task: JudgedFigure, panel: str, quantity: Quantity, folder: Path) -> Estimate:
+    """A quantity of a panel of a figure whose tables are in a folder."""
+    return quantity.estimate(Panel(task, panel, folder))
 
 
 def figure_task(

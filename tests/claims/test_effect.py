@@ -15,7 +15,7 @@ from figures import synthetic
 from ssm.base.errors import ConfigError
 from ssm.claims.estimate import UndecidableError
 from ssm.claims.verdict import judge
-from ssm.specs.figure import FigureSpec
+from ssm.figures.figure import FigureSpec
 
 EXCESS = {"kind": "value_at", "measurement": "length_class", "column": "excess"}
 AXES = ("a", "conv", "size")

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from claims.synthetic import claim, figure_task
+from claims.synthetic import claim, estimate, figure_task
 from small import run_spec
 
-from ssm.base.tables import LEARNING_CURVE, write_table
+from ssm.base.tables import write_table
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.quantities import estimate
 from ssm.claims.quantities.instability import FEWEST, rise_of_diverged, rises_and_noise
 from ssm.specs.data import DataSpec
 from ssm.specs.measurement import MeasurementTask
@@ -57,8 +56,8 @@ def measure(
         loss = (passed or falling if one.arm == "passed" else base)(one.seed)
         steps = np.arange(1, len(loss) + 1)
         rows = {"step": steps, "tokens": 512 * steps, "loss": loss, "accuracy": [None] * len(loss)}
-        table = pl.DataFrame(rows, schema=LEARNING_CURVE.columns)
-        write_table(table, LEARNING_CURVE, folder / f"{name}.parquet", {"task": OF_BYTES})
+        table = pl.DataFrame(rows, schema=LearningCurve.table.columns)
+        write_table(table, LearningCurve.table, folder / f"{name}.parquet", {"task": OF_BYTES})
     return estimate(task.model_copy(update={"series": tuple(series)}), "tiny", task.figure.claims[0].quantity, folder)
 
 

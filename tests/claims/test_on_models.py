@@ -8,13 +8,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from claims.synthetic import claim, figure_task
+from claims.synthetic import claim, estimate, figure_task
 
-from ssm.base.tables import COST, TAXONOMY, write_table
+from ssm.base.tables import write_table
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.quantities import estimate
 from ssm.claims.verdict import judge
-from ssm.specs.figure import FigureTask
+from ssm.figures.figure import FigureTask
+from ssm.specs.measurements.cost import Cost
+from ssm.specs.measurements.taxonomy import Taxonomy
 
 Rows = Sequence[Any]
 TAXON = {
@@ -26,9 +27,9 @@ TAXON = {
 
 def task(folder: Path, quantity: dict[str, Any], taxa: Rows, costs: Rows, **expected: float) -> FigureTask:
     planned = figure_task([claim(quantity, **expected)])
-    write_table(pl.DataFrame(taxa, schema=TAXONOMY.columns), TAXONOMY, folder / "taxonomy-1.parquet", {})
+    write_table(pl.DataFrame(taxa, schema=Taxonomy.table.columns), Taxonomy.table, folder / "taxonomy-1.parquet", {})
     costs = costs or (("other", "s5", 8, "state", 1, 1.0),)
-    write_table(pl.DataFrame(costs, schema=COST.columns, orient="row"), COST, folder / "cost-1.parquet", {})
+    write_table(pl.DataFrame(costs, schema=Cost.table.columns, orient="row"), Cost.table, folder / "cost-1.parquet", {})
     return planned.model_copy(update={"tables": ("taxonomy-1", "cost-1")})
 
 

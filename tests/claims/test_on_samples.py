@@ -7,14 +7,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from claims.synthetic import claim, figure_task
+from claims.synthetic import claim, estimate, figure_task
 
-from ssm.base.tables import SAMPLE, write_table
+from ssm.base.tables import write_table
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.quantities import estimate
 from ssm.claims.verdict import judge
 from ssm.claims.words import CONFIRMED, DEFINITION, REFUTED
-from ssm.specs.figure import FigureTask
+from ssm.figures.figure import FigureTask
+from ssm.specs.measurements.sample import Sample
 
 PIECES = [
     "Find it.",
@@ -39,7 +39,8 @@ def task(folder: Path, quantity: dict[str, Any], *samples: tuple[str, ...], **ex
     names = [f"sample-{number}" for number in range(len(samples))]
     for name, texts in zip(names, samples, strict=True):
         rows = [(place, f"piece {place}", len(text), text) for place, text in enumerate(texts)][::-1]
-        write_table(pl.DataFrame(rows, schema=SAMPLE.columns, orient="row"), SAMPLE, folder / f"{name}.parquet", {})
+        frame = pl.DataFrame(rows, schema=Sample.table.columns, orient="row")
+        write_table(frame, Sample.table, folder / f"{name}.parquet", {})
     return figure_task([claim(quantity, **expected)]).model_copy(update={"tables": tuple(names)})
 
 

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from claims.synthetic import claim
+from claims.synthetic import claim, estimate
 from plan.mini import figure, write_config
 
 from ssm.base.errors import ConfigError, TableError
-from ssm.base.tables import OVERFLOW, write_table
+from ssm.base.tables import write_table
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.quantities import estimate
+from ssm.claims.quantities.own_table import OwnTable
 from ssm.claims.verdict import judge
+from ssm.figures.figure import ArmEntry, FigureTask
 from ssm.plan import load_config, make_plan
 from ssm.plan.registration import contents
-from ssm.specs.figure import ArmEntry, FigureTask
-from ssm.specs.quantities.own_table import OwnTable
+from ssm.specs.measurements.overflow import Overflow
 
 FIELDS: dict[str, Any] = {"formats": ["float32"], "arithmetics": ["loop"], "halvings": [2], "shares": [0, 2]}
 CURVE = {"measurement": "overflow", "x": "halvings", "column": "scaled", "where": {"inputs": "constant"}}
@@ -35,8 +35,8 @@ def task(
     fields = {"format": "float32", "arithmetic": "cpp", "state": "carried", "share": 0.0, "weight": 1.0, "above": True}
     more: dict[str, Any] = {"predicted": 1, "steps": 9, "position": 1, "overflows": True, "within": True}
     named = [dict(zip(("inputs", "halvings", "draw", "scaled"), row, strict=True)) | fields | more for row in rows]
-    frame = pl.DataFrame(named, schema=OVERFLOW.columns)
-    write_table(frame, OVERFLOW, folder / "overflow-1.parquet", {"written": "2025-01-01T00:00:00+00:00"})
+    frame = pl.DataFrame(named, schema=Overflow.table.columns)
+    write_table(frame, Overflow.table, folder / "overflow-1.parquet", {"written": "2025-01-01T00:00:00+00:00"})
     figure = {
         **{"target": "ls_eq40", "paper": "ls", "title": "Overflow", "caption": "It.", "setting": "None."},
         "measurements": [{"kind": "overflow", **FIELDS}],

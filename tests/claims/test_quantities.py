@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from claims.synthetic import Readings, claim, figure_task, write_tables
+from claims.synthetic import Readings, claim, estimate, figure_task, write_tables
 from scipy import stats
 
 from ssm.base.errors import ConfigError, TableError
-from ssm.base.tables import POSITION_LOSS, read_table, write_table
+from ssm.base.tables import read_table, write_table
 from ssm.claims.estimate import Estimate, UndecidableError, log_mean_reading
-from ssm.claims.quantities import estimate
-from ssm.specs.quantities.base import ROUNDING
-from ssm.specs.quantities.effect import Effect
-from ssm.specs.quantities.own_table import OwnTable
-from ssm.specs.quantities.restart_ratio import RestartRatio
-from ssm.specs.quantities.value_at import ValueAt
+from ssm.claims.quantities.effect import Effect
+from ssm.claims.quantities.own_table import OwnTable
+from ssm.claims.quantities.restart_ratio import RestartRatio
+from ssm.claims.quantities.value_at import ValueAt
+from ssm.claims.quantity import ROUNDING
+from ssm.specs.measurements.position_loss import PositionLoss
 
 SHIFTS = (0.2, 0.5, 0.3)  # log ratios of the three seeds
 OVERFLOWED: Readings = {("base", 2): {"norm": [1.0, math.inf, 1.0, 1.0]}}
@@ -151,9 +151,9 @@ def test_the_end_of_a_text_is_its_last_quarter(tmp_path: Path, kind: str) -> Non
     write_tables(tmp_path, task, {})
     (path,) = (tmp_path / f"{s.tables['position_loss']}.parquet" for s in task.series if s.arm == "base")
     late = pl.when(pl.col("position_from") >= 24).then(3.0 + 0.1 * pl.col("sequence"))
-    frame = read_table(path, POSITION_LOSS)
+    frame = read_table(path, PositionLoss.table)
     frame = frame.with_columns(loss=late.when(pl.col("position_from") >= 8).then(9.0).otherwise(2.0))
-    write_table(frame, POSITION_LOSS, path, {})
+    write_table(frame, PositionLoss.table, path, {})
     found = estimate(task, "tiny", task.figure.claims[0].quantity, tmp_path)
     assert found.value == pytest.approx(np.exp(3.15 - (0.0 if kind == "perplexity_at" else 2.0)))
 
@@ -219,8 +219,8 @@ def test_against_the_same_arm_of_another_model(tmp_path: Path) -> None:
     for series in task.series:
         if series.panel == "large" and series.arm == "base":
             path = tmp_path / f"{series.tables['position_loss']}.parquet"
-            frame = read_table(path, POSITION_LOSS).with_columns(loss=2.0 + shifts[series.seed])
-            write_table(frame, POSITION_LOSS, path, {})
+            frame = read_table(path, PositionLoss.table).with_columns(loss=2.0 + shifts[series.seed])
+            write_table(frame, PositionLoss.table, path, {})
     found = estimate(task, "large", task.figure.claims[0].quantity, tmp_path)
     same(found, np.exp(student(SHIFTS)))
     assert "ratio to the same of base <b>& of tiny" in found.words
@@ -313,7 +313,7 @@ def test_the_table_of_a_diverged_run_decides_nothing(tmp_path: Path) -> None:
     task = figure_task([claim({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, above=0.0)])
     write_tables(tmp_path, task, {})
     path = tmp_path / f"{task.series[1].tables['position_loss']}.parquet"
-    write_table(read_table(path), POSITION_LOSS, path, {"diverged": "loss is NaN at step 3"})
+    write_table(read_table(path), PositionLoss.table, path, {"diverged": "loss is NaN at step 3"})
     with pytest.raises(UndecidableError, match="the run of 'base', seed 2, diverged"):
         estimate(task, "tiny", task.figure.claims[0].quantity, tmp_path)
 

@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from claims.synthetic import estimate
 from figures import synthetic
 from pydantic import TypeAdapter
 from scipy import stats
 
 from ssm.base.errors import ConfigError, TableError
+from ssm.claims.claim import ClaimSpec
+from ssm.claims.curve import Points
 from ssm.claims.estimate import Estimate, UndecidableError, agreement
-from ssm.claims.quantities import estimate
-from ssm.claims.quantities.curve import Points
-from ssm.claims.quantities.order import OrderEstimator
-from ssm.specs.claim import ClaimSpec
-from ssm.specs.figure import FigureTask
-from ssm.specs.quantities import QuantitySpec
-from ssm.specs.quantities.order import Order
+from ssm.claims.quantities import QuantitySpec
+from ssm.claims.quantities.order import Order
+from ssm.figures.figure import FigureTask
 
 X = (16.0, 32.0, 64.0, 128.0)
 EXCESS = {"kind": "value_at", "measurement": "length_class", "column": "excess"}
@@ -171,11 +170,11 @@ def test_an_order_is_its_smallest_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize("steps", [(0.0, 0.0, 0.0), (0.0, 1.0, 3.0), (0.3, 0.35, 0.4)])
 def test_the_interval_of_an_order_holds_the_true_one_often_enough(steps: tuple[float, ...]) -> None:
     generator = np.random.default_rng(0)
-    estimator = OrderEstimator(Order(sweep=ARMS))
+    order = Order(sweep=ARMS)
     x, true, held = np.arange(4.0), np.cumsum([0, *steps]), 0
     for _ in range(400):
         curves = [Points(x, true + generator.normal(0, 0.3, 4)) for _ in range(5)]
-        _, low, high, _ = estimator._over_seeds(curves)
+        _, low, high, _ = order._over_seeds(curves)
         held += low <= min(steps) <= high
     assert held / 400 > 0.94  # of 0.95, less what 400 of them let one expect
 

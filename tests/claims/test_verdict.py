@@ -12,15 +12,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ssm.base.errors import ConfigError, TableError
-from ssm.base.tables import MODEL_SIZE, SCHEMAS, VERDICTS, read_table, schema_name, write_table
+from ssm.base.tables import VERDICTS, read_table, schema_name, write_table
+from ssm.claims.claim import Expected
 from ssm.claims.estimate import Estimate
-from ssm.claims.quantities import ESTIMATORS
-from ssm.claims.quantities.base import ModelEstimator
-from ssm.claims.quantities.sample import SampleEstimator
+from ssm.claims.pieces import SampleQuantity
+from ssm.claims.quantities.perplexity_at import PerplexityAt
+from ssm.claims.quantity import QUANTITIES, ModelQuantity
 from ssm.claims.verdict import ONE_SEED, REHEARSAL, claim_of, decide, judge
 from ssm.claims.words import CONFIRMED, DEFINITION, OPEN, OURS, PAPER, REFUTED, VERDICT_NAMES
-from ssm.specs.claim import Expected
-from ssm.specs.figure import FigureTask
+from ssm.figures.figure import FigureTask
+from ssm.specs.measurements import SCHEMAS
+from ssm.specs.measurements.model_size import ModelSize
 
 finite = st.floats(-1e6, 1e6)
 bounds = st.one_of(
@@ -85,7 +87,7 @@ def test_no_verdict_hangs_on_rounding(
     verdict: str,
     reason: str,
 ) -> None:
-    monkeypatch.setattr("ssm.claims.verdict.estimate", lambda *_: Estimate(*numbers, "exact", "it"))
+    monkeypatch.setattr(PerplexityAt, "estimate", lambda *_: Estimate(*numbers, "exact", "it"))
     task = figure_task([claim({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, **expected)])
     write_tables(tmp_path, task, {})
     row = judge(task, tmp_path).row(0, named=True)
@@ -187,11 +189,11 @@ def test_every_quantity_is_flipped() -> None:
     And a figure's author is told of each.
     """
     on_models, on_samples = {"parameter_ratio", "system_property", "cost_exponent"}, {"piece_share", "piece_depth"}
-    assert set(ESTIMATORS) == set(FLIPS) | on_models | on_samples | {"effect", "instability", "own_table"}
+    assert set(QUANTITIES) == set(FLIPS) | on_models | on_samples | {"effect", "instability", "own_table"}
     readme = (Path(__file__).parents[2] / "config" / "README.md").read_text()
-    assert not [kind for kind in ESTIMATORS if f"`{kind}`" not in readme]
-    for kinds, base in ((on_models, ModelEstimator), (on_samples, SampleEstimator)):
-        assert kinds == {kind for kind, estimator in ESTIMATORS.items() if issubclass(estimator, base)}
+    assert not [kind for kind in QUANTITIES if f"`{kind}`" not in readme]
+    for kinds, base in ((on_models, ModelQuantity), (on_samples, SampleQuantity)):
+        assert kinds == {kind for kind, quantity in QUANTITIES.items() if issubclass(quantity, base)}
 
 
 @pytest.mark.parametrize("kind", FLIPS)
@@ -334,7 +336,7 @@ def test_of_the_tables_those_count_that_the_claim_reads(tmp_path: Path) -> None:
     make_earlier("model-size-1")
     assert registered() == [False, False]
     path = tmp_path / "model-size-1.parquet"
-    write_table(read_table(path), MODEL_SIZE, path, {})
+    write_table(read_table(path), ModelSize.table, path, {})
     assert judge(task, tmp_path)["registration"][1].endswith("but its tables do not say when they were made")
 
 

@@ -15,7 +15,7 @@ from small import run_spec
 
 from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.files import write_json
-from ssm.base.tables import POSITION_LOSS, read_table
+from ssm.base.tables import read_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.models.checkpoint import load_tensors
@@ -88,5 +88,5 @@ def test_torchrun_measures_the_table_of_one_process(store: TokenStore, tmp_path:
     inputs = [tmp_path / "task.json", "--run", tmp_path / "run", "--tokens", store.folder, "--device", "cpu"]
     arguments = ["evaluate", *inputs, "--out", tmp_path / "two.parquet"]
     subprocess.run([*TORCHRUN, *map(str, arguments)], check=True, capture_output=True)
-    one, two = (read_table(tmp_path / f"{name}.parquet", POSITION_LOSS) for name in ("one", "two"))
+    one, two = (read_table(tmp_path / f"{name}.parquet", PositionLoss.table) for name in ("one", "two"))
     assert_frame_equal(two, one, rel_tol=1e-6, abs_tol=1e-7)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from plan.mini import edit, figure, write_config
 
-from ssm.base.tables import ACCURACY, METRICS, read_provenance, read_table
+from ssm.base.tables import METRICS, read_provenance, read_table
 from ssm.cli.main import main
 from ssm.plan import load_config, make_plan
+from ssm.specs.measurements.accuracy import Accuracy
 
 COPY = "\ncopy: {task: copy, alphabet: 4, mix: [{shortest: 2, longest: 5}]}\n"
 
@@ -38,7 +39,7 @@ def test_a_task_from_its_description_to_its_table(tmp_path: Path, capsys: pytest
     told = capsys.readouterr().out
     assert "the manifest of task copy, vocabulary 8" in told
     assert read_table(results / "run" / "metrics.parquet", METRICS)["accuracy"].len() == 6
-    found = read_table(results / "t.parquet", ACCURACY)
+    found = read_table(results / "t.parquet", Accuracy.table)
     assert found.group_by("length").len().sort("length").rows() == [(4, 128), (9, 128)]
     assert read_provenance(results / "t.parquet")["seed"] == 11
     other = results / "run" / "run.json"

@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ssm.base.tables import ACCURACY, EFFECTIVE_REMEMBRANCE, LENGTH_CLASS, PASSKEY, POSITION_LOSS, STATE_STATISTICS
 from ssm.diagnosis.readings import read
 from ssm.diagnosis.result import Diagnosis, Facts, Tables
 from ssm.diagnosis.verdict import verdict_of
 from ssm.evaluation.bins import bin_edges
 from ssm.specs.diagnosis import ENOUGH, TOLERANCE
+from ssm.specs.measurements.accuracy import Accuracy
+from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
+from ssm.specs.measurements.length_class import LengthClass
+from ssm.specs.measurements.passkey import Passkey
+from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.state_statistics import StateStatistics
 
 CONTEXT, LENGTH = 2048, 32768
 Excess = Callable[[np.ndarray], np.ndarray]  # log2 of positions -> nats above the restarted model
@@ -68,7 +73,7 @@ def remembrance(value: float, sequences: int = 8, context: int = CONTEXT, length
             "distance": "total_variation",
             "value": np.minimum(1.0, np.outer(spread, curve)).flatten(),
         },
-        schema=EFFECTIVE_REMEMBRANCE.columns,
+        schema=EffectiveRemembrance.table.columns,
     )
 
 
@@ -96,7 +101,7 @@ def states(growth: np.ndarray, sequences: int = 8, context: int = CONTEXT, lengt
                 "mean": 0.0,
                 "std": std.flatten(),
             },
-            schema=STATE_STATISTICS.columns,
+            schema=StateStatistics.table.columns,
         )
         for layer, head, std in rows
     ]
@@ -112,7 +117,7 @@ def passkeys(found: Callable[[int, float], int], context: int = CONTEXT, length:
         for depth in (0.0, 0.25, 0.5, 0.75, 1.0)
         for trial in range(8)
     ]
-    return pl.DataFrame(rows, schema=PASSKEY.columns)
+    return pl.DataFrame(rows, schema=Passkey.table.columns)
 
 
 def needles(found: Callable[[int, float], int]) -> pl.DataFrame:
@@ -126,8 +131,8 @@ def needles(found: Callable[[int, float], int]) -> pl.DataFrame:
         *(right.alias(name) for name in ("forced_all", "generated_all", "preferred")),
         (2.0 * right - 1).alias("margin"),
         pl.exclude("correct"),
-        **{name: pl.lit(value, ACCURACY.columns[name]) for name, value in given.items()},
-    ).select(*ACCURACY.columns)
+        **{name: pl.lit(value, Accuracy.table.columns[name]) for name, value in given.items()},
+    ).select(*Accuracy.table.columns)
 
 
 def prompts() -> pl.DataFrame:
@@ -140,13 +145,13 @@ def prompts() -> pl.DataFrame:
         for n in (CONTEXT, 2 * CONTEXT)
         for i in range(8)
     ]
-    return pl.DataFrame(rows, schema={name: kind for name, kind in ACCURACY.columns.items() if name in rows[0]})
+    return pl.DataFrame(rows, schema={name: kind for name, kind in Accuracy.table.columns.items() if name in rows[0]})
 
 
 def length_class(kind: str, generalizes: bool) -> pl.DataFrame:
-    row = dict.fromkeys(LENGTH_CLASS.columns)
+    row = dict.fromkeys(LengthClass.table.columns)
     row |= {"class": kind, "extends_from": None if kind == "none" else CONTEXT, "generalizes": generalizes}
-    return pl.DataFrame([row], schema=LENGTH_CLASS.columns)
+    return pl.DataFrame([row], schema=LengthClass.table.columns)
 
 
 def facts(**changes: Any) -> Facts:
@@ -209,5 +214,5 @@ def _table(values: np.ndarray, edges: np.ndarray) -> pl.DataFrame:
             "position_to": np.tile(edges[1:], sequences),
             "loss": values.flatten(),
         },
-        schema=POSITION_LOSS.columns,
+        schema=PositionLoss.table.columns,
     )

@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ssm.base.tables import POSITION_LOSS
 from ssm.diagnosis import sampling, verdict
 from ssm.diagnosis.readings import failure_position, ratios
 from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, outcome_of
 from ssm.specs.diagnosis import ENOUGH, TOLERANCE, DiagnosisSpec
+from ssm.specs.measurements.position_loss import PositionLoss
 
 CONTEXT, LENGTH = 16, 64
 EDGES = np.array([8, 16, 24, 32, 48, 64])
@@ -58,7 +58,7 @@ def table(values: np.ndarray) -> pl.DataFrame:
         "position_to": np.tile(EDGES[1:], windows),
         "loss": values.flatten(),
     }
-    return pl.DataFrame(columns, schema=POSITION_LOSS.columns)
+    return pl.DataFrame(columns, schema=PositionLoss.table.columns)
 
 
 def diagnosed(draw: Draw, windows: int, random: np.random.Generator) -> str:

@@ -10,10 +10,10 @@ import pytest
 from diagnosis.fabricated import diagnosis, tables
 from scipy import stats
 
-from ssm.base.tables import CONTEXT_LOSS
 from ssm.diagnosis.effective_length import LESS, effective_length
 from ssm.diagnosis.result import EffectiveLength, Interval
 from ssm.diagnosis.verdict import length_words
+from ssm.specs.measurements.context_loss import ContextLoss
 
 CONTEXTS = [2**power for power in range(5, 15)]  # 32 to 16,384
 
@@ -25,7 +25,7 @@ def losses(gains: dict[int, float], noise: float = 0.002, sequences: int = 16) -
     fall = np.cumsum([0.0, *(gains.get(n, 0.0) for n in CONTEXTS[:-1])])
     values = own - fall + generator.normal(0, noise, (sequences, len(CONTEXTS)))
     columns = (np.repeat(np.arange(sequences), len(CONTEXTS)), np.tile(CONTEXTS, sequences), values.flatten())
-    return pl.DataFrame(dict(zip(CONTEXT_LOSS.columns, columns, strict=True)), schema=CONTEXT_LOSS.columns)
+    return pl.DataFrame(dict(zip(ContextLoss.table.columns, columns, strict=True)), schema=ContextLoss.table.columns)
 
 
 def test_it_is_the_last_context_whose_double_surely_helps() -> None:

@@ -28,7 +28,6 @@ from diagnosis.fabricated import (
 from scipy import stats
 
 from ssm.base.errors import TableError
-from ssm.base.tables import DECAY_RANGE, MEMORY_LENGTH
 from ssm.diagnosis.heads import drift
 from ssm.diagnosis.intervals import wilson
 from ssm.diagnosis.readings import (
@@ -42,6 +41,8 @@ from ssm.diagnosis.readings import (
     remembrance_at,
 )
 from ssm.diagnosis.verdict import digits
+from ssm.specs.measurements.decay_range import DecayRange
+from ssm.specs.measurements.memory_length import MemoryLength
 
 
 def excess_at(full: pl.DataFrame, restarted: pl.DataFrame, start: int, stop: int) -> np.ndarray:
@@ -357,9 +358,9 @@ def test_memory_is_the_share_of_states_that_forget_soon_or_late_or_cannot_choose
     spread = (-0.1, 0.0, 0.1)
     places = [(n, layer) for n in range(3) for layer in (0, 1)]
     rows = [(n, layer, 2**i, i / 20 + spread[n] * (layer == 0)) for n, layer in places for i in range(21)]
-    lengths = pl.DataFrame(rows, schema=MEMORY_LENGTH.columns, orient="row")
+    lengths = pl.DataFrame(rows, schema=MemoryLength.table.columns, orient="row")
     shares = [(n, layer, k / 50, (k / 50 + spread[n]) * (1 - layer), 1.0) for n, layer in places for k in range(51)]
-    ranges = pl.DataFrame(shares, schema=DECAY_RANGE.columns, orient="row")
+    ranges = pl.DataFrame(shares, schema=DecayRange.table.columns, orient="row")
     found = memory(lengths, ranges, CONTEXT, LENGTH)
     assert (found.recent_tokens, found.kept_tokens) == (128, 32768)
     half = stats.t.ppf(0.975, 2) * 0.1 / np.sqrt(3)

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from ssm.base.errors import ConfigError
 from ssm.base.seeds import derived_seed
-from ssm.base.tables import ACCURACY
 from ssm.data.batches import NOT_ASKED
 from ssm.data.store import TokenStore
 from ssm.data.tasks import build_generator
@@ -76,7 +75,7 @@ def test_who_copies_is_right(copies: TokenStore) -> None:
     spec = Accuracy(task=copies.spec, lengths=(1, 5, 12), examples=20)
     table = accuracy(spec, subject_of(copies, copier()))
     assert dict(table.schema) == {
-        name: kind for name, kind in ACCURACY.columns.items() if name not in ACCURACY.optional
+        name: kind for name, kind in Accuracy.table.columns.items() if name not in Accuracy.table.optional
     }
     assert table["length"].to_list() == [1] * 20 + [5] * 20 + [12] * 20
     assert table["tokens"].to_list() == table["length"].to_list(), "the full stop is not scored"
@@ -177,7 +176,7 @@ def by_hand(spec: Accuracy, store: TokenStore, model: LanguageModel) -> pl.DataF
                     margin = log_likelihood(model, *branch, following[start:stop]) - max(wrong)
                     shares += [margin, margin > 0]
                 rows.append([*about, stop - start, *shares])
-    columns = dict(list(ACCURACY.columns.items())[: len(rows[0])])
+    columns = dict(list(Accuracy.table.columns.items())[: len(rows[0])])
     return pl.DataFrame(rows, schema=columns, orient="row")
 
 

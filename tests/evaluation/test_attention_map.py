@@ -18,7 +18,6 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.seeds import derived_seed
-from ssm.base.tables import ATTENTION_MAP
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.base import Examples
 from ssm.evaluation.attention_map import attention_map
@@ -57,7 +56,7 @@ def test_weights_are_those_of_the_layer(tmp_path: Path) -> None:
     subject = subject_of(tmp_path, COPY, mixer=ATTENTION, n_layers=1)
     spec = AttentionMap(task=subject.store.spec, length=6, examples=3)
     table = attention_map(spec, subject)
-    assert dict(table.schema) == ATTENTION_MAP.columns
+    assert dict(table.schema) == AttentionMap.table.columns
     model: Any = subject.model
     layer = model.layers[0]
     for example, tokens in enumerate(torch.from_numpy(examples(subject, spec).inputs[:, :13])):

@@ -8,7 +8,6 @@ import torch
 from small import model_spec
 
 from ssm.base.errors import ConfigError
-from ssm.base.tables import COST
 from ssm.evaluation.cost import _kept_bytes, cost
 from ssm.specs.measurements import Cost
 from ssm.specs.model import ModelSpec
@@ -28,7 +27,7 @@ def value(frame: pl.DataFrame, model: str, name: str, length: int) -> float:
 def test_a_state_stays_and_a_cache_grows() -> None:
     spec = Cost(models=(model_spec(), attention()), vocab_size=50, lengths=(8, 32), repeats=2)
     frame = cost(spec, torch.device("cpu"))
-    assert frame.schema == COST.columns
+    assert frame.schema == Cost.table.columns
     assert frame.height == 2 * 2 * (2 + 2 + 1 + 1)  # models, lengths, two timed costs twice and two counted ones once
     assert float(frame["value"].min()) > 0  # type: ignore[arg-type]
     # 2 layers; memory of 4 heads x 8 x 8, and 3 inputs of a convolution over 32 + 2 * 8 channels; 4 bytes each

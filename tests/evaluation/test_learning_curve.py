@@ -12,7 +12,7 @@ import torch
 from small import run_spec
 
 from ssm.base.errors import CheckpointError, ConfigError
-from ssm.base.tables import LEARNING_CURVE, METRICS, read_provenance, read_table
+from ssm.base.tables import METRICS, read_provenance, read_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.learning_curve import learning_curve
 from ssm.evaluation.measure import measure
@@ -42,7 +42,7 @@ def test_rows_are_means_over_steps_and_stand_at_the_last_of_them(steps: int, eve
     assert found["tokens"].to_list() == [64 * end for end in ends]
     np.testing.assert_allclose(found["loss"].to_numpy(), [part.mean() for part in parts], rtol=1e-14)
     assert found["accuracy"].to_list() == [None] * len(parts)
-    assert dict(found.schema) == LEARNING_CURVE.columns
+    assert dict(found.schema) == LearningCurve.table.columns
 
 
 def test_of_a_task_it_holds_the_accuracy() -> None:
@@ -69,7 +69,7 @@ def curve(run: RunSpec, folder: Path, snapshot: float | None = None) -> tuple[pl
     """The table that is measured of a run, and whether it is marked as diverged."""
     out = folder.parent / f"{folder.name}-{snapshot}.parquet"
     measure(MeasurementTask(measurement=LearningCurve(every=2), run=run, snapshot=snapshot), out, CPU, run=folder)
-    return read_table(out, LEARNING_CURVE), read_provenance(out).get("diverged")
+    return read_table(out, LearningCurve.table), read_provenance(out).get("diverged")
 
 
 def test_it_is_made_from_the_runs_own_metrics_without_its_tokens(store: TokenStore, tmp_path: Path) -> None:

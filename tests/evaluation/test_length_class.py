@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 from ssm.base.errors import ConfigError
-from ssm.base.tables import POSITION_LOSS
 from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.length_class import NO_RISE, length_class
 from ssm.specs.measurements import LengthClass, PositionLoss
@@ -49,7 +48,7 @@ def table_of(loss: np.ndarray, edges: np.ndarray) -> pl.DataFrame:
             "position_to": np.tile(stops, sequences),
             "loss": loss.flatten(),
         },
-        schema=POSITION_LOSS.columns,
+        schema=PositionLoss.table.columns,
     )
 
 

@@ -15,7 +15,6 @@ from polars.testing import assert_frame_equal
 
 from ssm.base.curves import mean_loss, paired_log_ratio, ratio_positions
 from ssm.base.errors import ConfigError
-from ssm.base.tables import POSITION_LOSS
 from ssm.evaluation import stream
 from ssm.evaluation.bins import bin_edges, octaves
 from ssm.evaluation.context_loss import context_loss
@@ -53,7 +52,7 @@ def test_position_loss_is_the_definition(subject: Subject) -> None:
             for p in positions
         ]
         assert row["loss"] == pytest.approx(np.mean(naive), rel=1e-9)
-    assert table.columns == list(POSITION_LOSS.columns)
+    assert table.columns == list(PositionLoss.table.columns)
 
 
 def test_shuffled_every_target_stays_and_its_context_is_other_text(subject: Subject) -> None:

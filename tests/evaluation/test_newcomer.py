@@ -1,4 +1,4 @@
-"""A newcomer's measurement: three files and three lines, and it is planned, reckoned, made, judged and drawn."""
+"""A newcomer's measurement: two files and two lines, and it is planned, reckoned, made, judged and drawn."""
 
 from __future__ import annotations
 
@@ -14,40 +14,33 @@ from ssm.plan.resources import START_SECONDS
 SPEC = '''
 """The spec of accuracy by position."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
+from ssm.base.schema import Schema, binned
 from ssm.specs.measurements.base import OfWindows
 
 
 class Top1Accuracy(OfWindows):
     """How often the likeliest token is the right one, at every position of held-out windows, in bins."""
 
+    table: ClassVar[Schema] = binned("top1_accuracy", "one sequence, one bin: the share of right guesses", "accuracy")
     kind: Literal["top1_accuracy"] = "top1_accuracy"
     sequences: PositiveInt = 16
     seed: int = 5
 '''
-SCHEMA = '''
-"""Accuracy by position."""
-
-from ssm.base.tables.table import binned
-
-TOP1_ACCURACY = binned("top1_accuracy", "one sequence, one bin of positions: the share of right guesses", "accuracy")
-'''
 FUNCTION = '''
 """Accuracy by position."""
 
-from ssm.base.tables.top1_accuracy import TOP1_ACCURACY
 from ssm.evaluation.by_position import by_position
 
 
 def top1_accuracy(spec, subject):
-    return by_position(spec, subject, TOP1_ACCURACY, lambda logits, targets: logits.argmax(-1) == targets)
+    return by_position(spec, subject, spec.table, lambda logits, targets: logits.argmax(-1) == targets)
 '''
 FILES = {
     "specs/measurements/top1_accuracy.py": SPEC,
-    "base/tables/top1_accuracy.py": SCHEMA,
     "evaluation/top1_accuracy.py": FUNCTION,
 }
 LINES = {
@@ -56,7 +49,6 @@ LINES = {
         "SPECS: ",
         "    Top1Accuracy,\n",
     ),
-    "base/tables": ("from ssm.base.tables.top1_accuracy import TOP1_ACCURACY\n", "ALL: ", "    TOP1_ACCURACY,\n"),
     "evaluation": ("from ssm.evaluation import top1_accuracy\n", "MODULES: ", "    top1_accuracy,\n"),
 }
 USE = """
@@ -64,7 +56,7 @@ import json, sys
 from pathlib import Path
 import torch, yaml
 from small import make_store
-from ssm.base.tables import SCHEMAS, read_table
+from ssm.base.tables import VERDICTS, read_table
 from ssm.cli.main import main
 from ssm.evaluation.measure import measure
 from ssm.evaluation.subject import Subject
@@ -93,7 +85,7 @@ print(json.dumps({
     "planned": task.measurement.content(),
     "tables": series.tables == {"right": name},
     "seconds": needs(plan, library.workflow, gpu=False)[name].seconds,
-    "judged": read_table(out / "verdicts.parquet", SCHEMAS["verdicts"]).row(0, named=True)["estimate"],
+    "judged": read_table(out / "verdicts.parquet", VERDICTS).row(0, named=True)["estimate"],
     "expected": (model(inputs)[0].argmax(-1) == targets)[:, 48:].double().mean().item(),
 }))
 """
@@ -137,7 +129,7 @@ def test_a_newcomer_is_planned_reckoned_measured_judged_and_drawn(tmp_path: Path
 
 def test_it_takes_no_more_than_the_readme_says() -> None:
     """At most five files and 60 lines, and a line with its import in each registry."""
-    assert len(FILES) == len(LINES) == 3
+    assert len(FILES) == len(LINES) == 2
     assert sum(len(text.strip().splitlines()) for text in FILES.values()) <= 60
 
 
@@ -145,14 +137,10 @@ PLACE = "add ssm/{0}/top1_accuracy.py, and its line in ssm/{0}/__init__.py"
 SPEC_FILE = "ssm/specs/measurements/top1_accuracy.py"
 FORGOTTEN = {
     "its schema": (
-        "base/tables/top1_accuracy.py",
-        None,
-        f"{SPEC_FILE}: the spec 'top1_accuracy' has no module: {PLACE.format('base/tables')}",
-    ),
-    "its schema's line": (
-        "base/tables/__init__.py",
-        LINES["base/tables"][0],
-        "ssm/base/tables/top1_accuracy.py is in no registry: add its line in ssm/base/tables/__init__.py",
+        "specs/measurements/top1_accuracy.py",
+        "    table: ClassVar[Schema] = binned("
+        '"top1_accuracy", "one sequence, one bin: the share of right guesses", "accuracy")\n',
+        f"{SPEC_FILE}: Top1Accuracy lacks table",
     ),
     "its function": (
         "evaluation/top1_accuracy.py",

@@ -13,7 +13,6 @@ from evaluation.rigged import Rigged, copying
 from torch import Tensor
 
 from ssm.base.errors import DataError
-from ssm.base.tables import PASSKEY
 from ssm.data.store import TokenStore
 from ssm.data.tasks.passkey import PasskeyPrompts
 from ssm.data.tokenizers import ByteTokenizer
@@ -36,7 +35,7 @@ def test_who_copies_the_key_finds_it(subject: Subject) -> None:
     table = rigged(subject, Rigged(copying(SUFFIX)))
     assert table["correct"].all()
     assert (table["digits_right"] == 5).all()
-    assert dict(table.schema) == PASSKEY.columns
+    assert dict(table.schema) == Passkey.table.columns
     rows = [(length, depth, trial) for length in SPEC.lengths for depth in SPEC.depths for trial in range(2)]
     assert table.select("length", "depth", "trial").rows() == rows
 

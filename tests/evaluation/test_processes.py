@@ -12,11 +12,12 @@ from polars.testing import assert_frame_equal
 from small import run_spec
 from training.processes import run_team
 
-from ssm.base.tables import SCHEMAS, read_table
+from ssm.base.tables import read_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import (
+    SCHEMAS,
     EffectiveRemembrance,
     MeasurementSpec,
     Passkey,

@@ -12,7 +12,7 @@ import pytest
 import torch
 from plan.mini import figure, write_config
 
-from ssm.base.tables import METRICS, SCHEMAS, write_table
+from ssm.base.tables import METRICS, write_table
 from ssm.data.build import build_store
 from ssm.data.store import TokenStore
 from ssm.evaluation import MEASURES, stream
@@ -21,7 +21,7 @@ from ssm.models.backbone import build_model
 from ssm.plan import load_config, make_plan
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import BY_KIND, ENTRIES
+from ssm.specs.measurements import BY_KIND, ENTRIES, SCHEMAS
 from ssm.specs.measurements.base import (
     ArmsEntry,
     OfArm,

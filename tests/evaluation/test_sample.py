@@ -11,7 +11,7 @@ from data.tasks.test_prompts import TOKENIZERS
 from small import make_task
 
 from ssm.base.seeds import derived_seed
-from ssm.base.tables import SAMPLE, read_provenance, read_table
+from ssm.base.tables import read_provenance, read_table
 from ssm.claims.verdict import judge
 from ssm.claims.words import CONFIRMED, REFUTED
 from ssm.data.build import build_store
@@ -38,7 +38,7 @@ def judged(folder: Path) -> dict[str, str]:
     build_store(data, folder / "tokens", workers=1)
     measure(task, folder / f"{name}.parquet", torch.device("cpu"), tokens=folder / "tokens")
     assert read_provenance(folder / f"{name}.parquet")["seed"] == 12
-    table = read_table(folder / f"{name}.parquet", SAMPLE)
+    table = read_table(folder / f"{name}.parquet", Sample.table)
     assert table["tokens"].sum() == 963
     frame = judge(plan.figures["lg_fig8"], folder)
     return dict(zip(frame["claim"], frame["verdict"], strict=True))

@@ -8,7 +8,6 @@ import pytest
 import torch
 from small import model_spec
 
-from ssm.base.tables import TAXONOMY
 from ssm.evaluation import taxonomy as module
 from ssm.evaluation.model_size import model_size
 from ssm.evaluation.taxonomy import taxonomy
@@ -45,7 +44,7 @@ def model(kind: str) -> ModelSpec:
 
 def row(kind: str) -> dict[str, Any]:
     frame = taxonomy(Taxonomy(models=(model(kind),), length=12))
-    assert frame.schema == TAXONOMY.columns
+    assert frame.schema == Taxonomy.table.columns
     return frame.row(0, named=True)
 
 

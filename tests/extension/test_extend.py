@@ -20,7 +20,7 @@ from printed import commands
 from safetensors.torch import load_file
 from small import text
 
-from ssm.base.tables import POSITION_LOSS, read_table
+from ssm.base.tables import read_table
 from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
@@ -29,6 +29,7 @@ from ssm.extension.choice import Candidate, choose
 from ssm.extension.losses import factors_between
 from ssm.models.checkpoint import load_model, read_header
 from ssm.models.opening import open_model
+from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.training import RunSpec
 from ssm.training.origin import read_record, starting_weights
 from ssm.watch.runs import Watcher
@@ -128,7 +129,7 @@ def test_before_and_after_read_the_same_windows(whole: Path) -> None:
     assert len({d.facts.fingerprint for d in (before, after, control)}) == 3
     both = min(before.facts.sequences, after.facts.sequences)
     first = [
-        read_table(whole / name / "tables/position_loss.parquet", POSITION_LOSS)
+        read_table(whole / name / "tables/position_loss.parquet", PositionLoss.table)
         .filter(position_from=0)
         .sort("sequence")["loss"]
         .to_numpy()[:both]

@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from ssm.base.tables import POSITION_LOSS
 from ssm.diagnosis.intervals import UNSEEN
 from ssm.diagnosis.result import Interval, Tables
 from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED
@@ -30,6 +29,7 @@ from ssm.extension.outcome import (
     outcome_of,
     outcome_of_training,
 )
+from ssm.specs.measurements.position_loss import PositionLoss
 
 BETTER, WORSE = Interval(0.5, 0.4, 0.6), Interval(1.5, 1.4, 1.6)
 SAME, OPEN = Interval(1.0, 0.99, 1.01), Interval(0.9, 0.7, 1.1)
@@ -176,7 +176,7 @@ def table(values: np.ndarray, first: int = 0) -> pl.DataFrame:
         for i, (a, b) in enumerate(pairwise(EDGES))
         if a >= first
     ]
-    return pl.DataFrame(rows, schema=POSITION_LOSS.columns)
+    return pl.DataFrame(rows, schema=PositionLoss.table.columns)
 
 
 def diagnosis(losses: np.ndarray, restarted: np.ndarray) -> Any:

@@ -9,8 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from ssm.base.tables import SCHEMAS, read_table, write_table
-from ssm.specs.figure import FigureTask
+from ssm.base.tables import read_table, write_table
+from ssm.figures.figure import FigureTask
+from ssm.specs.measurements import SCHEMAS
 
 Shape = Callable[[float], float]
 

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from ssm.base.errors import ConfigError
-from ssm.base.tables import SCHEMAS
 from ssm.figures.draw import draw, picture
+from ssm.specs.measurements import SCHEMAS
 
 T = 5  # two letters, the bar and their copies: $ a b | a
 MAPS = {"kind": "attention_maps", "measurement": "maps"}

@@ -18,10 +18,10 @@ from matplotlib.patches import Rectangle
 from ssm.base.errors import ConfigError, TableError
 from ssm.figures.data import Line
 from ssm.figures.draw import draw, picture
+from ssm.figures.drawings.curves import Curves
 from ssm.figures.drawings.learning_curves import thinned
 from ssm.figures.panel import wrapped
 from ssm.figures.style import ARMS
-from ssm.specs.drawings.curves import Curves
 
 KEYS = {"measurement": "passkey", "column": "correct"}
 AT = {"kind": "value_at", **KEYS}

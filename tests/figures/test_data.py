@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssm.base.errors import TableError
-from ssm.base.tables import SCHEMAS
+from ssm.claims.series import Series
 from ssm.figures.data import (
     Curve,
     Line,
@@ -25,9 +25,9 @@ from ssm.figures.data import (
     state_norm_curves,
 )
 from ssm.figures.drawings.head_std import drifting_heads
+from ssm.figures.figure import FigureTask
 from ssm.figures.style import log_ticks, token_ticks
-from ssm.specs.figure import FigureTask, Series
-from ssm.specs.measurements import SPECS
+from ssm.specs.measurements import SCHEMAS, SPECS
 from ssm.specs.registry import kind_of
 
 

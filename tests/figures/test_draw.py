@@ -24,11 +24,12 @@ from matplotlib.text import Text
 from ssm.base.errors import TableError
 from ssm.cli import plot
 from ssm.figures.colors import GRID, INK
-from ssm.figures.draw import DRAWINGS, compose, draw, picture
+from ssm.figures.draw import compose, draw, picture
+from ssm.figures.drawing import DRAWINGS
 from ssm.figures.drawings.taxonomy_table import HEADS
+from ssm.figures.figure import FigureTask
 from ssm.figures.panel import Row
 from ssm.figures.style import ARMS, CLASSES, SMALL, WIDTH
-from ssm.specs.figure import FigureTask
 from ssm.specs.mixers import SPECS
 from ssm.specs.mixers.base import MixerSpecBase
 

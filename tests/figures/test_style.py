@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from ssm.claims.families import member_name
 from ssm.figures.colors import INK
 from ssm.figures.style import ARMS, CLASSES, GREY, HUES, arm_styles, ramp, tints
-from ssm.specs.families import member_name
 
 # Machado, Oliveira & Fernandes (2009), deuteranopia, severity 1; acts on linear RGB
 DEUTERANOPIA = np.array(

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from claims.synthetic import estimate
 from figures import synthetic
 from matplotlib.axes import Axes
 
 from ssm.base.errors import ConfigError, TableError
-from ssm.base.tables import LENGTH_CLASS, write_table
-from ssm.claims.quantities import estimate
+from ssm.base.tables import write_table
+from ssm.claims.claim import ClaimSpec
 from ssm.figures.draw import picture
+from ssm.figures.figure import FigureSpec, FigureTask
 from ssm.figures.style import ARMS, CLASSES, ramp
 from ssm.specs.base import Setting
-from ssm.specs.claim import ClaimSpec
-from ssm.specs.figure import FigureSpec, FigureTask
+from ssm.specs.measurements.length_class import LengthClass
 
 EXCESS = {"kind": "value_at", "measurement": "length_class", "column": "excess"}
 BASE = {"label": "Base", "training": "p"}
@@ -188,9 +189,9 @@ def test_a_heat_map_has_the_class_of_every_cell(tmp_path: Path) -> None:
             None if length <= T else "weak" if length == 32 else "none" if seed > 1 or T == 32 else "strong"
             for length in lengths
         ]
-        rows = dict.fromkeys(LENGTH_CLASS.columns, [None] * 3) | {"class": kinds, "length": lengths}
+        rows = dict.fromkeys(LengthClass.table.columns, [None] * 3) | {"class": kinds, "length": lengths}
         rows |= {"loss": [math.log(T + length) for length in lengths], "context": [T] * 3, "sequences": [4] * 3}
-        write_table(pl.DataFrame(rows, schema=LENGTH_CLASS.columns), LENGTH_CLASS, path, {})
+        write_table(pl.DataFrame(rows, schema=LengthClass.table.columns), LengthClass.table, path, {})
         return "length_class"
 
     arms = {"base": BASE | {"grid": {"T": {16: {"context": 16}, 32: {"context": 32}}}}}

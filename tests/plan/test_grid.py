@@ -12,15 +12,16 @@ import torch
 from plan.mini import edit, figure, write_config
 
 from ssm.base.errors import ConfigError
+from ssm.claims.series import Series
 from ssm.claims.verdict import claim_of, judge
 from ssm.cli.main import main
 from ssm.data.build import build_store
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.figures.draw import draw
+from ssm.figures.figure import FigureTask
 from ssm.plan import Plan, load_config, make_plan, write_specs
 from ssm.plan.registration import contents
-from ssm.specs.figure import FigureTask, Series
 from ssm.specs.initial_states import RandomNoise, StatePassing, ZeroState
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 from ssm.specs.mixers.mimetic import Mimetic

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from plan.mini import FILES, edit, figure, write_config
 
+from ssm.claims.registration import Content
 from ssm.cli.main import main
+from ssm.figures.figure import FigureTask
 from ssm.plan import load_config, make_plan
 from ssm.plan.library import REGISTER
 from ssm.plan.registration import contents
 from ssm.specs.base import SCALES
-from ssm.specs.figure import FigureTask
-from ssm.specs.registration import Content
 
 ROOT = Path(__file__).parents[2]
 FIGURE = "figures/lg_fig5.yaml"

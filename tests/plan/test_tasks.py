@@ -9,11 +9,11 @@ import pytest
 from plan.mini import edit, figure, write_config
 
 from ssm.base.errors import ConfigError
+from ssm.figures.figure import ArmEntry
 from ssm.plan import Inputs, Plan, load_config, make_plan
 from ssm.plan.resources import needs
 from ssm.plan.sources import source_files
 from ssm.plan.summary import summary
-from ssm.specs.figure import ArmEntry
 from ssm.specs.measurements import Accuracy, Sample
 from ssm.specs.tasks.copy import CopyTask
 from ssm.specs.tasks.passkey import PasskeyTask

@@ -12,8 +12,8 @@ from claims.synthetic import Readings, claim, figure_task, write_tables
 from ssm.base.files import write_json, write_text
 from ssm.base.tables import VERDICTS, write_table
 from ssm.claims.verdict import judge
+from ssm.figures.figure import FigureTask
 from ssm.specs.data import DataSpec
-from ssm.specs.figure import FigureTask
 from ssm.specs.training import RunSpec
 
 SVG = """<?xml version="1.0" encoding="utf-8"?>

@@ -14,12 +14,12 @@ from report.folder import CLAIMS, edit_json, results_folder
 
 from ssm.base.errors import ConfigError, TableError, UserError
 from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
+from ssm.figures.figure import FigureTask
 from ssm.plan.library import figure_targets
 from ssm.report.board import SHAPES
 from ssm.report.build import build_report
 from ssm.report.gather import MARKS
 from ssm.report.papers import GROUPS, PAGES, PAPERS, spoken
-from ssm.specs.figure import FigureTask
 
 
 @pytest.fixture

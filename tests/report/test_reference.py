@@ -14,14 +14,14 @@ from PIL import Image
 from report.folder import CLAIMS, results_folder
 
 from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
+from ssm.claims.claim import ClaimSpec
+from ssm.claims.quantities.cost_exponent import CostExponent
+from ssm.claims.quantity import ROUNDING
 from ssm.cli.main import main
 from ssm.report.compare import TOLERANCE
 from ssm.report.held import END, START, held, readmes
 from ssm.report.papers import PAPERS
 from ssm.report.reference import Judged, Reference, judged, read_references
-from ssm.specs.claim import ClaimSpec
-from ssm.specs.quantities.base import ROUNDING
-from ssm.specs.quantities.cost_exponent import CostExponent
 
 ROOT = Path(__file__).parents[2]
 TABLE = f"# Title\n\n{START}\n\nold\n\n{END}\n\nMore.\n"

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from ssm.claims.claim import Expected
 from ssm.report.strip import MARGIN, WIDTH, strip
-from ssm.specs.claim import Expected
 
 
 def places(low: float, high: float, **expected: float) -> tuple[float, ...]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssm.base.errors import ConfigError
-from ssm.specs.figure import MOST_ARMS, FigureSpec
+from ssm.figures.figure import MOST_ARMS, FigureSpec
 
 BASE = {"label": "Base", "training": "pretrain"}
 AFTER = {"label": "After", "from": "base", "training": "posttrain"}
@@ -94,7 +94,7 @@ def test_members_are_the_product_and_go_on_from_the_one_with_their_values(
 
 def _clash(grid: dict[str, list[Any]]) -> bool:
     """Whether two values of an axis are written alike: 16 and "16", 1 and 1.0."""
-    from ssm.specs.families import value_text
+    from ssm.claims.families import value_text
 
     written = ([value_text("none" if value is None else value) for value in held] for held in grid.values())
     return any(len(set(texts)) < len(texts) for texts in written)

@@ -116,7 +116,7 @@ def test_pictures_verdicts_and_pages_are_made_anew_when_their_code_changes(place
     for changed, again in (
         ("report/style.css", ["report"]),
         ("claims/verdict.py", ["judge", "report"]),
-        ("specs/figure.py", ["judge", "plot", "report"]),
+        ("figures/figure.py", ["judge", "plot", "report"]),
         ("training/loop.py", []),
         ("evaluation/measure.py", []),
     ):

@@ -56,7 +56,10 @@ rule judge:
         spec=f"{S}/specs/figures/{{target}}.json",
         content=lambda wildcards: PLAN.figures[wildcards.target].content_hash,
         tables=f"{S}/tables",
-        code=lambda wildcards: code_hash("ssm.cli.judge"),
+        # how figures are drawn changes no verdict
+        code=lambda wildcards: code_hash(
+            "ssm.cli.judge", without="ssm.figures.drawings"
+        ),
     message:
         "Judge the claims of {wildcards.target}"
     shell:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssm.base.tables.table import binned
+from ssm.base.schema import binned
 
 SPELLED_BYTES = binned(
     "spelled_bytes",

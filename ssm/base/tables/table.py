@@ -4,45 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from ssm.base.errors import TableError, first_line, nearest, shown
 from ssm.base.files import whole_file
+from ssm.base.lazy import parquet as pq
+from ssm.base.lazy import polars as pl
+from ssm.base.lazy import pyarrow as pa
 from ssm.base.outside import parse_json, shaped
 from ssm.base.records import Provenance
+from ssm.base.schema import Schema
 from ssm.base.seal import BLANK, check_seal, seal
-
-I64, F64, TEXT = pl.Int64(), pl.Float64(), pl.String()
-
-
-@dataclass(frozen=True)
-class Schema:
-    """A table's name, its columns in order, and one line on what a row is.
-
-    `keys` are the columns that say what a row is about; the others hold what was found there. `sample` is the one of
-    them that numbers what was drawn at random, and over which a mean has its error. Columns that are `optional` a table
-    need not have.
-    """
-
-    name: str
-    row: str
-    columns: dict[str, pl.DataType]
-    keys: tuple[str, ...] = ()
-    sample: str | None = None
-    may_be_empty: bool = False
-    optional: frozenset[str] = frozenset()
-
-
-def binned(name: str, row: str, column: str) -> Schema:
-    """The schema of values, in `column`, by sequence and bin of positions."""
-    bins = {"sequence": I64, "position_from": I64, "position_to": I64}
-    return Schema(name, row, bins | {column: F64}, keys=tuple(bins), sample="sequence")
 
 
 def write_table(frame: pl.DataFrame, schema: Schema, path: str | Path, provenance: dict[str, Any]) -> None:
@@ -86,6 +60,14 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pl.DataFrame:
 def schema_name(path: str | Path) -> str:
     """The name of the schema that a table follows. Raises as `read_table`."""
     return _metadata(_open(path).schema, path, "schema")
+
+
+def schema_of(path: str | Path, schemas: Mapping[str, Schema]) -> Schema:
+    """Of these schemas, by name, the one that a table follows. Raises as `read_table`, and where it is none of them."""
+    name = schema_name(path)
+    if name not in schemas:
+        raise TableError(f"{path}: holds the schema {shown(name)}; {nearest(name, schemas)}")
+    return schemas[name]
 
 
 def read_provenance(path: str | Path) -> dict[str, Any]:

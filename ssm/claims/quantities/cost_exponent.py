@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-import polars as pl
+from typing import ClassVar, Literal
 
+import numpy as np
+
+from ssm.base.lazy import polars as pl
 from ssm.base.seeds import numpy_generator
 from ssm.claims.estimate import DRAWS, LEVEL, Estimate
 from ssm.claims.panel import Panel
-from ssm.claims.quantities.base import ModelEstimator
-from ssm.specs.quantities.cost_exponent import CostExponent
+from ssm.claims.quantity import ModelQuantity
 
 COSTS = {
     "training_step": "time of a training step",
@@ -19,11 +20,20 @@ COSTS = {
 }
 
 
-class CostExponentEstimator(ModelEstimator[CostExponent]):
-    """Bytes give one exponent, exactly; seconds one a round, whose median has a bootstrap interval over the rounds."""
+class CostExponent(ModelQuantity):
+    """p of cost ~ T^p, the slope over all measured lengths on logarithmic scales, for one named model (ls Table 1)."""
+
+    kind: Literal["cost_exponent"] = "cost_exponent"
+    reads: ClassVar[tuple[str, ...]] = ("cost",)
+    cost: Literal["training_step", "training_memory", "decoding_step", "state"]
+
+    @property
+    def timed(self) -> bool:
+        return self.cost in ("training_step", "decoding_step")
 
     def estimate(self, panel: Panel) -> Estimate:
-        rows = self.rows(panel).filter(pl.col("cost") == self.spec.cost).sort("length", "repeat")
+        """Bytes give one exponent, exactly; seconds one a round: a bootstrap of the median over rounds."""
+        rows = self.rows(panel).filter(pl.col("cost") == self.cost).sort("length", "repeat")
         logs = np.log(rows["value"].to_numpy().reshape(rows["length"].n_unique(), -1))  # (lengths, rounds)
         exponents = np.polyfit(np.log(rows["length"].unique().sort()), logs, 1)[0]  # (rounds,): as the machine was then
         value = float(np.median(exponents))
@@ -36,4 +46,4 @@ class CostExponentEstimator(ModelEstimator[CostExponent]):
         return Estimate(value, low, high, how, self.words(panel))
 
     def words(self, panel: Panel) -> str:
-        return f"p of {COSTS[self.spec.cost]} ~ T^p, the slope over all T on logarithmic scales, {self.spec.model}"
+        return f"p of {COSTS[self.cost]} ~ T^p, the slope over all T on logarithmic scales, {self.model}"

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+from pydantic import PositiveInt
 
-from ssm.claims.quantities.curve import CurveEstimator, Points
-from ssm.specs.quantities.crossing import Crossing
+from ssm.claims.curve import CurveQuantity, Points
 
 
-class CrossingEstimator(CurveEstimator[Crossing]):
-    """On straight lines between the points; a curve that begins behind the value, or never reaches it, has none."""
+class Crossing(CurveQuantity):
+    """Where a curve passes a value: with x a step, when an accuracy is reached; with x a length, how far it holds.
+
+    The first x at which the curve has passed and stays so for `holds` points, between the last point before it and the
+    first behind it on a straight line. With `log_x` arms compare as a ratio, else by their difference.
+    """
+
+    kind: Literal["crossing"] = "crossing"
+    value: float
+    direction: Literal["up", "down"] = "up"
+    holds: PositiveInt = 1
+    log_x: bool = False
 
     @property
     def logarithmic(self) -> bool:
-        return self.spec.log_x
+        return self.log_x
 
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        spec, count = self.spec, len(x)
+        """On straight lines between the points; a curve that begins behind the value, or never reaches it, has none."""
+        count = len(x)
         with np.errstate(divide="ignore", invalid="ignore"):
-            x = np.log(x) if spec.log_x else x
-        height = (y - spec.value) * (1 if spec.direction == "up" else -1)  # (R, K)
+            x = np.log(x) if self.log_x else x
+        height = (y - self.value) * (1 if self.direction == "up" else -1)  # (R, K)
         passed = height >= 0
         stays = passed.copy()
-        for step in range(1, spec.holds):
+        for step in range(1, self.holds):
             stays[:, : count - step] &= passed[:, step:]
             stays[:, count - step :] = False  # too near the end to know
         first = stays.argmax(axis=1)  # (R,); 0: from the beginning, or never
@@ -39,5 +52,5 @@ class CrossingEstimator(CurveEstimator[Crossing]):
         return f"first place that goes {self._through()}"
 
     def _through(self) -> str:
-        stays = f" for {self.spec.holds} points" if self.spec.holds > 1 else ""
-        return f"{self.spec.direction} through {self.spec.value:g}{stays}"
+        stays = f" for {self.holds} points" if self.holds > 1 else ""
+        return f"{self.direction} through {self.value:g}{stays}"

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar, Literal
 
 import numpy as np
-import polars as pl
+from pydantic import PositiveFloat
 
 from ssm.base.curves import head_std_growth
+from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
 from ssm.claims.panel import Panel, by_sequence, tokens
-from ssm.claims.quantities.base import SeriesEstimator
-from ssm.claims.quantities.positions import state_statistics
-from ssm.specs.figure import Series
-from ssm.specs.quantities.drifting_heads import DriftingHeads
+from ssm.claims.positions import state_statistics
+from ssm.claims.quantity import ArmQuantity
+from ssm.claims.series import Series
 
 
-class DriftingHeadsEstimator(SeriesEstimator[DriftingHeads]):
-    """One seed's interval is a bootstrap over sequences."""
+class DriftingHeads(ArmQuantity):
+    """The fraction of all heads whose state's standard deviation grows by more than `factor` from T to kT."""
 
-    limits = (0.0, 1.0)
+    kind: Literal["drifting_heads"] = "drifting_heads"
+    reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
+    times_context: PositiveFloat
+    factor: PositiveFloat = 2.0
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, 1.0)
 
     def read(self, panel: Panel, series: Series) -> Reading:
-        start, stop, factor = series.context, tokens(series, self.spec), self.spec.factor
-        table = state_statistics(panel, series, self.spec, stop)
+        """One seed's interval is a bootstrap over sequences."""
+        start, stop, factor = series.context, tokens(series, self), self.factor
+        table = state_statistics(panel, series, self, stop)
         growth = head_std_growth(table, start, stop)["growth"].to_numpy()
         value = float((growth > factor).mean()) if not np.isnan(growth).any() else math.nan
         heads = table.filter(pl.col("layer") >= 0, pl.col("head") >= 0)
@@ -33,5 +42,5 @@ class DriftingHeadsEstimator(SeriesEstimator[DriftingHeads]):
         return Reading(value, draws=draws, sequences=at[0]["sequence"].n_unique())
 
     def describe(self, panel: Panel) -> str:
-        growth = f"grows more than {self.spec.factor:g}-fold from T to {self.spec.times_context:g}T"
-        return f"fraction of heads of {panel.label(self.spec.arm)} whose state's std {growth}"
+        growth = f"grows more than {self.factor:g}-fold from T to {self.times_context:g}T"
+        return f"fraction of heads of {panel.label(self.arm)} whose state's std {growth}"

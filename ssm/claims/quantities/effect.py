@@ -2,24 +2,128 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
 import numpy as np
+from pydantic import model_validator
 
+from ssm.base.errors import nearest
 from ssm.claims.estimate import Reading, UndecidableError
+from ssm.claims.families import Member, axis_name, place_words, stands_at, value_text
 from ssm.claims.panel import Panel
-from ssm.claims.quantities.base import SeedEstimator
-from ssm.claims.quantities.curve import estimator_of, numbers_of
-from ssm.specs.families import axis_name, place_words, value_text
-from ssm.specs.quantities.effect import Effect
+from ssm.claims.quantity import Place, SeedQuantity
+from ssm.claims.series import Series
+from ssm.claims.sweep import SOME, Of, quantity_of
+from ssm.specs.base import Name, Setting
+
+Pairs = tuple[tuple[str, str], ...]  # arms: with it, and the same without
 
 
-class EffectEstimator(SeedEstimator[Effect]):
-    """Of every seed the mean over its pairs of arms: the interval is over seeds."""
+class Effect(SeedQuantity):
+    """`of` (a quantity without its arm) at `on` less that at `off` of an `axis`, a mean over pairs of arms of a grid.
 
-    compared = False
-    logarithmic = False
+    The arms of a pair have the same values of all other axes; `where` chooses some of these. With `against` it is told
+    apart from the effect of another axis.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()  # any
+    kind: Literal["effect"] = "effect"
+    of: Of
+    axis: Name
+    on: Setting = True
+    off: Setting = False
+    where: dict[Name, Setting] = {}
+    against: Name | None = None  # another axis
+
+    @model_validator(mode="after")
+    def _different(self) -> Self:
+        if value_text(self.on) == value_text(self.off):
+            raise ValueError(f"'on' and 'off' are both {value_text(self.on)}")
+        for axis in self.axes:
+            if axis in self.where:
+                raise ValueError(f"where: '{axis}' is the axis whose effect is meant")
+        if self.against == self.axis:
+            raise ValueError(f"against: '{self.axis}' is told apart from itself")
+        return self
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes whose effects are meant."""
+        return (self.axis,) if self.against is None else (self.axis, self.against)
+
+    @property
+    def rounding(self) -> float:
+        return self.quantity().rounding
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.quantity().names
+
+    def named(self) -> dict[str, tuple[str, str | None]]:
+        return {f"of.{field}": one for field, one in self.quantity().named().items()}
+
+    def quantity(self, arm: str = SOME) -> SeedQuantity:
+        """What is read of an arm."""
+        return quantity_of(self.of, arm)
+
+    def arms(self) -> tuple[str, ...]:
+        return tuple(arm for arm in self.quantity().arms() if arm != SOME)
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        members = [member for own in families.values() for member in own.values()]
+        values: dict[str, set[str]] = {}
+        for member in members:
+            for axis, value in member.axes.items():
+                values.setdefault(axis, set()).add(value_text(value))
+        if not members and families:
+            return  # none exists at this scale
+        named = [*zip(("axis", "against"), self.axes, strict=False), *(("where", axis) for axis in self.where)]
+        for field, axis in named:
+            if axis not in values:
+                raise ValueError(f"{field}: no axis '{axis}' in any grid; {nearest(axis, values)}")
+        asked = [(field, axis, value) for axis in self.axes for field, value in (("on", self.on), ("off", self.off))]
+        for field, axis, value in asked + [("where", axis, value) for axis, value in self.where.items()]:
+            if value_text(value) not in values[axis]:
+                hint = nearest(value_text(value), values[axis])
+                raise ValueError(f"{field}: '{axis}' has no value {value_text(value)}; {hint}")
+
+    def pairs(self, panel: str, series: Sequence[Series], axis: str) -> Pairs:
+        """The pairs of arms of a panel whose difference is the effect of an axis."""
+        there = {one.arm: one for one in series if one.panel == panel and axis in one.axes}
+        found = []
+        for arm, one in there.items():
+            if stands_at(one.axes, {axis: self.on} | self.where):
+                others = {name: value for name, value in one.axes.items() if name != axis} | {axis: self.off}
+                alike = {name: two.axes for name, two in there.items() if _alike(one, two)}
+                found += [(arm, name) for name, axes in alike.items() if stands_at(axes, others)]
+        return tuple(found)
+
+    def about(self, series: Series) -> bool:
+        on, off = ({self.axis: value} | self.where for value in (self.on, self.off))
+        return stands_at(series.axes, on) or stands_at(series.axes, off)
+
+    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
+        arms = (arm for axis in self.axes for pair in self.pairs(panel, series, axis) for arm in pair)
+        return tuple(dict.fromkeys(place for arm in arms for place in self.quantity(arm).places(panel, series)))
+
+    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+        order = self.places(panel, series)
+
+        def numbers(axis: str) -> list[Any]:
+            return [
+                [[order.index(place) for place in self.quantity(arm).places(panel, series)] for arm in pair]
+                for pair in self.pairs(panel, series, axis)
+            ]
+
+        roles = ("arm", "against", "restarted")
+        of = {key: value for key, value in self.quantity().nameless(panel, series).items() if key not in roles}
+        against = None if self.against is None else numbers(self.against)
+        return {"kind": self.kind, "of": of, "pairs": numbers(self.axis), "against": against}
 
     def readings(self, panel: Panel) -> dict[int, Reading]:
-        found = [self._effect(panel, axis) for axis in self.spec.axes]
+        """The mean over the pairs of arms of each seed."""
+        found = [self._effect(panel, axis) for axis in self.axes]
         seeds = sorted(set.intersection(*(set(one) for one in found)))
         if len(seeds) < 2:
             raise UndecidableError(f"the arms share {len(seeds)} of their seeds: two are needed for an interval")
@@ -28,21 +132,24 @@ class EffectEstimator(SeedEstimator[Effect]):
 
     def _effect(self, panel: Panel, axis: str) -> dict[int, float]:
         """Seed -> the effect of an axis, of the seeds that all arms have."""
-        spec = self.spec
-        pairs = spec.pairs(panel.name, panel.task.series, axis)
+        pairs = self.pairs(panel.name, panel.task.series, axis)
         if not pairs:
-            on, off = value_text(spec.on), value_text(spec.off)
+            on, off = value_text(self.on), value_text(self.off)
             raise UndecidableError(f"no two arms differ by {axis} {on} and {off} alone at the scale {panel.task.scale}")
-        numbers = {arm: numbers_of(spec.quantity(arm), panel) for pair in pairs for arm in pair}
+        numbers = {arm: self.quantity(arm).numbers(panel) for pair in pairs for arm in pair}
         seeds = set.intersection(*(set(one) for one in numbers.values()))
         return {seed: float(np.mean([numbers[on][seed] - numbers[off][seed] for on, off in pairs])) for seed in seeds}
 
     def words(self, panel: Panel) -> str:
-        spec = self.spec
-        pairs = spec.pairs(panel.name, panel.task.series, spec.axis)
-        of = estimator_of(spec.quantity(pairs[0][0] if pairs else "each arm")).words(panel)
-        where = "".join(f", {place_words(axis, value)}" for axis, value in spec.where.items())
-        other = f"; difference from that of {axis_name(spec.against)}" if spec.against else ""
-        values = f"{value_text(spec.on)} less {value_text(spec.off)}"
-        effect = f"effect of {axis_name(spec.axis)} ({values}{where})"
+        pairs = self.pairs(panel.name, panel.task.series, self.axis)
+        of = self.quantity(pairs[0][0] if pairs else "each arm").words(panel)
+        where = "".join(f", {place_words(axis, value)}" for axis, value in self.where.items())
+        other = f"; difference from that of {axis_name(self.against)}" if self.against else ""
+        values = f"{value_text(self.on)} less {value_text(self.off)}"
+        effect = f"effect of {axis_name(self.axis)} ({values}{where})"
         return f"{effect}, mean over {len(pairs)} pairs of arms, of {of}{other}"
+
+
+def _alike(one: Series, two: Series) -> bool:
+    """Whether two series are of one family, with the same axes."""
+    return one.family == two.family and one.axes.keys() == two.axes.keys()

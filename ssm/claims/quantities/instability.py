@@ -3,37 +3,52 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import PositiveFloat
 
 from ssm.base.tables import read_provenance
 from ssm.base.tables.metrics import CEILING
 from ssm.claims.estimate import Reading, UndecidableError
 from ssm.claims.panel import Panel
-from ssm.claims.quantities.base import ANY, SeriesEstimator
-from ssm.specs.figure import Series
+from ssm.claims.quantity import ANY, ArmQuantity
+from ssm.claims.series import Series
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.quantities.instability import Instability
 
 WINDOW = 16  # rows that a level is the median of ...
 FEWEST = 4  # ... or, at the beginning, where spikes are likeliest, those there are
 NORMAL = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
 
 
-class InstabilityEstimator(SeriesEstimator[Instability]):
-    """A number a run: its own noise is no error of it, so that one seed has no interval."""
+class Instability(ArmQuantity):
+    """How the loss of a training rises again (ls figure 7), from its learning curve.
 
-    agreeing = True
+    The level before a row is the median of the 16 rows before it (of 4 or more at the beginning); the row's rise is its
+    loss less the lowest level so far. The noise is the standard deviation of the later half of the rows about their
+    levels, by their median absolute deviation. A level lags 8 rows behind, so that early rises, on a curve that still
+    falls, are understated. A run that diverged counts as if its last row were at 2 log V, above which a run is called
+    diverged: that row, or an earlier one, has its largest rise.
+    """
 
-    def __init__(self, spec: Instability):
-        super().__init__(spec)
-        self.limits = ANY if spec.what == "largest_rise" else (0.0, 1.0)
+    agreeing: ClassVar[bool] = True
+    kind: Literal["instability"] = "instability"
+    reads: ClassVar[tuple[str, ...]] = ("learning_curve",)
+    # largest_rise: in nats. Over seeds a share: spiked, of those whose largest rise is over `noises` times the noise or
+    # that diverged; diverged, of those that did.
+    what: Literal["largest_rise", "spiked", "diverged"]
+    noises: PositiveFloat = 6.0  # of 100 to 300 rows of normal noise the largest rise is about 3, and seldom 5
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return ANY if self.what == "largest_rise" else (0.0, 1.0)
 
     def read(self, panel: Panel, series: Series) -> Reading:
-        table = panel.table(series, self.spec.name_of("learning_curve"), "learning_curve").sort("step")
+        """A run's own noise is no error of it, so that one seed has no interval."""
+        table = panel.table(series, self.name_of("learning_curve"), "learning_curve").sort("step")
         losses = table["loss"].to_numpy()
         diverged = bool(np.isnan(losses).any())
-        if self.spec.what == "diverged" or (diverged and self.spec.what == "spiked"):
+        if self.what == "diverged" or (diverged and self.what == "spiked"):
             return Reading(float(diverged))
         if diverged:
             return Reading(rise_of_diverged(losses, self._guess(panel, series)))
@@ -41,22 +56,22 @@ class InstabilityEstimator(SeriesEstimator[Instability]):
             raise UndecidableError(f"the learning curve of '{series.arm}' has {len(losses)} rows, not {2 * WINDOW}")
         rises, noise = rises_and_noise(losses)
         largest = float(rises.max())
-        return Reading(largest if self.spec.what == "largest_rise" else float(largest > self.spec.noises * noise))
+        return Reading(largest if self.what == "largest_rise" else float(largest > self.noises * noise))
 
     def _guess(self, panel: Panel, series: Series) -> float:
         """log V, the loss of a uniform guess, from what the table says it was made of."""
-        path = panel.folder / f"{series.tables[self.spec.name_of('learning_curve')]}.parquet"
+        path = panel.folder / f"{series.tables[self.name_of('learning_curve')]}.parquet"
         run = MeasurementTask.parse(read_provenance(path)["task"], str(path)).run
         assert run is not None  # a learning curve is of one
         return math.log(run.data.vocab_size)
 
     def describe(self, panel: Panel) -> str:
-        arm = panel.label(self.spec.arm)
-        if self.spec.what == "largest_rise":
+        arm = panel.label(self.arm)
+        if self.what == "largest_rise":
             return f"largest rise of the training loss of {arm} over its lowest level before, nats"
-        if self.spec.what == "diverged":
+        if self.what == "diverged":
             return f"share of the runs of {arm} that diverged"
-        return f"share of the runs of {arm} whose loss rises by over {self.spec.noises:g} times its noise, or diverges"
+        return f"share of the runs of {arm} whose loss rises by over {self.noises:g} times its noise, or diverges"
 
 
 def rise_of_diverged(losses: np.ndarray, guess: float) -> float:

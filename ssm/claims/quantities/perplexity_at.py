@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
+from pydantic import PositiveFloat
+
 from ssm.claims.estimate import Reading, mean_reading
 from ssm.claims.panel import Panel, tokens
-from ssm.claims.quantities.base import SeriesEstimator
-from ssm.claims.quantities.positions import at_end, last_quarter, position_loss
-from ssm.specs.figure import Series
-from ssm.specs.quantities.perplexity_at import PerplexityAt
+from ssm.claims.positions import at_end, last_quarter, position_loss
+from ssm.claims.quantity import ArmQuantity, Scale
+from ssm.claims.series import Series
 
 
-class PerplexityAtEstimator(SeriesEstimator[PerplexityAt]):
-    """The exponential of a mean loss."""
+class PerplexityAt(ArmQuantity):
+    """Position-wise perplexity at [3/4 kT, kT)."""
 
-    scale = "logarithm"
+    kind: Literal["perplexity_at"] = "perplexity_at"
+    reads: ClassVar[tuple[str, ...]] = ("position_loss",)
+    times_context: PositiveFloat
+
+    @property
+    def read_on(self) -> Scale:
+        return "logarithm"
 
     def read(self, panel: Panel, series: Series) -> Reading:
-        stop = tokens(series, self.spec)
-        return mean_reading(last_quarter(position_loss(panel, series, self.spec, stop), stop))
+        stop = tokens(series, self)
+        return mean_reading(last_quarter(position_loss(panel, series, self, stop), stop))
 
     def describe(self, panel: Panel) -> str:
-        return f"perplexity of {panel.label(self.spec.arm)} at {at_end(self.spec.times_context)}"
+        return f"perplexity of {panel.label(self.arm)} at {at_end(self.times_context)}"

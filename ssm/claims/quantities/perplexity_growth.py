@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
+from pydantic import PositiveFloat
+
 from ssm.base.curves import mean_loss
 from ssm.claims.estimate import Reading, mean_reading
 from ssm.claims.panel import Panel, tokens
-from ssm.claims.quantities.base import SeriesEstimator
-from ssm.claims.quantities.positions import at_end, last_quarter, position_loss
-from ssm.specs.figure import Series
-from ssm.specs.quantities.perplexity_growth import PerplexityGrowth
+from ssm.claims.positions import at_end, last_quarter, position_loss
+from ssm.claims.quantity import ArmQuantity, Scale
+from ssm.claims.series import Series
 
 
-class PerplexityGrowthEstimator(SeriesEstimator[PerplexityGrowth]):
-    """Paired by sequence."""
+class PerplexityGrowth(ArmQuantity):
+    """Position-wise perplexity at [3/4 kT, kT) / the same at [T/2, T)."""
 
-    scale = "logarithm"
+    kind: Literal["perplexity_growth"] = "perplexity_growth"
+    reads: ClassVar[tuple[str, ...]] = ("position_loss",)
+    times_context: PositiveFloat
+
+    @property
+    def read_on(self) -> Scale:
+        return "logarithm"
 
     def read(self, panel: Panel, series: Series) -> Reading:
-        stop = tokens(series, self.spec)
-        table = position_loss(panel, series, self.spec, max(stop, series.context))
+        """Paired by sequence."""
+        stop = tokens(series, self)
+        table = position_loss(panel, series, self, max(stop, series.context))
         early = mean_loss(table, series.context // 2, series.context)["loss"].to_numpy()
         return mean_reading(last_quarter(table, stop) - early)
 
     def describe(self, panel: Panel) -> str:
-        return f"perplexity of {panel.label(self.spec.arm)} at {at_end(self.spec.times_context)} / at [0.5T, T)"
+        return f"perplexity of {panel.label(self.arm)} at {at_end(self.times_context)} / at [0.5T, T)"

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.panel import Panel
-from ssm.claims.quantities.sample import SampleEstimator, places
-from ssm.specs.quantities.piece_depth import PieceDepth
+from ssm.claims.pieces import Piece, SampleQuantity, find_pieces
 
 
-class PieceDepthEstimator(SampleEstimator[PieceDepth]):
-    """Exact."""
+class PieceDepth(SampleQuantity):
+    """Where a piece of the figure's sample stands in the text between two others: 0 its start, 1 its end.
+
+    That is the letters of that text in front of the piece / all of its letters, the piece itself not counted.
+    """
+
+    kind: Literal["piece_depth"] = "piece_depth"
+    reads: ClassVar[tuple[str, ...]] = ("sample",)
+    definition: ClassVar[bool] = True
+    piece: Piece
+    behind: Piece  # what the text begins behind ...
+    before: Piece  # ... and what it ends before
 
     def estimate(self, panel: Panel) -> Estimate:
-        pieces = (self.spec.behind, self.spec.piece, self.spec.before)
-        found = places(pieces, self.text(panel))
+        pieces = (self.behind, self.piece, self.before)
+        found = find_pieces(pieces, self.text(panel))
         for piece, place in zip(pieces, found, strict=True):
             if place is None:
                 raise UndecidableError(f"'{piece}' does not stand in the sample where it should")
@@ -24,4 +35,4 @@ class PieceDepthEstimator(SampleEstimator[PieceDepth]):
         return self.exact((start - begin) / letters, panel)
 
     def words(self, panel: Panel) -> str:
-        return f"letters of the text in front of '{self.spec.piece}' / all of them"
+        return f"letters of the text in front of '{self.piece}' / all of them"

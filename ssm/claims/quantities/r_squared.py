@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Literal, Self
+
 import numpy as np
+from pydantic import model_validator
 
-from ssm.claims.quantities.curve import CurveEstimator
-from ssm.specs.quantities.r_squared import RSquared
+from ssm.claims.curve import CurveQuantity
 
 
-class RSquaredEstimator(CurveEstimator[RSquared]):
-    """The squared correlation, which is what the line by least squares explains of the variance."""
+class RSquared(CurveQuantity):
+    """R^2 of the straight line through a curve's points, by least squares: 1 where all lie on it.
 
-    def __init__(self, spec: RSquared):
-        super().__init__(spec)
-        self.limits = (-1.0, 1.0) if spec.less_log_x else (0.0, 1.0)
+    With `less_log_x`, less R^2 of the line on a logarithmic x: of logarithms above 0 an exponential fits better, below
+    0 a power.
+    """
+
+    kind: Literal["r_squared"] = "r_squared"
+    log_x: bool = False
+    log_y: bool = False
+    less_log_x: bool = False
+
+    @model_validator(mode="after")
+    def _one_scale(self) -> Self:
+        if self.less_log_x and self.log_x:
+            raise ValueError("less_log_x: x is logarithmic already")
+        return self
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (-1.0, 1.0) if self.less_log_x else (0.0, 1.0)
 
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The squared correlation, which is what the line by least squares explains of the variance."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            y = np.log(y) if self.spec.log_y else y
-            found = explained(np.log(x) if self.spec.log_x else x, y)
-            return found - explained(np.log(x), y) if self.spec.less_log_x else found
+            y = np.log(y) if self.log_y else y
+            found = explained(np.log(x) if self.log_x else x, y)
+            return found - explained(np.log(x), y) if self.less_log_x else found
 
     def called(self) -> str:
-        scales = [name for name, log in (("x", self.spec.log_x), ("y", self.spec.log_y)) if log]
-        less = " less that on a logarithmic x" if self.spec.less_log_x else ""
+        scales = [name for name, log in (("x", self.log_x), ("y", self.log_y)) if log]
+        less = " less that on a logarithmic x" if self.less_log_x else ""
         return "R^2 of a straight line" + (f" on logarithmic scales ({', '.join(scales)})" if scales else "") + less
 
 

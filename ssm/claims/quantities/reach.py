@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
-from ssm.claims.quantities.curve import CurveEstimator
-from ssm.specs.quantities.reach import Reach
+from ssm.claims.curve import CurveQuantity
 
 
-class ReachEstimator(CurveEstimator[Reach]):
-    """On straight lines between the points; 0 where a curve begins below the value.
+class Reach(CurveQuantity):
+    """How far a curve holds a value from its first point on: the longest length at which 99% are right (mi Figure 7b).
 
-    Where it never falls below, the last x: a lower bound.
+    Where it first falls below `value`, on a straight line between the points. Unlike a crossing it always has a number:
+    0 where the curve begins below the value, its last x where it never falls below, which is then a lower bound.
     """
 
+    kind: Literal["reach"] = "reach"
+    value: float
+
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        height = y - self.spec.value  # (R, K)
+        height = y - self.value  # (R, K)
         fallen = height < 0
         first = fallen.argmax(axis=1)  # (R,); 0: from the beginning, or never
         rows, before = np.arange(len(y)), np.maximum(first - 1, 0)
@@ -26,4 +31,4 @@ class ReachEstimator(CurveEstimator[Reach]):
         return np.where(np.isfinite(height).all(axis=1), np.where(first > 0, there, ends), np.nan)
 
     def called(self) -> str:
-        return f"last place that holds {self.spec.value:g} from the first on"
+        return f"last place that holds {self.value:g} from the first on"

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 import numpy as np
-import polars as pl
+from pydantic import PositiveFloat
 
 from ssm.base.columns import maximum
 from ssm.base.curves import remembrance_curve
+from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
 from ssm.claims.panel import Panel, by_sequence
-from ssm.claims.quantities.base import SeriesEstimator
-from ssm.specs.figure import Series
-from ssm.specs.quantities.remembrance import Remembrance
+from ssm.claims.quantity import ArmQuantity, Scale
+from ssm.claims.series import Series
+
+Distance = Literal["total_variation", "jensen_shannon", "one_minus_cosine"]
 
 
-class RemembranceEstimator(SeriesEstimator[Remembrance]):
-    """A mean over sequences, linear between the measured t."""
+class Remembrance(ArmQuantity):
+    """Mean Effective Remembrance at t = length - kept * T: the weight of all but the last `kept` contexts."""
 
-    scale = "ratio"
-    limits = (0.0, 1.0)
+    kind: Literal["remembrance"] = "remembrance"
+    reads: ClassVar[tuple[str, ...]] = ("effective_remembrance",)
+    distance: Distance = "total_variation"
+    kept_contexts: PositiveFloat = 1.0
+
+    @property
+    def read_on(self) -> Scale:
+        return "ratio"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, 1.0)
 
     def read(self, panel: Panel, series: Series) -> Reading:
+        """A mean over sequences, linear between the measured t."""
         return mean_reading(self._by_sequence(panel, series))
 
     def read_logarithm(self, panel: Panel, series: Series) -> Reading:
@@ -28,19 +43,19 @@ class RemembranceEstimator(SeriesEstimator[Remembrance]):
 
     def _by_sequence(self, panel: Panel, series: Series) -> np.ndarray:
         """At t, of each sequence. (S,)"""
-        table = panel.table(series, self.spec.name_of("effective_remembrance"), "effective_remembrance")
+        table = panel.table(series, self.name_of("effective_remembrance"), "effective_remembrance")
         length = maximum(table["length"])
-        t = length - self.spec.kept_contexts * series.context
-        times = remembrance_curve(table, self.spec.distance)["t"].to_numpy()
+        t = length - self.kept_contexts * series.context
+        times = remembrance_curve(table, self.distance)["t"].to_numpy()
         if not times[0] <= t <= times[-1]:
             raise UndecidableError(
                 f"remembrance of '{series.arm}' is measured for t from {times[0]:,} to {times[-1]:,} at this scale, "
                 f"t = {t:,.0f} is needed"
             )
-        values = by_sequence(table.filter(pl.col("distance") == self.spec.distance), ["t"], "value")
+        values = by_sequence(table.filter(pl.col("distance") == self.distance), ["t"], "value")
         return np.array([np.interp(t, times, row) for row in values])
 
     def describe(self, panel: Panel) -> str:
-        distance = self.spec.distance.replace("_", " ")
-        at = f"t = length - {self.spec.kept_contexts:g}T"
-        return f"mean Effective Remembrance ({distance}) of {panel.label(self.spec.arm)}, {at}"
+        distance = self.distance.replace("_", " ")
+        at = f"t = length - {self.kept_contexts:g}T"
+        return f"mean Effective Remembrance ({distance}) of {panel.label(self.arm)}, {at}"

@@ -2,34 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import PositiveFloat
+
 from ssm.base.curves import paired_log_ratio, ratio_positions
 from ssm.claims.estimate import Reading, UndecidableError, mean_reading
 from ssm.claims.panel import Panel, tokens
-from ssm.claims.quantities.base import SeriesEstimator
-from ssm.claims.quantities.positions import at_end, position_loss
-from ssm.specs.figure import Series
-from ssm.specs.quantities.restart_ratio import RestartRatio
+from ssm.claims.positions import at_end, position_loss
+from ssm.claims.quantity import ArmQuantity, Place, Scale
+from ssm.claims.series import Series
+from ssm.specs.base import Name
 
 
-class RestartRatioEstimator(SeriesEstimator[RestartRatio]):
-    """The paired ratio, from both losses on the same targets."""
+class RestartRatio(ArmQuantity):
+    """Perplexity with the full history / perplexity of a model restarted T/2..T tokens before, on the same targets.
 
-    scale = "logarithm"
+    `restarted` names the arm that is restarted: the base gives Rbase, nothing (the arm itself) gives Rown.
+    """
+
+    kind: Literal["restart_ratio"] = "restart_ratio"
+    reads: ClassVar[tuple[str, ...]] = ("position_loss", "restart_loss")
+    times_context: PositiveFloat  # read at [3/4 kT, kT), T being the arm's training context
+    restarted: str | None = None
+    restart_loss: Name | None = None
+
+    def arms(self) -> tuple[str, ...]:
+        return super().arms() if self.restarted is None else (*super().arms(), self.restarted)
+
+    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
+        places = super().places(panel)
+        if self.restarted is not None:
+            places = (*places, (panel, self.restarted), (self.there(panel), self.restarted))
+        return tuple(dict.fromkeys(places))
+
+    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+        content, itself = super().nameless(panel), self.against is None and self.restarted == self.arm
+        if itself:  # another way to say that an arm is restarted itself
+            content["restarted"] = None
+        elif self.restarted is not None:
+            content["restarted"] = self.places(panel).index((panel, self.restarted))
+        return content
+
+    @property
+    def read_on(self) -> Scale:
+        return "logarithm"
 
     def read(self, panel: Panel, series: Series) -> Reading:
-        stop = tokens(series, self.spec)
-        other = panel.series(self.spec.restarted or series.arm).get(series.seed)
+        stop = tokens(series, self)
+        other = panel.series(self.restarted or series.arm).get(series.seed)
         if other is None:
-            raise UndecidableError(f"the restarted arm '{self.spec.restarted}' has no seed {series.seed}")
-        restart = panel.table(other, self.spec.name_of("restart_loss"), "restart_loss")
+            raise UndecidableError(f"the restarted arm '{self.restarted}' has no seed {series.seed}")
+        restart = panel.table(other, self.name_of("restart_loss"), "restart_loss")
         if stop not in ratio_positions(restart):
             raise UndecidableError(
                 f"the restarted loss of '{other.arm}' is not measured at position {stop:,} at this scale"
             )
-        full = position_loss(panel, series, self.spec, stop)
+        full = position_loss(panel, series, self, stop)
         return mean_reading(paired_log_ratio(full, restart, stop)["value"].to_numpy())
 
     def describe(self, panel: Panel) -> str:
-        other = panel.label(self.spec.restarted) if self.spec.restarted else "the same model"
-        end = at_end(self.spec.times_context)
-        return f"perplexity of {panel.label(self.spec.arm)} / of {other} restarted T/2 to T tokens before, at {end}"
+        other = panel.label(self.restarted) if self.restarted else "the same model"
+        end = at_end(self.times_context)
+        return f"perplexity of {panel.label(self.arm)} / of {other} restarted T/2 to T tokens before, at {end}"

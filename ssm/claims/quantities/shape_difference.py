@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 import numpy as np
-import polars as pl
 
 from ssm.base.curves import remembrance_curve
+from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
 from ssm.claims.panel import Panel, by_sequence
-from ssm.claims.quantities.base import SeriesEstimator
-from ssm.specs.figure import Series
-from ssm.specs.quantities.shape_difference import ShapeDifference
+from ssm.claims.quantities.remembrance import Distance
+from ssm.claims.quantity import SeriesQuantity
+from ssm.claims.series import Series
 
 
-class ShapeDifferenceEstimator(SeriesEstimator[ShapeDifference]):
-    """One seed's interval is a bootstrap over sequences."""
+class ShapeDifference(SeriesQuantity):
+    """How far the remembrance curves of one arm under two distances lie apart, each taken from its range to [0, 1].
 
-    limits = (0.0, 1.0)
+    The largest absolute difference over all t between the means over sequences, each less its minimum and over its
+    range: 0 for curves that differ in level and scale alone.
+    """
+
+    kind: Literal["shape_difference"] = "shape_difference"
+    reads: ClassVar[tuple[str, ...]] = ("effective_remembrance",)
+    distance: Distance
+    with_distance: Distance = "total_variation"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, 1.0)
 
     def read(self, panel: Panel, series: Series) -> Reading:
-        table = panel.table(series, self.spec.name_of("effective_remembrance"), "effective_remembrance")
-        names = (self.spec.distance, self.spec.with_distance)
+        """One seed's interval is a bootstrap over sequences."""
+        table = panel.table(series, self.name_of("effective_remembrance"), "effective_remembrance")
+        names = (self.distance, self.with_distance)
         means = [remembrance_curve(table, name)["value"].to_numpy()[None] for name in names]
         curves = [by_sequence(table.filter(pl.col("distance") == name), ["t"], "value") for name in names]
         value = float(_largest_difference(*means)[0])
         return Reading(value, draws=_largest_difference(*resample(*curves)), sequences=len(curves[0]))
 
     def describe(self, panel: Panel) -> str:
-        names = " and ".join(name.replace("_", " ") for name in (self.spec.distance, self.spec.with_distance))
+        names = " and ".join(name.replace("_", " ") for name in (self.distance, self.with_distance))
         return (
-            f"largest difference over t between {panel.label(self.spec.arm)}'s mean remembrance under {names}, "
+            f"largest difference over t between {panel.label(self.arm)}'s mean remembrance under {names}, "
             "each taken from its range to 0 to 1"
         )
 

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
+from pydantic import PositiveFloat
+
 from ssm.base.curves import state_norm_at
 from ssm.claims.estimate import Reading, log_mean_reading
 from ssm.claims.panel import Panel, tokens
-from ssm.claims.quantities.base import SeriesEstimator
-from ssm.claims.quantities.positions import state_statistics
-from ssm.specs.figure import Series
-from ssm.specs.quantities.state_norm_growth import StateNormGrowth
+from ssm.claims.positions import state_statistics
+from ssm.claims.quantity import ArmQuantity, Scale
+from ssm.claims.series import Series
 
 
-class StateNormGrowthEstimator(SeriesEstimator[StateNormGrowth]):
-    """A ratio of means over sequences."""
+class StateNormGrowth(ArmQuantity):
+    """Mean norm of the whole state at kT / at T."""
 
-    scale = "logarithm"
+    kind: Literal["state_norm_growth"] = "state_norm_growth"
+    reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
+    times_context: PositiveFloat
+
+    @property
+    def read_on(self) -> Scale:
+        return "logarithm"
 
     def read(self, panel: Panel, series: Series) -> Reading:
-        stop = tokens(series, self.spec)
-        table = state_statistics(panel, series, self.spec, stop)
+        """A ratio of means over sequences."""
+        stop = tokens(series, self)
+        table = state_statistics(panel, series, self, stop)
         late = state_norm_at(table, stop)["norm"].to_numpy()
         early = state_norm_at(table, series.context)["norm"].to_numpy()
         return log_mean_reading(late) - log_mean_reading(early)
 
     def describe(self, panel: Panel) -> str:
-        return f"mean norm of the whole state of {panel.label(self.spec.arm)} at {self.spec.times_context:g}T / at T"
+        return f"mean norm of the whole state of {panel.label(self.arm)} at {self.times_context:g}T / at T"

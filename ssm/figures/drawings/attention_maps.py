@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
-import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.colors import PowerNorm
-from matplotlib.patches import Rectangle
+from pydantic import Field, PositiveInt
 
 from ssm.base.columns import maximum
+from ssm.base.lazy import colors, patches
+from ssm.base.lazy import polars as pl
+from ssm.claims.families import Member
+from ssm.claims.series import PlannedFigure
 from ssm.figures.data import chosen_arms, loaded, panels
+from ssm.figures.drawing import SeriesDrawing, insist_on_arms
 from ssm.figures.panel import Row
 from ssm.figures.style import LARGE, SMALL, TITLE, VERMILION, WIDTH, ArmStyle
-from ssm.specs.drawings.attention_maps import AttentionMaps
-from ssm.specs.figure import FigureTask
+from ssm.specs.base import Distinct, Name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST = 4  # maps side by side
 
@@ -34,35 +39,48 @@ class Picture:
     behind: np.ndarray  # (K, 2) query and key, where the token stands that has to be said
 
 
-def attention_maps(drawing: AttentionMaps, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """A panel per model, arm and layer, all with the same colours: those of the rows that answer."""
-    several = len(panels(task)) > 1
-    found: list[tuple[str, list[Picture], int]] = []  # model, its pictures, whose seed
-    for model in panels(task):
-        pictures, seed = layer_pictures(drawing, task, tables, model)
-        if pictures:
-            found.append((f"{model}: " if several else "", pictures, seed))
-    every = [one for _, pictures, _ in found for one in pictures]
-    if not every:
-        return []
-    answering = [one.shares[one.behind[:, 0]] if len(one.behind) else one.shares for one in every]  # (K, T) each
-    finite = np.concatenate([values[np.isfinite(values)] for values in answering])
-    largest = float(finite.max()) if finite.size else 1.0
-    note = f"Maps: seed {found[0][2]}, mean over examples. White to dark: 0 to {largest:.2f} of a row's weight"
-    note += ". Outlined: the token that has to be said next" if any(len(one.behind) for one in every) else ""
-    rows = []
-    for prefix, pictures, _ in found:
-        layers = len({one.layer for one in pictures})
-        columns = min(MOST, layers if layers > 1 else len(pictures))
-        for at in range(0, len(pictures), columns):
-            beside = pictures[at : at + columns]
-            heading, titles = _titles(prefix, beside, WIDTH / columns)
-            painters = [
-                partial(_paint, one, title, heading if place == 0 else "", place == 0, largest)
-                for place, (one, title) in enumerate(zip(beside, titles, strict=True))
-            ]
-            rows.append(Row(WIDTH / columns + 0.5 + 0.2 * titles[0].count("\n"), painters, columns, note))
-    return rows
+class AttentionMaps(SeriesDrawing):
+    """The maps of a seed's layers side by side, a panel an arm and layer, each row of a map scaled to a sum of 1."""
+
+    reads: ClassVar[tuple[str, ...]] = ("attention_map",)
+    kind: Literal["attention_maps"] = "attention_maps"
+    # arms, or families; None: all
+    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
+    # 1, 2, ...; None: all that were measured
+    layers: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        insist_on_arms("arms", self.arms or (), arms, families)
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """A panel per model, arm and layer, all with the same colours: those of the rows that answer."""
+        several = len(panels(task)) > 1
+        found: list[tuple[str, list[Picture], int]] = []  # model, its pictures, whose seed
+        for model in panels(task):
+            pictures, seed = layer_pictures(self, task, tables, model)
+            if pictures:
+                found.append((f"{model}: " if several else "", pictures, seed))
+        every = [one for _, pictures, _ in found for one in pictures]
+        if not every:
+            return []
+        answering = [one.shares[one.behind[:, 0]] if len(one.behind) else one.shares for one in every]  # (K, T) each
+        finite = np.concatenate([values[np.isfinite(values)] for values in answering])
+        largest = float(finite.max()) if finite.size else 1.0
+        note = f"Maps: seed {found[0][2]}, mean over examples. White to dark: 0 to {largest:.2f} of a row's weight"
+        note += ". Outlined: the token that has to be said next" if any(len(one.behind) for one in every) else ""
+        rows = []
+        for prefix, pictures, _ in found:
+            layers = len({one.layer for one in pictures})
+            columns = min(MOST, layers if layers > 1 else len(pictures))
+            for at in range(0, len(pictures), columns):
+                beside = pictures[at : at + columns]
+                heading, titles = _titles(prefix, beside, WIDTH / columns)
+                painters = [
+                    partial(_paint, one, title, heading if place == 0 else "", place == 0, largest)
+                    for place, (one, title) in enumerate(zip(beside, titles, strict=True))
+                ]
+                rows.append(Row(WIDTH / columns + 0.5 + 0.2 * titles[0].count("\n"), painters, columns, note))
+        return rows
 
 
 def _titles(prefix: str, beside: Sequence[Picture], room: float) -> tuple[str, list[str]]:
@@ -74,7 +92,7 @@ def _titles(prefix: str, beside: Sequence[Picture], room: float) -> tuple[str, l
     return "", ["\n".join([""] * (most - len(lines)) + lines) for lines in texts]
 
 
-def layer_pictures(drawing: AttentionMaps, task: FigureTask, tables: Path, panel: str) -> tuple[list[Picture], int]:
+def layer_pictures(drawing: AttentionMaps, task: PlannedFigure, tables: Path, panel: str) -> tuple[list[Picture], int]:
     """The maps of a panel's first seed by arm and layer, and that seed."""
     wanted = chosen_arms(task, drawing.arms)
     found = [one for one in loaded(task, tables, panel, *drawing.names, *drawing.reads) if one[0].arm in wanted]
@@ -104,10 +122,12 @@ def _picture(arm: str, layer: int, rows: pl.DataFrame) -> Picture:
 
 def _paint(one: Picture, title: str, heading: str, first: bool, largest: float, axes: Axes, columns: int) -> None:
     axes.grid(False)
-    scale = PowerNorm(0.6, 0, largest, clip=True)
+    scale = colors.PowerNorm(0.6, 0, largest, clip=True)
     axes.imshow(one.shares, cmap="Blues", norm=scale, interpolation="nearest", aspect="auto")
     for query, key in one.behind:
-        axes.add_patch(Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor=VERMILION, linewidth=0.7))
+        axes.add_patch(
+            patches.Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor=VERMILION, linewidth=0.7)
+        )
     ticks: Sequence[int] = range(0, len(one.shares), max(1, -(-len(one.shares) // 4)))
     axes.set_xticks(ticks)
     axes.set_yticks(ticks)

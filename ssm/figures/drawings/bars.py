@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from pydantic import Field
 
+from ssm.base.lazy import ticker
+from ssm.claims.families import Member
+from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import INK
 from ssm.figures.data import chosen_arms, panels
+from ssm.figures.drawing import OfArms, insist_on_arms
 from ssm.figures.numbers import Numbers, numbers_of_arm
 from ssm.figures.panel import Row, columns_for, wrapped
 from ssm.figures.style import SMALL, WIDTH, ArmStyle, number
-from ssm.specs.drawings.bars import Bars
-from ssm.specs.figure import FigureTask
+from ssm.specs.base import Distinct, Name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LINE, AXIS = 0.42, 0.9  # inches: a bar with its name above it, and the axis
+
+
 APART = 0.3  # inches between panels
+
+
 BESIDE, LETTERS = 4, 22  # panels of one row at most; letters of a name that has room in a panel of so many
+
+
 MISSING: dict[str, Any] = {"fontsize": SMALL, "va": "center", "alpha": 0.6}
 
 
@@ -58,7 +69,7 @@ class BarPanel:
         axes.patch.set_visible(bool(self.names))  # names may come in from the left
         axes.grid(False, axis="y")
         nbins = {1: 8, 2: 5, 3: 4}.get(columns, 3)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=nbins, steps=[1, 2, 2.5, 5, 10]))
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=nbins, steps=[1, 2, 2.5, 5, 10]))
         if self.limits[1] >= 1e4:
             axes.xaxis.set_major_formatter(lambda value, _: number(value))
         axes.set_title("" if self.untitled else self.title)
@@ -120,26 +131,38 @@ class BarPanel:
         )
 
 
-def bars(drawing: Bars, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """A panel per model, on one axis."""
-    labels = {series.arm: series.label for series in task.series}
-    wanted = chosen_arms(task, drawing.arms)
-    found: dict[str, dict[str, Bar]] = {}
-    for model in panels(task):
-        numbers = {arm: numbers_of_arm(drawing.quantity(arm), arm, task, tables, model) for arm in wanted}
-        own = {arm: Bar(labels[arm], styles[arm], one) for arm, one in numbers.items() if one is not None}
-        if own:
-            found[model] = own
-    if not found:
-        return []
-    columns = columns_for(len(found))
-    every = [bar for own in found.values() for bar in own.values()]
-    label, limits = drawing.label or drawing.score.replace("_", " "), _limits(drawing, every)
-    painters = [BarPanel(own, model, label, limits, drawing.level, tuple(own), labels) for model, own in found.items()]
-    height = AXIS + LINE * max(map(len, found.values()))
-    seeds = max(len(bar.numbers.seeds) for bar in every)
-    note = f"Bar: mean over {seeds} seeds. Dot: a seed" if seeds > 1 else "One seed"
-    return [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
+class Bars(OfArms):
+    """`of` (a quantity without its arm) of every arm: a panel a model, a bar an arm, a dot a seed."""
+
+    kind: Literal["bars"] = "bars"
+    # arms, or families; None: all
+    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
+    level: float | None = None  # a line of reference, such as chance
+    label: str | None = None  # of the axis
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        insist_on_arms("arms", self.arms or (), arms, families)
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """A panel per model, on one axis."""
+        labels = {series.arm: series.label for series in task.series}
+        wanted = chosen_arms(task, self.arms)
+        found: dict[str, dict[str, Bar]] = {}
+        for model in panels(task):
+            numbers = {arm: numbers_of_arm(self.quantity(arm), arm, task, tables, model) for arm in wanted}
+            own = {arm: Bar(labels[arm], styles[arm], one) for arm, one in numbers.items() if one is not None}
+            if own:
+                found[model] = own
+        if not found:
+            return []
+        columns = columns_for(len(found))
+        every = [bar for own in found.values() for bar in own.values()]
+        label, limits = self.label or self.score.replace("_", " "), _limits(self, every)
+        painters = [BarPanel(own, model, label, limits, self.level, tuple(own), labels) for model, own in found.items()]
+        height = AXIS + LINE * max(map(len, found.values()))
+        seeds = max(len(bar.numbers.seeds) for bar in every)
+        note = f"Bar: mean over {seeds} seeds. Dot: a seed" if seeds > 1 else "One seed"
+        return [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
 
 
 def _limits(drawing: Bars, every: Sequence[Bar]) -> tuple[float, float]:

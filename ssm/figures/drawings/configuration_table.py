@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from matplotlib.axes import Axes
-
+from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import own_table
+from ssm.figures.drawing import Drawing
 from ssm.figures.panel import Row
 from ssm.figures.style import SMALL, ArmStyle
-from ssm.specs.drawings.configuration_table import ConfigurationTable
-from ssm.specs.figure import FigureTask
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def _count(value: int | None) -> str:
@@ -42,15 +43,19 @@ COLUMNS: tuple[tuple[str, float, Callable[[dict[str, Any]], str]], ...] = (
 )
 
 
-def configuration_table(
-    drawing: ConfigurationTable, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]
-) -> list[Row]:
-    """One line per named model, in the order of the model_size table."""
-    frame = own_table(task, tables, "model_size")
-    if frame is None:
-        return []
-    models = frame.unique("model", maintain_order=True).to_dicts()
-    return [Row(0.6 + 0.27 * len(models), [lambda axes, _: _draw(axes, models)], 1)]
+class ConfigurationTable(Drawing):
+    """Named models with their configuration and size, as a table."""
+
+    kind: Literal["configuration_table"] = "configuration_table"
+    reads: ClassVar[tuple[str, ...]] = ("model_size",)
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """One line per named model, in the order of the model_size table."""
+        frame = own_table(task, tables, "model_size")
+        if frame is None:
+            return []
+        models = frame.unique("model", maintain_order=True).to_dicts()
+        return [Row(0.6 + 0.27 * len(models), [lambda axes, _: _draw(axes, models)], 1)]
 
 
 def _draw(axes: Axes, models: list[dict[str, Any]]) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
-
+from ssm.base.lazy import polars as pl
+from ssm.base.lazy import ticker
+from ssm.claims.series import PlannedFigure
 from ssm.figures.data import own_table
+from ssm.figures.drawing import Drawing
 from ssm.figures.panel import Row
 from ssm.figures.style import ArmStyle, log_ticks, number, ramp, tokens
-from ssm.specs.drawings.cost_curves import CostCurves
-from ssm.specs.figure import FigureTask
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PANELS = (  # cost, title, unit of the axis, what a unit of the table is in it
     ("training_step", "Training step", "ms", 1e3),
@@ -21,19 +23,27 @@ PANELS = (  # cost, title, unit of the axis, what a unit of the table is in it
     ("decoding_step", "Decoding step after T tokens", "ms", 1e3),
     ("state", "State after T tokens", "kB", 1e-3),
 )
+
+
 HEIGHT = 2.6  # inches
 
 
-def cost_curves(drawing: CostCurves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """Two rows of two panels: the median over repeats, with the range of the repeats as a bar."""
-    frame = own_table(task, tables, "cost")
-    if frame is None:
-        return []
-    painters = [partial(_paint, frame, *panel) for panel in PANELS]
-    return [
-        Row(HEIGHT, painters[:2], 2, note="medians over timed steps, bars their range; one sequence a step"),
-        Row(HEIGHT, painters[2:], 2),
-    ]
+class CostCurves(Drawing):
+    """Time and memory of a step against length, a panel per quantity and a curve per model."""
+
+    kind: Literal["cost_curves"] = "cost_curves"
+    reads: ClassVar[tuple[str, ...]] = ("cost",)
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """Two rows of two panels: the median over repeats, with the range of the repeats as a bar."""
+        frame = own_table(task, tables, "cost")
+        if frame is None:
+            return []
+        painters = [partial(_paint, frame, *panel) for panel in PANELS]
+        return [
+            Row(HEIGHT, painters[:2], 2, note="medians over timed steps, bars their range; one sequence a step"),
+            Row(HEIGHT, painters[2:], 2),
+        ]
 
 
 def _paint(frame: pl.DataFrame, cost: str, title: str, unit: str, scale: float, axes: Axes, columns: int) -> None:
@@ -56,10 +66,10 @@ def _paint(frame: pl.DataFrame, cost: str, title: str, unit: str, scale: float, 
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(lengths[:: -(-len(lengths) // 5)], [tokens(length) for length in lengths[:: -(-len(lengths) // 5)]])
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
     ticks = log_ticks(*axes.get_ylim())
     axes.set_yticks(ticks, [number(tick) for tick in ticks])
-    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_locator(ticker.NullLocator())
     axes.set_title(title)
     axes.set_xlabel("length T (tokens)")
     axes.set_ylabel(unit)

@@ -3,48 +3,58 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import numpy as np
-import polars as pl
+from pydantic import PositiveInt
 
 from ssm.base.curves import head_std_curve, head_std_growth
+from ssm.base.lazy import polars as pl
+from ssm.claims.series import PlannedFigure, Series
 from ssm.figures.data import Curve, Line, loaded, over_seeds, panels
+from ssm.figures.drawing import SeriesDrawing
 from ssm.figures.panel import CurvePanel, Row, context_marks, rows_of, token_range
 from ssm.figures.style import ArmStyle
-from ssm.specs.drawings.head_std import HeadStdCurves
-from ssm.specs.figure import FigureTask, Series
 
 
-def head_std(drawing: HeadStdCurves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """A panel per head of one seed: a head of one seed has nothing in common with the same head of another.
+class HeadStdCurves(SeriesDrawing):
+    """Standard deviation of the state of the heads that drift most, against position."""
 
-    The heads are those whose standard deviation in `chosen_by` grows most from T to the last position.
-    """
-    rows = []
-    for model in panels(task):
-        series = loaded(task, tables, model, drawing.name_of("state_statistics"), "state_statistics")
-        chooser = next(((own, table) for own, table in series if own.arm == drawing.chosen_by), None)
-        if chooser is None:
-            continue
-        same_seed = [(own, head_std_curve(table)) for own, table in series if own.seed == chooser[0].seed]
-        plots = []
-        for layer, head in drifting_heads(chooser[1], chooser[0].context, drawing.heads):
-            curves = _curves(same_seed, layer, head)
-            plots.append(
-                CurvePanel(
-                    curves,
-                    styles,
-                    f"layer {layer}, head {head}",
-                    "position (tokens)",
-                    "std of the state",
-                    token_range(curves),
-                    through=chooser[0].context,
-                    marks=context_marks(curves, styles),
+    kind: Literal["head_std"] = "head_std"
+    reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
+    heads: PositiveInt = 6
+    chosen_by: str  # the arm whose drift chooses the heads
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """A panel per head of one seed: a head of one seed has nothing in common with the same head of another.
+
+        The heads are those whose standard deviation in `chosen_by` grows most from T to the last position.
+        """
+        rows = []
+        for model in panels(task):
+            series = loaded(task, tables, model, self.name_of("state_statistics"), "state_statistics")
+            chooser = next(((own, table) for own, table in series if own.arm == self.chosen_by), None)
+            if chooser is None:
+                continue
+            same_seed = [(own, head_std_curve(table)) for own, table in series if own.seed == chooser[0].seed]
+            plots = []
+            for layer, head in drifting_heads(chooser[1], chooser[0].context, self.heads):
+                curves = _curves(same_seed, layer, head)
+                plots.append(
+                    CurvePanel(
+                        curves,
+                        styles,
+                        f"layer {layer}, head {head}",
+                        "position (tokens)",
+                        "std of the state",
+                        token_range(curves),
+                        through=chooser[0].context,
+                        marks=context_marks(curves, styles),
+                    )
                 )
-            )
-        note = f"{model}, seed {chooser[0].seed}. Band: standard error over sequences"
-        rows += rows_of(plots, 2.3, note, same_y=False)
-    return rows
+            note = f"{model}, seed {chooser[0].seed}. Band: standard error over sequences"
+            rows += rows_of(plots, 2.3, note, same_y=False)
+        return rows
 
 
 def drifting_heads(state_statistics: pl.DataFrame, context: int, heads: int) -> list[tuple[int, int]]:

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-import matplotlib
 import numpy as np
-import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize
-from matplotlib.patches import Rectangle
+from pydantic import Field, model_validator
 
 from ssm.base.columns import by_sample, chosen, is_key, means, split
-from ssm.base.tables import Schema
+from ssm.base.lazy import colors, matplotlib, patches
+from ssm.base.lazy import polars as pl
+from ssm.base.schema import Schema
+from ssm.claims.families import Member, axis_name, is_number, value_text
+from ssm.claims.reader import ColumnReader
+from ssm.claims.series import PlannedFigure, Series
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import any_loaded, chosen_arms, panels
+from ssm.figures.drawing import SeriesDrawing, insist_on_arms
 from ssm.figures.panel import LETTER, Row, wrapped
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, TITLE, WIDTH, ArmStyle, number, tokens
-from ssm.specs.base import Setting
-from ssm.specs.drawings.heat_map import HeatMap
-from ssm.specs.families import axis_name, is_number, value_text
-from ssm.specs.figure import FigureTask, Series
+from ssm.specs.base import Distinct, Name, Setting
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST = 4  # panels side by side
+
+
 BESIDE, BETWEEN = 0.9, 0.25  # inches: what stands left of cells, and between panels
+
+
 HELD = "\u00a0"  # a space at which no line is broken
+
+
 DARK, LIGHT = "#101418", "#fbfbfb"  # on cells: their colours stay what they are by day and by night
 
 
@@ -47,29 +56,60 @@ class Map:
     classes: dict[tuple[int, int], str]  # (row, column) -> a class of CLASSES
 
 
-def heat_map(drawing: HeatMap, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """A panel per model and arm, all with the same colours."""
-    maps = [one for model in panels(task) for one in heat_maps(drawing, task, tables, model)]
-    if not maps:
-        return []
-    values = np.concatenate([one.values.ravel() for one in maps])
-    finite = values[np.isfinite(values) & (values > 0)] if drawing.log_color else values[np.isfinite(values)]
-    limits = drawing.limits or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
-    columns = _columns(drawing, maps)
-    room = _room(maps, columns)
-    titles = [_wrapped(one.title, room) for one in maps]
-    lines = max(title.count("\n") for title in titles)
-    height = 1.1 + (0.27 + 0.15 * drawing.classes) * max(len(one.y) for one in maps) + 0.2 * lines
-    seeds = {one.seeds for one in maps}
-    note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
-    note += (". " if note else "") + f"Dark to light: {_text(limits[0], drawing)} to {_text(limits[1], drawing)}"
-    if finite.size < values.size:
-        note += ". Empty: not measured, or a run that diverged"
-    if drawing.classes:
-        note += ". Symbol: class as far as the cell was read (ls Definition 2.1); not decided where seeds differ"
-    bare = [_alike(maps) and place % columns > 0 for place in range(len(maps))]
-    painters = [partial(_paint, drawing, *each, limits, room) for each in zip(maps, titles, bare, strict=True)]
-    return [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
+class HeatMap(ColumnReader, SeriesDrawing):
+    """A column against two others: a panel an arm, means over seeds and whatever else was measured there.
+
+    One of the two, or both, may be an axis of a grid: then the members along it have one panel.
+    """
+
+    kind: Literal["heat_map"] = "heat_map"
+    x: Name  # a column, or else an axis
+    y: Name
+    # arms, or families; None: all
+    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
+    limits: Annotated[tuple[float, float], Field(strict=False)] | None = None  # of the colours; None: of what is there
+    cells: bool = True  # every cell holds its number
+    percent: bool = False  # numbers are shares
+    exponential: bool = False  # the column is a logarithm (a loss in nats), of whose mean the exponential is drawn
+    log_color: bool = False
+    classes: bool = False  # of a length_class table: every cell has the symbol of its class (ls Def. 2.1)
+    x_label: str | None = None
+    y_label: str | None = None
+
+    @model_validator(mode="after")
+    def _two(self) -> Self:
+        if self.x == self.y:
+            raise ValueError(f"x and y are both '{self.x}'")
+        if self.log_color and self.limits is not None and self.limits[0] <= 0:
+            raise ValueError("log_color: limits must be above 0")
+        return self
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        insist_on_arms("arms", self.arms or (), arms, families)
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """A panel per model and arm, all with the same colours."""
+        maps = [one for model in panels(task) for one in heat_maps(self, task, tables, model)]
+        if not maps:
+            return []
+        values = np.concatenate([one.values.ravel() for one in maps])
+        finite = values[np.isfinite(values) & (values > 0)] if self.log_color else values[np.isfinite(values)]
+        limits = self.limits or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
+        columns = _columns(self, maps)
+        room = _room(maps, columns)
+        titles = [_wrapped(one.title, room) for one in maps]
+        lines = max(title.count("\n") for title in titles)
+        height = 1.1 + (0.27 + 0.15 * self.classes) * max(len(one.y) for one in maps) + 0.2 * lines
+        seeds = {one.seeds for one in maps}
+        note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
+        note += (". " if note else "") + f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}"
+        if finite.size < values.size:
+            note += ". Empty: not measured, or a run that diverged"
+        if self.classes:
+            note += ". Symbol: class as far as the cell was read (ls Definition 2.1); not decided where seeds differ"
+        bare = [_alike(maps) and place % columns > 0 for place in range(len(maps))]
+        painters = [partial(_paint, self, *each, limits, room) for each in zip(maps, titles, bare, strict=True)]
+        return [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
 
 
 def _columns(drawing: HeatMap, maps: Sequence[Map]) -> int:
@@ -112,7 +152,7 @@ def _width(one: Map, drawing: HeatMap) -> float:
     return LETTER * (1 + max(map(len, [*texts, *map(_name, one.x)]), default=0))
 
 
-def heat_maps(drawing: HeatMap, task: FigureTask, tables: Path, panel: str) -> list[Map]:
+def heat_maps(drawing: HeatMap, task: PlannedFigure, tables: Path, panel: str) -> list[Map]:
     """The cells of a panel, by arm; members along an axis that is drawn in one.
 
     Means over seeds; a seed without a number leaves its cell without one.
@@ -188,10 +228,10 @@ def _ordered(values: Sequence[Setting]) -> list[Setting]:
     return sorted(every, key=float) if all(map(is_number, every)) else every
 
 
-def _title(task: FigureTask, series: Series, drawn: Sequence[str], several: bool) -> str:
+def _title(task: PlannedFigure, series: Series, drawn: Sequence[str], several: bool) -> str:
     """What an arm is called, without the axes that are drawn, and without its family where there are not several."""
-    entry = task.figure.arms.get(series.arm)
-    return entry.member.label_without(*drawn, family=several) if drawn and entry and entry.member else series.label
+    member = task.member(series.arm)
+    return member.label_without(*drawn, family=several) if drawn and member else series.label
 
 
 def _paint(
@@ -206,14 +246,16 @@ def _paint(
 ) -> None:
     """Cells under their title; a `bare` panel has no vertical axis of its own."""
     axes.grid(False)
-    scale = LogNorm(*limits) if drawing.log_color else Normalize(*limits)
+    scale = colors.LogNorm(*limits) if drawing.log_color else colors.Normalize(*limits)
     for (row, column), value in np.ndenumerate(one.values):
         if not np.isfinite(value):
-            axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, fill=False, edgecolor=GRID, linewidth=0.8))
+            axes.add_patch(
+                patches.Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, fill=False, edgecolor=GRID, linewidth=0.8)
+            )
             continue
         share = min(max(float(scale(value)), 0.0), 1.0) if limits[0] < limits[1] else 0.0
         color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
-        axes.add_patch(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
+        axes.add_patch(patches.Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
         if drawing.cells and _width(one, drawing) * len(one.x) <= room:
             place = (column + 0.5, row + (0.3 if drawing.classes else 0.5))
             axes.text(*place, _text(value, drawing), color=_ink(share), ha="center", va="center", fontsize=SMALL)

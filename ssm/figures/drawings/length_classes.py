@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from ssm.base.curves import position_curve
+from ssm.base.lazy import polars as pl
+from ssm.base.lazy import ticker
+from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import panels, read_planned
+from ssm.figures.drawing import SeriesDrawing
 from ssm.figures.panel import Row, end_of_bin
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, ArmStyle
-from ssm.specs.drawings.length_classes import ClassChart
-from ssm.specs.figure import FigureTask
+from ssm.specs.base import Name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 STEEPEST = 4.0  # nats: a curve that rises further leaves the panel
 
@@ -34,22 +38,29 @@ class Classed:
     rise: np.ndarray  # (bins,) loss minus the loss just before T, nats
 
 
-def length_classes(drawing: ClassChart, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """Above, every curve as its rise in loss past T, coloured by its class; below, the excess of every run by name."""
-    curves = classed_curves(task, tables, drawing)
-    if not curves:
-        return []
-    names = list(dict.fromkeys(curve.name for curve in curves))
-    note = "A curve and a symbol per run. Class: ls Definition 2.1. Excess: lg Definition 3.2"
-    if any(not np.isfinite(curve.excess) for curve in curves):
-        note += ". Arrow: diverged"
-    return [
-        Row(3.2, [lambda axes, _: _draw_curves(axes, curves)], 1, note),
-        Row(0.9 + 0.36 * len(names), [lambda axes, _: _draw_excess(axes, curves, names)], 1),
-    ]
+class ClassChart(SeriesDrawing):
+    """Loss against length of every curve, with its class (ls Def. 2.1)."""
+
+    kind: Literal["length_classes"] = "length_classes"
+    reads: ClassVar[tuple[str, ...]] = ("length_class", "position_loss")
+    position_loss: Name | None = None
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """Above, every curve as its rise in loss past T, coloured by its class; below, the excess of each run."""
+        curves = classed_curves(task, tables, self)
+        if not curves:
+            return []
+        names = list(dict.fromkeys(curve.name for curve in curves))
+        note = "A curve and a symbol per run. Class: ls Definition 2.1. Excess: lg Definition 3.2"
+        if any(not np.isfinite(curve.excess) for curve in curves):
+            note += ". Arrow: diverged"
+        return [
+            Row(3.2, [lambda axes, _: _draw_curves(axes, curves)], 1, note),
+            Row(0.9 + 0.36 * len(names), [lambda axes, _: _draw_excess(axes, curves, names)], 1),
+        ]
 
 
-def classed_curves(task: FigureTask, tables: Path, drawing: ClassChart) -> list[Classed]:
+def classed_curves(task: PlannedFigure, tables: Path, drawing: ClassChart) -> list[Classed]:
     """Every series that has a class; a run that several figures share counts once."""
     classes, losses = drawing.name_of("length_class"), drawing.name_of("position_loss")
     seen, curves = set(), []
@@ -94,9 +105,9 @@ def _draw_curves(axes: Axes, curves: Sequence[Classed]) -> None:
     powers = list(range(-3, int(np.ceil(np.log2(longest))) + 1))
     powers = [power for power in powers if len(powers) < 10 or power % 2 == 0]
     axes.set_xlim(0.125, longest)
-    axes.xaxis.set_major_locator(FixedLocator([2.0**power for power in powers]))
-    axes.xaxis.set_major_formatter(FixedFormatter([_multiple(power) for power in powers]))
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(ticker.FixedLocator([2.0**power for power in powers]))
+    axes.xaxis.set_major_formatter(ticker.FixedFormatter([_multiple(power) for power in powers]))
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
     axes.set_xlabel("position (multiples of the training length T)")
     axes.set_ylabel("loss minus loss at T\n(nats per token)")
     finite = np.concatenate([curve.rise[np.isfinite(curve.rise)] for curve in curves] or [np.array([])])
@@ -122,9 +133,9 @@ def _draw_excess(axes: Axes, curves: Sequence[Classed], names: Sequence[str]) ->
         np.zeros(len(names)), lines - 0.12, lines + 0.28, color=INK, linewidth=1.2
     )  # zero, without crossing the names
     axes.set_xscale("symlog", linthresh=0.1)
-    axes.xaxis.set_major_locator(FixedLocator([-1, -0.1, 0, 0.1, 1, 10]))
-    axes.xaxis.set_major_formatter(FixedFormatter(["−1", "−0.1", "0", "0.1", "1", "10"]))
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(ticker.FixedLocator([-1, -0.1, 0, 0.1, 1, 10]))
+    axes.xaxis.set_major_formatter(ticker.FixedFormatter(["−1", "−0.1", "0", "0.1", "1", "10"]))
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
     for line, name in enumerate(names):  # above its own line: beside the axes, long names would leave no room for them
         axes.annotate(name, (0, line), (2, 3), ("axes fraction", "data"), "offset points", fontsize=SMALL, va="bottom")
     axes.set_yticks(range(len(names)), [""] * len(names))

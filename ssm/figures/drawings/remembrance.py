@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, ClassVar, Literal
 
+from pydantic import Field
+
+from ssm.claims.quantities.remembrance import Distance
+from ssm.claims.series import PlannedFigure
 from ssm.figures.data import Curve, panels, remembrance_curves
+from ssm.figures.drawing import SeriesDrawing
 from ssm.figures.panel import CurvePanel, Mark, Row, columns_for, note_on, rows_of
 from ssm.figures.style import ArmStyle
-from ssm.specs.drawings.remembrance import RemembranceCurves
-from ssm.specs.figure import FigureTask
+from ssm.specs.base import Distinct
 
 DISTANCES = {
     "total_variation": "total variation",
@@ -17,26 +22,33 @@ DISTANCES = {
 }
 
 
-def remembrance(drawing: RemembranceCurves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """A panel per model and distance, t on a linear axis: at t the first t tokens are withheld from the model.
+class RemembranceCurves(SeriesDrawing):
+    """Effective Remembrance against t, a panel per distance."""
 
-    One model: its distances stand side by side. Several: a block of rows per distance, the models side by side.
-    """
-    models = panels(task)
-    blocks = [[(model, distance) for model in models] for distance in drawing.distances]
-    if len(models) == 1:
-        blocks = [[place for block in blocks for place in block]]
-    rows = []
-    for block in blocks:
-        found = {place: remembrance_curves(task, tables, *place, *drawing.names) for place in block}
-        plots = [
-            _panel(curves, styles, model, distance, alone=len(drawing.distances) == 1, one_model=len(models) == 1)
-            for (model, distance), curves in found.items()
-            if curves
-        ]
-        note = note_on([curve for curves in found.values() for curve in curves])
-        rows += rows_of(plots, 3.0 if columns_for(len(plots)) == 1 else 2.8, note)
-    return rows
+    kind: Literal["remembrance"] = "remembrance"
+    reads: ClassVar[tuple[str, ...]] = ("effective_remembrance",)
+    distances: Annotated[tuple[Distance, ...], Field(strict=False, min_length=1), Distinct] = ("total_variation",)
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """A panel per model and distance, t on a linear axis: at t the first t tokens are withheld from the model.
+
+        One model: its distances stand side by side. Several: a block of rows per distance, the models side by side.
+        """
+        models = panels(task)
+        blocks = [[(model, distance) for model in models] for distance in self.distances]
+        if len(models) == 1:
+            blocks = [[place for block in blocks for place in block]]
+        rows = []
+        for block in blocks:
+            found = {place: remembrance_curves(task, tables, *place, *self.names) for place in block}
+            plots = [
+                _panel(curves, styles, model, distance, alone=len(self.distances) == 1, one_model=len(models) == 1)
+                for (model, distance), curves in found.items()
+                if curves
+            ]
+            note = note_on([curve for curves in found.values() for curve in curves])
+            rows += rows_of(plots, 3.0 if columns_for(len(plots)) == 1 else 2.8, note)
+        return rows
 
 
 def _panel(

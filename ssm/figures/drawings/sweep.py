@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
+from ssm.base.errors import nearest
+from ssm.claims.families import Member, axis_name, is_number, member_name, place_words, stands_at
+from ssm.claims.series import PlannedFigure
+from ssm.claims.sweep import Arms, Numbers
 from ssm.figures.data import Curve, chosen_arms, panels
+from ssm.figures.drawing import OfArms, insist_on_arms
 from ssm.figures.numbers import numbers_of_arm
 from ssm.figures.panel import CurvePanel, Row, columns_for, note_on, rows_of, x_range
 from ssm.figures.style import ArmStyle, arm_styles
-from ssm.specs.base import Setting
-from ssm.specs.drawings.sweep import SweepCurves
-from ssm.specs.families import axis_name, is_number, member_name, place_words, stands_at
-from ssm.specs.figure import FigureTask
+from ssm.specs.base import Distinct, Name, Setting
 
 
 @dataclass(frozen=True)
@@ -27,42 +32,86 @@ class Family:
     place: tuple[str, dict[str, Setting]] | None = None  # of a grid: the family, and the values of its other axes
 
 
-def sweep(drawing: SweepCurves, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """A panel per model, with a common y axis; every point is marked."""
-    own_families = {model: families(drawing, task, model) for model in panels(task)}
-    found = {model: sweep_curves(drawing, own, task, tables, model) for model, own in own_families.items()}
-    every_family = [one for own in own_families.values() for one in own]
-    places = {one.name: one.place for one in every_family if one.place is not None and one.place[1]}
-    names = list(dict.fromkeys(one.name for one in every_family))
-    looks = arm_styles(names, places)
-    used = {look.color for look in looks.values()}
-    references = chosen_arms(task, drawing.reference)
-    if any(styles[arm].color in used for arm in references):  # as an arm of the figure it looks like a curve
-        looks = arm_styles([*names, *references], places)
-    looks = styles | looks
-    plots = [
-        CurvePanel(
-            [*own, *_references(drawing, task, tables, model, own)],
-            looks,
-            model,
-            drawing.x_label or axis_name(drawing.over or "number"),
-            drawing.y_label or drawing.score.replace("_", " "),
-            x_range(own, drawing.log_x),
-            tokens=False,
-            log_x=drawing.log_x,
-            log_y=drawing.log_y,
-            level=drawing.level,
-            ticks=tuple(sorted({float(x) for curve in own for x in curve.x})),
-        )
-        for model, own in found.items()
-        if own
-    ]
-    every = [curve for own in found.values() for curve in own]
-    note = note_on(every) + ("" if all(one.finite().all() for one in every) else ". No point: no such number")
-    return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
+class SweepCurves(OfArms):
+    """`of` (a quantity without its arm) against the number in which arms differ: a panel a model, a curve a family.
+
+    On a grid the number is the axis `over`, and a curve has the same values of all other axes of its family; `where`
+    chooses some of them. Or `families`, by name, each with its arms at the numbers `at`.
+    """
+
+    kind: Literal["sweep"] = "sweep"
+    over: Name | None = None
+    where: dict[Name, Setting] = {}
+    families: Annotated[dict[Name, Arms], Field(min_length=1)] | None = None
+    at: Numbers | None = None
+    log_x: bool = False
+    log_y: bool = False
+    level: float | None = None  # a line of reference, such as chance
+    reference: Annotated[tuple[Name, ...], Field(strict=False), Distinct] = ()  # arms without the number: level lines
+    x_label: str | None = None
+    y_label: str | None = None
+
+    @model_validator(mode="after")
+    def _families_or_axis(self) -> Self:
+        if (self.over is None) == (self.families is None):
+            raise ValueError("give either 'families' with their numbers 'at', or 'over', an axis of the figure's grid")
+        if (self.at is None) == (self.over is None) or (self.where and self.over is None):
+            raise ValueError("'at' goes with 'families', and 'where' with 'over'")
+        for name, arms in (self.families or {}).items():
+            if len(arms) != len(self.at or ()):
+                raise ValueError(f"families.{name}: {len(arms)} arms at {len(self.at or ())} numbers ('at')")
+        return self
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        insist_on_arms("reference", self.reference, arms, ())
+        for name, members in (self.families or {}).items():
+            insist_on_arms(f"families.{name}", members, arms, ())
+        values: dict[str, list[Setting]] = {}
+        for axis, value in (pair for own in families.values() for one in own.values() for pair in one.axes.items()):
+            values.setdefault(axis, []).append(value)
+        for field, axes in (("over", [self.over] if self.over else []), ("where", self.where)):
+            for axis in axes if values or not families else ():
+                if axis not in values:
+                    raise ValueError(f"{field}: no axis '{axis}' in any grid; {nearest(axis, values)}")
+        if not all(map(is_number, values.get(str(self.over), []))):
+            raise ValueError(f"over: not all values of '{self.over}' are numbers; 'bars' draws what has names")
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """A panel per model, with a common y axis; every point is marked."""
+        own_families = {model: families(self, task, model) for model in panels(task)}
+        found = {model: sweep_curves(self, own, task, tables, model) for model, own in own_families.items()}
+        every_family = [one for own in own_families.values() for one in own]
+        places = {one.name: one.place for one in every_family if one.place is not None and one.place[1]}
+        names = list(dict.fromkeys(one.name for one in every_family))
+        looks = arm_styles(names, places)
+        used = {look.color for look in looks.values()}
+        references = chosen_arms(task, self.reference)
+        if any(styles[arm].color in used for arm in references):  # as an arm of the figure it looks like a curve
+            looks = arm_styles([*names, *references], places)
+        looks = styles | looks
+        plots = [
+            CurvePanel(
+                [*own, *_references(self, task, tables, model, own)],
+                looks,
+                model,
+                self.x_label or axis_name(self.over or "number"),
+                self.y_label or self.score.replace("_", " "),
+                x_range(own, self.log_x),
+                tokens=False,
+                log_x=self.log_x,
+                log_y=self.log_y,
+                level=self.level,
+                ticks=tuple(sorted({float(x) for curve in own for x in curve.x})),
+            )
+            for model, own in found.items()
+            if own
+        ]
+        every = [curve for own in found.values() for curve in own]
+        note = note_on(every) + ("" if all(one.finite().all() for one in every) else ". No point: no such number")
+        return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
 
 
-def families(drawing: SweepCurves, task: FigureTask, panel: str) -> list[Family]:
+def families(drawing: SweepCurves, task: PlannedFigure, panel: str) -> list[Family]:
     """The families of a panel, in the order in which they are planned."""
     if drawing.families is not None:
         named = drawing.families.items()
@@ -89,16 +138,16 @@ def families(drawing: SweepCurves, task: FigureTask, panel: str) -> list[Family]
     ]
 
 
-def _label(drawing: SweepCurves, task: FigureTask, arm: str, axes: dict[str, Setting], several: bool) -> str:
+def _label(drawing: SweepCurves, task: PlannedFigure, arm: str, axes: dict[str, Setting], several: bool) -> str:
     """What tells a curve from the others: its family where there are several, and the values of other axes."""
-    entry = task.figure.arms.get(arm)
+    member = task.member(arm)
     words = [place_words(axis, value) for axis, value in axes.items() if axis not in drawing.where]
-    if entry is not None and entry.member is not None and (several or not words):
-        words = [entry.member.label, *words]
+    if member is not None and (several or not words):
+        words = [member.label, *words]
     return ", ".join(words) or "all"
 
 
-def sweep_curves(drawing: SweepCurves, own: list[Family], task: FigureTask, tables: Path, panel: str) -> list[Curve]:
+def sweep_curves(drawing: SweepCurves, own: list[Family], task: PlannedFigure, tables: Path, panel: str) -> list[Curve]:
     """A curve a family: the mean over seeds with their range; of logarithms, where the quantity is one."""
     curves = []
     for family in own:
@@ -114,7 +163,9 @@ def sweep_curves(drawing: SweepCurves, own: list[Family], task: FigureTask, tabl
     return curves
 
 
-def _references(drawing: SweepCurves, task: FigureTask, tables: Path, panel: str, beside: list[Curve]) -> list[Curve]:
+def _references(
+    drawing: SweepCurves, task: PlannedFigure, tables: Path, panel: str, beside: list[Curve]
+) -> list[Curve]:
     """Level lines, from the first number of the curves to their last."""
     x = np.array(x_range(beside, drawing.log_x))
     curves = []

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from matplotlib.axes import Axes
-
+from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import own_table
+from ssm.figures.drawing import Drawing
 from ssm.figures.panel import Row
 from ssm.figures.style import SMALL, ArmStyle
-from ssm.specs.drawings.taxonomy_table import TaxonomyTable
-from ssm.specs.figure import FigureTask
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LINE = 0.18  # inches: a line of text, with room for what is set lower and higher
+
+
 HEADS = (  # head, place of its left edge as a fraction of the width, characters of a line
     ("system", 0.0, 13),
     ("recurrence", 0.15, 0),  # has lines already
@@ -25,14 +28,20 @@ HEADS = (  # head, place of its left edge as a fraction of the width, characters
 )
 
 
-def taxonomy_table(drawing: TaxonomyTable, task: FigureTask, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-    """A block of lines per named model, in the order of the taxonomy table."""
-    frame = own_table(task, tables, "taxonomy")
-    if frame is None:
-        return []
-    blocks = [_block(row) for row in frame.unique("model", maintain_order=True).iter_rows(named=True)]
-    lines = 3 + sum(_lines(block) + 0.6 for block in blocks)
-    return [Row(LINE * lines, [lambda axes, _: _draw(axes, blocks, lines)], 1)]
+class TaxonomyTable(Drawing):
+    """Systems with their recurrence, as a table: what is declared, and what was measured on the module."""
+
+    kind: Literal["taxonomy_table"] = "taxonomy_table"
+    reads: ClassVar[tuple[str, ...]] = ("taxonomy",)
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """A block of lines per named model, in the order of the taxonomy table."""
+        frame = own_table(task, tables, "taxonomy")
+        if frame is None:
+            return []
+        blocks = [_block(row) for row in frame.unique("model", maintain_order=True).iter_rows(named=True)]
+        lines = 3 + sum(_lines(block) + 0.6 for block in blocks)
+        return [Row(LINE * lines, [lambda axes, _: _draw(axes, blocks, lines)], 1)]
 
 
 def _block(row: dict[str, Any]) -> list[list[str]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
 from ssm.base.errors import ConfigError
+from ssm.base.schema import Schema
 from ssm.specs.base import Distinct
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import Work
@@ -21,6 +22,28 @@ SIDE_BY_SIDE = 32  # examples that are read at once, at least
 class Accuracy(OfExamples):
     """Tokens of the answers that are right under teacher forcing, and when the model writes the answer itself."""
 
+    table: ClassVar[Schema] = Schema(
+        "accuracy",
+        "one answer of one test example, read behind the right tokens (forced) and written by the model (generated)",
+        {
+            "length": int,  # of the example, as its task counts it
+            "group": str,  # of questions, as its task names it
+            "example": int,  # 0, 1, ...
+            "answer": int,  # 0, 1, ... of those in the example
+            "difficulty": float,  # the depth of a key, the sentences of a story; null: the task has no such number
+            "tokens": int,  # of the answer, those that are scored
+            "forced_share": float,  # of them, those that are the most probable ones after the right ones before
+            "forced_all": bool,
+            "generated_share": float,  # of them, those that greedy decoding puts in their places
+            "generated_all": bool,
+            # Log-likelihood of the answer less that of the likeliest wrong one that the task holds it against, nats
+            "margin": float,
+            "preferred": bool,  # it is above zero
+        },
+        keys=("length", "group", "example", "answer", "difficulty"),
+        sample="example",
+        optional=frozenset({"margin", "preferred"}),  # of tasks that have such alternatives
+    )
     kind: Literal["accuracy"] = "accuracy"
     # As the task counts lengths, ascending: a test set each. None: one test set, as the task mixes its parts.
     lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None

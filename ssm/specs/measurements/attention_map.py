@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
 from ssm.base.errors import ConfigError
+from ssm.base.schema import Schema
 from ssm.specs.base import Distinct
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import Arm, ArmsEntry
@@ -25,6 +26,26 @@ class AttentionMap(OfExamples):
     counts in a later output.
     """
 
+    table: ClassVar[Schema] = Schema(
+        "attention_map",
+        "one weight of one layer's map on one example: how much a token counts at a later one, or at itself",
+        {
+            "example": int,  # 0, 1, ...
+            "layer": int,  # 1, 2, ...
+            "query": int,  # place of the token that reads
+            "key": int,  # place of the token that is read, up to the query's
+            # The key's place less that of the token that has to be said behind the query: at 0 a layer looks behind (mi
+            # Section 3). Null: behind the query nothing is scored, or the task does not say where its answers stand.
+            "offset": int,
+            # Whether what is read there holds that token: at offset 0, and up to K - 1 where the layer has a
+            # convolution of K taps, which hands it on, or a token shift (K = 2). Null as the offset.
+            "behind": bool,
+            "weight": float,  # of the map, mean over heads; of a recurrence it may be negative
+            "share": float,  # its size among those of the query's row, which sum to 1
+        },
+        keys=("example", "layer", "query", "key", "offset", "behind"),
+        sample="example",
+    )
     kind: Literal["attention_map"] = "attention_map"
     length: PositiveInt  # of the examples, as the task counts it
     # 1, 2, ...; None: all

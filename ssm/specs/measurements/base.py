@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_origin, ge
 from pydantic import Field, PositiveFloat, PositiveInt, create_model
 
 from ssm.base.errors import ConfigError, nearest
+from ssm.base.schema import Schema
 from ssm.specs.base import Distinct, Name, Spec
 from ssm.specs.config import Rehearsal
 from ssm.specs.data import Data
@@ -95,6 +96,7 @@ class ArmsEntry(Entry):
 class Measurement(Spec, ABC):
     """What is measured, and how."""
 
+    table: ClassVar[Schema]  # bears the name of the kind
     from_plan: ClassVar[frozenset[str]] = frozenset()  # fields that no figure file gives
     kind: str
 

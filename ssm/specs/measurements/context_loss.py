@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
 
+from ssm.base.schema import Schema
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.training import RunSpec
@@ -19,6 +20,17 @@ class ContextLoss(OfWindows):
     times as long.
     """
 
+    table: ClassVar[Schema] = Schema(
+        "context_loss",
+        "one sequence, one context: the mean loss on the SAME targets when the model starts anew so far before each",
+        {
+            "sequence": int,
+            "context": int,  # n: more than n tokens, and 2n at most, have been read where a target is predicted
+            "loss": float,
+        },
+        keys=("sequence", "context"),
+        sample="sequence",
+    )
     kind: Literal["context_loss"] = "context_loss"
     sequences: PositiveInt = 16
     seed: int = 5  # as of position_loss: the same windows

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from ssm.base.schema import Schema
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import OfModels, Work
 from ssm.specs.training import RunSpec
@@ -16,6 +17,20 @@ STEP = 3  # forward passes that a training step takes as long as
 class Cost(OfModels):
     """Time and memory of a training step and of a decoding step against length (ls Table 1)."""
 
+    table: ClassVar[Schema] = Schema(
+        "cost",
+        "what one step of a model costs at one length",
+        {
+            "model": str,
+            "mixer": str,
+            "length": int,  # T
+            "cost": str,  # training_step, decoding_step: seconds; training_memory, state: bytes
+            "repeat": int,  # 1, 2, ...; bytes are counted once
+            "value": float,
+        },
+        keys=("model", "mixer", "length", "cost", "repeat"),
+        sample="repeat",
+    )
     kind: Literal["cost"] = "cost"
     vocab_size: PositiveInt
     lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=2)]  # T, ascending

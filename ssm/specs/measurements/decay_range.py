@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
+from ssm.base.schema import Schema
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.model import ModelSpec
 
@@ -15,6 +16,19 @@ THRESHOLDS = 50  # of the cumulative histogram, behind 0
 class DecayRange(OfWindows):
     """A_max - A_min of every state's and every channel's decay over a text, as cumulative histograms (bn figure 6)."""
 
+    table: ClassVar[Schema] = Schema(
+        "decay_range",
+        "one sequence, one layer (0: all), one threshold: shares of states and channels with A_max - A_min up to it",
+        {
+            "sequence": int,
+            "layer": int,
+            "threshold": float,
+            "share": float,  # of the layer's states, each over the tokens alone
+            "channel_share": float,  # of its channels (or heads), over the tokens and over a channel's states
+        },
+        keys=("sequence", "layer", "threshold"),
+        sample="sequence",
+    )
     kind: Literal["decay_range"] = "decay_range"
     sequences: PositiveInt = 16
     seed: int = 12

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
+from ssm.base.schema import Schema
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.training import RunSpec
 
@@ -15,6 +16,13 @@ BIN_ENDS = 6.5  # bins of positions end four times an octave: their ends togethe
 class EffectiveRemembrance(OfWindows):
     """d(q(.|x_0:T), q(.|x_t:T)) against t under three distances (lg Def. 3.3 and Appendix G). T is the length."""
 
+    table: ClassVar[Schema] = Schema(
+        "effective_remembrance",
+        "one sequence, one t, one distance: d(q(.|x_0:T), q(.|x_t:T)) (lg Def. 3.3)",
+        {"sequence": int, "t": int, "length": int, "distance": str, "value": float},
+        keys=("sequence", "t", "length", "distance"),
+        sample="sequence",
+    )
     from_outside: ClassVar[bool] = True
     kind: Literal["effective_remembrance"] = "effective_remembrance"
     sequences: PositiveInt = 32

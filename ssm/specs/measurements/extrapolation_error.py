@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
+from ssm.base.schema import Schema
 from ssm.specs.base import Distinct
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import OfNothing, Work
@@ -24,6 +25,31 @@ class ExtrapolationError(OfNothing):
     the coefficients and rates of exponentials that start at random, as a layer is trained.
     """
 
+    table: ClassVar[Schema] = Schema(
+        "extrapolation_error",
+        "one fit of one memory on [0, T] by n exponentials, and its errors up to t = horizon * T; errors as log10",
+        {
+            "memory": str,  # exponential, power
+            # double, longdouble, exact: least squares in this arithmetic, exact with 60 digits, longdouble as wide as
+            # the platform has it (80 bits on x86, 128 or 64 elsewhere); noise 0.001: exact, of a memory to which noise
+            # of this size was added; descent: gradient descent in doubles
+            "fit": str,
+            "window": float,  # T
+            "size": int,  # n
+            "horizon": float,  # t / T
+            "draw": int,  # 1, 2, ... of noise or start; without either 1
+            "inside": float,  # log10 of the integral of |rho - fitted| over [0, T]
+            "past": float,  # over [T, t]: the second term of ls eq. 12
+            "polynomial": float,  # the same, integrated over u = exp(-s) as the error of a polynomial in u (eq. 13)
+            "apart": float,  # by how much these two differ
+            "excess": float,  # log10 of the error over [T, t] less that of a memory that is 0 there
+            "growth": float,  # log10 of the error over [T, t] less that over [0, T]
+            "coefficient": float,  # log10 of the largest absolute coefficient
+            "rounding": float,  # past less that of the exact fit
+        },
+        keys=("memory", "fit", "window", "size", "horizon", "draw"),
+        sample="draw",
+    )
     kind: Literal["extrapolation_error"] = "extrapolation_error"
     sizes: Sizes  # n
     windows: Times  # T

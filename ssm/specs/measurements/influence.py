@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
+from ssm.base.schema import Schema
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
@@ -21,6 +22,17 @@ class Influence(OfWindows):
     whose squares, times D over their number, have the same mean.
     """
 
+    table: ClassVar[Schema] = Schema(
+        "influence",
+        "one sequence, one token: how much the output at the last token depends on it (bn Section 3.1)",
+        {
+            "sequence": int,
+            "distance": int,  # t - s, of the token from the last one
+            "log_influence": float,  # natural logarithm of the Frobenius norm of dy_t/dx_s; -inf where it is 0
+        },
+        keys=("sequence", "distance"),
+        sample="sequence",
+    )
     backward: ClassVar[bool] = True
     kind: Literal["influence"] = "influence"
     sequences: PositiveInt = 16

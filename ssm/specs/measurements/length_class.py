@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from ssm.base.schema import Schema
 from ssm.specs.base import Distinct
 from ssm.specs.measurements.base import OfTable
 from ssm.specs.measurements.position_loss import PositionLoss
@@ -14,6 +15,27 @@ from ssm.specs.measurements.position_loss import PositionLoss
 class LengthClass(OfTable):
     """The class of a curve (ls Def. 2.1, lg Def. 3.2), from the run's position_loss table."""
 
+    table: ClassVar[Schema] = Schema(
+        "length_class",
+        "one run read so far: its class of length extension (ls Def. 2.1); whether it length-generalizes (lg Def. 3.2)",
+        {
+            "class": str,  # strong, weak, none or not decided (ls Def. 2.1); null, as all that follows: not read past T
+            "extends_from": int,  # T_0 of ls Def. 2.1; null for none and where it is not decided
+            "largest_rise": float,  # largest increase of the loss from one length to the next, nats
+            "largest_rise_error": float,  # its standard error over sequences
+            "generalizes": bool,  # lg Def. 3.2
+            "best_position": int,  # t* of lg Def. 3.2, middle of its bin
+            "excess": float,  # largest loss past t* minus the loss at t*, nats
+            "excess_error": float,
+            "excess_sequences": int,  # that the excess was tested on: half of all, the other half chose t*
+            "context": int,
+            "length": int,
+            "sequences": int,
+            "loss": float,  # mean over the first `length` tokens, nats; of a table of several lengths
+        },
+        keys=("context", "length", "sequences"),
+        optional=frozenset({"loss"}),
+    )
     from_plan: ClassVar[frozenset[str]] = frozenset({"context"})
     later: ClassVar[frozenset[str]] = frozenset({"lengths"})
     kind: Literal["length_class"] = "length_class"

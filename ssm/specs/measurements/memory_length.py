@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
+from ssm.base.schema import Schema
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.model import ModelSpec
 
@@ -15,6 +16,13 @@ OCTAVES = 20  # of the cumulative histogram, from 1 token on
 class MemoryLength(OfWindows):
     """After how many tokens a state has 1/e left of what it held, -1 / (mean of log A_t), as a cumulative histogram."""
 
+    table: ClassVar[Schema] = Schema(
+        "memory_length",
+        "one sequence, one layer (0: all), so many tokens: the share of its states with 1/e or less left after these",
+        {"sequence": int, "layer": int, "tokens": int, "share": float},
+        keys=("sequence", "layer", "tokens"),
+        sample="sequence",
+    )
     kind: Literal["memory_length"] = "memory_length"
     sequences: PositiveInt = 16
     seed: int = 12

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from ssm.base.schema import Schema
 from ssm.specs.base import Distinct
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import OfNothing, Work
@@ -23,6 +24,30 @@ class Overflow(OfNothing):
     1 - a > g. Weights are given by where they stand to that: a = 1 - share * g.
     """
 
+    table: ClassVar[Schema] = Schema(
+        "overflow",
+        "one channel h_t = a h_{t-1} + b_t with |b_t| = g M, M the largest number of a format, in one arithmetic",
+        {
+            "format": str,
+            # A backend of diagonal_scan; loop: every step rounded to the format; bound: ls eq. 39 in place of a state
+            "arithmetic": str,
+            "state": str,  # carried: as the arithmetic carries it; stored: rounded to the format
+            "inputs": str,  # constant: all of one sign; random: signs drawn anew at every step
+            "halvings": int,  # g = 2^-halvings
+            "share": float,  # (1 - a) / g that was asked for; above 1 ls eq. 40 holds
+            "draw": int,  # of the signs; of constant inputs 1
+            "weight": float,  # a, as the format holds it
+            "above": bool,  # whether a > 1 - g, so that ls eq. 40 promises nothing
+            "predicted": int,  # the first t at which the bound on |h_t| (ls eq. 39) is above M; null: never
+            "steps": int,  # that were read
+            "position": int,  # the first t at which the state is no finite number; null: at none
+            "overflows": bool,
+            "scaled": float,  # position times g
+            "within": bool,  # whether it overflows between half and twice the predicted step; null: none is
+        },
+        keys=("format", "arithmetic", "state", "inputs", "halvings", "share", "draw"),
+        sample="draw",
+    )
     kind: Literal["overflow"] = "overflow"
     formats: Annotated[tuple[Format, ...], Field(strict=False, min_length=1), Distinct]
     arithmetics: Annotated[tuple[Arithmetic, ...], Field(strict=False, min_length=1), Distinct]

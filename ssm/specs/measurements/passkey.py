@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from ssm.base.schema import Schema
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import OfRun
 from ssm.specs.training import RunSpec
@@ -16,6 +17,19 @@ Depth = Annotated[float, Field(ge=0, le=1)]  # of a key in a text: 0 its start, 
 class Passkey(OfRun):
     """A key hidden in a text of repeated sentences, asked for at its end (lg Section 5.2, Figure 8)."""
 
+    table: ClassVar[Schema] = Schema(
+        "passkey",
+        "one length, one depth, one trial: a key read in a long text and asked for at its end",
+        {
+            "length": int,  # tokens of the prompt and the key that is asked for
+            "depth": float,  # of the key in the text: 0 its start, 1 its end
+            "trial": int,  # 0, 1, ...: other digits, and a text that begins elsewhere
+            "correct": bool,  # every token of the key is the most probable one after those before it
+            "digits_right": int,  # digits that are spelled before the first token that is not
+        },
+        keys=("length", "depth", "trial"),
+        sample="trial",
+    )
     in_contexts: ClassVar[str | None] = "lengths"
     kind: Literal["passkey"] = "passkey"
     lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)]  # tokens, ascending: prompt and key

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import PositiveInt, model_validator
 
+from ssm.base.schema import Schema, binned
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import OfWindows
 
@@ -18,6 +19,11 @@ class PositionLoss(OfWindows):
     other windows' text. So the two ways of reading compare target by target, and differ in the context alone.
     """
 
+    table: ClassVar[Schema] = binned(
+        "position_loss",
+        "one sequence, one bin of positions: the loss with the full history since the start of the sequence",
+        "loss",
+    )
     from_outside: ClassVar[bool] = True
     later: ClassVar[frozenset[str]] = frozenset({"shuffled"})
     kind: Literal["position_loss"] = "position_loss"

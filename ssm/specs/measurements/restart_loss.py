@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
 
+from ssm.base.schema import Schema, binned
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.training import RunSpec
 
@@ -18,6 +19,11 @@ class RestartLoss(OfWindows):
     `everywhere`: in every bin of positions from T/2 on, so that each bin of the position_loss has its pair.
     """
 
+    table: ClassVar[Schema] = binned(
+        "restart_loss",
+        "one sequence, one bin: the loss on the SAME targets when the model restarts T/2 to T tokens before each",
+        "loss",
+    )
     from_plan: ClassVar[frozenset[str]] = frozenset({"context"})
     from_outside: ClassVar[bool] = True
     kind: Literal["restart_loss"] = "restart_loss"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import PositiveInt, model_validator
 
+from ssm.base.schema import Schema
 from ssm.specs.data import Data
 from ssm.specs.measurements.base import Entry, OfTask
 from ssm.specs.model import ModelSpec
@@ -16,6 +17,17 @@ from ssm.specs.tasks.passkey import Depth
 class Sample(OfTask):
     """A test example of the figure's task, piece by piece, as the tokenizer spells its tokens (lg Figure 8)."""
 
+    table: ClassVar[Schema] = Schema(
+        "sample",
+        "one piece of one example; the texts of all of them, one behind the other, are the example",
+        {
+            "place": int,  # 0, 1, ...
+            "piece": str,  # what its task calls it, such as needle
+            "tokens": int,  # in it
+            "text": str,  # spaces in front of it and all
+        },
+        keys=("place", "piece"),
+    )
     kind: Literal["sample"] = "sample"
     length: PositiveInt  # as the task counts it
     depth: Depth | None = None  # of a key; None: as the task draws it, or it hides none

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
+from ssm.base.schema import Schema
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
@@ -17,6 +18,20 @@ SIGNALS = 5
 class Smoothness(OfWindows):
     """The mean pairwise distance E(x) of tokens (bn Section 4.2), of every layer's b_t, h_t, mixer and block output."""
 
+    table: ClassVar[Schema] = Schema(
+        "smoothness",
+        "one sequence, one layer, one of its signals: how different its tokens are (bn Section 4.2)",
+        {
+            "sequence": int,
+            "layer": int,  # 1, 2, ...
+            "depth": float,  # layer / layers of the model
+            "signal": str,  # b: b_t; input: Delta_t b_t; h: the state h_t; mixer, block: their outputs
+            "pairwise_distance": float,  # E(x): 1 where tokens are uncorrelated, 0 where they are all the same
+            "relative_to_b": float,  # over that of b in this layer; null where the layer is no linear recurrence
+        },
+        keys=("sequence", "layer", "depth", "signal"),
+        sample="sequence",
+    )
     kind: Literal["smoothness"] = "smoothness"
     sequences: PositiveInt = 16
     seed: int = 12

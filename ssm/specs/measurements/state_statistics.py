@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from math import ceil, log2
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
+from ssm.base.schema import Schema
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.model import ModelSpec
 
@@ -14,6 +15,13 @@ from ssm.specs.model import ModelSpec
 class StateStatistics(OfWindows):
     """Norm, mean and standard deviation of the state by layer and head, against position (lg figures 4 and 9)."""
 
+    table: ClassVar[Schema] = Schema(
+        "state_statistics",
+        "one sequence, one position, one layer (with a state), one head (-1: all heads; layer -1: the whole state)",
+        {"sequence": int, "position": int, "layer": int, "head": int, "norm": float, "mean": float, "std": float},
+        keys=("sequence", "position", "layer", "head"),
+        sample="sequence",
+    )
     kind: Literal["state_statistics"] = "state_statistics"
     sequences: PositiveInt = 16
     seed: int = 7

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
 
+from ssm.base.schema import Schema
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.training import RunSpec
 
@@ -16,6 +17,13 @@ class ValidationLoss(OfWindows):
     Arms of different contexts T that have the same `length` and `sequences` are measured on the same targets.
     """
 
+    table: ClassVar[Schema] = Schema(
+        "validation_loss",
+        "one sequence: the mean loss of its tokens, read in blocks of T from the zero state",
+        {"sequence": int, "loss": float},
+        keys=("sequence",),
+        sample="sequence",
+    )
     from_plan: ClassVar[frozenset[str]] = frozenset({"context"})
     from_outside: ClassVar[bool] = True
     kind: Literal["validation_loss"] = "validation_loss"

@@ -64,7 +64,8 @@ USE = """
 import json, sys
 from pathlib import Path
 import torch
-from ssm.base.tables import ACCURACY, METRICS, read_table
+from ssm.base.tables import METRICS, read_table
+from ssm.specs.measurements.accuracy import Accuracy
 from ssm.data.build import build_store
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
@@ -78,7 +79,7 @@ task = next(task for task in plan.measurements.values() if task.measurement.kind
 build_store(task.data, out / "tokens")
 train(task.run, TokenStore.open(out / "tokens"), out / "run", cpu)
 measure(task, out / "t.parquet", cpu, out / "run", out / "tokens")
-found = read_table(out / "t.parquet", ACCURACY)
+found = read_table(out / "t.parquet", Accuracy.table)
 print(json.dumps({
     "seconds": needs(plan, library.workflow, gpu=False)[task.id].seconds,
     "tokens": sum(work.tokens for work in task.measurement.work(task.run)),

@@ -1,0 +1,33 @@
+"""Packages that take long to import, imported when something of theirs is first used.
+
+A quantity or a drawing is one file: its spec, which the plan reads, and what computes it from tables. Modules that the
+plan imports take these packages from here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+
+class _Lazy(ModuleType):
+    """Stands for the module of its name."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+if TYPE_CHECKING:
+    import matplotlib
+    import polars
+    import pyarrow
+    from matplotlib import colors, patches, ticker
+    from pyarrow import parquet
+    from scipy import special
+else:
+    matplotlib, polars, pyarrow = map(_Lazy, ("matplotlib", "polars", "pyarrow"))
+    parquet, special = _Lazy("pyarrow.parquet"), _Lazy("scipy.special")
+    colors, patches, ticker = (_Lazy(f"matplotlib.{name}") for name in ("colors", "patches", "ticker"))
+
+__all__ = ["colors", "matplotlib", "parquet", "patches", "polars", "pyarrow", "special", "ticker"]

@@ -1,0 +1,289 @@
+"""Quantities: what tests a claim. A quantity is a spec, and says itself how it is read from tables.
+
+Each is one file in ssm/claims/quantities, which is called like its kind.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from ssm.base.discovery import Registry
+from ssm.base.lazy import polars as pl
+from ssm.base.tables import read_table
+from ssm.claims.estimate import Estimate, Reading, UndecidableError, summarize
+from ssm.claims.panel import Panel, planned
+from ssm.claims.reader import Reader, SeriesReader
+from ssm.claims.series import Series
+from ssm.specs.base import Spec
+from ssm.specs.measurements import SCHEMAS
+
+Place = tuple[str, str]  # a panel (named model) and an arm of it
+# plain: arms compare by their difference. logarithm: a number is read as one, and arms compare as a ratio. ratio: it is
+# read plainly, but as a logarithm where two arms are compared.
+Scale = Literal["plain", "logarithm", "ratio"]
+ROUNDING = 1e-12  # how far sums of thousands of float64 numbers of the order 1 are off, with room to spare
+ANY, POSITIVE = (-math.inf, math.inf), (0.0, math.inf)
+
+
+class Quantity(Reader, ABC):
+    """What tests a claim: a number with its interval."""
+
+    definition: ClassVar[bool] = False  # a property of what was built: no experiment, no chance in it
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        QUANTITIES.add_spec(cls)
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is made of times, which no two runs and no two machines have in common."""
+        return False
+
+    @property
+    def rounding(self) -> float:
+        """How far rounding alone may move its number, in the number's unit. A number so near to 0 is 0.
+
+        The default is for numbers of the order 1 or larger: ratios, shares, exponents, nats, tokens.
+        """
+        return ROUNDING
+
+    @abstractmethod
+    def arms(self) -> tuple[str, ...]:
+        """The arms that it names, the one that it is about first."""
+
+    def about(self, series: Series) -> bool:
+        """Whether it is about this series: then it is judged on the panel of the series."""
+        return series.arm in self.arms()[:1]
+
+    @abstractmethod
+    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
+        """Where the arms are that it reads when `panel` is judged, each once.
+
+        Args:
+            series: all of the figure. Arms that it names are told without.
+        """
+
+    @abstractmethod
+    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+        """Its content, in which an arm is its number among `places`, and a measurement or a model has no name."""
+
+    @abstractmethod
+    def estimate(self, panel: Panel) -> Estimate:
+        """The number with its 95% interval.
+
+        Raises:
+            UndecidableError: the tables cannot give it at this scale.
+            TableError: a planned table is missing or broken.
+        """
+
+    @abstractmethod
+    def words(self, panel: Panel) -> str:
+        """What is computed, in one line."""
+
+
+QUANTITIES: Registry[type[Quantity]] = Registry("ssm.claims.quantities")
+
+
+class SeedQuantity(Quantity):
+    """A number a seed: the interval is over seeds, or over the sequences of the only one."""
+
+    agreeing: ClassVar[bool] = False  # seeds that all gave one number have an interval, by `bounds`
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest number that one arm can have."""
+        return ANY
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether `readings` are logarithms."""
+        return False
+
+    @property
+    def compared(self) -> bool:
+        """Whether `readings` are of one arm against another."""
+        return False
+
+    @abstractmethod
+    def readings(self, panel: Panel) -> dict[int, Reading]:
+        """Seed -> reading; where arms are compared, of the seeds that they share. Raises as `estimate`."""
+
+    def estimate(self, panel: Panel) -> Estimate:
+        low, high = self.bounds
+        limits = POSITIVE if self.logarithmic else (low - high, high - low) if self.compared else self.bounds
+        readings, words = self.readings(panel), self.words(panel)
+        return summarize(readings, words, self.logarithmic, limits, self.agreeing, self.rounding)
+
+    def numbers(self, panel: Panel) -> dict[int, float]:
+        """Seed -> number. Raises as `estimate`."""
+        found = {seed: reading.value for seed, reading in self.readings(panel).items()}
+        with np.errstate(over="ignore"):
+            return {seed: float(np.exp(value)) if self.logarithmic else value for seed, value in found.items()}
+
+
+class SeriesQuantity(SeriesReader, SeedQuantity):
+    """A number a seed of one arm."""
+
+    arm: str
+
+    def arms(self) -> tuple[str, ...]:
+        return (self.arm,)
+
+    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
+        return ((panel, self.arm),)
+
+    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+        content = {key: value for key, value in self.content().items() if key not in self.naming()}
+        return content | {"arm": self.places(panel).index((panel, self.arm))}
+
+    @abstractmethod
+    def read(self, panel: Panel, series: Series) -> Reading:
+        """The number of one arm and seed; on the scale `logarithm`, its logarithm."""
+
+    @abstractmethod
+    def describe(self, panel: Panel) -> str:
+        """What is computed of the arm, in words."""
+
+    def readings(self, panel: Panel) -> dict[int, Reading]:
+        return {seed: self.read(panel, series) for seed, series in panel.series(self.arm).items()}
+
+    def words(self, panel: Panel) -> str:
+        return self.describe(panel)
+
+
+class ArmQuantity(SeriesQuantity):
+    """A number a seed of one arm; with `against`, its ratio (or difference) to the same number of another arm.
+
+    Both are of the panel that is judged, or `against` of the panel of another named model. The two arms' readings of
+    the same seed are subtracted, on the logarithmic scale where the quantity is positive, so that the estimate is a
+    ratio of arms.
+    """
+
+    against: str | None = None
+    against_model: str | None = None
+
+    @model_validator(mode="after")
+    def _a_model_of_an_arm(self) -> Self:
+        if self.against_model is not None and self.against is None:
+            raise ValueError("'against_model' needs 'against', the arm of that model")
+        return self
+
+    def there(self, panel: str) -> str:
+        """The panel of `against`."""
+        return self.against_model or panel
+
+    def arms(self) -> tuple[str, ...]:
+        return (self.arm,) if self.against is None else (self.arm, self.against)
+
+    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
+        other = () if self.against is None else ((self.there(panel), self.against),)
+        return tuple(dict.fromkeys(((panel, self.arm), *other)))
+
+    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+        content = super().nameless(panel)
+        del content["against_model"]
+        if self.against is not None:
+            content["against"] = self.places(panel).index((self.there(panel), self.against))
+        return content
+
+    @property
+    def read_on(self) -> Scale:
+        """The scale on which arms compare."""
+        return "plain"
+
+    @property
+    def compared(self) -> bool:
+        return self.against is not None
+
+    @property
+    def logarithmic(self) -> bool:
+        return self.read_on == "logarithm" or (self.read_on == "ratio" and self.compared)
+
+    def read_logarithm(self, panel: Panel, series: Series) -> Reading:
+        """The number's logarithm, on the scale `ratio`."""
+        raise NotImplementedError
+
+    def readings(self, panel: Panel) -> dict[int, Reading]:
+        if self.against is None:
+            return super().readings(panel)
+        read = self.read_logarithm if self.read_on == "ratio" else self.read
+        found = {seed: read(panel, series) for seed, series in panel.series(self.arm).items()}
+        there = panel.of(self.there(panel.name))
+        others = {seed: read(there, series) for seed, series in there.series(self.against).items()}
+        shared = sorted(found.keys() & others.keys())
+        if not shared:
+            raise UndecidableError(f"the arms '{self.arm}' and '{self.against}' share no seed")
+        return {seed: found[seed] - others[seed] for seed in shared}
+
+    def words(self, panel: Panel) -> str:
+        text = self.describe(panel)
+        if self.against is None:
+            return text
+        compared = "difference from" if self.read_on == "plain" else "ratio to"
+        model = f" of {self.against_model}" if self.against_model else ""
+        return f"{text}; {compared} the same of {panel.label(self.against)}{model}"
+
+
+class FigureQuantity(Quantity):
+    """A number of the figure's own tables, which belong to no arm."""
+
+    def arms(self) -> tuple[str, ...]:
+        return ()
+
+    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
+        return ()
+
+    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+        return self.content()
+
+    @abstractmethod
+    def decided_by(self, measured: Sequence[Spec]) -> tuple[list[Any], list[Any]]:
+        """What is measured, and how, as plain data without names: what decides the number.
+
+        Args:
+            measured: the figure's own measurements of the kinds that it reads.
+        """
+
+    def tables(self, panel: Panel) -> Iterator[pl.DataFrame]:
+        """Those of the kind that it reads."""
+        (kind,) = self.reads
+        for table in panel.task.own_tables(kind):
+            yield read_table(planned(panel.task, panel.folder, table), SCHEMAS[kind])
+
+    def exact(self, value: float, panel: Panel) -> Estimate:
+        """A number without chance in it."""
+        return Estimate(value, value, value, "exact", self.words(panel))
+
+
+class ModelQuantity(FigureQuantity):
+    """A number of one named model as it is built."""
+
+    model: str
+
+    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+        return {key: value for key, value in self.content().items() if key != "model"}
+
+    def decided_by(self, measured: Sequence[Spec]) -> tuple[list[Any], list[Any]]:
+        contents = [one.content() for one in measured]
+        models = [one for content in contents for one in content["models"] if one["name"] == self.model]
+        what = [{key: value for key, value in one.items() if key != "name"} for one in models]
+        return what, [{key: value for key, value in content.items() if key != "models"} for content in contents]
+
+    def rows(self, panel: Panel) -> pl.DataFrame:
+        """The model's rows.
+
+        Raises:
+            UndecidableError: the model is not in the tables.
+        """
+        for table in self.tables(panel):
+            rows = table.filter(pl.col("model") == self.model)
+            if rows.height:
+                return rows
+        raise UndecidableError(f"{self.model} is not among the models measured at the scale {panel.task.scale}")

@@ -1,0 +1,160 @@
+"""A family of arms that differ by a number, and the quantity that is read of each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from ssm.base.errors import nearest, shown
+from ssm.base.outside import first_problem
+from ssm.claims.families import Member, is_number, stands_at
+from ssm.claims.quantity import QUANTITIES, Place, SeedQuantity
+from ssm.claims.series import Series
+from ssm.specs.base import Distinct, Name, Setting, Spec
+
+SOME = "arm"  # a name for an arm where any will do
+
+
+def quantity_of(content: Mapping[str, Any], arm: str) -> SeedQuantity:
+    """A quantity that is written without its arm, of one arm.
+
+    Raises:
+        ValueError: it is no such quantity.
+    """
+    of_arms = {
+        kind: spec for kind, spec in QUANTITIES.items() if issubclass(spec, SeedQuantity) and "arm" in spec.model_fields
+    }
+    if content.get("kind") not in of_arms:
+        kind = content.get("kind")
+        raise ValueError(f"kind: {shown(kind)} is no quantity of an arm; {nearest(str(kind), of_arms)}")
+    if "arm" in content:
+        raise ValueError("arm: the arms are those of the sweep; leave it out here")
+    try:
+        return of_arms[content["kind"]].model_validate({**content, "arm": arm})
+    except ValidationError as error:
+        raise ValueError(first_problem(error, content)) from error
+
+
+def _complete(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with its defaults: two ways to say one thing have one hash."""
+    return {key: value for key, value in quantity_of(content, SOME).content().items() if key != "arm"}
+
+
+Of = Annotated[dict[str, Any], AfterValidator(_complete)]
+Arms = Annotated[tuple[Name, ...], Field(strict=False, min_length=2), Distinct]
+Numbers = Annotated[tuple[float, ...], Field(strict=False, min_length=2), Distinct]
+
+
+class Sweep(Spec):
+    """`of` (a quantity without its arm) at the arms `arms`, whose swept numbers are `at`.
+
+    Or at the arms of a grid: those of `family` that stand on its axis `over`, of the values of other axes that `where`
+    says. `against`, or `against_family` and `against_where`, is another family at the same numbers, from which this
+    one's number is told apart.
+    """
+
+    of: Of
+    arms: Arms | None = None
+    at: Numbers | None = None
+    against: Arms | None = None
+    over: Name | None = None
+    family: Name | None = None  # an arm that has a grid; None: all that have the axis
+    where: dict[Name, Setting] = {}
+    against_family: Name | None = None  # None: the same, where 'against_where' is given
+    against_where: dict[Name, Setting] | None = None
+
+    @model_validator(mode="after")
+    def _arms_or_axis(self) -> Self:
+        if (self.arms is None) == (self.over is None):
+            raise ValueError("give either 'arms' with their numbers 'at', or 'over', an axis of the figure's grid")
+        on_grids = (self.where or None, self.against_where, self.family, self.against_family)
+        if self.over is None and any(one is not None for one in on_grids):
+            raise ValueError("'family', 'where', 'against_family' and 'against_where' go with 'over'")
+        if self.over is not None and (self.at is not None or self.against is not None):
+            raise ValueError("'at' and 'against' go with 'arms'; on grids it is 'against_family' or 'against_where'")
+        for name, arms in (("arms", self.arms), ("against", self.against)):
+            if arms is not None and len(arms) != len(self.at or ()):
+                raise ValueError(f"{name}: {len(arms)} arms at {len(self.at or ())} numbers ('at')")
+        return self
+
+    @property
+    def compared(self) -> bool:
+        """Whether there is a second family."""
+        return any(one is not None for one in (self.against, self.against_family, self.against_where))
+
+    def quantity(self, arm: str = SOME) -> SeedQuantity:
+        """What is read of an arm."""
+        return quantity_of(self.of, arm)
+
+    def check(self, families: Mapping[str, Mapping[str, Member]]) -> None:
+        """As of `Quantity`."""
+        for arm in self.named_arms():
+            if families.get(arm):
+                raise ValueError(
+                    f"sweep: '{arm}' stands for {len(families[arm])} arms; name one, or sweep over an axis"
+                )
+        for field, family in (("family", self.family), ("against_family", self.against_family)):
+            if family is not None and family not in families:
+                raise ValueError(f"sweep.{field}: no arm '{family}' with a grid; {nearest(family, families)}")
+        if self.over is None:
+            return
+        for field, family, where in (
+            ("where", self.family, self.where),
+            ("against_where", self.against_family or self.family, self.against_where or {}),
+        ):
+            if family is not None and not families[family]:
+                continue  # it does not exist at this scale
+            own = [members for name, members in families.items() if family in (None, name)]
+            axes = {axis for members in own for member in members.values() for axis in member.axes}
+            for place, axis in (("over", self.over), *((field, axis) for axis in where)):
+                if axis not in axes:
+                    raise ValueError(
+                        f"sweep.{place}: no axis '{axis}' in {family or 'any grid'}; {nearest(axis, axes)}"
+                    )
+
+    def named_arms(self) -> tuple[str, ...]:
+        """The arms that it names, its own first."""
+        others = self.quantity().arms()
+        own = (*(self.arms or ()), *(self.against or ()))
+        return (*own, *(arm for arm in others if arm not in (*own, SOME)))
+
+    def members(self, panel: str, series: Sequence[Series], against: bool = False) -> tuple[tuple[float, str], ...]:
+        """(number, arm) of the family on a panel, ascending; of the second one with `against`."""
+        arms = self.against if against else self.arms
+        if self.over is None:
+            return tuple(sorted(zip(self.at or (), arms or (), strict=True)))
+        where = (self.against_where or {}) if against else self.where
+        family = (self.against_family or self.family) if against else self.family
+        found: dict[tuple[float, str], None] = {}
+        for one in series:
+            number = one.axes.get(self.over)
+            there = one.panel == panel and family in (None, one.family) and stands_at(one.axes, where)
+            if there and number is not None and is_number(number):
+                found[float(number), one.arm] = None
+        return tuple(sorted(found))
+
+    def about(self, series: Series) -> bool:
+        """Whether a series is of the family."""
+        return any(arm == series.arm for _, arm in self.members(series.panel, (series,)))
+
+    def places(self, panel: str, series: Sequence[Series]) -> tuple[Place, ...]:
+        """As of `Quantity`."""
+        families = [self.members(panel, series)] + ([self.members(panel, series, True)] if self.compared else [])
+        arms = (arm for family in families for _, arm in family)
+        return tuple(dict.fromkeys(place for arm in arms for place in self.quantity(arm).places(panel, series)))
+
+    def nameless(self, panel: str, series: Sequence[Series]) -> dict[str, Any]:
+        """As of `Quantity`: its families as numbers with what is read there."""
+        order = self.places(panel, series)
+
+        def family(against: bool) -> list[Any]:
+            members = self.members(panel, series, against)
+            return [
+                [at, [order.index(place) for place in self.quantity(arm).places(panel, series)]] for at, arm in members
+            ]
+
+        roles = ("arm", "against", "restarted")
+        of = {key: value for key, value in self.quantity().nameless(panel, series).items() if key not in roles}
+        return {"of": of, "family": family(False), "against": family(True) if self.compared else None}

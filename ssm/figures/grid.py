@@ -1,0 +1,209 @@
+"""Grids: one arm of a figure file that stands for many, spanned over the values of some keys.
+
+A grid has axes: a key of the model, the recipe, the initial state or the data, and its values. Every combination of
+them is a member, an arm like any other: `base` over `d_state: [16, 32]` and `conv: [off, on]` is the family of the arms
+`base[d_state=16,conv=off]` and so on. What a key means is found out where the arm is resolved (ssm/plan/keys.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+from typing_extensions import TypeAliasType
+
+from ssm.base.errors import nearest, shown
+from ssm.claims.families import member_name, place_words, value_text
+from ssm.specs.base import Setting
+
+AXIS = r"[A-Za-z_][A-Za-z0-9_.]{0,79}"
+NAME = r"[^\[\],=/{}\s][^\[\],=/{}]{0,39}"  # of a value: it stands in names of arms
+AxisName = Annotated[str, StringConstraints(pattern=f"^{AXIS}$")]
+ValueName = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
+Values = Annotated[tuple[bool | int | float | ValueName | None, ...], Field(strict=False, min_length=1)]
+# values as they are; or by name, each of the key that the axis is called after, or a mapping of keys to their values
+Grid = TypeAliasType("Grid", dict[AxisName, Values | Annotated[dict[ValueName | int, Any], Field(min_length=1)]])
+
+# Keys of the arm itself: what they name is named elsewhere.
+OF_ARMS = ("model", "data", "training", "checkpoint", "initial_state", "layer", "at")
+UNCOUNTED = 10**9  # members; of more it is only said that they are more
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One value of an axis."""
+
+    name: Setting
+    value: Any
+
+    @property
+    def text(self) -> str:
+        return value_text(self.name)
+
+
+def expanded(figure: dict[str, Any], most: int) -> dict[str, Any]:
+    """A figure file's content, its scale chosen, with every member in place of the arms that have a grid.
+
+    An arm has its own grid, or else the figure's, and beside it the axes of the arm whose weights it takes (`from`,
+    `snapshot_of`): each member goes on from the one with the same values. The model and the data of that one are its
+    own too; the recipe and the initial state are not, unless its grid names their axis as well.
+    A measurement's `arms` may name a family.
+
+    Args:
+        most: arms that a figure may have.
+
+    Raises:
+        ValueError: a grid is none, its members are too many, or an arm and the one it takes its weights of disagree.
+    """
+    given = figure["arms"] if isinstance(figure.get("arms"), dict) else {}
+    arms = {name: arm for name, arm in given.items() if isinstance(arm, dict)}
+    shared = figure.get("grid")
+    if shared is None and all(arm.get("grid") is None for arm in arms.values()):
+        return figure
+    if not arms:
+        raise ValueError("grid: spans arms, and this figure has none")
+    own = _own_grids(arms, shared)
+    axes = {name: _axes(name, arms, own, ()) for name in arms}
+    count = len(given) - len(arms) + sum(_count(found.values()) for found in axes.values())
+    if count > most:
+        size = f"{count:,}" if count < UNCOUNTED else f"more than {UNCOUNTED:,}"
+        raise ValueError(f"arms: the grids span {size} arms, a figure has at most {most}")
+    members: dict[str, Any] = {}
+    families: dict[str, list[str]] = {}
+    for name, arm in given.items():
+        made = _members(name, arms, axes, own) if name in arms else {name: arm}
+        families[name] = list(made)
+        members |= made
+    rest = {key: value for key, value in figure.items() if key not in ("grid", "arms")}
+    if isinstance(rest.get("measurements"), list):
+        rest["measurements"] = [_of_members(entry, families) for entry in rest["measurements"]]
+    return rest | {"arms": members}
+
+
+def _own_grids(arms: Mapping[str, dict[str, Any]], shared: Any) -> dict[str, dict[str, list[_Step]]]:
+    """The grid of every arm: its own, or the figure's. A snapshot is what it is a snapshot of, but for when."""
+    figures = _grid(shared, "grid")
+    own = {}
+    for name, arm in arms.items():
+        where = f"arms.{name}.grid"
+        snapshot = arm.get("snapshot_of") is not None
+        own[name] = (figures if not snapshot else {}) if arm.get("grid") is None else _grid(arm["grid"], where)
+        for axis in own[name]:
+            if snapshot and axis != "at":
+                raise ValueError(f"{where}.{axis}: a snapshot has the axes of its arm and 'at', no others")
+    return own
+
+
+def _grid(grid: Any, where: str) -> dict[str, list[_Step]]:
+    """A grid's axes with their values."""
+    if not isinstance(grid, dict | None):
+        raise ValueError(f"{where}: expected a mapping of keys to their values, got {shown(grid)}")
+    axes = {}
+    for axis, values in (grid or {}).items():
+        if not re.fullmatch(AXIS, str(axis)):
+            raise ValueError(f"{where}: expected a key such as d_state or model.mixer.d_state, got {shown(axis)}")
+        if not isinstance(values, list | dict) or not values:
+            expected = "a list of values, or a mapping of their names to values"
+            raise ValueError(f"{where}.{axis}: expected {expected}, got {shown(values)}")
+        pairs = values.items() if isinstance(values, dict) else ((value, value) for value in values)
+        steps = axes[axis] = [_Step("none" if name is None else name, value) for name, value in pairs]
+        seen = set()
+        for step in steps:
+            if not isinstance(step.name, Setting) or not re.fullmatch(NAME, step.text):
+                told = "a number, true, false, null or a short word; or name it, {name: value}"
+                raise ValueError(f"{where}.{axis}: expected {told}, got {shown(step.name)}")
+            if step.text in seen:
+                raise ValueError(f"{where}.{axis}: {step.text} stands twice")
+            seen.add(step.text)
+    return axes
+
+
+def _axes(
+    name: str,
+    arms: Mapping[str, dict[str, Any]],
+    own: Mapping[str, dict[str, list[_Step]]],
+    below: tuple[str, ...],
+) -> dict[str, list[_Step]]:
+    """The axes of an arm: first those of the arm whose weights it takes."""
+    source = _source(arms[name])
+    if source not in arms or source in below:  # what is no arm, and circles, are told of where arms are resolved
+        return own[name]
+    found = dict(_axes(str(source), arms, own, (*below, name)))
+    for axis, steps in own[name].items():
+        if axis in found:
+            there = [step.text for step in found[axis]]
+            for step in steps:
+                if step.text not in there:
+                    hint = nearest(step.text, there)
+                    raise ValueError(f"arms.{name}.grid.{axis}: '{source}' has no member at {step.text}; {hint}")
+    return found | own[name]
+
+
+def _source(arm: Mapping[str, Any]) -> str | None:
+    """The arm whose weights another one takes."""
+    source = arm.get("from") or arm.get("snapshot_of")
+    return source if isinstance(source, str) else None
+
+
+def _count(axes: Iterable[list[_Step]]) -> int:
+    count = 1
+    for steps in axes:
+        count = min(UNCOUNTED, count * len(steps))
+    return count
+
+
+def _members(
+    name: str,
+    arms: Mapping[str, dict[str, Any]],
+    axes: Mapping[str, dict[str, list[_Step]]],
+    own: Mapping[str, dict[str, list[_Step]]],
+) -> dict[str, Any]:
+    """Name -> content of the members of an arm; of one without axes, itself."""
+    plain = {key: value for key, value in arms[name].items() if key != "grid"}
+    if not axes[name]:
+        return {name: plain}
+    members: dict[str, Any] = {}
+    for steps in itertools.product(*axes[name].values()):
+        chosen = dict(zip(axes[name], steps, strict=True))
+        places = [
+            {"axis": axis, "value": step.name, "words": place_words(axis, step.name)} for axis, step in chosen.items()
+        ]
+        of_arm: dict[str, Any] = {}
+        sets: dict[str, Any] = {}
+        for axis in own[name]:
+            found, rest = _parted(axis, chosen[axis].value)
+            of_arm |= found
+            sets |= rest
+        member = {"family": name, "number": len(members), "label": plain.get("label"), "places": places, "sets": sets}
+        arm = plain | of_arm | {"member": member}
+        if isinstance(plain.get("label"), str):
+            arm["label"] = ", ".join([plain["label"], *(str(place["words"]) for place in places)])
+        for key in ("from", "snapshot_of"):
+            source = plain.get(key)
+            if isinstance(source, str) and axes.get(source):
+                arm[key] = member_name(source, {axis: chosen[axis].name for axis in axes[source]})
+        members[member_name(name, {axis: step.name for axis, step in chosen.items()})] = arm
+    return members
+
+
+def _parted(axis: str, value: Any) -> tuple[dict[str, Any], Any]:
+    """What an axis at a value sets of the arm itself, by key; and what is set of the rest, by axis."""
+    if axis in OF_ARMS and not isinstance(value, dict):
+        return {axis: value}, {}
+    if not isinstance(value, dict):
+        return {}, {axis: value}
+    of_arm = {key: held for key, held in value.items() if key in OF_ARMS and not isinstance(held, dict)}
+    return of_arm, {axis: {key: held for key, held in value.items() if key not in of_arm}}
+
+
+def _of_members(entry: Any, families: Mapping[str, list[str]]) -> Any:
+    """A measurement whose `arms` are members."""
+    named = entry.get("arms") if isinstance(entry, dict) else None
+    if not isinstance(named, list):
+        return entry
+    members = (families.get(name, [name]) if isinstance(name, str) else [name] for name in named)
+    return entry | {"arms": list(itertools.chain.from_iterable(members))}
