@@ -32,7 +32,8 @@ class Registry(dict[str, T]):
         if one.__module__ != f"{self.package}.{name}":
             right = file_of(f"{self.package}.{name}")
             raise RegistryError(f"{file_of(one.__module__)}: {one.__name__} is called '{name}'; its file is {right}")
-        if name in self and self[name].__qualname__ != one.__qualname__:  # equal: the module was loaded again
+        before: Any = self.get(name, one)
+        if before.__qualname__ != one.__qualname__:  # equal: the module was loaded again
             raise RegistryError(f"{file_of(one.__module__)}: {one.__name__} and another class are called '{name}'")
         self[name] = one
 

@@ -25,7 +25,8 @@ import torch
 from ssm.base.tables import METRICS, PROCESS_SPEED, read_table
 from ssm.bench.training_speed import GateError
 from ssm.data.store import TokenSplit, TokenStore
-from ssm.specs.data import DataSpec, StdlibCorpus
+from ssm.specs.corpora.stdlib import StdlibCorpus
+from ssm.specs.data import DataSpec
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import Budget, RunSpec, TrainingSpec

@@ -10,7 +10,6 @@ import ast
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from ssm.base.errors import UserError
@@ -84,28 +83,6 @@ def check_modules(registry: str, modules: Mapping[str, Module], specs: Sequence[
         if name not in kinds:
             place = f"add {_file(described, name)}, and its line in {_file(described)}"
             raise RegistryError(f"{_file(registry, name)}: the module '{name}' has no spec: {place}")
-
-
-def check_functions(
-    registry: str, modules: Sequence[ModuleType], specs: Sequence[type[Spec]], key: str = "kind"
-) -> dict[str, Callable[..., Any]]:
-    """Kind -> the function of its name in the module of its name: one for every spec.
-
-    Args:
-        registry: the package that holds modules, a file each, and lists them; other files may be there too.
-        modules: those that it lists.
-        specs: those of their specs' registry.
-        key: as of `kind_of`.
-
-    Raises:
-        RegistryError: what is missing, and the file where it belongs.
-    """
-    named = {module.__name__.rpartition(".")[2]: module for module in modules}
-    check_lines(registry, named, specs, key)
-    for name, module in named.items():
-        if not callable(getattr(module, name, None)):
-            raise RegistryError(f"{_file(registry, name)}: lacks the function '{name}'")
-    return {name: getattr(module, name) for name, module in named.items()}
 
 
 def check_lines(registry: str, listed: Collection[str], specs: Sequence[type[Spec]], key: str = "kind") -> None:

@@ -14,7 +14,7 @@ from ssm.base.formulas import FUNCTIONS, GREEK, checked, lines, marked, mathml, 
 from ssm.specs.mixers import SPECS
 
 CONFIG = Path(__file__).parents[2] / "config"
-RECURRENCES = [line for mixer in SPECS for line in mixer.taxonomy.recurrence.split(",  ")]
+RECURRENCES = [line for mixer in SPECS.values() for line in mixer.taxonomy.recurrence.split(",  ")]
 TYPED = [
     *RECURRENCES,
     "A_t = exp(-w) I / (exp(-w) + exp(k(x_t)))",

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from ssm.specs.registry import RegistryError, check_functions
+from ssm.specs.registry import RegistryError
 
 SPEC = """
 from typing import ClassVar, Literal
@@ -168,19 +167,6 @@ def test_a_module_under_another_name(garden: Path) -> None:
     registry = garden / MODULES / "__init__.py"
     registry.write_text(registry.read_text().replace('"rose": RosePlant', '"rose": OakPlant'))
     assert said(MODULES) == f"{MODULES}/__init__.py: 'rose' is in oak.py: it belongs into rose.py"
-
-
-def test_a_module_without_its_function(garden: Path) -> None:
-    """Registries of functions, in folders that hold other files too."""
-    specs = importlib.import_module(SPECS.replace("/", ".")).SPECS
-    oak, rose = ModuleType("garden.work.oak"), ModuleType("garden.work.rose")
-    oak.oak = rose.rose = len  # type: ignore[attr-defined]
-    assert check_functions("garden.work", (oak, rose), specs) == {"oak": len, "rose": len}
-    with pytest.raises(RegistryError, match=r"^garden/work/__init__.py: no line for 'rose' of garden/.*/rose.py$"):
-        check_functions("garden.work", (oak,), specs)
-    del rose.rose  # type: ignore[attr-defined]
-    with pytest.raises(RegistryError, match=r"^garden/work/rose.py: lacks the function 'rose'$"):
-        check_functions("garden.work", (oak, rose), specs)
 
 
 def test_a_lock_file_of_an_editor_is_no_spec(garden: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from ssm.models.formats.fla_parts import TIED, gated_mlp_size, per_head, rows_around
 from ssm.models.formats.format import Config, Fields, Format, Row
 from ssm.models.formats.parts import ffn_of, mixer_of
-from ssm.specs.ffn import GatedMlp
+from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.delta_rule import DeltaRuleMixer
 from ssm.specs.mixers.deltanet import DeltaNetMixer
 from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer

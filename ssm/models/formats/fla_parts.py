@@ -6,7 +6,7 @@ from typing import Any
 
 from ssm.models.formats.format import Config, Fields, Row
 from ssm.models.formats.parts import ffn_of
-from ssm.specs.ffn import RwkvChannelMix
+from ssm.specs.ffn.rwkv_channel_mix import RwkvChannelMix
 from ssm.specs.model import ModelSpec
 
 TIED = ("model.embeddings.weight", "lm_head.weight")

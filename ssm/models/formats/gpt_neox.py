@@ -6,7 +6,7 @@ from typing import Any
 
 from ssm.models.formats.format import Config, Fields, Format, Row
 from ssm.models.formats.parts import ffn_of, mixer_of, rotary
-from ssm.specs.ffn import Mlp
+from ssm.specs.ffn.mlp import Mlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from ssm.models.formats.format import Config, Fields, Format, Row
 from ssm.models.formats.parts import mixer_of
-from ssm.specs.ffn import Experts, GatedMlp
+from ssm.specs.ffn.experts import Experts
+from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.mixers.kda import KdaMixer
 from ssm.specs.model import ModelSpec

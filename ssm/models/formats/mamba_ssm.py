@@ -7,7 +7,7 @@ from typing import Any
 
 from ssm.models.formats.format import Config, Fields, Format, Row
 from ssm.models.formats.parts import as_limit, ffn_of
-from ssm.specs.ffn import GatedMlp
+from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.mixers.mamba1 import Mamba1Mixer
 from ssm.specs.mixers.mamba2 import Mamba2Mixer

@@ -6,7 +6,7 @@ from typing import Any
 
 from ssm.models.formats.format import Config, Fields, Format, Row
 from ssm.models.formats.parts import ffn_of, mixer_of, rotary
-from ssm.specs.ffn import GatedMlp
+from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from ssm.models.formats.format import Config
-from ssm.specs.ffn import Experts, GatedMlp, Mlp, RwkvChannelMix
+from ssm.specs.ffn.experts import Experts
+from ssm.specs.ffn.gated_mlp import GatedMlp
+from ssm.specs.ffn.mlp import Mlp
+from ssm.specs.ffn.rwkv_channel_mix import RwkvChannelMix
 from ssm.specs.mixers.base import MixerSpecBase
 from ssm.specs.model import ModelSpec
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from ssm.models.formats.format import Config, Fields, Row
 from ssm.models.formats.parts import mixer_of, rotary
-from ssm.specs.ffn import Experts, GatedMlp
+from ssm.specs.ffn.experts import Experts
+from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 from ssm.specs.model import ModelSpec

@@ -10,7 +10,7 @@ from typing import Any
 
 from ssm.models.formats.format import Config, Fields, Format, Row
 from ssm.models.formats.parts import ffn_of, mixer_of
-from ssm.specs.ffn import RwkvChannelMix
+from ssm.specs.ffn.rwkv_channel_mix import RwkvChannelMix
 from ssm.specs.mixers.rwkv4 import Rwkv4Mixer
 from ssm.specs.model import ModelSpec
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from ssm.specs.base import Distinct, Name
 from ssm.specs.drawings.base import SeriesDrawing, insist_on_arms
 from ssm.specs.families import Member
-from ssm.specs.measurements import BY_KIND
+from ssm.specs.measurements import SPECS as MEASUREMENTS
 from ssm.specs.measurements.base import OfFigure
 from ssm.specs.reader import ColumnReader
 
@@ -45,7 +45,7 @@ class Curves(ColumnReader, SeriesDrawing):
     def _sane(self) -> Self:
         if self.split is not None and self.split == self.by:
             raise ValueError(f"split: '{self.split}' is what 'by' has a curve for already; give another key")
-        kind = BY_KIND.get(self.measurement)  # no measurement of arms bears the name of another kind
+        kind = MEASUREMENTS.get(self.measurement)  # no measurement of arms bears the name of another kind
         if self.arms is not None and kind is not None and issubclass(kind, OfFigure):
             raise ValueError(f"arms: '{self.measurement}' is measured of the figure, and of no arm")
         return self
