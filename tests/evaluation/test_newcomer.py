@@ -1,0 +1,118 @@
+"""A newcomer's measurement is two files: it is planned, reckoned, made, judged and drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import newcomer
+import pytest
+from plan.mini import figure, write_config
+
+from ssm.plan.resources import START_SECONDS
+
+SPEC = '''
+"""The spec of accuracy by position."""
+
+from typing import ClassVar, Literal
+
+from pydantic import PositiveInt
+
+from ssm.base.schema import Schema, binned
+from ssm.specs.measurements.base import OfWindows
+
+
+class Top1Accuracy(OfWindows):
+    """How often the likeliest token is the right one, at every position of held-out windows, in bins."""
+
+    table: ClassVar[Schema] = binned("top1_accuracy", "one sequence, one bin: the share of right guesses", "accuracy")
+    kind: Literal["top1_accuracy"] = "top1_accuracy"
+    sequences: PositiveInt = 16
+    seed: int = 5
+'''
+FUNCTION = '''
+"""Accuracy by position."""
+
+from ssm.evaluation.by_position import by_position
+from ssm.evaluation.registry import MEASURES
+
+
+@MEASURES.function
+def top1_accuracy(spec, subject):
+    return by_position(spec, subject, spec.table, lambda logits, targets: logits.argmax(-1) == targets)
+'''
+FILES = {"specs/measurements/top1_accuracy.py": SPEC, "evaluation/top1_accuracy.py": FUNCTION}
+USE = """
+import json, sys
+from pathlib import Path
+import torch, yaml
+from small import make_store
+from ssm.base.tables import VERDICTS, read_table
+from ssm.cli.main import main
+from ssm.evaluation.measure import measure
+from ssm.evaluation.subject import Subject
+from ssm.models.checkpoint import load_model
+from ssm.plan import load_config, make_plan
+from ssm.plan.resources import needs
+from ssm.training.loop import train
+
+config, out, cpu = Path(sys.argv[1]), Path(sys.argv[2]), torch.device("cpu")
+store = make_store(out)
+content = store.spec.content()
+(config / "data.yaml").write_text(yaml.safe_dump({content.pop("name"): content}))
+library = load_config(config, figures=["lg_fig5"])
+plan = make_plan(library)
+((series,), ((name, task),)) = plan.figures["lg_fig5"].series, plan.measurements.items()
+train(task.run, store, out / "run", cpu)
+measure(task, out / f"{name}.parquet", cpu, out / "run", store.folder)
+figure = out / "figure.json"
+figure.write_text(json.dumps(plan.figures["lg_fig5"].content()))
+assert main(["judge", str(figure), "--tables", str(out), "--out", str(out / "verdicts.parquet")]) == 0
+assert main(["plot", str(figure), "--tables", str(out), "--out", str(out / "pictures")]) == 0
+model, _ = load_model(out / "run" / "model.safetensors", cpu)
+windows = Subject(model, task.run.seed, store, cpu, "").windows(16, 64, 5)
+inputs, targets = windows.read(torch.arange(16).numpy(), 0, 64)
+print(json.dumps({
+    "planned": task.measurement.content(),
+    "tables": series.tables == {"right": name},
+    "seconds": needs(plan, library.workflow, gpu=False)[name].seconds,
+    "judged": read_table(out / "verdicts.parquet", VERDICTS).row(0, named=True)["estimate"],
+    "expected": (model(inputs)[0].argmax(-1) == targets)[:, 48:].double().mean().item(),
+}))
+"""
+FIGURE = {
+    "data": "small",
+    "arms": {"base": {"label": "Base", "training": "pretrain", "override": {"budget": {"steps": 5}}}},
+    "measurements": [{"kind": "top1_accuracy", "times_context": 2, "name": "right"}],
+    "drawings": [{"kind": "curves", "measurement": "right", "x": "position", "column": "accuracy", "tokens": True}],
+    "claims": [
+        {
+            "id": "often",
+            "says": "It is right more often than chance.",
+            "paper": "None.",
+            "quantity": {
+                "kind": "value_at",
+                "arm": "base",
+                "measurement": "right",
+                "column": "accuracy",
+                "times_context": 2,
+            },
+            "expected": {"above": 0.004},
+        }
+    ],
+}
+
+
+def test_a_newcomer_is_planned_reckoned_measured_judged_and_drawn(tmp_path: Path) -> None:
+    newcomer.add(tmp_path, FILES)
+    config = write_config(tmp_path / "config")
+    figure(config, "lg_fig5", **FIGURE)
+    done = newcomer.python(tmp_path, "-c", USE, str(config), str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["planned"] == {"kind": "top1_accuracy", "length": 64, "sequences": 16, "seed": 5}
+    assert found["tables"]
+    assert found["seconds"] > START_SECONDS[False], "it reads"
+    assert found["judged"] == pytest.approx(found["expected"], abs=1e-12)
+    assert 0 < found["judged"] < 1
+    assert "accuracy" in (tmp_path / "pictures" / "lg_fig5.svg").read_text()
