@@ -11,8 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def add(root: Path, files: dict[str, str], lines: dict[str, tuple[str, str, str]]) -> None:
-    """Write files, and lines of registries, in a copy of the package below `root`.
+def add(root: Path, files: dict[str, str], lines: dict[str, tuple[str, str, str]] | None = None) -> None:
+    """Write files, and lines of registries where there are any, in a copy of the package below `root`.
 
     Args:
         files: text by path inside the package.
@@ -21,7 +21,7 @@ def add(root: Path, files: dict[str, str], lines: dict[str, tuple[str, str, str]
     shutil.copytree(ROOT / "ssm", root / "ssm", ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in files.items():
         (root / "ssm" / name).write_text(text, encoding="utf-8")
-    for folder, (imported, registry, line) in lines.items():
+    for folder, (imported, registry, line) in (lines or {}).items():
         path = root / "ssm" / folder / "__init__.py"
         head, tail = path.read_text(encoding="utf-8").split(registry)
         opened, rest = tail.split("\n", 1)

@@ -19,7 +19,9 @@ from ssm.base.files import write_json
 from ssm.cli.main import main
 from ssm.models.checkpoint import load_tensors, save_tensors
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import EffectiveRemembrance, LengthClass, PositionLoss
+from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
+from ssm.specs.measurements.length_class import LengthClass
+from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.training.loop import train
 
 CONFIG = Path(__file__).parents[1] / "config"

@@ -18,7 +18,7 @@ from ssm.base.files import write_json
 from ssm.data import store as stores
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import StateStatistics
+from ssm.specs.measurements.state_statistics import StateStatistics
 from ssm.training.loop import train
 
 

@@ -23,7 +23,7 @@ from ssm.base.files import write_json, write_text
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
-from ssm.data.corpora import Document, describe, documents, files, stored_bytes
+from ssm.data.corpora import Document, documents, source_files, stored_bytes
 from ssm.data.encoding import BATCH_BYTES, TextBatch, encode_in_order, usable_cores
 from ssm.data.shards import SplitWriter
 from ssm.data.store import ALWAYS, FORMAT, MANIFEST, SPLITS, TOKENIZER, VERSION, TokenStore
@@ -87,7 +87,7 @@ def _build(spec: Data, folder: Path, workers: int) -> None:
         writers = _tokenize(text, tokenizer, folder, workers, corpus, counts)
     for beside in spec.sources.corpora:  # what a task reads where it makes its examples
         if text is None or beside != text.corpus:
-            for name, path in files.source_files(beside):
+            for name, path in source_files(beside):
                 _hash_document(corpus, Document(name, path.read_bytes(), 0))
     written = {name: entry for writer in writers.values() for name, entry in writer.files.items()}
     if tokenizer is not None and tokenizer.json is not None:
@@ -171,14 +171,14 @@ def _hash_document(corpus: Any, document: Document) -> None:
 def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:
     if spec.choice and not n_documents["choice"]:
         raise DataError(
-            f"{describe(spec.corpus)}: no document fell to the split 'choice'; give more documents, or change choice "
+            f"{spec.corpus.words}: no document fell to the split 'choice'; give more documents, or change choice "
             f"(now {spec.choice}) or held_out_seed"
         )
     wanted = {"train": spec.held_out < 1, "held_out": spec.held_out > 0}
     for name, other in (("train", "held_out"), ("held_out", "train")):
         if wanted[name] and not n_documents[name]:
             raise DataError(
-                f"{describe(spec.corpus)}: all {n_documents[other]} documents fell to the split '{other}' and each is "
+                f"{spec.corpus.words}: all {n_documents[other]} documents fell to the split '{other}' and each is "
                 f"held out whole; give more documents, or change held_out (now {spec.held_out}) or held_out_seed",
             )
 

@@ -17,7 +17,8 @@ from ssm.data.batches import HeldOutWindows
 from ssm.data.build import build_store
 from ssm.data.store import TokenSplit, TokenStore
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
-from ssm.specs.data import BytesTokenizer, DataSpec, FilesCorpus, FileTokenizer, HubTokenizer, TokenizerSpec
+from ssm.specs.corpora.files import FilesCorpus
+from ssm.specs.data import BytesTokenizer, DataSpec, FileTokenizer, HubTokenizer, TokenizerSpec
 
 if TYPE_CHECKING:
     from ssm.models.opening import Opened

@@ -11,7 +11,8 @@ from ssm.data.tasks.ruler import Ruler
 from ssm.diagnosis.session import Session
 from ssm.evaluation.accuracy import accuracy
 from ssm.evaluation.passkey import passkey, passkey_pieces
-from ssm.specs.measurements import Accuracy, Passkey
+from ssm.specs.measurements.accuracy import Accuracy
+from ssm.specs.measurements.passkey import Passkey
 from ssm.specs.tasks.needle import NeedleTask
 from ssm.specs.tasks.ruler import RULER, RulerTask
 

@@ -34,16 +34,14 @@ from ssm.evaluation.state_statistics import state_statistics
 from ssm.evaluation.stream import PROBED
 from ssm.models.readable import Readable
 from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
-from ssm.specs.measurements import (
-    ContextLoss,
-    DecayRange,
-    EffectiveRemembrance,
-    LengthClass,
-    MemoryLength,
-    PositionLoss,
-    RestartLoss,
-    StateStatistics,
-)
+from ssm.specs.measurements.context_loss import ContextLoss
+from ssm.specs.measurements.decay_range import DecayRange
+from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
+from ssm.specs.measurements.length_class import LengthClass
+from ssm.specs.measurements.memory_length import MemoryLength
+from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.restart_loss import RestartLoss
+from ssm.specs.measurements.state_statistics import StateStatistics
 
 FIRST = (LEAST, 16)  # windows after which only the time is looked at
 PRECISE = 1.4  # the ends of the interval of where it begins to fail lie within this factor

@@ -19,13 +19,15 @@ from ssm.data.batches import NOT_ASKED
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.base import Answers, TestSet
 from ssm.evaluation.alternatives import log_likelihoods
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import Segment, likeliest, segments
 from ssm.evaluation.subject import Subject
 from ssm.models.readable import Carried, Readable
-from ssm.specs.measurements import Accuracy
+from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.tasks.base import Task
 
 
+@MEASURES.function
 def accuracy(spec: Accuracy, subject: Subject) -> pl.DataFrame:
     """Every answer of every test set, in the schema Accuracy.table."""
     seed = derived_seed(spec.seed, "accuracy", subject.seed)

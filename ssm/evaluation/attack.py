@@ -9,6 +9,7 @@ from ssm.base.errors import DataError
 from ssm.base.seeds import derived_seed
 from ssm.data.tasks.draws import Draws
 from ssm.evaluation.altered import Altered
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.attack import Attack
 
@@ -35,6 +36,7 @@ class Attacked(Altered):
         return found
 
 
+@MEASURES.function
 def attack(spec: Attack, subject: Subject) -> pl.DataFrame:
     """Whether the target class wins, by image, region and target, in the schema Attack.table."""
     altered = Attacked(spec, subject, derived_seed(spec.seed, "attack", subject.seed))

@@ -12,14 +12,16 @@ from ssm.base.seeds import derived_seed
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.base import Examples
 from ssm.evaluation.inside import own_layers
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import Block
 from ssm.models.inspect import has_map, layer_maps
-from ssm.specs.measurements import AttentionMap
+from ssm.specs.measurements.attention_map import AttentionMap
 
 NOWHERE = -1
 
 
+@MEASURES.function
 def attention_map(spec: AttentionMap, subject: Subject) -> pl.DataFrame:
     """By example, layer, query and key, in the schema AttentionMap.table.
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import polars as pl
 
+from ssm.evaluation.registry import MEASURES
 from ssm.specs.measurements.compute import Compute
 from ssm.specs.training import RunSpec
 
 
+@MEASURES.function
 def compute(spec: Compute, record: Mapping[str, Any], run: RunSpec) -> pl.DataFrame:
     """One row, in the schema Compute.table; `record` is what run.json says of `run`."""
     trained, read = record["tokens"], record.get("tokens_read", 0)

@@ -6,11 +6,13 @@ import numpy as np
 import polars as pl
 import torch
 
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.restarted import restarted
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurements import ContextLoss
+from ssm.specs.measurements.context_loss import ContextLoss
 
 
+@MEASURES.function
 def context_loss(spec: ContextLoss, subject: Subject) -> pl.DataFrame:
     """Mean loss over the last quarter of every window, by context, in the schema ContextLoss.table."""
     windows = subject.windows(spec.sequences, spec.length, spec.seed)

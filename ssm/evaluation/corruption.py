@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from ssm.base.seeds import derived_seed
 from ssm.data.tasks.draws import Draws
 from ssm.evaluation.altered import Altered
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.corruption import Corruption
 
@@ -57,6 +58,7 @@ class Corrupted(Altered):
         return self.train.pixels(np.arange(min(POOL, self.train.spec.examples)))
 
 
+@MEASURES.function
 def corruption(spec: Corruption, subject: Subject) -> pl.DataFrame:
     """Whether the right class wins, by image, region, noise and draw, in the schema Corruption.table."""
     altered = Corrupted(spec, subject, derived_seed(spec.seed, "corruption", subject.seed))

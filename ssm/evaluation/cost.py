@@ -10,14 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ssm.base.progress import Progress
+from ssm.evaluation.registry import MEASURES
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.device import seconds_of
 from ssm.models.state import State
-from ssm.specs.measurements import Cost
+from ssm.specs.measurements.cost import Cost
 
 DECODED = 16  # tokens decoded in one timed go: one is too short to time
 
 
+@MEASURES.function
 def cost(spec: Cost, device: torch.device) -> pl.DataFrame:
     """In the schema Cost.table, with one sequence a step.
 

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from ssm.evaluation.histograms import histograms
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurements import DecayRange
-from ssm.specs.measurements.decay_range import THRESHOLDS
+from ssm.specs.measurements.decay_range import THRESHOLDS, DecayRange
 
 
+@MEASURES.function
 def decay_range(spec: DecayRange, subject: Subject) -> pl.DataFrame:
     """A_max - A_min as a cumulative histogram, in the schema DecayRange.table. Raises as `histograms`."""
     thresholds = torch.arange(THRESHOLDS + 1, dtype=torch.float64) / THRESHOLDS

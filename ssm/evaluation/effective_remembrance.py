@@ -10,11 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ssm.evaluation.bins import bin_edges
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import segments
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurements import EffectiveRemembrance
+from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
 
 
+@MEASURES.function
 def effective_remembrance(spec: EffectiveRemembrance, subject: Subject) -> pl.DataFrame:
     """d(q(.|x_0:T), q(.|x_t:T)) by sequence and t, under every distance, in the schema EffectiveRemembrance.table.
 

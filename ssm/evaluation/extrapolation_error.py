@@ -21,8 +21,8 @@ import torch
 
 from ssm.base.progress import Progress
 from ssm.base.seeds import numpy_generator
-from ssm.specs.measurements import ExtrapolationError
-from ssm.specs.measurements.extrapolation_error import NODES, PANELS
+from ssm.evaluation.registry import MEASURES
+from ssm.specs.measurements.extrapolation_error import NODES, PANELS, ExtrapolationError
 
 DIGITS = 60
 RATE, BETAS, SMALL = 1e-2, (0.9, 0.999), 1e-12  # of Adam; the rate falls to zero by a cosine
@@ -63,6 +63,7 @@ def power(s: Array, precision: Precision) -> Array:
 MEMORIES: dict[str, Callable[[Array, Precision], Array]] = {"exponential": exponential, "power": power}
 
 
+@MEASURES.function
 def extrapolation_error(spec: ExtrapolationError, device: torch.device | None = None) -> pl.DataFrame:
     """In the schema ExtrapolationError.table. On the CPU."""
     rows: list[tuple[Any, ...]] = []

@@ -8,11 +8,13 @@ from torch import Tensor
 
 from ssm.base.seeds import derived_seed
 from ssm.evaluation.inside import own_layers, window_groups
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.subject import Subject
 from ssm.models.inspect import influence as influence_of
-from ssm.specs.measurements import Influence
+from ssm.specs.measurements.influence import Influence
 
 
+@MEASURES.function
 def influence(spec: Influence, subject: Subject) -> pl.DataFrame:
     """By window and distance from its last token, in the schema Influence.table.
 

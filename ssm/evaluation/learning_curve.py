@@ -6,9 +6,11 @@ import math
 
 import polars as pl
 
+from ssm.evaluation.registry import MEASURES
 from ssm.specs.measurements.learning_curve import LearningCurve
 
 
+@MEASURES.function
 def learning_curve(spec: LearningCurve, metrics: pl.DataFrame, diverged: bool) -> pl.DataFrame:
     """The table of a run, from its metrics.
 

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 from scipy.stats import t as student
 
-from ssm.specs.measurements import LengthClass
+from ssm.evaluation.registry import MEASURES
+from ssm.specs.measurements.length_class import LengthClass
 
 LEVEL = 0.05
 # Nats an octave: what the mean loss may rise by from one length to its double and "not rise": no sample shows that a
@@ -19,6 +20,7 @@ NO_RISE = 0.02
 NOT_DECIDED = "not decided"
 
 
+@MEASURES.function
 def length_class(spec: LengthClass, curve: pl.DataFrame) -> pl.DataFrame:
     """One row in the schema LengthClass.table, from a table of PositionLoss; or one for each of its lengths."""
     losses, starts, stops = _matrix(curve)

@@ -13,7 +13,7 @@ from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.provenance import provenance
 from ssm.base.tables import METRICS, read_provenance, read_table, write_table
 from ssm.data.store import TokenStore
-from ssm.evaluation import MEASURES
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD, load_readable, snapshot_path, snapshot_step

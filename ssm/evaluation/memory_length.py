@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from ssm.evaluation.histograms import histograms
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurements import MemoryLength
-from ssm.specs.measurements.memory_length import OCTAVES
+from ssm.specs.measurements.memory_length import OCTAVES, MemoryLength
 
 
+@MEASURES.function
 def memory_length(spec: MemoryLength, subject: Subject) -> pl.DataFrame:
     """-1 / (mean of log A_t) as a cumulative histogram, in the schema MemoryLength.table. Raises as `histograms`.
 

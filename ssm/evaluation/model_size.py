@@ -5,10 +5,12 @@ from __future__ import annotations
 import polars as pl
 import torch
 
+from ssm.evaluation.registry import MEASURES
 from ssm.models.backbone import LanguageModel
-from ssm.specs.measurements import ModelSize
+from ssm.specs.measurements.model_size import ModelSize
 
 
+@MEASURES.function
 def model_size(spec: ModelSize, device: torch.device | None = None) -> pl.DataFrame:
     """One row a model, in the schema ModelSize.table. The models are built without memory, on torch's meta device."""
     rows = []

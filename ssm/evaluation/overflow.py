@@ -18,11 +18,13 @@ from torch import Tensor
 
 from ssm.base.progress import Progress
 from ssm.base.seeds import numpy_generator
-from ssm.specs.measurements import Overflow
+from ssm.evaluation.registry import MEASURES
+from ssm.specs.measurements.overflow import Overflow
 
 DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
 
 
+@MEASURES.function
 def overflow(spec: Overflow, device: torch.device | None = None) -> pl.DataFrame:
     """In the schema Overflow.table. On the CPU: there the loop and all the backends run.
 

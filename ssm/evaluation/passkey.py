@@ -13,9 +13,10 @@ import torch
 from ssm.base.seeds import derived_seed, numpy_generator
 from ssm.data.tasks.passkey import TEXT, PasskeyPieces, PasskeyPrompts, Wording, digits_of
 from ssm.data.tokenizers import Tokenizer
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import likeliest, segments
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurements import Passkey
+from ssm.specs.measurements.passkey import Passkey
 
 
 def passkey_pieces(spec: Passkey, tokenizer: Tokenizer, seed: int) -> PasskeyPieces:
@@ -46,6 +47,7 @@ def passkey_pieces(spec: Passkey, tokenizer: Tokenizer, seed: int) -> PasskeyPie
     )
 
 
+@MEASURES.function
 def passkey(spec: Passkey, subject: Subject) -> pl.DataFrame:
     """Whether each key is found, by length, depth and trial, in the schema Passkey.table.
 

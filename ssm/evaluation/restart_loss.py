@@ -12,11 +12,13 @@ import torch
 
 from ssm.evaluation.bins import bin_edges, octaves
 from ssm.evaluation.by_position import binned_table
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.restarted import restarted
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurements import RestartLoss
+from ssm.specs.measurements.restart_loss import RestartLoss
 
 
+@MEASURES.function
 def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
     """Mean loss by sequence and bin, in the schema RestartLoss.table.
 

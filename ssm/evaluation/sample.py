@@ -8,9 +8,11 @@ import polars as pl
 from ssm.base.seeds import derived_seed
 from ssm.data.store import TokenStore
 from ssm.data.tasks import build_generator
-from ssm.specs.measurements import Sample
+from ssm.evaluation.registry import MEASURES
+from ssm.specs.measurements.sample import Sample
 
 
+@MEASURES.function
 def sample(spec: Sample, store: TokenStore) -> pl.DataFrame:
     """A row a piece, in the schema Sample.table.
 

@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from ssm.evaluation.inside import own_layers, window_groups
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.subject import Subject
 from ssm.models.inspect import LayerSignals, layer_signals
-from ssm.specs.measurements import Smoothness
+from ssm.specs.measurements.smoothness import Smoothness
 
 
+@MEASURES.function
 def smoothness(spec: Smoothness, subject: Subject) -> pl.DataFrame:
     """By window, layer and signal, in the schema Smoothness.table.
 

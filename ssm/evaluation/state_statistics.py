@@ -11,14 +11,16 @@ import torch
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import Segment, segments
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
 from ssm.models.repairs.reading import Reading
-from ssm.specs.measurements import StateStatistics
+from ssm.specs.measurements.state_statistics import StateStatistics
 
 
+@MEASURES.function
 def state_statistics(spec: StateStatistics, subject: Subject) -> pl.DataFrame:
     """Statistics after 1, 2, 4, ... tokens and after `length`, in the schema StateStatistics.table.
 

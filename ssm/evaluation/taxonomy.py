@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from ssm.base.seeds import derived_seed
+from ssm.evaluation.registry import MEASURES
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.base import Mixer
 from ssm.models.state import MEMORY
-from ssm.specs.measurements import Taxonomy
+from ssm.specs.measurements.taxonomy import Taxonomy
 from ssm.specs.model import ModelSpec
 
 TOLERANCE = 1e-6  # in float64, relative: what counts as equal
@@ -24,6 +25,7 @@ MOVED = 0.02  # standard deviation
 STEPS = 4  # over which a remainder is followed: no decay that is used here has taken all of it away
 
 
+@MEASURES.function
 def taxonomy(spec: Taxonomy, device: torch.device | None = None) -> pl.DataFrame:
     """One row a model, in the schema Taxonomy.table; of a hybrid, the mixer of most layers. On the CPU, in float64."""
     return pl.DataFrame([_row(model, spec) for model in spec.models], schema=Taxonomy.table.columns)

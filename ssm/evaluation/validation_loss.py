@@ -7,11 +7,13 @@ import polars as pl
 import torch
 
 from ssm.data.batches import HeldOutWindows
+from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import cross_entropy, segments, token_values
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurements import ValidationLoss
+from ssm.specs.measurements.validation_loss import ValidationLoss
 
 
+@MEASURES.function
 def validation_loss(spec: ValidationLoss, subject: Subject) -> pl.DataFrame:
     """Mean loss by sequence, every token counted once, in the schema ValidationLoss.table."""
     windows = subject.windows(spec.sequences, spec.length, spec.seed)

@@ -31,8 +31,9 @@ from ssm.models.foreign import ForeignModel, check_unchanged
 from ssm.models.opening import Opened, open_model
 from ssm.plan.sources import text_files
 from ssm.specs.extension import OF_A_STATE, USUAL_POLICY, ExtensionSpec, how, needless
-from ssm.specs.initial_states import BY_NAME
-from ssm.specs.repairs import BY_KIND, RepairSpec
+from ssm.specs.initial_states import SPECS as POLICIES
+from ssm.specs.repairs import SPECS as REPAIRS
+from ssm.specs.repairs import RepairSpec
 
 __all__ = ["extend", "extension_of"]
 
@@ -71,7 +72,7 @@ def extend(
         raise ConfigError(f"--held-out {share:g}: {expected} (a file of this name: ./{share:g})")
     chosen = prepare_device(device, threads)
     opened = open_model(model, chosen)
-    trains = settings.get("policy", USUAL_POLICY) not in BY_KIND
+    trains = settings.get("policy", USUAL_POLICY) not in REPAIRS
     if opened.why_not_extend is not None and (trains or not opened.only_repaired):
         hint = "; --policy scale_a trains nothing, and can be tried" if opened.only_repaired else ""
         raise ConfigError(f"{opened.name}: cannot be extended: {opened.why_not_extend}{hint}")
@@ -155,13 +156,13 @@ def extension_of(
         "activation_checkpointing": activation_checkpointing,
         "control": control,
     }
-    fields = BY_NAME[policy].model_fields if policy in BY_NAME else {}
+    fields = POLICIES[policy].model_fields if policy in POLICIES else {}
     for name in OF_A_STATE:
         if options[name] is None and name in fields and fields[name].is_required():
             raise ConfigError(f"policy {policy} needs {_option(name)}")
     unused = needless(policy, options)
     if unused is not None:
-        why = ": it trains nothing" if policy in BY_KIND else ""
+        why = ": it trains nothing" if policy in REPAIRS else ""
         raise ConfigError(f"policy {policy} has no use for {_option(unused)}{why}")
     return ExtensionSpec.parse(
         {

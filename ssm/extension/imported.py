@@ -10,7 +10,8 @@ from pathlib import Path
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.checkpoint import RECORD
 from ssm.models.opening import WEIGHTS, Opened
-from ssm.specs.data import Data, DataSpec, FilesCorpus, TokenizerSpec
+from ssm.specs.corpora.files import FilesCorpus
+from ssm.specs.data import Data, DataSpec, TokenizerSpec
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 from ssm.training.imported import write_imported
 from ssm.training.origin import read_record

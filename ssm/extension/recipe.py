@@ -8,7 +8,8 @@ from ssm.models.checkpoint import snapshot_step
 from ssm.specs.data import Data
 from ssm.specs.extension import ExtensionSpec
 from ssm.specs.foreign import AnyModel, ForeignSpec
-from ssm.specs.initial_states import InitialStateSpec, ZeroState
+from ssm.specs.initial_states import InitialStateSpec
+from ssm.specs.initial_states.zero import ZeroState
 from ssm.specs.training import RunSpec, TrainingSpec
 
 TENTH = 0.1  # of the peak learning rate that the model's size is pre-trained with (lg App. B.2)

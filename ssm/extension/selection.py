@@ -20,7 +20,8 @@ from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
 from ssm.models.opening import WEIGHTS, Opened
 from ssm.models.trained import Trained
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
-from ssm.specs.measurements import PositionLoss, RestartLoss
+from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.restart_loss import RestartLoss
 from ssm.specs.training import RunSpec
 
 

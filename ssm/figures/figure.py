@@ -19,7 +19,8 @@ from ssm.claims.series import Names, Seeds
 from ssm.figures.drawings import DrawingSpec
 from ssm.figures.grid import Grid, expanded
 from ssm.specs.base import Distinct, Prose, Spec
-from ssm.specs.measurements import BY_KIND, MeasurementEntry
+from ssm.specs.measurements import SPECS as MEASUREMENTS
+from ssm.specs.measurements import MeasurementEntry
 from ssm.specs.measurements.base import ArmsEntry, OfNothing
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.training import Layer
@@ -186,14 +187,14 @@ class FigureSpec(Spec):
         for entry in self.measurements:
             where = f"measurements.{entry.called}"
             if not isinstance(entry, ArmsEntry):
-                if entry.kind in alone and issubclass(BY_KIND[entry.kind], OfNothing):
+                if entry.kind in alone and issubclass(MEASUREMENTS[entry.kind], OfNothing):
                     raise ValueError(f"{where}: stands twice, and has no name by which to tell its tables apart")
                 alone.add(entry.kind)
                 continue
             for other in entry.arms or ():
                 if other not in self.arms:
                     raise ValueError(f"{where}.arms: unknown arm '{other}'; {nearest(other, arms)}")
-            if entry.called in BY_KIND and entry.called != entry.kind:
+            if entry.called in MEASUREMENTS and entry.called != entry.kind:
                 raise ValueError(f"{where}: a {entry.kind} cannot bear the name of another kind")
             if kinds.setdefault(entry.called, entry.kind) != entry.kind:
                 raise ValueError(f"{where}: is the name of a {kinds[entry.called]} and of a {entry.kind}")

@@ -11,7 +11,7 @@ from ssm.plan.library import Library
 from ssm.plan.rehearsal import capped_data
 from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import BY_KIND
+from ssm.specs.measurements import SPECS as MEASUREMENTS
 from ssm.specs.measurements.base import Arm, ArmsEntry, OfArm, OfFigure, OfTable
 
 Tasks = dict[str, MeasurementTask]  # by their measurements' names in the figure
@@ -40,7 +40,7 @@ def tasks_beside(
         where = f"{library.figure_file(figure.target)}: measurements.{entry.called}"
         if entry.called in tasks:
             raise ConfigError(f"{where}: stands twice for the arm '{arm}'; give one of the two another 'name'")
-        kind = BY_KIND[entry.kind]
+        kind = MEASUREMENTS[entry.kind]
         assert issubclass(kind, OfArm)
         measured = {name: task.measurement for name, task in tasks.items()}
         measurement = kind.planned(entry, Arm(run, measured, _named_data(library, where)), f"{where} (arm '{arm}')")
@@ -57,7 +57,7 @@ def _named_data(library: Library, where: str) -> Callable[[str], Data]:
 def arm_entries(figure: FigureSpec) -> list[ArmsEntry]:
     """The entries that are measured of arms: on runs first, then from tables of these, which may stand above."""
     entries = [entry for entry in figure.measurements if isinstance(entry, ArmsEntry)]
-    return sorted(entries, key=lambda entry: issubclass(BY_KIND[entry.kind], OfTable))
+    return sorted(entries, key=lambda entry: issubclass(MEASUREMENTS[entry.kind], OfTable))
 
 
 def own_tasks(library: Library, figure: FigureSpec) -> list[MeasurementTask]:
@@ -69,7 +69,7 @@ def own_tasks(library: Library, figure: FigureSpec) -> list[MeasurementTask]:
     file, caps = library.figure_file(figure.target), library.workflow.rehearsal
     tasks = []
     for entry in figure.measurements:
-        kind = BY_KIND[entry.kind]
+        kind = MEASUREMENTS[entry.kind]
         if not issubclass(kind, OfFigure):
             continue
         models = tuple(library.models.get(name, f"{file}: models") for name in figure.models)

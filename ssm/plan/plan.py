@@ -15,7 +15,7 @@ from ssm.plan.registration import with_registrations
 from ssm.plan.rehearsal import capped_figure
 from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import BY_KIND
+from ssm.specs.measurements import SPECS as MEASUREMENTS
 from ssm.specs.measurements.base import OfRun, OfTable
 from ssm.specs.training import RunSpec
 
@@ -162,7 +162,7 @@ def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) 
     if figure.arms:
         raise ConfigError(f"{file}: arms: a figure that collects has none of its own")
     entries = arm_entries(figure)
-    made = [entry for entry in entries if issubclass(BY_KIND[entry.kind], OfTable)]
+    made = [entry for entry in entries if issubclass(MEASUREMENTS[entry.kind], OfTable)]
     needed = [entry.called for entry in entries if entry not in made]
     for entry in figure.measurements:
         if entry not in made and (entry not in entries or entry.given()):

@@ -27,7 +27,7 @@ def schemas() -> dict[str, dict[str, Any]]:
     return {
         "config": _dialect(_schema(WorkflowConfig, "The workflow's configuration")),
         "models": _dialect(_by_scale(_named("Named models", NamedModel, CheckpointSpec))),
-        "data": _dialect(_by_scale(_named("Named data sets", DataSpec, *TASKS))),
+        "data": _dialect(_by_scale(_named("Named data sets", DataSpec, *TASKS.values()))),
         "training": _dialect(_by_scale(_schema(TrainingFile, "Training recipes and initial states"))),
         "figure": _dialect(_by_scale(figure)),
     }

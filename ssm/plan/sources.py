@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ssm.base.errors import DataError
 from ssm.base.names import HUB
-from ssm.specs.data import BytesTokenizer, Data, DataSpec, FilesCorpus
+from ssm.specs.corpora.files import FilesCorpus
+from ssm.specs.data import BytesTokenizer, Data, DataSpec
 
 WEIGHTS = ("*.safetensors", "*.bin")  # beside a config.json or a run.json
 
@@ -21,10 +22,10 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
     """
     found: list[Path] = []
     for corpus in data.sources.corpora:
-        from ssm.data.corpora import files  # Arrow, which no other part of the plan needs
+        from ssm.data import corpora  # Arrow, which no other part of the plan needs
 
         try:
-            found += [path for _, path in files.source_files(corpus)]
+            found += [path for _, path in corpora.source_files(corpus)]
         except DataError:
             return None
     for tokenizer in data.sources.tokenizers:

@@ -22,7 +22,7 @@ from ssm.specs.extension import (
     how,
     needless,
 )
-from ssm.specs.repairs import BY_KIND
+from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs.base import OfLayers
 
 ANY_CONTEXT = 2048  # stands for the model's own where an entry gives none and is checked
@@ -104,7 +104,7 @@ class CheckpointSpec(Spec):
     @property
     def trains_nothing(self) -> bool:
         """Its extension is a repair without training."""
-        return self.policy in BY_KIND
+        return self.policy in REPAIRS
 
     @property
     def training_steps(self) -> int:
@@ -113,7 +113,7 @@ class CheckpointSpec(Spec):
 
     def trials(self, layers: int) -> int:
         """Of a repair's numbers, and the model as it is; `layers` of it can be repaired."""
-        repair = BY_KIND[self.policy].model_validate({"kind": self.policy, **self._given(*OF_A_REPAIR)})
+        repair = REPAIRS[self.policy].model_validate({"kind": self.policy, **self._given(*OF_A_REPAIR)})
         assert isinstance(repair, OfLayers)
         return 1 + len(repair.tried) * (1 + layers * (repair.by == "layer"))
 

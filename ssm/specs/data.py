@@ -9,36 +9,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from ssm.specs.base import Name, Spec
-
-Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
-
-
-class StdlibCorpus(Spec):
-    """The source text of the running Python's standard library: real, on every machine, no download."""
-
-    kind: Literal["stdlib"] = "stdlib"
-    min_file_bytes: PositiveInt = 64
-    max_file_bytes: PositiveInt = 400_000
-
-
-class FilesCorpus(Spec):
-    """Files, folders (searched recursively) or globs. A text file is a document; so is a JSONL or Parquet row."""
-
-    kind: Literal["files"] = "files"
-    paths: Words
-    format: Literal["auto", "text", "jsonl", "parquet"] = "auto"  # auto: by the file's ending; .zst and .gz are opened
-    text_key: str = "text"  # the JSONL key or the Parquet column that holds the text
-
-
-class HubCorpus(Spec):
-    """A data set of the Hugging Face hub by name, streamed through the optional package `datasets`."""
-
-    kind: Literal["hub"] = "hub"
-    name: str
-    config: str | None = None
-    split: str = "train"
-    revision: str | None = None
-    text_key: str = "text"
+from ssm.specs.corpora import CorpusSpec
+from ssm.specs.corpora.base import Corpus
 
 
 class BytesTokenizer(Spec):
@@ -77,7 +49,6 @@ def rows_of(tokenizer: TokenizerSpec) -> int:
     return 256 if isinstance(tokenizer, BytesTokenizer) else tokenizer.vocab_size
 
 
-CorpusSpec = Annotated[StdlibCorpus | FilesCorpus | HubCorpus, Field(discriminator="kind")]
 TokenizerSpec = Annotated[BytesTokenizer | BpeTokenizer | FileTokenizer | HubTokenizer, Field(discriminator="kind")]
 
 
@@ -85,7 +56,7 @@ TokenizerSpec = Annotated[BytesTokenizer | BpeTokenizer | FileTokenizer | HubTok
 class Sources:
     """What data is made from and may change under the same spec."""
 
-    corpora: tuple[FilesCorpus, ...] = ()  # the user's own text, and whatever else is read in folders
+    corpora: tuple[Corpus, ...] = ()  # the user's own text, and whatever else is read in folders
     tokenizers: tuple[FileTokenizer, ...] = ()
     library: bool = False  # the running Python's own
 
@@ -143,9 +114,9 @@ class Data(Spec, ABC):
         """What it is made from."""
         text, tokenizer = self.text, self.spelled_by
         return Sources(
-            corpora=(text.corpus,) if text is not None and isinstance(text.corpus, FilesCorpus) else (),
+            corpora=(text.corpus,) if text is not None and text.corpus.own_files else (),
             tokenizers=(tokenizer,) if isinstance(tokenizer, FileTokenizer) else (),
-            library=text is not None and isinstance(text.corpus, StdlibCorpus),
+            library=text is not None and text.corpus.library,
         )
 
     def stored_tokens(self, read: int) -> int:

@@ -14,8 +14,12 @@ from pydantic import (
 
 from ssm.specs.base import Spec
 from ssm.specs.diagnosis import DiagnosisSpec
-from ssm.specs.initial_states import INTERVENTIONS, InitialStateSpec, StatePassing, ZeroState
-from ssm.specs.repairs import BY_KIND, ClipDt, RepairSpec
+from ssm.specs.initial_states import INTERVENTIONS, InitialStateSpec
+from ssm.specs.initial_states.state_passing import StatePassing
+from ssm.specs.initial_states.zero import ZeroState
+from ssm.specs.repairs import SPECS as REPAIRS
+from ssm.specs.repairs import RepairSpec
+from ssm.specs.repairs.clip_dt import ClipDt
 
 # An optimizer step, where nobody says otherwise; the paper's reads half a million tokens (`recipe.unlike_the_paper`).
 SEQUENCES = 32
@@ -28,7 +32,7 @@ FORWARD_TOKENS = 8192  # a forward pass, where nobody says otherwise: what fits 
 USUAL = StatePassing()  # the intervention, where nobody says otherwise
 USUAL_POLICY = USUAL.policy
 STEPS = 100  # of training, where nobody says otherwise
-POLICIES = (*INTERVENTIONS, *BY_KIND)  # what is trained from, or a repair that trains nothing
+POLICIES = (*INTERVENTIONS, *REPAIRS)  # what is trained from, or a repair that trains nothing
 OF_A_STATE, OF_A_REPAIR = ("p_zero", "sigma"), ("by",)  # options of the one, and of the other
 OF_TRAINING = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "activation_checkpointing", "control")
 
@@ -96,7 +100,7 @@ def needless(policy: str, options: Mapping[str, Any]) -> str | None:
         policy: one of POLICIES.
         options: by name; None and False are not given.
     """
-    useless = (*OF_A_STATE, *OF_TRAINING) if policy in BY_KIND else OF_A_REPAIR
+    useless = (*OF_A_STATE, *OF_TRAINING) if policy in REPAIRS else OF_A_REPAIR
     return next((name for name in useless if name in _given(options)), None)
 
 
@@ -107,7 +111,7 @@ def how(policy: str, options: Mapping[str, Any]) -> dict[str, Any]:
         policy, options: as of `needless`, none of them needless.
     """
     given = _given(options)
-    if policy in BY_KIND:
+    if policy in REPAIRS:
         return {"repair": {"kind": policy, **given}}
     state = {name: given.pop(name) for name in OF_A_STATE if name in given}
     return {"initial_state": {"policy": policy, **state}, **given}

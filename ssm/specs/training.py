@@ -18,7 +18,8 @@ from ssm.base.errors import ConfigError, shown
 from ssm.specs.base import Spec, slug
 from ssm.specs.data import DataSpec
 from ssm.specs.foreign import AnyModel, ForeignSpec
-from ssm.specs.initial_states import InitialStateSpec, ZeroState
+from ssm.specs.initial_states import InitialStateSpec
+from ssm.specs.initial_states.zero import ZeroState
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 from ssm.specs.repairs import RepairSpec

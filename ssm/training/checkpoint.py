@@ -16,7 +16,7 @@ from ssm.models.checkpoint import AGAIN, load_tensors, load_weights, save_tensor
 from ssm.models.trained import Trained
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import Team
-from ssm.training.initial_states import Policy
+from ssm.training.initial_states.base import Policy
 from ssm.training.optimizer import load_optimizer, optimizer_tensors
 from ssm.training.parallel import spread_as, whole_tensors
 

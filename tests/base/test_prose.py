@@ -80,7 +80,7 @@ def test_an_invalid_formula_is_refused(formula: str, said: str) -> None:
 
 
 def test_every_recurrence_is_valid() -> None:
-    for mixer in SPECS:
+    for mixer in SPECS.values():
         for line in mixer.taxonomy.recurrence:
             assert checked(line) == line
             assert not re.search(r"[\\$]", plain(line))

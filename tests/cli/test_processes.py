@@ -20,7 +20,7 @@ from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import PositionLoss
+from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.training import RunSpec
 from ssm.training.loop import train
 

@@ -11,7 +11,8 @@ import pytest
 from ssm.base.errors import ConfigError, OutputError
 from ssm.cli import tokenize
 from ssm.data.store import TokenStore
-from ssm.specs.data import DataSpec, FilesCorpus
+from ssm.specs.corpora.files import FilesCorpus
+from ssm.specs.data import DataSpec
 
 
 def run(*words: object) -> int:

@@ -27,7 +27,8 @@ from ssm.data.corpora import Document
 from ssm.data.encoding import TextBatch, encode_in_order
 from ssm.data.store import TokenStore
 from ssm.data.tokenizers import ByteTokenizer, train_bpe
-from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, FilesCorpus, TokenizerSpec
+from ssm.specs.corpora.files import FilesCorpus
+from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, TokenizerSpec
 
 WORDS = ["state", "token", "length", "scan", "decay", "\n", "é", "0", " "]
 

@@ -17,7 +17,9 @@ import zstandard
 
 from ssm.base.errors import DataError
 from ssm.data.corpora import documents, stored_bytes
-from ssm.specs.data import FilesCorpus, HubCorpus, StdlibCorpus
+from ssm.specs.corpora.files import FilesCorpus
+from ssm.specs.corpora.hub import HubCorpus
+from ssm.specs.corpora.stdlib import StdlibCorpus
 
 TEXTS = ["first\n", "zweite Zeile: äöü €", "x" * 5000, "last"]
 

@@ -17,7 +17,8 @@ from ssm.base.errors import DataError
 from ssm.data import store as store_module
 from ssm.data.build import build_store
 from ssm.data.store import TokenSplit, TokenStore
-from ssm.specs.data import BytesTokenizer, DataSpec, FilesCorpus
+from ssm.specs.corpora.files import FilesCorpus
+from ssm.specs.data import BytesTokenizer, DataSpec
 
 
 @st.composite

@@ -29,7 +29,7 @@ from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats import import_checkpoint
-from ssm.specs.measurements import Accuracy
+from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.tasks import parse_data
 from ssm.training.distributed import Team
 

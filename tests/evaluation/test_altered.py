@@ -21,7 +21,8 @@ from ssm.evaluation.attack import Attacked, attack
 from ssm.evaluation.corruption import Corrupted, corruption
 from ssm.evaluation.subject import Subject
 from ssm.plan import load_config, make_plan
-from ssm.specs.measurements import Attack, Corruption
+from ssm.specs.measurements.attack import Attack
+from ssm.specs.measurements.corruption import Corruption
 
 REGIONS = [[0, 2], [3, 40], [60, 64]]
 CPU = torch.device("cpu")

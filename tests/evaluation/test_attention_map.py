@@ -24,7 +24,7 @@ from ssm.evaluation.attention_map import attention_map
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import build_model
 from ssm.plan import load_config, make_plan
-from ssm.specs.measurements import AttentionMap
+from ssm.specs.measurements.attention_map import AttentionMap
 
 COPY = {"task": "copy", "alphabet": 3, "mix": [{"shortest": 4, "longest": 7}]}
 ATTENTION = {"kind": "attention", "n_heads": 2, "rotary_pct": 0.0}

@@ -9,7 +9,7 @@ from small import model_spec
 
 from ssm.base.errors import ConfigError
 from ssm.evaluation.cost import _kept_bytes, cost
-from ssm.specs.measurements import Cost
+from ssm.specs.measurements.cost import Cost
 from ssm.specs.model import ModelSpec
 
 

@@ -14,7 +14,7 @@ from scipy.spatial.distance import cosine, jensenshannon
 from ssm.evaluation import stream
 from ssm.evaluation.effective_remembrance import DISTANCES, effective_remembrance
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurements import EffectiveRemembrance
+from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
 
 
 def test_distances_of_equal_and_of_disjoint_distributions() -> None:

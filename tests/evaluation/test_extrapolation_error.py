@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 
 from ssm.evaluation import extrapolation_error as module
 from ssm.evaluation.extrapolation_error import PRECISIONS, back_substituted, descended, extrapolation_error, triangular
-from ssm.specs.measurements import ExtrapolationError
+from ssm.specs.measurements.extrapolation_error import ExtrapolationError
 
 T = 1.5
 

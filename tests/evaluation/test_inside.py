@@ -21,7 +21,10 @@ from ssm.evaluation.smoothness import pairwise_distance
 from ssm.evaluation.subject import Subject
 from ssm.models import inspect
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.specs.measurements import DecayRange, Influence, MemoryLength, Smoothness
+from ssm.specs.measurements.decay_range import DecayRange
+from ssm.specs.measurements.influence import Influence
+from ssm.specs.measurements.memory_length import MemoryLength
+from ssm.specs.measurements.smoothness import Smoothness
 
 LENGTH, SEQUENCES = 12, 3
 ATTENTION = {"kind": "attention", "n_heads": 2}

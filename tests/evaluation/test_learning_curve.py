@@ -17,7 +17,7 @@ from ssm.data.store import TokenStore
 from ssm.evaluation.learning_curve import learning_curve
 from ssm.evaluation.measure import measure
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import LearningCurve
+from ssm.specs.measurements.learning_curve import LearningCurve
 from ssm.specs.training import RunSpec
 from ssm.training.loop import train
 

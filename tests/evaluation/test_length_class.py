@@ -11,7 +11,8 @@ import pytest
 from ssm.base.errors import ConfigError
 from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.length_class import NO_RISE, length_class
-from ssm.specs.measurements import LengthClass, PositionLoss
+from ssm.specs.measurements.length_class import LengthClass
+from ssm.specs.measurements.position_loss import PositionLoss
 
 CONTEXT, LENGTH, SEQUENCES = 32, 2048, 64
 

@@ -23,7 +23,10 @@ from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.subject import Subject
 from ssm.evaluation.validation_loss import validation_loss
 from ssm.specs.config import Rehearsal
-from ssm.specs.measurements import ContextLoss, PositionLoss, RestartLoss, ValidationLoss
+from ssm.specs.measurements.context_loss import ContextLoss
+from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.restart_loss import RestartLoss
+from ssm.specs.measurements.validation_loss import ValidationLoss
 
 
 def loss_of_context(subject: Subject, context: torch.Tensor, target: int) -> float:

@@ -14,7 +14,7 @@ from ssm.base.tables import read_provenance
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import PositionLoss
+from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.training.loop import train
 from ssm.training.metrics import PATIENCE
 

@@ -19,14 +19,12 @@ from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import build_model
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import (
-    EffectiveRemembrance,
-    MeasurementSpec,
-    Passkey,
-    PositionLoss,
-    RestartLoss,
-    StateStatistics,
-)
+from ssm.specs.measurements import MeasurementSpec
+from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
+from ssm.specs.measurements.passkey import Passkey
+from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.restart_loss import RestartLoss
+from ssm.specs.measurements.state_statistics import StateStatistics
 from ssm.specs.model import ModelSpec
 
 PEAK = """

@@ -1,4 +1,4 @@
-"""A newcomer's measurement: two files and two lines, and it is planned, reckoned, made, judged and drawn."""
+"""A newcomer's measurement is two files: it is planned, reckoned, made, judged and drawn."""
 
 from __future__ import annotations
 
@@ -34,23 +34,14 @@ FUNCTION = '''
 """Accuracy by position."""
 
 from ssm.evaluation.by_position import by_position
+from ssm.evaluation.registry import MEASURES
 
 
+@MEASURES.function
 def top1_accuracy(spec, subject):
     return by_position(spec, subject, spec.table, lambda logits, targets: logits.argmax(-1) == targets)
 '''
-FILES = {
-    "specs/measurements/top1_accuracy.py": SPEC,
-    "evaluation/top1_accuracy.py": FUNCTION,
-}
-LINES = {
-    "specs/measurements": (
-        "from ssm.specs.measurements.top1_accuracy import Top1Accuracy\n",
-        "SPECS: ",
-        "    Top1Accuracy,\n",
-    ),
-    "evaluation": ("from ssm.evaluation import top1_accuracy\n", "MODULES: ", "    top1_accuracy,\n"),
-}
+FILES = {"specs/measurements/top1_accuracy.py": SPEC, "evaluation/top1_accuracy.py": FUNCTION}
 USE = """
 import json, sys
 from pathlib import Path
@@ -113,7 +104,7 @@ FIGURE = {
 
 
 def test_a_newcomer_is_planned_reckoned_measured_judged_and_drawn(tmp_path: Path) -> None:
-    newcomer.add(tmp_path, FILES, LINES)
+    newcomer.add(tmp_path, FILES)
     config = write_config(tmp_path / "config")
     figure(config, "lg_fig5", **FIGURE)
     done = newcomer.python(tmp_path, "-c", USE, str(config), str(tmp_path))
@@ -125,57 +116,3 @@ def test_a_newcomer_is_planned_reckoned_measured_judged_and_drawn(tmp_path: Path
     assert found["judged"] == pytest.approx(found["expected"], abs=1e-12)
     assert 0 < found["judged"] < 1
     assert "accuracy" in (tmp_path / "pictures" / "lg_fig5.svg").read_text()
-
-
-def test_it_takes_no_more_than_the_readme_says() -> None:
-    """At most five files and 60 lines, and a line with its import in each registry."""
-    assert len(FILES) == len(LINES) == 2
-    assert sum(len(text.strip().splitlines()) for text in FILES.values()) <= 60
-
-
-PLACE = "add ssm/{0}/top1_accuracy.py, and its line in ssm/{0}/__init__.py"
-SPEC_FILE = "ssm/specs/measurements/top1_accuracy.py"
-FORGOTTEN = {
-    "its schema": (
-        "specs/measurements/top1_accuracy.py",
-        "    table: ClassVar[Schema] = binned("
-        '"top1_accuracy", "one sequence, one bin: the share of right guesses", "accuracy")\n',
-        f"{SPEC_FILE}: Top1Accuracy lacks table",
-    ),
-    "its function": (
-        "evaluation/top1_accuracy.py",
-        None,
-        f"{SPEC_FILE}: the spec 'top1_accuracy' has no module: {PLACE.format('evaluation')}",
-    ),
-    "its function's line": (
-        "evaluation/__init__.py",
-        LINES["evaluation"][0],
-        "ssm/evaluation/top1_accuracy.py is in no registry: add its line in ssm/evaluation/__init__.py",
-    ),
-    "its spec's line": (
-        "specs/measurements/__init__.py",
-        LINES["specs/measurements"][2],
-        f"ssm/specs/measurements/__init__.py: no line for 'top1_accuracy' of {SPEC_FILE}",
-    ),
-    "what it is made of": (
-        "specs/measurements/top1_accuracy.py",
-        "(OfWindows)",
-        f"{SPEC_FILE}: Top1Accuracy lacks capped, read",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", FORGOTTEN)
-def test_what_was_forgotten_is_one_line_before_anything_is_planned(what: str, tmp_path: Path) -> None:
-    name, lacking, said = FORGOTTEN[what]
-    newcomer.add(tmp_path, FILES, LINES)
-    path = tmp_path / "ssm" / name
-    if lacking is None:
-        path.unlink()
-    else:
-        assert lacking in path.read_text()
-        path.write_text(path.read_text().replace(lacking, "(OfRun)" if lacking.startswith("(") else ""))
-        path.write_text(path.read_text().replace("import OfWindows", "import OfRun"))
-    done = newcomer.python(tmp_path, "-m", "ssm", "plan")
-    assert done.stderr == f"ssm plan: {said}\n"
-    assert done.returncode == 2

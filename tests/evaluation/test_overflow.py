@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ssm.evaluation.overflow import DTYPES, overflow, predicted
-from ssm.specs.measurements import Overflow
+from ssm.specs.measurements.overflow import Overflow
 
 BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 SHARES = (-1.0, 0.0, 0.25, 0.5, 0.75, 1.25, 2.0)

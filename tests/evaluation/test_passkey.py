@@ -20,7 +20,7 @@ from ssm.evaluation import passkey as module
 from ssm.evaluation import stream
 from ssm.evaluation.passkey import passkey, passkey_pieces
 from ssm.evaluation.subject import Subject
-from ssm.specs.measurements import Passkey
+from ssm.specs.measurements.passkey import Passkey
 from ssm.training.distributed import Team
 
 SPEC = Passkey(lengths=(300, 520), depths=(0.0, 0.5, 1.0), trials=2)

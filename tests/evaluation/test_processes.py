@@ -16,15 +16,12 @@ from ssm.base.tables import read_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import (
-    SCHEMAS,
-    EffectiveRemembrance,
-    MeasurementSpec,
-    Passkey,
-    PositionLoss,
-    RestartLoss,
-    StateStatistics,
-)
+from ssm.specs.measurements import SCHEMAS, MeasurementSpec
+from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
+from ssm.specs.measurements.passkey import Passkey
+from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.restart_loss import RestartLoss
+from ssm.specs.measurements.state_statistics import StateStatistics
 from ssm.training.distributed import Team
 from ssm.training.loop import train
 

@@ -21,7 +21,8 @@ from ssm.models.backbone import build_model
 from ssm.plan import load_config, make_plan
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import BY_KIND, ENTRIES, SCHEMAS
+from ssm.specs.measurements import ENTRIES, SCHEMAS
+from ssm.specs.measurements import SPECS as MEASUREMENTS
 from ssm.specs.measurements.base import (
     ArmsEntry,
     OfArm,
@@ -34,7 +35,6 @@ from ssm.specs.measurements.base import (
     OfTask,
 )
 from ssm.specs.measurements.of_images import OfImages
-from ssm.specs.registry import kind_of
 
 ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
@@ -73,21 +73,21 @@ PASSES = {
 
 
 def test_every_kind_has_an_example() -> None:
-    assert set(EXAMPLES) == set(BY_KIND) == {kind_of(entry) for entry in ENTRIES}
+    assert set(EXAMPLES) == set(MEASUREMENTS) == set(MEASURES)
 
 
-def test_the_plan_and_the_measuring_know_none_by_name() -> None:
-    names = "|".join([*(f'"{kind}"' for kind in BY_KIND), *(rf"\b{spec.__name__}\b" for spec in BY_KIND.values())])
-    files = [*(ROOT / "ssm" / "plan").glob("*.py"), ROOT / "ssm" / "evaluation" / "measure.py"]
-    assert not [f"{path.name}: {found}" for path in files for found in re.findall(names, path.read_text())]
+@pytest.mark.parametrize("kind", MEASUREMENTS)
+def test_its_table_bears_its_name(kind: str) -> None:
+    assert SCHEMAS[kind].name == kind
 
 
 def planned(tmp_path: Path, kind: str, caps: Rehearsal | None = None) -> MeasurementTask:
     """As a figure with one arm asks for it, beside what it may be made from."""
     entries: list[dict[str, Any]] = [{"kind": kind, **EXAMPLES[kind]}]
-    spec = BY_KIND[kind]
+    spec = MEASUREMENTS[kind]
     if issubclass(spec, OfTable):
-        source = kind_of(spec.model_fields["of"].annotation)  # type: ignore[arg-type]
+        made_from: Any = spec.model_fields["of"].annotation
+        source = made_from.model_fields["kind"].default
         entries.append({"kind": source, "name": "beside", **EXAMPLES[source]})
     folder = write_config(tmp_path / "config")
     names: dict[str, Any] = {"data": "keys", "arms": {}} if issubclass(spec, OfTask) else {}
@@ -161,11 +161,11 @@ def test_a_rehearsal_makes_it_less(kind: str, tmp_path: Path) -> None:
     assert work[1] < work[0] or work == [0, 0]
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=kind_of)
-def test_the_readme_of_config_files_says_what_a_figure_may_say(entry: type[ArmsEntry]) -> None:
+@pytest.mark.parametrize(("kind", "entry"), [*zip(MEASUREMENTS, ENTRIES, strict=True)], ids=str)
+def test_the_readme_of_config_files_says_what_a_figure_may_say(kind: str, entry: type[ArmsEntry]) -> None:
     """A row of its table for each kind, with the kind's own keys."""
     text = (ROOT / "config" / "README.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text[text.index("| `measurements` |") :], re.M))
     keys = entry.model_fields.keys() - ArmsEntry.model_fields.keys()
-    assert keys == set(re.findall(r"`(\w+)`", rows[kind_of(entry)].split("|")[-1]))
-    assert issubclass(entry, ArmsEntry) == issubclass(BY_KIND[kind_of(entry)], OfArm)
+    assert keys == set(re.findall(r"`(\w+)`", rows[kind].split("|")[-1]))
+    assert issubclass(entry, ArmsEntry) == issubclass(MEASUREMENTS[kind], OfArm)

@@ -20,7 +20,7 @@ from ssm.data.tasks import build_generator, passkey
 from ssm.evaluation.measure import measure
 from ssm.evaluation.sample import sample
 from ssm.plan import load_config, make_plan
-from ssm.specs.measurements import Sample
+from ssm.specs.measurements.sample import Sample
 
 CONFIG = Path(__file__).parents[2] / "config"
 PAPER = {  # words that stand in the prompt

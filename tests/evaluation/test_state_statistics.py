@@ -16,7 +16,7 @@ from ssm.evaluation.state_statistics import state_statistics
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.repairs.reset_state import Resetting
-from ssm.specs.measurements import StateStatistics
+from ssm.specs.measurements.state_statistics import StateStatistics
 from ssm.specs.model import ModelSpec
 
 

@@ -11,7 +11,8 @@ from small import model_spec
 from ssm.evaluation import taxonomy as module
 from ssm.evaluation.model_size import model_size
 from ssm.evaluation.taxonomy import taxonomy
-from ssm.specs.measurements import ModelSize, Taxonomy
+from ssm.specs.measurements.model_size import ModelSize
+from ssm.specs.measurements.taxonomy import Taxonomy
 from ssm.specs.model import ModelSpec
 
 # kind of mixer -> (the decay depends on the input, the recurrence is linear in its state), as the papers define them

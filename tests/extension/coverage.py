@@ -44,7 +44,8 @@ from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.models.checkpoint import load_model
 from ssm.specs.data import DataSpec
-from ssm.specs.measurements import PositionLoss, RestartLoss
+from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.restart_loss import RestartLoss
 from ssm.training.loop import train
 
 CONTEXT, LENGTH, WINDOWS = 16, 256, 1024

@@ -22,7 +22,7 @@ from ssm.models.foreign import ForeignModel, write_weights
 from ssm.models.opening import open_model
 from ssm.models.repairs import repaired
 from ssm.models.trained import Trained
-from ssm.specs.repairs import ScaleA
+from ssm.specs.repairs.scale_a import ScaleA
 
 
 def test_numbers_that_are_damaged_are_one_line(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

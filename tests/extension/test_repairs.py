@@ -18,7 +18,7 @@ from ssm.models.backbone import LanguageModel
 from ssm.models.formats import export_checkpoint, import_checkpoint
 from ssm.models.opening import open_model
 from ssm.models.repairs import repaired
-from ssm.specs.repairs import ClipDt
+from ssm.specs.repairs.clip_dt import ClipDt
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 

@@ -27,8 +27,7 @@ from ssm.figures.data import (
 from ssm.figures.drawings.head_std import drifting_heads
 from ssm.figures.figure import FigureTask
 from ssm.figures.style import log_ticks, token_ticks
-from ssm.specs.measurements import SCHEMAS, SPECS
-from ssm.specs.registry import kind_of
+from ssm.specs.measurements import SCHEMAS
 
 
 def test_perplexity_is_the_exponential_of_the_mean_loss_and_its_band_the_range_of_seeds(tmp_path: Path) -> None:
@@ -125,7 +124,7 @@ def test_of_a_diverged_run_nothing_but_where_it_was_measured_is_read(tmp_path: P
     assert (row["class"], row["generalizes"], row["extends_from"], row["context"]) == (None, None, None, 32)
 
 
-@pytest.mark.parametrize("kind", sorted({kind_of(spec) for spec in SPECS}))
+@pytest.mark.parametrize("kind", SCHEMAS)
 def test_every_measurement_says_which_columns_are_keys(kind: str) -> None:
     """What is no key is a value, which a diverged run has not."""
     schema = SCHEMAS[kind]

@@ -248,7 +248,7 @@ def test_systems_are_printed(tmp_path: Path) -> None:
     assert {"$x_t = x_{t-1} + B u_t$", "$y_t = x_t$", "1 × 32 × 2"} <= set(printed)
 
 
-@pytest.mark.parametrize("mixer", SPECS, ids=lambda mixer: mixer.taxonomy.system)
+@pytest.mark.parametrize("mixer", SPECS.values(), ids=lambda mixer: mixer.taxonomy.system)
 def test_the_lines_of_a_recurrence_fit_their_column(mixer: type[MixerSpecBase]) -> None:
     (_, left, _), (_, right, _) = HEADS[1:3]
     room = 0.94 * (right - left) * WIDTH * 72  # points, less a gap

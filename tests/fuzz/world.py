@@ -25,7 +25,8 @@ from ssm.models.backbone import build_model
 from ssm.models.checkpoint import load_tensors
 from ssm.models.formats import export_checkpoint
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import LengthClass, PositionLoss
+from ssm.specs.measurements.length_class import LengthClass
+from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.training.loop import train
 
 CONFIG = Path(__file__).parents[2] / "config"

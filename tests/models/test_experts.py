@@ -11,7 +11,7 @@ from models import tiny
 from torch import Tensor
 
 from ssm.models.ffn.experts import ExpertsFfn
-from ssm.specs.ffn import Experts
+from ssm.specs.ffn.experts import Experts
 
 D, E, TOP, HIDDEN = 6, 5, 2, 4
 

@@ -21,7 +21,8 @@ from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats import export_checkpoint
 from ssm.models.opening import Opened, open_model
-from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, FileTokenizer, StdlibCorpus, TokenizerSpec
+from ssm.specs.corpora.stdlib import StdlibCorpus
+from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, FileTokenizer, TokenizerSpec
 from ssm.specs.tasks import parse_data
 from ssm.specs.training import RunSpec
 

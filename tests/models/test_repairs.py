@@ -14,8 +14,12 @@ from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
 from ssm.models.state import MEMORY, State
-from ssm.specs.repairs import SPECS, ClipDt, ResetState, Restarts, ScaleA
+from ssm.specs.repairs import SPECS
 from ssm.specs.repairs.base import OfLayers, Point
+from ssm.specs.repairs.clip_dt import ClipDt
+from ssm.specs.repairs.reset_state import ResetState
+from ssm.specs.repairs.restarts import Restarts
+from ssm.specs.repairs.scale_a import ScaleA
 
 MIXERS: dict[str, dict[str, Any]] = {
     "mamba1": {"kind": "mamba1", "d_state": 6},
@@ -71,7 +75,7 @@ def test_layers_without_what_is_repaired_have_no_number(repair: OfLayers) -> Non
     repaired(own, repair, (None, 0.25))
 
 
-@pytest.mark.parametrize("of", SPECS)
+@pytest.mark.parametrize("of", SPECS.values())
 def test_at_the_start_nothing_is_changed(of: Any) -> None:
     own, text = model(), tokens(1, 2, 40)
     plain = own.hidden(text)[0]

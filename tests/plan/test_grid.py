@@ -22,7 +22,9 @@ from ssm.figures.draw import draw
 from ssm.figures.figure import FigureTask
 from ssm.plan import Plan, load_config, make_plan, write_specs
 from ssm.plan.registration import contents
-from ssm.specs.initial_states import RandomNoise, StatePassing, ZeroState
+from ssm.specs.initial_states.random_noise import RandomNoise
+from ssm.specs.initial_states.state_passing import StatePassing
+from ssm.specs.initial_states.zero import ZeroState
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 from ssm.specs.mixers.mimetic import Mimetic
 from ssm.specs.tasks.copy import CopyTask

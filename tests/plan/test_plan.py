@@ -17,18 +17,17 @@ from ssm.plan import Inputs, Plan, load_config, make_plan, write_specs
 from ssm.plan.resources import needs, training_tokens
 from ssm.plan.summary import summary
 from ssm.specs.config import Rehearsal
-from ssm.specs.initial_states import StatePassing, ZeroState
+from ssm.specs.initial_states.state_passing import StatePassing
+from ssm.specs.initial_states.zero import ZeroState
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import (
-    Cost,
-    LearningCurve,
-    LengthClass,
-    ModelSize,
-    Passkey,
-    PositionLoss,
-    RestartLoss,
-    Taxonomy,
-)
+from ssm.specs.measurements.cost import Cost
+from ssm.specs.measurements.learning_curve import LearningCurve
+from ssm.specs.measurements.length_class import LengthClass
+from ssm.specs.measurements.model_size import ModelSize
+from ssm.specs.measurements.passkey import Passkey
+from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.restart_loss import RestartLoss
+from ssm.specs.measurements.taxonomy import Taxonomy
 from ssm.specs.training import RunSpec
 
 ROOT = Path(__file__).parents[2]

@@ -28,7 +28,8 @@ from ssm.plan.summary import summary
 from ssm.specs.base import Spec
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import Passkey, RestartLoss
+from ssm.specs.measurements.passkey import Passkey
+from ssm.specs.measurements.restart_loss import RestartLoss
 from ssm.specs.training import Budget
 from ssm.training.loop import Interval, train
 

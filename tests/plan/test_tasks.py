@@ -14,7 +14,8 @@ from ssm.plan import Inputs, Plan, load_config, make_plan
 from ssm.plan.resources import needs
 from ssm.plan.sources import source_files
 from ssm.plan.summary import summary
-from ssm.specs.measurements import Accuracy, Sample
+from ssm.specs.measurements.accuracy import Accuracy
+from ssm.specs.measurements.sample import Sample
 from ssm.specs.tasks.copy import CopyTask
 from ssm.specs.tasks.passkey import PasskeyTask
 

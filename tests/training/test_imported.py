@@ -28,7 +28,8 @@ from ssm.models.checkpoint import load_model, load_tensors
 from ssm.models.formats import export_checkpoint, import_checkpoint
 from ssm.specs.data import DataSpec
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements import LengthClass, PositionLoss
+from ssm.specs.measurements.length_class import LengthClass
+from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 from ssm.training import imported
 from ssm.training.imported import import_run

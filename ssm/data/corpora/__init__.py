@@ -1,15 +1,21 @@
-"""Where documents come from: one file for each kind of corpus, each a stream of documents in a fixed order."""
+"""Where documents come from: one file for each kind of corpus, each a stream of documents in a fixed order.
+
+A new one: its spec in ssm/specs/corpora/, and its reader here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from ssm.base.errors import DataError
-from ssm.data.corpora import files, hub, stdlib
+from ssm.data.corpora.base import READERS
 from ssm.data.corpora.document import Document
-from ssm.specs.data import CorpusSpec, FilesCorpus, StdlibCorpus
+from ssm.specs.corpora import CorpusSpec
 
-__all__ = ["Document", "documents", "stored_bytes"]
+__all__ = ["Document", "documents", "source_files", "stored_bytes"]
+
+READERS.discover()
 
 
 def documents(spec: CorpusSpec) -> Iterator[Document]:
@@ -20,31 +26,23 @@ def documents(spec: CorpusSpec) -> Iterator[Document]:
             that the corpus holds no text at all.
     """
     empty = True
-    for document in _stream(spec):
+    for document in READERS[spec.kind](spec).documents():
         if document.text:
             empty = False
             yield document
     if empty:
-        raise DataError(f"{describe(spec)}: the corpus holds no text")
+        raise DataError(f"{spec.words}: the corpus holds no text")
 
 
 def stored_bytes(spec: CorpusSpec) -> int:
     """Bytes of the corpus as it is stored (compressed files count as such): the total of the progress; 0 if unknown."""
-    if isinstance(spec, StdlibCorpus):
-        return sum(size for _, size in stdlib.source_files(spec))
-    if isinstance(spec, FilesCorpus):
-        return sum(path.stat().st_size for _, path in files.source_files(spec))
-    return 0
+    return READERS[spec.kind](spec).stored_bytes()
 
 
-def describe(spec: CorpusSpec) -> str:
-    """The corpus in a few words, for the start of a message."""
-    if isinstance(spec, StdlibCorpus):
-        return "the standard library"
-    return ", ".join(spec.paths) if isinstance(spec, FilesCorpus) else spec.name
+def source_files(spec: CorpusSpec) -> list[tuple[str, Path]]:
+    """(name, path) of every file of the user's that is read, in the order of the documents.
 
-
-def _stream(spec: CorpusSpec) -> Iterator[Document]:
-    if isinstance(spec, StdlibCorpus):
-        return stdlib.read(spec)
-    return files.read(spec) if isinstance(spec, FilesCorpus) else hub.read(spec)
+    Raises:
+        DataError: one that the spec names is not there.
+    """
+    return READERS[spec.kind](spec).files()

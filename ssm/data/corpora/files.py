@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ssm.base.errors import DataError, first_line, nearest, shown
+from ssm.data.corpora.base import Reader
 from ssm.data.corpora.document import Document, as_text
-from ssm.specs.data import FilesCorpus
+from ssm.specs.corpora.files import FilesCorpus
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # by the file's ending; any other is text
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
@@ -23,50 +24,58 @@ ROWS = 256  # Parquet rows held at a time
 READ_BUFFER = 2**20  # bytes
 
 
-def read(spec: FilesCorpus) -> Iterator[Document]:
-    """Every document of every file, files in the order of `source_files`, rows in the order of their file."""
-    readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet}
-    for name, path in source_files(spec):
-        reader = readers[format_of(path) if spec.format == "auto" else spec.format]
-        try:
-            yield from reader(name, path, spec.text_key)
-        except (OSError, pa.ArrowException) as error:
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            raise DataError(f"{path}: cannot be read ({reason})") from error
+class FilesReader(Reader, kind="files"):
+    """Every document of every file, files in the order of `files`, rows in the order of their file."""
 
+    spec: FilesCorpus
 
-def source_files(spec: FilesCorpus) -> list[tuple[str, Path]]:
-    """(name, path) of every file, in the order of the spec's paths and sorted within a folder or glob.
+    def documents(self) -> Iterator[Document]:
+        readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet}
+        for name, path in self.files():
+            reader = readers[format_of(path) if self.spec.format == "auto" else self.spec.format]
+            try:
+                yield from reader(name, path, self.spec.text_key)
+            except (OSError, pa.ArrowException) as error:
+                reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+                raise DataError(f"{path}: cannot be read ({reason})") from error
 
-    A name is the path relative to the folder given, or to the deepest folder of a glob without a wildcard, so that it
-    is the same on every machine. A file found twice counts once: the copy could be held out and trained on. In folders
-    and globs hidden files are skipped; in folders, with an explicit table format, so are files without its ending.
+    def stored_bytes(self) -> int:
+        return sum(path.stat().st_size for _, path in self.files())
 
-    Raises:
-        DataError: a path does not exist, a glob matches nothing, a folder holds nothing to read.
-    """
-    found: dict[Path, str] = {}
-    for text in spec.paths:
-        if not text:  # it would be the current folder
-            raise DataError("a path is '': expected the name of a file or a folder")
-        given = Path(text).expanduser()
-        try:
-            there = given.exists()
-        except OSError as error:  # of a name that no file can have
-            raise DataError(f"{shown(text)}: cannot be read ({error.strerror or error})") from error
-        if there:
-            root, matches = (given if given.is_dir() else given.parent), [given]
-        elif glob.has_magic(text):
-            root = Path(*takewhile(lambda part: not glob.has_magic(part), given.parts))
-            matches = [path for path in sorted(root.glob(str(given.relative_to(root)))) if not _hidden(path, root)]
-        else:
-            raise DataError(f"{text}: no such file or folder")
-        files = [file for match in matches for file in (_inside(match, spec) if match.is_dir() else [match])]
-        if not files:
-            raise DataError(f"{text}: no {'' if spec.format == 'auto' else spec.format + ' '}file found here")
-        for file in files:
-            found.setdefault(file.resolve(), file.relative_to(root).as_posix())
-    return [(name, path) for path, name in found.items()]
+    def files(self) -> list[tuple[str, Path]]:
+        """(name, path) of every file, in the order of the spec's paths and sorted within a folder or glob.
+
+        A name is the path relative to the folder given, or to the deepest folder of a glob without a wildcard, so that
+        it is the same on every machine. A file found twice counts once: the copy could be held out and trained on.
+        In folders and globs hidden files are skipped; in folders, with an explicit table format, so are files without
+        its ending.
+
+        Raises:
+            DataError: a path does not exist, a glob matches nothing, a folder holds nothing to read.
+        """
+        found: dict[Path, str] = {}
+        for text in self.spec.paths:
+            if not text:  # it would be the current folder
+                raise DataError("a path is '': expected the name of a file or a folder")
+            given = Path(text).expanduser()
+            try:
+                there = given.exists()
+            except OSError as error:  # of a name that no file can have
+                raise DataError(f"{shown(text)}: cannot be read ({error.strerror or error})") from error
+            if there:
+                root, matches = (given if given.is_dir() else given.parent), [given]
+            elif glob.has_magic(text):
+                root = Path(*takewhile(lambda part: not glob.has_magic(part), given.parts))
+                matches = [path for path in sorted(root.glob(str(given.relative_to(root)))) if not _hidden(path, root)]
+            else:
+                raise DataError(f"{text}: no such file or folder")
+            files = [file for match in matches for file in (_inside(match, self.spec) if match.is_dir() else [match])]
+            if not files:
+                kind = "" if self.spec.format == "auto" else f"{self.spec.format} "
+                raise DataError(f"{text}: no {kind}file found here")
+            for file in files:
+                found.setdefault(file.resolve(), file.relative_to(root).as_posix())
+        return [(name, path) for path, name in found.items()]
 
 
 def format_of(path: Path) -> str:

@@ -5,40 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ssm.base.errors import DataError, nearest
+from ssm.data.corpora.base import Reader
 from ssm.data.corpora.document import Document, as_text
-from ssm.specs.data import HubCorpus
+from ssm.specs.corpora.hub import HubCorpus
 
 
-def read(spec: HubCorpus) -> Iterator[Document]:
-    """Every row of the split, in the hub's order; nothing is stored on this machine.
+class HubReader(Reader, kind="hub"):
+    """Rows of a data set."""
 
-    Raises:
-        DataError: the package is missing, the data set cannot be opened or read, or a row lacks the text.
-    """
-    try:
-        import datasets
-    except ImportError as error:
-        raise DataError(f"{spec.name}: data sets of the hub need `pip install 'ssm-length[hub]'`") from error
-    where = f"{spec.name} ({spec.split})"
-    try:
-        rows = iter(
-            datasets.load_dataset(spec.name, spec.config, split=spec.split, revision=spec.revision, streaming=True)
-        )
-    except Exception as error:  # the package raises its own and its transports' kinds
-        raise DataError(f"{where}: the hub does not open it ({_first_line(error)})") from error
-    number = 0
-    while True:
+    spec: HubCorpus
+
+    def documents(self) -> Iterator[Document]:
+        """Every row of the split, in the hub's order; nothing is stored on this machine.
+
+        Raises:
+            DataError: the package is missing, the data set cannot be opened or read, or a row lacks the text.
+        """
+        spec = self.spec
         try:
-            row = next(rows)
-        except StopIteration:
-            return
-        except Exception as error:
-            raise DataError(f"{where}: reading failed at row {number} ({_first_line(error)})") from error
-        if spec.text_key not in row:
-            raise DataError(f"{where}: no column '{spec.text_key}' (text_key); {nearest(spec.text_key, row)}")
-        text = as_text(row[spec.text_key], f"{where}: row {number} of column '{spec.text_key}'")
-        yield Document(f"{spec.split}:{number}", text, len(text))
-        number += 1
+            import datasets
+        except ImportError as error:
+            raise DataError(f"{spec.name}: data sets of the hub need `pip install 'ssm-length[hub]'`") from error
+        where = f"{spec.name} ({spec.split})"
+        try:
+            rows = iter(
+                datasets.load_dataset(spec.name, spec.config, split=spec.split, revision=spec.revision, streaming=True)
+            )
+        except Exception as error:  # the package raises its own and its transports' kinds
+            raise DataError(f"{where}: the hub does not open it ({_first_line(error)})") from error
+        number = 0
+        while True:
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            except Exception as error:
+                raise DataError(f"{where}: reading failed at row {number} ({_first_line(error)})") from error
+            if spec.text_key not in row:
+                raise DataError(f"{where}: no column '{spec.text_key}' (text_key); {nearest(spec.text_key, row)}")
+            text = as_text(row[spec.text_key], f"{where}: row {number} of column '{spec.text_key}'")
+            yield Document(f"{spec.split}:{number}", text, len(text))
+            number += 1
 
 
 def _first_line(error: Exception) -> str:

@@ -8,34 +8,41 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ssm.base.errors import DataError
+from ssm.data.corpora.base import Reader
 from ssm.data.corpora.document import Document
-from ssm.specs.data import StdlibCorpus
+from ssm.specs.corpora.stdlib import StdlibCorpus
 
 INSTALLED = {"site-packages", "dist-packages"}  # folders of other people's code
 
 
-def read(spec: StdlibCorpus) -> Iterator[Document]:
+class StdlibReader(Reader, kind="stdlib"):
     """Every *.py file of the standard library within the spec's sizes, sorted by its relative path."""
-    root = library_folder()
-    for name, _ in source_files(spec):
-        try:
-            text = (root / name).read_bytes()
-        except OSError as error:
-            raise DataError(f"{root / name}: cannot be read ({error.strerror or error})") from error
-        yield Document(name, text, len(text))
 
+    spec: StdlibCorpus
 
-def source_files(spec: StdlibCorpus) -> list[tuple[str, int]]:
-    """(relative path, bytes) of every file that `read` reads, in its order."""
-    root = library_folder()
-    found = []
-    for folder, inner, names in os.walk(root):
-        inner[:] = [name for name in inner if name not in INSTALLED]
-        for path in (Path(folder, name) for name in names if name.endswith(".py")):
-            size = path.stat().st_size if path.is_file() else 0
-            if spec.min_file_bytes <= size <= spec.max_file_bytes:
-                found.append((path.relative_to(root).as_posix(), size))
-    return sorted(found)
+    def documents(self) -> Iterator[Document]:
+        root = library_folder()
+        for name, _ in self._sized():
+            try:
+                text = (root / name).read_bytes()
+            except OSError as error:
+                raise DataError(f"{root / name}: cannot be read ({error.strerror or error})") from error
+            yield Document(name, text, len(text))
+
+    def stored_bytes(self) -> int:
+        return sum(size for _, size in self._sized())
+
+    def _sized(self) -> list[tuple[str, int]]:
+        """(relative path, bytes) of every file, in the order of the documents."""
+        root = library_folder()
+        found = []
+        for folder, inner, names in os.walk(root):
+            inner[:] = [name for name in inner if name not in INSTALLED]
+            for path in (Path(folder, name) for name in names if name.endswith(".py")):
+                size = path.stat().st_size if path.is_file() else 0
+                if self.spec.min_file_bytes <= size <= self.spec.max_file_bytes:
+                    found.append((path.relative_to(root).as_posix(), size))
+        return sorted(found)
 
 
 def library_folder() -> Path:

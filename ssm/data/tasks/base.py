@@ -10,10 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ssm.base.pairs import Modules
 from ssm.data.batches import NOT_ASKED
 from ssm.data.store import TokenSplit, TokenStore
 from ssm.data.tasks.draws import Draws
 from ssm.data.tokenizers import token_dtype
+from ssm.specs.tasks import SPECS
+
+GENERATORS: Modules[type[Generator]] = Modules("ssm.data.tasks", SPECS)
 
 Split = Literal["train", "test"]
 AT_ONCE = 2**18  # tokens of a test set that are made at once
@@ -75,6 +79,11 @@ class Generator(ABC):
         seed: which examples.
         store: the task's own, or that of a text in the same tokens.
     """
+
+    def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if kind is not None:  # else it is what several share
+            GENERATORS.add(kind, cls)
 
     def __init__(self, spec: Any, split: Split, seed: int, store: TokenStore):
         self.spec, self.split, self.seed, self.store = spec, split, seed, store

@@ -7,7 +7,7 @@ import numpy as np
 from ssm.data.tasks.strings import Places, Strings
 
 
-class Copy(Strings):
+class Copy(Strings, kind="copy"):
     """The letters in the order in which they are read."""
 
     def source(self, letters: np.ndarray, at: Places) -> np.ndarray:

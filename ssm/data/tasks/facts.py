@@ -21,7 +21,7 @@ ATTEMPTS = 50  # at a story that fits into a prompt
 KEPT = 2**16  # sentences whose tokens are remembered; there are some hundreds, and as many more as a file has
 
 
-class Facts(Generator):
+class Facts(Generator, kind="facts"):
     """Every example by itself: a story is told sentence by sentence."""
 
     spec: FactsTask

@@ -43,7 +43,7 @@ class Prompt:
         return self.pieces[-1][1]
 
 
-class Needle(Generator):
+class Needle(Generator, kind="needle"):
     """A statement, a depth and a place in the text of one's own for every example; behind the answer a full stop."""
 
     spec: NeedleTask

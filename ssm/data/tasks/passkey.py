@@ -152,7 +152,7 @@ class PasskeyPrompts:
         return int(places[np.abs(places - wanted).argmin()])
 
 
-class Passkey(Generator):
+class Passkey(Generator, kind="passkey"):
     """Keys, depths and texts of one's own for every example; behind the key a full stop."""
 
     spec: PasskeyTask

@@ -13,7 +13,7 @@ from ssm.data.tasks.base import Answers, Examples, Generator, Split
 from ssm.specs.tasks.pixels import PixelsTask
 
 
-class Pixels(Generator):
+class Pixels(Generator, kind="pixels"):
     """An example is the image of its number in its split; nothing is drawn."""
 
     spec: PixelsTask

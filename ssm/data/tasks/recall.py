@@ -10,7 +10,7 @@ from ssm.specs.tasks.recall import RecallTask
 FILL = 0
 
 
-class Recall(Generator):
+class Recall(Generator, kind="recall"):
     """The examples of a part of the mix at once."""
 
     spec: RecallTask

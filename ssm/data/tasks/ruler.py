@@ -73,7 +73,7 @@ class Prompt:
         return len(self.prompt) + len(self.answer)
 
 
-class Ruler(Generator):
+class Ruler(Generator, kind="ruler"):
     """Keys, numbers, variables and places of one's own for every example."""
 
     spec: RulerTask

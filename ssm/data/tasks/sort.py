@@ -9,7 +9,7 @@ from ssm.data.tasks.strings import Places, Strings
 from ssm.specs.tasks.sort import SortTask
 
 
-class Sort(Strings):
+class Sort(Strings, kind="sort"):
     """The letters by their numbers; no letter stands twice in a string."""
 
     spec: SortTask

@@ -7,7 +7,7 @@ import numpy as np
 from ssm.data.tasks.strings import Places, Strings
 
 
-class StackCopy(Strings):
+class StackCopy(Strings, kind="stack_copy"):
     """The letters from the last to the first."""
 
     def source(self, letters: np.ndarray, at: Places) -> np.ndarray:

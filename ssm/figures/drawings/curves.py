@@ -30,7 +30,7 @@ from ssm.figures.panel import (
 )
 from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Distinct, Name, Setting
-from ssm.specs.measurements import BY_KIND
+from ssm.specs.measurements import SPECS as MEASUREMENTS
 from ssm.specs.measurements.base import OfFigure
 
 Places = dict[
@@ -68,7 +68,7 @@ class Curves(ColumnReader, SeriesDrawing):
     def _sane(self) -> Self:
         if self.split is not None and self.split == self.by:
             raise ValueError(f"split: '{self.split}' is what 'by' has a curve for already; give another key")
-        kind = BY_KIND.get(self.measurement)  # no measurement of arms bears the name of another kind
+        kind = MEASUREMENTS.get(self.measurement)  # no measurement of arms bears the name of another kind
         if self.arms is not None and kind is not None and issubclass(kind, OfFigure):
             raise ValueError(f"arms: '{self.measurement}' is measured of the figure, and of no arm")
         return self

@@ -1,25 +1,14 @@
 """The second half of a block: what works on every position by itself (RWKV's looks one token back).
 
-One file each. A new one: its spec in ssm/specs/ffn/, its module here, a line in both registries.
+One file each. A new one: its spec in ssm/specs/ffn/, and its module here.
 """
 
 from __future__ import annotations
 
-from ssm.models.ffn.base import Ffn
-from ssm.models.ffn.experts import ExpertsFfn
-from ssm.models.ffn.gated_mlp import GatedMlpFfn
-from ssm.models.ffn.mlp import MlpFfn
-from ssm.models.ffn.rwkv_channel_mix import RwkvChannelMixFfn
-from ssm.specs.ffn import SPECS, FfnSpec
-from ssm.specs.registry import check_modules
+from ssm.models.ffn.base import FFNS, Ffn
+from ssm.specs.ffn import FfnSpec
 
-FFNS: dict[str, type[Ffn]] = {
-    "mlp": MlpFfn,
-    "gated_mlp": GatedMlpFfn,
-    "rwkv_channel_mix": RwkvChannelMixFfn,
-    "experts": ExpertsFfn,
-}
-check_modules(__name__, FFNS, SPECS)
+FFNS.discover()
 
 
 def build_ffn(spec: FfnSpec, d_model: int, n_layers: int) -> Ffn:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ssm.base.pairs import Modules
 from ssm.models.part import Part, PartState
+from ssm.specs.ffn import SPECS
+
+FFNS: Modules[type[Ffn]] = Modules("ssm.models.ffn", SPECS)
 
 FfnState = PartState
 
 
 class Ffn(Part):
     """One layer's ffn: it works on every position by itself, or looks a token back."""
+
+    def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if kind is not None:  # else it is what several share
+            FFNS.add(kind, cls)

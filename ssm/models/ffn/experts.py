@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from ssm.models.ffn.base import Ffn, FfnState
 from ssm.models.ffn.gated_mlp import GatedMlpFfn
 from ssm.models.mixers.parts import residual_init, small_init, wide
-from ssm.specs.ffn import Experts, GatedMlp
+from ssm.specs.ffn.experts import Experts
+from ssm.specs.ffn.gated_mlp import GatedMlp
 
 
-class ExpertsFfn(Ffn):
+class ExpertsFfn(Ffn, kind="experts"):
     """The weighed sum of what k of E experts make of a token, and what the shared one makes of it, gated or not.
 
     An expert is W_2 (silu(W_g x) * W_1 x). Gradients reach the router through the weights of those it chose; no loss

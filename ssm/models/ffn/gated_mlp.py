@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from ssm.models.ffn.base import Ffn, FfnState
 from ssm.models.ffn.mlp import ACTIVATIONS
 from ssm.models.mixers.parts import residual_init, small_init
-from ssm.specs.ffn import GatedMlp
+from ssm.specs.ffn.gated_mlp import GatedMlp
 
 
-class GatedMlpFfn(Ffn):
+class GatedMlpFfn(Ffn, kind="gated_mlp"):
     """W_2 (act(W_g x) * W_1 x), with GPT-NeoX's initialization. It has no state."""
 
     def __init__(self, spec: GatedMlp, d_model: int, n_layers: int):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ssm.models.ffn.base import Ffn, FfnState
 from ssm.models.mixers.parts import residual_init, small_init
-from ssm.specs.ffn import Mlp
+from ssm.specs.ffn.mlp import Mlp
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -20,7 +20,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class MlpFfn(Ffn):
+class MlpFfn(Ffn, kind="mlp"):
     """W_2 act(W_1 x), with GPT-NeoX's initialization. It has no state."""
 
     def __init__(self, spec: Mlp, d_model: int, n_layers: int):

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from ssm.models.ffn.base import Ffn, FfnState
 from ssm.models.mixers.parts import shifted
-from ssm.specs.ffn import RwkvChannelMix
+from ssm.specs.ffn.rwkv_channel_mix import RwkvChannelMix
 
 
-class RwkvChannelMixFfn(Ffn):
+class RwkvChannelMixFfn(Ffn, kind="rwkv_channel_mix"):
     """sigmoid(W_r x_r) * W_v relu(W_k x_k)^2, where x_r and x_k lie between a token and the one before it.
 
     State: "shift", the last token's input (B, D). The mix is RWKV-6's, x_t + mix * (x_{t-1} - x_t), or RWKV-4's,

@@ -8,7 +8,7 @@ from typing import Any
 from ssm.models.formats.format import Row
 from ssm.models.formats.keys import Config, Key
 from ssm.models.formats.parts import SIZES, ffn_of, gated_mlp
-from ssm.specs.ffn import GatedMlp
+from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.model import ModelSpec
 
 TIED = ("model.embeddings.weight", "lm_head.weight")

@@ -8,7 +8,8 @@ from typing import Any
 from ssm.models.formats.format import Format, Row
 from ssm.models.formats.keys import Config, Fields, Key
 from ssm.models.formats.parts import SIZES, gated_mlp, layer_types, mixer_of
-from ssm.specs.ffn import Experts, GatedMlp
+from ssm.specs.ffn.experts import Experts
+from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.mixers.kda import KdaMixer
 from ssm.specs.model import ModelSpec

@@ -8,7 +8,7 @@ from typing import Any
 from ssm.models.formats.format import Format, Row
 from ssm.models.formats.keys import Config, Fields, Key, complete, read_keys, refused, write_keys
 from ssm.models.formats.parts import dt_limit, dt_rank, ffn_of
-from ssm.specs.ffn import GatedMlp
+from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ssm.models.formats.format import Format, Row
 from ssm.models.formats.keys import Key
 from ssm.models.formats.parts import SIZES, ffn_of, gated_mlp, mixer_of, rotary
-from ssm.specs.ffn import GatedMlp
+from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from ssm.models.formats.format import Row
 from ssm.models.formats.keys import NOTHING, Config, Key
-from ssm.specs.ffn import Experts, GatedMlp
+from ssm.specs.ffn.experts import Experts
+from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.base import MixerSpecBase
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 from ssm.specs.model import ModelSpec

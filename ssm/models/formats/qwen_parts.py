@@ -5,7 +5,8 @@ from __future__ import annotations
 from ssm.models.formats.format import Row
 from ssm.models.formats.keys import Config, Key
 from ssm.models.formats.parts import SIZES, gated_mlp, layer_types, mixer_of, rotary
-from ssm.specs.ffn import Experts, GatedMlp
+from ssm.specs.ffn.experts import Experts
+from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 from ssm.specs.model import ModelSpec

@@ -9,7 +9,7 @@ import torch
 from ssm.models.formats.format import Format, Row
 from ssm.models.formats.keys import Config, Fields, Key
 from ssm.models.formats.parts import ffn_of, gated_mlp, rotary
-from ssm.specs.ffn import GatedMlp
+from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 

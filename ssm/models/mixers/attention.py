@@ -15,7 +15,7 @@ from ssm.models.mixers.rotary import rotate, rotation
 from ssm.specs.mixers.attention import AttentionMixer
 
 
-class Attention(Mixer):
+class Attention(Mixer, kind="attention"):
     """H heads read G = H or fewer heads of keys and values.
 
     State: "memory", the cache (B, G, S, 2, K) of keys (not yet rotated) and values of the S tokens before, of which a

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
+from ssm.base.pairs import Modules
 from ssm.models.part import Part, PartState
+from ssm.specs.mixers import SPECS
+
+MIXERS: Modules[type[Mixer]] = Modules("ssm.models.mixers", SPECS)
 
 MixerState = PartState  # "memory" (B, H, ...) is the recurrence's own
 
 
 class Mixer(Part):
     """One layer's recurrence (or attention) with what its paper puts around it: projections, convolution, gate."""
+
+    def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if kind is not None:  # else it is what several share
+            MIXERS.add(kind, cls)
 
     def forward_with(
         self, u: Tensor, state: MixerState | None, resets: Tensor | None, first: Tensor | None

@@ -9,7 +9,7 @@ from ssm.models.mixers.delta_rule import DeltaRule
 from ssm.models.mixers.parts import wide
 
 
-class DeltaNet(DeltaRule):
+class DeltaNet(DeltaRule, kind="deltanet"):
     """The delta rule without decay, as in fla's layer; a gate where the spec says so."""
 
     def _log_decay(self, *extra: Tensor) -> None:

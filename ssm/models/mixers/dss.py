@@ -12,7 +12,7 @@ from ssm.models.mixers.parts import log_uniform, wide
 from ssm.specs.mixers.dss import DssMixer
 
 
-class Dss(Mixer):
+class Dss(Mixer, kind="dss"):
     """DSS-exp: N eigenvalues for all channels, a step size and readouts for each; a skip, GELU, a linear map.
 
     State: "memory" (B, D, N, 2), real and imaginary parts.

@@ -15,7 +15,7 @@ from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 GATES: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "sigmoid": torch.sigmoid}
 
 
-class GatedDeltaNet(DeltaRule):
+class GatedDeltaNet(DeltaRule, kind="gated_deltanet"):
     """The delta rule with the decay alpha_t = exp(-exp(A_log) softplus(x_t + b)), one number a head (Section 3)."""
 
     def __init__(self, spec: GatedDeltaNetMixer, d_model: int, n_layers: int):

@@ -12,7 +12,7 @@ from ssm.models.mixers.parts import wide
 from ssm.specs.mixers.gla import GlaMixer
 
 
-class Gla(Mixer):
+class Gla(Mixer, kind="gla"):
     """Keys decay by alpha_t = sigmoid(W_2 W_1 x_t + b)^(1/16), then an RMSNorm by head and a swish gate (Section 4.4).
 
     State: "memory" S (B, H, K, V).

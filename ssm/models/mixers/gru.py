@@ -12,7 +12,7 @@ from ssm.models.mixers.parts import wide
 from ssm.specs.mixers.gru import GruMixer
 
 
-class Gru(Mixer):
+class Gru(Mixer, kind="gru"):
     """torch.nn.GRU of the model's width; its output is its state. Not linear in its state: it runs step after step.
 
     State: "memory" h (B, 1, D).

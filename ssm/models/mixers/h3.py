@@ -14,7 +14,7 @@ from ssm.models.mixers.parts import conv_step, wide
 from ssm.specs.mixers.h3 import H3Mixer
 
 
-class H3(DiagonalSystem):
+class H3(DiagonalSystem, kind="h3"):
     """q * SSM_diagonal(SSM_shift(k) * v) per head (Algorithm 1), between linear maps.
 
     The shift SSM's state is the last keys, its output a convolution with C: it runs as one. The diagonal SSM is S4D's,

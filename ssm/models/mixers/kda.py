@@ -11,7 +11,7 @@ from ssm.models.mixers.parts import initial_step_bias, wide
 from ssm.specs.mixers.kda import KdaMixer
 
 
-class Kda(DeltaRule):
+class Kda(DeltaRule, kind="kda"):
     """The delta rule with a decay for every dimension of a key, which comes through R dimensions as the gate does."""
 
     def __init__(self, spec: KdaMixer, d_model: int, n_layers: int):

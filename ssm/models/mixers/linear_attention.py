@@ -14,7 +14,7 @@ from ssm.specs.mixers.linear_attention import LinearAttentionMixer
 FAVOR_SUM = 1e-24  # favor's sums may be this small, and normalizer_eps is small beside that
 
 
-class LinearAttention(Mixer):
+class LinearAttention(Mixer, kind="linear_attention"):
     """y_t = phi(q_t)^T S_t, divided by phi(q_t)^T z_t where the normalizer is on.
 
     State: "memory" S (B, H, K, V), the sum of phi(k) v^T, and with the normalizer "normalizer" z (B, H, K), the sum of

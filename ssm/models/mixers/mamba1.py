@@ -17,7 +17,7 @@ from ssm.specs.mixers.mamba1 import Mamba1Mixer
 SMALLEST_STEP, LOWEST_A = 1e-35, -3e38  # their product is far below any logarithm, where 0 * -inf would be no number
 
 
-class Mamba1(Mixer):
+class Mamba1(Mixer, kind="mamba1"):
     """The block of the paper's figure 3: projection to x and z, a short convolution, the selective SSM, gated by z.
 
     With `polarize`, the first state of every channel has a decay of exactly 1, the last one of exactly 0, or both: A is

@@ -15,7 +15,7 @@ from ssm.models.mixers.parts import conv_step, initial_step_bias, wide
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 
 
-class Mamba2(Mixer):
+class Mamba2(Mixer, kind="mamba2"):
     """The sequential block of the paper's figure 6: one projection, a short convolution, SSD, gated norm, projection.
 
     State: "memory" S (B, H, N, P) and "conv", the convolution's last K - 1 inputs (B, K - 1, E D + 2 G N).

@@ -13,7 +13,7 @@ from ssm.models.mixers.rotary import rotate, rotation
 from ssm.specs.mixers.retnet import RetNetMixer
 
 
-class RetNet(Mixer):
+class RetNet(Mixer, kind="retnet"):
     """Retention with one constant decay per head, keys and queries rotated by position, group norm, swish gate.
 
     State: "memory" S (B, H, K, V) as the last token sees it: the keys in it are rotated by their distance to that

@@ -16,7 +16,7 @@ from ssm.specs.mixers.rglru import RglruMixer
 SMALLEST = 1e-30  # 1 - a^2 is kept above it: the square root's derivative stays finite where a gate is shut for good
 
 
-class Rglru(Mixer):
+class Rglru(Mixer, kind="rglru"):
     """Two linear branches: GELU on one, a short convolution and the RG-LRU on the other; their product, projected.
 
     As in the paper, a sequence's first input is scaled by sqrt(1 - a^2) like every other. The released code leaves the

@@ -16,7 +16,7 @@ from ssm.specs.mixers.rwkv4 import Rwkv4Mixer
 EMPTY = -1e30  # the logarithm of no weight: exp of it is 0, and differences of two such numbers are numbers
 
 
-class Rwkv4(Mixer):
+class Rwkv4(Mixer, kind="rwkv4"):
     """Token shift, an average of all values so far with decaying weights, and a gate (Section 3.1, eq. 11 to 18).
 
     The average is num_t / den_t with num_t = e^-w num_{t-1} + e^{k_t} v_t and den_t = e^-w den_{t-1} + e^{k_t}. Both

@@ -16,7 +16,7 @@ from ssm.specs.mixers.rwkv6 import Rwkv6Mixer
 NAMES = ("decay", "key", "value", "receptance", "gate")  # w, k, v, r, g: the inputs that are mixed with the last token
 
 
-class Rwkv6(Mixer):
+class Rwkv6(Mixer, kind="rwkv6"):
     """Finch (Section 4.2): data-dependent token shift, data-dependent decay, bonus, group norm, gate.
 
     State: "memory" S (B, H, K, K) and "shift", the last token's input (B, D).

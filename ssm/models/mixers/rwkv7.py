@@ -16,7 +16,7 @@ NAMES = ("receptance", "decay", "key", "value", "rate", "gate")  # r, w, k, v, a
 MIX_POWERS = (0.2, 0.9, 0.7, 0.7, 0.9, 0.2)  # of a channel's place in the first layer's mixes
 
 
-class Rwkv7(Mixer):
+class Rwkv7(Mixer, kind="rwkv7"):
     """Goose (Section 4): token shift, a decay by key of at least exp(-exp(-1/2)), generalized delta rule, bonus, gate.
 
     What a layer beside the first mixes into its values, the first layer's, goes from block to block beside the

@@ -12,7 +12,7 @@ from ssm.models.mixers.parts import wide
 from ssm.specs.mixers.s4d import S4dMixer
 
 
-class S4d(DiagonalSystem):
+class S4d(DiagonalSystem, kind="s4d"):
     """One system of N / 2 complex states for every channel, a skip connection, GELU, and a linear map gated by another.
 
     State: "memory" (B, D, N / 2, 2), real and imaginary parts.

@@ -17,7 +17,7 @@ from ssm.specs.mixers.s5 import S5Mixer
 SLOWEST = -1e-4  # the real parts of A stay below it, so that no state grows, as in the authors' `clip_eigs`
 
 
-class S5(Mixer):
+class S5(Mixer, kind="s5"):
     """One system with vectors in and out, a skip connection, and y * sigmoid(W y) with y after GELU.
 
     State: "memory" (B, 1, P / 2, 2), real and imaginary parts.

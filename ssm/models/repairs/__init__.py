@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import ModuleType
-
 from ssm.models.readable import Readable
-from ssm.models.repairs import clip_dt, reset_state, restarts, scale_a
+from ssm.models.repairs.registry import REPAIRS
 from ssm.models.trained import Trained
-from ssm.specs.registry import check_functions
-from ssm.specs.repairs import SPECS, RepairSpec
+from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 
-MODULES: tuple[ModuleType, ...] = (
-    scale_a,
-    clip_dt,
-    reset_state,
-    restarts,
-)
-REPAIRS: dict[str, Callable[[RepairSpec, Trained, Point], Readable]] = check_functions(__name__, MODULES, SPECS)
+REPAIRS.discover()
 
 
 def repaired(model: Trained, repair: RepairSpec, chosen: Point) -> Readable:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ssm.models.backbone import LanguageModel
+from ssm.models.repairs.registry import REPAIRS
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.clip_dt import ClipDt
 
 
+@REPAIRS.function
 def clip_dt(repair: ClipDt, model: LanguageModel, chosen: Point) -> LanguageModel:
     """Every layer that has a limit of dt with this one above, unless its own is lower."""
     for layer, limit in zip(repair.layers(model.spec), chosen, strict=True):

@@ -10,11 +10,13 @@ from torch import Tensor
 from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
 from ssm.models.repairs.reading import Reading
+from ssm.models.repairs.registry import REPAIRS
 from ssm.models.state import MEMORY, State
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.reset_state import ResetState
 
 
+@REPAIRS.function
 def reset_state(repair: ResetState, model: LanguageModel, chosen: Point) -> Readable:
     """The model that is read so; without an n itself."""
     every, keeps = chosen

@@ -11,6 +11,7 @@ from torch import Tensor
 from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
 from ssm.models.repairs.reading import Reading
+from ssm.models.repairs.registry import REPAIRS
 from ssm.models.state import State
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.restarts import Restarts
@@ -18,6 +19,7 @@ from ssm.specs.repairs.restarts import Restarts
 LOGITS = 2**26  # at once
 
 
+@REPAIRS.function
 def restarts(repair: Restarts, model: LanguageModel, chosen: Point) -> Readable:
     """The model that is read so; without an n itself."""
     (every,) = chosen

@@ -1,6 +1,6 @@
 """The second half of a block, position by position, that stands beside the mixers of Transformers, GLA and RWKV.
 
-One file each. A new one: its spec here, its module in ssm/models/ffn/, a line in both registries.
+One file each. A new one: its spec here, and its module in ssm/models/ffn/.
 """
 
 from __future__ import annotations
@@ -9,22 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from ssm.specs.ffn.base import FfnSpecBase
-from ssm.specs.ffn.experts import Experts
-from ssm.specs.ffn.gated_mlp import GatedMlp
-from ssm.specs.ffn.mlp import Mlp
-from ssm.specs.ffn.rwkv_channel_mix import RwkvChannelMix
-from ssm.specs.registry import check_specs
+from ssm.base.discovery import discover
+from ssm.base.pairs import check_files
+from ssm.specs.ffn.base import SPECS, FfnSpecBase
 
-SPECS: tuple[type[FfnSpecBase], ...] = (
-    Mlp,
-    GatedMlp,
-    RwkvChannelMix,
-    Experts,
-)
-check_specs(__name__, SPECS, modules="ssm.models.ffn")
+discover(__name__, SPECS)
+check_files(SPECS, "ssm.models.ffn")
 
 if TYPE_CHECKING:
     FfnSpec = FfnSpecBase
-else:  # a union over a tuple: the registry above is the only list
-    FfnSpec = Annotated[Union[SPECS], Field(discriminator="kind")]  # noqa: UP007
+else:  # a union over what the folder holds
+    FfnSpec = Annotated[Union[tuple(SPECS.values())], Field(discriminator="kind")]  # noqa: UP007

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from ssm.base.discovery import Registry
 from ssm.specs.base import Spec
+
+KEY = "policy"  # by which config files name one
+SPECS: Registry[type[InitialState]] = Registry("ssm.specs.initial_states")  # those that stand in this folder
 
 Order = Literal["shuffled", "stream"]  # windows shuffled; row b of a batch begins where row b of the last one ended
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -46,6 +50,11 @@ class InitialState(Spec, ABC):
     later: ClassVar[frozenset[str]] = frozenset({"order"})
     order: Order = "shuffled"
     policy: str
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        SPECS.add_spec(cls, KEY)
 
     @property
     def resets(self) -> bool:

@@ -18,16 +18,18 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_origin, ge
 
 from pydantic import Field, PositiveFloat, PositiveInt, create_model
 
+from ssm.base.discovery import Registry
 from ssm.base.errors import ConfigError, nearest
 from ssm.base.schema import Schema
 from ssm.specs.base import Distinct, Name, Spec
 from ssm.specs.config import Rehearsal
 from ssm.specs.data import Data
 from ssm.specs.model import ModelSpec
-from ssm.specs.registry import kind_of
 from ssm.specs.tasks import TaskSpec
 from ssm.specs.tasks.base import Task
 from ssm.specs.training import RunSpec
+
+SPECS: Registry[type[Measurement]] = Registry("ssm.specs.measurements")  # those that stand in this folder
 
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 
@@ -99,6 +101,11 @@ class Measurement(Spec, ABC):
     table: ClassVar[Schema]  # bears the name of the kind
     from_plan: ClassVar[frozenset[str]] = frozenset()  # fields that no figure file gives
     kind: str
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        SPECS.add_spec(cls)
 
     @abstractmethod
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
@@ -232,7 +239,7 @@ class OfTable(OfArm):
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
         given = entry.given()
         source: Any = cls.model_fields["of"].annotation
-        kind = kind_of(source)
+        kind = source.model_fields["kind"].default
         found = {name: one for name, one in arm.measured.items() if isinstance(one, source)}
         if not found:
             raise ConfigError(f"{where}: is made from a {kind} of the same arm, and this figure has none")
@@ -330,9 +337,8 @@ class OfNothing(OfFigure):
         return cls.parse(entry.given(), where)
 
 
-def entry_of(spec: type[Measurement]) -> type[Entry]:
+def entry_of(kind: str, spec: type[Measurement]) -> type[Entry]:
     """What a figure file may say of a kind."""
     base = Entry if issubclass(spec, OfFigure) else ArmsEntry
-    kind = kind_of(spec)
     fields: dict[str, Any] = {"kind": (Literal[kind], kind)} | spec.entry_fields()
     return cast(type[Entry], create_model(f"{spec.__name__}Entry", __base__=base, __doc__=spec.__doc__, **fields))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from ssm.base.discovery import Registry
 from ssm.specs.part import Kept, PartSpec
+
+SPECS: Registry[type[MixerSpecBase]] = Registry("ssm.specs.mixers")  # those that stand in this folder
 
 Range = Annotated[tuple[float, float], Field(strict=False)]
 Decay = Literal[
@@ -43,6 +46,11 @@ class MixerSpecBase(PartSpec):
     taxonomy: ClassVar[Taxonomy]
     has_a: ClassVar[bool] = False  # whether its decay is exp(dt A), with A in a weight A_log
     has_dt_limit: ClassVar[bool] = False  # whether its dt has limits, in a field dt_limit
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        SPECS.add_spec(cls)
 
     def check(self, d_model: int) -> None:
         """Whether it fits a model of this width.

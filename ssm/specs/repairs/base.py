@@ -11,12 +11,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import PositiveFloat, PositiveInt
 
+from ssm.base.discovery import Registry
 from ssm.specs.base import Spec
 from ssm.specs.foreign import AnyModel, ForeignSpec
+
+SPECS: Registry[type[Repair]] = Registry("ssm.specs.repairs")  # those that stand in this folder
 
 Value = float | None  # None: as the model is
 Point = tuple[Value, ...]
@@ -43,6 +46,11 @@ class Repair(Spec, ABC):
     sequences: PositiveInt = 16  # windows that a trial reads, of the split `choice`
     times_context: PositiveFloat = 64.0  # their length, in T
     seed: int = 15  # which windows, together with the run's own seed
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        SPECS.add_spec(cls)
 
     @abstractmethod
     def check(self, model: AnyModel) -> None:

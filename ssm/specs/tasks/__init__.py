@@ -1,6 +1,6 @@
 """The tasks, one file each: what a run may read instead of text.
 
-A new one: its spec here, its module in ssm/data/tasks/, a line in both registries.
+A new one: its spec here, and its generator in ssm/data/tasks/.
 """
 
 from __future__ import annotations
@@ -10,34 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Field, Tag
 
+from ssm.base.discovery import discover
 from ssm.base.errors import ConfigError
 from ssm.base.outside import read_json, shaped
+from ssm.base.pairs import check_files
 from ssm.specs.data import Data, DataSpec
-from ssm.specs.registry import check_specs, kind_of
-from ssm.specs.tasks.base import Task
-from ssm.specs.tasks.copy import CopyTask
-from ssm.specs.tasks.facts import FactsTask
-from ssm.specs.tasks.needle import NeedleTask
-from ssm.specs.tasks.passkey import PasskeyTask
-from ssm.specs.tasks.pixels import PixelsTask
-from ssm.specs.tasks.recall import RecallTask
-from ssm.specs.tasks.ruler import RulerTask
-from ssm.specs.tasks.sort import SortTask
-from ssm.specs.tasks.stack_copy import StackCopyTask
+from ssm.specs.tasks.base import KEY, SPECS, Task
 
-SPECS: tuple[type[Task], ...] = (
-    CopyTask,
-    StackCopyTask,
-    SortTask,
-    PasskeyTask,
-    NeedleTask,
-    FactsTask,
-    PixelsTask,
-    RecallTask,
-    RulerTask,
-)
-KEY = "task"  # by which config files name one
-check_specs(__name__, SPECS, modules="ssm.data.tasks", key=KEY)
+discover(__name__, SPECS, helpers=("base", "spelled", "strings"))
+check_files(SPECS, "ssm.data.tasks")
 
 
 def _kind(value: Any) -> str:
@@ -48,9 +29,9 @@ def _kind(value: Any) -> str:
 if TYPE_CHECKING:
     TaskSpec = Task
     AnyData = Data
-else:  # unions over a tuple: the registry above is the only list
-    TaskSpec = Annotated[Union[SPECS], Field(discriminator=KEY)]  # noqa: UP007
-    _TAGGED = [Annotated[spec, Tag(kind_of(spec, KEY))] for spec in SPECS]
+else:  # unions over what the folder holds
+    TaskSpec = Annotated[Union[tuple(SPECS.values())], Field(discriminator=KEY)]  # noqa: UP007
+    _TAGGED = [Annotated[spec, Tag(name)] for name, spec in SPECS.items()]
     AnyData = Annotated[Union[(Annotated[DataSpec, Tag("text")], *_TAGGED)], Discriminator(_kind)]
 
 

@@ -7,12 +7,16 @@ and example ten million is made as fast as the first. Whoever asks (ssm/plan, ss
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from ssm.base.discovery import Registry
 from ssm.specs.base import Spec
 from ssm.specs.data import Data, DataSpec, TokenizerSpec
+
+KEY = "task"  # by which config files name one
+SPECS: Registry[type[Task]] = Registry("ssm.specs.tasks")  # those that stand in this folder
 
 P = TypeVar("P")
 Mix = Annotated[tuple[P, ...], Field(strict=False, min_length=1)]
@@ -35,6 +39,11 @@ class Task(Data):
     task: str
     mix: Mix[Part]
     examples: PositiveInt | None = None  # a finite set of so many, in epochs; None: every training example is new
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        SPECS.add_spec(cls, KEY)
 
     @property
     @abstractmethod

@@ -7,7 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ssm.specs.base import Distinct
-from ssm.specs.data import FilesCorpus, Sources
+from ssm.specs.corpora.files import FilesCorpus
+from ssm.specs.data import Sources
 from ssm.specs.tasks.base import Mix
 from ssm.specs.tasks.spelled import PromptPart, SpelledTask
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from ssm.specs.base import Distinct
-from ssm.specs.data import CorpusSpec
+from ssm.specs.corpora import CorpusSpec
 from ssm.specs.tasks.base import Mix
 from ssm.specs.tasks.passkey import PasskeyPart
 from ssm.specs.tasks.spelled import SpelledTask

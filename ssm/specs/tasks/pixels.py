@@ -7,7 +7,8 @@ from typing import Literal, Self
 from pydantic import PositiveInt, model_validator
 
 from ssm.base.errors import ConfigError
-from ssm.specs.data import FilesCorpus, Sources
+from ssm.specs.corpora.files import FilesCorpus
+from ssm.specs.data import Sources
 from ssm.specs.images import ImagesSpec
 from ssm.specs.tasks.base import Mix, Part, Task
 

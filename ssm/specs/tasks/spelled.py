@@ -6,7 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from ssm.specs.data import BpeTokenizer, BytesTokenizer, CorpusSpec, DataSpec, TokenizerSpec, rows_of
+from ssm.specs.corpora import CorpusSpec
+from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, TokenizerSpec, rows_of
 from ssm.specs.tasks.base import Mix, Part, Task
 
 

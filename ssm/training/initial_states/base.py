@@ -8,9 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssm.base.pairs import Modules
 from ssm.base.seeds import derived_seed
 from ssm.models.state import State
+from ssm.specs.initial_states import SPECS
 from ssm.training.distributed import ALONE, Team
+
+POLICIES: Modules[type[Policy]] = Modules("ssm.training.initial_states", SPECS)
 
 
 class Policy(ABC):
@@ -19,6 +23,11 @@ class Policy(ABC):
     Rows of a state are the rows of the batch: row b of step s + 1 follows row b of step s. With several processes each
     has a policy of its own, for its rows of the global batch; what is learned over a batch is learned over all of it.
     """
+
+    def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if kind is not None:  # else it is what several share
+            POLICIES.add(kind, cls)
 
     def __init__(self, spec: Any, seed: int, team: Team = ALONE):
         self.spec, self.seed, self.team = spec, seed, team

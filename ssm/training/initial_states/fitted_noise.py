@@ -10,7 +10,7 @@ from ssm.training.distributed import ALONE, Team
 from ssm.training.initial_states.base import Policy
 
 
-class FittedNoisePolicy(Policy):
+class FittedNoisePolicy(Policy, kind="fitted_noise"):
     """Mean and variance by head of every layer: a moving average over batches; the first batch starts from zero."""
 
     template: State | None = None  # one row of zeros

@@ -8,7 +8,7 @@ from ssm.models.state import State
 from ssm.training.initial_states.base import Policy
 
 
-class RandomNoisePolicy(Policy):
+class RandomNoisePolicy(Policy, kind="random_noise"):
     """Knows the state's shapes from the first batch, which itself starts from zero."""
 
     template: State | None = None  # one row of zeros

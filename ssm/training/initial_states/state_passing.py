@@ -13,7 +13,7 @@ from ssm.training.distributed import ALONE, Team
 from ssm.training.initial_states.base import Policy
 
 
-class StatePassingPolicy(Policy):
+class StatePassingPolicy(Policy, kind="state_passing"):
     """Row b of a batch starts where row b of the last batch ended; zeroed with probability p."""
 
     last: State | None = None

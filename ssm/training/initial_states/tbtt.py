@@ -8,5 +8,5 @@ from __future__ import annotations
 from ssm.training.initial_states.state_passing import StatePassingPolicy
 
 
-class TbttPolicy(StatePassingPolicy):
+class TbttPolicy(StatePassingPolicy, kind="tbtt"):
     """The same policy: the order in which text is read is the data's."""

@@ -8,7 +8,7 @@ from ssm.models.state import State
 from ssm.training.initial_states.base import Policy
 
 
-class ZeroPolicy(Policy):
+class ZeroPolicy(Policy, kind="zero"):
     """Every sequence starts without a past."""
 
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:

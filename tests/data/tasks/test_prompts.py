@@ -15,7 +15,7 @@ from ssm.base.errors import ConfigError, DataError
 from ssm.data.tasks.passkey import INSTRUCTION, QUESTION, TEXT, PasskeyPieces, PasskeyPrompts
 from ssm.data.tokenizers import ByteTokenizer, JsonTokenizer, Tokenizer, train_bpe
 from ssm.evaluation.passkey import passkey_pieces
-from ssm.specs.measurements import Passkey
+from ssm.specs.measurements.passkey import Passkey
 
 ROUND = " " + " ".join(TEXT)
 CORPUS = f"{INSTRUCTION}{ROUND} The pass key is 10. Remember it. 10 is the pass key. {QUESTION} 10"

@@ -16,7 +16,7 @@ from transformers.models.rwkv.modeling_rwkv import RwkvFeedForward
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.ffn import build_ffn
 from ssm.models.state import State
-from ssm.specs.ffn import RwkvChannelMix
+from ssm.specs.ffn.rwkv_channel_mix import RwkvChannelMix
 from ssm.specs.model import ModelSpec
 
 D, L, V = 16, 3, tiny.VOCABULARY

@@ -18,7 +18,12 @@ from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.checkpoint import load_model
 from ssm.models.state import State
 from ssm.specs.data import DataSpec
-from ssm.specs.initial_states import FittedNoise, InitialStateSpec, RandomNoise, StatePassing, Tbtt, ZeroState
+from ssm.specs.initial_states import InitialStateSpec
+from ssm.specs.initial_states.fitted_noise import FittedNoise
+from ssm.specs.initial_states.random_noise import RandomNoise
+from ssm.specs.initial_states.state_passing import StatePassing
+from ssm.specs.initial_states.tbtt import Tbtt
+from ssm.specs.initial_states.zero import ZeroState
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import Budget, RunSpec, TrainingSpec
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.rwkv4 import Rwkv4
-from ssm.specs.initial_states import FittedNoise
+from ssm.specs.initial_states.fitted_noise import FittedNoise
 from ssm.training.initial_states import build_policy
 
 D = 8

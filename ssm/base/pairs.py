@@ -1,0 +1,68 @@
+"""Plug-ins in two files: a spec, which never needs torch, and in another package the module that it describes.
+
+Both files have the name of the plug-in. A module registers its class by `kind="NAME"` in the class statement, or its
+function by the decorator `Modules.function`.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ssm.base.discovery import Registry, RegistryError, discover, file_of
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Modules(Registry[T]):
+    """Name -> the class or function that a module of `package` registered. Every name is one of `specs`."""
+
+    def __init__(self, package: str, specs: Registry[Any]):
+        super().__init__(package)
+        self.specs = specs
+
+    def add(self, name: str, one: Any) -> None:
+        """As of `Registry`. Raises `RegistryError` also where there is no such spec."""
+        super().add(name, one)
+        if name not in self.specs:
+            place = file_of(f"{self.specs.package}.{name}")
+            raise RegistryError(f"{file_of(one.__module__)}: '{name}' has no spec: add {place}")
+
+    def function(self, one: F) -> F:
+        """Register a function under its name. Of several decorators it is the topmost."""
+        self.add(one.__name__, one)
+        return one
+
+    def discover(self) -> None:
+        """Import all files of the package. A file whose name is no spec's holds what others share.
+
+        Raises:
+            RegistryError: as `ssm.base.discovery.discover`.
+        """
+        files = {module.name for module in pkgutil.iter_modules(sys.modules[self.package].__path__)}
+        discover(self.package, self, helpers=files - self.specs.keys())
+        one: Any
+        for name, one in self.items():
+            if getattr(sys.modules[one.__module__], one.__name__, None) is not one:
+                place = file_of(one.__module__)
+                raise RegistryError(f"{place}: '{name}' has a decorator above the one that registers it")
+
+
+def check_files(specs: Registry[Any], package: str) -> None:
+    """Check that every spec has a module, by listing the package's folder: to import it may take torch.
+
+    Raises:
+        RegistryError: there is none.
+    """
+    source = sys.modules[specs.package].__file__
+    assert source is not None
+    root = Path(source).parents[specs.package.count(".") + 1]
+    there = {path.stem for path in root.joinpath(*package.split(".")).glob("*.py")}
+    for name in specs:
+        if name not in there:
+            place = file_of(f"{package}.{name}")
+            raise RegistryError(f"{file_of(f'{specs.package}.{name}')}: '{name}' has no module: add {place}")

@@ -1,0 +1,12 @@
+"""Where the function of each kind of measurement registers itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from ssm.base.pairs import Modules
+from ssm.specs.measurements import SPECS
+
+MEASURES: Modules[Callable[..., pl.DataFrame]] = Modules("ssm.evaluation", SPECS)
