@@ -58,7 +58,7 @@ FILES = {"claims/quantities/first_loss.py": QUANTITY, "figures/drawings/sequence
 
 
 def test_a_newcomer_is_judged_and_drawn(tmp_path: Path) -> None:
-    newcomer.add(tmp_path, FILES, {})
+    newcomer.add(tmp_path, FILES)
     task = figure_task([claim({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, above=1.5)])
     write_tables(tmp_path, task, {("base", seed): {"early": 2.0 + seed / 10} for seed in (1, 2, 3)})
     content = task.content()
@@ -90,7 +90,7 @@ def test_a_newcomer_is_judged_and_drawn(tmp_path: Path) -> None:
 def test_what_is_wrong_is_one_line_before_anything_is_planned(
     name: str, old: str, new: str, said: str, tmp_path: Path
 ) -> None:
-    newcomer.add(tmp_path, {key: text.replace(old, new) if key == name else text for key, text in FILES.items()}, {})
+    newcomer.add(tmp_path, {key: text.replace(old, new) if key == name else text for key, text in FILES.items()})
     done = newcomer.python(tmp_path, "-m", "ssm", "plan")
     assert done.stderr.startswith(f"ssm plan: ssm/{name}: {said}")
     assert done.stderr.count("\n") == 1

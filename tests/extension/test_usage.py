@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import subprocess
@@ -15,7 +14,6 @@ from extension.world import CONTEXT, LENGTH
 from harness import world as tasks
 from printed import commands
 
-from ssm.cli import extend as verb
 from ssm.cli.main import main
 from ssm.extension.usage import LOADED, usages
 from ssm.models.formats import FORMATS
@@ -109,13 +107,3 @@ def test_a_run_of_ours_and_a_tokenizer_of_the_users() -> None:
     assert list(found) == ["lm-evaluation-harness"]
     words = shlex.split(found["lm-evaluation-harness"])
     assert words[words.index("--model_args") + 1] == "pretrained=a b/model,tokenizer=EleutherAI/gpt-neox-20b"
-
-
-def test_a_result_that_knows_no_candidate_is_shown(whole: Path) -> None:
-    """It is an older version's."""
-    parser = argparse.ArgumentParser()
-    verb.add_arguments(parser)
-    args = parser.parse_args(["theirs", "--text", "t", "-o", str(whole)])
-    lines = verb.lines_of({"outcome": "undecided", "reason": "more text may tell", "model": None}, args)
-    assert lines[0] == "Undecided: more text may tell."
-    assert not commands(lines)
