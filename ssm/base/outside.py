@@ -176,7 +176,8 @@ def _no_number(name: str) -> NoReturn:
 def _check_depth(value: Any) -> None:
     level = [value]
     for _ in range(DEPTH + 1):
-        level = [part for part in level if isinstance(part, dict | list)]
+        # Each once: an alias may stand for what it is a part of, several times.
+        level = [*{id(part): part for part in level if isinstance(part, dict | list)}.values()]
         if not level:
             return
         level = [item for part in level for item in (part.values() if isinstance(part, dict) else part)]

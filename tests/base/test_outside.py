@@ -112,6 +112,11 @@ def test_yaml_that_is_refused(tmp_path: Path, text: str, says: str) -> None:
     assert says in refusal(parse_yaml, text, "--set a", ConfigError)
 
 
+def test_an_alias_of_what_it_is_a_part_of_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="nested more than 48 deep"):
+        parse_yaml("&x [*x, *x]", "--set a", ConfigError)
+
+
 def test_aliases_that_are_few_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: &a {k: [1, 1e-9]}\nb: *a\nc: {<<: *a, l: 2}\n")
     found = read_yaml(tmp_path / "a.yaml", ConfigError, "YAML file")

@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from ssm.base.errors import TableError
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import own_table
@@ -46,6 +47,10 @@ class TaxonomyTable(Drawing):
 
 def _block(row: dict[str, Any]) -> list[list[str]]:
     """The cells of one system, each a list of lines."""
+    if "$" not in row["recurrence"]:
+        raise TableError(
+            f"the taxonomy of {row['model']} is of an earlier version of ssm; delete tables/taxonomy-*.parquet"
+        )
     grows = row["state_numbers_late"] > row["state_numbers"]
     measured = ["state grows"] if grows else ["selective" if row["selective"] else "not selective"]
     if row["linear"] is False:
