@@ -31,7 +31,7 @@ from ssm.training.loop import train
 
 CONFIG = Path(__file__).parents[2] / "config"
 LIMIT = 10.0  # seconds of processor time, after which a call counts as a hang
-WAITING = 6  # times as many on the clock: others may be at work on this machine
+WAITING = 12  # times as many on the clock: others may be at work on this machine
 
 
 class Hang(BaseException):
