@@ -32,8 +32,10 @@ rule answer:
     message:
         "ssm {params.words}"
     shell:
-        "ssm {params.words} --out {params.folder:q} --replace {resources.version}"
-        " --device {resources.device} --threads {threads} " + LOGGED
+        logged(
+            "ssm {params.words} --out {params.folder:q} --replace {resources.version}"
+            " --device {resources.device} --threads {threads}"
+        )
 
 
 for job in CHECKPOINTS.values():

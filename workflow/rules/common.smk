@@ -240,6 +240,10 @@ workflow.parent_groupids.update(dict.fromkeys(job_names(PLAN), "measure"))
 LOGGED = "&> >(trap '' HUP INT QUIT PIPE TERM USR1; exec tee {log:q} >&2)"
 
 
+def logged(command):
+    return f"{command} {LOGGED}"
+
+
 # Rules are plain commands. Here a command takes its shell's place, so that whoever ends a job meets `ssm`, which leaves as
 # it should. On a compute node the shell stays, to see how it left: told to, by a scheduler's signal or its time limit, it
 # says so by its exit code, or in its first moments, before it has handlers, ends by the signal. SLURM then starts the same

@@ -30,5 +30,7 @@ rule evaluate:
     message:
         "Measure {wildcards.table}"
     shell:
-        "ssm evaluate {params.spec:q} {params.inputs} --out {output:q}"
-        " --device {resources.device} --threads {threads} " + LOGGED
+        logged(
+            "ssm evaluate {params.spec:q} {params.inputs} --out {output:q}"
+            " --device {resources.device} --threads {threads}"
+        )

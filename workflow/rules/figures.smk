@@ -37,8 +37,9 @@ rule plot:
     message:
         "Draw {wildcards.target}"
     shell:
-        "ssm plot {params.spec:q} --tables {params.tables:q} --out {params.folder:q} "
-        + LOGGED
+        logged(
+            "ssm plot {params.spec:q} --tables {params.tables:q} --out {params.folder:q}"
+        )
 
 
 rule judge:
@@ -63,5 +64,4 @@ rule judge:
     message:
         "Judge the claims of {wildcards.target}"
     shell:
-        "ssm judge {params.spec:q} --tables {params.tables:q} --out {output:q} "
-        + LOGGED
+        logged("ssm judge {params.spec:q} --tables {params.tables:q} --out {output:q}")

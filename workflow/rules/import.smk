@@ -29,4 +29,4 @@ rule import_run:
     message:
         "Import {wildcards.run}"
     shell:
-        "ssm import {params.spec:q} --out {params.folder:q} " + LOGGED
+        logged("ssm import {params.spec:q} --out {params.folder:q}")

@@ -24,5 +24,6 @@ rule report:
     message:
         "Write the report, with {params.figures}"
     shell:
-        "ssm report {params.results:q} --out {params.folder:q} --front {params.front} --figures {params.figures} "
-        + LOGGED
+        logged(
+            "ssm report {params.results:q} --out {params.folder:q} --front {params.front} --figures {params.figures}"
+        )

@@ -26,5 +26,6 @@ rule tokenize:
     message:
         "Tokenize {wildcards.data}"
     shell:
-        "ssm tokenize {params.spec:q} --out {params.folder:q} --workers {threads} "
-        + LOGGED
+        logged(
+            "ssm tokenize {params.spec:q} --out {params.folder:q} --workers {threads}"
+        )

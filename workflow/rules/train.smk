@@ -43,6 +43,8 @@ rule train:
     message:
         "Train {wildcards.run}"
     shell:
-        "ssm train {params.spec:q} --tokens {params.tokens:q} {params.parent}"
-        " --out {params.folder:q} --device {resources.device} --threads {params.threads} --processes {params.processes}"
-        " {params.time_limit} " + LOGGED
+        logged(
+            "ssm train {params.spec:q} --tokens {params.tokens:q} {params.parent}"
+            " --out {params.folder:q} --device {resources.device} --threads {params.threads} --processes {params.processes}"
+            " {params.time_limit}"
+        )
