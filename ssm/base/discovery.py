@@ -52,7 +52,7 @@ def discover(package: str, registry: Registry[Any], helpers: Collection[str] = (
     Raises:
         RegistryError: a module registers nothing, or something that lacks a method or a class variable.
     """
-    for name in sorted(module.name for module in pkgutil.iter_modules(sys.modules[package].__path__)):
+    for name in modules_of(package):
         importlib.import_module(f"{package}.{name}")
         if name not in registry and name not in helpers:
             raise RegistryError(f"{file_of(f'{package}.{name}')}: registers nothing called '{name}'")
@@ -61,6 +61,11 @@ def discover(package: str, registry: Registry[Any], helpers: Collection[str] = (
         missing = sorted([*getattr(one, "__abstractmethods__", ()), *variables])
         if missing:
             raise RegistryError(f"{file_of(f'{package}.{name}')}: {one.__name__} lacks {', '.join(missing)}")
+
+
+def modules_of(package: str) -> list[str]:
+    """The names of all modules in the folder of an imported package, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(sys.modules[package].__path__))
 
 
 def file_of(module: str) -> str:

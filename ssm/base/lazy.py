@@ -22,12 +22,25 @@ if TYPE_CHECKING:
     import matplotlib
     import polars
     import pyarrow
+    from latex2mathml import converter, symbols_parser
     from matplotlib import colors, patches, ticker
     from pyarrow import parquet
     from scipy import special
 else:
     matplotlib, polars, pyarrow = map(_Lazy, ("matplotlib", "polars", "pyarrow"))
     parquet, special = _Lazy("pyarrow.parquet"), _Lazy("scipy.special")
+    converter, symbols_parser = _Lazy("latex2mathml.converter"), _Lazy("latex2mathml.symbols_parser")
     colors, patches, ticker = (_Lazy(f"matplotlib.{name}") for name in ("colors", "patches", "ticker"))
 
-__all__ = ["colors", "matplotlib", "parquet", "patches", "polars", "pyarrow", "special", "ticker"]
+__all__ = [
+    "colors",
+    "converter",
+    "matplotlib",
+    "parquet",
+    "patches",
+    "polars",
+    "pyarrow",
+    "special",
+    "symbols_parser",
+    "ticker",
+]

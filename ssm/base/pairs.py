@@ -6,13 +6,12 @@ function by the decorator `Modules.function`.
 
 from __future__ import annotations
 
-import pkgutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ssm.base.discovery import Registry, RegistryError, discover, file_of
+from ssm.base.discovery import Registry, RegistryError, discover, file_of, modules_of
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,8 +42,7 @@ class Modules(Registry[T]):
         Raises:
             RegistryError: as `ssm.base.discovery.discover`.
         """
-        files = {module.name for module in pkgutil.iter_modules(sys.modules[self.package].__path__)}
-        discover(self.package, self, helpers=files - self.specs.keys())
+        discover(self.package, self, helpers=set(modules_of(self.package)) - self.specs.keys())
         one: Any
         for name, one in self.items():
             if getattr(sys.modules[one.__module__], one.__name__, None) is not one:

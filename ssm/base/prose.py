@@ -10,10 +10,8 @@ import html
 import re
 from xml.etree.ElementTree import tostring
 
-from latex2mathml.converter import convert_to_element
-from latex2mathml.symbols_parser import convert_symbol
-
 from ssm.base.errors import shown
+from ssm.base.lazy import converter, symbols_parser
 
 _FORMULA = re.compile(r"\$(?!\s)([^$]*[^$\s])\$(?!\d)")
 _UPRIGHT = re.compile(r"\\(?:mathrm|operatorname|text)\{([^{}]*)\}")
@@ -57,7 +55,7 @@ def _mathml(formula: str) -> str:
         ValueError: it is not valid LaTeX; one line.
     """
     try:
-        math = convert_to_element(formula)
+        math = converter.convert_to_element(formula)
     except Exception as error:  # latex2mathml's errors have no base class of their own
         raise ValueError(f"formula {shown(formula)}: not valid LaTeX ({type(error).__name__})") from error
     for element in math.iter():
@@ -73,5 +71,5 @@ def _unicode(formula: str) -> str:
 
 
 def _symbol(command: str) -> str:
-    code_point = convert_symbol(command)  # hexadecimal digits
+    code_point = symbols_parser.convert_symbol(command)  # hexadecimal digits
     return chr(int(code_point, 16)) if code_point else command[1:]

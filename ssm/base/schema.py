@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import polars as pl
+from ssm.base.lazy import polars as pl
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,6 @@ class Schema:
     @cached_property
     def columns(self) -> dict[str, pl.DataType]:
         """The columns with their types in polars."""
-        import polars as pl
-
         kinds = {int: pl.Int64(), float: pl.Float64(), str: pl.String(), bool: pl.Boolean()}
         return {name: kinds[kind] for name, kind in self.types.items()}
 

@@ -130,9 +130,10 @@ class Folder:
                 differs = _first_difference(found, settings)
                 raise OutputError(f"{self.path}: holds another extension ({differs}); give another -o")
             self._forget([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
-            if any(found[key] != settings[key] for key in HELD_OUT):
+            other_text = any(found[key] != settings[key] for key in HELD_OUT)
+            if other_text:
                 self._forget([self.choice, self.repair, self.tokens / "held_out"])
-            if any(found[key] != settings[key] for key in HELD_OUT) or _of_reading(found) != _of_reading(settings):
+            if other_text or _of_reading(found) != _of_reading(settings):
                 self._forget([self.diagnosis("before")])
         else:
             self._forget([self.tokens])
