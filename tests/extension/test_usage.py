@@ -68,7 +68,8 @@ def test_transformers_loads_what_was_written(said: dict[str, str]) -> None:
 def test_the_harness_reads_it(said: dict[str, str], tmp_path: Path) -> None:
     """On a task of this machine: those that are named come from the network."""
     folder = tasks.tasks(tmp_path / "tasks")
-    command, _, named = said["lm-evaluation-harness"].rpartition(" --tasks ")
+    one_line = said["lm-evaluation-harness"].replace("\\\n    ", "")
+    command, _, named = one_line.rpartition(" --tasks ")
     assert named == "lambada_openai,wikitext"
     done = run(f"{command} --tasks local_rolling --include_path {folder}")
     assert done.returncode == 0, done.stderr
