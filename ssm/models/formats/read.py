@@ -124,7 +124,7 @@ def format_of(source: Source) -> Format:
     found = known_format(source)
     if found is not None:
         return found
-    known = [form.model_type for form in FORMATS.values() if form.model_type is not None]
+    known = sorted(form.model_type for form in FORMATS.values() if form.model_type is not None)
     kind = source.config.get("model_type")
     if kind is None:
         raise CheckpointError(
