@@ -11,6 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from layer_picture import GUIDE, drawn, flowchart
 
 from ssm.base.code import DISCOVERS, needed_by
 
@@ -213,6 +214,30 @@ def test_the_kernels_depend_on_torch_alone() -> None:
     found = {name if name.startswith(BENCHMARKS) else name.split(".")[0] for name in imported}
     assert "torch" in found
     assert not found - set(KERNELS) - set(sys.stdlib_module_names)
+
+
+def packages() -> dict[str, set[str]]:
+    """The packages of ssm, the kernels and their benchmarks, and the packages that each imports."""
+    found: dict[str, set[str]] = {"kernels": set()}
+    for module, path in SSM.items():
+        own = found.setdefault(floor_of(module), set())
+        for name in imported(path.read_text()):
+            if name.split(".")[0] == "ssm_kernels" and not name.startswith(BENCHMARKS):
+                own.add("kernels")
+            elif name.startswith(("ssm.", BENCHMARKS)):
+                own.add(floor_of(name))
+    return {package: others - {package} for package, others in found.items()}
+
+
+def test_the_guide_shows_these_layers() -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    assert text == drawn(text, packages()), "python tests/layer_picture.py draws it anew"
+
+
+def test_a_picture_of_layers_leaves_out_what_others_imply() -> None:
+    graph = {"top": {"middle", "base"}, "middle": {"base"}, "beside": {"base"}, "base": set[str]()}
+    arrows = flowchart(graph).splitlines()[2:-1]
+    assert arrows == ["    beside --> base", "    middle --> base", "    top --> middle"]
 
 
 def test_the_readme_shows_these_floors() -> None:

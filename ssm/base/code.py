@@ -37,14 +37,17 @@ def needed_by(module: str, without: str = "") -> frozenset[str]:
     its folder (`ssm.base.discovery`).
 
     Args:
-        without: a package whose modules do not count: the module reads what they declare, and calls nothing in them.
+        without: a package that does not count, nor what it alone needs: the module reads what its specs declare, and
+            calls nothing in it.
     """
     found: set[str] = set()
     waiting = [module]
     while waiting:
         parts = waiting.pop().split(".")
         for name in (".".join(parts[:count]) for count in range(1, len(parts) + 1)):
-            if name not in found and name in _modules() and not (without and name.startswith(f"{without}.")):
+            if f"{name}.".startswith(f"{without}."):
+                break
+            if name not in found and name in _modules():
                 found.add(name)
                 waiting += _imports(name)
     return frozenset(found)

@@ -37,6 +37,12 @@ class Registry(dict[str, T]):
             raise RegistryError(f"{file_of(one.__module__)}: {one.__name__} and another class are called '{name}'")
         self[name] = one
 
+    def put(self, name: str, one: T) -> None:
+        """Register what is neither a class nor a function. Raises `RegistryError`: its name is another one's."""
+        if name in self:
+            raise RegistryError(f"{self.package.replace('.', '/')}/: two are called '{name}'")
+        self[name] = one
+
     def add_spec(self, spec: Any, key: str = "kind") -> None:
         """Register a spec under the default of its field `key`; without a default, it is a base class of others."""
         if key in spec.model_fields and isinstance(name := spec.model_fields[key].default, str):
@@ -46,15 +52,17 @@ class Registry(dict[str, T]):
 def discover(package: str, registry: Registry[Any], helpers: Collection[str] = ("base",)) -> None:
     """Import all modules of a package, so that what they define registers itself.
 
+    A module that holds what others share, and registers nothing, is called base or says `HELPER = True`.
+
     Args:
-        helpers: modules that hold what the others share, and register nothing.
+        helpers: more of them; where it is given, `base` is none unless it is in it.
 
     Raises:
         RegistryError: a module registers nothing, or something that lacks a method or a class variable.
     """
     for name in modules_of(package):
-        importlib.import_module(f"{package}.{name}")
-        if name not in registry and name not in helpers:
+        module = importlib.import_module(f"{package}.{name}")
+        if name not in registry and name not in helpers and not getattr(module, "HELPER", False):
             raise RegistryError(f"{file_of(f'{package}.{name}')}: registers nothing called '{name}'")
     for name, one in registry.items():
         variables = [variable for variable in getattr(one, "__class_vars__", ()) if not hasattr(one, variable)]

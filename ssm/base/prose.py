@@ -1,7 +1,7 @@
 r"""Prose with LaTeX formulas between dollar signs, as HTML and as plain text.
 
 A dollar sign opens a formula if no space follows it. It closes one if no space precedes it and no digit follows it.
-The formulas use the LaTeX that both latex2mathml and matplotlib's mathtext read.
+The formulas use the LaTeX that both latex2mathml and matplotlib's mathtext read: COMMANDS, with all their arguments.
 """
 
 from __future__ import annotations
@@ -17,6 +17,28 @@ _FORMULA = re.compile(r"\$(?!\s)([^$]*[^$\s])\$(?!\d)")
 _UPRIGHT = re.compile(r"\\(?:mathrm|operatorname|text)\{([^{}]*)\}")
 _SPACE = re.compile(r"\s*\\(?:[,:; ]|q?quad\b)\s*")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
+_ANY_COMMAND = re.compile(r"\\([A-Za-z]+|.)")
+_LETTERS = (
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi pi rho sigma tau "
+    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell Re Im infty "
+    "partial nabla"
+)
+_OPERATORS = (
+    "cdot times div pm mp ast star circ odot oplus otimes leq geq neq ne ll gg approx sim simeq equiv propto in "
+    "notin subset subseteq cup cap to rightarrow leftarrow leftrightarrow Rightarrow mapsto forall exists sum prod int "
+    "top perp mid parallel langle rangle lfloor rfloor lceil rceil ldots cdots dots vdots"
+)
+_FUNCTIONS = "exp log ln min max sup inf lim det dim sin cos tan sinh cosh tanh arg Pr"
+_WITH_ARGUMENT = "sqrt mathrm mathbf mathit mathcal mathbb operatorname text hat bar tilde vec dot ddot overline"
+_OTHERS = "frac left right quad qquad , : ; ! { } | % # _"
+COMMANDS = frozenset(" ".join((_LETTERS, _OPERATORS, _FUNCTIONS, _WITH_ARGUMENT, _OTHERS)).split()) | {" "}
+_GROUP = re.compile(r"\{([^{}]*)\}")
+_FULL, _EMPTY = "\0", "\1"  # stand for a group in braces
+_INCOMPLETE = re.compile(
+    rf"\\(frac\b(?!\s*{_FULL}\s*{_FULL})|(?:{'|'.join(_WITH_ARGUMENT.split())})\b(?!\s*(?:\[[^\]]*\])?{_FULL})"
+    r"|(?:left|right)\b(?!\s*(?:[][()|./<>]|\\(?:[{}|]|[lr](?:angle|floor|ceil)\b))))"
+)
+_BARE = re.compile(r"(?<!\\)[%#]")
 
 
 def marked(text: str) -> str:
@@ -54,15 +76,42 @@ def _mathml(formula: str) -> str:
     Raises:
         ValueError: it is not valid LaTeX; one line.
     """
+    for command in _ANY_COMMAND.findall(formula):
+        if command not in COMMANDS:
+            raise ValueError(f"formula {shown(formula)}: unknown command \\{command}")
+    _check_groups(formula)
     try:
         math = converter.convert_to_element(formula)
     except Exception as error:  # latex2mathml's errors have no base class of their own
         raise ValueError(f"formula {shown(formula)}: not valid LaTeX ({type(error).__name__})") from error
     for element in math.iter():
         element.text = html.unescape(element.text or "")  # it holds "&#x00394;", and tostring escapes once more
-        if element.text.startswith("\\"):
-            raise ValueError(f"formula {shown(formula)}: unknown command {element.text}")
     return tostring(math, encoding="unicode")
+
+
+def _check_groups(formula: str) -> None:
+    """Whether braces are in pairs and every command has its arguments: latex2mathml reads what mathtext refuses.
+
+    Raises:
+        ValueError: what is wrong; one line.
+    """
+
+    def closed(group: re.Match[str]) -> str:
+        check(group[1])
+        return _FULL if group[1].strip() else _EMPTY
+
+    def check(text: str) -> None:
+        found = _INCOMPLETE.search(text)
+        if found or _BARE.search(text):
+            what = f"\\{found[1]} lacks what belongs to it, in braces" if found else "write \\% and \\#"
+            raise ValueError(f"formula {shown(formula)}: {what}")
+
+    text, before = formula.replace(r"\{", r"\|").replace(r"\}", r"\|"), ""
+    while text != before:
+        text, before = _GROUP.sub(closed, text), text
+    check(text)
+    if "{" in text or "}" in text:
+        raise ValueError(f"formula {shown(formula)}: a brace has no partner")
 
 
 def _unicode(formula: str) -> str:

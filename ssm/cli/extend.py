@@ -6,14 +6,12 @@ import argparse
 import re
 import shlex
 from collections.abc import Mapping
-from math import ceil
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from ssm.cli import add_json, add_replace, given, options, path, positive, say
 from ssm.cli.diagnose import add_diagnosis, add_model_and_text
 from ssm.models.families import what_is_extended
-from ssm.specs.diagnosis import FOURFOLD
 from ssm.specs.extension import POLICIES, STEPS, USUAL_POLICY
 from ssm.specs.initial_states import INTERVENTIONS
 
@@ -170,17 +168,16 @@ def lines_of(result: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
 
 def more_words(args: argparse.Namespace, after: Diagnosis | None) -> tuple[str, list[str]]:
     """The same command with what the diagnoses lacked: time, windows that were not read, or else other files."""
+    from ssm.diagnosis.verdict import decides_more
+
     held_out = args.held_out if isinstance(args.held_out, list) else [str(args.held_out)] if args.held_out else []
     own = ["model", "text", "held_out", "out", "replace", "json"]
-    what, more = "on more text", list[str]()
-    if after is not None and after.facts.stopped_by == "budget":
-        what, more = "for longer", ["--budget", str(ceil(FOURFOLD * after.facts.seconds / 60))]
-        own.append("budget")
-    elif after is not None and after.facts.stopped_by == "sequences":
-        what, more = "on more windows", ["--sequences", str(FOURFOLD * after.facts.sequences)]
-        own.append("sequences")
+    kind, count = decides_more(after.facts) if after is not None else ("text", 0)
+    if kind == "text":
+        what, more = "on more text", ["--held-out", "MORE.txt"]
     else:
-        held_out = ["MORE.txt"]
-    measured = ["--held-out", *held_out] if held_out else []
-    words = ["ssm", "extend", args.model, "--text", *args.text, *measured, *more]
+        what = {"budget": "for longer", "sequences": "on more windows"}[kind]
+        more = [*(["--held-out", *held_out] if held_out else []), f"--{kind}", str(count)]
+        own.append(kind)
+    words = ["ssm", "extend", args.model, "--text", *args.text, *more]
     return what, [*words, *options(args, add_arguments, own), "-o", str(args.out)]

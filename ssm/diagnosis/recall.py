@@ -88,7 +88,10 @@ def ruler(session: Session) -> pl.DataFrame | None:
         lengths = tuple(length for length in asked if length >= shortest)
         behind = task.answering(task.longest_answer)
         if session.affordable(name, PROMPTS * sum(length + behind for length in lengths)):
-            found.append(accuracy(Accuracy(task=task, lengths=lengths, examples=PROMPTS), session.reader))
+            try:
+                found.append(accuracy(Accuracy(task=task, lengths=lengths, examples=PROMPTS), session.reader))
+            except UserError as error:  # such as states that cannot be split by sequences
+                session.missing.append(f"{name}: {error}")
     return pl.concat(found) if found else None
 
 

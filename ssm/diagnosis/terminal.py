@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, isfinite
+from math import isfinite
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -18,6 +18,7 @@ from ssm.diagnosis.verdict import (
     BREAKS,
     HOLDS,
     at_chance,
+    decides_more,
     digits,
     ends,
     fails_between,
@@ -25,7 +26,6 @@ from ssm.diagnosis.verdict import (
     sentence_of,
     worth_extending,
 )
-from ssm.specs.diagnosis import ENOUGH, FOURFOLD
 
 WIDTH = 80
 GAP = "  "
@@ -162,13 +162,9 @@ def _next(found: Diagnosis, extend: Sequence[str]) -> list[str]:
         return paragraph(f"There is nothing to repair. To read further, {again} --length {2 * facts.length}.")
     if fails_between(found.readings, facts):
         return paragraph("The page shows the ratio at every position.")
-    share = max(FOURFOLD, ENOUGH / facts.sequences)
-    windows = ceil(share * facts.sequences)
-    more = {
-        "text": f"more text: {windows:,} windows take about {windows * (facts.length + 1):,} tokens",
-        "budget": f"--budget {ceil(share * facts.seconds / 60)}",
-    }.get(facts.stopped_by, f"--sequences {windows}")
-    return paragraph(f"To decide it, {again} {more}.")
+    kind, count = decides_more(facts)
+    tokens = f"more text: {count:,} windows take about {count * (facts.length + 1):,} tokens"
+    return paragraph(f"To decide it, {again} {tokens if kind == 'text' else f'--{kind} {count}'}.")
 
 
 def _before(found: Diagnosis) -> list[str]:

@@ -15,7 +15,7 @@ from ssm.evaluation.inside import own_layers
 from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.subject import Subject
 from ssm.models.backbone import Block
-from ssm.models.inspect import has_map, layer_maps
+from ssm.models.inspect import layer_maps
 from ssm.specs.measurements.attention_map import AttentionMap
 
 NOWHERE = -1
@@ -30,7 +30,7 @@ def attention_map(spec: AttentionMap, subject: Subject) -> pl.DataFrame:
     """
     model, task = own_layers(subject), spec.test
     blocks = [layer for layer in model.layers if isinstance(layer, Block)]
-    mapped = {number for number, block in enumerate(blocks, 1) if has_map(block.mixer)}
+    mapped = {number for number, block in enumerate(blocks, 1) if block.mixer.has_map}
     if not mapped or not mapped.issuperset(spec.layers or ()):
         raise CheckpointError("a layer that is asked for has no attention map: its outputs are no sums by head")
     seed = derived_seed(spec.seed, "attention map", subject.seed)

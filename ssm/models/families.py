@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 # Why `ssm extend` refuses a model. The command's own line contains these words.
 NO_STATE = "it has no recurrent state to start from: it keeps keys and values of its tokens"
@@ -21,7 +22,7 @@ class Family:
 
     name: str  # as README has it
     library: str  # whose files they are
-    format: str | None  # the format of ssm.models.formats that reads it; None: transformers' own forward pass does
+    format: str | None = None  # that of ssm.models.formats; None: transformers' own forward pass reads it
     model_type: str | None = None  # of a config.json, where transformers reads it
     why_not_extend: str | None = None  # None: `ssm extend` works with it
 
@@ -35,12 +36,11 @@ class Family:
         return f"{self.name} of {self.library}" if self.library == "mamba_ssm" else self.name
 
 
-def _of(library: str, **formats: str) -> list[Family]:
-    return [Family(name, library, form) for form, name in formats.items()]
-
-
-def _through_transformers(why_not_extend: str | None = None, **names: str) -> list[Family]:
-    return [Family(name, "transformers", None, kind, why_not_extend) for kind, name in names.items()]
+def _of(
+    library: str, key: Literal["format", "model_type"], why_not_extend: str | None = None, /, **names: str
+) -> list[Family]:
+    """Families by their format or model_type: what `key` says."""
+    return [Family(name, library, why_not_extend=why_not_extend, **{key: value}) for value, name in names.items()]
 
 
 FAMILIES: dict[str, Family] = {
@@ -48,6 +48,7 @@ FAMILIES: dict[str, Family] = {
     for family in (
         *_of(
             "transformers",
+            "format",
             mamba="Mamba",
             mamba2="Mamba-2",
             falcon_mamba="Falcon Mamba",
@@ -58,11 +59,11 @@ FAMILIES: dict[str, Family] = {
             qwen3_5_moe="Qwen3.5 with experts",
             kimi_linear="Kimi Linear",
         ),
-        Family("GPT-NeoX", "transformers", "gpt_neox", why_not_extend=NO_STATE),
-        Family("Mistral", "transformers", "mistral", why_not_extend=NO_STATE),
+        *_of("transformers", "format", NO_STATE, gpt_neox="GPT-NeoX", mistral="Mistral"),
         Family("Mistral with a sliding window", "transformers", "mistral"),
         *_of(
             "fla",
+            "format",
             fla_gla="GLA",
             fla_rwkv6="RWKV-6",
             fla_rwkv7="RWKV-7",
@@ -74,7 +75,9 @@ FAMILIES: dict[str, Family] = {
         Family("Mamba", "mamba_ssm", "mamba_ssm"),
         Family("Mamba-2", "mamba_ssm", "mamba_ssm"),
         Family("hybrids", "mamba_ssm", "mamba_ssm"),
-        *_through_transformers(
+        *_of(
+            "transformers",
+            "model_type",
             bamba="Bamba",
             falcon_h1="Falcon-H1",
             zamba2="Zamba2",
@@ -82,9 +85,9 @@ FAMILIES: dict[str, Family] = {
             granitemoehybrid="Granite 4",
             olmo_hybrid="OLMo Hybrid",
         ),
-        *_through_transformers(NO_STATE, llama="Llama", lfm2="LFM2"),
-        *_through_transformers(NO_PASS, jamba="Jamba", minimax="MiniMax"),
-        *_through_transformers(OWN_CACHE, xlstm="xLSTM"),
+        *_of("transformers", "model_type", NO_STATE, llama="Llama", lfm2="LFM2"),
+        *_of("transformers", "model_type", NO_PASS, jamba="Jamba", minimax="MiniMax"),
+        *_of("transformers", "model_type", OWN_CACHE, xlstm="xLSTM"),
     )
 }
 

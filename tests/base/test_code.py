@@ -15,10 +15,11 @@ FILES = {
     "ssm/cli/__init__.py": "",
     "ssm/cli/plot.py": "def run():\n    from ssm.figures import (\n        draw,  # it draws\n    )\n",
     "ssm/figures/__init__.py": "import ssm.base.files\n",
+    "ssm/figures/style.py": "",
     "ssm/figures/draw.py": "from ssm.figures import circle  # a module\n",
     "ssm/figures/circle.py": "import ssm.figures.draw\nfrom ssm.figures.kinds import KINDS\n",
     "ssm/figures/kinds/__init__.py": "discover(__name__, KINDS)\n",
-    "ssm/figures/kinds/dot.py": "",
+    "ssm/figures/kinds/dot.py": "from ssm.figures import style\n",
     "ssm/figures/alone.py": "",
     "ssm/figures/page.html.j2": "",
     "ssm/base/__init__.py": "",
@@ -29,7 +30,7 @@ FILES = {
 }
 NEEDED = {
     *("ssm", "ssm.cli", "ssm.cli.plot", "ssm.figures", "ssm.figures.draw", "ssm.figures.circle"),
-    *("ssm.figures.kinds", "ssm.figures.kinds.dot", "ssm.base", "ssm.base.files"),
+    *("ssm.figures.kinds", "ssm.figures.kinds.dot", "ssm.figures.style", "ssm.base", "ssm.base.files"),
 }
 
 
@@ -51,7 +52,15 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_all_that_is_imported_is_needed(package: Path) -> None:
     assert needed_by("ssm.cli.plot") == NEEDED
-    assert needed_by("ssm.cli.plot", without="ssm.figures.kinds") == NEEDED - {"ssm.figures.kinds.dot"}
+    assert needed_by("ssm.cli.plot", without="ssm.figures.kinds") == NEEDED - {
+        *("ssm.figures.kinds", "ssm.figures.kinds.dot", "ssm.figures.style"),
+    }
+
+
+def test_a_verdict_depends_on_no_code_that_draws() -> None:
+    judge = needed_by("ssm.cli.judge", without="ssm.figures.drawings")
+    assert {name for name in judge if name.startswith("ssm.figures.")} == {"ssm.figures.figure", "ssm.figures.grid"}
+    assert {"ssm.claims.quantities.slope", "ssm.base.columns", "ssm.specs.measurements"} <= judge
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -57,6 +57,12 @@ def test_nobody_edits_a_list(plants: Path) -> None:
     assert list(sys.modules["garden.base"].PLANTS) == ["oak", "rose"]
 
 
+def test_a_file_that_is_shared_says_so_itself(plants: Path) -> None:
+    (plants / "soil.py").write_text("HELPER = True\n")
+    importlib.import_module("garden.plants")
+    assert list(sys.modules["garden.base"].PLANTS) == ["oak", "rose"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from matplotlib.mathtext import MathTextParser
 
-from ssm.base.prose import checked, marked, plain
+from ssm.base.prose import COMMANDS, checked, marked, plain
 from ssm.specs.mixers import SPECS
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -69,6 +70,14 @@ def test_what_a_formula_shows_is_escaped(formula: str) -> None:
         ("a^", "not valid LaTeX"),
         ("a_b_c", "not valid LaTeX"),
         (r"\left( a", "not valid LaTeX"),
+        *((formula, "lacks what belongs to it") for formula in (r"\frac{a}", r"\frac{a}b", r"\sqrt{}", r"\mathrm a")),
+        (r"b_{\frac{a}{\sqrt{}}}", r"\sqrt lacks what belongs to it"),
+        (r"\left a \right b", r"\left lacks what belongs to it"),
+        (r"\href{https://a.b}{c}", r"unknown command \href"),
+        (r"a \\ b", r"unknown command \\"),
+        ("a}", "a brace has no partner"),
+        ("{a", "a brace has no partner"),
+        ("5 % a", r"write \% and \#"),
     ],
 )
 def test_an_invalid_formula_is_refused(formula: str, said: str) -> None:
@@ -77,6 +86,19 @@ def test_an_invalid_formula_is_refused(formula: str, said: str) -> None:
             function(f"so ${formula}$ it is")
         assert said in str(error.value)
         assert "\n" not in str(error.value)
+
+
+FORMULAS = [
+    *(r"a_{t}^{2}", r"\frac{a_{i}}{\sqrt[3]{b}}", r"\left\{ a \right\rangle", r"5\%", r"\text{where } a''", "{a}_b"),
+    *(rf"a \{name}{{b}}{{c}}" for name in sorted(COMMANDS - {"left", "right"})),
+]
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_what_a_page_shows_a_picture_shows(formula: str) -> None:
+    """matplotlib's mathtext draws what is accepted; specs do not import it."""
+    assert marked(f"${formula}$").startswith("<math")
+    MathTextParser("path").parse(f"${formula}$")
 
 
 def test_every_recurrence_is_valid() -> None:

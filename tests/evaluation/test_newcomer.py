@@ -1,4 +1,4 @@
-"""A newcomer's measurement is two files: it is planned, reckoned, made, judged and drawn."""
+"""A newcomer's measurement with a claim and a drawing, three files: it is planned, reckoned, made, judged and drawn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import newcomer
 import pytest
-from plan.mini import figure, write_config
+from plan.mini import write_config
 
 from ssm.plan.resources import START_SECONDS
 
@@ -80,33 +80,34 @@ print(json.dumps({
     "expected": (model(inputs)[0].argmax(-1) == targets)[:, 48:].double().mean().item(),
 }))
 """
-FIGURE = {
-    "data": "small",
-    "arms": {"base": {"label": "Base", "training": "pretrain", "override": {"budget": {"steps": 5}}}},
-    "measurements": [{"kind": "top1_accuracy", "times_context": 2, "name": "right"}],
-    "drawings": [{"kind": "curves", "measurement": "right", "x": "position", "column": "accuracy", "tokens": True}],
-    "claims": [
-        {
-            "id": "often",
-            "says": "It is right more often than chance.",
-            "paper": "None.",
-            "quantity": {
-                "kind": "value_at",
-                "arm": "base",
-                "measurement": "right",
-                "column": "accuracy",
-                "times_context": 2,
-            },
-            "expected": {"above": 0.004},
-        }
-    ],
-}
+FIGURE = """
+paper: lg
+title: Accuracy by position
+caption: How often the likeliest token is the right one.
+setting: None.
+models: [tiny]
+data: small
+seeds: [1]
+arms:
+  base: {label: Base, training: pretrain, override: {budget: {steps: 5}}}
+measurements:
+  - {kind: top1_accuracy, times_context: 2, name: right}
+drawings:
+  - {kind: curves, measurement: right, x: position, column: accuracy, tokens: true}
+claims:
+  - id: often
+    says: It is right more often than chance.
+    paper: None.
+    quantity: {kind: value_at, arm: base, measurement: right, column: accuracy, times_context: 2}
+    expected: {above: 0.004}
+"""
 
 
 def test_a_newcomer_is_planned_reckoned_measured_judged_and_drawn(tmp_path: Path) -> None:
+    assert sum(len(text.strip().splitlines()) for text in (*FILES.values(), FIGURE)) <= 60
     newcomer.add(tmp_path, FILES)
     config = write_config(tmp_path / "config")
-    figure(config, "lg_fig5", **FIGURE)
+    (config / "figures" / "lg_fig5.yaml").write_text(FIGURE)
     done = newcomer.python(tmp_path, "-c", USE, str(config), str(tmp_path))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

@@ -29,6 +29,7 @@ from ssm.extension.choice import Candidate, choose
 from ssm.extension.losses import factors_between
 from ssm.models.checkpoint import load_model, read_header
 from ssm.models.opening import open_model
+from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.training import RunSpec
 from ssm.training.origin import read_record, starting_weights
@@ -269,14 +270,14 @@ def test_more_windows_train_nothing_again_and_what_was_trained_stays(
     shutil.copytree(out, other)
     command = commands(said.out.splitlines())["Measure it on more windows, without training again"]
     words = shlex.split(command.replace("\\\n", ""))
-    assert words[words.index("--sequences") + 1] == "16"
+    assert words[words.index("--sequences") + 1] == str(ENOUGH)
     assert main(words[1:]) == 0
-    assert result(out)["change"]["sequences"] == 16
-    assert main([*typed, "--sequences", "64", "-o", str(other)]) == 0
-    found = result(other)
+    found = result(out)
     assert found["reason"] == "it holds as it is, which other windows left open when it was trained"
     assert (found["model"], found["candidate"]) == (None, "candidate")
-    hf.load(other / "candidate")
+    hf.load(out / "candidate")
+    assert main([*typed, "--sequences", "16", "-o", str(other)]) == 0
+    assert result(other)["change"]["sequences"] == 16
     assert content(out / "work/runs/extended") == content(other / "work/runs/extended") == trained
 
 

@@ -290,11 +290,24 @@ def test_a_cache_that_is_never_carried_on_is_refused(gain: float) -> None:
         ForeignModel(Toy("always", gain), "toy")
 
 
-def test_a_cache_that_cannot_be_split_by_sequences_is_refused() -> None:
-    with pytest.raises(CheckpointError, match=r"that is a ToyCache cannot be split by sequences \('NoneType' object"):
-        ForeignModel(Toy("rows"), "toy")
-    with pytest.raises(CheckpointError, match=r"^toy: the cache of Toy cannot be split by sequences: some of them,"):
-        ForeignModel(Toy("forgotten"), "toy")
+@pytest.mark.parametrize(
+    ("spoilt", "why"),
+    [
+        ("rows", r"^the cache of transformers that is a ToyCache cannot be split by sequences \('NoneType' object"),
+        ("forgotten", r"^toy: the cache of Toy cannot be split by sequences: some of them,"),
+    ],
+)
+def test_a_cache_that_cannot_be_split_by_sequences_is_read_on_whole(spoilt: str, why: str) -> None:
+    """Whatever needs some of its sequences alone says so in one line."""
+    toy = Toy(spoilt)
+    model = ForeignModel(toy, "toy")
+    inputs = tokens(20) % 19
+    logits, state = in_pieces(model, inputs, (7, 13))
+    assert torch.allclose(logits, toy(inputs).logits, atol=1e-5)
+    for one in (state, state.copy()):
+        with pytest.raises(CheckpointError, match=why) as error:
+            one.select(torch.tensor([1]))
+        assert "\n" not in str(error.value)
 
 
 def test_a_type_of_device_is_checked_before_it_is_used() -> None:

@@ -237,6 +237,8 @@ workflow.parent_groupids.update(dict.fromkeys(job_names(PLAN), "measure"))
 
 # What a job and its processes print goes to the terminal and into the job's log. No signal that is meant for the job ends
 # tee, and neither a full disk nor a closed terminal stops the job. tee is no part of a pipe: the job's code is that of `ssm`.
+# A pipe's shell would stay, die of a signal that `ssm` has to get, and wait for processes that a job leaves running. So tee
+# may write the last line a moment after the job ended.
 LOGGED = "&> >(trap '' HUP INT QUIT PIPE TERM USR1; exec tee {log:q} >&2)"
 
 

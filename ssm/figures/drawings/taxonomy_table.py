@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from ssm.base.engine import snakemake
 from ssm.base.errors import TableError
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
@@ -40,6 +42,10 @@ class TaxonomyTable(Drawing):
         frame = own_table(task, tables, "taxonomy")
         if frame is None:
             return []
+        if not frame["recurrence"].str.contains("$", literal=True).all():
+            old = [shlex.quote(str(tables / f"{name}.parquet")) for name in task.own_tables("taxonomy")]
+            again = snakemake(f"{task.target} --config scale={task.scale}")
+            raise TableError(f"{old[0]}: of an earlier version of ssm; type `rm {' '.join(old)} && {again}`")
         blocks = [_block(row) for row in frame.unique("model", maintain_order=True).iter_rows(named=True)]
         lines = 3 + sum(_lines(block) + 0.6 for block in blocks)
         return [Row(LINE * lines, [lambda axes, _: _draw(axes, blocks, lines)], 1)]
@@ -47,10 +53,6 @@ class TaxonomyTable(Drawing):
 
 def _block(row: dict[str, Any]) -> list[list[str]]:
     """The cells of one system, each a list of lines."""
-    if "$" not in row["recurrence"]:
-        raise TableError(
-            f"the taxonomy of {row['model']} is of an earlier version of ssm; delete tables/taxonomy-*.parquet"
-        )
     grows = row["state_numbers_late"] > row["state_numbers"]
     measured = ["state grows"] if grows else ["selective" if row["selective"] else "not selective"]
     if row["linear"] is False:

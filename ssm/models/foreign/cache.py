@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any
 
@@ -24,6 +24,7 @@ class ForeignState:
 
     cache: Any
     seen: int  # tokens
+    indivisible: str | None = None  # why it cannot be split by sequences, in words
 
     @property
     def nbytes(self) -> int:
@@ -32,7 +33,7 @@ class ForeignState:
 
     def copy(self) -> ForeignState:
         """Tensors and all: a cache is carried on once."""
-        return ForeignState(deepcopy(self.cache), self.seen)
+        return replace(self, cache=deepcopy(self.cache))
 
     def select(self, rows: Tensor) -> ForeignState:
         """A copy for these batch elements, in this order; `rows` (n,) int64.
@@ -40,6 +41,8 @@ class ForeignState:
         Raises:
             CheckpointError: a cache of this class cannot be selected from.
         """
+        if self.indivisible is not None:
+            raise CheckpointError(self.indivisible)
         # The copy shares tensors until they are selected from: a whole second cache may not fit. Those of one axis
         # count tokens. A forward pass adds to them in place, so they are copied.
         shared = {id(tensor): tensor for tensor in _tensors(self.cache) if tensor.dim() > 1}
@@ -53,7 +56,7 @@ class ForeignState:
             raise CheckpointError(
                 f"the cache of transformers that is a {kind} cannot be split by sequences ({first_line(error)})"
             ) from error
-        return ForeignState(cache, self.seen)
+        return replace(self, cache=cache)
 
     def memories(self) -> list[Tensor]:
         """The recurrent state of every layer that has one, each (B, H, ...), until the next forward pass.

@@ -79,6 +79,7 @@ class ForeignModel(nn.Module):
         self.known = spec
         self.code = sorted({type(module).__module__ for module in inner.modules()})  # where its formulas are
         self.untrainable: str | None = None  # why it cannot be trained from states, in words
+        self.indivisible: str | None = None  # why its states cannot be split by sequences, in words
         self.readings: dict[str, Reading] = {}  # by type of device
         self.register_state_dict_post_hook(_once)
         self.register_load_state_dict_pre_hook(_under_every_name)
@@ -233,18 +234,24 @@ class ForeignModel(nn.Module):
             for reading in READINGS:
                 if reading.positions and "position_ids" not in self.options:
                     continue
-                read, state, selected = [], None, None
+                self.indivisible = None
+                read, state, before = [], None, None
                 for piece in tokens.split(PIECES, dim=1):
-                    selected = None if state is None else state.select(some)
+                    before = None if state is None else state.copy()
                     logits, state = self.read(piece, state, reading)
                     read.append(logits)
                 assert state is not None
+                assert before is not None
                 if as_whole(torch.cat(read, 1), state, every):
-                    if not as_whole(*self.read(tokens[some, -PIECES[-1] :], selected, reading), some):
-                        raise CheckpointError(
-                            f"{self.source}: the cache of {self.architecture} cannot be split by sequences: some of "
-                            "them, read on by themselves, have other logits or another state"
-                        )
+                    try:
+                        selected = self.read(tokens[some, -PIECES[-1] :], before.select(some), reading)
+                        if not as_whole(*selected, some):
+                            self.indivisible = (
+                                f"{self.source}: the cache of {self.architecture} cannot be split by sequences: some "
+                                "of them, read on by themselves, have other logits or another state"
+                            )
+                    except CheckpointError as error:
+                        self.indivisible = str(error)
                     self.readings[device.type] = reading
                     self.recurrent, self.caches = tuple(layers), caches
                     self.untrainable = self._untrainable(reading, last.cache)
@@ -278,7 +285,7 @@ class ForeignModel(nn.Module):
             if cache is None:
                 raise CheckpointError(f"{self.source}: the forward pass of {self.architecture} gives no cache back")
             logits.append(output.logits)
-            state = ForeignState(cache, seen + piece.shape[1])
+            state = ForeignState(cache, seen + piece.shape[1], self.indivisible)
         assert state is not None
         return torch.cat(logits, 1), state
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ssm.models.formats.format import register
 from ssm.models.formats.keys import Key
 from ssm.models.formats.mamba import MAMBA
 
@@ -15,3 +16,4 @@ FALCON_MAMBA = replace(
     architecture="FalconMambaForCausalLM",
     keys=(*MAMBA.keys, Key("mixer_rms_eps", "mixer.selection_norm_eps", 1e-6, given=True)),
 )
+register(FALCON_MAMBA)

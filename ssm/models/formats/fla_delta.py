@@ -1,16 +1,18 @@
-"""fla's delta rule: DeltaNet (model_type "delta_net"), Gated DeltaNet ("gated_deltanet"), KDA ("kda")."""
+"""What the formats of fla's delta rule share: DeltaNet, Gated DeltaNet and KDA."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from ssm.models.formats.fla_parts import TIED, expanded, keys_around, rows_around, sizes_of
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.fla_parts import keys_around, rows_around, sizes_of
+from ssm.models.formats.format import Row
 from ssm.models.formats.keys import Config, Key
 from ssm.specs.mixers.delta_rule import DeltaRuleMixer
 from ssm.specs.mixers.kda import KdaMixer
 from ssm.specs.model import ModelSpec
+
+HELPER = True
 
 KEYS = (
     *keys_around(),
@@ -44,7 +46,7 @@ def _expand_v(mixer: DeltaRuleMixer, D: int) -> float:
     return ratio if int(K * ratio) == V else math.nextafter(ratio, math.inf)
 
 
-def _grouped(heads: int, head_dim: int, expand_v: float, *values: str) -> tuple[Key, ...]:
+def grouped(heads: int, head_dim: int, expand_v: float, *values: str) -> tuple[Key, ...]:
     """Heads and their sizes, of Gated DeltaNet and KDA; `values`: the fields that are the size of a value."""
     return (
         Key("num_heads", "mixer.n_key_heads", heads, read=_key_heads),
@@ -54,7 +56,7 @@ def _grouped(heads: int, head_dim: int, expand_v: float, *values: str) -> tuple[
     )
 
 
-def _sizes(spec: ModelSpec) -> dict[str, int]:
+def sizes(spec: ModelSpec) -> dict[str, int]:
     """Of the slices of q, k, v, beta and what stands behind them; a gate that is not there has none."""
     mixer: Any = spec.mixer
     sizes = sizes_of(spec)
@@ -63,7 +65,7 @@ def _sizes(spec: ModelSpec) -> dict[str, int]:
     return sizes | {"heads": mixer.n_heads, "gate": gate, "rank": rank}
 
 
-def _rows(behind: dict[str, str]) -> tuple[Row, ...]:
+def rows(behind: dict[str, str]) -> tuple[Row, ...]:
     """The rows of a model; `behind` are the names of what the projection makes behind beta, and their sizes."""
     return (
         *rows_around(
@@ -79,62 +81,3 @@ def _rows(behind: dict[str, str]) -> tuple[Row, ...]:
         Row("layers.{i}.mixer.A_log", "model.layers.{i}.attn.A_log"),
         Row("layers.{i}.mixer.dt_bias", "model.layers.{i}.attn.dt_bias"),
     )
-
-
-FLA_DELTANET = Format(
-    key="fla_deltanet",
-    title="fla's DeltaNet",
-    model_type="delta_net",
-    architecture="DeltaNetForCausalLM",
-    ours={"mixer": {"kind": "deltanet"}, "ffn": {"kind": "gated_mlp"}},
-    keys=(
-        *KEYS,
-        Key("num_heads", "mixer.n_heads", 16),
-        expanded("expand_k", "mixer.key_dim", 1.0),
-        expanded("expand_v", "mixer.value_dim", 1.0),
-        Key("use_gate", "mixer.gate", False),
-        Key("use_beta", only=(True,)),
-        Key("qk_norm", only=("l2",)),
-        Key("qk_activation", only=("silu",)),
-    ),
-    rows=_rows({"g_proj": "gate"}),
-    tied=TIED,
-    sizes=_sizes,
-)
-FLA_GATED_DELTANET = Format(
-    key="fla_gated_deltanet",
-    title="fla's Gated DeltaNet",
-    model_type="gated_deltanet",
-    architecture="GatedDeltaNetForCausalLM",
-    ours={"mixer": {"kind": "gated_deltanet"}, "ffn": {"kind": "gated_mlp"}},
-    keys=(
-        *KEYS,
-        *_grouped(6, 256, 2.0, "mixer.value_dim"),
-        Key("use_gate", "mixer.gate", True),
-        Key("output_gate_activation", "mixer.gate_activation", only=GATES),
-    ),
-    rows=_rows({"a_proj": "heads", "g_proj": "gate"}),
-    tied=TIED,
-    sizes=_sizes,
-)
-FLA_KDA = Format(
-    key="fla_kda",
-    title="fla's KDA",
-    model_type="kda",
-    architecture="KDAForCausalLM",
-    ours={"mixer": {"kind": "kda"}, "ffn": {"kind": "gated_mlp"}},
-    keys=(
-        *KEYS,
-        *_grouped(16, 128, 1.0, "mixer.value_dim", "mixer.gate_rank"),
-        Key("safe_gate", only=(False,)),  # a decay that is bounded below
-        Key("lower_bound", only=(None,)),
-    ),
-    rows=(
-        *_rows({"f_proj.0": "rank", "g_proj.0": "rank"}),
-        Row("layers.{i}.mixer.decay_proj.weight", "model.layers.{i}.attn.f_proj.1.weight"),
-        Row("layers.{i}.mixer.gate_proj.weight", "model.layers.{i}.attn.g_proj.1.weight"),
-        Row("layers.{i}.mixer.gate_proj.bias", "model.layers.{i}.attn.g_proj.1.bias"),
-    ),
-    tied=TIED,
-    sizes=_sizes,
-)

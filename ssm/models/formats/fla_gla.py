@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ssm.models.formats.fla_parts import PLAIN, TIED, expanded, keys_around, rows_around, sizes_of
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Key
 from ssm.models.formats.parts import mixer_of
 from ssm.specs.mixers.gla import GlaMixer
@@ -30,3 +30,4 @@ FLA_GLA = Format(
     tied=TIED,
     sizes=lambda spec: sizes_of(spec) | {"rank": mixer_of(spec, GlaMixer).gate_rank},
 )
+register(FLA_GLA)

@@ -11,6 +11,8 @@ from ssm.models.formats.parts import SIZES, ffn_of, gated_mlp
 from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.model import ModelSpec
 
+HELPER = True
+
 TIED = ("model.embeddings.weight", "lm_head.weight")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ssm.models.formats.fla_parts import PLAIN, TIED, expanded, keys_around, rows_around, sizes_of
-from ssm.models.formats.format import Format
+from ssm.models.formats.format import Format, register
 from ssm.models.formats.keys import Key
 
 FLA_RETNET = Format(
@@ -23,3 +23,4 @@ FLA_RETNET = Format(
     tied=TIED,
     sizes=sizes_of,
 )
+register(FLA_RETNET)

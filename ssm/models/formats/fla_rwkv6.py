@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ssm.models.formats.fla_parts import TIED, layer_norm_rows, per_head, rwkv_keys
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Key
 
 
@@ -57,3 +57,4 @@ FLA_RWKV6 = Format(
     sizes=lambda spec: {"mixed": 5},
     picks={"mixed": (1, 2, 3, 0, 4)},  # theirs: receptance, decay, key, value, gate; ours: decay, key, value, ...
 )
+register(FLA_RWKV6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ssm.models.formats.fla_parts import TIED, layer_norm_rows, rwkv_keys
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key
 
 
@@ -74,3 +74,4 @@ FLA_RWKV7 = Format(
     tied=TIED,
     sizes=lambda spec: {"one": 1},
 )
+register(FLA_RWKV7)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from ssm.base.discovery import Registry
 from ssm.base.errors import CheckpointError
 from ssm.models.formats.keys import (
     DERIVED,
@@ -27,6 +28,8 @@ from ssm.models.formats.keys import (
 from ssm.models.formats.layout import Layout, Picks, Sizes
 from ssm.specs.model import ModelSpec
 from ssm.specs.part import PartSpec
+
+HELPER = True
 
 Container = Literal["safetensors", "bin"]
 Rows = Mapping[str, list[int]]  # by a part's name, where its rows lie in ours
@@ -102,7 +105,7 @@ class Format:
     """A kind of checkpoint of another library.
 
     Args:
-        key: its name in the registry.
+        key: its name in the registry, which its file has too.
         title: what it is called.
         model_type: of its config.json; None: it has none, and the keys that have no default tell it.
         architecture: the class that config.json names.
@@ -260,6 +263,14 @@ class Format:
 
     def is_ignored(self, name: str) -> bool:
         return re.fullmatch(self.ignored, name) is not None
+
+
+FORMATS: Registry[Format] = Registry("ssm.models.formats")
+
+
+def register(form: Format) -> None:
+    """Called by the file of a format. Raises `RegistryError`: another one has its key."""
+    FORMATS.put(form.key, form)
 
 
 def _in_place(ours: Fields) -> Fields:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Key
 from ssm.models.formats.parts import SIZES, mixer_of, rotary
 from ssm.specs.mixers.attention import AttentionMixer
@@ -64,3 +64,4 @@ GPT_NEOX = Format(
     # Buffers of older versions: masks and frequencies.
     ignored=r"gpt_neox\.layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",
 )
+register(GPT_NEOX)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+HELPER = True
+
 Config = Mapping[str, Any]  # a config.json, with what it may leave out
 Fields = dict[str, Any]  # of a ModelSpec, or of a mixer or an ffn
 

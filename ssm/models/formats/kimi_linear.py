@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Any
 
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key
 from ssm.models.formats.parts import SIZES, gated_mlp, layer_types, mixer_of
 from ssm.specs.ffn.experts import Experts
@@ -180,3 +180,4 @@ KIMI_LINEAR = Format(
     tied=("model.embed_tokens.weight", "lm_head.weight"),
     sizes=_sizes,
 )
+register(KIMI_LINEAR)

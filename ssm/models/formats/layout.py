@@ -10,6 +10,8 @@ from math import prod
 import torch
 from torch import Tensor
 
+HELPER = True
+
 Sizes = Mapping[str, int]  # of named axes
 Picks = Mapping[str, tuple[int, ...]]  # along a named axis, our i-th entry is their picks[i]-th
 

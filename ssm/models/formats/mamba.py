@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Key
 from ssm.models.formats.parts import SIZES, dt_rank
 
@@ -59,3 +59,4 @@ MAMBA = Format(
     ),
     tied=("backbone.embeddings.weight", "lm_head.weight"),
 )
+register(MAMBA)

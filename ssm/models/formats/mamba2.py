@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key
 from ssm.models.formats.mamba import SHARED_KEYS, SHARED_ROWS
 from ssm.models.formats.parts import dt_limit
@@ -41,3 +41,4 @@ MAMBA2 = Format(
     tied=("backbone.embeddings.weight", "lm_head.weight"),
     dt_limit=("time_step_limit",),
 )
+register(MAMBA2)

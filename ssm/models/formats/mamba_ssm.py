@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key, complete, read_keys, refused, write_keys
 from ssm.models.formats.parts import dt_limit, dt_rank, ffn_of
 from ssm.specs.ffn.gated_mlp import GatedMlp
@@ -182,3 +182,4 @@ MAMBA_SSM = Format(
     container="bin",
     dt_limit=("ssm_cfg", "dt_limit"),
 )
+register(MAMBA_SSM)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Key
 from ssm.models.formats.parts import SIZES, ffn_of, gated_mlp, mixer_of, rotary
 from ssm.specs.ffn.gated_mlp import GatedMlp
@@ -52,3 +52,4 @@ MISTRAL = Format(
     tied=("model.embed_tokens.weight", "lm_head.weight"),
     sizes=_sizes,
 )
+register(MISTRAL)

@@ -14,6 +14,8 @@ from ssm.specs.mixers.base import MixerSpecBase
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 from ssm.specs.model import ModelSpec
 
+HELPER = True
+
 M = TypeVar("M", bound=MixerSpecBase)
 F = TypeVar("F", GatedMlp, Experts)
 LINEAR, FULL = "linear_attention", "full_attention"  # in transformers' layer_types

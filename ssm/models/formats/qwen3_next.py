@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key
 from ssm.models.formats.parts import mixer_of
 from ssm.models.formats.qwen_parts import (
@@ -75,3 +75,4 @@ QWEN3_NEXT = Format(
     places=_places,
     ignored=IGNORED,
 )
+register(QWEN3_NEXT)

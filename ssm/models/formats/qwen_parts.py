@@ -11,6 +11,8 @@ from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 from ssm.specs.model import ModelSpec
 
+HELPER = True
+
 TIED = ("model.embed_tokens.weight", "lm_head.weight")
 IGNORED = r"mtp\..*"  # a head that foretells several tokens
 OURS = {

@@ -11,34 +11,13 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, nearest
 from ssm.models.backbone import LanguageModel
-from ssm.models.formats.falcon_mamba import FALCON_MAMBA
-from ssm.models.formats.fla_delta import FLA_DELTANET, FLA_GATED_DELTANET, FLA_KDA
-from ssm.models.formats.fla_gla import FLA_GLA
-from ssm.models.formats.fla_retnet import FLA_RETNET
-from ssm.models.formats.fla_rwkv6 import FLA_RWKV6
-from ssm.models.formats.fla_rwkv7 import FLA_RWKV7
-from ssm.models.formats.format import Format, Piece, usual_peak_lr
-from ssm.models.formats.gpt_neox import GPT_NEOX
-from ssm.models.formats.kimi_linear import KIMI_LINEAR
-from ssm.models.formats.mamba import MAMBA
-from ssm.models.formats.mamba2 import MAMBA2
-from ssm.models.formats.mamba_ssm import MAMBA3, MAMBA_SSM
-from ssm.models.formats.mistral import MISTRAL
-from ssm.models.formats.qwen3_5 import QWEN3_5, QWEN3_5_MOE
-from ssm.models.formats.qwen3_next import QWEN3_NEXT
-from ssm.models.formats.recurrent_gemma import RECURRENT_GEMMA
-from ssm.models.formats.rwkv import RWKV
+from ssm.models.formats.format import FORMATS, Format, Piece, usual_peak_lr
+from ssm.models.formats.mamba_ssm import MAMBA3
 from ssm.models.formats.source import Source, find_source
 from ssm.specs.model import ModelSpec
 
-FORMATS: dict[str, Format] = {
-    form.key: form
-    for form in (
-        *(MAMBA_SSM, MAMBA, FALCON_MAMBA, MAMBA2, RWKV, GPT_NEOX, MISTRAL, RECURRENT_GEMMA),
-        *(FLA_GLA, FLA_RWKV6, FLA_RETNET, FLA_DELTANET, FLA_GATED_DELTANET, FLA_KDA, FLA_RWKV7),
-        *(QWEN3_5, QWEN3_5_MOE, QWEN3_NEXT, KIMI_LINEAR),
-    )
-}
+HELPER = True
+
 CHECKED = 2**18  # numbers looked at together for one that is not finite
 
 
@@ -145,7 +124,7 @@ def format_of(source: Source) -> Format:
     found = known_format(source)
     if found is not None:
         return found
-    known = [form.model_type for form in FORMATS.values() if form.model_type is not None]
+    known = sorted(form.model_type for form in FORMATS.values() if form.model_type is not None)
     kind = source.config.get("model_type")
     if kind is None:
         raise CheckpointError(

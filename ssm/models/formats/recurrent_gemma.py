@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key
 from ssm.models.formats.parts import ffn_of, gated_mlp, rotary
 from ssm.specs.ffn.gated_mlp import GatedMlp
@@ -112,3 +112,4 @@ RECURRENT_GEMMA = Format(
     tied=("model.embed_tokens.weight", "lm_head.weight"),
     sizes=_sizes,
 )
+register(RECURRENT_GEMMA)

@@ -6,7 +6,7 @@ more than the share of the norm's epsilon, and is not done here.
 
 from __future__ import annotations
 
-from ssm.models.formats.format import Format, Row
+from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key
 from ssm.models.formats.parts import SIZES
 
@@ -65,3 +65,4 @@ RWKV = Format(
     ),
     tied=("rwkv.embeddings.weight", "head.weight"),
 )
+register(RWKV)

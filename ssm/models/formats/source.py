@@ -20,6 +20,8 @@ from ssm.base.names import HUB
 from ssm.base.outside import read_json
 from ssm.base.safetensors_header import safetensors_header
 
+HELPER = True
+
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # in this order, each before its own index of shards
 INDEX = ".index.json"

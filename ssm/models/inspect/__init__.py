@@ -1,6 +1,6 @@
 """What goes on inside a layer: coefficients of its recurrence, states, its attention map; what depends on what."""
 
-from ssm.models.inspect.attention_map import attention_map, attention_mask, has_map
+from ssm.models.inspect.attention_map import attention_map, attention_mask
 from ssm.models.inspect.coefficients import Coefficients, coefficients
 from ssm.models.inspect.influence import influence
 from ssm.models.inspect.signals import LayerSignals, layer_coefficients, layer_maps, layer_signals
@@ -11,7 +11,6 @@ __all__ = [
     "attention_map",
     "attention_mask",
     "coefficients",
-    "has_map",
     "influence",
     "layer_coefficients",
     "layer_maps",

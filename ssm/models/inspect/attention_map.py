@@ -12,13 +12,6 @@ from ssm.models.inspect.coefficients import Calls, Coefficients, coefficients, s
 from ssm.models.mixers.attention import Attention
 from ssm.models.mixers.base import Mixer
 
-NO_MAP = ("gru", "rwkv4", "s5")  # no linear recurrence; a readout that divides, or mixes heads
-
-
-def has_map(mixer: Mixer) -> bool:
-    """Whether a mixer's outputs are sums of its values by head."""
-    return mixer.spec.kind not in NO_MAP
-
 
 @torch.no_grad()
 def attention_map(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ssm.models.backbone import Block, LanguageModel
-from ssm.models.inspect.attention_map import attention_map, has_map
+from ssm.models.inspect.attention_map import attention_map
 from ssm.models.inspect.coefficients import Coefficients, coefficients
 
 
@@ -68,6 +68,6 @@ def layer_maps(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tens
     x, first = model.embedded(tokens), None  # (B, T, D)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
-        if has_map(layer.mixer):
+        if layer.mixer.has_map:
             yield number, attention_map(layer.mixer, layer.norm(x)).mean(1)
         x, _, first = layer(x, None, None, first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -17,6 +17,8 @@ MixerState = PartState  # "memory" (B, H, ...) is the recurrence's own
 
 class Mixer(Part):
     """One layer's recurrence (or attention) with what its paper puts around it: projections, convolution, gate."""
+
+    has_map: ClassVar[bool] = True  # whether its outputs are sums of its values by head
 
     def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

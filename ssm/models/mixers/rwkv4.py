@@ -31,6 +31,8 @@ class Rwkv4(Mixer, kind="rwkv4"):
     noise make sense. In float32 a weight den under 1e-38 counts as 0.
     """
 
+    has_map = False  # its readout divides
+
     def __init__(self, spec: Rwkv4Mixer, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
         D = d_model

@@ -13,7 +13,7 @@ from ssm.base.discovery import discover
 from ssm.base.pairs import check_files
 from ssm.specs.measurements.base import SPECS, Entry, Measurement, entry_of
 
-discover(__name__, SPECS, helpers=("base", "of_examples", "of_images"))
+discover(__name__, SPECS)
 check_files(SPECS, "ssm.evaluation")
 
 SCHEMAS = {kind: spec.table for kind, spec in SPECS.items()}

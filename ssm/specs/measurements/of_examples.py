@@ -14,6 +14,8 @@ from ssm.specs.tasks import TaskSpec
 from ssm.specs.tasks.base import Task
 from ssm.specs.training import RunSpec
 
+HELPER = True
+
 
 class OfExamples(OfRun):
     """Made on test examples: a figure file names the task where it is not the one that the arm was trained on."""

@@ -14,6 +14,8 @@ from ssm.specs.measurements.base import Arm, ArmsEntry, OfRun
 from ssm.specs.tasks.pixels import PixelsTask
 from ssm.specs.training import RunSpec
 
+HELPER = True
+
 Region = Annotated[tuple[NonNegativeInt, PositiveInt], Field(strict=False)]
 
 

@@ -10,7 +10,7 @@ from ssm.base.discovery import discover
 from ssm.base.pairs import check_files
 from ssm.specs.mixers.base import SPECS, MixerSpecBase
 
-discover(__name__, SPECS, helpers=("base", "delta_rule", "mimetic"))
+discover(__name__, SPECS)
 check_files(SPECS, "ssm.models.mixers")
 
 if TYPE_CHECKING:

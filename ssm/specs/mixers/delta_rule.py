@@ -7,6 +7,8 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 from ssm.specs.mixers.base import MixerSpecBase, Range, check_range
 from ssm.specs.part import Kept, last_inputs, linear
 
+HELPER = True
+
 DELTA_RULE = 8  # operations a number of the memory and token: beside those of a recurrence, what a key reads of it
 
 

@@ -10,6 +10,8 @@ from pydantic_core import CoreSchema
 
 from ssm.specs.base import Spec
 
+HELPER = True
+
 
 class Mimetic(Spec):
     """Mimetic initialization (Trockman et al. 2024, Section 3), its four parts each on its own switch.

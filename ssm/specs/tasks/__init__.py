@@ -17,7 +17,7 @@ from ssm.base.pairs import check_files
 from ssm.specs.data import Data, DataSpec
 from ssm.specs.tasks.base import KEY, SPECS, Task
 
-discover(__name__, SPECS, helpers=("base", "spelled", "strings"))
+discover(__name__, SPECS)
 check_files(SPECS, "ssm.data.tasks")
 
 

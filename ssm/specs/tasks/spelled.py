@@ -10,6 +10,8 @@ from ssm.specs.corpora import CorpusSpec
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, TokenizerSpec, rows_of
 from ssm.specs.tasks.base import Mix, Part, Task
 
+HELPER = True
+
 
 class PromptPart(Part):
     """Prompts of one length."""

@@ -13,6 +13,8 @@ from pydantic import (
 
 from ssm.specs.tasks.base import Mix, Part, Task
 
+HELPER = True
+
 SYMBOLS = 4  # behind the letters: $ before a string, | behind it, . behind its answer, * where nothing is any more
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ssm.base.errors import CheckpointError
-from ssm.models.formats.fla_delta import FLA_DELTANET, FLA_KDA
+from ssm.models.formats.fla_deltanet import FLA_DELTANET
+from ssm.models.formats.fla_kda import FLA_KDA
 from ssm.models.opening import context_of
 from ssm.specs.model import ModelSpec
 

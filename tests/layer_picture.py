@@ -1,0 +1,47 @@
+"""The layers as a Mermaid flowchart in CONTRIBUTING.md, drawn from what the files import.
+
+`python tests/layer_picture.py` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from pathlib import Path
+
+from ssm.base.marked_table import with_table
+
+GUIDE = Path(__file__).parents[1] / "CONTRIBUTING.md"
+START, END = "<!-- layers -->", "<!-- end of layers -->"
+
+
+def flowchart(graph: Mapping[str, Set[str]]) -> str:
+    """A package above those that it imports. An arrow that other arrows imply is left out.
+
+    Args:
+        graph: the packages that each package imports; no circles.
+    """
+    below: dict[str, set[str]] = {}  # all that a package stands on
+
+    def reached(package: str) -> set[str]:
+        if package not in below:
+            below[package] = set(graph[package]).union(*map(reached, graph[package]))
+        return below[package]
+
+    arrows = [
+        f"    {package} --> {other}"
+        for package in sorted(graph)
+        for other in sorted(graph[package])
+        if not any(other in reached(third) for third in graph[package])
+    ]
+    return "\n".join(["```mermaid", "flowchart TD", *arrows, "```"])
+
+
+def drawn(text: str, graph: Mapping[str, Set[str]]) -> str:
+    """The guide with the picture of this graph."""
+    return with_table(text, flowchart(graph), START, END, GUIDE.name)
+
+
+if __name__ == "__main__":
+    from test_floors import packages
+
+    GUIDE.write_text(drawn(GUIDE.read_text(encoding="utf-8"), packages()), encoding="utf-8")

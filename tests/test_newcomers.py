@@ -1,0 +1,108 @@
+"""What can be added is added by files alone: a newcomer of each kind is planned or read by its name."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import newcomer
+import pytest
+import yaml
+from plan.mini import figure, write_config
+
+# Of each kind, the files of one that is there, which the newcomer's are but for the name.
+KINDS = {
+    "policy": ("specs/initial_states/random_noise.py", "training/initial_states/random_noise.py"),
+    "task": ("specs/tasks/sort.py", "data/tasks/sort.py"),
+    "mixer": ("specs/mixers/gru.py", "models/mixers/gru.py"),
+    "ffn": ("specs/ffn/mlp.py", "models/ffn/mlp.py"),
+    "repair": ("specs/repairs/clip_dt.py", "models/repairs/clip_dt.py"),
+    "corpus": ("specs/corpora/stdlib.py", "data/corpora/stdlib.py"),
+    "format": ("models/formats/rwkv.py",),
+}
+USE = """
+import json, sys
+import torch
+from ssm.data.corpora import READERS
+from ssm.data.tasks import GENERATORS
+from ssm.models.backbone import build_model
+from ssm.models.formats import FORMATS
+from ssm.models.repairs import REPAIRS
+from ssm.plan import load_config, make_plan
+from ssm.training.initial_states import POLICIES
+
+plan = make_plan(load_config(sys.argv[1]))
+runs = [run.content() for run in plan.runs.values()]
+spec = next(run.model for run in plan.runs.values() if run.model.name == "model")
+logits, _ = build_model(spec, 7, 1)(torch.zeros(2, 5, dtype=torch.int64))
+assert logits.shape == (2, 5, 7)
+modules = {"policy": POLICIES, "task": GENERATORS, "repair": REPAIRS, "corpus": READERS}
+registered = {kind: found[f"new_{kind}"].__module__ for kind, found in modules.items()}
+registered["format"] = FORMATS["new_format"].recognizes({"model_type": "new_format"})
+print(json.dumps({"runs": runs, "registered": registered}))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """What a copy of the package with all newcomers plans, and where it found their modules."""
+    root = tmp_path_factory.mktemp("newcomers")
+    files = {}
+    for kind, places in KINDS.items():
+        for place in places:
+            old, new = Path(place).stem, f"new_{kind}"
+            text = (newcomer.ROOT / "ssm" / place).read_text(encoding="utf-8")
+            text = re.sub(rf'(?<="){old}(?=")|(?<=\.){old}(?= import)|(?<=def ){old}\b', new, text)
+            files[place.replace(f"{old}.py", f"{new}.py")] = text
+    newcomer.add(root, files)
+    config = write_config(root / "config")
+    for name, more in {
+        "models": {
+            "model": {
+                "d_model": 16,
+                "n_layers": 1,
+                "peak_lr": 1e-3,
+                "mixer": {"kind": "new_mixer"},
+                "ffn": {"kind": "new_ffn", "d_hidden": 8},
+            }
+        },
+        "data": {
+            "prose": {"corpus": {"kind": "new_corpus"}, "choice": 0.1},
+            "letters": {"task": "new_task", "mix": [{"shortest": 2, "longest": 4}]},
+        },
+    }.items():
+        path = config / f"{name}.yaml"
+        path.write_text(path.read_text() + yaml.safe_dump(more))
+    path = config / "training.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["initial_states"]["calm"] = {"policy": "new_policy", "sigma": 0.1}
+    path.write_text(yaml.safe_dump(content))
+    base = {"label": "Base", "training": "pretrain"}
+    repaired = {"label": "Repaired", "from": "base", "repair": {"kind": "new_repair"}}
+    figure(config, "lg_fig4", data="prose", arms={"base": base | {"initial_state": "calm"}, "repaired": repaired})
+    figure(config, "lg_fig5", models=["model"], data="prose", arms={"base": base})
+    curves = {"kind": "curves", "measurement": "compute", "x": "stage", "column": "read"}
+    figure(
+        config, "lg_fig6", data="letters", arms={"base": base}, measurements=[{"kind": "compute"}], drawings=[curves]
+    )
+    done = newcomer.python(root, "-c", USE, str(config))
+    assert done.returncode == 0, done.stderr
+    result: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "format"])
+def test_it_is_planned_by_its_name(kind: str, found: dict[str, object]) -> None:
+    assert f'"new_{kind}"' in json.dumps(found["runs"])
+
+
+@pytest.mark.parametrize("kind", ["policy", "task", "repair", "corpus"])
+def test_its_module_is_its_own(kind: str, found: dict[str, dict[str, object]]) -> None:
+    """Those of a mixer and an ffn have made a model."""
+    assert str(found["registered"][kind]).endswith(f".new_{kind}")
+
+
+def test_a_format_is_one_file(found: dict[str, dict[str, object]]) -> None:
+    assert len(KINDS["format"]) == 1
+    assert found["registered"]["format"] is True
