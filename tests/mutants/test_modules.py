@@ -45,8 +45,8 @@ def test_a_survivor_is_told_with_its_line(
 ) -> None:
     """mutmut counts lines from the function on."""
     (tmp_path / "module.py").write_text(TEXT)
-    said = f"# name\n--- module.py\n+++ module.py\n@@ -1,2 +1,2 @@\n{above} def f(a):\n-    return a + 1\n+    return a - 1\n"
+    diff = f"--- module.py\n+++ module.py\n@@ -1,2 +1,2 @@\n{above} def f(a):\n-    return a + 1\n+    return a - 1\n"
     monkeypatch.setattr(run, "ROOT", tmp_path)
-    monkeypatch.setattr(run, "mutmut", lambda *_: said)
+    monkeypatch.setattr(run, "mutmut", lambda *_: f"# name\n{diff}")
     found = run.place(tmp_path, run.Module("module.py", [], "0", 0), f"module.{mutant}__mutmut_3")
     assert found == f"module.py:{line}: return a + 1  ->  return a - 1"
