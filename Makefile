@@ -3,7 +3,7 @@
 # make compare    whether what is finished agrees with the reference results in reports
 # make test       the tests, and which ten of them took longest
 # make test-exhaustive   the tests that are slow and rarely see what the others do not
-# make mutants    whether the tests see small faults, made one at a time in a copy of the project
+# make mutants    mutation score of the modules in tests/mutants/modules.toml, and the mutants that the tests do not see
 # make fuzz       damaged and hostile input of every kind for MINUTES
 # make test-slurm the workflow on a SLURM of two nodes on this machine, killed and gone on with (under four minutes)
 # make campaign   a hundred kills at random moments, of runs of one process and of two and of a workflow, and whether all

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import ConfigDict, Field, field_validator
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from ssm.base import outside
 from ssm.base.errors import ConfigError, UserError, nearest, printable, shortened, shown
-from ssm.base.outside import parse_yaml, pointless_numbers, read_json, read_yaml, shaped
+from ssm.base.outside import parse_json, parse_yaml, pointless_numbers, read_json, read_yaml, shaped
 
 
 def refusal(call: Any, *arguments: Any, **more: Any) -> str:
@@ -131,11 +133,31 @@ def test_numbers_are_numbers_from_whichever_reader() -> None:
     }
 
 
+@pydantic_dataclass(config=ConfigDict(extra="forbid"))
+class Circle:
+    kind: Literal["circle"]
+    radius: Annotated[float, Field(gt=0.5)]
+
+    @field_validator("radius")
+    @classmethod
+    def _is_no_seven(cls, radius: float) -> float:
+        if radius == 7:
+            raise ValueError("A radius of seven\nis too many")
+        return radius
+
+
+@pydantic_dataclass(config=ConfigDict(extra="forbid"))
+class Square:
+    kind: Literal["square"]
+
+
 @dataclass(frozen=True)
 class Shape:
     number: int
     names: list[str]
     note: str | None = None
+    parts: dict[str, Annotated[Circle | Square, Field(discriminator="kind")]] = field(default_factory=dict)
+    mode: Literal["fast", "exact"] = "fast"
 
 
 @pytest.mark.parametrize(
@@ -146,10 +168,43 @@ class Shape:
         ({"number": 1, "names": "x"}, "names: expected a list, got 'x'"),
         ({"number": 1, "names": [None]}, "names.0: expected text, got None"),
         ({"number": 1}, "names: this key is required and is missing"),
+        ({"number": {}, "names": []}, "number: expected a whole number, got {}"),
+        ({"number": "x", "names": "x"}, "number: expected a whole number, got 'x' (and 1 more)"),
+        (
+            {"number": 1, "names": [], "mode": "exakt"},
+            "mode: unknown name 'exakt'; did you mean 'exact'?",
+        ),
+        (
+            {"number": 1, "names": [], "parts": {"a": {"kind": "circel"}}},
+            "parts.a: unknown name 'circel'; did you mean 'circle'?",
+        ),
+        (
+            {"number": 1, "names": [], "parts": {"a": {"radius": 1}}},
+            "parts.a: the key 'kind', which says what kind of thing this is, is missing",
+        ),
+        (
+            {"number": 1, "names": [], "parts": {"a": {"kind": "circle", "radius": 0.5}}},
+            "parts.a.radius: expected a number above 0.5, got 0.5",
+        ),
+        ({"number": 1, "names": [], "parts": {"a": {"kind": "square", "side": 1}}}, "parts.a.side: unknown key"),
+        (
+            {"number": 1, "names": [], "parts": {"a": {"kind": "circle", "radius": 7}}},
+            "parts.a.radius: a radius of seven is too many, got 7",
+        ),
     ],
 )
 def test_shapes_in_plain_words(value: Any, says: str) -> None:
     assert refusal(shaped, value, Shape, "here", ConfigError) == f"here: {says}"
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [("index of shards", "an index of shards"), ("JSON spec", "a JSON spec")],
+)
+def test_json_inside_something_else_names_its_place(what: str, says: str) -> None:
+    assert parse_json('{"a": [1, "b"]}', "a.safetensors", ConfigError, what) == {"a": [1, "b"]}
+    found = refusal(parse_json, '{"a": 1, "a": 2}', "a.safetensors", ConfigError, what)
+    assert found == f"a.safetensors: not {says} (the key 'a' stands twice)"
 
 
 def test_a_message_is_one_short_line_whatever_is_in_it() -> None:

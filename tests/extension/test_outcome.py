@@ -136,6 +136,9 @@ def test_a_model_that_holds_needs_no_training() -> None:
     found = outcome_before_training(before(HOLDS, 4.0))
     assert found is not None
     assert str(found) == "Nothing was gained: it holds as it is, and was not trained"
+    asked = outcome_before_training(before(HOLDS, 4.0), trained=True)
+    assert asked is not None
+    assert asked.reason == "it holds as it is, which other windows left open when it was trained"
     assert outcome_before_training(before(BREAKS, 255.0)) is None
     assert outcome_before_training(before(NOT_DECIDED, 4.0)) is None
     lost = outcome_before_training(before(NOT_DECIDED, 256.0))
@@ -155,9 +158,11 @@ def test_a_training_without_better_weights() -> None:
     assert outcome_of_training(None, candidates((2.0, 2.0)), "far_perplexity", 0.02) is None
     worse = outcome_of_training(None, candidates((2.0, 3.0 + log(2)), (2.0, 9.0)), "far_perplexity", 0.02)
     assert worse is not None
+    assert worse.word == NOTHING
     assert worse.reason == "the best of the trained weights, those of step 1, have 2 times its far perplexity"
     dear = outcome_of_training(None, candidates((9.0, 9.0), (2.0 + log(1.5), 3.0 - log(4))), "far_perplexity", 0.02)
     assert dear is not None
+    assert dear.word == NOTHING
     assert dear.reason.startswith(
         "the best of the trained weights, those of step 2, have 0.25 times its far perplexity, but +50.0% perplexity "
         "in context, where 2% are allowed"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from models import tiny
 
-from ssm.models.state import State
+from ssm.models.state import State, joined
 
 NAN = math.nan
 
@@ -37,6 +37,19 @@ def test_select_takes_rows_in_order() -> None:
     assert state.batch_size == 3
     assert state.layers[0]["conv"].flatten().tolist() == [7.0, 7.0, 9.0]
     assert state.layers[1]["memory"][:, 0, 0].tolist() == [[1.0, 4.0], [1.0, 4.0], [2.0, 4.0]]
+
+
+def test_the_parts_of_a_batch_join_in_order() -> None:
+    state = hand_made()
+    first, second = (state.select(torch.tensor([row])) for row in (0, 1))
+    for joint, rows in ((joined([first, second]), [0, 1]), (joined([second, first]), [1, 0]), (joined([first]), [0])):
+        expected = state.select(torch.tensor(rows))
+        assert [layer.keys() for layer in joint.layers] == [layer.keys() for layer in expected.layers]
+        assert all(torch.equal(a, b) for a, b in zip(tiny.flat(joint), tiny.flat(expected), strict=True))
+
+
+def test_a_state_goes_to_a_device_whole() -> None:
+    assert {tensor.device.type for tensor in tiny.flat(hand_made().to("meta"))} == {"meta"}
 
 
 def test_reset_zeroes_rows_whatever_they_held() -> None:
@@ -77,6 +90,8 @@ def test_zeros_and_with_memories() -> None:
     other = state.with_memories([memory + 1 for memory in state.memories()])
     assert other.layers[0]["memory"].flatten().tolist() == [2.0, 3.0, 1.0, -1.0]
     assert other.layers[0]["conv"].abs().max() == 0
+    with pytest.raises(ValueError, match="shorter"):
+        state.with_memories(state.memories()[:1])
 
 
 def test_flat_names_round_trip_beside_other_tensors() -> None:
