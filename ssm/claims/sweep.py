@@ -26,13 +26,13 @@ def quantity_of(content: Mapping[str, Any], arm: str) -> SeedQuantity:
     of_arms = {
         kind: spec for kind, spec in QUANTITIES.items() if issubclass(spec, SeedQuantity) and "arm" in spec.model_fields
     }
-    if content.get("kind") not in of_arms:
-        kind = content.get("kind")
+    kind = content.get("kind")
+    if not isinstance(kind, str) or kind not in of_arms:
         raise ValueError(f"kind: {shown(kind)} is no quantity of an arm; {nearest(str(kind), of_arms)}")
     if "arm" in content:
         raise ValueError("arm: the arms are those of the sweep; leave it out here")
     try:
-        return of_arms[content["kind"]].model_validate({**content, "arm": arm})
+        return of_arms[kind].model_validate({**content, "arm": arm})
     except ValidationError as error:
         raise ValueError(first_problem(error, content)) from error
 

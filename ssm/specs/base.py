@@ -12,6 +12,8 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Field,
+    PositiveInt,
     SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
@@ -129,6 +131,8 @@ def _no_twice(values: tuple[T, ...]) -> tuple[T, ...]:
 Distinct = AfterValidator(_no_twice)  # for a tuple in which nothing may count twice
 Prose = Annotated[str, AfterValidator(checked)]  # may hold formulas (ssm/base/prose.py)
 Setting = str | bool | int | float  # what a column of a table holds
+# Windows or examples that a measurement reads. The bound refuses a slip that would be read for days.
+ReadCount = Annotated[PositiveInt, Field(le=100_000)]
 LONGEST_NAME = 80
 Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]  # becomes a part of the names of files
 

@@ -374,6 +374,7 @@ def test_a_sweep_is_of_any_number_of_an_arm(tmp_path: Path) -> None:
         ({"kind": "r_squared", "sweep": ARMS, "log_x": True, "less_log_x": True}, "x is logarithmic already"),
         ({"kind": "order", "sweep": ARMS | {"against": ARMS["arms"]}}, "leave 'against' out"),
         ({"kind": "slope", "sweep": {"of": {"kind": "parameter_ratio"}}}, "is no quantity of an arm"),
+        ({"kind": "slope", "sweep": {"of": {"kind": {}}}}, "kind: {} is no quantity of an arm"),
     ],
 )
 def test_what_is_no_curve_is_refused_in_one_line(content: dict[str, Any], says: str) -> None:

@@ -12,6 +12,7 @@ from evaluation.rigged import Rigged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
+from pydantic import ValidationError
 
 from ssm.base.curves import mean_loss, paired_log_ratio, ratio_positions
 from ssm.base.errors import ConfigError
@@ -34,6 +35,11 @@ def loss_of_context(subject: Subject, context: torch.Tensor, target: int) -> flo
     with torch.no_grad():
         logits, _ = subject.model(context[None])
     return float(-logits[0, -1].log_softmax(-1)[target])
+
+
+def test_a_slip_that_would_be_read_for_days_is_refused() -> None:
+    with pytest.raises(ValidationError, match="less than or equal to 100000"):
+        PositionLoss(length=64, sequences=4_000_000)
 
 
 def test_every_run_and_measurement_of_a_seed_of_its_own_reads_other_windows(subject: Subject) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from ssm.base.errors import ConfigError
 from ssm.base.schema import Schema
-from ssm.specs.base import Distinct
+from ssm.specs.base import Distinct, ReadCount
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import Work
 from ssm.specs.measurements.of_examples import OfExamples
@@ -47,7 +47,7 @@ class Accuracy(OfExamples):
     kind: Literal["accuracy"] = "accuracy"
     # As the task counts lengths, ascending: a test set each. None: one test set, as the task mixes its parts.
     lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
-    examples: PositiveInt = 128  # of each test set
+    examples: ReadCount = 128  # of each test set
     seed: int = 11
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from ssm.base.errors import ConfigError
 from ssm.base.schema import Schema
-from ssm.specs.base import Distinct
+from ssm.specs.base import Distinct, ReadCount
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import Arm, ArmsEntry
 from ssm.specs.measurements.of_examples import OfExamples
@@ -50,7 +50,7 @@ class AttentionMap(OfExamples):
     length: PositiveInt  # of the examples, as the task counts it
     # 1, 2, ...; None: all
     layers: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
-    examples: PositiveInt = 4
+    examples: ReadCount = 4
     seed: int = 14
 
     @model_validator(mode="after")

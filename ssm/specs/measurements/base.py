@@ -21,7 +21,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, create_model
 from ssm.base.discovery import Registry
 from ssm.base.errors import ConfigError, nearest
 from ssm.base.schema import Schema
-from ssm.specs.base import Distinct, Name, Spec
+from ssm.specs.base import Distinct, Name, ReadCount, Spec
 from ssm.specs.config import Rehearsal
 from ssm.specs.data import Data
 from ssm.specs.model import ModelSpec
@@ -199,7 +199,7 @@ class OfWindows(OfRun):
     backward: ClassVar[bool] = False  # whether these are held for a backward pass
     in_contexts: ClassVar[str | None] = "length"
     length: PositiveInt  # tokens a window
-    sequences: PositiveInt
+    sequences: ReadCount
     seed: int  # which windows, together with the run's own seed: all arms of a seed read the same
 
     @classmethod

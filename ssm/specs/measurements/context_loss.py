@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import PositiveInt, model_validator
 
 from ssm.base.schema import Schema
+from ssm.specs.base import ReadCount
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.training import RunSpec
@@ -32,7 +33,7 @@ class ContextLoss(OfWindows):
         sample="sequence",
     )
     kind: Literal["context_loss"] = "context_loss"
-    sequences: PositiveInt = 16
+    sequences: ReadCount = 16
     seed: int = 5  # as of position_loss: the same windows
     shortest: PositiveInt = 1  # the least n, a power of two
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import PositiveInt
-
 from ssm.base.schema import Schema
+from ssm.specs.base import ReadCount
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.training import RunSpec
 
@@ -25,7 +24,7 @@ class EffectiveRemembrance(OfWindows):
     )
     from_outside: ClassVar[bool] = True
     kind: Literal["effective_remembrance"] = "effective_remembrance"
-    sequences: PositiveInt = 32
+    sequences: ReadCount = 32
     seed: int = 6
 
     def read(self, run: RunSpec) -> tuple[float, int]:

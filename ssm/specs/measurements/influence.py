@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveInt
 
 from ssm.base.schema import Schema
+from ssm.specs.base import ReadCount
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
@@ -35,7 +36,7 @@ class Influence(OfWindows):
     )
     backward: ClassVar[bool] = True
     kind: Literal["influence"] = "influence"
-    sequences: PositiveInt = 16
+    sequences: ReadCount = 16
     seed: int = 11
     directions: PositiveInt | None = None  # a backward pass each; None: all D, exact
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import PositiveInt
-
 from ssm.base.schema import Schema
+from ssm.specs.base import ReadCount
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.model import ModelSpec
 
@@ -24,7 +23,7 @@ class MemoryLength(OfWindows):
         sample="sequence",
     )
     kind: Literal["memory_length"] = "memory_length"
-    sequences: PositiveInt = 16
+    sequences: ReadCount = 16
     seed: int = 12
 
     def rows(self, model: ModelSpec) -> float:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pydantic import PositiveInt
-
 from ssm.base.errors import ConfigError
-from ssm.specs.base import Name
+from ssm.specs.base import Name, ReadCount
 from ssm.specs.data import Data
 from ssm.specs.measurements.base import Arm, ArmsEntry, OfRun
 from ssm.specs.tasks import TaskSpec
@@ -21,7 +19,7 @@ class OfExamples(OfRun):
     """Made on test examples: a figure file names the task where it is not the one that the arm was trained on."""
 
     task: TaskSpec
-    examples: PositiveInt
+    examples: ReadCount
     seed: int  # which examples, together with the run's own seed
 
     @classmethod

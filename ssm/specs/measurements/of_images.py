@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ssm.base.errors import ConfigError
-from ssm.specs.base import Distinct
+from ssm.specs.base import Distinct, ReadCount
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import Arm, ArmsEntry, OfRun
 from ssm.specs.tasks.pixels import PixelsTask
@@ -24,7 +24,7 @@ class OfImages(OfRun):
 
     # Pixels [start, stop), counted as they are read: the paper's [992:1024] is the end of an image of 1,024.
     regions: Annotated[tuple[Region, ...], Field(strict=False, min_length=1), Distinct]
-    examples: PositiveInt = 256  # test images, the first so many
+    examples: ReadCount = 256  # test images, the first so many
     seed: int
 
     @model_validator(mode="after")

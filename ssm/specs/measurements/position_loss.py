@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import PositiveInt, model_validator
 
 from ssm.base.schema import Schema, binned
+from ssm.specs.base import ReadCount
 from ssm.specs.config import Rehearsal
 from ssm.specs.measurements.base import OfWindows
 
@@ -27,7 +28,7 @@ class PositionLoss(OfWindows):
     from_outside: ClassVar[bool] = True
     later: ClassVar[frozenset[str]] = frozenset({"shuffled"})
     kind: Literal["position_loss"] = "position_loss"
-    sequences: PositiveInt = 64  # as of restart_loss: they are compared window by window
+    sequences: ReadCount = 64  # as of restart_loss: they are compared window by window
     seed: int = 5
     shuffled: PositiveInt | None = None  # tokens a chunk; None: every window as it stands in the text
 

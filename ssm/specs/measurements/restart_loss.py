@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveInt, model_validator
 
 from ssm.base.schema import Schema, binned
+from ssm.specs.base import ReadCount
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.training import RunSpec
 
@@ -27,7 +28,7 @@ class RestartLoss(OfWindows):
     from_plan: ClassVar[frozenset[str]] = frozenset({"context"})
     from_outside: ClassVar[bool] = True
     kind: Literal["restart_loss"] = "restart_loss"
-    sequences: PositiveInt = 64  # as of position_loss: they are compared window by window
+    sequences: ReadCount = 64  # as of position_loss: they are compared window by window
     seed: int = 5
     context: PositiveInt  # T
     everywhere: bool = False

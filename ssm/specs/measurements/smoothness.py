@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import PositiveInt
-
 from ssm.base.schema import Schema
+from ssm.specs.base import ReadCount
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
@@ -33,7 +32,7 @@ class Smoothness(OfWindows):
         sample="sequence",
     )
     kind: Literal["smoothness"] = "smoothness"
-    sequences: PositiveInt = 16
+    sequences: ReadCount = 16
     seed: int = 12
 
     def read(self, run: RunSpec) -> tuple[float, int]:

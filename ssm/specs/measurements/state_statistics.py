@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import ceil, log2
 from typing import ClassVar, Literal
 
-from pydantic import PositiveInt
-
 from ssm.base.schema import Schema
+from ssm.specs.base import ReadCount
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.model import ModelSpec
 
@@ -23,7 +22,7 @@ class StateStatistics(OfWindows):
         sample="sequence",
     )
     kind: Literal["state_statistics"] = "state_statistics"
-    sequences: PositiveInt = 16
+    sequences: ReadCount = 16
     seed: int = 7
 
     def rows(self, model: ModelSpec) -> float:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveInt, model_validator
 
 from ssm.base.schema import Schema
+from ssm.specs.base import ReadCount
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.training import RunSpec
 
@@ -27,7 +28,7 @@ class ValidationLoss(OfWindows):
     from_plan: ClassVar[frozenset[str]] = frozenset({"context"})
     from_outside: ClassVar[bool] = True
     kind: Literal["validation_loss"] = "validation_loss"
-    sequences: PositiveInt = 64
+    sequences: ReadCount = 64
     seed: int = 15
     context: PositiveInt  # T
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveFloat
 
 from ssm.base.discovery import Registry
-from ssm.specs.base import Spec
+from ssm.specs.base import ReadCount, Spec
 from ssm.specs.foreign import AnyModel, ForeignSpec
 
 SPECS: Registry[type[Repair]] = Registry("ssm.specs.repairs")  # those that stand in this folder
@@ -43,7 +43,7 @@ class Repair(Spec, ABC):
 
     in_reading: ClassVar[bool]  # a way of reading the model; else it is in its weights or its configuration
     kind: str
-    sequences: PositiveInt = 16  # windows that a trial reads, of the split `choice`
+    sequences: ReadCount = 16  # windows that a trial reads, of the split `choice`
     times_context: PositiveFloat = 64.0  # their length, in T
     seed: int = 15  # which windows, together with the run's own seed
 
