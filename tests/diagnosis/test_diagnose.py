@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 from diagnosis.fabricated import facts
+from file_limit import file_limit
 from safetensors.torch import load_file, save_file
 from small import model_spec, text
-from training.processes import PROCESSES
 
 from ssm.base.files import claimed
 from ssm.base.tables import read_provenance
@@ -272,16 +272,12 @@ def test_weights_that_are_no_numbers(world: Path, tmp_path: Path, capsys: pytest
     assert not (tmp_path / "out").exists()
 
 
-def test_a_full_disk(world: Path, tmp_path: Path) -> None:
+def test_a_full_disk(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that may not grow: one line, and nothing left behind."""
-    from test_full_disks import limited
-
-    process = PROCESSES.Process(target=limited, args=(words(world, tmp_path / "out"), tmp_path / "log", 20_000))
-    process.start()
-    process.join()
-    assert process.exitcode == 2
-    assert "cannot be written (File too large)" in (tmp_path / "log").read_text().splitlines()[-1]
-    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+    with file_limit(20_000):
+        assert call(world, tmp_path / "out") == 2
+    assert "cannot be written (File too large)" in capsys.readouterr().err.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_state_is_measured_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
