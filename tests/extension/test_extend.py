@@ -225,10 +225,10 @@ def test_what_is_undecided_is_kept_and_measured_on_more_text_without_training_ag
 ) -> None:
     """The command that is printed, with files in the place of MORE.txt."""
     out, more = tmp_path / "out", tmp_path / "more of it.txt"
-    more.write_text("\n".join(text(200 + number, 900) for number in range(12)))
-    (tmp_path / "one.txt").write_text("\n".join(text(100 + number, 900) for number in range(5)))
+    more.write_text("\n".join(text(200 + number, 900) for number in range(4)))
+    (tmp_path / "one.txt").write_text("\n".join(text(100 + number, 600) for number in range(2)))
     typed = ["extend", str(world / "theirs"), "--text", str(tmp_path / "one.txt"), "--context", str(CONTEXT)]
-    typed += ["--length", "1024", "--no-passkey", "--steps", "40", "--lr", "3e-3", "--in-context-tolerance", "1"]
+    typed += ["--length", "256", "--no-passkey", "--steps", "40", "--lr", "3e-3", "--in-context-tolerance", "1"]
     assert main([*typed, "--device", "cpu", "--threads", "1", "-o", str(out)]) == 0
     said = capsys.readouterr()
     first = result(out)
@@ -258,9 +258,9 @@ def test_more_windows_train_nothing_again_and_what_was_trained_stays(
 ) -> None:
     """The command that is printed where windows were left; and a model that turns out to hold on all of them."""
     out, other = tmp_path / "out", tmp_path / "other"
-    (tmp_path / "one.txt").write_text("\n".join(text(100 + number, 900) for number in range(48)))
+    (tmp_path / "one.txt").write_text("\n".join(text(100 + number, 900) for number in range(12)))
     typed = ["extend", str(world / "theirs"), "--text", str(tmp_path / "one.txt"), "--context", str(CONTEXT)]
-    typed += ["--length", "1024", "--no-passkey", "--steps", "40", "--lr", "3e-3", "--in-context-tolerance", "1"]
+    typed += ["--length", "256", "--no-passkey", "--steps", "40", "--lr", "3e-3", "--in-context-tolerance", "1"]
     typed += ["--tolerance", "100", "--device", "cpu", "--threads", "1"]
     assert main([*typed, "--sequences", "4", "-o", str(out)]) == 0
     said = capsys.readouterr()

@@ -5,8 +5,9 @@
 
 A model is made with its own library, trained for some steps and saved by the library's own method, with a tokenizer.
 Then follow `ssm diagnose MODEL --text one.txt --context 32 --length 512 -o report` and `ssm extend` with the same
-arguments, on a text with too few windows to say that the model holds, so that it is trained. One line a family says how
-it is read, what came of the commands, and how long they took. Exit code: 0 where everything is as README says, 1 where something is not.
+arguments, on a text with too few windows to say that the model holds, so that it is trained. One line a family says
+how it is read, what came of the commands, and how long they took. Exit code: 0 where everything is as README says, 1
+where something is not.
 """
 
 from __future__ import annotations
