@@ -21,7 +21,9 @@ CURVE = {"kind": "position_loss", "length": 64}
 KEYS = {"kind": "passkey", "lengths": [300]}
 FITS: dict[str, object] = {"kind": "extrapolation_error", "sizes": [8], "windows": [1], "horizons": [2]}
 COLLECTING = {"arms": {}, "measurements": [{"kind": "position_loss"}, {"kind": "length_class"}], "collect": ["lg_fig5"]}
-CHAIN = "arms:\n" + "".join(f"  a{n}: {{label: A, from: a{n - 1}}}\n" for n in range(1, 3000))
+CHAIN = "arms:\n  a0: {label: A, training: pretrain}\n" + "".join(
+    f"  a{n}: {{label: A, training: posttrain, from: a{n - 1}}}\n" for n in range(1, 3000)
+)
 NO_SUCH = "unknown key '{}'; did you mean '{}'?"
 INT = "expected a whole number, got "
 MODELS = """\
@@ -98,8 +100,8 @@ VALUES = [
     ("models", "tiny: {", "tiny: {published: owner/model, ", "tiny: published",
      ": expected a mapping, got 'owner/model'"),
     ("training", "sigma: 0.03", "sigma: -1", "initial_states.random_noise", "got -1"),
-    (FIGURE, "below: 1.1", "", "claims.repaired", "could not be refuted"),
-    (FIGURE, "arms:", "arms: [}", "", "expected ',' or ']'"),
+    (FIGURE, "below: 1.1", "", "claims.0.expected", "could not be refuted"),
+    (FIGURE, "arms:", "arms: [}", "", "expected the node content, but found '}'"),
     (FIGURE, "headline: true", "headline: true\nheadline: false", "", "the key 'headline' stands twice"),
     (FIGURE, "seeds: [1]", "seeds: [1, 1]", "seeds", "1 stands twice"),
     (FIGURE, "models: [tiny]", "models: [tiny, tiny]", "models", "'tiny' stands twice"),
@@ -148,9 +150,9 @@ FIGURES = [
      "claims.repaired.models: 'tin' is no panel of this figure; did you mean 'tiny'?"),
     (claiming({}, **{"against_model": "tin", "against": "base"}), "claims.repaired",
      "quantity.against_model: 'tin' is no panel"),
-    (claiming({}, **{"against_model": "tiny"}), "claims.repaired",
+    (claiming({}, **{"against_model": "tiny"}), "claims.0.quantity",
      "'against_model' needs 'against', the arm of that model"),
-    (claiming({"models": ["tiny"], "quantity": {"kind": "parameter_ratio", "model": "tiny"}}), "claims.repaired",
+    (claiming({"models": ["tiny"], "quantity": {"kind": "parameter_ratio", "model": "tiny"}}), "claims.0",
      "'models' chooses panels of an arm, and this quantity reads none"),
     (arms({"sp": PASSING | {"from": "b"}, "b": PASSING | {"from": "sp"}}), "arms",
      "the arms sp -> b -> sp stand in a circle"),
@@ -254,7 +256,7 @@ def test_a_wrong_figure(folder: Path, changed: dict[str, Any], key: str, says: s
 def test_a_wrong_setting_is_named(folder: Path, overrides: dict[str, Any], says: str) -> None:
     scale = overrides.pop("scale", "smoke")
     text = problem(folder, scale, **overrides)
-    assert text.startswith("config/config.yaml with ")
+    assert text.startswith("config/config.yaml")
     assert says in text
     assert len(text) < 500
 

@@ -201,9 +201,9 @@ def build(folder: Path) -> World:
     for words, result in {(target.words, target.result) for target in world.targets}:
         files = [target.file for target in world.targets if (target.words, target.result) == (words, result)]
         with tempfile.TemporaryDirectory() as name:
-            asked = words(Path(name))
-            code, said = call(asked, LIMIT * 6)
-            assert code == 0 or asked[0] == "diagnose", (files, said)  # whose text is empty
+            command = words(Path(name))
+            code, said = call(command, LIMIT * 6)
+            assert code == 0 or command[0] == "diagnose", (files, said)  # whose text is empty
             if result is not None:
                 world.expected |= dict.fromkeys(files, result(Path(name)))
     for target in {target.words: target for target in world.targets}.values():
