@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import psutil
 import pytest
@@ -42,6 +43,7 @@ class Workflow:
 
     def __init__(self, folder: Path):
         self.folder, self.variables = folder, {**os.environ}
+        self.gate: TextIO | None = None
         os.mkfifo(folder / "spec.json")
         self.process = subprocess.Popen(
             [sys.executable, "-c", WORKFLOW],
@@ -92,6 +94,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workflow]:
 def workflow(shared: Workflow) -> Iterator[Workflow]:
     """One that lives on, and has no worker before a test and none behind it."""
     yield shared
+    if shared.gate is not None:
+        shared.gate.close()  # whoever reads would wait for its end
     end = time.monotonic() + SECONDS
     while shared.parent.children():
         assert time.monotonic() < end
@@ -118,6 +122,7 @@ def test_the_code_and_the_output_of_a_worker_are_those_of_who_asked(workflow: Wo
     for _ in range(2):
         asker = workflow.ask(*JUDGE)
         worker = workflow.worker()
+        assert workflow.gate is not None
         workflow.gate.write("{")
         workflow.gate.close()
         says = asker.communicate(timeout=SECONDS)
