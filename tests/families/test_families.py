@@ -1,4 +1,4 @@
-"""README names every family; every run of the tests draws a third of them and types the user's commands.
+"""README names every family; every run of the tests draws a third of them and types `ssm extend`, or `ssm diagnose`.
 
 `SEED=7 make test` draws the same third again. `python tests/families/run.py NAME` walks a single one.
 """
