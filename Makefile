@@ -13,6 +13,7 @@
 #                 builds mamba_ssm without its CUDA part (five minutes)
 # make families   `ssm diagnose` and `ssm extend` with their defaults on a tiny model of every family that README names
 #                 (ten minutes)
+# make nightly    campaign, journey, families and ten minutes of fuzz, one after the other, whichever of them fails
 # make bench      the speed of scans and training steps beside other implementations, with tables in results/bench
 # make check      formatting, types and the workflow's lint
 # make clean      removes the environment and all caches; results stay
@@ -41,7 +42,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families bench check clean
+.PHONY: figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families nightly bench check clean
 .DEFAULT_GOAL := figures
 
 figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
@@ -80,6 +81,9 @@ libraries: $(VENV)/.installed-mamba-ssm
 
 families: $(VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 python tests/families/run.py $(FAMILIES)
+
+nightly:
+	@$(MAKE) --no-print-directory --keep-going --jobs=1 campaign journey families fuzz MINUTES=10
 
 bench: $(VENV)/.installed-dev
 	@mkdir -p results/bench

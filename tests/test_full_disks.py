@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -11,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from campaign.tools import job
+from file_limit import file_limit
 from small import make_store, run_spec
 from training.processes import PROCESSES
 
 from ssm.base.files import write_json
+from ssm.cli.main import main
 from ssm.data import store as stores
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.measurement import MeasurementTask
@@ -48,16 +49,10 @@ def arguments(verb: str, w: Path, out: Path) -> list[str]:
     }[verb]
 
 
-def limited(command: list[str], log: Path, limit: int) -> None:
-    """`ssm` where no file may grow beyond so many bytes."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    job(command, log)
-
-
-def ended(command: list[str], folder: Path, limit: int = 10**8) -> tuple[int, list[str]]:
+def ended(command: list[str], folder: Path) -> tuple[int, list[str]]:
     """The exit code of `ssm` in a process of its own, and its complaints."""
     folder.mkdir(exist_ok=True)
-    process = PROCESSES.Process(target=limited, args=(command, folder / "log", limit))
+    process = PROCESSES.Process(target=job, args=(command, folder / "log"))
     process.start()
     process.join()
     assert process.exitcode is not None
@@ -79,12 +74,14 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("verb", ["tokenize", "train", "evaluate"])
-def test_a_file_that_may_not_grow_is_one_line(verb: str, world: Path, tmp_path: Path) -> None:
-    code, said = ended(arguments(verb, world, tmp_path / "out"), tmp_path / "log", limit=300)
-    assert code == 2
-    assert len(said) == 1, said
-    assert said[0].startswith(f"ssm {verb}: {tmp_path}/out/")
-    assert "File too large" in said[0]
+def test_a_file_that_may_not_grow_is_one_line(
+    verb: str, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with file_limit(300):
+        assert main(arguments(verb, world, tmp_path / "out")) == 2
+    (said,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith(f"ssm {verb}: "))
+    assert said.startswith(f"ssm {verb}: {tmp_path}/out/")
+    assert "File too large" in said
     beside = (".lock", "progress.json")  # a run's lock, and its heartbeat, which is smaller than the limit
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.name not in beside]
 
@@ -127,8 +124,6 @@ def test_a_shard_that_vanishes_while_a_table_is_made_is_one_line(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On a disk of this machine a deleted file stays readable to who has it open; a truncated one does not."""
-    from ssm.cli.main import main
-
     shutil.copytree(world / "tokens", tmp_path / "tokens")
     checked = stores._check_files
 

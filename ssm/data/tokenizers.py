@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from ssm.base.errors import DataError, first_line
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, HubTokenizer, TokenizerSpec
 
 TOKENIZER_BYTES = 256 * 2**20  # of a tokenizer.json: the largest have some ten MB
+KEPT = 2**16  # sentences whose tokens are remembered: needles have some thousands
 PIECE = 2**20  # characters encoded at once: the encoder needs some hundred bytes for each
 
 
@@ -153,11 +155,17 @@ def train_bpe(texts: Iterator[bytes], vocab_size: int) -> JsonTokenizer:
     return JsonTokenizer(model.to_str(), vocab_size, "the trained tokenizer")
 
 
+@lru_cache(KEPT)
 def following(tokenizer: Tokenizer, text: str) -> np.ndarray:
-    """The tokens of a text behind a sentence and a space, whichever way the tokenizer treats spaces: (n,) int64."""
+    """The tokens of a text behind a sentence and a space, whichever way the tokenizer treats spaces: (n,) int64.
+
+    They are remembered, and not to be changed.
+    """
     sentence, both, alone = tokenizer.encode([b".", f". {text}".encode(), f" {text}".encode()])
     continues = np.array_equal(both[: len(sentence)], sentence)
-    return (both[len(sentence) :] if continues else alone).astype(np.int64)
+    tokens = (both[len(sentence) :] if continues else alone).astype(np.int64)
+    tokens.setflags(write=False)
+    return tokens
 
 
 def _download(spec: HubTokenizer) -> Path:

@@ -127,24 +127,26 @@ def test_every_verb_has_an_example_in_its_help(verb: str, capsys: pytest.Capture
     assert text.count(f"ssm {verb} ") >= 2
 
 
-def test_only_the_chosen_verb_is_imported_and_help_stays_light() -> None:
+def test_only_the_chosen_verb_is_imported_and_help_and_plans_stay_light(tmp_path: Path) -> None:
     code = (
         "import sys; from ssm.cli.main import main\n"
-        "main(['plan', '--config', 'config'])\n"
+        f"assert main(['plan', '--config', {str(write_config(tmp_path / 'config'))!r}]) == 0\n"
         "loaded = {name for name in sys.modules if name.startswith('ssm.cli.')}\n"
         "assert loaded == {'ssm.cli.main', 'ssm.cli.plan'}, loaded\n"
-        "main(['--help'])\n"
-        "assert not {'torch', 'polars', 'matplotlib'} & set(sys.modules)"
+        "assert main(['--help']) == 0\n"
+        "heavy = {'torch', 'polars', 'pyarrow', 'scipy', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
     )
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 
 
-def test_a_reader_that_goes_away_is_quiet() -> None:
+def test_a_reader_that_goes_away_is_quiet(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    code = "import sys; from ssm.cli.main import main; sys.exit(main(['plan']))"
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, check=False)
+    code = "import sys; from ssm.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "plan", "--config", str(write_config(tmp_path / "config"))]
+    result = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert (result.returncode, result.stderr) == (141, b"")
 

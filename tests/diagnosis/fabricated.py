@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ CONTEXT, LENGTH = 2048, 32768
 Excess = Callable[[np.ndarray], np.ndarray]  # log2 of positions -> nats above the restarted model
 
 
+@cache
 def fails_from(onset: float, slope: float = 0.25) -> Excess:
     """An excess that rises by `slope` nats an octave and passes log(TOLERANCE) at `onset`."""
     return lambda octave: np.maximum(0.0, np.log(TOLERANCE) + slope * (octave - np.log2(onset)))
@@ -34,6 +36,7 @@ def holds(octave: np.ndarray) -> np.ndarray:
     return np.full_like(octave, -0.01)
 
 
+@cache
 def losses(
     seed: int, excess: Excess = holds, sequences: int = 32, context: int = CONTEXT, length: int = LENGTH, **noise: float
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -183,6 +186,7 @@ def facts(**changes: Any) -> Facts:
     return Facts(**given | changes)
 
 
+@cache
 def everything(seed: int = 0, excess: Excess = holds, factor: float = 4.0) -> Tables:
     """All tables: seven of 576 heads grow by `factor`, keys are found up to the context, needles at the end beyond."""
     growth = np.where(np.arange(576).reshape(24, 24) % 83 == 0, factor, 1.1)

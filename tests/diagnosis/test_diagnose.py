@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 from diagnosis.fabricated import facts
+from file_limit import file_limit
 from safetensors.torch import load_file, save_file
 from small import model_spec, text
-from training.processes import PROCESSES
 
 from ssm.base.files import claimed
 from ssm.base.tables import read_provenance
@@ -24,6 +24,7 @@ from ssm.cli import extend as extend_verb
 from ssm.cli.diagnose import extend_words
 from ssm.cli.main import main
 from ssm.diagnosis import _state_bytes, diagnose, load_diagnosis
+from ssm.diagnosis.result import Diagnosis
 from ssm.diagnosis.verdict import digits, sentence_of
 from ssm.models.backbone import build_model
 from ssm.models.formats import export_checkpoint
@@ -42,6 +43,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(8):
         (folder / "texts" / f"{number}.txt").write_text(text(number))
     return folder
+
+
+@pytest.fixture(scope="module")
+def made(world: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Diagnosis, Path]:
+    """A diagnosis, and the folder that it was written into."""
+    out = tmp_path_factory.mktemp("made") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ssm.diagnosis.page.pictures", lambda *_: [])
+        return diagnose(world / "theirs", [str(world / "texts")], out, **QUICK), out
 
 
 def words(world: Path, out: Path, model: Path | None = None) -> list[str]:
@@ -88,36 +98,28 @@ def test_page_record_and_tables(
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "diagnosis.json", "tables"}
 
 
-def test_a_diagnosis_can_be_read_again(world: Path, tmp_path: Path) -> None:
-    found = diagnose(world / "theirs", [str(world / "texts")], tmp_path / "out", **QUICK)
-    again = load_diagnosis(tmp_path / "out")
+def test_a_diagnosis_can_be_read_again(made: tuple[Diagnosis, Path]) -> None:
+    found, folder = made
+    again = load_diagnosis(folder)
     assert (again.facts, again.readings, again.verdict) == (found.facts, found.readings, found.verdict)
-    assert list(again.readings.ratios) == sorted(again.readings.ratios)
+    assert list(again.readings.ratios) == [32, 64]
+    assert again.tables.restart_loss["position_from"].min() == 8
     for name, table in found.tables.present().items():
         assert table.equals(again.tables.present()[name]), name
 
 
-def test_the_same_call_finds_the_same(world: Path, tmp_path: Path) -> None:
+def test_the_same_call_finds_the_same(world: Path, made: tuple[Diagnosis, Path], tmp_path: Path) -> None:
     """But for what it took."""
-    one, other = (diagnose(world / "theirs", [str(world / "texts")], tmp_path / name, **QUICK) for name in "ab")
+    one, other = made[0], diagnose(world / "theirs", [str(world / "texts")], tmp_path / "out", **QUICK)
     assert (one.readings, one.verdict) == (other.readings, other.verdict)
     assert one.tables.position_loss.equals(other.tables.position_loss)
 
 
-def test_bfloat16_reads_nearly_the_same(world: Path, tmp_path: Path) -> None:
-    losses = [
-        diagnose(
-            world / "theirs", [str(world / "texts")], tmp_path / name, precision=name, **QUICK
-        ).tables.position_loss
-        for name in ("float32", "bfloat16")
-    ]
+def test_bfloat16_reads_nearly_the_same(world: Path, made: tuple[Diagnosis, Path], tmp_path: Path) -> None:
+    half = diagnose(world / "theirs", [str(world / "texts")], tmp_path / "out", precision="bfloat16", **QUICK)
+    losses = [found.tables.position_loss for found in (made[0], half)]
     assert not losses[0].equals(losses[1])
     assert losses[0]["loss"].to_numpy() == pytest.approx(losses[1]["loss"].to_numpy(), abs=0.03)
-
-
-def test_one_file_is_text_enough(world: Path, tmp_path: Path) -> None:
-    found = diagnose(world / "theirs", [str(world / "texts" / "0.txt")], tmp_path / "out", **QUICK)
-    assert found.facts.sequences == len((world / "texts" / "0.txt").read_bytes()) // 65
 
 
 def test_a_loss_that_is_no_number(world: Path, tmp_path: Path) -> None:
@@ -272,16 +274,12 @@ def test_weights_that_are_no_numbers(world: Path, tmp_path: Path, capsys: pytest
     assert not (tmp_path / "out").exists()
 
 
-def test_a_full_disk(world: Path, tmp_path: Path) -> None:
+def test_a_full_disk(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that may not grow: one line, and nothing left behind."""
-    from test_full_disks import limited
-
-    process = PROCESSES.Process(target=limited, args=(words(world, tmp_path / "out"), tmp_path / "log", 20_000))
-    process.start()
-    process.join()
-    assert process.exitcode == 2
-    assert "cannot be written (File too large)" in (tmp_path / "log").read_text().splitlines()[-1]
-    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+    with file_limit(20_000):
+        assert call(world, tmp_path / "out") == 2
+    assert "cannot be written (File too large)" in capsys.readouterr().err.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_state_is_measured_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,12 +297,6 @@ def test_the_state_is_measured_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sizes == [6, 6, 4]
     with torch.inference_mode():
         assert found == original(torch.zeros(1, 16, dtype=torch.int64))[1].nbytes
-
-
-def test_positions_of_the_table_are_measured_in_order(world: Path, tmp_path: Path) -> None:
-    found = diagnose(world / "theirs", [str(world / "texts")], tmp_path / "out", **QUICK)
-    assert list(found.readings.ratios) == [32, 64]
-    assert found.tables.restart_loss["position_from"].min() == 8
 
 
 def test_help_and_readme_have_the_numbers_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import resource
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from campaign.tools import job
 from extension.world import content, extended
+from file_limit import file_limit
 from models.formats import hf
 from safetensors.torch import load_file, save_file
 from small import text
-from training.processes import PROCESSES
 
 from ssm.base.errors import ConfigError, OutputError, UserError
 from ssm.cli.main import main
@@ -33,6 +30,19 @@ def refused(world: Path, out: Path, model: str | Path = "theirs", **settings: An
     assert not (out / "work" / "runs").exists()
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+SHORT: dict[str, Any] = {"steps": 1, "sequences": 4}
+
+
+@pytest.fixture(scope="module")
+def ended(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short extension; only read."""
+    out = tmp_path_factory.mktemp("ended") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ssm.diagnosis.page.pictures", lambda *_: [])
+        extended(world, out, **SHORT)
+    return out
 
 
 @pytest.fixture
@@ -74,11 +84,11 @@ def test_a_folder_that_holds_something_else(world: Path, tmp_path: Path) -> None
 def test_another_text_under_the_same_name(world: Path, tmp_path: Path) -> None:
     texts = Path(shutil.copytree(world / "texts", tmp_path / "texts"))
     out = tmp_path / "out"
-    first = extended(world, out, steps=1, in_context_tolerance=0.0, text=[str(texts)])
-    assert extended(world, out, steps=1, in_context_tolerance=0.0, text=[str(texts)]) == first
+    first = extended(world, out, **SHORT, text=[str(texts)])
+    assert extended(world, out, **SHORT, text=[str(texts)]) == first
     (texts / "more.txt").write_text("and more")
     with pytest.raises(OutputError, match=r"holds another extension \(text_files was "):
-        extended(world, out, steps=1, in_context_tolerance=0.0, text=[str(texts)])
+        extended(world, out, **SHORT, text=[str(texts)])
 
 
 def test_the_folder_of_another_extension(world: Path, whole: Path, stranger: Path, tmp_path: Path) -> None:
@@ -105,7 +115,7 @@ def test_text_that_is_too_short(world: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = refused(world, out, length=32768)
     assert "--length 32768 needs at least 524,304 (about 520 kB: 4 windows to measure and 4 to choose a check" in said
-    assert extended(world, out, steps=1)["outcome"]  # who asks for less may go on in the same folder
+    assert extended(world, out, **SHORT)["outcome"]  # who asks for less may go on in the same folder
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 1.5])
@@ -186,16 +196,15 @@ def test_a_file_of_a_run_that_is_not_its_end(world: Path, tmp_path: Path) -> Non
     assert "give the folder of the run" in refused(world, tmp_path / "out", copy)
 
 
-def test_another_run_where_the_extensions_lies(world: Path, tmp_path: Path) -> None:
+def test_another_run_where_the_extensions_lies(world: Path, ended: Path, tmp_path: Path) -> None:
     """The record is believed only where it is that of the run that was asked for."""
-    out = tmp_path / "out"
-    extended(world, out, steps=1)
+    out = Path(shutil.copytree(ended, tmp_path / "out"))
     record = json.loads((out / "work/runs/extended/run.json").read_text())
     record["spec"]["seed"] = 99
     (out / "work/runs/extended/run.json").write_text(json.dumps(record))
     (out / "result.json").unlink()
     with pytest.raises(UserError, match="holds another run than this extension's"):
-        extended(world, out, steps=1)
+        extended(world, out, **SHORT)
 
 
 @pytest.mark.parametrize(
@@ -207,13 +216,12 @@ def test_another_run_where_the_extensions_lies(world: Path, tmp_path: Path) -> N
         ({"library": "flax"}, "not a result: library: unknown name 'flax'; did you mean 'fla'?"),
     ],
 )
-def test_a_result_of_another_shape(world: Path, tmp_path: Path, change: dict[str, str], says: str) -> None:
-    out = tmp_path / "out"
-    extended(world, out, steps=1)
+def test_a_result_of_another_shape(world: Path, ended: Path, tmp_path: Path, change: dict[str, str], says: str) -> None:
+    out = Path(shutil.copytree(ended, tmp_path / "out"))
     result = json.loads((out / "result.json").read_text())
     (out / "result.json").write_text(json.dumps(result | change))
     with pytest.raises(UserError, match=f"result.json: {re.escape(says)}"):
-        extended(world, out, steps=1)
+        extended(world, out, **SHORT)
 
 
 def test_the_verb_says_it_in_one_line(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,59 +244,41 @@ def test_an_empty_name_is_not_the_current_folder(
     assert not list(tmp_path.iterdir())
 
 
-def limited(command: list[str], log: Path, limit: int) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    job(command, log)
-
-
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("limit", "where"),
     [
-        pytest.param(3_000, "work/tokens/text", marks=pytest.mark.exhaustive),
-        pytest.param(100_000, "before/index.html", marks=pytest.mark.exhaustive),
-        pytest.param(300_000, "work/runs/extended/checkpoint.safetensors", marks=pytest.mark.exhaustive),
+        (3_000, "work/tokens/text"),
+        (100_000, "before/index.html"),
+        (300_000, "work/runs/extended/checkpoint.safetensors"),
     ],
 )
 def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(
-    limit: int, where: str, world: Path, tmp_path: Path
+    limit: int,
+    where: str,
+    world: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A file that may not grow stands for the disk: what is too large for it differs."""
+    monkeypatch.undo()  # with its pictures
     before = content(world / "theirs")
-    out, log = tmp_path / "out", tmp_path / "log"
+    out = tmp_path / "out"
     texts = ["--text", f"{world}/texts/0[01]*.txt", "--held-out", f"{world}/texts/05*.txt"]
     command = ["extend", str(world / "theirs"), *texts, "-o", str(out), "--context", "16"]
     command += ["--length", "128", "--sequences", "64", "--no-passkey", "--in-context-tolerance", "1", "--steps", "40"]
     command += ["--lr", "3e-3", "--device", "cpu", "--threads", "1"]
-    process = PROCESSES.Process(target=limited, args=(command, log, limit))
-    process.start()
-    process.join()
-    said = log.read_text()
-    assert process.exitcode == 2, said
-    lines = [line for line in said.splitlines() if line.startswith("ssm extend: ")]
-    assert len(lines) == 1, said
-    assert lines[0].startswith(f"ssm extend: {out}/{where}: cannot be written (")
-    assert "File too large" in lines[0]
-    assert "Traceback" not in said
+    with file_limit(limit):
+        assert main(command) == 2
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("ssm extend: "))
+    assert line.startswith(f"ssm extend: {out}/{where}: cannot be written (")
+    assert "File too large" in line
     assert content(world / "theirs") == before
     assert not (out / "model").exists()
-    os.truncate(log, 0)
-    process = PROCESSES.Process(target=job, args=(command, log))
-    process.start()
-    process.join()
-    assert process.exitcode == 0, log.read_text()
+    assert main(command) == 0
     assert (out / "model" / "config.json").exists()
     assert not list(out.rglob(".*.tmp"))
-
-
-def test_an_original_that_changes_while_it_is_extended(world: Path, stranger: Path, tmp_path: Path) -> None:
-    """Nobody goes on with other weights under the same name."""
-    out = tmp_path / "out"
-    extended(world, out, str(stranger), steps=1, in_context_tolerance=0.0)
-    weights = load_file(stranger / "model.safetensors")
-    weights["backbone.norm_f.weight"][0] += 1
-    save_file(weights, stranger / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match="fingerprint was"):
-        extended(world, out, str(stranger), steps=1, in_context_tolerance=0.0)
 
 
 def test_a_spec_names_what_it_does_not_know() -> None:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from plan import own
 
 from ssm.models.backbone import LanguageModel
-from ssm.plan import load_config
 from ssm.plan.parameters import operations_per_token, parameter_count
 from ssm.specs.model import ModelSpec
 
-ROOT = Path(__file__).parents[2]
 VOCABULARY = 250  # no multiple of 8
 
 
 def named_models() -> dict[str, ModelSpec]:
     """Every model of config/models.yaml, at the scale of the papers."""
-    shelf = load_config(ROOT / "config", "paper").models.things
+    shelf = own.library("paper").models.things
     return {name: model for name, model in shelf.items() if isinstance(model, ModelSpec)}
 
 

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import psutil
 import pytest
@@ -42,6 +43,7 @@ class Workflow:
 
     def __init__(self, folder: Path):
         self.folder, self.variables = folder, {**os.environ}
+        self.gate: TextIO | None = None
         os.mkfifo(folder / "spec.json")
         self.process = subprocess.Popen(
             [sys.executable, "-c", WORKFLOW],
@@ -71,12 +73,40 @@ class Workflow:
         return worker
 
 
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Workflow]:
+    workflow = Workflow(folder)
+    try:
+        yield workflow
+    finally:
+        workflow.process.kill()
+        gone([workflow.parent])
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workflow]:
+    """Its parent has imported what jobs need, which takes longer than a test."""
+    with running(tmp_path_factory.mktemp("shared")) as workflow:
+        yield workflow
+
+
 @pytest.fixture
-def workflow(tmp_path: Path) -> Iterator[Workflow]:
-    workflow = Workflow(tmp_path)
-    yield workflow
-    workflow.process.kill()
-    gone([workflow.parent])
+def workflow(shared: Workflow) -> Iterator[Workflow]:
+    """One that lives on, and has no worker before a test and none behind it."""
+    yield shared
+    if shared.gate is not None:
+        shared.gate.close()  # whoever reads would wait for its end
+    end = time.monotonic() + SECONDS
+    while shared.parent.children():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Workflow]:
+    """One of the test's own."""
+    with running(tmp_path) as workflow:
+        yield workflow
 
 
 def gone(processes: list[psutil.Process]) -> None:
@@ -92,6 +122,7 @@ def test_the_code_and_the_output_of_a_worker_are_those_of_who_asked(workflow: Wo
     for _ in range(2):
         asker = workflow.ask(*JUDGE)
         worker = workflow.worker()
+        assert workflow.gate is not None
         workflow.gate.write("{")
         workflow.gate.close()
         says = asker.communicate(timeout=SECONDS)
@@ -113,6 +144,7 @@ def test_jobs_are_side_by_side(workflow: Workflow) -> None:
     assert worker.is_running()
     assert first.poll() is None
     first.kill()
+    first.wait(SECONDS)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -174,11 +206,11 @@ def test_who_asked_is_killed_and_the_worker_with_it(workflow: Workflow) -> None:
 
 
 @pytest.mark.parametrize("victim", ["parent", "workflow"])
-def test_the_parent_or_the_workflow_is_killed_and_the_workers_leave(workflow: Workflow, victim: str) -> None:
-    asker = workflow.ask(*JUDGE)
-    worker = workflow.worker()
-    (workflow.parent if victim == "parent" else workflow.process).kill()
-    gone([worker, workflow.parent])
+def test_the_parent_or_the_workflow_is_killed_and_the_workers_leave(own: Workflow, victim: str) -> None:
+    asker = own.ask(*JUDGE)
+    worker = own.worker()
+    (own.parent if victim == "parent" else own.process).kill()
+    gone([worker, own.parent])
     says = asker.communicate(timeout=SECONDS)[1]
     assert asker.returncode == LOST
     assert "ssm judge: the warm parent of this job is gone; the same command starts it again\n" in says
@@ -198,15 +230,15 @@ def test_a_worker_has_the_temporary_folder_of_who_asked(tmp_path: Path, monkeypa
     assert (tmp_path / "said").read_text() == str(tmp_path)
 
 
-def test_who_asked_is_killed_before_there_is_a_worker(workflow: Workflow) -> None:
+def test_who_asked_is_killed_before_there_is_a_worker(own: Workflow) -> None:
     """The first job makes the parent import for a while; it is then asked for by nobody."""
     with socket.socket(socket.AF_UNIX) as asker:
-        asker.connect(f"\0{workflow.name}")
+        asker.connect(f"\0{own.name}")
         socket.send_fds(asker, [b" "], [1, 2])
-        place = {"arguments": JUDGE, "folder": str(workflow.folder), "variables": workflow.variables}
-        asker.sendall(json.dumps(identity(workflow.variables) | place).encode() + b"\n")
-    assert workflow.ask("report", "nowhere", "--out", "page.html").wait(SECONDS) == 2  # served behind it
-    assert workflow.parent.children() == []
+        place = {"arguments": JUDGE, "folder": str(own.folder), "variables": own.variables}
+        asker.sendall(json.dumps(identity(own.variables) | place).encode() + b"\n")
+    assert own.ask("report", "nowhere", "--out", "page.html").wait(SECONDS) == 2  # served behind it
+    assert own.parent.children() == []
 
 
 @pytest.fixture
@@ -216,19 +248,19 @@ def broken_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
 
 
-def test_a_package_that_cannot_be_imported_ends_no_other_job(broken_package: None, workflow: Workflow) -> None:
-    first = workflow.ask(*JUDGE)
-    worker = workflow.worker()
-    alone = workflow.ask("report", "nowhere", "--out", "page.html")
+def test_a_package_that_cannot_be_imported_ends_no_other_job(broken_package: None, own: Workflow) -> None:
+    first = own.ask(*JUDGE)
+    worker = own.worker()
+    alone = own.ask("report", "nowhere", "--out", "page.html")
     alone.communicate(timeout=SECONDS)
     assert alone.returncode != LOST
     assert worker.is_running()
     first.kill()
 
 
-def test_the_parent_ends_with_the_workflow(workflow: Workflow) -> None:
-    workflow.process.communicate("", timeout=SECONDS)
-    assert not workflow.parent.is_running()
+def test_the_parent_ends_with_the_workflow(own: Workflow) -> None:
+    own.process.communicate("", timeout=SECONDS)
+    assert not own.parent.is_running()
 
 
 @pytest.fixture
@@ -237,20 +269,21 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PS1", "(.venv) $ ")
 
 
-def test_a_job_of_a_shell_is_served_where_the_workflow_has_a_prompt(prompt: None, workflow: Workflow) -> None:
+def test_a_job_of_a_shell_is_served_where_the_workflow_has_a_prompt(prompt: None, own: Workflow) -> None:
     job = subprocess.Popen(
         ["bash", "-c", f"exec {shlex.quote(sys.executable)} -m ssm {shlex.join(JUDGE)}"],
-        cwd=workflow.folder,
-        env=workflow.variables | {VARIABLE: workflow.name},
+        cwd=own.folder,
+        env=own.variables | {VARIABLE: own.name},
         stderr=subprocess.DEVNULL,
     )
-    worker = workflow.worker()
+    worker = own.worker()
     job.kill()
     gone([worker])
 
 
 @pytest.mark.parametrize("why", ["nobody is there", "another environment", "a verb without modules"])
-def test_who_is_not_served_works_by_itself(workflow: Workflow, why: str) -> None:
+def test_who_is_not_served_works_by_itself(why: str, request: pytest.FixtureRequest) -> None:
+    workflow = request.getfixturevalue("own" if why == "nobody is there" else "workflow")
     if why == "nobody is there":
         workflow.parent.kill()
         gone([workflow.parent])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from ssm.data.tokenizers import following
 from ssm.specs.tasks.facts import FACTS, FactsPart, FactsTask
 
 ATTEMPTS = 50  # at a story that fits into a prompt
-KEPT = 2**16  # sentences whose tokens are remembered; there are some hundreds, and as many more as a file has
 
 
 class Facts(Generator, kind="facts"):
@@ -29,7 +28,7 @@ class Facts(Generator, kind="facts"):
     def __init__(self, spec: Any, split: Split, seed: int, store: TokenStore):
         super().__init__(spec, split, seed, store)
         self.tokenizer = store.tokenizer()
-        self.following = lru_cache(KEPT)(lambda text: following(self.tokenizer, text))
+        self.following = partial(following, self.tokenizer)
         self.published = cache(lambda question: read_babi(spec.babi, question, split))
         self.prompts = cache(lambda question, length: read_babilong(spec.babilong, question, length))
         self.ready = spec.babilong is not None and split == "test"  # prompts are published as they are

@@ -11,7 +11,7 @@ same tokens wherever it stands.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,6 @@ from ssm.data.tasks.sentences import Sentences
 from ssm.data.tasks.statements import FORMS, INSTRUCTION, Statement, statement
 from ssm.data.tokenizers import following
 from ssm.specs.tasks.needle import RELATIONS, NeedlePart, NeedleTask
-
-KEPT = 2**14  # statements, questions and answers whose tokens are remembered; there are some thousands
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Needle(Generator, kind="needle"):
     def __init__(self, spec: Any, split: Split, seed: int, store: TokenStore):
         super().__init__(spec, split, seed, store)
         self.tokenizer = store.tokenizer()
-        self.following = lru_cache(KEPT)(lambda text: following(self.tokenizer, text))
+        self.following = partial(following, self.tokenizer)
         self.sentences = Sentences(self.text, self.tokenizer, 1)
         asked = dict.fromkeys(relation for part in spec.mix for relation in part.relations)  # in their order
         self.forms = [FORMS[relation] for relation in asked]
