@@ -8,7 +8,7 @@ OPERATORS, EXACT = "kernels/test_operators.py", "kernels/test_exactness.py"
 REFERENCE = f"{EXACT}::test_equals_the_reference"
 SELECTIVE = (f"{REFERENCE}[selective_scan-cpp]",)
 DIAGONAL = (f"{REFERENCE}[diagonal_scan-cpp]",)
-MATRIX = ("kernels/test_matrix_scans_cpp.py::test_borders_of_blocks_and_chunks",)
+MATRIX = ("kernels/test_exactness.py::test_borders_of_blocks_and_chunks",)
 DELTA = (f"{REFERENCE}[delta_scan-torch]",)
 CONVOLUTION = (f"{REFERENCE}[causal_conv1d-cpp]",)
 INTERPRETED = "kernels/test_triton_interpreter.py::test_equals_the_reference"
@@ -187,14 +187,14 @@ MUTANTS = (
         "* scale * scale * scale);",
         "* scale * scale);",
         "the norm's own gradient has the wrong power of the scale",
-        ("kernels/test_gated_rms_norm.py::test_equals_the_formula",),
+        ("kernels/test_exactness.py::test_equals_the_reference",),
     ),
     Mutant(
         "kernels/ssm_kernels/gated_rms_norm/gated_rms_norm.cpp",
         "for (int64_t unit = 0; unit < n.units(); ++unit) sum +=",
         "for (int64_t unit = 1; unit < n.units(); ++unit) sum +=",
         "the gradient of the norm's weight misses the first rows",
-        ("kernels/test_gated_rms_norm.py::test_equals_the_formula",),
+        ("kernels/test_exactness.py::test_equals_the_reference",),
     ),
     Mutant(
         "kernels/ssm_kernels/gated_scan/per_head.h",
