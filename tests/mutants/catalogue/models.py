@@ -16,7 +16,7 @@ MUTANTS = (
         "self.ffn(self.ffn_norm(x if self.parallel else x + y), ffns, resets)",
         "self.ffn(self.ffn_norm(x + y), ffns, resets)",
         "a parallel block runs one behind the other",
-        ("models/formats/test_gpt_neox.py::test_round_trip",),
+        ("models/formats/test_round_trips.py::test_round_trip",),
     ),
     Mutant(
         "ssm/models/backbone.py",
@@ -76,7 +76,7 @@ MUTANTS = (
         'Key("mixer_rms_eps"',
         'Key("layer_norm_epsilon"',
         "the selection's norms have the layers' epsilon",
-        ("models/formats/test_falcon_mamba.py::test_round_trip",),
+        ("models/formats/test_round_trips.py::test_round_trip",),
     ),
     Mutant(
         "ssm/models/formats/qwen3_next.py",
@@ -136,7 +136,7 @@ MUTANTS = (
         "mask = mask & (key > query - self.spec.window)",
         "mask = mask & (key >= query - self.spec.window)",
         "a window of attention sees one token more",
-        ("models/mixers/test_attention_peers.py::test_logits_and_gradients",),
+        ("models/formats/test_round_trips.py::test_round_trip",),
     ),
     Mutant(
         "ssm/models/mixers/delta_rule.py",
@@ -150,14 +150,14 @@ MUTANTS = (
         "return 2 * beta if self.spec.negative_eigenvalues else beta",
         "return beta",
         "the delta rule's strength ends at 1 where it may be 2",
-        ("models/formats/test_fla_delta.py::test_round_trip",),
+        ("models/formats/test_round_trips.py::test_round_trip",),
     ),
     Mutant(
         "ssm/models/mixers/gla.py",
         "return q * self.key_dim**-0.5",
         "return q * self.value_dim**-0.5",
         "GLA's queries are scaled by the values' size",
-        ("models/formats/test_fla_gla.py::test_round_trip",),
+        ("models/formats/test_round_trips.py::test_round_trip",),
     ),
     Mutant(
         "ssm/models/mixers/linear_ssm.py",
