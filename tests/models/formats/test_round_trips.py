@@ -94,7 +94,6 @@ FORMATS = (
         },
         lambda spec, changes: sum(mixer.kind == "attention" for mixer in spec.mixers())
         == (2 if "block_types" in changes else 1),
-        8192,
     ),
     Format(
         "hf", "GPTNeoX", "gpt_neox",
