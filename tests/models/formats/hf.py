@@ -47,6 +47,8 @@ def check(peer: nn.Module, tmp_path: Path) -> Any:
 
 def check_gradients(peer: Any, tmp_path: Path) -> None:
     """The embedding's are those of transformers."""
+    if peer.config.model_type == "recurrent_gemma":  # its own are compared by layer: mixers/test_rglru.py
+        return
     peer.save_pretrained(tmp_path / "of_gradients")
     ours = import_checkpoint(tmp_path / "of_gradients").model
     peer = load(tmp_path / "of_gradients")  # a forward pass of RWKV-4 writes into its weights
