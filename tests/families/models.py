@@ -23,7 +23,7 @@ from torch import nn
 
 from ssm.models.foreign.kernels import without_kernels
 
-CONTEXT, VOCABULARY = 32, 1024  # tokens; bytes and pairs of them, so that a prompt has few
+CONTEXT, VOCABULARY = 32, 1024  # tokens; bytes and pairs of them, so that every prompt fits 1,024 tokens
 STEPS, BATCH, LR = 30, 16, 1e-2
 DT, SLOW, SLOWER = 0.1, 0.05, 0.001  # a state loses a share A dt a token; the delta rule overwrites it as well
 

@@ -1,4 +1,4 @@
-"""README names every family; every run of the tests draws a third of them and types `ssm extend`, or `ssm diagnose`.
+"""README names every family; every run of the tests draws a third of them and types the user's commands.
 
 `SEED=7 make test` draws the same third again. `python tests/families/run.py NAME` walks a single one.
 """
@@ -52,5 +52,5 @@ def test_every_family_has_a_tiny_model() -> None:
 @pytest.mark.usefixtures("without_pictures")  # `make families` draws them
 @pytest.mark.parametrize("name", DRAWN, ids=[f"{name}, SEED={SEED}" for name in DRAWN])
 def test_the_road_of_a_family(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    end = travel(FAMILIES[name], tmp_path, lambda: capsys.readouterr().err, short=True)
+    end = travel(FAMILIES[name], tmp_path, lambda: capsys.readouterr().err)
     assert end.wrong == (), str(end)

@@ -11,13 +11,14 @@ import ssm_kernels
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
-from kernels.numerics import normal
+from kernels.numerics import content, normal, with_gradients
 from ssm_kernels import backends
 from ssm_kernels.dtypes import compute_dtype
 from torch import Tensor
 
 OPERATIONS = ("diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "causal_conv1d")  # with a state
 NORM = "gated_rms_norm"  # without one
+EVERY = (*OPERATIONS, NORM)
 CPU = torch.device("cpu")
 
 
@@ -31,9 +32,10 @@ def pairs(operations: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-PAIRS = pairs(OPERATIONS)
+PAIRS = pairs(EVERY)
 # Decays of exactly 1 and exactly 0, next to 1, usual ones, anything, and all of it in one sequence.
 DECAYS = ("one", "zero", "tiny", "usual", "strong", "wide", "mixed")
+CHUNKS = (32, 8, 16, 5, 1, 2, 33, 100)
 
 Function = Callable[..., tuple[Tensor, Tensor]]
 
@@ -197,7 +199,7 @@ def _gated(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) 
     if variant % 4 in shapes:
         tensors["log_decay"] = log_decays(decay, shapes[variant % 4], seed)
     tensors |= {"bonus": bonus} if variant // 4 % 2 else {}
-    return tensors | {"h0": h0}, {"chunk": (32, 8, 16, 5)[seed % 4]}
+    return tensors | {"h0": h0}, {"chunk": CHUNKS[seed % len(CHUNKS)]}
 
 
 def _delta(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) -> Built:
@@ -220,7 +222,7 @@ def _delta(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) 
     shapes = {1: (B, T, H), 2: (B, T, H, K)}
     if variant % 3 in shapes:
         tensors["log_decay"] = log_decays(decay, shapes[variant % 3], seed)
-    return tensors | {"h0": h0}, {"chunk": (32, 8, 16, 5)[seed % 4]}
+    return tensors | {"h0": h0}, {"chunk": CHUNKS[seed % len(CHUNKS)]}
 
 
 def _convolution(seed: int, B: int, T: int, D: int, K: int, decay: str, variant: int) -> Built:
@@ -266,5 +268,22 @@ def variants(operation: str) -> list[int]:
     }[operation]
 
 
+# The table of comparisons: every operation in every backend that runs here, and in every variant or in the first one.
+# A test that takes a `backend` runs at every other instruction set too when "exhaustive" tests are asked for.
 ALL = [(operation, backend, variant) for operation, backend in PAIRS for variant in variants(operation)]
 EACH = [(operation, backend, variants(operation)[0]) for operation, backend in PAIRS]
+WITH_STATE = [case for case in ALL if case[0] != NORM]
+CPP = [case for case in ALL if case[1] == "cpp"]
+MOST = [*CPP, *(case for case in EACH if case not in CPP)]  # what is made of torch's own operators in one variant
+ROW = ("operation", "backend", "variant")
+
+_known: dict[tuple[str, str, bytes], list[Tensor]] = {}
+
+
+def exact(case: Case) -> list[Tensor]:
+    """Outputs and gradients by the oracle on the same numbers, in float64; computed once for all backends."""
+    wide = case.to(torch.float64)
+    key = (case.operation, str(case.options | {"chunk": None}), content(case.resets, *wide.values))
+    if key not in _known:
+        _known[key] = with_gradients(wide.function("reference"), wide.values, 0)
+    return _known[key]

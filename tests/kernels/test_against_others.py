@@ -6,14 +6,15 @@ import importlib.util
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+import ssm_kernels
 import torch
 import torch.nn.functional as F
 from kernels.cases import PAIRS
 from kernels.numerics import normal, with_gradients, worst
-from ssm_kernels import causal_conv1d, delta_scan, diagonal_scan, gated_scan, selective_scan, use_backend
+from ssm_kernels import causal_conv1d, delta_scan, diagonal_scan, selective_scan, use_backend
 from torch import Tensor
 
 B, T, H, K, V = 2, 45, 3, 8, 5
@@ -32,154 +33,101 @@ def fla(file: str, function: str) -> Callable[..., Any]:
     return getattr(module, function)  # type: ignore[no-any-return]
 
 
-def of(operation: str) -> pytest.MarkDecorator:
-    names = [name for other, name in PAIRS if other == operation]
-    return pytest.mark.parametrize("backend", ["reference", *names])
+def of(operation: str) -> list[str]:
+    return ["reference", *(name for other, name in PAIRS if other == operation)]
 
 
-def heads(seed: int) -> list[Tensor]:
-    """q, k, v and h0 in float32: fla's loops compute in it."""
-    return [x.float() for x in normal(seed, (B, T, H, K), (B, T, H, K), (B, T, H, V), (B, H, K, V))]
+class Loop(NamedTuple):
+    """A loop of fla, and what it is given, by our names and in its order; it scales q by K^-1/2."""
+
+    operation: str
+    file: str
+    function: str
+    arguments: tuple[str, ...]
+    heads_first: bool = False
 
 
-@of("gated_scan")
-def test_gla(backend: str) -> None:
-    q, k, v, h0 = heads(1)
-    g = F.logsigmoid(normal(2, (B, T, H, K))[0]).float()
-    naive = fla("gla/naive.py", "naive_recurrent_gla")
-
-    def ours(q: Tensor, k: Tensor, v: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        return gated_scan(q * K**-0.5, k, v, g, h0, backend=backend)
-
-    def theirs(q: Tensor, k: Tensor, v: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        y, state = naive(q, k, v, g, initial_state=h0, output_final_state=True)
-        return y, state
-
-    inputs = [q, k, v, g, h0]
-    assert worst(with_gradients(ours, inputs, 0), with_gradients(theirs, inputs, 0)) < 1e-6
+GATED, DELTA = ("q", "k", "v", "log_decay"), ("q", "k", "v", "beta")
+DPLR = ("q", "k", "v", "a", "b", "log_decay")
+LOOPS = {
+    "gla": Loop("gated_scan", "gla/naive.py", "naive_recurrent_gla", GATED),
+    "rwkv6": Loop("gated_scan", "rwkv6/recurrent_naive.py", "naive_recurrent_rwkv6", (*GATED, "bonus"), True),
+    "retention": Loop("gated_scan", "retention/naive.py", "naive_retention", ("q", "k", "v"), True),
+    "deltanet": Loop("delta_scan", "delta_rule/naive.py", "delta_rule_recurrence", DELTA, True),
+    "gated deltanet": Loop(
+        "delta_scan", "gated_delta_rule/naive.py", "naive_recurrent_gated_delta_rule", (*DELTA, "log_decay")
+    ),
+    "kda": Loop("delta_scan", "kda/naive.py", "naive_recurrent_kda", (*GATED, "beta")),
+    "rwkv7": Loop("delta_scan", "generalized_delta_rule/dplr/naive.py", "dplr_recurrence", DPLR, True),
+}
 
 
-@of("gated_scan")
-def test_rwkv6(backend: str) -> None:
-    q, k, v, h0 = heads(3)
-    g, bonus = F.logsigmoid(normal(4, (B, T, H, K))[0]).float(), normal(5, (H, K))[0].float()
-    naive = fla("rwkv6/recurrent_naive.py", "naive_recurrent_rwkv6")
-
-    def ours(q: Tensor, k: Tensor, v: Tensor, g: Tensor, u: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        return gated_scan(q * K**-0.5, k, v, g, h0, bonus=u, backend=backend)
-
-    def theirs(q: Tensor, k: Tensor, v: Tensor, g: Tensor, u: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        q, k, v, g = (x.transpose(1, 2) for x in (q, k, v, g))  # (B, H, T, K)
-        y, state = naive(q, k, v, g, u, initial_state=h0, output_final_state=True)
-        return y.transpose(1, 2), state
-
-    inputs = [q, k, v, g, bonus, h0]
-    assert worst(with_gradients(ours, inputs, 0), with_gradients(theirs, inputs, 0)) < 1e-6
-
-
-@of("gated_scan")
-def test_retention(backend: str) -> None:
-    q, k, v, _ = heads(6)
-    log_decay = torch.log1p(-(2.0 ** (-5.0 - torch.arange(H))))
-    naive = fla("retention/naive.py", "naive_retention")
-
-    def ours(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor]:
-        return (gated_scan(q * K**-0.5, k, v, log_decay, backend=backend)[0],)
-
-    def theirs(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor]:
-        return (naive(*(x.transpose(1, 2) for x in (q, k, v))).transpose(1, 2),)
-
-    assert worst(with_gradients(ours, [q, k, v], 0), with_gradients(theirs, [q, k, v], 0)) < 1e-6
+def inputs(name: str) -> dict[str, Tensor]:
+    """In float32, as fla's loops compute: keys of a delta rule of length 1."""
+    q, k, v, h0, g, rate = normal(1, *[(B, T, H, K)] * 2, (B, T, H, V), (B, H, K, V), *[(B, T, H, K)] * 2)
+    beta, scalar, bonus = normal(2, (B, T, H), (B, T, H), (H, K))
+    kappa = F.normalize(rate, dim=-1)
+    found = {"q": q, "k": F.normalize(k, dim=-1) if "beta" in LOOPS[name].arguments else k, "v": v, "bonus": bonus}
+    found |= {"beta": beta.sigmoid() * 2, "a": -kappa, "b": kappa * g.sigmoid(), "h0": h0}
+    found["log_decay"] = F.logsigmoid(scalar if name == "gated deltanet" else g)
+    if name == "rwkv7":
+        found["log_decay"] = -torch.exp(-0.5 - F.softplus(g))
+    if name == "kda":  # two heads to a group
+        found |= {n: found[n][:, :, :2] for n in ("q", "k")}
+        found |= {n: torch.cat([found[n], found[n][:, :, :1]], 2) for n in ("v", "beta", "log_decay")}
+        found["h0"] = torch.cat([h0, h0[:, :1]], 1)
+    wanted = (*LOOPS[name].arguments, *(() if name == "retention" else ("h0",)))  # it has no state
+    return {n: found[n].float() for n in wanted}
 
 
-DELTA = "delta_rule/naive.py", "delta_rule_recurrence"
-GATED_DELTA = "gated_delta_rule/naive.py", "naive_recurrent_gated_delta_rule"
-KDA = "kda/naive.py", "naive_recurrent_kda"
-DPLR = "generalized_delta_rule/dplr/naive.py", "dplr_recurrence"
+@pytest.mark.parametrize(
+    ("name", "backend"), [(name, backend) for name, loop in LOOPS.items() for backend in of(loop.operation)]
+)
+def test_a_scan_is_the_loop_of_fla(name: str, backend: str) -> None:
+    loop, tensors = LOOPS[name], inputs(name)
+    naive = fla(loop.file, loop.function)
+    known = inspect.signature(naive).parameters
+    fixed = {"log_decay": torch.log1p(-(2.0 ** (-5.0 - torch.arange(H))))} if name == "retention" else {}
+
+    def ours(*values: Tensor) -> tuple[Tensor, ...]:
+        given = dict(zip(tensors, values, strict=True)) | fixed
+        given["q"] = given["q"] * K**-0.5
+        outputs = getattr(ssm_kernels, loop.operation)(**given, backend=backend)
+        return outputs[: 1 if name == "retention" else 2]
+
+    def theirs(*values: Tensor) -> tuple[Tensor, ...]:
+        given = dict(zip(tensors, values, strict=True))
+        state = {"initial_state": given.get("h0"), "output_final_state": True}
+        passed = [given[n] for n in loop.arguments]
+        if loop.heads_first:
+            passed = [x.transpose(1, 2) if x.dim() > 2 else x for x in passed]
+        found = naive(*passed, **{n: x for n, x in state.items() if n in known})
+        y, *rest = found if isinstance(found, tuple) else (found,)
+        return (y.transpose(1, 2) if loop.heads_first else y, *rest)
+
+    values = list(tensors.values())
+    assert worst(with_gradients(ours, values, 0), with_gradients(theirs, values, 0)) < 1e-6
 
 
-def delta_rule(seed: int, decay: tuple[int, ...] = ()) -> list[Tensor]:
-    """q, k of length 1, v, beta, the decay if it has a shape, and h0, in float32."""
-    q, k, v, h0 = heads(seed)
-    beta, *g = normal(seed + 1, (B, T, H), *([decay] if decay else []))
-    return [q, F.normalize(k, dim=-1), v, beta.sigmoid().float() * 2, *(F.logsigmoid(x).float() for x in g), h0]
+@pytest.mark.exhaustive  # a slow import
+@pytest.mark.parametrize("backend", of("delta_scan"))
+def test_the_gated_delta_rule_is_the_chunks_of_transformers(backend: str) -> None:
+    from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
-
-@of("delta_scan")
-def test_delta_net(backend: str) -> None:
-    naive = fla(*DELTA)
-
-    def ours(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        return delta_scan(q * K**-0.5, k, v, beta, h0=h0, backend=backend)
-
-    def theirs(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        y, state = naive(*(x.transpose(1, 2) for x in (q, k, v, beta)), initial_state=h0)  # (B, H, T, ...)
-        return y.transpose(1, 2), state
-
-    inputs = delta_rule(9)
-    assert worst(with_gradients(ours, inputs, 0), with_gradients(theirs, inputs, 0)) < 1e-6
-
-
-@of("delta_scan")
-@pytest.mark.parametrize("other", ["fla", pytest.param("transformers", marks=pytest.mark.exhaustive)])  # a slow import
-def test_gated_delta_net(backend: str, other: str) -> None:
-    """fla's loop, and the chunks of transformers' Qwen3-Next."""
-    inputs = delta_rule(11, (B, T, H))
+    function = inspect.unwrap(torch_chunk_gated_delta_rule)  # not what fla has in its place
+    values = list(inputs("gated deltanet").values())
 
     def ours(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
         return delta_scan(q * K**-0.5, k, v, beta, g, h0, backend=backend)
 
     def theirs(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        if other == "fla":
-            function = fla(*GATED_DELTA)
-        else:
-            from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
-
-            function = inspect.unwrap(torch_chunk_gated_delta_rule)  # not what fla has in its place
         y, state = function(q, k, v, g=g, beta=beta, initial_state=h0, output_final_state=True)
         return y, state
 
-    assert worst(with_gradients(ours, inputs, 0), with_gradients(theirs, inputs, 0)) < 2e-6
+    assert worst(with_gradients(ours, values, 0), with_gradients(theirs, values, 0)) < 2e-6
 
 
-@of("delta_scan")
-def test_kimi_delta_attention(backend: str) -> None:
-    """With two heads to a group, as its naive loop has them."""
-    naive = fla(*KDA)
-    q, k, v, beta, g, h0 = delta_rule(13, (B, T, H, K))
-    q, k, v, beta, g, h0 = q[:, :, :2], k[:, :, :2], *(torch.cat([x, x[:, :, :1]], 2) for x in (v, beta, g)), h0
-    inputs = [q, k, v, beta, g, torch.cat([h0, h0[:, :1]], 1)]
-
-    def ours(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        return delta_scan(q * K**-0.5, k, v, beta, g, h0, backend=backend)
-
-    def theirs(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        y, state = naive(q, k, v, g, beta, initial_state=h0, output_final_state=True)
-        return y, state
-
-    assert worst(with_gradients(ours, inputs, 0), with_gradients(theirs, inputs, 0)) < 1e-6
-
-
-@of("delta_scan")
-def test_rwkv7(backend: str) -> None:
-    """With its own a^ = -kappa_hat and b = kappa_hat * iclr, and gradients of both."""
-    naive = fla(*DPLR)
-    q, k, v, h0 = heads(15)
-    kappa, iclr, g = (x.float() for x in normal(16, (B, T, H, K), (B, T, H, K), (B, T, H, K)))
-    kappa = F.normalize(kappa, dim=-1)
-    inputs = [q, k, v, -kappa, kappa * iclr.sigmoid(), -torch.exp(-0.5 - F.softplus(g)), h0]
-
-    def ours(q: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        return delta_scan(q * K**-0.5, k, v, log_decay=g, h0=h0, a=a, b=b, backend=backend)
-
-    def theirs(q: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        y, state = naive(*(x.transpose(1, 2) for x in (q, k, v, a, b, g)), initial_state=h0)  # (B, H, T, ...)
-        return y.transpose(1, 2), state
-
-    assert worst(with_gradients(ours, inputs, 0), with_gradients(theirs, inputs, 0)) < 1e-6
-
-
-@of("diagonal_scan")
+@pytest.mark.parametrize("backend", of("diagonal_scan"))
 def test_hgrn(backend: str) -> None:
     x, g, h0 = (value.float() for value in normal(7, (B, T, V), (B, T, V), (B, V)))
     naive = fla("hgrn/naive.py", "naive_recurrent_hgrn")
@@ -195,7 +143,7 @@ def test_hgrn(backend: str) -> None:
     assert worst(with_gradients(ours, inputs, 0), with_gradients(theirs, inputs, 0)) < 1e-6
 
 
-@of("selective_scan")
+@pytest.mark.parametrize("backend", of("selective_scan"))
 def test_mamba(backend: str) -> None:
     """A whole mixer of transformers with its weights: projections, convolution, scan with D, bias and gate."""
     from transformers import MambaConfig

@@ -196,6 +196,32 @@ def test_wrong_options_are_named() -> None:
         convolution._replace(options={"activation": "gelu"}).function("auto")(*convolution.values)
 
 
+@pytest.mark.parametrize(
+    ("change", "groups", "named"),
+    [
+        ({"weight": (5,)}, 1, r"weight \(5,\)"),
+        ({"gate": (2, 5)}, 1, r"gate \(2, 5\)"),
+        ({}, 4, r"groups divides D \(groups 4\)"),
+        ({}, 0, r"groups 0"),
+    ],
+)
+def test_wrong_shapes_of_the_norm_are_named(change: dict[str, tuple[int, ...]], groups: int, named: str) -> None:
+    shapes = {"x": (2, 6), "weight": (6,), "gate": (2, 6)} | change
+    with pytest.raises(ValueError, match=named):
+        ssm_kernels.gated_rms_norm(*(torch.zeros(shape) for shape in shapes.values()), groups=groups)
+
+
+def test_exactly_one_form_of_the_delta_scan_is_given() -> None:
+    shape = (2, 5, 3, 4)
+    x = {name: torch.zeros(shape) for name in ("q", "k", "v")}
+    beta, a, b = torch.zeros(shape[:3]), torch.zeros(shape), torch.zeros(shape)
+    for given in ({}, {"beta": beta, "a": a, "b": b}, {"beta": beta, "a": a}, {"b": b}):
+        with pytest.raises(
+            ValueError, match=r"^delta_scan: takes either beta .* or both a and b .*; got q \(2, 5, 3, 4\)"
+        ):
+            ssm_kernels.delta_scan(**x, **given)
+
+
 def test_blocks_of_two_threads_may_overlap() -> None:
     """The one that began first ends first: what the other asked for stays, and is gone after it."""
     case = make("causal_conv1d", length=3)

@@ -9,10 +9,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernels.cases import DECAYS, Case, make, variants
+from kernels.cases import DECAYS, Case, exact, make, variants
 from kernels.cuda_emulation import compiler_missing, emulated, turns
 from kernels.numerics import error, normal, with_gradients, worst
-from ssm_kernels import backends, causal_conv1d, selective_scan
+from ssm_kernels import causal_conv1d, selective_scan
 from ssm_kernels.native import cuda as native
 from ssm_kernels.selective_scan import cuda as scan
 from torch import Tensor
@@ -20,17 +20,15 @@ from torch import Tensor
 pytestmark = pytest.mark.skipif(compiler_missing() is not None, reason=str(compiler_missing()))
 
 OPERATIONS = ("selective_scan", "causal_conv1d")
+exhaustive = pytest.mark.exhaustive
 # A whole sequence by one block, in a few segments, and in as many as it has tiles.
 PROCESSORS = (1, 4, 132)
 ALL = [(operation, variant) for operation in OPERATIONS for variant in variants(operation)]
 half_precision = pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.bfloat16, 4e-3), (torch.float16, 5e-4)], ids=["bfloat16", "float16"]
+    ("dtype", "tolerance"),
+    [(torch.bfloat16, 4e-3), pytest.param(torch.float16, 5e-4, marks=exhaustive)],
+    ids=["bfloat16", "float16"],
 )
-
-
-def exact(case: Case) -> list[Tensor]:
-    """Outputs and gradients by the oracle on the same numbers, in float64."""
-    return with_gradients(case.function("reference"), case.to(torch.float64).values, 0)
 
 
 def emulate(case: Case, processors: int = 132) -> list[Tensor]:
@@ -60,7 +58,7 @@ def cases(states: tuple[int, ...]) -> st.SearchStrategy[Case]:
     )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(cases((1, 4, 6, 16)), st.sampled_from(PROCESSORS))
 def test_equals_the_reference(case: Case, processors: int) -> None:
     got = emulate(case, processors)
@@ -68,7 +66,7 @@ def test_equals_the_reference(case: Case, processors: int) -> None:
     assert worst(got, exact(case)) < 2e-5
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(cases((4, 16)), st.lists(st.integers(1, 129), max_size=3), st.sampled_from(PROCESSORS))
 def test_cutting_it_anywhere_changes_nothing(case: Case, cuts: list[int], processors: int) -> None:
     with emulated(processors):
@@ -77,8 +75,8 @@ def test_cutting_it_anywhere_changes_nothing(case: Case, cuts: list[int], proces
         assert worst(pieces, whole) < 1e-4  # both are rounded: 5.2e-5 was seen
 
 
-@pytest.mark.parametrize("processors", PROCESSORS)
-@pytest.mark.parametrize("decay", [pytest.param("usual", marks=pytest.mark.exhaustive), "strong"])
+@pytest.mark.parametrize("processors", [*(pytest.param(n, marks=exhaustive) for n in PROCESSORS[::2]), PROCESSORS[1]])
+@pytest.mark.parametrize("decay", [pytest.param("usual", marks=exhaustive), "strong"])
 @pytest.mark.parametrize(("operation", "variant"), ALL)
 def test_float32_loses_little_even_at_strong_decay(operation: str, variant: int, decay: str, processors: int) -> None:
     case = in_float32(operation=operation, seed=12, length=300, width=16, state=8, decay=decay, variant=variant)
@@ -88,14 +86,14 @@ def test_float32_loses_little_even_at_strong_decay(operation: str, variant: int,
 
 
 # Every way that states are spread over lanes and registers, with states that only fill up, and widths beyond a block's.
-@pytest.mark.parametrize("processors", [pytest.param(1, marks=pytest.mark.exhaustive), 132])
+@pytest.mark.parametrize("processors", [pytest.param(1, marks=exhaustive), 132])
 @pytest.mark.parametrize(
     ("N", "width"),
     [
-        *((2, 130), (13, 5), (64, 33), (1100, 1)),
+        *((13, 5), (64, 33)),
         *(
-            pytest.param(*case, marks=pytest.mark.exhaustive)
-            for case in ((8, 129), (16, 131), (32, 65), (40, 3), (128, 17), (200, 3), (700, 2))
+            pytest.param(*case, marks=exhaustive)
+            for case in ((2, 130), (1100, 1), (8, 129), (16, 131), (32, 65), (40, 3), (128, 17), (200, 3), (700, 2))
         ),
     ],
 )
@@ -105,7 +103,7 @@ def test_any_number_of_states(N: int, width: int, processors: int) -> None:
         assert worst(emulate(case, processors), exact(case)) < 2e-6
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 7, 12])
+@pytest.mark.parametrize("K", [*(pytest.param(K, marks=exhaustive) for K in (2, 3, 7)), 1, 12])
 def test_any_number_of_taps(K: int) -> None:
     for width in (5, 8):  # alone, and four at once
         case = in_float32(operation="causal_conv1d", seed=4, length=30, width=width, state=K, resets=0.1)
@@ -139,18 +137,18 @@ def test_dtypes_may_be_mixed() -> None:
     assert worst(emulate(case), exact(case)) < 4e-3
 
 
-@pytest.mark.parametrize("dt", [-1e30, -200.0, -90.0, -1e-30, 1e-30, 90.0, 1e10])
 @pytest.mark.parametrize("decay", ["one", "zero", "usual", "mixed"])
-def test_no_step_size_makes_anything_infinite(decay: str, dt: float) -> None:
-    case = in_float32(operation="selective_scan", seed=3, length=20, decay=decay)
-    case = case._replace(tensors=case.tensors | {"dt": torch.full_like(case.tensors["dt"], dt)})
-    for processors in (1, 132):
-        got = emulate(case, processors)
-        assert all(x.isfinite().all() for x in got)
-        if dt == -200.0:
-            assert torch.equal(got[1], torch.where(torch.isneginf(case.tensors["A"]), 0.0, case.tensors["h0"]))
-        if abs(dt) < 1e3:
-            assert worst(got[:2], exact(case)[:2]) < 1e-4
+def test_no_step_size_makes_anything_infinite(decay: str) -> None:
+    given = in_float32(operation="selective_scan", seed=3, length=20, decay=decay)
+    for dt in (-1e30, -200.0, -90.0, -1e-30, 1e-30, 90.0, 1e10):
+        case = given._replace(tensors=given.tensors | {"dt": torch.full_like(given.tensors["dt"], dt)})
+        for processors in (1, 132):
+            got = emulate(case, processors)
+            assert all(x.isfinite().all() for x in got)
+            if dt == -200.0:
+                assert torch.equal(got[1], torch.where(torch.isneginf(case.tensors["A"]), 0.0, case.tensors["h0"]))
+            if abs(dt) < 1e3:
+                assert worst(got[:2], exact(case)[:2]) < 1e-4
 
 
 def test_a_negative_step_size_may_grow_but_not_revive_a_decay_of_zero() -> None:
@@ -175,8 +173,8 @@ def test_every_element_is_written_and_the_same_bits_come_twice(operation: str, v
     assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
 
 
-@pytest.mark.parametrize("order", [1, 37, 75])
-@pytest.mark.parametrize("variant", [0, 15])
+@pytest.mark.parametrize("order", [*(pytest.param(order, marks=exhaustive) for order in (1, 75)), 37])
+@pytest.mark.parametrize("variant", [pytest.param(0, marks=exhaustive), 15])
 def test_the_order_of_threads_does_not_matter(order: int, variant: int) -> None:
     """A kernel that lacks a barrier gives other bits when its threads take turns in another order."""
     case = in_float32(operation="selective_scan", seed=8, length=130, width=40, state=16, variant=variant, resets=0.05)
@@ -231,9 +229,3 @@ def test_what_it_does_not_take_is_said() -> None:
         emulate(make("causal_conv1d"))
     with pytest.raises(ValueError, match="takes N from 1 to 2048, got 2049"):
         emulate(in_float32(operation="selective_scan", length=1, batch=1, width=1, state=2049))
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_without_the_emulation_it_says_what_is_missing(operation: str) -> None:
-    with pytest.raises(backends.BackendError, match="cuda' cannot run on cpu: it needs a CUDA device, not cpu"):
-        make(operation).function("cuda")(*make(operation).values)

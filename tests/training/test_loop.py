@@ -103,20 +103,22 @@ def test_every_snapshot_is_kept_however_short_the_run(store: TokenStore, tmp_pat
 
 
 def test_the_same_run_twice_is_bitwise_the_same(store: TokenStore, tmp_path: Path) -> None:
-    run = run_spec(store.spec, initial_state={"policy": "fitted_noise", "p_zero": 0.2})
+    run = run_spec(store.spec, initial_state={"policy": "fitted_noise", "p_zero": 0.2}, budget={"steps": 12})
     for name in ("a", "b"):
         torch.manual_seed(hash(name) % 1000)  # the global generator must not matter
         train(run, store, tmp_path / name, CPU)
     assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
-    train(run_spec(store.spec, seed=4), store, tmp_path / "c", CPU)
+    train(run_spec(store.spec, seed=4, budget={"steps": 12}), store, tmp_path / "c", CPU)
     assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
 
 
 def test_accumulated_micro_batches_give_the_same_run(store: TokenStore, tmp_path: Path) -> None:
     """The same batch in one forward pass or in four, for the policy that passes every row's own state on."""
     policy = {"policy": "state_passing", "p_zero": 0.3}
-    whole = run_spec(store.spec, initial_state=policy)
-    parts = run_spec(store.spec, initial_state=policy, micro_batch_tokens=16)
+    whole, parts = (
+        run_spec(store.spec, initial_state=policy, budget={"steps": 12}, micro_batch_tokens=tokens)
+        for tokens in (None, 16)
+    )
     train(whole, store, tmp_path / "whole", CPU)
     train(parts, store, tmp_path / "parts", CPU)
     a, b = (read_table(tmp_path / name / "metrics.parquet", METRICS) for name in ("whole", "parts"))
@@ -153,7 +155,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 def test_arms_of_one_seed_see_the_same_batches_and_start_from_the_same_weights(
     store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = run_spec(store.spec)
+    base = run_spec(store.spec, budget={"steps": 5})
     train(base, store, tmp_path / "base", CPU)
     batches, first_losses = {}, {}
     for name, policy in POLICIES.items():
@@ -386,13 +388,13 @@ def test_a_learning_rate_that_blows_up_is_called_diverged(store: TokenStore, tmp
 
 
 def test_a_finished_run_is_left_as_it_is(store: TokenStore, tmp_path: Path) -> None:
-    run = run_spec(store.spec)
+    run = run_spec(store.spec, budget={"steps": 5})
     first = train(run, store, tmp_path, CPU)
     before = weights(tmp_path)
     again = train(run, store, tmp_path, CPU)
     assert same(before, weights(tmp_path))
     assert (first["steps"], first["seconds"]) == (again["steps"], again["seconds"])
-    assert read_table(tmp_path / "metrics.parquet", METRICS).height == 30
+    assert read_table(tmp_path / "metrics.parquet", METRICS).height == 5
 
 
 def test_wrong_parents_tokens_and_folders_are_refused(store: TokenStore, tmp_path: Path) -> None:

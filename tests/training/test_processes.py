@@ -27,7 +27,7 @@ from ssm.training.machine import Machine
 from ssm.training.step import Stepper
 
 CPU = torch.device("cpu")
-STEPS = 50
+STEPS = 24
 exhaustive = pytest.mark.exhaustive
 POLICIES: list[dict[str, Any]] = [
     {"policy": "zero"},
@@ -55,7 +55,7 @@ def train(
     one_piece: int = parallel.ONE_PIECE,
     **machine: Any,
 ) -> None:
-    """Train; the process of `rank` gets the signal `number` in step `at`. Checkpoints are written every 20 steps.
+    """Train; the process of `rank` gets the signal `number` in step `at`. Checkpoints are written every 10 steps.
 
     With `one_piece` 0 the model counts as large: autograd makes its gradients one by one, and DDP sums them.
     """
@@ -70,7 +70,7 @@ def train(
     Stepper.make = interrupted  # type: ignore[method-assign]
     parallel.ONE_PIECE = one_piece
     try:
-        loop.train(run, TokenStore.open(tokens), folder, CPU, None, Interval(steps=20), Machine(team, **machine))
+        loop.train(run, TokenStore.open(tokens), folder, CPU, None, Interval(steps=10), Machine(team, **machine))
     finally:
         Stepper.make = make  # type: ignore[method-assign]
         parallel.ONE_PIECE = usual
@@ -148,9 +148,9 @@ def test_a_stopped_run_goes_on_in_as_many_processes_bitwise_and_in_any_other_num
     run, how = spec_of(store, policy), {"one_piece": one_piece}
     assert together(size, run, store, tmp_path / "whole", **how) == {0}
     for name in ("again", "one"):
-        told = 27, size // 2, signal.SIGTERM  # one of them is
+        told = 13, size // 2, signal.SIGTERM  # one of them is
         assert together(size, run, store, tmp_path / name, *told, **how) == {REQUEUE}
-        assert load_tensors(tmp_path / name / "checkpoint.safetensors")[1]["step"] == 30
+        assert load_tensors(tmp_path / name / "checkpoint.safetensors")[1]["step"] == 20
     assert together(size, run, store, tmp_path / "again", **how) == {0}
     train(ALONE, run, store.folder, tmp_path / "one")
     for name in ("model.safetensors", "checkpoint.safetensors"):
@@ -175,8 +175,8 @@ def test_kill_9_of_one_ends_all_and_the_resumed_run_is_bitwise_the_same(
     assert together(2, run, store, tmp_path / "whole", **machine) == {0}
     for rank in (0, 1):
         folder = tmp_path / f"killed{rank}"
-        assert together(2, run, store, folder, 33, rank, signal.SIGKILL, **machine) == {-signal.SIGKILL, LOST}
-        assert load_tensors(folder / "checkpoint.safetensors")[1]["step"] == 20
+        assert together(2, run, store, folder, 15, rank, signal.SIGKILL, **machine) == {-signal.SIGKILL, LOST}
+        assert load_tensors(folder / "checkpoint.safetensors")[1]["step"] == 10
         assert together(2, run, store, folder, **machine) == {0}
         assert bits(folder / "model.safetensors") == bits(tmp_path / "whole" / "model.safetensors")
 
@@ -223,7 +223,7 @@ def test_a_sharded_model_is_the_same_run_and_its_checkpoint_any_other(store: Tok
     train(ALONE, run, store.folder, tmp_path / "1")
     folder = tmp_path / "sharded"
     assert together(2, run, store, folder, 7, 0, signal.SIGTERM, shard=True) == {REQUEUE}
-    assert together(2, run, store, folder, 27, 0, signal.SIGTERM, shard=True, micro_batch_tokens=32) == {REQUEUE}
+    assert together(2, run, store, folder, 17, 0, signal.SIGTERM, shard=True, micro_batch_tokens=32) == {REQUEUE}
     train(ALONE, run, store.folder, folder)
     same_curves(tmp_path / "1", folder)
 

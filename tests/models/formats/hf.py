@@ -7,8 +7,11 @@ from typing import Any
 
 import torch
 import transformers
+from kernels.numerics import error
 from models.formats import round_trip
 from torch import Tensor, nn
+
+from ssm.models.formats import import_checkpoint
 
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
@@ -37,5 +40,24 @@ def load(folder: Path) -> nn.Module:
 
 
 def check(peer: nn.Module, tmp_path: Path) -> Any:
-    """The round trips of a model, in float32 and in bfloat16."""
+    """The round trips of a model, in float32 and in bfloat16; and its gradients, through all layers."""
+    check_gradients(peer, tmp_path)
     return round_trip.check_saved(peer, tmp_path, load, run)
+
+
+def check_gradients(peer: Any, tmp_path: Path) -> None:
+    """The embedding's are those of transformers."""
+    if peer.config.model_type == "recurrent_gemma":  # its own are compared by layer: mixers/test_rglru.py
+        return
+    peer.save_pretrained(tmp_path / "of_gradients")
+    ours = import_checkpoint(tmp_path / "of_gradients").model
+    peer = load(tmp_path / "of_gradients")  # a forward pass of RWKV-4 writes into its weights
+    tokens = round_trip.tokens()
+    weight = torch.randn(*tokens.shape, round_trip.VOCABULARY, generator=torch.Generator().manual_seed(1))
+    found = []
+    for logits, embedding in (
+        (ours(tokens)[0], ours.embedding.weight),
+        (peer(tokens, use_cache=False).logits, peer.get_input_embeddings().weight),
+    ):
+        found += torch.autograd.grad((logits * weight).sum(), embedding)
+    assert error(*found) < 1e-4

@@ -1,35 +1,17 @@
-"""transformers' GPT-NeoX (Pythia), in and out: partial rotary positions, parallel residual, biases."""
+"""Old files of transformers' GPT-NeoX (Pythia)."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import pytest
 import torch
 from models.formats import hf, round_trip
 from safetensors.torch import load_file, save_file
 
 from ssm.models.formats import export_checkpoint, import_checkpoint
-from ssm.models.opening import context_of
 
 SIZES = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40}
-VARIANTS: dict[str, dict[str, Any]] = {
-    "Pythia's": {},
-    "one after the other, all rotated": {"use_parallel_residual": False, "rotary_pct": 1.0, "rotary_emb_base": 500},
-    "no bias, tied": {"attention_bias": False, "tie_word_embeddings": True, "layer_norm_eps": 1e-3},
-    "gelu by tanh": {"hidden_act": "gelu_new"},
-}
-
-
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
-    imported = hf.check(hf.made("GPTNeoX", **SIZES, **changes), tmp_path)
-    assert imported.format.key == "gpt_neox"
-    assert imported.spec.parallel_residual is changes.get("use_parallel_residual", True)
-    assert imported.spec.mixer.rotary_pct == changes.get("rotary_pct", 0.25)
-    assert context_of(imported.source.config) == 2048
 
 
 def test_an_old_file(tmp_path: Path) -> None:

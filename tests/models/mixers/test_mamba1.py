@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.mamba1 import Mamba1
-from ssm.models.state import State
 from ssm.specs.model import ModelSpec
 
 
@@ -63,23 +62,6 @@ def test_logits_and_gradients(changes: dict[str, Any]) -> None:
     assert {peer_name(name) for name in got} == set(wanted)
     for name, gradient in got.items():
         assert error(gradient, wanted[peer_name(name)].view_as(gradient)) < 1e-4, name
-
-
-def test_decoding_with_its_cache_is_decoding_with_our_state() -> None:
-    ours = model()
-    peer, tokens = peer_of(ours), tiny.tokens(1, 2, 9)
-    state: State | None = None
-    cache = None
-    with torch.no_grad():
-        for start, end in ((0, 5), (5, 6), (6, 7), (7, 8), (8, 9)):
-            if end - start > 1:
-                logits, state = ours(tokens[:, start:end], state)
-            else:
-                last, state = ours.step(tokens[:, start], state)
-                logits = last.unsqueeze(1)
-            theirs = peer(tokens[:, start:end], cache_params=cache, use_cache=True)
-            cache = theirs.cache_params
-            assert (logits - theirs.logits).abs().max() < 1e-4
 
 
 def test_a_step_size_is_not_rounded_under_autocast() -> None:

@@ -1,0 +1,117 @@
+"""What only the C++ can do wrong: memory beyond the caches, long sums, denormals, and constants on two sides."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from kernels.builds import Build
+from kernels.cases import CPP, EVERY, ROW, exact, make, variants
+from kernels.numerics import error, with_gradients, worst
+from ssm_kernels import causal_conv1d, diagonal_scan, selective_scan
+from ssm_kernels.delta_scan import cpp as delta_cpp
+from ssm_kernels.gated_scan import cpp as gated_cpp
+from ssm_kernels.native import load
+from torch import Tensor
+
+pytestmark = pytest.mark.skipif(not CPP, reason="there is no C++ compiler")
+exhaustive = pytest.mark.exhaustive
+
+
+@pytest.mark.parametrize(
+    ("dtype", "channels"),
+    [
+        *((torch.float32, 1000), (torch.complex64, 1001)),
+        *(pytest.param(*case, marks=exhaustive) for case in ((torch.float32, 1001), (torch.complex64, 1000))),
+    ],
+)
+def test_results_that_leave_the_caches_are_whole(dtype: torch.dtype, channels: int) -> None:
+    """They are written another way, if the rows are aligned: more bytes than half of any cache of a test's machine."""
+    length = 2**25 // (channels * dtype.itemsize)  # 32 MiB a tensor
+    generator = torch.Generator().manual_seed(3)
+    a = torch.rand(1, length, channels, generator=generator).to(dtype)
+    b = torch.randn(1, length, channels, generator=generator).to(dtype)
+    a.requires_grad_(), b.requires_grad_()
+    h, hT = diagonal_scan(a, b, backend="cpp")
+    before = torch.cat([h.new_zeros(1, 1, channels), h[:, :-1]], 1).detach()
+    with torch.no_grad():
+        assert error(torch.view_as_real(h + 0j), torch.view_as_real(a * before + b + 0j)) < 1e-6
+        assert torch.equal(hT, h[:, -1])
+    dh = torch.randn(1, length, channels, generator=generator).to(dtype)
+    da, db = torch.autograd.grad(h, (a, b), dh)
+    with torch.no_grad():
+        after = torch.cat([(a * db)[:, 1:], torch.zeros_like(db[:, :1])], 1)  # a is real: it is its own conjugate
+        assert error(torch.view_as_real(db + 0j), torch.view_as_real(dh + after + 0j)) < 1e-6
+        assert error(torch.view_as_real(da + 0j), torch.view_as_real(db * before + 0j)) < 1e-6
+
+
+def test_long_sums_lose_nothing() -> None:
+    """Gradients of what all steps share: a running sum in float32 of 2^16 terms of one sign would lose 1e-4."""
+    one = torch.ones(1, 2**16, 1)
+
+    def decay(a: Tensor) -> tuple[Tensor]:
+        return (diagonal_scan(a, one.to(a.dtype), backend="cpp")[0].sum(),)
+
+    def weight(w: Tensor) -> tuple[Tensor]:
+        return (causal_conv1d(one.to(w.dtype), w, backend="cpp")[0].sum(),)
+
+    for function, shared in ((decay, torch.full((1,), 0.5)), (weight, torch.full((1, 4), 0.1))):
+        wanted = with_gradients(function, [shared.double()], 0)[1]
+        assert error(with_gradients(function, [shared], 0)[1], wanted) < 1e-6
+
+
+@pytest.mark.parametrize(ROW, [case for case in CPP if "log_decay" in make(case[0], variant=case[2]).tensors])
+def test_slow_decays_over_a_long_sequence(operation: str, backend: str, variant: int) -> None:
+    """A decay next to 1, rounded and then multiplied by itself 2000 times, would be off by 1e-5.
+
+    The gated scan rounds it every 16 or 32 steps, the delta scan every 8 or 16: its states are off by 4e-6 here.
+    """
+    case = make(operation, 7, length=1000, batch=1, width=2, state=3, variant=variant)
+    tensors = case.tensors | {name: case.tensors[name].abs() for name in ("q", "k")}
+    tensors["log_decay"] = torch.full_like(tensors["log_decay"], -1.1e-4)
+    tensors |= {name: torch.zeros_like(x) for name, x in tensors.items() if name == "b"}  # it forgets by decay alone
+    tensors |= {name: 0.01 * x for name, x in tensors.items() if name == "beta"}
+    case = case._replace(tensors=tensors).to(torch.float32)
+    tolerance = 2e-6 if operation == "gated_scan" else 1e-5
+    assert worst(with_gradients(case.function(backend), case.values, 0), exact(case)) < tolerance
+
+
+@pytest.mark.parametrize("variant", variants("delta_scan"))
+def test_infinite_values_reach_nothing_before_them(variant: int) -> None:
+    """Not within a block either."""
+    case = make("delta_scan", 3, length=6, variant=variant)
+    whole, _ = case.function("cpp")(*case.values)
+    case.tensors["v"][:, 4] = math.inf
+    assert torch.equal(case.function("cpp")(*case.values)[0][:, :4], whole[:, :4])
+
+
+def test_denormals_are_flushed_inside_the_call_only(build: Build) -> None:
+    """In every thread of it; a decay of 1 keeps the state as it is in the reference."""
+    B, T, D, N = 1, 5, 20, 4
+    silent, rates, projection = torch.zeros(B, T, D), torch.zeros(D, N), torch.ones(B, T, N)
+    denormal = torch.full((B, D, N), 1e-40)
+    given = (silent, silent, rates, projection, projection)
+    assert selective_scan(*given, h0=denormal, backend="reference")[1].equal(denormal)
+    torch.set_num_threads(2)
+    try:
+        _, state = selective_scan(*given, h0=denormal, backend="cpp")
+    finally:
+        torch.set_num_threads(1)
+    assert (state == 0).all()
+    for operation in EVERY:
+        case = make(operation, length=5).to(torch.float32)
+        with_gradients(case.function("cpp"), case.values, 0)
+    assert (denormal * 0.5 != 0).all()  # in this thread they are numbers again
+
+
+def test_both_sides_agree_on_chunks_and_blocks() -> None:
+    assert load(gated_cpp.SOURCE).gated_scan_chunk() == gated_cpp.CHUNK
+    assert load(delta_cpp.SOURCE).delta_scan_chunk() == delta_cpp.CHUNK
+    assert load(delta_cpp.SOURCE).delta_scan_tokens() == delta_cpp.TOKENS
+
+
+def test_it_runs_on_the_cpu_alone() -> None:
+    for module in (gated_cpp, delta_cpp):
+        assert module.unavailable(torch.device("cpu")) is None
+        assert module.unavailable(torch.device("cuda")) == "it runs on the CPU, not on cuda"
