@@ -17,6 +17,7 @@ import zstandard
 
 from ssm.base.errors import DataError
 from ssm.data.corpora import documents, stored_bytes
+from ssm.data.corpora import files as reader
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.corpora.hub import HubCorpus
 from ssm.specs.corpora.stdlib import StdlibCorpus
@@ -71,6 +72,16 @@ def test_a_corpus_in_order_with_names_that_do_not_depend_on_the_machine(tmp_path
         "corpus/b/10.txt",
         "corpus/b/2.txt",
     ]
+
+
+def test_a_whole_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("1.txt", "inner/2.txt", ".hidden/3.txt"):
+        write(tmp_path / name, b"text")
+    monkeypatch.setattr(reader, "MOST_FILES", 2)
+    assert texts_of(files(tmp_path)) == [b"text", b"text"]
+    monkeypatch.setattr(reader, "MOST_FILES", 1)
+    with pytest.raises(DataError, match="more than 1 files; give fewer, or JSON lines or Parquet"):
+        texts_of(files(tmp_path))
 
 
 def test_a_file_found_twice_is_read_once(tmp_path: Path) -> None:

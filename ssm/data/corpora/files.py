@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
@@ -22,6 +23,7 @@ FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # by t
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 ROWS = 256  # Parquet rows held at a time
 READ_BUFFER = 2**20  # bytes
+MOST_FILES = 200_000  # of a folder; more are a whole disk
 
 
 class FilesReader(Reader, kind="files"):
@@ -85,12 +87,15 @@ def format_of(path: Path) -> str:
 
 
 def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:
-    found = []
-    for path in sorted(folder.rglob("*")):
-        wanted = spec.format in ("auto", "text", format_of(path))
-        if wanted and not _hidden(path, folder) and path.is_file():
-            found.append(path)
-    return found
+    found = list[Path]()
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for path in (Path(place, name) for name in names if not name.startswith(".")):
+            if spec.format in ("auto", "text", format_of(path)) and os.path.isfile(path):  # unlike Path's, no error of a forbidden one
+                found.append(path)
+        if len(found) > MOST_FILES:
+            raise DataError(f"{folder}: more than {MOST_FILES:,} files; give fewer, or JSON lines or Parquet")
+    return sorted(found)
 
 
 def _hidden(path: Path, below: Path) -> bool:
