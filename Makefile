@@ -14,7 +14,8 @@
 # make families   `ssm diagnose` and `ssm extend` with their defaults on a tiny model of every family that README names
 #                 (ten minutes)
 # make bench      the speed of scans and training steps beside other implementations, with tables in results/bench
-# make check      formatting, types and the workflow's lint
+# make docs       writes the reference of all config keys, docs/reference, from the specs
+# make check      formatting, types, spelling and the workflow's lint
 # make clean      removes the environment and all caches; results stay
 #
 # Variables: PYTHON=python3.12 (makes the environment), CORES=2, TARGETS='lg_fig5 lg_fig12', ARGS='--config scale=gpu',
@@ -41,7 +42,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families bench check clean
+.PHONY: figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families bench docs check clean
 .DEFAULT_GOAL := figures
 
 figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
@@ -86,10 +87,14 @@ bench: $(VENV)/.installed-dev
 	@ssm bench scans --out results/bench/scans.parquet
 	@ssm bench training --out results/bench/training.parquet
 
+docs: $(VENV)/.installed
+	@python -m ssm.plan.manual
+
 check: $(VENV)/.installed-dev
 	@ruff check .
 	@ruff format --check .
 	@mypy
+	@codespell
 	@snakefmt --check workflow
 	@snakemake --lint
 

@@ -29,7 +29,7 @@ class Peaks(Spec):
 
 
 class Hardware(Spec):
-    """What run times are reckoned with before anything has run: the arithmetic is in ssm/plan/resources.py."""
+    """What run times are estimated with before anything has run: the arithmetic is in ssm/plan/resources.py."""
 
     gpu_tflops: Peaks = Peaks()
     gpu_memory_gb: PositiveFloat = 80.0  # of one GPU
