@@ -51,6 +51,13 @@ NAMED = frozenset({"data.yaml", "initial_states"})  # places in which each mappi
 KINDS = frozenset({"kind", "task", "policy"})  # which the heading has already
 GIVEN = frozenset({"member", "target"})  # fields that no file sets
 
+TOKENIZERS: dict[str, type[Spec]] = {
+    "bytes": BytesTokenizer,
+    "bpe": BpeTokenizer,
+    "file": FileTokenizer,
+    "hub": HubTokenizer,
+}
+
 
 @dataclass(frozen=True)
 class Section:
@@ -138,12 +145,7 @@ def pages() -> tuple[Page, ...]:
                 *_kinds(CORPORA, {"corpus"}),
                 *(
                     Section(f"Tokenizer `{kind}`", spec, example=(frozenset({"tokenizer"}), "kind", kind))
-                    for kind, spec in {
-                        "bytes": BytesTokenizer,
-                        "bpe": BpeTokenizer,
-                        "file": FileTokenizer,
-                        "hub": HubTokenizer,
-                    }.items()
+                    for kind, spec in TOKENIZERS.items()
                 ),
             ),
         ),
@@ -274,7 +276,11 @@ def _table(
         of_the_entry = name == "name" and given.is_required()  # the key under which a file has it
         if name in GIVEN or name in common or of_the_entry or (name in KINDS and "const" in about and not inside):
             continue
-        default = "required" if given.is_required() else _default(given.get_default(call_default_factory=True))
+        default = "none" if given.is_required() else _default(given.get_default(call_default_factory=True))
+        if field.is_required():
+            default = "required"
+        elif name == getattr(spec, "in_contexts", None):
+            default = "or `times_context`"
         said = words.get(name, "")
         if name == "times_context" and name not in spec.model_fields:
             said, default = "the lengths in training contexts of the arm, instead of tokens", "none"
@@ -378,7 +384,8 @@ def _comments(spec: type[Spec]) -> dict[str, str]:
     for node in body.body:
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
             continue
-        lines, above = [], node.lineno - 1
+        lines: list[int] = []
+        above = node.lineno - 1
         while above in comments and not comments[above].line[: comments[above].start[1]].strip():
             lines.insert(0, above)
             above -= 1

@@ -18,8 +18,8 @@ from ssm.specs.training import RunSpec
 class OfExamples(OfRun):
     """Made on test examples: a figure file names the task where it is not the one that the arm was trained on."""
 
-    task: TaskSpec
-    examples: PositiveInt
+    task: TaskSpec  # in a figure file its name in data.yaml; None: the task that the arm was trained on
+    examples: PositiveInt  # of the test set
     seed: int  # which examples, together with the run's own seed
 
     @classmethod
