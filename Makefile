@@ -11,7 +11,7 @@
 # make journey    a checkpoint diagnosed, extended and taken home, and one that needs no repair (six minutes)
 # make libraries  what users of transformers, fla, mamba_ssm and lm-evaluation-harness type, on models made with these;
 #                 builds mamba_ssm without its CUDA part (five minutes)
-# make families   `ssm diagnose` and `ssm extend` with their defaults on a tiny model of every family that README names
+# make families   `ssm diagnose` and `ssm extend` with their defaults on a tiny model of every family that the docs name
 #                 (ten minutes)
 # make bench      the speed of scans and training steps beside other implementations, with tables in results/bench
 # make docs       writes the reference of all config keys, docs/reference, from the specs

@@ -1,6 +1,6 @@
-"""The families of models that README names: how each is read, and whether `ssm extend` can train it.
+"""The families of models that the docs name: how each is read, and whether `ssm extend` can train it.
 
-Plain data: the command line's help is made of it, and torch is not imported. `make families` types the commands of
+Plain data: the command line's help and docs/reference/families.md are made of it, and torch is not imported. `make families` types the commands of
 README on a tiny model of every family.
 """
 
@@ -19,7 +19,7 @@ OWN_CACHE = "keeps its states in a cache of its own"
 class Family:
     """Models of one architecture in the files of one library."""
 
-    name: str  # as README has it
+    name: str  # as the docs have it
     library: str  # whose files they are
     format: str | None  # the format of ssm.models.formats that reads it; None: transformers' own forward pass does
     model_type: str | None = None  # of a config.json, where transformers reads it
@@ -90,7 +90,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def what_is_read() -> str:
-    """Which families can be diagnosed, for README and the help of `ssm diagnose`."""
+    """Which families can be diagnosed, for the help of `ssm diagnose`."""
     own = "; ".join(
         f"{_listed([family for family in _own() if family.library == library])} ({library})"
         for library in dict.fromkeys(family.library for family in _own())
@@ -103,7 +103,7 @@ def what_is_read() -> str:
 
 
 def what_is_extended() -> str:
-    """Which families cannot be extended, and why, for README and the help of `ssm extend`."""
+    """Which families cannot be extended, and why, for the help of `ssm extend`."""
     without = {why: _listed(_refused(why)) for why in (NO_STATE, NO_PASS, OWN_CACHE)}
     return (
         f"`ssm extend` works with all of these but {without[NO_STATE]} (they have no recurrent state to start from), "
