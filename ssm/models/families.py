@@ -1,7 +1,7 @@
 """The families of models that the docs name: how each is read, and whether `ssm extend` can train it.
 
-Plain data: the command line's help and docs/reference/families.md are made of it, and torch is not imported. `make families` types the commands of
-README on a tiny model of every family.
+Plain data: the command line's help and docs/reference/families.md are made of it, and torch is not imported.
+`make families` types the commands of the docs on a tiny model of every family.
 """
 
 from __future__ import annotations
