@@ -11,11 +11,12 @@
 # make journey    a checkpoint diagnosed, extended and taken home, and one that needs no repair (six minutes)
 # make libraries  what users of transformers, fla, mamba_ssm and lm-evaluation-harness type, on models made with these;
 #                 builds mamba_ssm without its CUDA part (five minutes)
-# make families   `ssm diagnose` and `ssm extend` with their defaults on a tiny model of every family that README names
+# make families   `ssm diagnose` and `ssm extend` with their defaults on a tiny model of every family that the docs name
 #                 (ten minutes)
 # make nightly    campaign, journey, families and ten minutes of fuzz, one after the other, whichever of them fails
 # make bench      the speed of scans and training steps beside other implementations, with tables in results/bench
-# make check      formatting, types and the workflow's lint
+# make docs       writes the reference of all config keys, docs/reference, from the specs
+# make check      formatting, types, spelling and the workflow's lint
 # make clean      removes the environment and all caches; results stay
 #
 # Variables: PYTHON=python3.12 (makes the environment), CORES=2, TARGETS='lg_fig5 lg_fig12', ARGS='--config scale=gpu',
@@ -42,7 +43,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families nightly bench check clean
+.PHONY: figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families nightly bench docs check clean
 .DEFAULT_GOAL := figures
 
 figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
@@ -90,10 +91,14 @@ bench: $(VENV)/.installed-dev
 	@ssm bench scans --out results/bench/scans.parquet
 	@ssm bench training --out results/bench/training.parquet
 
+docs: $(VENV)/.installed
+	@python -m ssm.plan.manual
+
 check: $(VENV)/.installed-dev
 	@ruff check .
 	@ruff format --check .
 	@mypy
+	@codespell
 	@snakefmt --check workflow
 	@snakemake --lint
 

@@ -1,4 +1,4 @@
-"""What comes from outside: JSON and YAML, read without surprises, and held against the shape that they should have.
+"""What comes from outside: JSON and YAML, read without surprises, and checked against the shape that they should have.
 
 A file is bounded before it is read (bytes) and afterwards (nesting, digits). A key that stands twice, a number that is
 none, a text that is none and whatever else a reader could take in two ways is refused. Every error is one line with the

@@ -1,4 +1,4 @@
-"""The header of a safetensors file, held against the file before the package itself believes it."""
+"""The header of a safetensors file, checked against the file before the package itself believes it."""
 
 from __future__ import annotations
 

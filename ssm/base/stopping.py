@@ -19,7 +19,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # what a scheduler sends ahead of th
 class Preempted(BaseException):
     """Something has asked for the end, and all that is to be kept is on disk. `ssm` exits with `code`.
 
-    No Exception, as KeyboardInterrupt is none: it may be raised anywhere, and nobody but `main` has an answer to it.
+    Derives from BaseException, like KeyboardInterrupt, so that only `main` catches it.
 
     Args:
         together: all processes of the job have agreed on it.

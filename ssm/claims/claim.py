@@ -19,8 +19,8 @@ from ssm.specs.base import Prose, Setting, Spec
 class Expected(Spec):
     """The region of the quantity that confirms the claim; an interval wholly outside it refutes it."""
 
-    above: float | None = None
-    below: float | None = None
+    above: float | None = None  # the whole interval has to lie above this number
+    below: float | None = None  # the whole interval has to lie below this number
 
     @model_validator(mode="after")
     def _region(self) -> Expected:
@@ -43,11 +43,11 @@ class ClaimSpec(Spec):
     """One claim of one figure."""
 
     later: ClassVar[frozenset[str]] = frozenset({"rounding"})
-    id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+    id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]  # its name in tables: lower case, digits and _
     says: Prose  # the claim in one sentence
     paper: Prose  # what the paper reports: a number where it has one
-    quantity: QuantitySpec
-    expected: Expected
+    quantity: QuantitySpec  # the number that is judged
+    expected: Expected  # the region that confirms the claim
     models: Annotated[tuple[str, ...], Field(strict=False)] | None = None  # of the panels those it is about; None: all
     ours: bool = False  # True: a check that this project adds (a control), not a statement of the paper
     # How far rounding alone moves the number from machine to machine, where that is more than its quantity says (the

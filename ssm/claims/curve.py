@@ -44,16 +44,16 @@ class CurveQuantity(SeedQuantity):
     reads: ClassVar[tuple[str, ...]] = ()  # any
     later: ClassVar[frozenset[str]] = frozenset({"between", "against_where"})
     fewest: ClassVar[int] = 2  # points of which a curve has such a number
-    sweep: Sweep | None = None
-    arm: str | None = None
-    against: str | None = None
-    against_model: str | None = None
-    measurement: Name | None = None
-    x: Name | None = None
-    column: Name | None = None
-    where: dict[Name, Setting] = {}
+    sweep: Sweep | None = None  # a quantity of arms that differ by a number, in place of a column of one arm
+    arm: str | None = None  # the arm whose column is read
+    against: str | None = None  # another arm, whose curve this one is compared with
+    against_model: str | None = None  # the panel in which that arm stands; none: the panel that is judged
+    measurement: Name | None = None  # the name of the measurement that is read
+    x: Name | None = None  # the column along the horizontal axis
+    column: Name | None = None  # the column along the vertical axis
+    where: dict[Name, Setting] = {}  # rows of these settings alone
     against_where: dict[Name, Setting] | None = None  # None: as `where`
-    between: Annotated[tuple[float, float], Field(strict=False)] | None = None
+    between: Annotated[tuple[float, float], Field(strict=False)] | None = None  # two values of x; none: all of them
     exponential: bool = False  # the column is a logarithm (a loss in nats), and its exponential is meant
 
     @model_validator(mode="after")

@@ -22,7 +22,7 @@ from ssm.specs.base import Setting
 from ssm.specs.measurements import SCHEMAS
 
 F = TypeVar("F", bound=PlannedFigure)
-OWN = ""  # stands for the arm of a table that belongs to none: no arm is called so
+OWN = ""  # placeholder arm for tables that belong to no arm
 
 
 @dataclass(frozen=True)

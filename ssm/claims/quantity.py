@@ -131,7 +131,7 @@ class SeedQuantity(Quantity):
 class SeriesQuantity(SeriesReader, SeedQuantity):
     """A number a seed of one arm."""
 
-    arm: str
+    arm: str  # the arm that is measured, or a family of arms
 
     def arms(self) -> tuple[str, ...]:
         return (self.arm,)
@@ -166,8 +166,8 @@ class ArmQuantity(SeriesQuantity):
     ratio of arms.
     """
 
-    against: str | None = None
-    against_model: str | None = None
+    against: str | None = None  # another arm: the number is compared with that arm's
+    against_model: str | None = None  # the panel in which that arm stands; none: the panel that is judged
 
     @model_validator(mode="after")
     def _a_model_of_an_arm(self) -> Self:

@@ -44,7 +44,7 @@ class SeriesReader(Reader):
     Without, it is the measurement that is called like its kind.
     """
 
-    measurement: Name | None = None
+    measurement: Name | None = None  # the name of the measurement that is read; none: the one called like its kind
 
     def name_of(self, kind: str) -> str:
         """The name of the measurement of this kind that is read."""
@@ -75,8 +75,8 @@ class ColumnReader(SeriesReader):
     """Reads one column of the table of any measurement, which is found by its name."""
 
     reads: ClassVar[tuple[str, ...]] = ()  # any
-    measurement: Name
-    column: Name
+    measurement: Name  # the name of the measurement that is read
+    column: Name  # of its table
     where: dict[Name, Setting] = {}  # rows of these settings alone, such as {depth: 0.5}
 
     @property

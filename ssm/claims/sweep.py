@@ -55,15 +55,15 @@ class Sweep(Spec):
     one's number is told apart.
     """
 
-    of: Of
-    arms: Arms | None = None
-    at: Numbers | None = None
-    against: Arms | None = None
-    over: Name | None = None
+    of: Of  # the quantity, without its arm
+    arms: Arms | None = None  # the arms, where they are not on a grid
+    at: Numbers | None = None  # their numbers
+    against: Arms | None = None  # a second family, one arm for each of these
+    over: Name | None = None  # the axis of the grid along which the arms differ
     family: Name | None = None  # an arm that has a grid; None: all that have the axis
-    where: dict[Name, Setting] = {}
+    where: dict[Name, Setting] = {}  # at these values of other axes
     against_family: Name | None = None  # None: the same, where 'against_where' is given
-    against_where: dict[Name, Setting] | None = None
+    against_where: dict[Name, Setting] | None = None  # the second family at these values
 
     @model_validator(mode="after")
     def _arms_or_axis(self) -> Self:

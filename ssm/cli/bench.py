@@ -12,7 +12,7 @@ from ssm.cli import path, positive
 HELP = "measure the speed of scans and training steps, side by side with what they compete with"
 EPILOG = """\
 scans     every backend that runs here and every peer that is installed, at each size with and without a state; first
-          outputs and gradients are held against the float64 oracle, and who is wrong is not timed. limit/t is the least
+          outputs and gradients are compared with the float64 oracle; wrong ones are not timed. limit/t is the least
           time that the machine allows, divided by the time measured: 1 is the best possible. The limit is the larger
           of two times: the fewest multiply-adds of any known form of the scan at the processor's full rate, and each
           input and output once at the rate of the fastest stream. Both rates are measured in the same run. A row

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus",
         type=positive(int),
         metavar="N",
-        help="GPUs that the wall time is reckoned with (default: 8); without, jobs side by side (default: by cores)",
+        help="GPUs for the estimate of the wall time (default: 8); without, jobs side by side (default: by cores)",
     )
     parser.add_argument(
         "--set",

@@ -10,9 +10,9 @@ from ssm.cli import path
 
 HELP = "take finished figures as the committed reference results, or check the tables of these in README files"
 EPILOG = """\
-Reads a results folder; writes, of every finished figure, its picture and a file with a line a claim into the folder of
-reference results. Then, or without RESULTS at once, writes the tables of all reference results into README.md (what
-held and what did not) and into the README.md beside that folder (every verdict). What is not finished keeps its
+Reads a results folder. For every finished figure, writes its picture and a file with one line for each claim into the
+folder of reference results. Then, or at once without RESULTS, writes two tables of all reference results: how many
+statements held into README.md, and every verdict into the README.md next to that folder. What is not finished keeps its
 reference.
 
 examples:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ssm.cli import path
 
-HELP = "build the HTML report of a results folder: a front page, and a page a paper"
+HELP = "build the HTML report of a results folder: a front page, and one page for each paper"
 EPILOG = """\
 Reads what `ssm plan --write`, `ssm plot` and `ssm judge` wrote into a results folder; writes index.html, which opens
 with one picture of all figures and claims, and a page for each paper. Each is one file that needs no network and no
@@ -52,5 +52,5 @@ def run(args: argparse.Namespace) -> int:
     absent = ", ".join(f"{target} ({absent.state})" for target, absent in results.unfinished.items())
     if absent:
         print(f"planned, and not made: {absent}", file=sys.stderr)
-    print(f"wrote {args.out / 'index.html'} and a page a paper beside it", file=sys.stderr)
+    print(f"wrote {args.out / 'index.html'} and one page for each paper next to it", file=sys.stderr)
     return 0

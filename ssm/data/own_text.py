@@ -68,7 +68,7 @@ def tokenizer_of(opened: Opened, given: str | None = None) -> TokenizerSpec:
 
 
 def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
-    """The tokenizer that a user names, held against a model's vocabulary.
+    """The tokenizer that a user names, checked against a model's vocabulary.
 
     Args:
         text: "bytes", a tokenizer.json, a folder that holds one, or a name of the hub ("owner/model",

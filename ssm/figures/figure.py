@@ -39,12 +39,12 @@ class ArmEntry(Spec):
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"checkpoint", "context", "layer", "repair", "data", "grid", "member"})
-    label: str
+    label: str  # its name in pictures and tables
     training: str | None = None  # a recipe of config/training.yaml
     # PUBLISHED (the model's own), an entry of models.yaml, a name of the hub (owner/model@revision), or a path with a /
     checkpoint: Annotated[str, Field(min_length=1)] | None = None
     context: PositiveInt | None = None  # T of a checkpoint; None: as models.yaml says
-    parent: str | None = Field(default=None, alias="from")
+    parent: str | None = Field(default=None, alias="from")  # the arm whose final weights it starts from
     # From that arm single layers (counted from 1) in place of all weights: this one, as every layer of a fresh model;
     # "own": each layer the one of its number.
     layer: Layer | None = None

@@ -1,7 +1,7 @@
-"""The families of models that README names: how each is read, and whether `ssm extend` can train it.
+"""The families of models that the docs name: how each is read, and whether `ssm extend` can train it.
 
-Plain data: the command line's help is made of it, and torch is not imported. `make families` types the commands of
-README on a tiny model of every family.
+Plain data: the command line's help and docs/reference/families.md are made of it, and torch is not imported.
+`make families` types the commands of the docs on a tiny model of every family.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OWN_CACHE = "keeps its states in a cache of its own"
 class Family:
     """Models of one architecture in the files of one library."""
 
-    name: str  # as README has it
+    name: str  # as the docs have it
     library: str  # whose files they are
     format: str | None = None  # that of ssm.models.formats; None: transformers' own forward pass reads it
     model_type: str | None = None  # of a config.json, where transformers reads it
@@ -93,7 +93,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def what_is_read() -> str:
-    """Which families can be diagnosed, for README and the help of `ssm diagnose`."""
+    """Which families can be diagnosed, for the help of `ssm diagnose`."""
     own = "; ".join(
         f"{_listed([family for family in _own() if family.library == library])} ({library})"
         for library in dict.fromkeys(family.library for family in _own())
@@ -106,7 +106,7 @@ def what_is_read() -> str:
 
 
 def what_is_extended() -> str:
-    """Which families cannot be extended, and why, for README and the help of `ssm extend`."""
+    """Which families cannot be extended, and why, for the help of `ssm extend`."""
     without = {why: _listed(_refused(why)) for why in (NO_STATE, NO_PASS, OWN_CACHE)}
     return (
         f"`ssm extend` works with all of these but {without[NO_STATE]} (they have no recurrent state to start from), "

@@ -159,7 +159,7 @@ def _steps(run: RunSpec) -> int:
 
 
 def _tokenizing(data: Data, read: int, gpu: bool) -> Need:
-    """A store is reckoned with the tokens of the longest run that reads it: its files alone know what it holds."""
+    """A store's size is estimated from the longest run that reads it: only its files know the true size."""
     width, tokens = 2 if data.vocab_size <= 2**16 else 4, data.stored_tokens(read)
     seconds = START_SECONDS[gpu] + tokens / (TOKENIZE_RATE * TOKENIZE_CPUS)
     return Need(0, TOKENIZE_CPUS, 2 * MEMORY_MB[False], seconds, ceil(width * tokens / MB))

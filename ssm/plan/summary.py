@@ -29,7 +29,7 @@ def summary(
     here: bool = True,
     results: Path | None = None,
 ) -> str:
-    """A table with a line per figure, the targets of checkpoints, and what the table's numbers are reckoned with.
+    """A table with a line per figure, the targets of checkpoints, and what the table's numbers are estimated with.
 
     Runs and tables that several figures share are `new` in the first one alone, and so are their tokens, hours and
     disk, what stays of them: these add up. GPUs and memory are the most that one of its runs takes, memory of each GPU,

@@ -1,4 +1,4 @@
-"""What jobs took that are finished: read from their results, to be held against what they were expected to take."""
+"""What jobs took that are finished: read from their results, for comparison with the estimate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report: gathered results, rendered into a front page and a page a paper, each of which stands alone."""
+"""The report: gathered results, rendered into a front page and one page for each paper, each in one file."""
 
 from __future__ import annotations
 

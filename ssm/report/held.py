@@ -3,81 +3,67 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from ssm.base.errors import TableError
 from ssm.base.marked_table import with_table
-from ssm.claims.words import DEFINITION, ELSEWHERE, OURS, PAPER, SORTS, VERDICT_NAMES, number, ours, tally
+from ssm.claims.words import OURS, PAPER, VERDICT_NAMES, ours, tally
 from ssm.report.papers import GROUPS, spoken
-from ssm.report.reference import Judged, Reference, read_references
+from ssm.report.reference import Reference, read_references
 
-COLUMNS = ("held", "did not hold", "not decided")  # as VERDICT_NAMES, for those who read no statistics
-RANGE = 3  # panels of one claim from which on their numbers are given as a range
+COLUMNS = "held / did not hold / not decided"  # as VERDICT_NAMES, for those who read no statistics
 START, END = "<!-- verdicts: written by `ssm reference` -->", "<!-- end of verdicts -->"
 
 
 def held(references: Iterable[Reference]) -> str:
-    """What held and what did not, as Markdown: a table with a row a paper, and folded away a table a paper."""
-    by_paper: dict[str, list[Reference]] = {}
-    for reference in references:
-        by_paper.setdefault(reference.target.partition("_")[0], []).append(reference)
-    overview = [
-        f"| paper | figures and tables | {SORTS[PAPER]}: {' / '.join(COLUMNS)} | {SORTS[OURS]}: the same |",
+    """How many statements held and how many did not, as a Markdown table: a row a paper."""
+    lines = [
+        f"| paper | figures and tables | its statements: {COLUMNS} | our own checks: {COLUMNS} |",
         "|---|---|---|---|",
     ]
-    folded = []
-    for paper, figures in by_paper.items():
+    for paper, figures in _by_paper(references).items():
         found = tally(claim.content() for figure in figures for claim in figure.claims)
         cells = [_counts(found.counts.get(sort)) for sort in (PAPER, OURS)]
-        overview.append(f"| {_citation(paper)} | {len(figures)} | {' | '.join(cells)} |")
-        folded += [
+        lines.append(f"| {_citation(paper)} | {len(figures)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def every_verdict(references: Iterable[Reference]) -> str:
+    """Every verdict with its number, as Markdown: a section a paper with its table, a row a claim."""
+    lines: list[str] = []
+    for paper, figures in _by_paper(references).items():
+        lines += [
+            *([""] if lines else []),
+            f"## {_citation(paper)}",
             "",
-            f"<details><summary>{paper}, figure by figure</summary>",
-            "",
-            *_figures(figures),
-            "",
-            "</details>",
+            "| figure | statement | here (95% interval) | expected | verdict |",
+            "|---|---|---|---|---|",
         ]
-    return "\n".join([*overview, *folded])
+        for reference in figures:
+            for claim in reference.claims:
+                note = "" if claim.registered else ", not registered"
+                figure = f"`{reference.target}` {spoken(reference.target)}"
+                says = _in_a_cell(claim.says)
+                value = ours(claim.content()) + (f": {_in_a_cell(claim.reason)}" if claim.reason else "")
+                shown = f"{value} | {claim.expected} | {claim.verdict}{note}"
+                lines.append(f"| {figure} | {says} (`{claim.claim}`) | {shown} |")
+    return "\n".join(lines)
+
+
+def _by_paper(references: Iterable[Reference]) -> dict[str, list[Reference]]:
+    found: dict[str, list[Reference]] = {}
+    for reference in references:
+        found.setdefault(reference.target.partition("_")[0], []).append(reference)
+    return found
 
 
 def _citation(paper: str) -> str:
-    return f"{paper}: {GROUPS[paper].citation}" if paper in GROUPS else paper
+    return f"`{paper}` {GROUPS[paper].citation}" if paper in GROUPS else f"`{paper}`"
 
 
 def _counts(verdicts: Counter[str] | None) -> str:
     return "" if verdicts is None else " / ".join(str(verdicts[name]) for name in VERDICT_NAMES)
-
-
-def _figures(references: Iterable[Reference]) -> list[str]:
-    """A table with a row a figure: its claims by name, each with its number."""
-    lines = [f"| figure | {' | '.join(COLUMNS)} |", "|---|---|---|---|"]
-    for reference in references:
-        if not reference.claims:
-            continue
-        counted = [claim for claim in reference.claims if claim.registered and claim.sort != ELSEWHERE]
-        left = sum(not claim.registered and claim.sort != ELSEWHERE for claim in reference.claims)
-        note = f" ({left} not registered, not counted)" if left else ""
-        cells = [_cell([claim for claim in counted if claim.verdict == verdict]) for verdict in VERDICT_NAMES]
-        paper = GROUPS.get(reference.target.partition("_")[0])
-        shows = paper.shows.get(reference.target, "") if paper else ""
-        lines.append(f"| `{reference.target}` {shows}{note} | " + " | ".join(cells) + " |")
-    return lines
-
-
-def every_verdict(references: Iterable[Reference]) -> str:
-    """Every verdict with its number, as a Markdown table: a row a claim."""
-    lines = ["| figure | statement | here (95% interval) | expected | verdict |", "|---|---|---|---|---|"]
-    for reference in references:
-        for claim in reference.claims:
-            note = "" if claim.registered else ", not registered"
-            figure = f"`{reference.target}` {spoken(reference.target)}"
-            says = _in_a_cell(claim.says)
-            value = ours(claim.content()) + (f": {_in_a_cell(claim.reason)}" if claim.reason else "")
-            shown = f"{value} | {claim.expected} | {claim.verdict}{note}"
-            lines.append(f"| {figure} | {says} (`{claim.claim}`) | {shown} |")
-    return "\n".join(lines)
 
 
 def _in_a_cell(text: str) -> str:
@@ -106,30 +92,3 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise TableError(f"{path}: cannot be read ({error})") from error
-
-
-def _cell(claims: Sequence[Judged]) -> str:
-    """Claims by name, each with its number, those of several panels together; of definitions how many there are."""
-    definitions = sum(claim.sort == DEFINITION for claim in claims)
-    by_name: dict[str, list[Judged]] = {}
-    for claim in claims:
-        if claim.sort != DEFINITION:
-            by_name.setdefault(claim.claim.partition("/")[0], []).append(claim)
-    shown = [_together(name.replace("_", " "), of_name) for name, of_name in by_name.items()]
-    if definitions:
-        shown.append("1 definition" if definitions == 1 else f"{definitions} definitions")
-    return ", ".join(shown)
-
-
-def _together(name: str, claims: Sequence[Judged]) -> str:
-    """What is claimed of several panels, of many with the range of its numbers; in italics where it is ours."""
-    name = f"*{name}*" if claims[0].sort == OURS else name
-    panels = [claim.claim.partition("/")[2] for claim in claims]
-    numbers = ["" if claim.estimate is None else number(claim.estimate) for claim in claims]
-    if len(claims) >= RANGE:
-        estimates = sorted(claim.estimate for claim in claims if claim.estimate is not None)
-        ends = f": {number(estimates[0])} to {number(estimates[-1])}" if estimates else ""
-        return f"{name} ({len(claims)} models{ends})"
-    if not any(panels):
-        return f"{name} {numbers[0]}".strip()
-    return f"{name} ({', '.join(f'{panel} {value}'.strip() for panel, value in zip(panels, numbers, strict=True))})"

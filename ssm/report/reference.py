@@ -145,7 +145,7 @@ def made_with(origin: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _layout(reference: Reference) -> str:
-    """JSON with a line a claim, so that a change is seen as one."""
+    """JSON with one line for each claim, so that a diff shows which claim changed."""
     content = reference.content()
     claims = ",\n".join(f"    {json.dumps(claim, ensure_ascii=False)}" for claim in content.pop("claims"))
     head = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())

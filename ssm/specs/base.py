@@ -35,7 +35,7 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    beside: ClassVar[frozenset[str]] = frozenset()  # fields that say what it is called or how fast it is made
+    beside: ClassVar[frozenset[str]] = frozenset()  # fields excluded from the hash: names and speed settings
     later: ClassVar[frozenset[str]] = frozenset()  # fields added after the first ids of this class were computed
 
     @model_validator(mode="before")

@@ -14,11 +14,11 @@ MOST_THREADS = 1024  # of one process: an OpenMP that is asked for more ends the
 class Rehearsal(Spec):
     """Caps that turn any scale into a run of seconds: every job is real, no number means anything."""
 
-    max_steps: PositiveInt = 8
-    max_sequences: PositiveInt = 4
+    max_steps: PositiveInt = 8  # of every training
+    max_sequences: PositiveInt = 4  # of every measurement
     max_contexts: PositiveInt = 8  # evaluation lengths, in training contexts
-    max_seeds: PositiveInt = 1
-    max_documents: PositiveInt = 40
+    max_seeds: PositiveInt = 1  # of every figure
+    max_documents: PositiveInt = 40  # of every text
 
 
 class Peaks(Spec):
@@ -29,7 +29,7 @@ class Peaks(Spec):
 
 
 class Hardware(Spec):
-    """What run times are reckoned with before anything has run: the arithmetic is in ssm/plan/resources.py."""
+    """What run times are estimated with before anything has run: the arithmetic is in ssm/plan/resources.py."""
 
     gpu_tflops: Peaks = Peaks()
     gpu_memory_gb: PositiveFloat = 80.0  # of one GPU
@@ -44,10 +44,10 @@ class Hardware(Spec):
 class Cluster(Spec):
     """What jobs tell a batch system (workflow/profiles/slurm)."""
 
-    account: str | None = None
-    partition: str | None = None  # None: the cluster's default
+    account: str | None = None  # None: the cluster's default
+    partition: str | None = None  # of jobs without a GPU; None: the cluster's default
     gpu_partition: str | None = None  # of jobs that ask for a GPU; None: the same
-    qos: str | None = None
+    qos: str | None = None  # quality of service; None: the cluster's default
     max_hours: PositiveFloat = 24.0  # no job asks for more: the partition's limit; training goes on in another job
     time_margin: Annotated[float, Field(ge=1)] = 2.0  # times the expected run time, at the first attempt
 
@@ -55,15 +55,15 @@ class Cluster(Spec):
 class WorkflowConfig(Spec):
     """config/config.yaml."""
 
-    scale: Literal["smoke", "gpu", "paper"] = "smoke"
+    scale: Literal["smoke", "gpu", "paper"] = "smoke"  # two CPU cores, one GPU, or the papers' sizes on a cluster
     # the targets that are planned
     figures: Annotated[tuple[str, ...], Field(strict=False, min_length=1), Distinct] | Literal["all"] = "all"
     results: str = "results"  # results of a scale go to <results>/<scale>
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # where models are trained and measured
     threads: Annotated[int, Field(gt=0, le=MOST_THREADS)] = 1  # CPU threads a training or measuring job uses
-    rehearsal: Rehearsal | None = None
-    hardware: Hardware = Hardware()
-    cluster: Cluster = Cluster()
+    rehearsal: Rehearsal | None = None  # caps for a quick try of the whole workflow; None: no caps
+    hardware: Hardware = Hardware()  # what times and memory are estimated with
+    cluster: Cluster = Cluster()  # what jobs tell SLURM
 
     @field_validator("results")
     @classmethod

@@ -120,7 +120,7 @@ class Data(Spec, ABC):
         )
 
     def stored_tokens(self, read: int) -> int:
-        """The tokens that its store is reckoned to hold, where the longest run that reads it reads so many."""
+        """An estimate of the tokens that its store holds, where the longest run that reads it reads so many."""
         return 0 if self.text is None else read
 
 

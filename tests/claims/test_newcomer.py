@@ -1,4 +1,4 @@
-"""A newcomer's quantity and drawing: one file each, and a figure is judged and drawn by them."""
+"""The quantity and the plot of CONTRIBUTING.md: one file each, and a figure is judged and drawn by them."""
 
 from __future__ import annotations
 
@@ -11,50 +11,7 @@ from claims.synthetic import claim, figure_task, write_tables
 
 from ssm.base.tables import VERDICTS, read_table
 
-QUANTITY = '''
-"""The loss at the very beginning."""
-
-from typing import ClassVar, Literal
-
-from ssm.claims.estimate import mean_reading
-from ssm.claims.quantity import ArmQuantity
-
-
-class FirstLoss(ArmQuantity):
-    """Loss of the first bin, nats: a mean over sequences."""
-
-    kind: Literal["first_loss"] = "first_loss"
-    reads: ClassVar[tuple[str, ...]] = ("position_loss",)
-
-    def read(self, panel, series):
-        table = panel.table(series, self.name_of("position_loss"), "position_loss")
-        return mean_reading(table.filter(position_from=0).sort("sequence")["loss"].to_numpy())
-
-    def describe(self, panel):
-        return f"first loss of {panel.label(self.arm)}"
-'''
-DRAWING = '''
-"""A count."""
-
-from typing import ClassVar, Literal
-
-from ssm.figures.data import loaded, panels
-from ssm.figures.drawing import SeriesDrawing
-from ssm.figures.panel import Row
-
-
-class SequenceCount(SeriesDrawing):
-    """How many sequences every series was measured on."""
-
-    kind: Literal["sequence_count"] = "sequence_count"
-    reads: ClassVar[tuple[str, ...]] = ("position_loss",)
-
-    def draw(self, task, tables, styles):
-        found = [one for model in panels(task) for one in loaded(task, tables, model, *self.names, "position_loss")]
-        lines = [f"{series.label}: {table['sequence'].n_unique()} read" for series, table in found]
-        return [Row(1.0, [lambda axes, columns: axes.text(0, 0, "; ".join(lines))], 1)]
-'''
-FILES = {"claims/quantities/first_loss.py": QUANTITY, "figures/drawings/sequence_count.py": DRAWING}
+FILES = newcomer.shown("quantity") | newcomer.shown("plot")
 
 
 def test_a_newcomer_is_judged_and_drawn(tmp_path: Path) -> None:

@@ -184,14 +184,9 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
 
 
 def test_every_quantity_is_flipped() -> None:
-    """Those of what a figure names in test_on_models.py, test_on_samples.py, test_own_table.py, others in their own.
-
-    And a figure's author is told of each.
-    """
+    """Those of what a figure names in test_on_models.py, test_on_samples.py, test_own_table.py, others in their own."""
     on_models, on_samples = {"parameter_ratio", "system_property", "cost_exponent"}, {"piece_share", "piece_depth"}
     assert set(QUANTITIES) == set(FLIPS) | on_models | on_samples | {"effect", "instability", "own_table"}
-    readme = (Path(__file__).parents[2] / "config" / "README.md").read_text()
-    assert not [kind for kind in QUANTITIES if f"`{kind}`" not in readme]
     for kinds, base in ((on_models, ModelQuantity), (on_samples, SampleQuantity)):
         assert kinds == {kind for kind, quantity in QUANTITIES.items() if issubclass(quantity, base)}
 

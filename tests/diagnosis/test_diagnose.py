@@ -299,14 +299,15 @@ def test_the_state_is_measured_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
         assert found == original(torch.zeros(1, 16, dtype=torch.int64))[1].nbytes
 
 
-def test_help_and_readme_have_the_numbers_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_docs_have_the_numbers_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     """They are written out there, so that help needs no spec."""
     with pytest.raises(SystemExit):
         main(["diagnose", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert f"(default: {TOLERANCE})" in said
     assert f"that it holds is said of {ENOUGH} windows or more" in said
-    readme = " ".join((Path(__file__).parents[2] / "README.md").read_text().split())
-    assert f"the paired ratio surely exceeds {TOLERANCE}. *Holds*: it surely does not, in {ENOUGH} windows" in readme
-    assert f"{TOLERANCE - 1:.0%} is the one that the claims about lg Figure 5 judge by" in readme
+    page = " ".join((Path(__file__).parents[2] / "docs" / "your-checkpoint.md").read_text().split())
+    assert f"The lower end of the ratio's 95% interval is above {TOLERANCE}, at one length or more." in page
+    assert f"is at most {TOLERANCE} at every length, in {ENOUGH} windows of the text or more." in page
+    assert f"{TOLERANCE - 1:.0%} is the one that the claims about lg Figure 5 use" in page
     assert "Ten percent" in WHY_TOLERANCE

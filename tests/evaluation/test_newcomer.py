@@ -1,4 +1,4 @@
-"""A newcomer's measurement with a claim and a drawing, three files: it is planned, reckoned, made, judged and drawn."""
+"""A measurement with a claim and a plot, three files: it is planned, costed, made, judged and drawn."""
 
 from __future__ import annotations
 
@@ -11,37 +11,7 @@ from plan.mini import write_config
 
 from ssm.plan.resources import START_SECONDS
 
-SPEC = '''
-"""The spec of accuracy by position."""
-
-from typing import ClassVar, Literal
-
-from pydantic import PositiveInt
-
-from ssm.base.schema import Schema, binned
-from ssm.specs.measurements.base import OfWindows
-
-
-class Top1Accuracy(OfWindows):
-    """How often the likeliest token is the right one, at every position of held-out windows, in bins."""
-
-    table: ClassVar[Schema] = binned("top1_accuracy", "one sequence, one bin: the share of right guesses", "accuracy")
-    kind: Literal["top1_accuracy"] = "top1_accuracy"
-    sequences: PositiveInt = 16
-    seed: int = 5
-'''
-FUNCTION = '''
-"""Accuracy by position."""
-
-from ssm.evaluation.by_position import by_position
-from ssm.evaluation.registry import MEASURES
-
-
-@MEASURES.function
-def top1_accuracy(spec, subject):
-    return by_position(spec, subject, spec.table, lambda logits, targets: logits.argmax(-1) == targets)
-'''
-FILES = {"specs/measurements/top1_accuracy.py": SPEC, "evaluation/top1_accuracy.py": FUNCTION}
+FILES = newcomer.shown("measurement")
 USE = """
 import json, sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a user types on one model: `ssm diagnose`, then `ssm extend`, with their defaults; and what README promises."""
+"""What a user types on one model: `ssm diagnose`, then `ssm extend`, with their defaults; and what the docs promise."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Travelled:
     diagnosed: str  # the outcome
     extended: str  # the outcome, or why it was refused
     seconds: float
-    wrong: tuple[str, ...]  # what is not as README says
+    wrong: tuple[str, ...]  # what is not as the docs say
 
     def __str__(self) -> str:
         way = "own code" if self.family.format else "transformers' forward pass"

@@ -1,4 +1,4 @@
-"""The commands of README, typed with their defaults on a tiny model of every family that README names.
+"""The commands of the docs, typed with their defaults on a tiny model of every family that they name.
 
     python tests/families/run.py                every family
     python tests/families/run.py Mamba-2 Jamba  some of them
@@ -7,7 +7,7 @@ A model is made with its own library, trained for some steps and saved by the li
 Then follow `ssm diagnose MODEL --text one.txt --context 32 --length 1024 -o report` and `ssm extend` with the same
 arguments. Where the model holds, so that nothing was trained, `ssm extend` follows once more with the arguments
 `--tolerance 1.000000001 --steps 10`. One line a family says how it is read, what came of the commands, and how long
-they took. Exit code: 0 where everything is as README says, 1 where something is not.
+they took. Exit code: 0 where everything is as the docs say, 1 where something is not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> int:
             folder.mkdir(parents=True)
             if not arrived(name, folder):
                 failed.append(name)
-    print(f"{len(args.names or FAMILIES) - len(failed)} families as README says, {len(failed)} not", flush=True)
+    print(f"{len(args.names or FAMILIES) - len(failed)} families as the docs say, {len(failed)} not", flush=True)
     return int(bool(failed))
 
 

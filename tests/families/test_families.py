@@ -1,4 +1,4 @@
-"""README names every family; every run of the tests draws a third of them and types the user's commands.
+"""The docs name every family; every run of the tests draws a third of them and types the user's commands.
 
 `SEED=7 make test` draws the same third again. `python tests/families/run.py NAME` walks a single one.
 """
@@ -19,20 +19,21 @@ from ssm.cli import diagnose, extend
 from ssm.models.families import FAMILIES, what_is_extended, what_is_read
 from ssm.models.formats import FORMATS
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "families.md"
 # The workers of one run of pytest draw the same families.
 SEED = os.environ.get("SEED") or os.environ.get("PYTEST_XDIST_TESTRUNUID", secrets.token_hex(4))[:8]
 SLOW = {"Jamba", "MiniMax"}  # read token by token, minutes each: only `make families` types their commands
 DRAWN = random.Random(SEED).sample(sorted(FAMILIES.keys() - SLOW), -(-len(FAMILIES) // 3))
 
 
-def test_readme_and_help_name_every_family() -> None:
+def test_docs_and_help_name_every_family() -> None:
     read, extended = what_is_read(), what_is_extended()
-    for family in FAMILIES.values():
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text(encoding="utf-8").splitlines() if "|" in line][2:]
+    assert [row[:2] for row in rows] == [[family.name, family.library] for family in FAMILIES.values()]
+    for family, (*_, how, extends) in zip(FAMILIES.values(), rows, strict=True):
         assert family.name in read
-    words = " ".join(README.read_text(encoding="utf-8").split())
-    assert read in words
-    assert extended in words
+        assert how == ("ssm's own code" if family.format else "transformers' own forward pass")
+        assert extends == (f"no: {family.why_not_extend}" if family.why_not_extend else "yes")
     assert read in " ".join(diagnose.EPILOG.split())
     assert extended in " ".join(extend.EPILOG.split())
 

@@ -83,7 +83,7 @@ def test_a_report_says_what_it_does_not_show(tmp_path: Path, capsys: pytest.Capt
     assert main(["report", str(tmp_path), "--out", str(pages)]) == 0
     assert capsys.readouterr().err.splitlines() == [
         "planned, and not made: lg_fig11 (not made yet)",
-        f"wrote {pages / 'index.html'} and a page a paper beside it",
+        f"wrote {pages / 'index.html'} and one page for each paper next to it",
     ]
 
 

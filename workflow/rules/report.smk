@@ -1,4 +1,4 @@
-# The report: a front page and a page a paper, of all that is finished; what the call asks for is finished first. Beside it
+# The report: a front page and one page for each paper, of all that is finished; what the call asks for is finished first. Beside it
 # stand the reference results of this scale: where they change, it is written anew.
 
 

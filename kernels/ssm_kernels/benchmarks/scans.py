@@ -1,4 +1,4 @@
-"""Speed of the scans: every backend that runs here and every peer, side by side, each first held against the oracle."""
+"""Speed of the scans: every backend that runs here and every peer, side by side, each first checked by the oracle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLOW = ("reference",)  # the oracle takes no part in a race
 def scan_speed(
     cases: list[Case], device: torch.device, repeats: int, seconds: float, limits: Limits
 ) -> Iterator[pl.DataFrame]:
-    """One table of the schema SCAN_SPEED per case. Who is wrong is in it with the error and without a time.
+    """One table of the schema SCAN_SPEED per case. A wrong implementation has its error and no time.
 
     Args:
         repeats: timed calls of each contestant, at most.

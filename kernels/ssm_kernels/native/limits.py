@@ -6,8 +6,8 @@ max(n / multiply_adds(), b / stream(b)) seconds. Both limits are measured by loo
     multiply_adds  independent multiply-adds in registers, by the fastest instruction set of the processor, whichever
                    one the kernels are compiled for. A multiplication counts as a multiply-add: both need a multiplier.
     stream         the fastest of several streams (read, copy, add two arrays into a third; written through the caches
-                   and past them) over as many bytes as the kernel touches. Data that fits into a cache is held against
-                   that cache, and data that fits in part against both. The streams run forward and backward in turn,
+                   and past them) over as many bytes as the kernel touches. Data that fits into a cache is compared
+                   with that cache, and data that fits in part with both. The streams run forward and backward in turn,
                    so that each sweep finds what the caches still hold.
 """
 

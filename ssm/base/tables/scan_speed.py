@@ -6,7 +6,7 @@ from ssm.base.schema import Schema
 
 SCAN_SPEED = Schema(
     "scan_speed",
-    "one timed call of one implementation of a scan; implementations alternate, and who is wrong is not timed",
+    "one timed call of one implementation of a scan; implementations alternate, and wrong ones are not timed",
     {
         "operation": str,  # a function of ssm_kernels
         "system": str,  # whose sizes and decays

@@ -33,7 +33,7 @@ class Answers:
     length: np.ndarray  # (A,) what the spec calls its length
     group: np.ndarray  # (A,) the number of its group among the spec's
     difficulty: np.ndarray  # (A,) float64: what the spec calls its difficulty; NaN: there is none
-    # (A, K, M) tokens of K wrong answers that each is held against, NOT_ASKED behind their ends; None: there are none
+    # (A, K, M) tokens of K wrong answers that each is compared with, NOT_ASKED behind their ends; None: there are none
     alternatives: np.ndarray | None = None
 
 

@@ -170,7 +170,7 @@ class Format:
         problem = refused(keys, known)
         if problem is not None:
             key, value, only = problem
-            raise CheckpointError(f"{source}: {key} is {value!r}; of {self.title} ssm knows {only} alone")
+            raise CheckpointError(f"{source}: {key} is {value!r}; ssm supports only {only} for {self.title}")
         ours = {"name": name, "peak_lr": 1e-3} | deepcopy(self.ours)
         try:
             read_keys(self.keys, known, ours)

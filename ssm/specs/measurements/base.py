@@ -88,7 +88,7 @@ class ArmsEntry(Entry):
     """One that is made of all arms of the figure, or of some."""
 
     name: Name | None = None  # of its tables in the figure; None: its kind
-    arms: Names | None = None
+    arms: Names | None = None  # these alone; None: all
 
     @property
     def called(self) -> str:
@@ -199,7 +199,7 @@ class OfWindows(OfRun):
     backward: ClassVar[bool] = False  # whether these are held for a backward pass
     in_contexts: ClassVar[str | None] = "length"
     length: PositiveInt  # tokens a window
-    sequences: ReadCount
+    sequences: ReadCount  # windows
     seed: int  # which windows, together with the run's own seed: all arms of a seed read the same
 
     @classmethod

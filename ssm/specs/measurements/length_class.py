@@ -39,7 +39,7 @@ class LengthClass(OfTable):
     from_plan: ClassVar[frozenset[str]] = frozenset({"context"})
     later: ClassVar[frozenset[str]] = frozenset({"lengths"})
     kind: Literal["length_class"] = "length_class"
-    of: PositionLoss
+    of: PositionLoss  # in a figure file its name; None: the only one
     context: PositiveInt  # T_train of lg Def. 3.2
     # The class of the curve as far as each of these, and the mean loss up to there (ls figure 9); None: of all of it.
     lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None

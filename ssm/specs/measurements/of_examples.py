@@ -18,8 +18,8 @@ HELPER = True
 class OfExamples(OfRun):
     """Made on test examples: a figure file names the task where it is not the one that the arm was trained on."""
 
-    task: TaskSpec
-    examples: ReadCount
+    task: TaskSpec  # in a figure file its name in data.yaml; None: the task that the arm was trained on
+    examples: ReadCount  # of the test set
     seed: int  # which examples, together with the run's own seed
 
     @classmethod

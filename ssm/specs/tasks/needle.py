@@ -14,7 +14,7 @@ from ssm.specs.tasks.spelled import SpelledTask
 
 Relation = Literal["capital", "currency", "colour", "inventor", "author", "young"]
 RELATIONS: tuple[Relation, ...] = ("capital", "currency", "colour", "inventor", "author", "young")
-ALTERNATIVES = 4  # that an answer is held against
+ALTERNATIVES = 4  # wrong answers that the right one is compared with
 LONGEST = 13  # bytes of the longest answer, with the space before it and the full stop
 
 
@@ -30,7 +30,7 @@ class NeedleTask(SpelledTask):
     "The capital of France is Madrid." stands between two sentences of `corpus`, and behind the text the question asks
     for the capital of France. What is right stands in the text alone: the object is any of its relation's but the true
     one (of colours: but what is commonly said). Asked and scored are the object and the full stop behind it; the
-    alternatives that it is held against are others of the same relation, the true one first. Lengths are in tokens of
+    alternatives that it is compared with are others of the same relation, the true one first. Lengths are in tokens of
     the prompt and the longest answer; the difficulty is the statement's depth in the text.
     """
 

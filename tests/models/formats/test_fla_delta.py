@@ -18,7 +18,7 @@ def test_what_ours_have_no_other_of_is_refused() -> None:
         (FLA_DELTANET, "use_short_conv", False),
         (FLA_KDA, "lower_bound", -5.0),
     ):
-        with pytest.raises(CheckpointError, match=f"{key} is {value!r}; of {form.title} ssm knows"):
+        with pytest.raises(CheckpointError, match=f"{key} is {value!r}; ssm supports only .* for {form.title}"):
             form.spec(sizes | {key: value}, "tiny", "config.json")
 
 

@@ -62,7 +62,7 @@ def test_layers_go_by_their_interval_where_they_are_not_listed() -> None:
     [
         (QWEN3_5, {"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         (QWEN3_5, {"attn_output_gate": False}, "attn_output_gate is False"),
-        (QWEN3_5, {"num_experts": 8}, "num_experts is 8; of transformers' Qwen3.5 text model ssm knows None"),
+        (QWEN3_5, {"num_experts": 8}, "num_experts is 8; ssm supports only None or 0 for transformers' Qwen3.5"),
         (QWEN3_5_MOE, {"norm_topk_prob": False}, "norm_topk_prob is False"),
         (QWEN3_5_MOE, {"attn_output_gate": False}, "attn_output_gate is False"),
     ],

@@ -124,7 +124,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
         "unknown architecture 'llama'; valid names: delta_net, falcon_mamba, gated_deltanet, gla,",
     ),
     "nameless": (configured(model_type="absent"), "config.json: has no model_type (delta_net, falcon_mamba, "),
-    "biased": (configured(use_bias=True), "use_bias is True; of transformers' Mamba ssm knows False alone"),
+    "biased": (configured(use_bias=True), "use_bias is True; ssm supports only False for transformers' Mamba"),
     "quantized": (configured(quantization_config={"bits": 4}), "quantization_config is {'bits': 4}"),
     "sizeless": (configured(hidden_size="absent"), "config.json: has no hidden_size"),
     "no vocabulary": (configured(vocab_size=0), "config.json: vocab_size is 0"),

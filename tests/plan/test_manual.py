@@ -1,0 +1,67 @@
+"""The reference of config keys says what the specs say, and docs/reference is what is made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ssm.claims.quantity import QUANTITIES
+from ssm.figures.drawing import DRAWINGS
+from ssm.plan.manual import FOLDER, manual
+from ssm.specs.base import Spec
+from ssm.specs.initial_states.base import SPECS as INITIAL_STATES
+from ssm.specs.measurements.base import SPECS as MEASUREMENTS
+from ssm.specs.mixers.base import SPECS as MIXERS
+from ssm.specs.repairs.base import SPECS as REPAIRS
+from ssm.specs.tasks.base import SPECS as TASKS
+
+ROOT = Path(__file__).parents[2]
+REGISTRIES: dict[str, Mapping[str, type[Spec]]] = {
+    "measurements.md": MEASUREMENTS,
+    "quantities.md": QUANTITIES,
+    "plots.md": DRAWINGS,
+    "tasks.md": TASKS,
+    "repairs.md": REPAIRS,
+    "models.md": MIXERS,
+    "training.md": INITIAL_STATES,
+}
+NO_KEYS = {"kind", "task", "policy", "name"}  # say what it is, and how an entry is called
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return manual(ROOT / "config")
+
+
+def test_the_committed_pages_are_made_of_these_specs(pages: dict[str, str]) -> None:
+    """`python -m ssm.plan.manual` writes them."""
+    committed = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / FOLDER).glob("*.md")}
+    stale = [name for name in committed.keys() | pages.keys() if committed.get(name) != pages.get(name)]
+    assert stale == [], "python -m ssm.plan.manual"
+
+
+@pytest.mark.parametrize("page", REGISTRIES)
+def test_every_kind_has_a_section_with_its_words_and_keys(page: str, pages: dict[str, str]) -> None:
+    for kind, spec in REGISTRIES[page].items():
+        (section,) = re.findall(rf"^## `{kind}`\n\n(.*?)(?=^## |\Z)", pages[page], re.M | re.S)
+        assert section.split() != [], kind
+        keys = {field.alias or name for name, field in spec.model_fields.items()} - NO_KEYS
+        keys -= getattr(spec, "from_plan", frozenset())
+        assert keys <= set(re.findall(r"^\| `(\w+)` \|", section, re.M)), kind
+
+
+def test_a_key_has_its_type_its_default_and_the_comment_at_its_field(pages: dict[str, str]) -> None:
+    assert "| `sequences` | whole number, above 0 | `16` | windows that a trial reads" in pages["repairs.md"]
+    assert '| `scale` | `smoke` or `gpu` or `paper` | `"smoke"` |' in pages["config.md"]
+    assert "CPU threads a training or measuring job uses" in pages["config.md"]
+
+
+def test_a_kind_that_a_config_file_uses_has_its_example(pages: dict[str, str]) -> None:
+    used = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "config" / "figures").glob("*.yaml"))
+    for kind in MEASUREMENTS:
+        section = pages["measurements.md"].partition(f"## `{kind}`\n")[2].partition("\n## ")[0]
+        if f"kind: {kind}," in used or f"kind: {kind}}}" in used:
+            assert f"{{kind: {kind}" in section, kind

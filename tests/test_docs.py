@@ -1,0 +1,157 @@
+"""The pages that people read: links lead somewhere, commands exist, sentences are short, old phrases stay away."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import words
+import yaml
+
+from ssm.cli.main import VERBS
+from ssm.plan import load_config, make_plan
+from ssm.plan.manual import FOLDER
+from ssm.plan.read import choose_scale
+from ssm.specs.base import SCALES
+from ssm.specs.tasks import parse_data
+
+ROOT = Path(__file__).parents[1]
+MOST_BYTES = 8 * 1024  # of README.md
+TOP = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+GENERATED = sorted((ROOT / FOLDER).glob("*.md"))
+WRITTEN = [*TOP, *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path not in GENERATED)]
+PAGES = [*WRITTEN, *GENERATED, ROOT / "kernels" / "README.md", ROOT / "reports" / "README.md"]
+# Where phrases of the first style are looked for, and the phrases: what they should have said stands behind them.
+PROSE = {"ssm": "*.py", "kernels": "*.*", "workflow": "*.*", "config": "*.yaml"}
+PHRASES = {
+    r"reckon(ed|s|ing)?": "estimated",
+    r"held against": "compared with",
+    r"who is wrong|who gives another": "wrong implementations",
+    r"knows [^.\n]* alone": "supports only",
+    r"a (line|page) a (claim|paper)": "one line for each claim",
+    r"targets bear|bear the papers' names": "are named after",
+    r"is red (when|where|if)": "fails if",
+    r"surely exceeds": "the lower end of the 95% interval is above",
+    r"what it is called or how fast": "names and speed settings",
+    r"stands for the arm of": "placeholder arm",
+    r"no exception, as": "derives from BaseException",
+    r"goes home": "is written in its own format",
+    r"who only wants": "if you only want",
+}
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+PROGRAMS = ("ssm ", "make ", "snakemake ")
+
+
+def named(paths: list[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    """The code of a page in one language; "": what is typed in a shell, and what it prints."""
+    return [code for name, code in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")) if name == kind]
+
+
+def commands(page: str) -> list[str]:
+    """The commands of a page, without comments; a line that ends with a backslash goes on."""
+    lines = [line for block in blocks(page, "") for line in block.replace("\\\n", " ").splitlines()]
+    typed = [line.strip().removeprefix("$ ").split("  #")[0].strip() for line in lines]
+    return [line for line in typed if line.startswith(PROGRAMS)]
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", words.BLOCK.sub("", page.read_text(encoding="utf-8")), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_first_page_is_short() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= MOST_BYTES
+
+
+@pytest.mark.parametrize("page", named(PAGES))
+def test_links_lead_somewhere(page: str) -> None:
+    text = words.BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not link.startswith(("http://", "https://")):
+            file, _, anchor = link.partition("#")
+            target = (ROOT / page).parent / file if file else ROOT / page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", named(WRITTEN))
+def test_sentences_are_short(page: str) -> None:
+    found = words.sentences((ROOT / page).read_text(encoding="utf-8"))
+    assert [sentence for sentence in found if words.words(sentence) > words.LONGEST] == []
+
+
+def test_a_sentence_that_is_too_long_is_seen() -> None:
+    long = " ".join(["word"] * 26)
+    assert [words.words(one) for one in words.sentences(f"# Title\n\nShort. W{long}.\n\n- `a b` c\n")] == [1, 1, 26, 2]
+
+
+@pytest.mark.parametrize("page", [page for page in named(WRITTEN) if page.startswith("docs/") or page[0] == "C"])
+def test_a_page_of_a_task_begins_with_a_command(page: str) -> None:
+    if Path(page).name not in ("README.md", "CHANGELOG.md"):
+        assert re.match(r"# [^\n]+\n\n```", (ROOT / page).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", named([*WRITTEN, ROOT / "kernels" / "README.md"]))
+def test_commands_exist(page: str) -> None:
+    """Verbs with their options, targets of make, and figures that snakemake is asked for."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    figures = {path.stem for path in (ROOT / "config" / "figures").glob("*.yaml")}
+    for line in commands(page):
+        program, *rest = shlex.split(line)
+        if program == "ssm":
+            parser = argparse.ArgumentParser()
+            verb, *arguments = rest
+            assert verb in VERBS, line
+            importlib.import_module(f"ssm.cli.{verb}").add_arguments(parser)
+            known = {option for action in parser._actions for option in action.option_strings}
+            assert {one.split("=")[0] for one in arguments if re.match("--?[a-z]", one)} <= known, line
+        elif program == "make":
+            assert {one for one in rest if "=" not in one} <= targets, line
+        elif program == "snakemake":
+            asked = set(re.findall(r"(?<![=\w])[a-z]+_[a-z]+\d+\w*", line)) - {"x_mine"}
+            assert asked <= figures, line
+
+
+def test_the_small_figure_is_planned(tmp_path: Path) -> None:
+    (text,) = [block for block in blocks("docs/change-a-figure.md", "yaml") if block.startswith("paper: ")]
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    (tmp_path / "config" / "figures" / "x_mine.yaml").write_text(text)
+    plan = make_plan(load_config(tmp_path / "config", "smoke", ["x_mine"]))
+    assert (len(plan.runs), len(plan.measurements), len(plan.figures["x_mine"].claims)) == (6, 12, 1)
+
+
+def test_the_examples_of_data_are_data() -> None:
+    entries = yaml.safe_load("".join(blocks("docs/your-data.md", "yaml")))
+    assert set(entries) == {"mine", "keys"}
+    for name, entry in entries.items():
+        for scale in SCALES:
+            assert parse_data(choose_scale(entry, scale, name) | {"name": name}, name).vocab_size >= 256
+
+
+def test_the_example_of_a_scan_runs() -> None:
+    (code,) = blocks("docs/scans.md", "python")
+    names: dict[str, torch.Tensor] = {}
+    exec(code, names)
+    assert (names["y"].shape, names["state"].shape) == ((2, 64, 4, 32), (2, 4, 16, 32))
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_phrases_stay_away(phrase: str) -> None:
+    files = [path for folder, kind in PROSE.items() for path in (ROOT / folder).rglob(kind) if path.suffix != ".pyc"]
+    pattern = re.compile(rf"\b({phrase})\b", re.I)
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in [*files, *PAGES, ROOT / "Makefile"]
+        for match in pattern.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert found == [], f"write: {PHRASES[phrase]}"
