@@ -91,7 +91,8 @@ def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for path in (Path(place, name) for name in names if not name.startswith(".")):
-            if spec.format in ("auto", "text", format_of(path)) and os.path.isfile(path):  # unlike Path's, no error of a forbidden one
+            wanted = spec.format in ("auto", "text", format_of(path))
+            if wanted and os.path.isfile(path):  # noqa: PTH113 (Path.is_file raises where it may not look)
                 found.append(path)
         if len(found) > MOST_FILES:
             raise DataError(f"{folder}: more than {MOST_FILES:,} files; give fewer, or JSON lines or Parquet")
