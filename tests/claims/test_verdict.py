@@ -62,6 +62,7 @@ def test_every_region_can_come_out_all_three_ways(expected: Expected, width: flo
 
 def test_the_reason_names_the_interval_and_the_bound() -> None:
     assert decide(1.2, 1.9, Expected(above=1.5)) == (OPEN, "interval 1.2 to 1.9 contains the bound 1.5")
+    assert decide(1.2, 1.5, Expected(below=1.5)) == (OPEN, "interval 1.2 to 1.5 contains the bound 1.5")
     assert decide(1.6, 1.9, Expected(above=1.5)) == (CONFIRMED, "interval 1.6 to 1.9 lies inside > 1.5")
     assert decide(1.2, 1.5, Expected(above=1.5)) == (REFUTED, "interval 1.2 to 1.5 lies outside > 1.5")
     assert decide(1.0, 1.0, Expected(above=0.9, below=1.1)) == (CONFIRMED, "value 1 lies inside 0.9 to 1.1")
@@ -201,6 +202,7 @@ def test_a_verdict_flips_when_the_data_flip(tmp_path: Path, kind: str) -> None:
         row = judge(task, tmp_path).row(0, named=True)
         assert row["verdict"] == verdict, row
         assert LABELS["base"] in row["quantity"]
+        assert None not in row.values()  # of what has a value all is told
 
 
 def test_parameter_ratio_flips_with_its_bounds(tmp_path: Path) -> None:
@@ -223,6 +225,7 @@ def test_several_panels_are_judged_apart(tmp_path: Path) -> None:
     write_tables(tmp_path, task, {})
     frame = judge(task, tmp_path)
     assert frame["claim"].to_list() == ["it/tiny", "it/small"]
+    assert frame["target"].to_list() == [task.target] * 2
     assert claim_of(task, "it/small") == task.figure.claims[0]
     assert claim_of(task, "other") is None
 

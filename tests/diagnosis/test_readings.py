@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +30,7 @@ from scipy import stats
 
 from ssm.base.errors import TableError
 from ssm.diagnosis.heads import drift
-from ssm.diagnosis.intervals import wilson
+from ssm.diagnosis.intervals import cautious, exponential, mean, share, wilson
 from ssm.diagnosis.readings import (
     bits_per_byte,
     failure_position,
@@ -40,6 +41,7 @@ from ssm.diagnosis.readings import (
     recalled,
     remembrance_at,
 )
+from ssm.diagnosis.result import Interval
 from ssm.diagnosis.verdict import digits
 from ssm.specs.measurements.decay_range import DecayRange
 from ssm.specs.measurements.memory_length import MemoryLength
@@ -164,6 +166,13 @@ def test_a_loss_that_is_no_number_fails_there() -> None:
     readings = read(type(given)(broken, restarted, given.length_class), facts())
     assert readings.not_finite_from == 8192
     assert math.isnan(readings.far.value)
+
+
+@pytest.mark.parametrize("interval", [mean, share, exponential, cautious])
+def test_numbers_of_which_one_is_none_have_no_interval(interval: Callable[[np.ndarray], Interval]) -> None:
+    found = interval(np.array([0.5, math.nan, 0.25]))
+    assert math.isnan(found.value)
+    assert (found.low, found.high) == (-math.inf, math.inf)
 
 
 def test_perplexity_is_that_of_the_mean_loss() -> None:
@@ -364,9 +373,9 @@ def test_memory_is_the_share_of_states_that_forget_soon_or_late_or_cannot_choose
     found = memory(lengths, ranges, CONTEXT, LENGTH)
     assert (found.recent_tokens, found.kept_tokens) == (128, 32768)
     half = stats.t.ppf(0.975, 2) * 0.1 / np.sqrt(3)
-    for share, expected in ((found.recent, 7 / 20), (found.kept, 5 / 20), (found.narrow, 0.5)):
-        assert share.value == pytest.approx(expected)
-        assert (share.low, share.high) == (pytest.approx(max(0, expected - half)), pytest.approx(expected + half))
+    for part, expected in ((found.recent, 7 / 20), (found.kept, 5 / 20), (found.narrow, 0.5)):
+        assert part.value == pytest.approx(expected)
+        assert (part.low, part.high) == (pytest.approx(max(0, expected - half)), pytest.approx(expected + half))
     assert memory(lengths, ranges, 8, 9000).kept_tokens == 16384
     assert memory(lengths, ranges, 8, 2**24).kept_tokens == 2**20, "no further than was counted"
 

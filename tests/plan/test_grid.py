@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import small
 import torch
 from plan.mini import edit, figure, write_config
+from pydantic import Field
 
 from ssm.base.errors import ConfigError
 from ssm.claims.series import Series
@@ -21,7 +23,9 @@ from ssm.evaluation.measure import measure
 from ssm.figures.draw import draw
 from ssm.figures.figure import FigureTask
 from ssm.plan import Plan, load_config, make_plan, write_specs
+from ssm.plan.keys import with_keys
 from ssm.plan.registration import contents
+from ssm.specs.base import Spec
 from ssm.specs.initial_states.random_noise import RandomNoise
 from ssm.specs.initial_states.state_passing import StatePassing
 from ssm.specs.initial_states.zero import ZeroState
@@ -39,6 +43,40 @@ CLAIM: dict[str, Any] = {
     "quantity": {"kind": "perplexity_at", "arm": "after", "against": "base", "times_context": 2},
     "expected": {"below": 1.0},
 }
+
+
+class Wheel(Spec):
+    size: int = 1
+
+
+class Wagon(Spec):
+    name: str
+    wheels: Annotated[tuple[Wheel, ...], Field(strict=False)] = (Wheel(),)
+    spare: Wheel | None = Wheel()
+    horses: Annotated[tuple[int, ...], Field(strict=False)] = ()
+
+
+@pytest.mark.parametrize(
+    ("sets", "called"),
+    [
+        ({"wheels.0.size": 2}, "cart[size=2]"),
+        ({"horses": [4, 2]}, "cart[horses=4:2]"),
+        ({"spare": None}, "cart[spare=none]"),
+        ({"wheels": [{"size": 1}, {"size": 3}]}, "cart[wheels=????????]"),
+        ({"wheels.0.size": 2, "horses": [1]}, "cart[horses=1,size=2]"),
+        ({"size": 1}, "cart"),  # as it was
+    ],
+)
+def test_what_is_changed_is_called_after_its_change(sets: dict[str, Any], called: str) -> None:
+    wagon = Wagon(name="cart", spare=None if "size" in sets else Wheel())
+    assert fnmatch(with_keys({"wagon": wagon}, sets, "here")["wagon"].name, called.replace("[", "[[]"))
+
+
+def test_a_name_that_would_be_too_long_is_cut() -> None:
+    cart = {"wagon": Wagon(name="cart" * 20)}
+    one, other = (with_keys(cart, {"horses": [n] * 9}, "here")["wagon"].name for n in (1, 2))
+    assert len(one) == len(other) == 80
+    assert one != other
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from torch import Tensor
 
 import ssm.training.loop as loop
 import ssm.training.step as training_step
+from ssm.base import progress
 from ssm.base.errors import CheckpointError, ConfigError, DataError
 from ssm.base.files import only_one
 from ssm.base.tables import METRICS, read_table
@@ -73,6 +74,12 @@ def test_a_run_of_zero_steps_is_the_initialization(store: TokenStore, tmp_path: 
     assert read_table(tmp_path / "zero" / "metrics.parquet", METRICS).is_empty()
     child = starting_weights(run_spec(store.spec, parent=run), tmp_path / "zero")
     assert same(dict(child.state_dict()), dict(model.state_dict()))
+
+
+def test_its_progress_is_told_in_steps_and_tokens(store: TokenStore, tmp_path: Path) -> None:
+    train(run_spec(store.spec, budget={"steps": 4}), store, tmp_path, CPU)
+    beat = json.loads((tmp_path / progress.FILE).read_text())
+    assert [beat[name] for name in ("done", "total", "unit", "rate_unit")] == [4, 4, "steps", "tokens"]
 
 
 def test_no_line_tells_a_loss_before_there_is_one(
