@@ -34,6 +34,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
 
 
 @pytest.fixture
-def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Diagnoses whose pages have no pictures: these take two thirds of a small one's time."""
-    monkeypatch.setattr("ssm.diagnosis.page.pictures", lambda *_: [])
+def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Diagnoses whose pages have no plots: these take two thirds of a small one's time."""
+    monkeypatch.setattr("ssm.diagnosis.page.plots", lambda *_: [])

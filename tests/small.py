@@ -8,7 +8,7 @@ from typing import Any
 from ssm.data.build import build_store
 from ssm.data.store import TokenStore
 from ssm.models.checkpoint import save_weights
-from ssm.models.trained import Trained
+from ssm.models.trainable import TrainableModel
 from ssm.specs.data import Data, DataSpec
 from ssm.specs.model import ModelSpec
 from ssm.specs.tasks import parse_data
@@ -57,6 +57,6 @@ def run_spec(data: Data, seed: int = 3, parent: RunSpec | None = None, **trainin
     return RunSpec(model=model, data=data, training=TrainingSpec.parse(recipe, "tests"), seed=seed, parent=parent)
 
 
-def save_model(path: Path, model: Trained, run: RunSpec, step: int, origin: str) -> str:
+def save_model(path: Path, model: TrainableModel, run: RunSpec, step: int, origin: str) -> str:
     """`save_weights` of a model."""
     return save_weights(path, dict(model.state_dict()), run, step, origin)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ssm.base import engine
+from ssm.claims import snakemake_command
 from ssm.models.foreign.cache import FLOOR
 
 ROOT = Path(__file__).parents[1]
@@ -94,9 +94,9 @@ def test_who_diagnoses_extends_or_measures_needs_no_workflow_engine() -> None:
 
 
 def test_what_the_workflow_makes_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert engine.snakemake("lg_fig5") == "snakemake lg_fig5"
-    monkeypatch.setattr(engine, "find_spec", lambda name: None)
-    assert engine.snakemake("lg_fig5") == "pip install 'ssm-length[workflow]' && snakemake lg_fig5"
+    assert snakemake_command.snakemake_command("lg_fig5") == "snakemake lg_fig5"
+    monkeypatch.setattr(snakemake_command, "find_spec", lambda name: None)
+    assert snakemake_command.snakemake_command("lg_fig5") == "pip install 'ssm-length[workflow]' && snakemake lg_fig5"
 
 
 def test_the_first_command_of_the_readme_installs_the_workflow() -> None:

@@ -1,1 +1,1 @@
-"""The ground floor's tools: errors, atomic files, tables with provenance, named randomness, progress."""
+"""The tools of the lowest layer: errors, atomic files, tables with provenance, named randomness, progress."""

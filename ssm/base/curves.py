@@ -1,4 +1,4 @@
-"""Numbers read off result tables: what pictures draw and claims judge is computed here, once.
+"""Numbers read off result tables: what figures draw and claims judge is computed here, once.
 
 Everything is a pure function of tables (schemas in the specs of measurements). Losses are nats per token. A bin
 [position_from, position_to) holds the targets predicted at these positions; a mean over bins is weighted by their

@@ -1,6 +1,6 @@
 """Packages that take long to import, imported when something of theirs is first used.
 
-A quantity or a drawing is one file: its spec, which the plan reads, and what computes it from tables. Modules that the
+A quantity or a plot is one file: its spec, which the plan reads, and what computes it from tables. Modules that the
 plan imports take these packages from here.
 """
 

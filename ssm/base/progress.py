@@ -24,7 +24,7 @@ BAR = 20  # characters of the bar in a plain line
 
 
 @dataclass(frozen=True)
-class Beat:
+class Heartbeat:
     """What the file says: how far the work is, and how fast it goes."""
 
     done: int
@@ -46,8 +46,8 @@ class Progress:
     `train base_s1 [########............]  40%  1200/3000 steps  38k tokens/s  0:46 left  loss 1.31`, every five seconds
     at first and once a minute in the end. Rates and times are those of the last minute or two.
 
-    With `file`, a `Beat` is written there as JSON at the first step and every ten seconds. It is an aside: where it
-    cannot be written, work goes on.
+    With `file`, a `Heartbeat` is written there as JSON at the first step and every ten seconds. It is an aside: where
+    it cannot be written, work goes on.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.done:
-            self._beat("running" if kind is None else "stopped")
+            self._heartbeat("running" if kind is None else "stopped")
         if self.bar is not None:
             self.bar.close()
         elif kind is None and self.done and self.printed > self.started:
@@ -103,7 +103,7 @@ class Progress:
         if now - self.marks[-1][0] >= RECENT:
             self.marks = [self.marks[-1], (now, self.done, self.work)]
         if now - self.beaten >= BEATS:
-            self._beat("running")
+            self._heartbeat("running")
         if self.bar is not None:
             self.bar.update(units)
             if note:
@@ -120,15 +120,15 @@ class Progress:
     def _rate(self) -> str:
         return f"{short(self._speed()[0])} {self.rate_unit}/s"
 
-    def _beat(self, state: str) -> None:
+    def _heartbeat(self, state: str) -> None:
         self.beaten = time.monotonic()
         if self.file is None:
             return
         rate, each = self._speed()
         left = each * max(self.total - self.done, 0) if self.total else None
-        beat = Beat(self.done, self.total, self.unit, rate, self.rate_unit, each, left, self.note, state)
+        heartbeat = Heartbeat(self.done, self.total, self.unit, rate, self.rate_unit, each, left, self.note, state)
         with suppress(OutputError):
-            write_text(self.file, json.dumps(asdict(beat)) + "\n")
+            write_text(self.file, json.dumps(asdict(heartbeat)) + "\n")
 
     def _line(self) -> None:
         self.printed = time.monotonic()

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict  # what pydantic asks for below Python 3.12
 
 from ssm.base.errors import UserError
-from ssm.base.outside import read_json, shaped
+from ssm.base.strict_parsing import read_json, shaped
 
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]

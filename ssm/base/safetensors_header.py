@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ssm.base.errors import UserError, shown
-from ssm.base.outside import parse_json
+from ssm.base.strict_parsing import parse_json
 
 HEADER_BYTES = 100_000_000  # what the package itself allows
 

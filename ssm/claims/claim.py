@@ -134,7 +134,7 @@ class JudgedFigure(PlannedFigure):
 
     def series_of(self, claim: ClaimSpec, panel: str) -> dict[tuple[str, str], tuple[Series, ...]]:
         """The series that a claim on a panel reads, by their panel and arm; an empty tuple where there are none."""
-        places = claim.quantity.places(panel, self.series)
+        places = claim.quantity.panel_arms(panel, self.series)
         return {
             place: tuple(series for series in self.series if (series.panel, series.arm) == place) for place in places
         }

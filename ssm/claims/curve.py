@@ -16,8 +16,8 @@ from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.claims.estimate import NOTHING, Reading, UndecidableError, resample
 from ssm.claims.families import Member, value_text
-from ssm.claims.panel import Panel
-from ssm.claims.quantity import Place, SeedQuantity
+from ssm.claims.panel_tables import PanelTables
+from ssm.claims.quantity import PanelArm, SeedQuantity
 from ssm.claims.series import Series
 from ssm.claims.sweep import Sweep
 from ssm.specs.base import Name, Setting
@@ -97,20 +97,20 @@ class CurveQuantity(SeedQuantity):
     def about(self, series: Series) -> bool:
         return self.sweep.about(series) if self.sweep is not None else series.arm == self.arm
 
-    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
+    def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
         if self.sweep is not None:
-            return self.sweep.places(panel, series)
+            return self.sweep.panel_arms(panel, series)
         places = [(panel, str(self.arm))]
         if self.against is not None:
             places.append((self.against_model or panel, self.against))
         return tuple(dict.fromkeys(places))
 
-    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+    def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         curve = {"sweep", "arm", "against", "against_model", "measurement"}
         content = {key: value for key, value in self.content().items() if key not in curve}
         if self.sweep is not None:
-            return content | {"sweep": self.sweep.nameless(panel, series)}
-        order = self.places(panel, series)
+            return content | {"sweep": self.sweep.canonical(panel, series)}
+        order = self.panel_arms(panel, series)
         other = None if self.against is None else order.index((self.against_model or panel, self.against))
         return content | {"arm": 0, "against": other}
 
@@ -126,7 +126,7 @@ class CurveQuantity(SeedQuantity):
         """Why a curve has no number."""
         return f"its points from {points.x[0]:g} to {points.x[-1]:g} give no finite number"
 
-    def readings(self, panel: Panel) -> dict[int, Reading]:
+    def readings(self, panel: PanelTables) -> dict[int, Reading]:
         found = self._read(self.points(panel))
         if not self.compared:
             return found
@@ -136,7 +136,7 @@ class CurveQuantity(SeedQuantity):
             raise UndecidableError("the two curves share no seed")
         return {seed: found[seed] - others[seed] for seed in seeds}
 
-    def points(self, panel: Panel, against: bool = False) -> dict[int, Points]:
+    def points(self, panel: PanelTables, against: bool = False) -> dict[int, Points]:
         """Seed -> curve; with `against`, of the other one."""
         if self.sweep is not None:
             return swept(self.sweep, panel, against)
@@ -145,7 +145,7 @@ class CurveQuantity(SeedQuantity):
         where = self.against_where if against and self.against_where is not None else self.where
         return {seed: self._column(there, series, where) for seed, series in there.series(str(arm)).items()}
 
-    def words(self, panel: Panel) -> str:
+    def words(self, panel: PanelTables) -> str:
         if self.sweep is None:
             column = f"exponential of {self.column}" if self.exponential else self.column
             where = _rows(self.where)
@@ -171,11 +171,11 @@ class CurveQuantity(SeedQuantity):
             found[seed] = Reading(value, draws=draws, sequences=points.sequences)
         return found
 
-    def _column(self, panel: Panel, series: Series, where: Mapping[str, Setting]) -> Points:
+    def _column(self, panel: PanelTables, series: Series, where: Mapping[str, Setting]) -> Points:
         table, schema = panel.any_table(series, str(self.measurement))
         return self.points_of(panel.rows(table, schema, where), schema, series, panel)
 
-    def points_of(self, rows: pl.DataFrame, schema: Schema, series: Series, panel: Panel) -> Points:
+    def points_of(self, rows: pl.DataFrame, schema: Schema, series: Series, panel: PanelTables) -> Points:
         """The curve that some rows of a seed's table are."""
         x, samples = matrices(rows, schema, str(self.x), str(self.column))
         if self.between is not None:
@@ -196,7 +196,7 @@ class CurveQuantity(SeedQuantity):
         return Points(x, y, draws, fewest)
 
 
-def swept(sweep: Sweep, panel: Panel, against: bool = False) -> dict[int, Points]:
+def swept(sweep: Sweep, panel: PanelTables, against: bool = False) -> dict[int, Points]:
     """Seed -> curve of a family of arms; of the seeds that all its arms have.
 
     Raises:
@@ -220,7 +220,7 @@ def _rows(where: Mapping[str, Setting]) -> str:
     return "".join(f", {name} {value}" for name, value in where.items())
 
 
-def _members(sweep: Sweep, panel: Panel, against: bool = False) -> str:
+def _members(sweep: Sweep, panel: PanelTables, against: bool = False) -> str:
     """The family in words."""
     members = sweep.members(panel.name, panel.task.series, against)
     if sweep.over is None:
@@ -232,7 +232,7 @@ def _members(sweep: Sweep, panel: Panel, against: bool = False) -> str:
     return f"{f'{family}, ' if family else ''}{sweep.over} {values}{others}"
 
 
-def _of(sweep: Sweep, panel: Panel) -> str:
+def _of(sweep: Sweep, panel: PanelTables) -> str:
     """What is read of every arm."""
     members = sweep.members(panel.name, panel.task.series)
     return sweep.quantity(members[0][1] if members else "each arm").words(panel)

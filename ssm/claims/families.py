@@ -23,7 +23,7 @@ LETTERS = {
 }
 
 
-class Place(Spec):
+class AxisValue(Spec):
     """Where a member stands on one axis."""
 
     axis: str
@@ -37,7 +37,7 @@ class Member(Spec):
     family: str  # the arm's name in the file
     number: NonNegativeInt  # among the family's, in the order of the grid
     label: str  # the arm's in the file
-    places: Annotated[tuple[Place, ...], Field(strict=False, min_length=1)]
+    places: Annotated[tuple[AxisValue, ...], Field(strict=False, min_length=1)]
     sets: dict[str, Any] = {}  # axis -> what this member's keys are set to; of the axes of its own grid
 
     @property

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import StringConstraints
 
 from ssm.claims.estimate import UndecidableError
-from ssm.claims.panel import Panel
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import FigureQuantity
 from ssm.specs.base import Spec
 
@@ -23,10 +23,10 @@ class SampleQuantity(FigureQuantity):
     """A number of the text of the figure's one sample."""
 
     def decided_by(self, measured: Sequence[Spec]) -> tuple[list[Any], list[Any]]:
-        contents = [one.deciding() for one in measured]
+        contents = [one.canonical_content() for one in measured]
         return [content.pop("task") for content in contents], contents
 
-    def text(self, panel: Panel) -> str:
+    def text(self, panel: PanelTables) -> str:
         """All of its pieces, one behind the other.
 
         Raises:

@@ -7,19 +7,19 @@ import numpy as np
 from ssm.base.columns import maximum
 from ssm.base.curves import mean_loss
 from ssm.base.lazy import polars as pl
-from ssm.claims.panel import Panel, insist_on
+from ssm.claims.panel_tables import PanelTables, insist_on
 from ssm.claims.quantity import SeriesQuantity
 from ssm.claims.series import Series
 
 
-def position_loss(panel: Panel, series: Series, quantity: SeriesQuantity, stop: int) -> pl.DataFrame:
+def position_loss(panel: PanelTables, series: Series, quantity: SeriesQuantity, stop: int) -> pl.DataFrame:
     """The `position_loss` of a series, which reaches to `stop`."""
     table = panel.table(series, quantity.name_of("position_loss"), "position_loss")
     insist_on(maximum(table["position_to"]), stop, series)
     return table
 
 
-def state_statistics(panel: Panel, series: Series, quantity: SeriesQuantity, stop: int) -> pl.DataFrame:
+def state_statistics(panel: PanelTables, series: Series, quantity: SeriesQuantity, stop: int) -> pl.DataFrame:
     """The `state_statistics` of a series, which reach to `stop`."""
     table = panel.table(series, quantity.name_of("state_statistics"), "state_statistics")
     insist_on(maximum(table["position"]), stop, series)

@@ -17,13 +17,13 @@ from ssm.base.discovery import Registry
 from ssm.base.lazy import polars as pl
 from ssm.base.tables import read_table
 from ssm.claims.estimate import Estimate, Reading, UndecidableError, summarize
-from ssm.claims.panel import Panel, planned
+from ssm.claims.panel_tables import PanelTables, planned
 from ssm.claims.reader import Reader, SeriesReader
 from ssm.claims.series import Series
 from ssm.specs.base import Spec
 from ssm.specs.measurements import SCHEMAS
 
-Place = tuple[str, str]  # a panel (named model) and an arm of it
+PanelArm = tuple[str, str]  # a panel (named model) and an arm of it
 # plain: arms compare by their difference. logarithm: a number is read as one, and arms compare as a ratio. ratio: it is
 # read plainly, but as a logarithm where two arms are compared.
 Scale = Literal["plain", "logarithm", "ratio"]
@@ -63,7 +63,7 @@ class Quantity(Reader, ABC):
         return series.arm in self.arms()[:1]
 
     @abstractmethod
-    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
+    def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
         """Where the arms are that it reads when `panel` is judged, each once.
 
         Args:
@@ -71,11 +71,11 @@ class Quantity(Reader, ABC):
         """
 
     @abstractmethod
-    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
-        """Its content, in which an arm is its number among `places`, and a measurement or a model has no name."""
+    def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+        """Its canonical content: an arm is its number among `panel_arms`, and a measurement or a model has no name."""
 
     @abstractmethod
-    def estimate(self, panel: Panel) -> Estimate:
+    def estimate(self, panel: PanelTables) -> Estimate:
         """The number with its 95% interval.
 
         Raises:
@@ -84,7 +84,7 @@ class Quantity(Reader, ABC):
         """
 
     @abstractmethod
-    def words(self, panel: Panel) -> str:
+    def words(self, panel: PanelTables) -> str:
         """What is computed, in one line."""
 
 
@@ -112,16 +112,16 @@ class SeedQuantity(Quantity):
         return False
 
     @abstractmethod
-    def readings(self, panel: Panel) -> dict[int, Reading]:
+    def readings(self, panel: PanelTables) -> dict[int, Reading]:
         """Seed -> reading; where arms are compared, of the seeds that they share. Raises as `estimate`."""
 
-    def estimate(self, panel: Panel) -> Estimate:
+    def estimate(self, panel: PanelTables) -> Estimate:
         low, high = self.bounds
         limits = POSITIVE if self.logarithmic else (low - high, high - low) if self.compared else self.bounds
         readings, words = self.readings(panel), self.words(panel)
         return summarize(readings, words, self.logarithmic, limits, self.agreeing, self.rounding)
 
-    def numbers(self, panel: Panel) -> dict[int, float]:
+    def numbers(self, panel: PanelTables) -> dict[int, float]:
         """Seed -> number. Raises as `estimate`."""
         found = {seed: reading.value for seed, reading in self.readings(panel).items()}
         with np.errstate(over="ignore"):
@@ -136,25 +136,25 @@ class SeriesQuantity(SeriesReader, SeedQuantity):
     def arms(self) -> tuple[str, ...]:
         return (self.arm,)
 
-    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
+    def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
         return ((panel, self.arm),)
 
-    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+    def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         content = {key: value for key, value in self.content().items() if key not in self.naming()}
-        return content | {"arm": self.places(panel).index((panel, self.arm))}
+        return content | {"arm": self.panel_arms(panel).index((panel, self.arm))}
 
     @abstractmethod
-    def read(self, panel: Panel, series: Series) -> Reading:
+    def read(self, panel: PanelTables, series: Series) -> Reading:
         """The number of one arm and seed; on the scale `logarithm`, its logarithm."""
 
     @abstractmethod
-    def describe(self, panel: Panel) -> str:
+    def describe(self, panel: PanelTables) -> str:
         """What is computed of the arm, in words."""
 
-    def readings(self, panel: Panel) -> dict[int, Reading]:
+    def readings(self, panel: PanelTables) -> dict[int, Reading]:
         return {seed: self.read(panel, series) for seed, series in panel.series(self.arm).items()}
 
-    def words(self, panel: Panel) -> str:
+    def words(self, panel: PanelTables) -> str:
         return self.describe(panel)
 
 
@@ -182,15 +182,15 @@ class ArmQuantity(SeriesQuantity):
     def arms(self) -> tuple[str, ...]:
         return (self.arm,) if self.against is None else (self.arm, self.against)
 
-    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
+    def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
         other = () if self.against is None else ((self.there(panel), self.against),)
         return tuple(dict.fromkeys(((panel, self.arm), *other)))
 
-    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
-        content = super().nameless(panel)
+    def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+        content = super().canonical(panel)
         del content["against_model"]
         if self.against is not None:
-            content["against"] = self.places(panel).index((self.there(panel), self.against))
+            content["against"] = self.panel_arms(panel).index((self.there(panel), self.against))
         return content
 
     @property
@@ -206,11 +206,11 @@ class ArmQuantity(SeriesQuantity):
     def logarithmic(self) -> bool:
         return self.read_on == "logarithm" or (self.read_on == "ratio" and self.compared)
 
-    def read_logarithm(self, panel: Panel, series: Series) -> Reading:
+    def read_logarithm(self, panel: PanelTables, series: Series) -> Reading:
         """The number's logarithm, on the scale `ratio`."""
         raise NotImplementedError
 
-    def readings(self, panel: Panel) -> dict[int, Reading]:
+    def readings(self, panel: PanelTables) -> dict[int, Reading]:
         if self.against is None:
             return super().readings(panel)
         read = self.read_logarithm if self.read_on == "ratio" else self.read
@@ -222,7 +222,7 @@ class ArmQuantity(SeriesQuantity):
             raise UndecidableError(f"the arms '{self.arm}' and '{self.against}' share no seed")
         return {seed: found[seed] - others[seed] for seed in shared}
 
-    def words(self, panel: Panel) -> str:
+    def words(self, panel: PanelTables) -> str:
         text = self.describe(panel)
         if self.against is None:
             return text
@@ -237,10 +237,10 @@ class FigureQuantity(Quantity):
     def arms(self) -> tuple[str, ...]:
         return ()
 
-    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
+    def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
         return ()
 
-    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+    def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         return self.content()
 
     @abstractmethod
@@ -251,13 +251,13 @@ class FigureQuantity(Quantity):
             measured: the figure's own measurements of the kinds that it reads.
         """
 
-    def tables(self, panel: Panel) -> Iterator[pl.DataFrame]:
+    def tables(self, panel: PanelTables) -> Iterator[pl.DataFrame]:
         """Those of the kind that it reads."""
         (kind,) = self.reads
         for table in panel.task.own_tables(kind):
             yield read_table(planned(panel.task, panel.folder, table), SCHEMAS[kind])
 
-    def exact(self, value: float, panel: Panel) -> Estimate:
+    def exact(self, value: float, panel: PanelTables) -> Estimate:
         """A number without chance in it."""
         return Estimate(value, value, value, "exact", self.words(panel))
 
@@ -267,7 +267,7 @@ class ModelQuantity(FigureQuantity):
 
     model: str
 
-    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+    def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         return {key: value for key, value in self.content().items() if key != "model"}
 
     def decided_by(self, measured: Sequence[Spec]) -> tuple[list[Any], list[Any]]:
@@ -276,7 +276,7 @@ class ModelQuantity(FigureQuantity):
         what = [{key: value for key, value in one.items() if key != "name"} for one in models]
         return what, [{key: value for key, value in content.items() if key != "models"} for content in contents]
 
-    def rows(self, panel: Panel) -> pl.DataFrame:
+    def rows(self, panel: PanelTables) -> pl.DataFrame:
         """The model's rows.
 
         Raises:

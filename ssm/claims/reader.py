@@ -1,4 +1,4 @@
-"""What quantities and drawings share: which measurements they read, and by which names."""
+"""What quantities and plots share: which measurements they read, and by which names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What quantities and drawings read of a planned figure: its series, and the tables that were planned for them."""
+"""What quantities and plots read of a planned figure: its series, and the tables that were planned for them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PlannedFigure(Spec, ABC):
     scale: str
     series: Annotated[tuple[Series, ...], Field(strict=False)]
     tables: Names = ()  # tables that belong to no series (model_size)
-    rehearsal: bool = False  # caps were applied: no number means anything
+    dry_run: bool = Field(default=False, alias="rehearsal")  # caps were applied: no number means anything
 
     @property
     @abstractmethod

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from ssm.base.errors import nearest, shown
-from ssm.base.outside import first_problem
+from ssm.base.strict_parsing import first_problem
 from ssm.claims.families import Member, is_number, stands_at
-from ssm.claims.quantity import QUANTITIES, Place, SeedQuantity
+from ssm.claims.quantity import QUANTITIES, PanelArm, SeedQuantity
 from ssm.claims.series import Series
 from ssm.specs.base import Distinct, Name, Setting, Spec
 
@@ -139,22 +139,23 @@ class Sweep(Spec):
         """Whether a series is of the family."""
         return any(arm == series.arm for _, arm in self.members(series.panel, (series,)))
 
-    def places(self, panel: str, series: Sequence[Series]) -> tuple[Place, ...]:
+    def panel_arms(self, panel: str, series: Sequence[Series]) -> tuple[PanelArm, ...]:
         """As of `Quantity`."""
         families = [self.members(panel, series)] + ([self.members(panel, series, True)] if self.compared else [])
         arms = (arm for family in families for _, arm in family)
-        return tuple(dict.fromkeys(place for arm in arms for place in self.quantity(arm).places(panel, series)))
+        return tuple(dict.fromkeys(place for arm in arms for place in self.quantity(arm).panel_arms(panel, series)))
 
-    def nameless(self, panel: str, series: Sequence[Series]) -> dict[str, Any]:
+    def canonical(self, panel: str, series: Sequence[Series]) -> dict[str, Any]:
         """As of `Quantity`: its families as numbers with what is read there."""
-        order = self.places(panel, series)
+        order = self.panel_arms(panel, series)
 
         def family(against: bool) -> list[Any]:
             members = self.members(panel, series, against)
             return [
-                [at, [order.index(place) for place in self.quantity(arm).places(panel, series)]] for at, arm in members
+                [at, [order.index(place) for place in self.quantity(arm).panel_arms(panel, series)]]
+                for at, arm in members
             ]
 
         roles = ("arm", "against", "restarted")
-        of = {key: value for key, value in self.quantity().nameless(panel, series).items() if key not in roles}
+        of = {key: value for key, value in self.quantity().canonical(panel, series).items() if key not in roles}
         return {"of": of, "family": family(False), "against": family(True) if self.compared else None}

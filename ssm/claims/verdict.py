@@ -11,10 +11,10 @@ from ssm.base.lazy import polars as pl
 from ssm.base.tables import VERDICTS, read_provenance
 from ssm.claims.claim import ClaimSpec, Expected, JudgedFigure
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.panel import Panel
-from ssm.claims.words import CONFIRMED, DEFINITION, ELSEWHERE, OPEN, OURS, PAPER, REFUTED, number, span
+from ssm.claims.panel_tables import PanelTables
+from ssm.claims.words import ADDED, CONFIRMED, DEFINITION, ELSEWHERE, OPEN, PAPER, REFUTED, number, span
 
-REHEARSAL = "a rehearsal: its numbers mean nothing"  # the reason of every verdict of a rehearsed task
+DRY_RUN = "a dry run: its numbers mean nothing"  # the reason of every verdict of a dry run
 ONE_SEED = "one seed of arms that were trained apart: how much other seeds would differ is not in the interval"
 
 
@@ -26,7 +26,7 @@ def judge(task: JudgedFigure, tables: Path) -> pl.DataFrame:
         tables: the folder of its tables.
 
     Returns:
-        A `verdicts` table: a row for each of `task.verdicts`. A rehearsal computes every number, so that it fails where
+        A `verdicts` table: a row for each of `task.verdicts`. A dry run computes every number, so that it fails where
         the real thing would, and then decides and reports none.
 
     Raises:
@@ -68,13 +68,13 @@ def claim_of(task: JudgedFigure, name: str) -> ClaimSpec | None:
 
 def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Path) -> dict[str, Any]:
     numbers: dict[str, Any] = {"estimate": None, "low": None, "high": None, "interval": "none"}
-    verdict, reason = OPEN, REHEARSAL
+    verdict, reason = OPEN, DRY_RUN
     elsewhere = claim.models is not None and panel not in claim.models
     try:
         if elsewhere:
             raise UndecidableError(f"it is about models that the scale {task.scale} does not have")
-        found: Estimate = claim.quantity.estimate(Panel(task, panel, tables))
-        if not task.rehearsal:
+        found: Estimate = claim.quantity.estimate(PanelTables(task, panel, tables))
+        if not task.dry_run:
             value, low, high = (
                 _rounded(one, claim.expected, claim.quantity.rounding) for one in (found.value, found.low, found.high)
             )
@@ -84,7 +84,7 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
                 reason += f"; rounding alone would make it {unrounded}"
             numbers = {"estimate": value, "low": low, "high": high, "interval": found.interval}
     except UndecidableError as problem:
-        if not task.rehearsal:
+        if not task.dry_run:
             reason = str(problem)
     registered, registration = _registration(task, name, claim, panel, tables)
     return {
@@ -92,12 +92,12 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
         "claim": name,
         "says": claim.says,
         "paper": claim.paper,
-        "quantity": claim.quantity.words(Panel(task, panel, tables)),
+        "quantity": claim.quantity.words(PanelTables(task, panel, tables)),
         **numbers,
         "expected": claim.expected.words(),
         "verdict": verdict,
         "reason": reason,
-        "sort": ELSEWHERE if elsewhere else OURS if claim.ours else DEFINITION if claim.quantity.definition else PAPER,
+        "sort": ELSEWHERE if elsewhere else ADDED if claim.ours else DEFINITION if claim.quantity.definition else PAPER,
         "number": task.numbers.get(name, f"{task.target}/{name}"),
         "registered": registered,
         "registration": registration,
@@ -119,7 +119,7 @@ def _apart(task: JudgedFigure, claim: ClaimSpec, panel: str) -> bool:
 
 def _registration(task: JudgedFigure, name: str, claim: ClaimSpec, panel: str, tables: Path) -> tuple[bool | None, str]:
     """Whether what is judged was registered before the tables that decide it were made; and that in words."""
-    if task.rehearsal:
+    if task.dry_run:
         return None, ""
     date = task.registered.get(name)
     if date is None:

@@ -13,9 +13,9 @@ from ssm.base.prose import plain
 
 CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "not decided"
 VERDICT_NAMES = (CONFIRMED, REFUTED, OPEN)
-PAPER, DEFINITION, OURS = "paper", "definition", "ours"  # whose statement a verdict is on
+PAPER, DEFINITION, ADDED = "paper", "definition", "ours"  # whose statement a verdict is on
 ELSEWHERE = "elsewhere"  # a statement on models that this scale does not have
-SORTS = {PAPER: "statements of the papers", DEFINITION: "definitions", OURS: "checks of our own"}
+SORTS = {PAPER: "statements of the papers", DEFINITION: "definitions", ADDED: "added checks"}
 MISSES = 0.05  # of 95% intervals, the share that does not hold the true value
 GAP = "  "
 # The columns of printed verdicts. When a terminal is narrow they give way in the order of SHRINK, down to so many
@@ -50,7 +50,7 @@ def span(low: float | None, high: float | None) -> str:
     return f"{number(low)} to {number(high)}"
 
 
-def ours(row: Mapping[str, Any]) -> str:
+def measured(row: Mapping[str, Any]) -> str:
     """A verdict's own number with its interval: "1.23 (1.1 to 1.4)", "1.02 (exact)", "no number"."""
     if row["estimate"] is None:
         return "no number"
@@ -164,7 +164,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """A verdict under `HEADS`."""
     reason = row["reason"] if row["verdict"] == OPEN else ""
     verdict = row["verdict"] + (", not registered" if row["registered"] is False else "")
-    return row["target"], row["claim"], plain(row["paper"]), ours(row), row["expected"], verdict, reason
+    return row["target"], row["claim"], plain(row["paper"]), measured(row), row["expected"], verdict, reason
 
 
 def _fit(text: str, width: int) -> str:

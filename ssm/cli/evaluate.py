@@ -33,10 +33,10 @@ def run(args: argparse.Namespace) -> int:
     from ssm.evaluation.measure import measure
     from ssm.models.device import prepare_device
     from ssm.specs.measurement import MeasurementTask
-    from ssm.training.distributed import team_up
+    from ssm.training.distributed import process_group
 
     device = prepare_device(args.device, args.threads)
-    with team_up(device, "evaluate") as team:
+    with process_group(device, "evaluate") as group:
         task = MeasurementTask.load(args.spec)
-        measure(task, args.out, device, args.run_folder, args.tokens, args.table, team)
+        measure(task, args.out, device, args.run_folder, args.tokens, args.table, group)
     return 0

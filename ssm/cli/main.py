@@ -12,8 +12,8 @@ from typing import NoReturn
 
 import ssm
 from ssm.base.errors import UserError, nearest
+from ssm.base.fork_client import ask
 from ssm.base.stopping import Preempted, on_signals, preempt
-from ssm.base.warm import ask
 
 VERBS = (
     *("plan", "register", "tokenize", "import", "train", "evaluate", "judge", "plot", "report"),

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="a key of config.yaml with another value, as YAML: --set 'rehearsal={max_steps: 2}'",
+        help="a key of config.yaml with another value, as YAML: --set 'dry_run={max_steps: 2}'",
     )
     parser.add_argument(
         "--results", metavar="DIR", type=path, help="a scale's results: a last column says what finished figures took"
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 def _settings(pairs: list[str]) -> dict[str, Any]:
     """KEY=VALUE pairs, the values read as YAML."""
     from ssm.base.errors import ConfigError
-    from ssm.base.outside import parse_yaml
+    from ssm.base.strict_parsing import parse_yaml
 
     settings = {}
     for pair in pairs:

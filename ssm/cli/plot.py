@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `ssm plot`."""
     parser.add_argument("spec", type=path, metavar="SPEC.json", help="the planned figure")
     parser.add_argument("--tables", type=path, required=True, metavar="DIR", help="the folder of its tables")
-    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the folder of pictures")
+    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the folder of figures")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,6 +27,6 @@ def run(args: argparse.Namespace) -> int:
     from ssm.figures.draw import draw
     from ssm.figures.figure import FigureTask
 
-    for picture in draw(FigureTask.load(args.spec), args.tables, args.out):
-        print(picture)
+    for plot in draw(FigureTask.load(args.spec), args.tables, args.out):
+        print(plot)
     return 0

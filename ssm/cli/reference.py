@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ssm.base.errors import ConfigError
     from ssm.base.files import write_text
-    from ssm.report.held import readmes
     from ssm.report.reference import write_reference
+    from ssm.report.verdict_tables import readmes
 
     if args.check and args.results:
         raise ConfigError("give either RESULTS or --check: a check writes nothing")

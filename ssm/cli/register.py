@@ -8,7 +8,7 @@ import sys
 from ssm.cli import path
 from ssm.specs.base import SCALES
 
-HELP = "register what figures claim, and on which seeds, before these are read; or check it"
+HELP = "preregister what figures claim, and on which seeds, before these are read; or check it"
 EPILOG = """\
 Reads the config folder; adds to config/registered.json, for every figure and scale: each claim's region and hashes of
 its quantity, of the models, recipes and data behind it, and of its measurements, with the seeds and the date. What is
@@ -35,12 +35,12 @@ def run(args: argparse.Namespace) -> int:
     from datetime import UTC, datetime
 
     from ssm.base.errors import UserError
-    from ssm.plan.library import REGISTER
-    from ssm.plan.register import register_figures, write_register
+    from ssm.plan.library import PREREGISTERED
+    from ssm.plan.preregister import preregister_figures, write_preregistrations
 
-    file = args.config / REGISTER
+    file = args.config / PREREGISTERED
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    register, added, findings = register_figures(
+    preregistrations, added, findings = preregister_figures(
         args.config, args.targets or None, (args.scale,) if args.scale else SCALES, date
     )
     lines = findings.refused + (findings.missing if args.check else [])
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         print("every claim is what was registered")
     elif added:
-        write_register(register, file)
+        write_preregistrations(preregistrations, file)
         print(f"registered in {file}: {', '.join(added)}")
     else:
         print(f"{file}: every claim is registered already")

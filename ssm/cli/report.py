@@ -11,8 +11,8 @@ from ssm.cli import path
 HELP = "build the HTML report of a results folder: a front page, and one page for each paper"
 EPILOG = """\
 Reads what `ssm plan --write`, `ssm plot` and `ssm judge` wrote into a results folder; writes index.html, which opens
-with one picture of all figures and claims, and a page for each paper. Each is one file that needs no network and no
-other file to be read; links lead from one to the other, and to the tables, pictures and specs beside them.
+with an overview of all figures and claims, and a page for each paper. Each is one file that needs no network and no
+other file to be read; links lead from one to the other, and to the tables, images and specs beside them.
 
 A figure that is not made shows its reference result, if there is one, and is labelled as such. Claims that are made are
 compared with the reference (`ssm compare`).

@@ -76,20 +76,20 @@ def run(args: argparse.Namespace) -> int:
     from ssm.data.store import TokenStore
     from ssm.models.device import prepare_device
     from ssm.specs.training import RunSpec
-    from ssm.training.distributed import team_up
+    from ssm.training.distributed import process_group
     from ssm.training.loop import Interval, train
     from ssm.training.machine import Machine
 
     until = None if args.stop_after is None else time.monotonic() + args.stop_after
     device = prepare_device(args.device, args.threads)
-    with team_up(device, "train") as team:
+    with process_group(device, "train") as group:
         spec = RunSpec.load(args.spec)
         if spec.repair is not None:
-            return _repair(spec, args, device) if team.main else 0
+            return _repair(spec, args, device) if group.main else 0
         interval = Interval(args.checkpoint_seconds, args.checkpoint_steps, until)
-        machine = Machine(team, args.shard, args.micro_batch_tokens)
+        machine = Machine(group, args.shard, args.micro_batch_tokens)
         record = train(spec, TokenStore.open(args.tokens), args.out, device, args.parent, interval, machine)
-        if team.main:
+        if group.main:
             done = f"{record['steps']} steps, {record['tokens_per_second']:.0f} tokens/s"
             print(f"{spec.id}: {record['message']}, {done}", file=sys.stderr)
     return 0

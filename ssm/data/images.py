@@ -105,8 +105,8 @@ def _binary(paths: list[Path]) -> LabelledImages:
 
 
 def _parquet(paths: list[Path]) -> LabelledImages:
-    """Rows of `img`, a picture's file in bytes, and `label`."""
-    labels, pictures = [], []
+    """Rows of `img`, an image's file in bytes, and `label`."""
+    labels, images = [], []
     for path in paths:
         try:
             with pq.ParquetFile(path) as file:
@@ -119,8 +119,8 @@ def _parquet(paths: list[Path]) -> LabelledImages:
             ) from error
         _check_labels(found, path)
         labels.append(found.astype(np.int64))
-        pictures += [(path, content) for content in packed]
-    return LabelledImages(np.concatenate(labels), Pictures(pictures))
+        images += [(path, content) for content in packed]
+    return LabelledImages(np.concatenate(labels), PngImages(images))
 
 
 def _rows(column: pa.ChunkedArray) -> Iterator[dict[str, Any]]:
@@ -128,8 +128,8 @@ def _rows(column: pa.ChunkedArray) -> Iterator[dict[str, Any]]:
         yield from chunk.to_pylist()
 
 
-class Pictures:
-    """Pictures as PNG files in memory."""
+class PngImages:
+    """Images as PNG files in memory."""
 
     def __init__(self, packed: list[tuple[Path, bytes]]):
         self.packed = packed
@@ -143,14 +143,14 @@ def _decoded(path: Path, content: bytes) -> np.ndarray:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
-            if picture.size != (SIDE, SIDE):
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
+            if image.size != (SIDE, SIDE):
                 raise DataError(
-                    f"{path}: holds a picture of {picture.size[0]} x {picture.size[1]} pixels, not {SIDE} x {SIDE}"
+                    f"{path}: holds an image of {image.size[0]} x {image.size[1]} pixels, not {SIDE} x {SIDE}"
                 )
-            return np.asarray(picture.convert("RGB")).reshape(SIDE * SIDE, 3)
+            return np.asarray(image.convert("RGB")).reshape(SIDE * SIDE, 3)
     except (OSError, TypeError, ValueError, UnidentifiedImageError) as error:
-        raise DataError(f"{path}: holds a picture that cannot be read ({first_line(error)})") from error
+        raise DataError(f"{path}: holds an image that cannot be read ({first_line(error)})") from error
 
 
 def _check_labels(labels: np.ndarray, path: Path) -> None:

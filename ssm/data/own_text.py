@@ -21,7 +21,7 @@ from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, DataSpec, FileTokenizer, HubTokenizer, TokenizerSpec
 
 if TYPE_CHECKING:
-    from ssm.models.opening import Opened
+    from ssm.models.load import LoadedModel
 
 ENOUGH = 0.75  # of an embedding's rows belong to tokens of the model's own tokenizer; the rest is padding
 BYTES = 256
@@ -48,7 +48,7 @@ def own_text(
     return store
 
 
-def tokenizer_of(opened: Opened, given: str | None = None) -> TokenizerSpec:
+def tokenizer_of(loaded: LoadedModel, given: str | None = None) -> TokenizerSpec:
     """The tokenizer to read text with: the one that was given, or else the model's own.
 
     Args:
@@ -57,14 +57,14 @@ def tokenizer_of(opened: Opened, given: str | None = None) -> TokenizerSpec:
     Raises:
         DataError: there is none, it cannot be read, or it is of another vocabulary.
     """
-    vocab_size = opened.model.vocab_size
+    vocab_size = loaded.model.vocab_size
     if given is not None:
         return tokenizer_named(given, vocab_size)
-    if opened.tokenizer is None:
+    if loaded.tokenizer is None:
         choices = "a tokenizer.json, a folder that holds one, owner/model of the hub, or bytes"
-        raise DataError(f"{opened.name}: {opened.note}; name its tokenizer with --tokenizer ({choices})")
-    _check(opened.tokenizer, vocab_size)
-    return opened.tokenizer
+        raise DataError(f"{loaded.name}: {loaded.note}; name its tokenizer with --tokenizer ({choices})")
+    _check(loaded.tokenizer, vocab_size)
+    return loaded.tokenizer
 
 
 def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:

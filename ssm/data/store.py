@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from ssm.base.errors import DataError, shown
-from ssm.base.outside import read_json, shaped
 from ssm.base.records import Manifest
+from ssm.base.strict_parsing import read_json, shaped
 from ssm.data.tokenizers import ByteTokenizer, Tokenizer, read_tokenizer, token_dtype
 from ssm.specs.data import Data
 from ssm.specs.tasks import parse_data

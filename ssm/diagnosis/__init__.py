@@ -1,6 +1,6 @@
 """Up to where can a recurrent language model be trusted, and why does it break?
 
-`diagnose` is the whole of `ssm diagnose`; `diagnose_opened`, `write_diagnosis` and `load_diagnosis` are its parts.
+`diagnose` is the whole of `ssm diagnose`; `diagnose_loaded`, `write_diagnosis` and `load_diagnosis` are its parts.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ssm.diagnosis.result import SCHEMAS, Diagnosis, Facts, Tables, as_json, fro
 from ssm.diagnosis.sampling import computing_in, sample
 from ssm.diagnosis.verdict import verdict_of
 from ssm.models.device import device_name, prepare_device
-from ssm.models.opening import Opened, open_model
+from ssm.models.load import LoadedModel, load_any_model
 from ssm.models.readable import Readable
 from ssm.specs.diagnosis import OCTAVES, TOLERANCE, DiagnosisSpec
 
-__all__ = ["diagnose", "diagnose_opened", "load_diagnosis", "settings_of", "write_diagnosis"]
+__all__ = ["diagnose", "diagnose_loaded", "load_diagnosis", "settings_of", "write_diagnosis"]
 
 PIECE = 2**24  # numbers that `hidden` gives at once: logits, where a model gives these
 PAGE, RECORD, TABLES = "index.html", "diagnosis.json", "tables"
@@ -46,7 +46,7 @@ def diagnose(
     """Read a model on a text, and write page, JSON and tables into a new folder.
 
     Args:
-        model: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.opening.open_model`).
+        model: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.load.load_any_model`).
         text: files, folders or globs.
         out: the new folder, there whole or not at all; held from the start against another call.
         tokenizer: as of `ssm.data.own_text.tokenizer_named`; None: the model's own.
@@ -57,16 +57,16 @@ def diagnose(
     """
     chosen = prepare_device(device, threads)
     with claimed(out), whole_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
-        opened = open_model(model, chosen)
-        spec = settings_of(opened, chosen, **settings)
-        store = own_text(text, tokenizer_of(opened, tokenizer), Path(scratch) / "tokens", held_out=1.0)
-        found = diagnose_opened(opened, store, spec, chosen, text=", ".join(text))
+        loaded = load_any_model(model, chosen)
+        spec = settings_of(loaded, chosen, **settings)
+        store = own_text(text, tokenizer_of(loaded, tokenizer), Path(scratch) / "tokens", held_out=1.0)
+        found = diagnose_loaded(loaded, store, spec, chosen, text=", ".join(text))
         write_diagnosis(found, folder)
     return found
 
 
 def settings_of(
-    opened: Opened,
+    loaded: LoadedModel,
     device: torch.device,
     context: int | None = None,
     length: int | None = None,
@@ -88,17 +88,17 @@ def settings_of(
     Raises:
         ConfigError: the model does not say its context and none is given, or a value is out of its range.
     """
-    context = context or opened.context
+    context = context or loaded.context
     if context is None:
-        raise ConfigError(f"{opened.name}: its config.json does not say what context it was trained on; give --context")
-    if opened.longest is not None and (length or 2 * context) > opened.longest:
+        raise ConfigError(f"{loaded.name}: its config.json does not say what context it was trained on; give --context")
+    if loaded.longest is not None and (length or 2 * context) > loaded.longest:
         raise ConfigError(
-            f"{opened.name}: its table of positions ends at {opened.longest}; give --length {opened.longest} and a "
+            f"{loaded.name}: its table of positions ends at {loaded.longest}; give --length {loaded.longest} and a "
             "--context of at most half of it"
         )
     given = {
         "context": context,
-        "length": length or min(OCTAVES * context, opened.longest or OCTAVES * context),
+        "length": length or min(OCTAVES * context, loaded.longest or OCTAVES * context),
         "budget_seconds": 60.0 * budget,
         "precision": precision or ("bfloat16" if device.type == "cuda" else "float32"),
         "tolerance": tolerance if tolerance is not None else TOLERANCE,
@@ -107,20 +107,20 @@ def settings_of(
     return DiagnosisSpec.parse(given, "diagnosis")
 
 
-def diagnose_opened(
-    opened: Opened, store: TokenStore, spec: DiagnosisSpec, device: torch.device, *, text: str
+def diagnose_loaded(
+    loaded: LoadedModel, store: TokenStore, spec: DiagnosisSpec, device: torch.device, *, text: str
 ) -> Diagnosis:
-    """Diagnose an opened model on the held-out part of a store.
+    """Diagnose a loaded model on the held-out part of a store.
 
     Args:
         text: what the store was made from, in words.
     """
-    model = opened.model.to(device)
-    taken = sample(model, store, spec, device, f"diagnose {opened.title}")
+    model = loaded.model.to(device)
+    taken = sample(model, store, spec, device, f"diagnose {loaded.title}")
     facts = Facts(
-        title=opened.title,
-        name=opened.name,
-        kind=opened.kind,
+        title=loaded.title,
+        name=loaded.name,
+        kind=loaded.kind,
         parameters=model.parameters_count,
         vocab_size=model.vocab_size,
         context=spec.context,
@@ -135,12 +135,12 @@ def diagnose_opened(
         precision=spec.precision,
         text=text,
         text_sha256=store.manifest["corpus"]["sha256"],
-        fingerprint=opened.fingerprint,
+        fingerprint=loaded.fingerprint,
         seed=spec.seed,
         tolerance=spec.tolerance,
         stopped_by=taken.stopped_by,
-        can_extend=opened.why_not_extend is None,
-        can_be_scaled=opened.only_repaired,
+        can_extend=loaded.why_not_extend is None,
+        can_be_scaled=loaded.only_repaired,
         missing=taken.missing,
         looks=taken.looks,
     )

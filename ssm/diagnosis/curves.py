@@ -1,4 +1,4 @@
-"""The curves of a diagnosis's pictures, from its tables."""
+"""The curves of a diagnosis's plots, from its tables."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from ssm.claims.estimate import LEVEL
-from ssm.claims.panel import by_sequence
+from ssm.claims.panel_tables import by_sequence
 from ssm.diagnosis.intervals import exponential
 from ssm.diagnosis.result import EffectiveLength
 

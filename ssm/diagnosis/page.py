@@ -9,7 +9,7 @@ from ssm.base.provenance import environment
 from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number
 from ssm.diagnosis.comparison import Change, compare
 from ssm.diagnosis.definitions import definitions, why_they_differ
-from ssm.diagnosis.pictures import pictures
+from ssm.diagnosis.plots import plots
 from ssm.diagnosis.readings import SHARING, ratio_spans
 from ssm.diagnosis.result import Diagnosis, EffectiveLength, Extension, Interval, Recall, Solved
 from ssm.diagnosis.verdict import (
@@ -27,7 +27,7 @@ from ssm.diagnosis.verdict import (
 from ssm.report.build import style, template
 from ssm.report.facts import duration
 from ssm.report.gather import SYMBOLS
-from ssm.report.picture import svg_image
+from ssm.report.image import svg_image
 from ssm.specs.diagnosis import ENOUGH, WHY_TOLERANCE
 
 PAGE = "page.html.j2"
@@ -71,15 +71,12 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
     """The page as text. Its links lead to diagnosis.json and tables/ beside it, or to those of `extra`.
 
     Args:
-        before: the same model before it was extended: pictures and tables show both.
+        before: the same model before it was extended: plots and tables show both.
         extra: what the extension has come to.
     """
     facts = diagnosis.facts
     control = extra.control if extra is not None else None
-    drawn = {
-        picture.name: (svg_image(picture.svg, picture.name), picture.label)
-        for picture in pictures(diagnosis, before, control)
-    }
+    drawn = {plot.name: (svg_image(plot.svg, plot.name), plot.label) for plot in plots(diagnosis, before, control)}
     return template("ssm.diagnosis", PAGE).render(
         diagnosis=diagnosis,
         facts=facts,
@@ -88,7 +85,7 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
         extra=extra,
         word=_headline(diagnosis, extra),
         verdicts=[(name, found, _word(found)) for name, found in _arms(diagnosis, before, control).items()],
-        pictures=drawn,
+        plots=drawn,
         ratios=_ratio_rows(diagnosis),
         changes=_changes(diagnosis, before, control) if before is not None else [],
         definitions=definitions(diagnosis),

@@ -17,7 +17,7 @@ from ssm.base.columns import maximum
 from ssm.base.curves import BIN, mean_loss, paired_log_ratio
 from ssm.base.errors import TableError
 from ssm.claims.estimate import LEVEL, resample
-from ssm.claims.panel import by_sequence
+from ssm.claims.panel_tables import by_sequence
 from ssm.diagnosis.effective_length import effective_length
 from ssm.diagnosis.heads import drift
 from ssm.diagnosis.intervals import exponential, mean, share, wilson

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter
 
-from ssm.base import outside
+from ssm.base import strict_parsing
 from ssm.base.errors import TableError
 from ssm.base.tables import SPELLED_BYTES
 from ssm.specs import measurements
@@ -250,10 +250,10 @@ def from_json(record: dict[str, Any], tables: Tables) -> Diagnosis:
     what = "not the record of a diagnosis"
     try:
         return Diagnosis(
-            facts=outside.shaped(record["facts"], Facts, f"{what}: facts", TableError),
+            facts=strict_parsing.shaped(record["facts"], Facts, f"{what}: facts", TableError),
             tables=tables,
-            readings=outside.shaped(record["readings"], Readings, f"{what}: readings", TableError),
-            verdict=outside.shaped(record["verdict"], Verdict, f"{what}: verdict", TableError),
+            readings=strict_parsing.shaped(record["readings"], Readings, f"{what}: readings", TableError),
+            verdict=strict_parsing.shaped(record["verdict"], Verdict, f"{what}: verdict", TableError),
         )
     except KeyError as error:
         raise TableError(f"{what}: it has no {error}") from error
@@ -265,7 +265,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     Raises:
         TableError: it is not there, or no JSON.
     """
-    record = outside.read_json(path, TableError, "record of a diagnosis")
+    record = strict_parsing.read_json(path, TableError, "record of a diagnosis")
     if not isinstance(record, dict):
         raise TableError(f"{path}: not the record of a diagnosis")
     return record

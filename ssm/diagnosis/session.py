@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from ssm.data.batches import HeldOutWindows
 from ssm.evaluation.bins import octaves
-from ssm.evaluation.subject import Subject
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.specs.diagnosis import DiagnosisSpec
 
 
 @dataclass(frozen=True)
-class Reader(Subject):
+class Reader(EvaluationContext):
     """Reads given windows, whichever a measurement would choose."""
 
     given: HeldOutWindows = field(kw_only=True)

@@ -19,28 +19,28 @@ from ssm.data.batches import NOT_ASKED
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.base import Answers, TestSet
 from ssm.evaluation.alternatives import log_likelihoods
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import Segment, likeliest, segments
-from ssm.evaluation.subject import Subject
 from ssm.models.readable import Carried, Readable
 from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.tasks.base import Task
 
 
 @MEASURES.function
-def accuracy(spec: Accuracy, subject: Subject) -> pl.DataFrame:
+def accuracy(spec: Accuracy, ctx: EvaluationContext) -> pl.DataFrame:
     """Every answer of every test set, in the schema Accuracy.table."""
-    seed = derived_seed(spec.seed, "accuracy", subject.seed)
-    tests = [TestSet(build_generator(task, "test", seed, subject.store), spec.examples) for task in spec.sets()]
+    seed = derived_seed(spec.seed, "accuracy", ctx.seed)
+    tests = [TestSet(build_generator(task, "test", seed, ctx.store), spec.examples) for task in spec.sets()]
     answers = [test.answers() for test in tests]
-    with subject.progress(spec.examples, sum(int(found.stop.max()) for found in answers)) as progress:
+    with ctx.progress(spec.examples, sum(int(found.stop.max()) for found in answers)) as progress:
         return pl.concat(
-            _of_set(task, test, found, subject, progress)
+            _of_set(task, test, found, ctx, progress)
             for task, test, found in zip(spec.sets(), tests, answers, strict=True)
         )
 
 
-def _of_set(task: Task, test: TestSet, answers: Answers, subject: Subject, progress: Progress) -> pl.DataFrame:
+def _of_set(task: Task, test: TestSet, answers: Answers, ctx: EvaluationContext, progress: Progress) -> pl.DataFrame:
     sizes = answers.stop - answers.start  # (A,)
     first, end = int(answers.start.min()), int(answers.stop.max())
     forced = torch.zeros(len(test), end - first, dtype=torch.int64)  # by example and place: whether it is right
@@ -49,20 +49,20 @@ def _of_set(task: Task, test: TestSet, answers: Answers, subject: Subject, progr
     margins = torch.zeros(len(sizes), dtype=torch.float64)  # by answer, nats
     # Behind every prompt; to write one token is the same as to read it.
     stops = np.unique(answers.start if compared else answers.start[sizes > 1]) + 1
-    for segment in segments(subject, test, end, stops=stops.tolist()):
+    for segment in segments(ctx, test, end, stops=stops.tolist()):
         progress.advance(segment.targets.numel())
         begin = max(segment.start, first)
         if begin < segment.stop:
             targets = segment.targets[:, begin - segment.start :]
-            said = likeliest(subject.model, segment.hidden[:, begin - segment.start :])  # (B, S)
+            said = likeliest(ctx.model, segment.hidden[:, begin - segment.start :])  # (B, S)
             forced[segment.rows, begin - first : segment.stop - first] = (said == targets).long().cpu()
         prompted = _prompted(segment, test, answers) if segment.stop in stops else None
         if prompted is not None:
-            _generate(subject.model, prompted, generated)
+            _generate(ctx.model, prompted, generated)
             if answers.alternatives is not None:
-                _compare(subject.model, prompted, answers.alternatives, margins)
-    forced, generated = subject.team.total(forced), subject.team.total(generated)  # zero but where a process read
-    margins = subject.team.total(margins) if compared else margins
+                _compare(ctx.model, prompted, answers.alternatives, margins)
+    forced, generated = ctx.group.total(forced), ctx.group.total(generated)  # zero but where a process read
+    margins = ctx.group.total(margins) if compared else margins
     right = np.concatenate([np.zeros((len(test), 1), np.int64), forced.numpy().cumsum(1)], 1)
     forced_right = right[answers.example, answers.stop - first] - right[answers.example, answers.start - first]
     generated_right = np.where(sizes > 1, generated.sum(1).numpy(), forced_right)  # zero behind an answer's end

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ssm.base.schema import Schema
 from ssm.data.tasks.pixels import Pixels, with_class_token
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.stream import likeliest, segments
-from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.of_images import OfImages
 from ssm.specs.tasks.pixels import PixelsTask
 
@@ -28,11 +28,11 @@ class Altered(ABC):
         variant: (n,) which of the things that stand in for its pixels.
     """
 
-    def __init__(self, spec: OfImages, subject: Subject, seed: int):
-        task = subject.store.spec
+    def __init__(self, spec: OfImages, ctx: EvaluationContext, seed: int):
+        task = ctx.store.spec
         assert isinstance(task, PixelsTask)
         self.spec, self.seed, self.length = spec, seed, task.least_context
-        self.test, self.train = Pixels(task, "test", seed, subject.store), Pixels(task, "train", seed, subject.store)
+        self.test, self.train = Pixels(task, "test", seed, ctx.store), Pixels(task, "train", seed, ctx.store)
         self.images = self.test.pixels(np.arange(spec.examples))  # (E, P, C)
         self.labels = self.test.labels(np.arange(spec.examples))  # (E,)
         self.regions = np.array([(0, 0), *spec.regions])
@@ -69,15 +69,15 @@ class Altered(ABC):
         replaced = (first <= place) & (place < last)  # (rows, P)
         return np.where(replaced[..., None], self.standing_in(self.example[rows], self.variant[rows]), images)
 
-    def winners(self, subject: Subject) -> np.ndarray:
+    def winners(self, ctx: EvaluationContext) -> np.ndarray:
         """The class that wins for each sequence: (n,) int64."""
         said = torch.zeros(len(self), dtype=torch.int64)
-        with subject.progress(len(self), self.length) as progress:
-            for segment in segments(subject, self, self.length):
+        with ctx.progress(len(self), self.length) as progress:
+            for segment in segments(ctx, self, self.length):
                 progress.advance(segment.targets.numel())
                 if segment.stop == self.length:
-                    said[segment.rows] = likeliest(subject.model, segment.hidden[:, -1:])[:, 0].cpu()
-        return np.asarray(subject.team.total(said).numpy())  # zero but where a process read
+                    said[segment.rows] = likeliest(ctx.model, segment.hidden[:, -1:])[:, 0].cpu()
+        return np.asarray(ctx.group.total(said).numpy())  # zero but where a process read
 
     def table(self, schema: Schema, rows: np.ndarray | None = None, **columns: np.ndarray | list[Any]) -> pl.DataFrame:
         """Some sequences or all, a row each: which image, where the region lies, and `columns`.

@@ -9,8 +9,8 @@ from ssm.base.errors import DataError
 from ssm.base.seeds import derived_seed
 from ssm.data.tasks.draws import Draws
 from ssm.evaluation.altered import Altered
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
-from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.attack import Attack
 
 
@@ -37,10 +37,10 @@ class Attacked(Altered):
 
 
 @MEASURES.function
-def attack(spec: Attack, subject: Subject) -> pl.DataFrame:
+def attack(spec: Attack, ctx: EvaluationContext) -> pl.DataFrame:
     """Whether the target class wins, by image, region and target, in the schema Attack.table."""
-    altered = Attacked(spec, subject, derived_seed(spec.seed, "attack", subject.seed))
-    winners = altered.winners(subject)
+    altered = Attacked(spec, ctx, derived_seed(spec.seed, "attack", ctx.seed))
+    winners = altered.winners(ctx)
     # An image as it is was read once, and is a row for every target.
     examples, targets = altered.variants()
     rows = np.concatenate([examples, np.arange(spec.examples, len(altered))])

@@ -11,9 +11,9 @@ from ssm.base.errors import CheckpointError
 from ssm.base.seeds import derived_seed
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.base import Examples
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.inside import own_layers
 from ssm.evaluation.registry import MEASURES
-from ssm.evaluation.subject import Subject
 from ssm.models.backbone import Block
 from ssm.models.inspect import layer_maps
 from ssm.specs.measurements.attention_map import AttentionMap
@@ -22,32 +22,32 @@ NOWHERE = -1
 
 
 @MEASURES.function
-def attention_map(spec: AttentionMap, subject: Subject) -> pl.DataFrame:
+def attention_map(spec: AttentionMap, ctx: EvaluationContext) -> pl.DataFrame:
     """By example, layer, query and key, in the schema AttentionMap.table.
 
     Raises:
         CheckpointError: the model's layers are not ssm's own, or one that is asked for has no map.
     """
-    model, task = own_layers(subject), spec.test
+    model, task = own_layers(ctx), spec.test
     blocks = [layer for layer in model.layers if isinstance(layer, Block)]
     mapped = {number for number, block in enumerate(blocks, 1) if block.mixer.has_map}
     if not mapped or not mapped.issuperset(spec.layers or ()):
         raise CheckpointError("a layer that is asked for has no attention map: its outputs are no sums by head")
-    seed = derived_seed(spec.seed, "attention map", subject.seed)
-    generator = build_generator(task, "test", seed, subject.store)
+    seed = derived_seed(spec.seed, "attention map", ctx.seed)
+    generator = build_generator(task, "test", seed, ctx.store)
     frames = [pl.DataFrame(schema=AttentionMap.table.columns)]
-    with subject.progress(spec.examples, task.least_context) as progress:
-        for rows in subject.groups(spec.examples, 1):
+    with ctx.progress(spec.examples, task.least_context) as progress:
+        for rows in ctx.groups(spec.examples, 1):
             made = generator.make(rows.numpy())
             size = int(made.answers.stop.max())  # inputs up to the last that is answered
-            tokens = torch.from_numpy(made.inputs[:, :size]).to(subject.device)
+            tokens = torch.from_numpy(made.inputs[:, :size]).to(ctx.device)
             for layer, weights in layer_maps(model, tokens):
                 if spec.layers is None or layer + 1 in spec.layers:
-                    taps = model.spec.mixers()[layer].taps
+                    receptive_field = model.spec.mixers()[layer].receptive_field
                     matrix, places = weights[0].double().cpu(), answer_places(made)
-                    frames.append(_of_layer(int(rows), layer + 1, matrix, places, taps))
+                    frames.append(_of_layer(int(rows), layer + 1, matrix, places, receptive_field))
             progress.advance(task.least_context)
-    return subject.together(pl.concat(frames)).sort("example", "layer", "query", "key")
+    return ctx.together(pl.concat(frames)).sort("example", "layer", "query", "key")
 
 
 def answer_places(made: Examples) -> np.ndarray:
@@ -60,8 +60,8 @@ def answer_places(made: Examples) -> np.ndarray:
     return found
 
 
-def _of_layer(example: int, layer: int, weights: Tensor, places: np.ndarray, taps: int) -> pl.DataFrame:
-    """The lower triangle of weights (T, T); what has several taps hands every token on to the next ones."""
+def _of_layer(example: int, layer: int, weights: Tensor, places: np.ndarray, receptive_field: int) -> pl.DataFrame:
+    """The lower triangle of weights (T, T); what has several receptive_field hands every token on to the next ones."""
     shares = weights.abs() / weights.abs().sum(-1, keepdim=True)
     queries, keys = torch.tril_indices(*weights.shape).numpy()  # (T (T + 1) / 2,) each
     answered = pl.when(pl.Series(places[queries] != NOWHERE))
@@ -73,7 +73,7 @@ def _of_layer(example: int, layer: int, weights: Tensor, places: np.ndarray, tap
             "query": queries,
             "key": keys,
             "offset": offsets,
-            "behind": (offsets >= 0) & (offsets < taps),
+            "behind": (offsets >= 0) & (offsets < receptive_field),
             "weight": weights[queries, keys].numpy(),
             "share": shares[queries, keys].numpy(),
         },

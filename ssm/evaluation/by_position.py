@@ -10,13 +10,13 @@ from torch import Tensor
 from ssm.base.schema import Schema
 from ssm.data.batches import ShuffledWindows
 from ssm.evaluation.bins import bin_edges
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.stream import Value, segments, token_values
-from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.base import OfWindows
 
 
 def by_position(
-    spec: OfWindows, subject: Subject, schema: Schema, value: Value, shuffled: int | None = None
+    spec: OfWindows, ctx: EvaluationContext, schema: Schema, value: Value, shuffled: int | None = None
 ) -> pl.DataFrame:
     """Mean value by sequence and bin of positions; `schema` is one of `binned`.
 
@@ -24,13 +24,13 @@ def by_position(
         shuffled: tokens of the chunks that the windows exchange; a value counts to the window that its target is of.
     """
     edges = bin_edges(spec.length)  # (bins + 1,)
-    windows = subject.windows(spec.sequences, spec.length, spec.seed)
+    windows = ctx.windows(spec.sequences, spec.length, spec.seed)
     if shuffled is not None:
         windows = ShuffledWindows(windows.split, windows.positions, windows.length, shuffled)
     sums = torch.zeros(spec.sequences, len(edges) - 1, dtype=torch.float64)  # (sequences, bins)
-    with subject.progress(spec.sequences, spec.length) as progress:
-        for segment in segments(subject, windows, spec.length):
-            found = token_values(subject.model, segment.hidden, segment.targets, value)  # (B, S)
+    with ctx.progress(spec.sequences, spec.length) as progress:
+        for segment in segments(ctx, windows, spec.length):
+            found = token_values(ctx.model, segment.hidden, segment.targets, value)  # (B, S)
             positions = np.arange(segment.start, segment.stop)
             bins = np.searchsorted(edges, positions, side="right") - 1  # (S,)
             places = windows.windows_at(segment.rows.numpy(), positions) * sums.shape[1] + bins  # (B, S)
@@ -38,7 +38,7 @@ def by_position(
             part.view(-1).index_add_(0, torch.from_numpy(places.flatten()), found.double().cpu().flatten())
             sums += part
             progress.advance(found.numel())
-    sums = subject.team.total(sums)  # zero but where a process read
+    sums = ctx.group.total(sums)  # zero but where a process read
     return binned_table(sums / torch.from_numpy(np.diff(edges)), edges[:-1], edges[1:], schema)
 
 

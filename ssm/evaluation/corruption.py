@@ -11,8 +11,8 @@ from scipy.special import ndtri
 from ssm.base.seeds import derived_seed
 from ssm.data.tasks.draws import Draws
 from ssm.evaluation.altered import Altered
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
-from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.corruption import Corruption
 
 POOL = 1024  # training images that pixels are taken from
@@ -59,14 +59,14 @@ class Corrupted(Altered):
 
 
 @MEASURES.function
-def corruption(spec: Corruption, subject: Subject) -> pl.DataFrame:
+def corruption(spec: Corruption, ctx: EvaluationContext) -> pl.DataFrame:
     """Whether the right class wins, by image, region, noise and draw, in the schema Corruption.table."""
-    altered = Corrupted(spec, subject, derived_seed(spec.seed, "corruption", subject.seed))
+    altered = Corrupted(spec, ctx, derived_seed(spec.seed, "corruption", ctx.seed))
     named = [altered.named(variant) for variant in altered.variant.tolist()]
     whole = altered.region == 0
     return altered.table(
         Corruption.table,
         noise=["none" if clean else noise for clean, (noise, _) in zip(whole, named, strict=True)],
         draw=[draw for _, draw in named],
-        correct=altered.winners(subject) == altered.labels[altered.example],
+        correct=altered.winners(ctx) == altered.labels[altered.example],
     )

@@ -6,17 +6,17 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.histograms import histograms
 from ssm.evaluation.registry import MEASURES
-from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.decay_range import THRESHOLDS, DecayRange
 
 
 @MEASURES.function
-def decay_range(spec: DecayRange, subject: Subject) -> pl.DataFrame:
+def decay_range(spec: DecayRange, ctx: EvaluationContext) -> pl.DataFrame:
     """A_max - A_min as a cumulative histogram, in the schema DecayRange.table. Raises as `histograms`."""
     thresholds = torch.arange(THRESHOLDS + 1, dtype=torch.float64) / THRESHOLDS
-    return histograms(spec, subject, DecayRange.table, {"share": _of_states, "channel_share": _of_channels}, thresholds)
+    return histograms(spec, ctx, DecayRange.table, {"share": _of_states, "channel_share": _of_channels}, thresholds)
 
 
 def _of_states(sizes: Tensor) -> Tensor:

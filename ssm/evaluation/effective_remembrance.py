@@ -10,38 +10,38 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ssm.evaluation.bins import bin_edges
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import segments
-from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
 
 
 @MEASURES.function
-def effective_remembrance(spec: EffectiveRemembrance, subject: Subject) -> pl.DataFrame:
+def effective_remembrance(spec: EffectiveRemembrance, ctx: EvaluationContext) -> pl.DataFrame:
     """d(q(.|x_0:T), q(.|x_t:T)) by sequence and t, under every distance, in the schema EffectiveRemembrance.table.
 
     t is dense near T and sparse far from it: the kept lengths T - t are the edges of the position bins.
     """
-    windows = subject.windows(spec.sequences, spec.length, spec.seed)
+    windows = ctx.windows(spec.sequences, spec.length, spec.seed)
     kept = [int(edge) for edge in bin_edges(spec.length)[1:]]
     frames = [pl.DataFrame(schema=EffectiveRemembrance.table.columns)]
-    with subject.progress(spec.sequences, sum(kept) + spec.length) as progress:
-        full = torch.empty(spec.sequences, subject.model.vocab_size, dtype=torch.float64)  # (sequences, V)
-        for segment in segments(subject, windows, spec.length):
+    with ctx.progress(spec.sequences, sum(kept) + spec.length) as progress:
+        full = torch.empty(spec.sequences, ctx.model.vocab_size, dtype=torch.float64)  # (sequences, V)
+        for segment in segments(ctx, windows, spec.length):
             if segment.stop == spec.length:
-                full[segment.rows] = _probabilities(subject, segment.hidden[:, -1])
+                full[segment.rows] = _probabilities(ctx, segment.hidden[:, -1])
             progress.advance(segment.targets.numel())
         for t in (spec.length - length for length in kept):
-            for segment in segments(subject, windows, spec.length, start=t):
+            for segment in segments(ctx, windows, spec.length, start=t):
                 progress.advance(segment.targets.numel())
                 if segment.stop < spec.length:
                     continue
-                rows, recent = segment.rows, _probabilities(subject, segment.hidden[:, -1])  # (B, V)
+                rows, recent = segment.rows, _probabilities(ctx, segment.hidden[:, -1])  # (B, V)
                 frames += [
                     _rows(rows, t, spec.length, name, distance(full[rows], recent))
                     for name, distance in DISTANCES.items()
                 ]
-    return subject.together(pl.concat(frames)).sort("distance", "t", "sequence")
+    return ctx.together(pl.concat(frames)).sort("distance", "t", "sequence")
 
 
 def total_variation(p: Tensor, q: Tensor) -> Tensor:
@@ -71,10 +71,10 @@ def _relative_entropy(p: Tensor, q: Tensor) -> Tensor:
     return (torch.special.xlogy(p, p) - torch.special.xlogy(p, q)).sum(-1)
 
 
-def _probabilities(subject: Subject, hidden: Tensor) -> Tensor:
+def _probabilities(ctx: EvaluationContext, hidden: Tensor) -> Tensor:
     """(B, D) -> (B, V), in float64 on the CPU: the distances are differences of close numbers."""
     with torch.inference_mode():
-        return subject.model.logits(hidden).double().softmax(-1).cpu()
+        return ctx.model.logits(hidden).double().softmax(-1).cpu()
 
 
 def _rows(rows: Tensor, t: int, length: int, name: str, values: Tensor) -> pl.DataFrame:

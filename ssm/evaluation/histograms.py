@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError
 from ssm.base.schema import Schema
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.inside import own_layers, window_groups
-from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel
 from ssm.models.inspect import layer_coefficients
 from ssm.specs.measurements.base import OfWindows
@@ -21,7 +21,7 @@ Number = Callable[[Tensor], Tensor]
 
 
 def histograms(
-    spec: OfWindows, subject: Subject, schema: Schema, numbers: Mapping[str, Number], thresholds: Tensor
+    spec: OfWindows, ctx: EvaluationContext, schema: Schema, numbers: Mapping[str, Number], thresholds: Tensor
 ) -> pl.DataFrame:
     """The share of states, or channels, whose number is at most a threshold, by window and layer; layer 0 is all.
 
@@ -33,10 +33,10 @@ def histograms(
     Raises:
         CheckpointError: the model's layers are not ssm's own, or none has a decay.
     """
-    model = own_layers(subject)
+    model = own_layers(ctx)
     names = (*schema.keys, *numbers)
     frames = [pl.DataFrame(schema=schema.columns)]
-    for rows, tokens in window_groups(spec, subject):
+    for rows, tokens in window_groups(spec, ctx):
         found = {
             layer + 1: [number(decays).flatten(1).double().cpu().expand(len(rows), -1) for number in numbers.values()]
             for layer, decays in _decays(model, tokens)
@@ -52,7 +52,7 @@ def histograms(
                 *(_shares(value, thresholds) for value in values),
             )
             frames.append(pl.DataFrame(dict(zip(names, columns, strict=True)), schema=schema.columns))
-    return subject.together(pl.concat(frames)).sort(*schema.keys)
+    return ctx.together(pl.concat(frames)).sort(*schema.keys)
 
 
 def _decays(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:

@@ -7,26 +7,26 @@ import torch
 from torch import Tensor
 
 from ssm.base.seeds import derived_seed
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.inside import own_layers, window_groups
 from ssm.evaluation.registry import MEASURES
-from ssm.evaluation.subject import Subject
 from ssm.models.inspect import influence as influence_of
 from ssm.specs.measurements.influence import Influence
 
 
 @MEASURES.function
-def influence(spec: Influence, subject: Subject) -> pl.DataFrame:
+def influence(spec: Influence, ctx: EvaluationContext) -> pl.DataFrame:
     """By window and distance from its last token, in the schema Influence.table.
 
     Raises:
         CheckpointError: the model's layers are not ssm's own.
     """
-    model = own_layers(subject)
+    model = own_layers(ctx)
     passes, width = spec.passes(model.spec), model.spec.d_model
-    seed = derived_seed(spec.seed, "directions", subject.seed)
+    seed = derived_seed(spec.seed, "directions", ctx.seed)
     directions = None if passes == width else random_directions(passes, width, seed)
     frames = [pl.DataFrame(schema=Influence.table.columns)]
-    for rows, tokens in window_groups(spec, subject):
+    for rows, tokens in window_groups(spec, ctx):
         norms = influence_of(model, tokens, directions).log().cpu()  # (B, T)
         distances = torch.arange(spec.length - 1, -1, -1)
         columns = {
@@ -35,7 +35,7 @@ def influence(spec: Influence, subject: Subject) -> pl.DataFrame:
             "log_influence": norms.flatten().numpy(),
         }
         frames.append(pl.DataFrame(columns, schema=Influence.table.columns))
-    return subject.together(pl.concat(frames)).sort("sequence", "distance")
+    return ctx.together(pl.concat(frames)).sort("sequence", "distance")
 
 
 def random_directions(count: int, width: int, seed: int) -> Tensor:

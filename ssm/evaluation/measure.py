@@ -13,17 +13,17 @@ from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.provenance import provenance
 from ssm.base.tables import METRICS, read_provenance, read_table, write_table
 from ssm.data.store import TokenStore
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
-from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD, load_readable, snapshot_path, snapshot_step
 from ssm.models.device import device_name
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.base import OfMetrics, OfModels, OfNothing, OfRecord, OfRun, OfTable, OfTask
 from ssm.specs.training import RunSpec
-from ssm.training.distributed import ALONE, Team
+from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
+from ssm.training.lineage import read_record
 from ssm.training.metrics import PATIENCE
-from ssm.training.origin import read_record
 
 
 def measure(
@@ -33,7 +33,7 @@ def measure(
     run: Path | None = None,
     tokens: Path | None = None,
     table: Path | None = None,
-    team: Team = ALONE,
+    group: ProcessGroup = SINGLE_PROCESS,
 ) -> None:
     """Make the table of `task` at `out`; several processes share the sequences that a model reads, and main writes.
 
@@ -49,7 +49,7 @@ def measure(
     started = time.monotonic()
     measurement, diverged, published = task.measurement, None, None
     function, schema = MEASURES[measurement.kind], measurement.table
-    if not team.main and not isinstance(measurement, OfRun):
+    if not group.main and not isinstance(measurement, OfRun):
         return
     if isinstance(measurement, OfModels | OfNothing):
         frame = function(measurement, device)
@@ -72,7 +72,7 @@ def measure(
     else:
         run, tokens = _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind)
         diverged, published = _divergence(run, task.snapshot), read_record(run).get("published")
-        frame = function(measurement, _subject(task, run, tokens, device, team))
+        frame = function(measurement, _subject(task, run, tokens, device, group))
     origin = provenance(
         task=task.content(),
         seed=getattr(measurement, "seed", None),
@@ -81,11 +81,13 @@ def measure(
         **({"diverged": diverged} if diverged else {}),
         **({"published": published} if published else {}),
     )
-    if team.main:
+    if group.main:
         write_table(frame, schema, out, origin)
 
 
-def _subject(task: MeasurementTask, run: Path, tokens: Path, device: torch.device, team: Team) -> Subject:
+def _subject(
+    task: MeasurementTask, run: Path, tokens: Path, device: torch.device, group: ProcessGroup
+) -> EvaluationContext:
     assert task.run is not None
     path = run / "model.safetensors" if task.snapshot is None else snapshot_path(run, task.snapshot)
     model, trained = load_readable(path, device)
@@ -93,7 +95,7 @@ def _subject(task: MeasurementTask, run: Path, tokens: Path, device: torch.devic
     store = _store(task, tokens)
     if isinstance(model, LanguageModel):
         model.eval()
-    return Subject(model, task.run.seed, store, device, f"measure {task.id}", team)
+    return EvaluationContext(model, task.run.seed, store, device, f"measure {task.id}", group)
 
 
 def _store(task: MeasurementTask, tokens: Path) -> TokenStore:

@@ -6,19 +6,19 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.histograms import histograms
 from ssm.evaluation.registry import MEASURES
-from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.memory_length import OCTAVES, MemoryLength
 
 
 @MEASURES.function
-def memory_length(spec: MemoryLength, subject: Subject) -> pl.DataFrame:
+def memory_length(spec: MemoryLength, ctx: EvaluationContext) -> pl.DataFrame:
     """-1 / (mean of log A_t) as a cumulative histogram, in the schema MemoryLength.table. Raises as `histograms`.
 
     A decay of exactly 1 remembers forever, one of 0 nothing.
     """
-    return histograms(spec, subject, MemoryLength.table, {"share": _tokens}, 2 ** torch.arange(OCTAVES + 1))
+    return histograms(spec, ctx, MemoryLength.table, {"share": _tokens}, 2 ** torch.arange(OCTAVES + 1))
 
 
 def _tokens(sizes: Tensor) -> Tensor:

@@ -13,9 +13,9 @@ import torch
 from ssm.base.seeds import derived_seed, numpy_generator
 from ssm.data.tasks.passkey import TEXT, PasskeyPieces, PasskeyPrompts, Wording, digits_of
 from ssm.data.tokenizers import Tokenizer
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import likeliest, segments
-from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.passkey import Passkey
 
 
@@ -48,32 +48,32 @@ def passkey_pieces(spec: Passkey, tokenizer: Tokenizer, seed: int) -> PasskeyPie
 
 
 @MEASURES.function
-def passkey(spec: Passkey, subject: Subject) -> pl.DataFrame:
+def passkey(spec: Passkey, ctx: EvaluationContext) -> pl.DataFrame:
     """Whether each key is found, by length, depth and trial, in the schema Passkey.table.
 
     Raises:
         DataError: a length is too short for a prompt, or the tokenizer has no tokens for digits.
     """
-    tokenizer = subject.store.tokenizer()
-    pieces = passkey_pieces(spec, tokenizer, subject.seed)
+    tokenizer = ctx.store.tokenizer()
+    pieces = passkey_pieces(spec, tokenizer, ctx.seed)
     rows, longest = len(pieces.keys), pieces.room
     tokens = torch.tensor([len(key) for key in pieces.keys])  # (rows,)
     prompts = [PasskeyPrompts(pieces, length) for length in spec.lengths]
     frames = []
-    with subject.progress(rows, sum(spec.lengths) - len(spec.lengths)) as progress:
+    with ctx.progress(rows, sum(spec.lengths) - len(spec.lengths)) as progress:
         for prompt in prompts:
             found = torch.zeros(rows, longest, dtype=torch.int64)  # whether a token of the key is the most probable
-            for segment in segments(subject, prompt, prompt.length - 1):
+            for segment in segments(ctx, prompt, prompt.length - 1):
                 progress.advance(segment.targets.numel())
                 first = max(segment.start, prompt.prompt - 1)  # the last token of the prompt predicts the key's first
                 if first >= segment.stop:
                     continue
-                said = likeliest(subject.model, segment.hidden[:, first - segment.start :])
+                said = likeliest(ctx.model, segment.hidden[:, first - segment.start :])
                 place = first - prompt.prompt + 1
                 found[segment.rows, place : place + said.shape[1]] = (
                     (said == segment.targets[:, first - segment.start :]).long().cpu()
                 )
-            found = subject.team.total(found)  # zero but where a process read
+            found = ctx.group.total(found)  # zero but where a process read
             found *= torch.arange(longest) < tokens[:, None]
             right = found.cumprod(1).sum(1)  # (rows,) tokens before the first that is wrong
             frames.append(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import polars as pl
 
 from ssm.evaluation.by_position import by_position
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import cross_entropy
-from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.position_loss import PositionLoss
 
 
 @MEASURES.function
-def position_loss(spec: PositionLoss, subject: Subject) -> pl.DataFrame:
+def position_loss(spec: PositionLoss, ctx: EvaluationContext) -> pl.DataFrame:
     """Mean loss by sequence and bin of positions, in the schema PositionLoss.table."""
-    return by_position(spec, subject, PositionLoss.table, cross_entropy, spec.shuffled)
+    return by_position(spec, ctx, PositionLoss.table, cross_entropy, spec.shuffled)

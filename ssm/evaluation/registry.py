@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from ssm.base.pairs import Modules
+from ssm.base.plugin_modules import Modules
 from ssm.specs.measurements import SPECS
 
 MEASURES: Modules[Callable[..., pl.DataFrame]] = Modules("ssm.evaluation", SPECS)

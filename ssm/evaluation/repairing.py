@@ -25,17 +25,17 @@ from ssm.base.seeds import derived_seed
 from ssm.base.tables import METRICS, write_table
 from ssm.data.batches import held_out_windows
 from ssm.data.store import TokenStore
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.stream import cross_entropy, segments, token_values
-from ssm.evaluation.subject import Subject
 from ssm.models.checkpoint import RECORD, digests, load_model, save_weights
 from ssm.models.device import device_name
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
-from ssm.models.trained import Trained
+from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
-from ssm.training.origin import origin_of, read_record
+from ssm.training.lineage import origin_of, read_record
 
 WEIGHTS = "model.safetensors"
 
@@ -101,15 +101,15 @@ class Trials:
 
     def __call__(self, model: Readable) -> float:
         """Mean loss of all tokens of the windows, nats; infinite where it is no number."""
-        subject = Subject(model, self.run.seed, self.store, self.device, f"choose {self.run.id}")
+        ctx = EvaluationContext(model, self.run.seed, self.store, self.device, f"choose {self.run.id}")
         total = torch.zeros((), dtype=torch.float64)
-        for segment in segments(subject, self.windows, self.length):
+        for segment in segments(ctx, self.windows, self.length):
             total += token_values(model, segment.hidden, segment.targets, cross_entropy).double().sum().cpu()
         loss = float(total) / (len(self.windows) * self.length)
         return loss if math.isfinite(loss) else math.inf
 
 
-def search(repair: RepairSpec, model: Trained, context: int, loss: Callable[[Readable], float]) -> list[Trial]:
+def search(repair: RepairSpec, model: TrainableModel, context: int, loss: Callable[[Readable], float]) -> list[Trial]:
     """Every trial, in order: the model as it is, then axis by axis, each from the best point so far.
 
     Args:

@@ -12,32 +12,32 @@ import torch
 
 from ssm.evaluation.bins import bin_edges, octaves
 from ssm.evaluation.by_position import binned_table
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.restarted import restarted
-from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.restart_loss import RestartLoss
 
 
 @MEASURES.function
-def restart_loss(spec: RestartLoss, subject: Subject) -> pl.DataFrame:
+def restart_loss(spec: RestartLoss, ctx: EvaluationContext) -> pl.DataFrame:
     """Mean loss by sequence and bin, in the schema RestartLoss.table.
 
     The bins are [3/4 kT, kT), k = 1, 2, 4 ..., or everywhere those of the position_loss that lie in [T/2, length).
     """
     half = spec.context // 2
     starts, stops = _bins(spec)
-    windows = subject.windows(spec.sequences, spec.length, spec.seed)
+    windows = ctx.windows(spec.sequences, spec.length, spec.seed)
     pieces = _restarts(spec)
     sums = torch.zeros(spec.sequences, len(starts), dtype=torch.float64)
-    with subject.progress(spec.sequences, sum(len(offsets) * length for offsets, length in pieces)) as progress:
+    with ctx.progress(spec.sequences, sum(len(offsets) * length for offsets, length in pieces)) as progress:
         for offsets, length in pieces:
             # The first half is read, the second half is scored.
-            for sequences, targets, losses in restarted(subject, windows, offsets, half, length - half, progress):
+            for sequences, targets, losses in restarted(ctx, windows, offsets, half, length - half, progress):
                 bins = np.searchsorted(starts, targets, side="right") - 1  # (B, S)
                 inside = torch.from_numpy(bins >= 0)  # not [T/2, 3/4 T), where the first bin is the quarter behind it
                 places = torch.from_numpy(sequences[:, None] * len(starts) + bins)
                 sums.view(-1).index_add_(0, places[inside], losses.double().cpu()[inside])
-    sums = subject.team.total(sums)  # zero but where a process read
+    sums = ctx.group.total(sums)  # zero but where a process read
     return binned_table(sums / torch.from_numpy(stops - starts), starts, stops, RestartLoss.table)
 
 

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from ssm.base.progress import Progress
 from ssm.data.batches import HeldOutWindows
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.stream import cross_entropy, segments, token_values
-from ssm.evaluation.subject import Subject
 
 
 def restarted(
-    subject: Subject, windows: HeldOutWindows, offsets: np.ndarray, before: int, scored: int, progress: Progress
+    ctx: EvaluationContext, windows: HeldOutWindows, offsets: np.ndarray, before: int, scored: int, progress: Progress
 ) -> Iterator[tuple[np.ndarray, np.ndarray, Tensor]]:
     """The loss on the targets that lie `before` to `before + scored` tokens behind a start, segment by segment.
 
@@ -27,11 +27,11 @@ def restarted(
     """
     length = before + scored
     positions = (windows.positions[:, None] + offsets).flatten()  # window by window
-    for segment in segments(subject, HeldOutWindows(windows.split, positions, length), length):
+    for segment in segments(ctx, HeldOutWindows(windows.split, positions, length), length):
         progress.advance(segment.targets.numel())
         read = max(0, before - segment.start)  # tokens of the segment that are read and not scored
         if segment.start + read >= segment.stop:
             continue
-        losses = token_values(subject.model, segment.hidden[:, read:], segment.targets[:, read:], cross_entropy)
+        losses = token_values(ctx.model, segment.hidden[:, read:], segment.targets[:, read:], cross_entropy)
         numbers, starts = np.divmod(segment.rows.numpy(), len(offsets))  # (B,)
         yield numbers, offsets[starts, None] + np.arange(segment.start + read, segment.stop), losses

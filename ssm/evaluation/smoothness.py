@@ -6,26 +6,26 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.inside import own_layers, window_groups
 from ssm.evaluation.registry import MEASURES
-from ssm.evaluation.subject import Subject
 from ssm.models.inspect import LayerSignals, layer_signals
 from ssm.specs.measurements.smoothness import Smoothness
 
 
 @MEASURES.function
-def smoothness(spec: Smoothness, subject: Subject) -> pl.DataFrame:
+def smoothness(spec: Smoothness, ctx: EvaluationContext) -> pl.DataFrame:
     """By window, layer and signal, in the schema Smoothness.table.
 
     Raises:
         CheckpointError: the model's layers are not ssm's own.
     """
-    model = own_layers(subject)
+    model = own_layers(ctx)
     frames = [pl.DataFrame(schema=Smoothness.table.columns)]
-    for rows, tokens in window_groups(spec, subject):
+    for rows, tokens in window_groups(spec, ctx):
         for signals in layer_signals(model, tokens):
             frames += _of_layer(rows, signals, model.spec.n_layers)
-    return subject.together(pl.concat(frames)).sort("sequence", "layer", "signal")
+    return ctx.together(pl.concat(frames)).sort("sequence", "layer", "signal")
 
 
 def pairwise_distance(x: Tensor) -> Tensor:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import Segment, segments
-from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
 from ssm.models.repairs.reading import Reading
@@ -21,22 +21,22 @@ from ssm.specs.measurements.state_statistics import StateStatistics
 
 
 @MEASURES.function
-def state_statistics(spec: StateStatistics, subject: Subject) -> pl.DataFrame:
+def state_statistics(spec: StateStatistics, ctx: EvaluationContext) -> pl.DataFrame:
     """Statistics after 1, 2, 4, ... tokens and after `length`, in the schema StateStatistics.table.
 
     Raises:
         CheckpointError: the model carries keys and values of every token, and nothing else.
     """
-    endless = _endless(subject.model)
+    endless = _endless(ctx.model)
     positions = sorted({2**i for i in range(spec.length.bit_length()) if 2**i <= spec.length} | {spec.length})
-    windows = subject.windows(spec.sequences, spec.length, spec.seed)
+    windows = ctx.windows(spec.sequences, spec.length, spec.seed)
     frames = [pl.DataFrame(schema=StateStatistics.table.columns)]
-    with subject.progress(spec.sequences, spec.length) as progress:
-        for segment in segments(subject, windows, spec.length, stops=positions):
+    with ctx.progress(spec.sequences, spec.length) as progress:
+        for segment in segments(ctx, windows, spec.length, stops=positions):
             if segment.stop in positions:
                 frames.append(_statistics(segment, endless))
             progress.advance(segment.targets.numel())
-    return subject.together(pl.concat(frames)).sort("sequence", "position", "layer", "head")
+    return ctx.together(pl.concat(frames)).sort("sequence", "position", "layer", "head")
 
 
 def _endless(model: Readable) -> tuple[int, ...]:
@@ -55,16 +55,18 @@ def _endless(model: Readable) -> tuple[int, ...]:
 
 def _statistics(segment: Segment, endless: tuple[int, ...]) -> pl.DataFrame:
     """The rows of one position: of the whole state, and of every head of every layer."""
-    memories_of = zip(segment.state.memory_layers(), segment.state.memories(), strict=True)
-    found = {layer: memory for layer, memory in memories_of if layer not in endless}
+    states_of = zip(segment.state.recurrent_layers(), segment.state.recurrent_states(), strict=True)
+    found = {layer: memory for layer, memory in states_of if layer not in endless}
     if not found:
         raise _stateless()
-    memories = [memory.double().cpu() for memory in found.values()]  # (B, H, ...) each
-    heads = [memory.shape[1] for memory in memories]
+    recurrent_states = [memory.double().cpu() for memory in found.values()]  # (B, H, ...) each
+    heads = [memory.shape[1] for memory in recurrent_states]
     layer = np.repeat([-1, *found], [1, *heads])  # (1 + all heads,)
     head = np.concatenate([[-1], *(np.arange(count) for count in heads)])
-    whole = torch.cat([memory.flatten(1) for memory in memories], 1).unsqueeze(1)  # (B, 1, elements)
-    parts = [_moments(part) for part in (whole, *(memory.reshape(*memory.shape[:2], -1) for memory in memories))]
+    whole = torch.cat([memory.flatten(1) for memory in recurrent_states], 1).unsqueeze(1)  # (B, 1, elements)
+    parts = [
+        _moments(part) for part in (whole, *(memory.reshape(*memory.shape[:2], -1) for memory in recurrent_states))
+    ]
     norm, mean, std = (torch.cat(columns, 1).flatten().numpy() for columns in zip(*parts, strict=True))
     rows = len(segment.rows)
     return pl.DataFrame(

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ssm.evaluation.subject import Subject
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.models.readable import Carried, Readable
 
 ROWS = {"cpu": 32, "cuda": 64}  # sequences side by side; more where they are short
@@ -51,18 +51,18 @@ class Segment:
 
 
 def segments(
-    subject: Subject, sequences: Sequences, length: int, start: int = 0, stops: list[int] | None = None
+    ctx: EvaluationContext, sequences: Sequences, length: int, start: int = 0, stops: list[int] | None = None
 ) -> Iterator[Segment]:
     """My sequences from position `start`, in the zero state, to `length`: a few of them and a segment at a time.
 
     Args:
         stops: positions at which a segment must end (where the state is looked at).
     """
-    device = subject.device
-    at_once = min(FORWARD_TOKENS[device.type], LOGITS // subject.model.hidden_size)  # tokens
+    device = ctx.device
+    at_once = min(FORWARD_TOKENS[device.type], LOGITS // ctx.model.hidden_size)  # tokens
     most = max(ROWS[device.type], at_once // (length - start))
-    fitting = STATES[device.type] // max(1, _state_bytes(subject, sequences, start, length))
-    groups = subject.groups(len(sequences), max(1, min(most, fitting)))
+    fitting = STATES[device.type] // max(1, _state_bytes(ctx, sequences, start, length))
+    groups = ctx.groups(len(sequences), max(1, min(most, fitting)))
     size = max(1, at_once // max((len(rows) for rows in groups), default=1))
     borders = sorted({*range(start, length, size), *(stops or []), length})
     for rows in groups:
@@ -70,7 +70,7 @@ def segments(
         for first, stop in pairwise(borders):
             inputs, targets = sequences.read(rows.numpy(), first, stop)
             with torch.inference_mode():
-                hidden, state = subject.model.hidden(inputs.to(device), state)
+                hidden, state = ctx.model.hidden(inputs.to(device), state)
             yield Segment(rows, first, stop, hidden, targets.to(device), state)
 
 
@@ -95,7 +95,7 @@ def likeliest(model: Readable, hidden: Tensor) -> Tensor:
     return torch.cat([model.logits(part).argmax(-1) for part in parts]).view(hidden.shape[:2])
 
 
-def _state_bytes(subject: Subject, sequences: Sequences, start: int, stop: int) -> int:
+def _state_bytes(ctx: EvaluationContext, sequences: Sequences, start: int, stop: int) -> int:
     """Of the state of one sequence after the tokens [start, stop); a cache grows by every token."""
     if not len(sequences):
         return 0
@@ -104,7 +104,7 @@ def _state_bytes(subject: Subject, sequences: Sequences, start: int, stop: int) 
     state: Carried | None = None
     sizes = [0]
     with torch.inference_mode():
-        for piece in inputs.to(subject.device).split(max(1, probed - 1), dim=1):  # all but the last token, and the last
-            _, state = subject.model.hidden(piece, state)
+        for piece in inputs.to(ctx.device).split(max(1, probed - 1), dim=1):  # all but the last token, and the last
+            _, state = ctx.model.hidden(piece, state)
             sizes.append(state.nbytes)
     return sizes[-1] + (stop - start - probed) * (sizes[-1] - sizes[-2])

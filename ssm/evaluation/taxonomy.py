@@ -16,7 +16,7 @@ from ssm.base.seeds import derived_seed
 from ssm.evaluation.registry import MEASURES
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.base import Mixer
-from ssm.models.state import MEMORY
+from ssm.models.state import RECURRENT
 from ssm.specs.measurements.taxonomy import Taxonomy
 from ssm.specs.model import ModelSpec
 
@@ -72,15 +72,16 @@ def _behaviour(
 ) -> tuple[bool, bool, bool] | tuple[None, None, None]:
     """(selective, linear, identity); None for a memory that grows, which keeps what it was given."""
     started = mixer(u)[1]
-    if mixer(u[:, :1])[1][MEMORY].shape != started[MEMORY].shape:
+    if mixer(u[:, :1])[1][RECURRENT].shape != started[RECURRENT].shape:
         return None, None, None
-    difference = torch.randn(started[MEMORY].shape, generator=generator, dtype=torch.float64)
+    difference = torch.randn(started[RECURRENT].shape, generator=generator, dtype=torch.float64)
     difference[:, mixer.spec.h_heads(mixer.d_model) :] = 0.0
 
     def remains(inputs: Tensor, scale: float) -> Tensor:
         """What `scale` times the difference has become after the inputs, over `scale`."""
         ended = [
-            mixer(inputs, {**started, MEMORY: started[MEMORY] + by * difference})[1][MEMORY] for by in (scale, 0.0)
+            mixer(inputs, {**started, RECURRENT: started[RECURRENT] + by * difference})[1][RECURRENT]
+            for by in (scale, 0.0)
         ]
         return (ended[0] - ended[1]) / scale
 

@@ -7,23 +7,23 @@ import polars as pl
 import torch
 
 from ssm.data.batches import HeldOutWindows
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import cross_entropy, segments, token_values
-from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.validation_loss import ValidationLoss
 
 
 @MEASURES.function
-def validation_loss(spec: ValidationLoss, subject: Subject) -> pl.DataFrame:
+def validation_loss(spec: ValidationLoss, ctx: EvaluationContext) -> pl.DataFrame:
     """Mean loss by sequence, every token counted once, in the schema ValidationLoss.table."""
-    windows = subject.windows(spec.sequences, spec.length, spec.seed)
+    windows = ctx.windows(spec.sequences, spec.length, spec.seed)
     offsets = np.arange(0, spec.length, spec.context)  # (blocks,)
     blocks = HeldOutWindows(windows.split, (windows.positions[:, None] + offsets).flatten(), spec.context)
     sums = torch.zeros(spec.sequences, dtype=torch.float64)
-    with subject.progress(spec.sequences, spec.length) as progress:
-        for segment in segments(subject, blocks, spec.context):
-            losses = token_values(subject.model, segment.hidden, segment.targets, cross_entropy)  # (B, S)
+    with ctx.progress(spec.sequences, spec.length) as progress:
+        for segment in segments(ctx, blocks, spec.context):
+            losses = token_values(ctx.model, segment.hidden, segment.targets, cross_entropy)  # (B, S)
             sums.index_add_(0, segment.rows // len(offsets), losses.double().sum(1).cpu())
             progress.advance(losses.numel())
-    means = subject.team.total(sums).numpy() / spec.length  # zero but where a process read
+    means = ctx.group.total(sums).numpy() / spec.length  # zero but where a process read
     return pl.DataFrame({"sequence": np.arange(spec.sequences), "loss": means}, schema=ValidationLoss.table.columns)

@@ -15,8 +15,8 @@ import torch
 
 from ssm.base.errors import ConfigError, OutputError
 from ssm.base.files import absolute, only_one, remove_leftovers
-from ssm.base.outside import read_json, shaped
 from ssm.base.records import Result
+from ssm.base.strict_parsing import read_json, shaped
 from ssm.data.own_text import tokenizer_of
 from ssm.data.reading import training_batches
 from ssm.diagnosis import settings_of
@@ -28,7 +28,7 @@ from ssm.extension.stages import Stages
 from ssm.extension.text import tokenized
 from ssm.models.device import prepare_device
 from ssm.models.foreign import ForeignModel, check_unchanged
-from ssm.models.opening import Opened, open_model
+from ssm.models.load import LoadedModel, load_any_model
 from ssm.plan.sources import text_files
 from ssm.specs.extension import OF_A_STATE, USUAL_POLICY, ExtensionSpec, how, needless
 from ssm.specs.initial_states import SPECS as POLICIES
@@ -51,7 +51,7 @@ def extend(
     """Post-train a model, keep the best of it, and write it as it came; goes on where it was stopped.
 
     Args:
-        model: a folder, a file, a name of the hub, or the folder of a run of ssm (`ssm.models.opening.open_model`).
+        model: a folder, a file, a name of the hub, or the folder of a run of ssm (`ssm.models.load.load_any_model`).
         text: files, folders or globs to train on. A part of them is held out to measure on if no files are.
         out: the extension's folder (`ssm.extension.folder`).
         held_out: files, folders or globs to measure on; or the share of `text` that is held out, between 0 and 1.
@@ -71,25 +71,25 @@ def extend(
         expected = "expected a share of --text between 0 and 1, or files"
         raise ConfigError(f"--held-out {share:g}: {expected} (a file of this name: ./{share:g})")
     chosen = prepare_device(device, threads)
-    opened = open_model(model, chosen)
+    loaded = load_any_model(model, chosen)
     trains = settings.get("policy", USUAL_POLICY) not in REPAIRS
-    if opened.why_not_extend is not None and (trains or not opened.only_repaired):
-        hint = "; --policy scale_a trains nothing, and can be tried" if opened.only_repaired else ""
-        raise ConfigError(f"{opened.name}: cannot be extended: {opened.why_not_extend}{hint}")
-    spec = extension_of(opened, chosen, **settings)
+    if loaded.why_not_extend is not None and (trains or not loaded.only_repaired):
+        hint = "; --policy scale_a trains nothing, and can be tried" if loaded.only_repaired else ""
+        raise ConfigError(f"{loaded.name}: cannot be extended: {loaded.why_not_extend}{hint}")
+    spec = extension_of(loaded, chosen, **settings)
     if spec.repair is None:
-        training_of(spec, opened.spec, opened.name)
+        training_of(spec, loaded.spec, loaded.name)
     else:
-        _check_repair(spec.repair, opened)
-    known = tokenizer_of(opened, tokenizer)
-    check_vocabulary(opened, known)
+        _check_repair(spec.repair, loaded)
+    known = tokenizer_of(loaded, tokenizer)
+    check_vocabulary(loaded, known)
     folder = Folder(Path(out))
-    folder.begin(_original(opened), [*text, *others])
+    folder.begin(_original(loaded), [*text, *others])
     with only_one(folder.path):
         remove_leftovers(folder.path)
         asked = folder.insist_on(
             {
-                "fingerprint": opened.fingerprint,
+                "fingerprint": loaded.fingerprint,
                 "text": [*absolute(text)],
                 "text_files": _state_of(text),
                 "held_out": [*absolute(others)],
@@ -105,20 +105,20 @@ def extend(
             return dict(shaped(result, Result, f"{folder.result}: not a result", OutputError))
         divided = asked["divided"], asked["share"]
         parts = tokenized(text, others, *divided, known, spec.diagnosis, folder.tokens)
-        if opened.foreign is not None and isinstance(opened.model, ForeignModel):
-            check_unchanged(opened.model, opened.foreign, folder.path)
-        parent = run_of(opened, parts.train.spec, spec.diagnosis.context)
+        if loaded.foreign is not None and isinstance(loaded.model, ForeignModel):
+            check_unchanged(loaded.model, loaded.foreign, folder.path)
+        parent = run_of(loaded, parts.train.spec, spec.diagnosis.context)
         if spec.repair is None:
             # What cannot be trained is not measured first.
-            extended_run(spec, parent, parts.train.spec, opened.name)
+            extended_run(spec, parent, parts.train.spec, loaded.name)
             training_batches(parts.train, spec.diagnosis.context, 1, stream=False, seed=spec.diagnosis.seed)
-        print(f"extend {opened.title}: {parts.held_out.line}", file=sys.stderr, flush=True)
+        print(f"extend {loaded.title}: {parts.held_out.line}", file=sys.stderr, flush=True)
         stages = Stages if spec.repair is None else Repairing
-        return stages(opened, parent, parts, spec, folder, chosen).work()
+        return stages(loaded, parent, parts, spec, folder, chosen).work()
 
 
 def extension_of(
-    opened: Opened,
+    loaded: LoadedModel,
     device: torch.device,
     policy: str = USUAL_POLICY,
     p_zero: float | None = None,
@@ -166,12 +166,12 @@ def extension_of(
         raise ConfigError(f"policy {policy} has no use for {_option(unused)}{why}")
     return ExtensionSpec.parse(
         {
-            "diagnosis": settings_of(opened, device, **diagnosis),
+            "diagnosis": settings_of(loaded, device, **diagnosis),
             **how(policy, options),
             "measure": measure,
             "in_context_tolerance": in_context_tolerance,
         },
-        opened.name,
+        loaded.name,
     )
 
 
@@ -179,18 +179,18 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _check_repair(repair: RepairSpec, opened: Opened) -> None:
-    if opened.source is None:
-        raise ConfigError(f"{opened.name}: is a run of ssm's own, which a figure repairs: as an arm's 'repair'")
+def _check_repair(repair: RepairSpec, loaded: LoadedModel) -> None:
+    if loaded.source is None:
+        raise ConfigError(f"{loaded.name}: is a run of ssm's own, which a figure repairs: as an arm's 'repair'")
     try:
-        repair.check(opened.spec)
+        repair.check(loaded.spec)
     except ValueError as error:
-        raise ConfigError(f"{opened.name}: {error}") from None
+        raise ConfigError(f"{loaded.name}: {error}") from None
 
 
-def _original(opened: Opened) -> Path:
+def _original(loaded: LoadedModel) -> Path:
     """The folder that the model lies in."""
-    return own_folder(opened) if opened.source is None else opened.source.folder
+    return own_folder(loaded) if loaded.source is None else loaded.source.folder
 
 
 def _state_of(paths: Sequence[str]) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 from ssm.base.errors import OutputError, shown
 from ssm.base.files import make_folder, write_json
-from ssm.base.outside import read_json, shaped
 from ssm.base.records import Settings
+from ssm.base.strict_parsing import read_json, shaped
 
 SETTINGS, LOCK, RESULT = "extension.json", ".lock", "result.json"
 CHOICE = ("measure", "in_context_tolerance")  # settings that nothing but the choice depends on

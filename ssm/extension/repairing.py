@@ -12,18 +12,18 @@ from typing import Any
 
 from ssm.base.errors import OutputError
 from ssm.base.files import write_json
-from ssm.base.outside import read_json, shaped
 from ssm.base.records import Repaired
+from ssm.base.strict_parsing import read_json, shaped
 from ssm.evaluation.repairing import least, search
 from ssm.extension.choice import ORIGINAL, Candidate, choose
 from ssm.extension.export import as_taken_home, trial_taken_home, write_as_it_came
 from ssm.extension.outcome import NOTHING, OF_REPAIRING, WORDS, Outcome
 from ssm.extension.selection import measured
 from ssm.extension.stages import Stages
-from ssm.models.opening import Opened
+from ssm.models.load import LoadedModel
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
-from ssm.models.trained import Trained
+from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs.base import OfLayers, Point
 
 REPAIRED = "repaired"
@@ -64,7 +64,7 @@ class Repairing(Stages):
         path = self.folder.repair
         found = read_json(path, OutputError, "search of a repair")
         read = shaped(found, Repaired, f"{path}: not the search of a repair", OutputError)
-        places = len(self.repair.start(self.opened.spec))
+        places = len(self.repair.start(self.loaded.spec))
         if len(read["chosen"]) != places:
             raise OutputError(f"{path}: not the search of a repair: chosen: expected {places} numbers")
         return read
@@ -75,9 +75,9 @@ class Repairing(Stages):
         nan = float("nan")
 
         def loss(model: Readable) -> float:
-            assert isinstance(model, Trained)
+            assert isinstance(model, TrainableModel)
             name = REPAIRED if trials else ORIGINAL
-            own = trial_taken_home(self.opened, model, self.folder.repair.parent).to(self.device)
+            own = trial_taken_home(self.loaded, model, self.folder.repair.parent).to(self.device)
             found = measured(
                 Candidate(name, 0, None, nan, nan, nan), own, self.text.choice, self.spec.diagnosis, self.device
             )
@@ -85,7 +85,7 @@ class Repairing(Stages):
             rise, value = found.in_context - trials[0].in_context, float(getattr(found, self.spec.measure))
             return value if rise <= log1p(self.spec.in_context_tolerance) and isfinite(value) else inf
 
-        tried = search(self.repair, self.opened.model, self.spec.diagnosis.context, loss)
+        tried = search(self.repair, self.loaded.model, self.spec.diagnosis.context, loss)
         best = least(tried)
         kept = trials[:1] if best is tried[0] else [trials[0], trials[tried.index(best)]]
         content = {
@@ -96,19 +96,19 @@ class Repairing(Stages):
         }
         write_json(self.folder.repair, content)
 
-    def _model(self) -> Trained:
+    def _model(self) -> TrainableModel:
         point: Point = tuple(self._found["chosen"])
-        model = repaired(copy.deepcopy(self.opened.model), self.repair, point)
-        assert isinstance(model, Trained)
-        return as_taken_home(self.opened, model, self.folder.repair.parent).eval()
+        model = repaired(copy.deepcopy(self.loaded.model), self.repair, point)
+        assert isinstance(model, TrainableModel)
+        return as_taken_home(self.loaded, model, self.folder.repair.parent).eval()
 
-    def _chosen_model(self) -> Opened:
-        said = f"{self.opened.fingerprint} {self.repair.content()} {self._found['chosen']}"
+    def _chosen_model(self) -> LoadedModel:
+        said = f"{self.loaded.fingerprint} {self.repair.content()} {self._found['chosen']}"
         fingerprint = hashlib.sha256(said.encode()).hexdigest()[:16]
-        return replace(self.opened, model=self._model().to(self.device), fingerprint=fingerprint)
+        return replace(self.loaded, model=self._model().to(self.device), fingerprint=fingerprint)
 
     def _write_model(self, place: Path, outcome: Outcome) -> None:
-        write_as_it_came(self.opened, self._model(), place, self._changes(outcome))
+        write_as_it_came(self.loaded, self._model(), place, self._changes(outcome))
 
     def _training(self) -> dict[str, str]:
         """What was done, in words."""
@@ -116,9 +116,9 @@ class Repairing(Stages):
             return {}
         diagnosis, text = self.spec.diagnosis, self.text.choice
         return {
-            "original": f"{self.opened.name} ({self.opened.fingerprint})",
+            "original": f"{self.loaded.name} ({self.loaded.fingerprint})",
             "repair": f"{self.repair.words}, without training",
-            "chosen": self.repair.said(self.opened.spec, tuple(self._found["chosen"])),
+            "chosen": self.repair.said(self.loaded.spec, tuple(self._found["chosen"])),
             "trials": f"{self._found['trials']}, windows of {diagnosis.length:,} tokens, context {diagnosis.context}",
             "text": f"{text.held_out.n_tokens:,} tokens that chose, and are not those of the page",
             "held out": self.text.held_out.words,
@@ -128,7 +128,7 @@ class Repairing(Stages):
     def _numbers(self) -> dict[str, Any] | None:
         if not self.folder.repair.exists():
             return None
-        layers = list(self.repair.layers(self.opened.spec))
+        layers = list(self.repair.layers(self.loaded.spec))
         return {"layers": layers, "numbers": self._found["chosen"], "trials": self._found["trials"]}
 
     def _unlike_the_paper(self) -> tuple[str, ...]:

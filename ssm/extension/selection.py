@@ -17,8 +17,8 @@ from ssm.extension.choice import END, ORIGINAL, Candidate
 from ssm.extension.export import as_taken_home
 from ssm.extension.losses import losses_of
 from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
-from ssm.models.opening import WEIGHTS, Opened
-from ssm.models.trained import Trained
+from ssm.models.load import WEIGHTS, LoadedModel
+from ssm.models.trainable import TrainableModel
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.restart_loss import RestartLoss
@@ -33,7 +33,7 @@ def weights_of(candidate: Candidate, folder: Path, parent: Path) -> Path:
 
 
 def candidates(
-    opened: Opened,
+    loaded: LoadedModel,
     run: RunSpec,
     folder: Path,
     parent: Path,
@@ -58,13 +58,13 @@ def candidates(
     found = []
     for candidate in unmeasured:
         path = weights_of(candidate, folder, parent)
-        model = as_taken_home(opened, load_model(path)[0], path.parent).to(device)
+        model = as_taken_home(loaded, load_model(path)[0], path.parent).to(device)
         found.append(measured(candidate, model, store, spec, device))
     return found
 
 
 def measured(
-    candidate: Candidate, model: Trained, store: TokenStore, spec: DiagnosisSpec, device: torch.device
+    candidate: Candidate, model: TrainableModel, store: TokenStore, spec: DiagnosisSpec, device: torch.device
 ) -> Candidate:
     """The candidate with what its model measures on the windows that choose."""
     windows = disjoint_windows(store.held_out, spec.length, spec.seed, at_least=LEAST)

@@ -13,11 +13,11 @@ import torch
 
 from ssm.base.errors import CheckpointError, OutputError
 from ssm.base.files import whole_folder, write_json, write_text
-from ssm.base.outside import read_json, shaped
 from ssm.base.provenance import provenance
 from ssm.base.records import CandidateRecord
+from ssm.base.strict_parsing import read_json, shaped
 from ssm.diagnosis import RECORD as DIAGNOSIS
-from ssm.diagnosis import diagnose_opened, load_diagnosis, write_diagnosis
+from ssm.diagnosis import diagnose_loaded, load_diagnosis, write_diagnosis
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import Diagnosis, Extension
 from ssm.diagnosis.verdict import sentence_of
@@ -37,11 +37,11 @@ from ssm.extension.recipe import control_run, extended_run, given_a_state, peak_
 from ssm.extension.selection import candidates, weights_of
 from ssm.extension.text import Text
 from ssm.models.checkpoint import RECORD, load_model
-from ssm.models.opening import Opened
+from ssm.models.load import LoadedModel
 from ssm.specs.extension import ExtensionSpec
 from ssm.specs.training import RunSpec
+from ssm.training.lineage import read_record
 from ssm.training.loop import train
-from ssm.training.origin import read_record
 
 EXTENDED, CONTROL = "extended", "control"
 
@@ -53,14 +53,14 @@ class Stages:
 
     def __init__(
         self,
-        opened: Opened,
+        loaded: LoadedModel,
         parent: RunSpec,
         text: Text,
         spec: ExtensionSpec,
         folder: Folder,
         device: torch.device,
     ):
-        self.opened, self.parent, self.text, self.spec = opened, parent, text, spec
+        self.loaded, self.parent, self.text, self.spec = loaded, parent, text, spec
         self.folder, self.device = folder, device
         self.chosen: Candidate | None = None
         self.kept: Candidate | None = None  # what is written: the chosen weights, or the best that were trained
@@ -70,8 +70,8 @@ class Stages:
 
     def work(self) -> dict[str, Any]:
         """Everything that is not there yet; returns what result.json says."""
-        before = self._diagnosed("before", self.opened)
-        self.opened.model.to("cpu")
+        before = self._diagnosed("before", self.loaded)
+        self.loaded.model.to("cpu")
         trained = (self.folder.run(EXTENDED) / RECORD).exists()  # on fewer windows the verdict was another
         outcome = outcome_before_training(before, trained)
         if outcome is None or trained:
@@ -93,7 +93,7 @@ class Stages:
     @cached_property
     def runs(self) -> dict[str, RunSpec]:
         """By arm."""
-        spec, data, name = self.spec, self.text.train.spec, self.opened.name
+        spec, data, name = self.spec, self.text.train.spec, self.loaded.name
         made = {EXTENDED: extended_run, CONTROL: control_run}
         return {arm: run(spec, self.parent, data, name) for arm, run in made.items()}
 
@@ -118,12 +118,12 @@ class Stages:
 
     # --- Single stages ------------------------------------------------------------------------------------------------
 
-    def _diagnosed(self, name: str, opened: Opened) -> Diagnosis:
+    def _diagnosed(self, name: str, loaded: LoadedModel) -> Diagnosis:
         """A diagnosis on the page's windows, made unless it is there."""
         folder = self.folder.diagnosis(name)
         if not (folder / DIAGNOSIS).exists():
             self._say(f"diagnosis, {name}")
-            found = diagnose_opened(opened, self.text.page, self.spec.diagnosis, self.device, text=self.text.files)
+            found = diagnose_loaded(loaded, self.text.page, self.spec.diagnosis, self.device, text=self.text.files)
             with whole_folder(folder) as temporary:
                 write_diagnosis(found, temporary)
         self.diagnoses[name] = load_diagnosis(folder)
@@ -143,7 +143,7 @@ class Stages:
         return record
 
     def _parent(self) -> Path:
-        return parent_folder(self.opened, self.parent, self.folder.run("imported"))
+        return parent_folder(self.loaded, self.parent, self.folder.run("imported"))
 
     def _candidates(self) -> list[Candidate]:
         path = self.folder.choice
@@ -151,7 +151,7 @@ class Stages:
             self._say("choice among the original and the trained weights")
             run, folder = self.runs[EXTENDED], self.folder.run(EXTENDED)
             text, diagnosis = self.text.choice, self.spec.diagnosis
-            found = candidates(self.opened, run, folder, self._parent(), text, diagnosis, self.device)
+            found = candidates(self.loaded, run, folder, self._parent(), text, diagnosis, self.device)
             write_json(path, [candidate.as_json() for candidate in found])
         found = read_json(path, OutputError, "choice")
         return [
@@ -159,15 +159,15 @@ class Stages:
             for value in shaped(found, list[CandidateRecord], f"{path}: not a choice", OutputError)
         ]
 
-    def _with_weights(self, arm: str, chosen: Candidate) -> Opened:
+    def _with_weights(self, arm: str, chosen: Candidate) -> LoadedModel:
         """The model with the weights of an arm at the chosen step."""
         path = weights_of(chosen, self.folder.run(arm), self._parent())
-        model = as_taken_home(self.opened, load_model(path)[0], path.parent)
+        model = as_taken_home(self.loaded, load_model(path)[0], path.parent)
         with path.open("rb") as file:
             fingerprint = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-        return replace(self.opened, model=model.eval(), fingerprint=fingerprint)
+        return replace(self.loaded, model=model.eval(), fingerprint=fingerprint)
 
-    def _chosen_model(self) -> Opened:
+    def _chosen_model(self) -> LoadedModel:
         """The model with what was chosen."""
         assert self.chosen is not None
         return self._with_weights(EXTENDED, self.chosen)
@@ -186,7 +186,7 @@ class Stages:
         assert self.kept is not None
         run = self.folder.run(EXTENDED)
         weights = weights_of(self.kept, run, self._parent())
-        take_home(self.opened, weights, run, self.kept, place, self._changes(outcome))
+        take_home(self.loaded, weights, run, self.kept, place, self._changes(outcome))
 
     # --- What is said -------------------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Stages:
         taken = f"{self.kept.step} of " if self.kept is not None else ""
         rounds = steps * training.batch_tokens / text.train.n_tokens
         return {
-            "original": f"{self.opened.name} ({self.opened.fingerprint})",
+            "original": f"{self.loaded.name} ({self.loaded.fingerprint})",
             "initial state": ", ".join(f"{key} {value}" for key, value in training.initial_state.content().items()),
             "layers given a state": given_a_state(run.model),
             "steps": f"{taken}{steps}, {training.batch_tokens:,} tokens each, context {training.context}",
@@ -212,7 +212,7 @@ class Stages:
 
     def _left_out(self) -> list[str]:
         """Files of the original that led out of its folder."""
-        return [] if self.opened.source is None else list(self.opened.source.outside)
+        return [] if self.loaded.source is None else list(self.loaded.source.outside)
 
     def _numbers(self) -> dict[str, Any] | None:
         """Of a repair without training: those that were chosen, and the layers, from 1, that each is of."""
@@ -234,7 +234,7 @@ class Stages:
             "reason": outcome.reason,
             "model": written if outcome.gained else None,
             "candidate": None if outcome.gained else written,
-            "library": self.opened.library,
+            "library": self.loaded.library,
             "chosen": self.chosen and self.chosen.as_json(),
             "candidates": [candidate.as_json() for candidate in self.measured],
             "repair": self._numbers(),
@@ -244,7 +244,7 @@ class Stages:
             "left_out": self._left_out() if written is not None else [],
             "unlike_the_paper": list(self._unlike_the_paper()),
             "spec": self.spec.content(),
-            "original": {"name": self.opened.name, "fingerprint": self.opened.fingerprint},
+            "original": {"name": self.loaded.name, "fingerprint": self.loaded.fingerprint},
             "provenance": provenance(),
         }
         write_text(self.folder.page, self._page(outcome, written))
@@ -267,4 +267,4 @@ class Stages:
         return build_page(after or before, before if after else None, extension)
 
     def _say(self, what: str) -> None:
-        print(f"extend {self.opened.title}: {what}", file=sys.stderr, flush=True)
+        print(f"extend {self.loaded.title}: {what}", file=sys.stderr, flush=True)

@@ -1,1 +1,1 @@
-"""Pictures, drawn from tables alone: what stands in them in `ssm.figures.drawings`, stacked by `ssm.figures.draw`."""
+"""Figures, drawn from tables alone: their plots are in `ssm.figures.plots`, stacked by `ssm.figures.draw`."""

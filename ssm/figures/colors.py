@@ -1,4 +1,4 @@
-"""The two neutral colours of pictures: a page may replace these very strings by its own, by day and by night."""
+"""The two neutral colours of figures: a page may replace these very strings by its own, by day and by night."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, r
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.base.tables import read_provenance, read_table, schema_of
-from ssm.claims.panel import planned
+from ssm.claims.panel_tables import planned
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import PlannedFigure, Series
 from ssm.specs.measurements import SCHEMAS

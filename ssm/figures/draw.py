@@ -1,4 +1,4 @@
-"""A figure from its task and its tables: the drawings stacked into one picture, written as SVG, PNG and PDF."""
+"""A figure from its task and its tables: its plots stacked, written as SVG, PNG and PDF."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ssm.figures.style import NORMAL, RC, SMALL, WIDTH, arm_styles
 DPI = 200
 LONGEST_DIRECT = 22  # characters of a label that may stand beside its line
 LINE = 1.25 * NORMAL / 72  # inches: height of a line of text
-NOTE = 90  # characters of a line of the note below a picture
+NOTE = 90  # characters of a line of the note below a figure
 
 
 def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
@@ -45,7 +45,7 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
     target = task.figure.target
     paths = [out / f"{target}.{kind}" for kind in ("svg", "png", "pdf")]
     with matplotlib.rc_context(RC | {"svg.hashsalt": target}):
-        figure = picture(task, tables)
+        figure = draw_figure(task, tables)
         with whole_file(paths[0]) as temporary:
             temporary.write_bytes(svg(figure, plain(task.figure.title)))
         with whole_file(paths[1]) as temporary:
@@ -56,8 +56,8 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
     return paths
 
 
-def picture(task: FigureTask, tables: Path) -> Figure:
-    """The figure's picture, not yet written."""
+def draw_figure(task: FigureTask, tables: Path) -> Figure:
+    """The figure, not yet written."""
     with matplotlib.rc_context(RC):
         styles = arm_styles(arms(task), {one.arm: (one.family, one.axes) for one in task.series if one.family})
         rows = side_by_side([(one.kind, one.draw(task, tables, styles)) for one in task.figure.drawings])
@@ -65,7 +65,7 @@ def picture(task: FigureTask, tables: Path) -> Figure:
 
 
 def compose(rows: list[Row], width: float = WIDTH) -> Figure:
-    """Rows of panels stacked into one picture, with their notes and a legend, not yet written.
+    """Rows of panels stacked into one figure, with their notes and a legend, not yet written.
 
     Args:
         width: inches.
@@ -75,7 +75,7 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
             figsize=(width, sum(row.height for row in rows)), layout=ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.06)
         )
         FigureCanvasAgg(figure)
-        axes = _paint(figure, rows)
+        axes = _draw_on(figure, rows)
         note = ". ".join(dict.fromkeys(part for row in rows if row.note for part in row.note.split(". ")))
         if note:
             figure.supxlabel(textwrap.fill(note, int(NOTE * width / WIDTH)), fontsize=SMALL, x=0.995, ha="right")
@@ -84,18 +84,18 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
     return figure
 
 
-def _paint(figure: Figure, rows: list[Row]) -> list[Axes]:
+def _draw_on(figure: Figure, rows: list[Row]) -> list[Axes]:
     """Lay the rows out on one grid, so that axes above one another are aligned."""
     columns = math.lcm(*(row.columns for row in rows))
     grid = figure.add_gridspec(len(rows), columns, height_ratios=[row.height for row in rows])
-    painted = []
+    drawn = []
     for place, row in enumerate(rows):
         span = columns // row.columns
-        for column, paint in enumerate(row.panels):
+        for column, draw_on in enumerate(row.panels):
             axes = figure.add_subplot(grid[place, column * span : (column + 1) * span])
-            paint(axes, row.columns)
-            painted.append(axes)
-    return painted
+            draw_on(axes, row.columns)
+            drawn.append(axes)
+    return drawn
 
 
 def _label_ends(figure: Figure, all_axes: list[Axes]) -> bool:
@@ -164,7 +164,7 @@ def _nothing(axes: Axes, columns: int) -> None:
 
 
 def svg(figure: Figure, title: str) -> bytes:
-    """A picture as an SVG with a transparent background; screen readers read its title."""
+    """A figure as an SVG with a transparent background; screen readers read its title."""
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type")) | {"Title": title}
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)

@@ -16,8 +16,8 @@ from ssm.claims.claim import ClaimSpec, JudgedFigure, claims_of_members
 from ssm.claims.families import Member
 from ssm.claims.reader import Reader
 from ssm.claims.series import Names, Seeds
-from ssm.figures.drawings import DrawingSpec
 from ssm.figures.grid import Grid, expanded
+from ssm.figures.plots import PlotSpec
 from ssm.specs.base import Distinct, Prose, Spec
 from ssm.specs.measurements import SPECS as MEASUREMENTS
 from ssm.specs.measurements import MeasurementEntry
@@ -107,7 +107,7 @@ class FigureSpec(Spec):
     arms: Annotated[dict[ArmName, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
     measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()
     collect: Names = ()  # targets whose measurements are drawn instead of runs of its own
-    drawings: Annotated[tuple[DrawingSpec, ...], Field(strict=False, min_length=1)]
+    drawings: Annotated[tuple[PlotSpec, ...], Field(strict=False, min_length=1)]
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = ()
     deviations: Texts = ()  # how this scale departs from the paper, in plain words
 
@@ -147,13 +147,13 @@ class FigureSpec(Spec):
         if not self.collect:
             families = self.families
             gone: dict[str, dict[str, Member]] = {name: {} for name, arm in self.arms.items() if arm is None}
-            for drawing in self.drawings:
+            for plot in self.drawings:
                 try:
-                    drawing.check(gone | families, self.arms)
+                    plot.check(gone | families, self.arms)
                 except ValueError as error:
-                    raise ValueError(f"drawings.{drawing.kind}.{error}") from None
-                for model in drawing.panels():
-                    self._is_a_panel(model, f"drawings.{drawing.kind}.against")
+                    raise ValueError(f"drawings.{plot.kind}.{error}") from None
+                for model in plot.panels():
+                    self._is_a_panel(model, f"drawings.{plot.kind}.against")
             for claim in self.claims:
                 for other in claim.quantity.arms():
                     if other not in self.arms and other not in families:
@@ -166,14 +166,14 @@ class FigureSpec(Spec):
                     raise ValueError(f"claims.{claim.id}.quantity.{error}") from None
                 for model in claim.models or ():
                     self._is_a_panel(model, f"claims.{claim.id}.models")
-                for model, _ in claim.quantity.places(panel=""):
+                for model, _ in claim.quantity.panel_arms(panel=""):
                     if model:
                         self._is_a_panel(model, f"claims.{claim.id}.quantity.against_model")
         self._measurements_are_told_apart(arms)
         for claim in self.claims:
             self._is_measured(claim.quantity, f"claims.{claim.id}.quantity")
-        for drawing in self.drawings:
-            self._is_measured(drawing, f"drawings.{drawing.kind}")
+        for plot in self.drawings:
+            self._is_measured(plot, f"drawings.{plot.kind}")
         ids = [claim.id for claim in self.claims]
         if len(set(ids)) != len(ids):
             raise ValueError("two claims bear the same id")

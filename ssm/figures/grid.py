@@ -2,7 +2,7 @@
 
 A grid has axes: a key of the model, the recipe, the initial state or the data, and its values. Every combination of
 them is a member, an arm like any other: `base` over `d_state: [16, 32]` and `conv: [off, on]` is the family of the arms
-`base[d_state=16,conv=off]` and so on. What a key means is found out where the arm is resolved (ssm/plan/keys.py).
+`base[d_state=16,conv=off]` and so on. What a key means is found out where the arm is resolved (ssm/plan/overrides.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A quantity of an arm, seed by seed, as pictures show it."""
+"""A quantity of an arm, seed by seed, as figures show it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ssm.claims.estimate import UndecidableError
-from ssm.claims.panel import Panel
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import SeedQuantity
 from ssm.claims.series import PlannedFigure
 
@@ -39,7 +39,7 @@ def numbers_of_arm(quantity: SeedQuantity, arm: str, task: PlannedFigure, tables
     if not own or not all(set(quantity.names) <= set(series.tables) for series in own):
         return None
     try:
-        readings = quantity.readings(Panel(task, panel, tables))
+        readings = quantity.readings(PanelTables(task, panel, tables))
     except UndecidableError:
         return Numbers(np.empty(0), quantity.logarithmic)
     values = np.array([reading.value for reading in readings.values()])

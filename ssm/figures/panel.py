@@ -1,4 +1,4 @@
-"""One panel: curves on axes. Every drawing describes its panels as data; how they look is decided here."""
+"""One panel: curves on axes. Every plot describes its panels as data; how they look is decided here."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ AROUND, LETTER = 0.95, 0.085  # inches: what stands about the axes of a panel, a
 BAND = 0.16  # opacity of the bands
 EDGE = 0.015  # room left and right of the curves, as a fraction of the axis
 
-Painter = Callable[["Axes", int], None]  # paints axes that are one of so many columns
+Plotter = Callable[["Axes", int], None]  # draws on axes that are one of so many columns
 
 
 class Sharing(Protocol):
-    """A panel that can stand beside those of other drawings of its kind."""
+    """A panel that can stand beside those of other plots of its kind."""
 
     def __call__(self, axes: Axes, columns: int) -> None: ...
 
     def columns(self, panels: Sequence[Self]) -> int:
         """How many of these, of which it is one, stand side by side."""
 
-    def together(self, panels: Sequence[Self], height: float, columns: int) -> tuple[float, Sequence[Painter]]:
+    def together(self, panels: Sequence[Self], height: float, columns: int) -> tuple[float, Sequence[Plotter]]:
         """The same panels for a row, and its height; `height` is that of the highest alone."""
 
 
@@ -45,7 +45,7 @@ class Row:
     """Panels side by side; fewer panels than `columns` leave places free."""
 
     height: float  # inches
-    panels: Sequence[Painter]
+    panels: Sequence[Plotter]
     columns: int
     note: str = ""  # what lines and bands are
 
@@ -61,7 +61,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class CurvePanel:
-    """Curves against a number of tokens, or against another number. Calling it paints it."""
+    """Curves against a number of tokens, or against another number. Calling it draws it."""
 
     curves: Sequence[Curve]
     styles: dict[str, ArmStyle]
@@ -264,7 +264,7 @@ def columns_for(panels: int) -> int:
 
 
 def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
-    """The rows of several drawings, of each its kind. Those of one kind that have a panel each share their rows.
+    """The rows of several plots, of each its kind. Those of one kind that have a panel each share their rows.
 
     But where another row has more panels: the axes between would push these apart, for all are aligned.
     """
@@ -278,8 +278,8 @@ def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
             found += rows
             continue
         note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
-        height, painters = panels[0].together(panels, max(row.height for row in rows), columns)
-        found += [Row(height, painters[at : at + columns], columns, note) for at in range(0, len(painters), columns)]
+        height, plotters = panels[0].together(panels, max(row.height for row in rows), columns)
+        found += [Row(height, plotters[at : at + columns], columns, note) for at in range(0, len(plotters), columns)]
     return found
 
 
@@ -293,7 +293,7 @@ def _one_panel(rows: Sequence[Row]) -> bool:
     return len(rows) == 1 and len(rows[0].panels) == 1 and _shares(rows[0].panels[0])
 
 
-def _shares(panel: Painter) -> TypeGuard[Sharing]:
+def _shares(panel: Plotter) -> TypeGuard[Sharing]:
     return hasattr(panel, "together")
 
 

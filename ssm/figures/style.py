@@ -1,4 +1,4 @@
-"""How pictures look: colours that colour-blind readers can tell apart, one style for an arm in every figure."""
+"""How figures look: colours that colour-blind readers can tell apart, one style for an arm in every figure."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ssm.data.tokenizers import make_tokenizer
 from ssm.harness.reading import Asked, continuations, log_likelihoods, reads_together
 from ssm.harness.special import special_tokens
 from ssm.models.device import prepare_device
-from ssm.models.opening import open_model
+from ssm.models.load import load_any_model
 
 ARGUMENTS = (
     *("pretrained", "tokenizer", "dtype", "max_length", "max_gen_toks", "prefix_token_id", "add_bos_token"),
@@ -39,7 +39,7 @@ class HarnessModel(TemplateLM):
     Attention without a window keeps keys and values of all that it has read, here as everywhere.
 
     Args:
-        pretrained: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.opening.open_model`).
+        pretrained: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.load.load_any_model`).
         tokenizer: as of `ssm.data.own_text.tokenizer_named`; None: the model's own.
         dtype: float32 or bfloat16, in which scans stay in float32; "auto": bfloat16 on a GPU, float32 on a CPU.
         max_length: tokens. What is longer is cut, as by the harness's own models: a whole text into windows, a context
@@ -83,19 +83,19 @@ class HarnessModel(TemplateLM):
             raise ConfigError(f"--device {device}: expected auto, cpu or cuda (CUDA_VISIBLE_DEVICES names another GPU)")
         # Its command line says cuda where nobody asked for anything, so that its own models take that for auto too.
         self._device = prepare_device("cpu" if name == "cpu" else "auto")
-        self.opened = open_model(str(pretrained), self._device)
+        self.loaded = load_any_model(str(pretrained), self._device)
         self.precision = dtype if dtype != "auto" else PRECISIONS[self._device.type == "cuda"]
-        spec = tokenizer_of(self.opened, tokenizer)
+        spec = tokenizer_of(self.loaded, tokenizer)
         self.text = make_tokenizer(spec, iter(()))  # `tokenizer` would be one of transformers, to the harness
-        self.special = special_tokens(self.opened, spec, self.text)
+        self.special = special_tokens(self.loaded, spec, self.text)
         self.prefix = self.special.prefix if prefix_token_id is None else _whole("prefix_token_id", prefix_token_id, 0)
-        vocabulary = self.opened.model.vocab_size
+        vocabulary = self.loaded.model.vocab_size
         if self.prefix is not None and self.prefix >= vocabulary:
             raise ConfigError(f"--model_args prefix_token_id={self.prefix}: the model has {vocabulary} tokens")
         if add_bos_token not in (None, True, False):
             raise ConfigError(f"--model_args add_bos_token={add_bos_token}: expected True or False")
         self.leads = self.special.leads if add_bos_token is None else bool(add_bos_token)
-        limits = [self.opened.longest, None if max_length is None else _whole("max_length", max_length, 2)]
+        limits = [self.loaded.longest, None if max_length is None else _whole("max_length", max_length, 2)]
         self.max_length = min((limit for limit in limits if limit is not None), default=sys.maxsize)  # tokens
         self.max_gen_toks = _whole("max_gen_toks", max_gen_toks, 1)
         self.batch_size = AUTO if str(batch_size).startswith("auto") else _whole("batch_size", batch_size, 1)
@@ -110,7 +110,7 @@ class HarnessModel(TemplateLM):
         """What a text's first token is predicted from."""
         if self.prefix is None:
             raise ConfigError(
-                f"{self.opened.name}: its files name no token that begins a text; give one with --model_args "
+                f"{self.loaded.name}: its files name no token that begins a text; give one with --model_args "
                 "prefix_token_id=N"
             )
         return self.prefix
@@ -118,9 +118,9 @@ class HarnessModel(TemplateLM):
     def get_model_info(self) -> dict[str, Any]:
         """For the harness's results."""
         return {
-            "model_num_parameters": self.opened.model.parameters_count,
+            "model_num_parameters": self.loaded.model.parameters_count,
             "model_dtype": self.precision,
-            "model_sha": self.opened.fingerprint,
+            "model_sha": self.loaded.fingerprint,
             "max_length": self.max_length,
         }
 
@@ -177,7 +177,7 @@ class HarnessModel(TemplateLM):
                     f"max_gen_toks {most}: expected less than max_length {self.max_length}; no prompt fits"
                 )
             tokens = self._last(self.tok_encode(context) or [self.prefix_token_id], self.max_length - most)
-            length = 0 if reads_together(self.opened.model) else len(tokens)
+            length = 0 if reads_together(self.loaded.model) else len(tokens)
             groups.setdefault((most, tuple(asked["until"]), length), []).append((number, tokens))
         found = [""] * len(requests)
         with self._progress(len(requests), disable_tqdm) as progress:
@@ -200,7 +200,7 @@ class HarnessModel(TemplateLM):
             return any(stop in text for stop in stops)
 
         with self._computing():
-            found = continuations(self.opened.model, [tokens for _, tokens in batch], most, ended, self._device)
+            found = continuations(self.loaded.model, [tokens for _, tokens in batch], most, ended, self._device)
         return [
             (number, postprocess_generated_text(self._decoded(tokens), stops, None))
             for (number, _), tokens in zip(batch, found, strict=True)
@@ -212,7 +212,7 @@ class HarnessModel(TemplateLM):
         found: list[tuple[float, bool]] = [(0.0, True)] * len(asked)
         with self._progress(len(asked), disable_tqdm) as progress, self._computing():
             for batch in _batches(order, self.batch_size):
-                values = log_likelihoods(self.opened.model, [asked[number] for number in batch], self._device)
+                values = log_likelihoods(self.loaded.model, [asked[number] for number in batch], self._device)
                 for number, value in zip(batch, values, strict=True):
                     found[number] = value
                 progress.update(len(batch))
@@ -231,7 +231,7 @@ class HarnessModel(TemplateLM):
         return torch.autocast(self._device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
 
     def _progress(self, total: int, disable: bool) -> tqdm:
-        return tqdm(total=total, desc=f"ssm: {self.opened.title}", disable=disable)
+        return tqdm(total=total, desc=f"ssm: {self.loaded.title}", disable=disable)
 
 
 def _batches(items: list[Any], size: int) -> list[list[Any]]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import DataError
-from ssm.base.outside import read_json
+from ssm.base.strict_parsing import read_json
 from ssm.data.tokenizers import JsonTokenizer, Tokenizer
 from ssm.models.foreign import ForeignModel
-from ssm.models.opening import Opened
+from ssm.models.load import LoadedModel
 from ssm.specs.data import FileTokenizer, TokenizerSpec
 
 CONFIG = "tokenizer_config.json"
@@ -27,7 +27,7 @@ class Special:
     leads: bool  # the tokenizer puts the prefix before every text
 
 
-def special_tokens(opened: Opened, spec: TokenizerSpec, tokenizer: Tokenizer) -> Special:
+def special_tokens(loaded: LoadedModel, spec: TokenizerSpec, tokenizer: Tokenizer) -> Special:
     """Of tokenizer_config.json beside the tokenizer, or else of config.json; for bytes a text follows a newline.
 
     The template of tokenizer.json may put a token before every text too; a tokenizer_config.json that says whether
@@ -42,7 +42,7 @@ def special_tokens(opened: Opened, spec: TokenizerSpec, tokenizer: Tokenizer) ->
     if isinstance(spec, FileTokenizer) and (Path(spec.path).parent / CONFIG).is_file():
         found = read_json(Path(spec.path).parent / CONFIG, DataError, "tokenizer's config")
         said = found if isinstance(found, Mapping) else {}
-    config = _config(opened)
+    config = _config(loaded)
     begin, end = (_spelled(said.get(f"{name}_token"), tokenizer) for name in ("bos", "eos"))
     if begin is None and end is None:
         begin, end = (_number(config.get(f"{name}_token_id"), tokenizer) for name in ("bos", "eos"))
@@ -53,12 +53,12 @@ def special_tokens(opened: Opened, spec: TokenizerSpec, tokenizer: Tokenizer) ->
     return Special(end if begin is None else begin, end, leads and begin is not None)
 
 
-def _config(opened: Opened) -> Mapping[str, Any]:
+def _config(loaded: LoadedModel) -> Mapping[str, Any]:
     """What config.json says; of a run of ours, nothing."""
-    if opened.imported is not None:
-        return opened.imported.source.config
-    if isinstance(opened.model, ForeignModel):
-        config: Any = opened.model.inner.config  # transformers' classes have no types where it is not installed
+    if loaded.imported is not None:
+        return loaded.imported.source.config
+    if isinstance(loaded.model, ForeignModel):
+        config: Any = loaded.model.inner.config  # transformers' classes have no types where it is not installed
         return dict(config.get_text_config().to_dict())
     return {}
 

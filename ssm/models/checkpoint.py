@@ -16,16 +16,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ssm.base.checksum import BLANK, stored_checksum, verify_checksum, write_checksum
 from ssm.base.errors import CheckpointError, first_line
 from ssm.base.files import whole_file
-from ssm.base.outside import parse_json, read_json, shaped
 from ssm.base.safetensors_header import safetensors_header
-from ssm.base.seal import BLANK, check_seal, digest_in, seal
+from ssm.base.strict_parsing import parse_json, read_json, shaped
 from ssm.models.backbone import build_model
 from ssm.models.foreign import build_foreign
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
-from ssm.models.trained import Trained
+from ssm.models.trainable import TrainableModel
 from ssm.specs.foreign import ForeignSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
@@ -33,13 +33,13 @@ from ssm.specs.training import RunSpec
 SLACK = 2**20  # parameters that a spec may ask for beyond its file, before they are counted one by one
 SNAPSHOTS = "snapshots"  # the folder of weights from the midst of a run
 RECORD = "run.json"  # of a finished run: it names the digests of its weights
-SEAL = "seal"  # the header's key of the file's digest
+CHECKSUM_KEY = "seal"  # the header's key of the file's digest
 CHOSEN = "chosen"  # the header's key of a repair's numbers
 AGAIN = "delete it and make it again"
 
 
 def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
-    """Write tensors and a JSON header as one whole file; returns its digest (`ssm.base.seal`).
+    """Write tensors and a JSON header as one whole file; returns its digest (`ssm.base.checksum`).
 
     Raises:
         OutputError: `path` cannot be written.
@@ -47,10 +47,10 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str,
     plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     with whole_file(path) as temporary:
         try:
-            save_file(plain, temporary, metadata={"ssm": json.dumps(header | {SEAL: BLANK}, sort_keys=True)})
+            save_file(plain, temporary, metadata={"ssm": json.dumps(header | {CHECKSUM_KEY: BLANK}, sort_keys=True)})
         except SafetensorError as error:  # what a full disk becomes
             raise OSError(str(error)) from error
-        return seal(temporary)
+        return write_checksum(temporary)
 
 
 def load_tensors(path: str | Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -68,7 +68,7 @@ def check_tensors(path: str | Path) -> str:
     """Whether a file is what `save_tensors` wrote; returns its digest. Errors as `load_tensors`."""
     read_header(path)
     try:
-        return check_seal(path, CheckpointError, AGAIN)
+        return verify_checksum(path, CheckpointError, AGAIN)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
 
@@ -84,7 +84,7 @@ def _header(path: str | Path, metadata: dict[str, str]) -> dict[str, Any]:
     header = parse_json(metadata["ssm"], f"{path}: truncated or corrupted: its header", CheckpointError, "JSON object")
     if not isinstance(header, dict):
         raise CheckpointError(f"{path}: was not written by ssm (its header holds no spec)")
-    return {key: value for key, value in header.items() if key != SEAL}
+    return {key: value for key, value in header.items() if key != CHECKSUM_KEY}
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def save_weights(
 
     Args:
         weights: the model's state dict.
-        origin: fingerprint of what the run was made from (text, and the parent's origin); see `ssm.training.origin`.
+        origin: fingerprint of what the run was made from (text, and the parent's origin); see `ssm.training.lineage`.
         chosen: of a run that repairs its parent, whose weights these are: the repair's numbers, which are applied
             whenever the file is read.
     """
@@ -113,7 +113,7 @@ def save_weights(
     return save_tensors(path, weights, header if chosen is None else header | {CHOSEN: list(chosen)})
 
 
-def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Trained, RunSpec]:
+def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[TrainableModel, RunSpec]:
     """The model of a file written by `save_weights`, and the run that trained it.
 
     Raises:
@@ -121,7 +121,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Tr
             finished run whose record names other weights, or it is a way of reading a model and no model.
     """
     model, run = load_readable(path, device)
-    if not isinstance(model, Trained):
+    if not isinstance(model, TrainableModel):
         assert run.repair is not None
         raise CheckpointError(f"{path}: '{run.repair.kind}' is a way of reading a model, not a model by itself")
     return model, run
@@ -171,7 +171,7 @@ def digests(folder: Path, run: RunSpec) -> dict[str, str]:
     """
     paths = [folder / "model.safetensors", *(snapshot_path(folder, at) for at in run.training.snapshots)]
     try:
-        found = {path.relative_to(folder).as_posix(): digest_in(path) for path in paths}
+        found = {path.relative_to(folder).as_posix(): stored_checksum(path) for path in paths}
     except OSError as error:
         raise CheckpointError(f"{folder}: weights cannot be read ({error.strerror or error})") from error
     return {name: digest for name, digest in found.items() if digest is not None}
@@ -184,7 +184,7 @@ def _check_record(path: Path) -> None:
         return
     record = read_json(folder / RECORD, CheckpointError, "record of a run")
     named = record.get("weights") if isinstance(record, dict) else None
-    if not isinstance(named, dict) or named.get(path.relative_to(folder).as_posix()) != digest_in(path):
+    if not isinstance(named, dict) or named.get(path.relative_to(folder).as_posix()) != stored_checksum(path):
         raise CheckpointError(f"{path}: not the weights that {folder / RECORD} names; delete both and train again")
 
 
@@ -210,14 +210,14 @@ def snapshot_step(fraction: float, steps: int) -> int:
     return max(1, round(fraction * steps))
 
 
-def _shell(run: RunSpec, path: str | Path) -> Trained:
+def _shell(run: RunSpec, path: str | Path) -> TrainableModel:
     """A run's model with weights that nobody has trained."""
     if isinstance(run.model, ForeignSpec):
         return build_foreign(run.model, str(path))
     return build_model(run.model, run.data.vocab_size, run.seed, run.data.channels)
 
 
-def load_weights(model: Trained, tensors: dict[str, Tensor], source: str) -> None:
+def load_weights(model: TrainableModel, tensors: dict[str, Tensor], source: str) -> None:
     """Copy `tensors` into `model`; every missing, unknown or mis-shaped tensor is named in one error.
 
     Raises:

@@ -14,10 +14,10 @@ class Carried(Protocol):
     def nbytes(self) -> int:
         """Bytes of all tensors."""
 
-    def memories(self) -> list[Tensor]:
+    def recurrent_states(self) -> list[Tensor]:
         """The recurrent state of every layer that has one, each (B, H, ...)."""
 
-    def memory_layers(self) -> list[int]:
+    def recurrent_layers(self) -> list[int]:
         """The number of the layer of each, counted from 0 over all layers of the model."""
 
     def copy(self) -> Carried:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 SEEN = "seen"  # which tokens (B, S) of a cache (B, G, S, ...) exist
-MEMORY = "memory"  # the recurrence's own state, (B, heads, ...): what the papers call the state h_t
+RECURRENT = "memory"  # the recurrence's own state, (B, heads, ...): what the papers call the state h_t
 FFN = "ffn."  # what the names of an ffn's state begin with, beside the mixer's in its layer
 
 
@@ -28,18 +28,18 @@ class State:
 
     @property
     def batch_size(self) -> int:
-        return self.memories()[0].shape[0]
+        return self.recurrent_states()[0].shape[0]
 
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors."""
         return sum(tensor.nbytes for layer in self.layers for tensor in layer.values())
 
-    def memories(self) -> list[Tensor]:
-        """The memory of every layer, each (B, H, ...)."""
-        return [layer[MEMORY] for layer in self.layers]
+    def recurrent_states(self) -> list[Tensor]:
+        """The recurrent state of every layer, each (B, H, ...)."""
+        return [layer[RECURRENT] for layer in self.layers]
 
-    def memory_layers(self) -> list[int]:
+    def recurrent_layers(self) -> list[int]:
         """The number of the layer of each: every layer has one."""
         return list(range(len(self.layers)))
 
@@ -70,10 +70,12 @@ class State:
         """The zero state of `batch_size` sequences, shaped as this one."""
         return self.map(lambda tensor: tensor.new_zeros(batch_size, *tensor.shape[1:]))
 
-    def with_memories(self, memories: list[Tensor]) -> State:
-        """The state with other memories and all else zero."""
+    def with_recurrent_states(self, recurrent_states: list[Tensor]) -> State:
+        """The state with other recurrent states and all else zero."""
         zeros = self.map(torch.zeros_like)
-        return State(tuple({**layer, MEMORY: memory} for layer, memory in zip(zeros.layers, memories, strict=True)))
+        return State(
+            tuple({**layer, RECURRENT: memory} for layer, memory in zip(zeros.layers, recurrent_states, strict=True))
+        )
 
     def without(self, layers: Collection[int]) -> State:
         """The state in which these layers begin anew: their caches hold no token, and all else of theirs is zero."""
@@ -82,8 +84,10 @@ class State:
         return State(tuple(_anew(layer) if i in layers else layer for i, layer in enumerate(self.layers)))
 
     def norm(self) -> Tensor:
-        """The norm over all elements of the memories of all layers (lg figure 4), (B,)."""
-        return sum((memory.float().flatten(1).square().sum(1) for memory in self.memories()), torch.zeros(())).sqrt()
+        """The norm over all elements of the recurrent states of all layers (lg figure 4), (B,)."""
+        return sum(
+            (memory.float().flatten(1).square().sum(1) for memory in self.recurrent_states()), torch.zeros(())
+        ).sqrt()
 
     def tensors(self, prefix: str = "") -> dict[str, Tensor]:
         """Flat names for a safetensors file: "<prefix><layer>.<name>"."""
@@ -114,7 +118,7 @@ def joined(parts: list[State]) -> State:
 
 def _anew(layer: dict[str, Tensor]) -> dict[str, Tensor]:
     zeros = {name: torch.zeros_like(tensor) for name, tensor in layer.items()}
-    return zeros if SEEN not in layer else zeros | {MEMORY: layer[MEMORY][:, :, :0], SEEN: layer[SEEN][:, :0]}
+    return zeros if SEEN not in layer else zeros | {RECURRENT: layer[RECURRENT][:, :, :0], SEEN: layer[SEEN][:, :0]}
 
 
 def _over(rows: Tensor, tensor: Tensor) -> Tensor:

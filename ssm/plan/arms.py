@@ -8,9 +8,9 @@ from typing import Any
 from ssm.base.errors import ConfigError, nearest
 from ssm.claims.families import Member
 from ssm.figures.figure import PUBLISHED, ArmEntry, FigureSpec
-from ssm.plan.keys import with_keys
+from ssm.plan.dry_run import capped_data, capped_repair, capped_training
 from ssm.plan.library import Library
-from ssm.plan.rehearsal import capped_data, capped_repair, capped_training
+from ssm.plan.overrides import with_overrides
 from ssm.specs.base import Spec
 from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
 from ssm.specs.tasks.base import Task
@@ -66,7 +66,7 @@ class ArmResolver:
             parent = self._resolve(entry.parent, panel, seed, (*below, arm)).run
         content = self._specs_of(arm, panel) | {"seed": seed, "parent": parent, "layer": entry.layer}
         if entry.repair is not None:
-            content["repair"] = capped_repair(entry.repair, self.library.workflow.rehearsal)
+            content["repair"] = capped_repair(entry.repair, self.library.workflow.dry_run)
         if entry.checkpoint is not None:
             content["checkpoint"] = CheckpointRef(name=self._weights(entry, panel, where)[0])
         return Resolved(RunSpec.parse(content, where))
@@ -110,7 +110,7 @@ class ArmResolver:
         """The model, the data and the training of an arm, with its keys of a grid set."""
         if (arm, panel) not in self._specs:
             entry, file = self._entry(arm), self.library.figure_file(self.figure.target)
-            caps = self.library.workflow.rehearsal
+            caps = self.library.workflow.dry_run
             model_key = f"{self._where(arm)}.model" if entry.model else f"{file}: models"
             model: Spec = self.library.models.get(entry.model or panel, model_key)
             data_key = f"{self._where(arm)}.data" if entry.data else f"{file}: data"
@@ -133,7 +133,7 @@ class ArmResolver:
         """What a member's keys change. Of weights that were trained elsewhere no training can be set."""
         roots = ["model", "data"] if entry.training is None else list(specs)
         called = {"data": "task"} if isinstance(specs["data"], Task) else {}
-        found = with_keys({called.get(root, root): specs[root] for root in roots}, member.sets, where)
+        found = with_overrides({called.get(root, root): specs[root] for root in roots}, member.sets, where)
         return {root: found[called.get(root, root)] for root in roots}
 
     def _training(self, entry: ArmEntry, panel: str, where: str) -> TrainingSpec:
@@ -161,4 +161,4 @@ class ArmResolver:
         taken = {other.at for other in self.figure.arms.values() if other and other.snapshot_of == arm}
         content = training.model_dump() | {"initial_state": initial_state.model_dump()}
         content["snapshots"] = sorted({*training.snapshots, *taken})
-        return capped_training(TrainingSpec.parse(content, self._where(arm)), self.library.workflow.rehearsal)
+        return capped_training(TrainingSpec.parse(content, self._where(arm)), self.library.workflow.dry_run)

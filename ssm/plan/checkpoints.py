@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
+from ssm.plan.dry_run import capped_checkpoint
 from ssm.plan.library import Library
-from ssm.plan.rehearsal import capped_checkpoint
 from ssm.plan.resources import CHECKPOINT_BYTES, GOOD, MB, MEMORY_MB, START_SECONDS, TABLE_MB, Need
 from ssm.plan.sources import settings_files, text_files, tokenizer_files, weight_files
 from ssm.specs.checkpoint import ANY_CONTEXT, CheckpointSpec
@@ -99,7 +99,7 @@ def checkpoint_jobs(library: Library) -> dict[str, CheckpointJob]:
     """Id -> job, two of every checkpoint."""
     jobs = []
     for entry in library.checkpoints.values():
-        spec = capped_checkpoint(entry, library.workflow.rehearsal)
+        spec = capped_checkpoint(entry, library.workflow.dry_run)
         weights = weight_files(spec.checkpoint)
         size = sum(status.st_size for _, status in _present(weights or ()))
         read = [weights, settings_files(spec.checkpoint), tokenizer_files(spec.tokenizer), text_files(spec.text)]

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from ssm.base.errors import ConfigError, nearest, shown
 from ssm.base.names import natural
-from ssm.base.outside import pointless_numbers
-from ssm.claims.registration import Register
+from ssm.base.strict_parsing import pointless_numbers
+from ssm.claims.preregistration import Preregistrations
 from ssm.figures.figure import FigureSpec
 from ssm.plan.read import choose_scale, read_yaml
 from ssm.specs.base import Spec
@@ -26,7 +26,7 @@ from ssm.specs.tasks import parse_data
 from ssm.specs.training import TrainingSpec
 
 T = TypeVar("T")
-REGISTER = "registered.json"
+PREREGISTERED = "registered.json"
 
 
 class TrainingFile(Spec):
@@ -47,7 +47,7 @@ class NamedModel(ModelSpec):
 
 
 @dataclass(frozen=True)
-class Shelf(Generic[T]):
+class ConfigSection(Generic[T]):
     """Named things of one file. A thing without a value for this scale is an error only where it is asked for."""
 
     what: str  # "model", "data set" ...
@@ -73,15 +73,15 @@ class Library:
 
     folder: Path
     workflow: WorkflowConfig
-    models: Shelf[ModelSpec]
+    models: ConfigSection[ModelSpec]
     checkpoints: dict[str, CheckpointSpec]  # the entries of models.yaml that were trained elsewhere
     published: dict[str, PublishedSpec]  # named model -> its published weights, of those that have some
-    data: Shelf[Data]
-    recipes: Shelf[TrainingSpec]
-    initial_states: Shelf[InitialStateSpec]
+    data: ConfigSection[Data]
+    recipes: ConfigSection[TrainingSpec]
+    initial_states: ConfigSection[InitialStateSpec]
     figures: dict[str, FigureSpec]  # by target: the wanted ones, and those that they collect
     wanted: tuple[str, ...]  # the targets that are planned
-    register: Register  # what was registered of all figures, at all scales
+    preregistrations: Preregistrations  # what was registered of all figures, at all scales
 
     @property
     def scale(self) -> str:
@@ -123,25 +123,25 @@ def load_config(
         models=models,
         checkpoints=checkpoints,
         published=published,
-        data=Shelf("data set", _named(folder / "data.yaml", parse_data, scale)),
-        recipes=Shelf("recipe", _each(sections.get("recipes"), training, "recipes", scale, _recipe)),
-        initial_states=Shelf(
+        data=ConfigSection("data set", _named(folder / "data.yaml", parse_data, scale)),
+        recipes=ConfigSection("recipe", _each(sections.get("recipes"), training, "recipes", scale, _recipe)),
+        initial_states=ConfigSection(
             "initial state", _each(sections.get("initial_states"), training, "initial_states", scale, _initial_state)
         ),
         figures=_figures(folder, wanted, scale),
         wanted=wanted,
-        register=read_register(folder),
+        preregistrations=read_preregistrations(folder),
     )
 
 
-def read_register(folder: Path) -> Register:
+def read_preregistrations(folder: Path) -> Preregistrations:
     """config/registered.json; without the file nothing is registered.
 
     Raises:
         ConfigError: it is no such file.
     """
-    path = folder / REGISTER
-    return Register.load(path) if os.path.isfile(path) else Register()  # noqa: PTH113 (a name may be too long)
+    path = folder / PREREGISTERED
+    return Preregistrations.load(path) if os.path.isfile(path) else Preregistrations()  # noqa: PTH113 (a name may be too long)
 
 
 def figure_targets(folder: Path) -> tuple[str, ...]:
@@ -233,7 +233,9 @@ def _named(path: Path, kind: Callable[[Any, str], T], scale: str) -> dict[str, T
     return _each(read_yaml(path), path, "", scale, parse)
 
 
-def _models(path: Path, scale: str) -> tuple[Shelf[ModelSpec], dict[str, CheckpointSpec], dict[str, PublishedSpec]]:
+def _models(
+    path: Path, scale: str
+) -> tuple[ConfigSection[ModelSpec], dict[str, CheckpointSpec], dict[str, PublishedSpec]]:
     """models.yaml: what figures train, the checkpoints, and the published weights of what figures train."""
     checkpoints: dict[str, CheckpointSpec] = {}
     published: dict[str, PublishedSpec] = {}
@@ -251,7 +253,7 @@ def _models(path: Path, scale: str) -> tuple[Shelf[ModelSpec], dict[str, Checkpo
             things[name] = thing.model
             if thing.published is not None:
                 published[name] = thing.published
-    return Shelf("model", things), checkpoints, published
+    return ConfigSection("model", things), checkpoints, published
 
 
 def _model_or_checkpoint(content: Any, source: str) -> NamedModel | CheckpointSpec:

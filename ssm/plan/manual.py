@@ -26,8 +26,8 @@ from ssm.base.files import write_text
 from ssm.base.schema import Schema
 from ssm.claims.claim import ClaimSpec
 from ssm.claims.quantity import QUANTITIES
-from ssm.figures.drawing import DRAWINGS
 from ssm.figures.figure import ArmEntry, FigureSpec
+from ssm.figures.plot import PLOTS
 from ssm.models.families import FAMILIES
 from ssm.plan.library import NamedModel, TrainingFile
 from ssm.specs.base import SCALES, Spec
@@ -171,7 +171,7 @@ def pages() -> tuple[Page, ...]:
             "plots",
             "Plots",
             "Items of `drawings` in a figure file. The picture is stacked from them.",
-            _kinds(DRAWINGS, {"drawings"}),
+            _kinds(PLOTS, {"drawings"}),
         ),
         Page(
             "repairs",

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from ssm.base.errors import ConfigError
 from ssm.figures.figure import FigureSpec
 from ssm.plan.arms import Resolved
+from ssm.plan.dry_run import capped_data
 from ssm.plan.library import Library
-from ssm.plan.rehearsal import capped_data
 from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import SPECS as MEASUREMENTS
@@ -35,7 +35,7 @@ def tasks_beside(
     Raises:
         ConfigError: see `series_tasks`.
     """
-    caps, run, tasks = library.workflow.rehearsal, resolved.run, dict(before)
+    caps, run, tasks = library.workflow.dry_run, resolved.run, dict(before)
     for entry in entries:
         where = f"{library.figure_file(figure.target)}: measurements.{entry.called}"
         if entry.called in tasks:
@@ -51,7 +51,7 @@ def tasks_beside(
 
 
 def _named_data(library: Library, where: str) -> Callable[[str], Data]:
-    return lambda name: capped_data(library.data.get(name, where), library.workflow.rehearsal)
+    return lambda name: capped_data(library.data.get(name, where), library.workflow.dry_run)
 
 
 def arm_entries(figure: FigureSpec) -> list[ArmsEntry]:
@@ -66,7 +66,7 @@ def own_tasks(library: Library, figure: FigureSpec) -> list[MeasurementTask]:
     Raises:
         ConfigError: the figure does not name what is measured, or an entry that its kind does not take.
     """
-    file, caps = library.figure_file(figure.target), library.workflow.rehearsal
+    file, caps = library.figure_file(figure.target), library.workflow.dry_run
     tasks = []
     for entry in figure.measurements:
         kind = MEASUREMENTS[entry.kind]

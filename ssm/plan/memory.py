@@ -28,7 +28,7 @@ from math import ceil
 from ssm.plan.parameters import parameter_count
 from ssm.specs.initial_states.base import Sequences
 from ssm.specs.model import ModelSpec
-from ssm.specs.part import PartSpec
+from ssm.specs.sublayer import SublayerSpec
 from ssm.specs.training import RunSpec
 
 NUMBER = 4  # bytes: float32
@@ -71,7 +71,7 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
     parameters = parameter_count(model, vocabulary, run.data.channels)
     weights = NUMBER * parameters
     if shard:
-        halves = [part.parameters(D) for part in model.parts()]
+        halves = [part.parameters(D) for part in model.sublayers()]
         block, embeddings = max(halves), parameters - sum(halves)
         weights = weights // processes + NUMBER * (embeddings + 2 * block)
 
@@ -109,17 +109,17 @@ def _activations(
     """Bytes each layer keeps for the backward pass, and what the worst one holds besides when it goes backward."""
     D = model.d_model
 
-    def kept_by(part: PartSpec | None) -> float:
+    def kept_by(part: SublayerSpec | None) -> float:
         """With the norm before it and its input."""
         if part is None:
             return 0.0
-        kept = part.kept(D)
+        kept = part.activation_memory(D)
         share = kept.bfloat16 if bfloat16 else 1.0
         return NUMBER * share * replace(kept, a_token=2 * D + kept.a_token).of(sequences, length, from_zero)
 
     mixers = model.mixers()
     layers = [kept_by(mixer) + kept_by(ffn) for mixer, ffn in zip(mixers, model.ffns(), strict=True)]
-    shares = [mixer.kept(D).workspace for mixer in mixers]
+    shares = [mixer.activation_memory(D).workspace for mixer in mixers]
     return layers, max(kept * share for kept, share in zip(layers, shares, strict=True))
 
 
@@ -132,7 +132,7 @@ def graph_bytes(model: ModelSpec, sequences: int, length: int) -> int:
 
 def state_bytes(model: ModelSpec, context: int) -> int:
     """The state of one sequence behind `context` tokens: of attention the keys and values of all, or of its window."""
-    return NUMBER * sum(part.state_numbers(model.d_model, context) for part in model.parts())
+    return NUMBER * sum(part.state_numbers(model.d_model, context) for part in model.sublayers())
 
 
 def passed_bytes(model: ModelSpec, context: int) -> int:

@@ -6,7 +6,7 @@ The counts are exact: a test builds every named model and compares. Mixers and f
 from __future__ import annotations
 
 from ssm.specs.model import ModelSpec
-from ssm.specs.part import linear
+from ssm.specs.sublayer import linear
 
 
 def parameter_count(model: ModelSpec, vocab_size: int, channels: int | None = None) -> int:
@@ -16,7 +16,7 @@ def parameter_count(model: ModelSpec, vocab_size: int, channels: int | None = No
     """
     D = model.d_model
     norm = 2 * D if model.norm == "layer" else D
-    layers = sum(part.parameters(D) + norm for part in model.parts())
+    layers = sum(part.parameters(D) + norm for part in model.sublayers())
     rows = _embedding(model, vocab_size)  # of the head too
     if channels is None:
         embeddings = (1 if model.tie_embeddings else 2) * rows
@@ -36,7 +36,7 @@ def operations_per_token(model: ModelSpec, vocab_size: int, context: int, channe
     every mixer's state.
     """
     looked_up = 0 if model.tie_embeddings or channels is not None else _embedding(model, vocab_size)
-    idle = sum(part.idle(model.d_model) for part in model.parts())
+    idle = sum(part.idle(model.d_model) for part in model.sublayers())
     operations = 2.0 * (parameter_count(model, vocab_size, channels) - looked_up - idle)
     for mixer in model.mixers():
         operations += mixer.state_operations(model.d_model, context)

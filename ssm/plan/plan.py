@@ -9,10 +9,10 @@ from ssm.base.errors import ConfigError
 from ssm.claims.series import Series
 from ssm.figures.figure import FigureSpec, FigureTask
 from ssm.plan.arms import ArmResolver, Resolved
+from ssm.plan.dry_run import capped_figure
 from ssm.plan.library import Library
 from ssm.plan.measurements import arm_entries, own_tasks, series_tasks, source_of, tasks_beside
-from ssm.plan.registration import with_registrations
-from ssm.plan.rehearsal import capped_figure
+from ssm.plan.preregistration import with_preregistrations
 from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import SPECS as MEASUREMENTS
@@ -108,15 +108,15 @@ def make_plan(library: Library) -> Plan:
         plan.figures[target] = (
             _collection(library, figure, others, plan) if figure.collect else _figure(library, figure, plan)
         )
-    if library.workflow.rehearsal is None:
+    if library.workflow.dry_run is None:
         for target, task in plan.figures.items():
-            plan.figures[target] = with_registrations(task, plan.runs, plan.measurements, library.register)
+            plan.figures[target] = with_preregistrations(task, plan.runs, plan.measurements, library.preregistrations)
     return plan
 
 
 def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
     """A figure with arms of its own, or none; what it needs is entered into `plan`."""
-    figure = capped_figure(figure, library.workflow.rehearsal)
+    figure = capped_figure(figure, library.workflow.dry_run)
     resolver = ArmResolver(library, figure)
     series = []
     for panel in figure.models if figure.arms else ():
@@ -148,8 +148,8 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
 
 
 def _task(library: Library, figure: FigureSpec, series: Iterable[Series], tables: tuple[str, ...] = ()) -> FigureTask:
-    rehearsal = library.workflow.rehearsal is not None
-    return FigureTask(figure=figure, scale=library.scale, series=tuple(series), tables=tables, rehearsal=rehearsal)
+    dry_run = library.workflow.dry_run is not None
+    return FigureTask(figure=figure, scale=library.scale, series=tuple(series), tables=tables, rehearsal=dry_run)
 
 
 def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) -> FigureTask:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ssm.base import outside
+from ssm.base import strict_parsing
 from ssm.base.errors import ConfigError
 from ssm.specs.base import SCALES
 
@@ -16,7 +16,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: the file is missing, not UTF-8 YAML (with its line), has a key twice, or is no mapping.
     """
-    value = outside.read_yaml(path, ConfigError, "YAML file", f"{path}: no such config file")
+    value = strict_parsing.read_yaml(path, ConfigError, "YAML file", f"{path}: no such config file")
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -95,7 +95,7 @@ class Need:
         """Minutes of a batch system: the expected time with its margin, times the attempt, and at most the limit.
 
         Args:
-            share: of the limit, where several are one job and their minutes are added up (ssm/plan/groups.py).
+            share: of the limit, where several are one job and their minutes are added up (ssm/plan/job_packing.py).
         """
         seconds = max(LEAST_SECONDS, cluster.time_margin * (self.seconds + self.disk_seconds))
         most = floor(60 * cluster.max_hours * share + 1e-6)  # shares of integers make integers but for rounding
@@ -138,7 +138,7 @@ def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
     Args:
         gpu: whether training and measuring take a GPU each; without, a job takes the configured CPU threads.
     """
-    reckoner = _Reckoner(workflow.hardware, workflow.threads, gpu)
+    reckoner = _Estimator(workflow.hardware, workflow.threads, gpu)
     found = {name: reckoner.run(run) for name, run in plan.runs.items()}
     found |= {name: reckoner.measuring(task) for name, task in plan.measurements.items()}
     most: dict[str, int] = {}
@@ -172,13 +172,13 @@ def _weights_mb(run: RunSpec) -> float:
 def _starting_mb(run: RunSpec) -> float:
     """What one process holds of weights when a run that takes layers starts: its own, and its parent's twice.
 
-    So once more where it diverges, while all of training is still there (ssm/training/ending.py).
+    So once more where it diverges, while all of training is still there (ssm/training/finalize.py).
     """
     return 0.0 if run.parent is None or run.layer is None else _weights_mb(run) + 2 * _weights_mb(run.parent)
 
 
 @dataclass(frozen=True)
-class _Reckoner:
+class _Estimator:
     """The arithmetic on one kind of machine."""
 
     hardware: Hardware

@@ -19,9 +19,9 @@ from ssm.specs.tasks import SPECS as TASKS
 
 def schemas() -> dict[str, dict[str, Any]]:
     """Name -> JSON schema of every kind of config file."""
-    figure = _schema(FigureSpec, "A figure or table: runs, measurements, drawings, claims")
+    figure = _schema(FigureSpec, "A figure or table: runs, measurements, plots, claims")
     figure["required"].remove("target")  # the file's name says it
-    for made in ("Member", "Place"):  # of a grid, and written by nobody
+    for made in ("Member", "AxisValue"):  # of a grid, and written by nobody
         del figure["$defs"][made]
     del figure["$defs"]["ArmEntry"]["properties"]["member"]
     return {

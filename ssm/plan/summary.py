@@ -46,9 +46,9 @@ def summary(
     found = needs(plan, workflow, gpu)
     past: dict[str, Need] = {}
     if results is not None:
-        from ssm.plan.took import took  # tables are read with what takes long to import
+        from ssm.plan.elapsed import elapsed  # tables are read with what takes long to import
 
-        past = took(plan, found, results, gpu)
+        past = elapsed(plan, found, results, gpu)
 
     def wall(jobs: set[str], figures: int) -> tuple[str, ...]:
         around = CALL_SECONDS + DRAW_SECONDS * figures

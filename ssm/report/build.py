@@ -12,11 +12,11 @@ from markupsafe import Markup
 
 from ssm.base.files import write_text
 from ssm.base.prose import marked
-from ssm.claims.words import SORTS, VERDICT_NAMES, expected_misses, number, ours, span, tally
-from ssm.report.against import Against, against
-from ssm.report.board import NOT_PLANNED, SHAPES, board, legend
+from ssm.claims.words import SORTS, VERDICT_NAMES, expected_misses, measured, number, span, tally
+from ssm.report.agreement import Against, against
 from ssm.report.facts import duration, facts
 from ssm.report.gather import SYMBOLS, Gatherer, Results
+from ssm.report.overview import NOT_PLANNED, SHAPES, board, legend
 from ssm.report.papers import FRONT, GROUPS
 
 STYLE = "style.css"
@@ -59,7 +59,7 @@ def render(results: Results, beside: Against, front: Sequence[str] | None = None
         front = [figure.target for figure in results.figures if figure.task.figure.headline]
     targets = dict.fromkeys([*(figure.target for figure in results.figures), *results.unfinished, *beside.figures])
     own = {short: [target for target in targets if target.startswith(f"{short}_")] for short in GROUPS}
-    shown = tuple(short for short, group in GROUPS.items() if not group.ours or own[short])
+    shown = tuple(short for short, group in GROUPS.items() if not group.added or own[short])
     pages = {FRONT: _page("index.html.j2", FRONT, results, results.of(front), beside, shown)}
     for short, of_paper in own.items():
         own_results = results.of(of_paper)
@@ -75,7 +75,7 @@ def _page(name: str, page: str, results: Results, shown: Results, beside: Agains
         results: what its counts are about.
         shown: what it shows in full.
         beside: the reference results; a paper's page shows those of figures that are not made in full.
-        papers: whose figures stand in its picture of everything.
+        papers: whose figures stand in its overview.
     """
     references = tuple(beside.figures) if page != FRONT else ()
     groups = board(results, beside, papers, (*(figure.target for figure in shown.figures), *references))
@@ -119,7 +119,7 @@ def _environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "ours": ours, "duration": duration, "prose": prose}
+    environment.filters |= {"number": number, "measured": measured, "duration": duration, "prose": prose}
     return environment
 
 

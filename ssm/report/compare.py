@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ssm.base.errors import TableError
 from ssm.base.tables import VERDICTS, read_provenance, read_table
-from ssm.claims.verdict import REHEARSAL
+from ssm.claims.verdict import DRY_RUN
 from ssm.claims.words import OPEN, number
 from ssm.report.reference import Judged, Reference, judged, made_with
 
@@ -54,7 +54,7 @@ def compare(results: Path, references: Mapping[str, Reference], tolerance: float
     """Every claim of the figures that both have, here and in the reference.
 
     Raises:
-        TableError: a table of verdicts is broken, or was rehearsed.
+        TableError: a table of verdicts is broken, or of a dry run.
     """
     found = []
     for target, reference in references.items():
@@ -62,8 +62,8 @@ def compare(results: Path, references: Mapping[str, Reference], tolerance: float
         if not path.is_file():
             continue
         rows = list(read_table(path, VERDICTS).iter_rows(named=True))
-        if any(row["reason"] == REHEARSAL for row in rows):
-            raise TableError(f"{path}: a rehearsal, whose numbers mean nothing: nothing to compare")
+        if any(row["reason"] == DRY_RUN for row in rows):
+            raise TableError(f"{path}: a dry run, whose numbers mean nothing: nothing to compare")
         here = {row["claim"]: judged(row) for row in rows}
         there = {one.claim: one for one in reference.claims}
         for claim in dict.fromkeys([*there, *here]):

@@ -11,30 +11,30 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from ssm.base.engine import snakemake
 from ssm.base.errors import TableError, UserError, nearest
 from ssm.base.names import natural
-from ssm.base.outside import read_json, shaped
 from ssm.base.prose import plain
 from ssm.base.records import Described, read_run_record
+from ssm.base.strict_parsing import read_json, shaped
 from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.claim import ClaimSpec
 from ssm.claims.series import Series
-from ssm.claims.verdict import REHEARSAL, claim_of
-from ssm.claims.words import CONFIRMED, ELSEWHERE, OPEN, REFUTED, ours
+from ssm.claims.snakemake_command import snakemake_command
+from ssm.claims.verdict import DRY_RUN, claim_of
+from ssm.claims.words import CONFIRMED, ELSEWHERE, OPEN, REFUTED, measured
 from ssm.figures.figure import FigureTask
+from ssm.report.image import Image, svg_image
 from ssm.report.papers import GROUPS, spoken
-from ssm.report.picture import Image, svg_image
 from ssm.report.strip import strip
 from ssm.specs.base import slug
 from ssm.specs.training import RunSpec
 
 SYMBOLS = {CONFIRMED: "✓", REFUTED: "✗", OPEN: "?"}
-MARKS = {  # of claims in the picture of everything, in the order of its legend
+MARKS = {  # of claims in the overview, in the order of its legend
     **{CONFIRMED: "confirmed", REFUTED: "refuted", "not-decided": OPEN},
-    **{"unregistered": "not registered", "elsewhere": "about models that this scale lacks", "rehearsed": "rehearsed"},
+    **{"unregistered": "not registered", "elsewhere": "about models that this scale lacks", "dry-run": "dry run"},
 }
-PICTURES = ("svg", "png", "pdf")
+IMAGES = ("svg", "png", "pdf")
 RUN_KEYS = ("status", "message", "steps", "tokens", "parameters", "seconds", "device", "spec", "provenance")
 
 
@@ -73,7 +73,7 @@ class Verdict:
 
     @property
     def sort(self) -> str:
-        """Whose statement it is: the paper's, a definition, a check of our own."""
+        """Whose statement it is: the paper's, a definition, an added check."""
         return str(self.row["sort"])
 
     @property
@@ -99,9 +99,9 @@ class Verdict:
 
     @property
     def mark(self) -> str:
-        """How it stands in the picture of everything: its verdict, or why that is none that counts."""
-        if self.row["reason"] == REHEARSAL:
-            return "rehearsed"
+        """How it stands in the overview: its verdict, or why that is none that counts."""
+        if self.row["reason"] == DRY_RUN:
+            return "dry-run"
         if self.sort == ELSEWHERE:
             return "elsewhere"
         return "unregistered" if self.unregistered else self.style
@@ -109,7 +109,7 @@ class Verdict:
     @property
     def words(self) -> str:
         """What a mark stands for, for whom hovers over it or hears it."""
-        number = "" if self.mark in ("rehearsed", "elsewhere") else f": {ours(self.row)}"
+        number = "" if self.mark in ("dry-run", "elsewhere") else f": {measured(self.row)}"
         return f"{plain(self.row['says'])} {MARKS[self.mark].capitalize()}{number}"
 
 
@@ -137,10 +137,10 @@ class Figure:
     """One figure or table of a paper, rebuilt."""
 
     task: FigureTask
-    picture: Image
+    image: Image
     claims: tuple[Claim, ...]
     runs: tuple[str, ...]  # ids
-    files: tuple[Link, ...]  # picture formats
+    files: tuple[Link, ...]  # image formats
     specs: tuple[Link, ...]
     tables: tuple[TableFile, ...]
 
@@ -162,7 +162,7 @@ class Figure:
 
     @property
     def alternative(self) -> str:
-        """The text in place of the picture, for readers who cannot see it."""
+        """The text in place of the image, for readers who cannot see it."""
         return plain(f"{self.task.figure.title}. {self.task.figure.caption}")
 
 
@@ -185,9 +185,9 @@ class Results:
     unfinished: dict[str, Absent]  # planned figures that are not here
 
     @property
-    def rehearsal(self) -> bool:
-        """Whether a figure was rehearsed only: then nothing on the pages is a result."""
-        return any(figure.task.rehearsal for figure in self.figures)
+    def dry_run(self) -> bool:
+        """Whether a figure is of a dry run: then nothing on the pages is a result."""
+        return any(figure.task.dry_run for figure in self.figures)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -229,14 +229,14 @@ class Gatherer:
                 raise TableError(f"{folder}: no figure '{target}' is planned; {nearest(target, planned)}")
         for target in planned:
             if target not in needed and not self._finished(target):
-                unfinished[target] = Absent("not made yet", f"`{snakemake(target)}` makes it")
+                unfinished[target] = Absent("not made yet", f"`{snakemake_command(target)}` makes it")
                 continue
             try:
                 figures.append(self._figure(FigureTask.load(self._spec(target))))
             except UserError as problem:
                 if target in needed:
                     raise
-                unfinished[target] = Absent("to be made again", f"`{snakemake(target)}` does; {problem}")
+                unfinished[target] = Absent("to be made again", f"`{snakemake_command(target)}` does; {problem}")
         if not figures:
             first, absent = next(iter(unfinished.items()))
             why = f"{first} is {absent.state}, {absent.why}"
@@ -258,13 +258,13 @@ class Gatherer:
         return found
 
     def _finished(self, target: str) -> bool:
-        return all(path.is_file() for path in (*self._pictures(target), self._verdicts(target)))
+        return all(path.is_file() for path in (*self._images(target), self._verdicts(target)))
 
     def _spec(self, target: str) -> Path:
         return self.results / "specs" / "figures" / f"{target}.json"
 
-    def _pictures(self, target: str) -> list[Path]:
-        return [self.results / "figures" / f"{target}.{ending}" for ending in PICTURES]
+    def _images(self, target: str) -> list[Path]:
+        return [self.results / "figures" / f"{target}.{ending}" for ending in IMAGES]
 
     def _verdicts(self, target: str) -> Path:
         return self.results / "verdicts" / f"{target}.parquet"
@@ -273,14 +273,14 @@ class Gatherer:
         target = task.figure.target
         spec = self._spec(target)
         plot = f"ssm plot {spec} --tables {self.results / 'tables'} --out {self.results / 'figures'}"
-        pictures = [self._need(path, plot) for path in self._pictures(target)]
-        again = snakemake(f"{target} --config scale={task.scale}")
+        images = [self._need(path, plot) for path in self._images(target)]
+        again = snakemake_command(f"{target} --config scale={task.scale}")
         return Figure(
             task=task,
-            picture=svg_image(pictures[0].read_bytes(), str(pictures[0])),
+            image=svg_image(images[0].read_bytes(), str(images[0])),
             claims=self._claims(task, spec),
             runs=tuple(dict.fromkeys(run for series in task.series for run in self._run(series, again))),
-            files=tuple(self._link(path, path.suffix[1:].upper()) for path in pictures),
+            files=tuple(self._link(path, path.suffix[1:].upper()) for path in images),
             specs=(
                 self._link(spec, "the planned figure"),
                 self._link(self._verdicts(target), "the table of verdicts"),
@@ -295,7 +295,7 @@ class Gatherer:
         for row in read_table(self._need(path, judge), VERDICTS).iter_rows(named=True):
             claim = claim_of(task, row["claim"])
             stated = claim is not None and (claim.says, claim.expected.words()) == (row["says"], row["expected"])
-            if claim is None or not stated or task.rehearsal != (row["reason"] == REHEARSAL):
+            if claim is None or not stated or task.dry_run != (row["reason"] == DRY_RUN):
                 raise TableError(f"{path}: '{row['claim']}' is not what {spec} claims now; `{judge}` judges again")
             claims.append(Claim(row, claim))
         judged = {claim.spec.id for claim in claims}

@@ -11,13 +11,13 @@ class Paper:
 
     Attributes:
         shows: target -> what that figure or table of the paper shows, in few words; in the paper's order.
-        ours: it is no paper.
+        added: it is no paper.
     """
 
     short: str
     citation: str
     shows: dict[str, str]
-    ours: bool = False
+    added: bool = False
 
 
 PAPERS = {
@@ -99,8 +99,8 @@ PAPERS = {
         ),
     )
 }
-OURS = Paper("x", "Comparisons of our own", {"x_repairs": "repairs with and without training"}, ours=True)
-GROUPS = PAPERS | {OURS.short: OURS}  # of figures: a page each
+ADDED = Paper("x", "Added comparisons", {"x_repairs": "repairs with and without training"}, added=True)
+GROUPS = PAPERS | {ADDED.short: ADDED}  # of figures: a page each
 NAMES = {"fig": "Figure", "tab": "Table", "def": "Definition", "eq": "Equation", "app": "Appendix"}
 NUMBERS = {"ls_def21": "2.1"}  # that a target cannot spell
 FRONT = "index"

@@ -1,4 +1,4 @@
-"""Reference results, which are committed: a folder such as reports/smoke, with a picture and a JSON file a figure."""
+"""Reference results, which are committed: a folder such as reports/smoke, with an image and a JSON file a figure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ssm.report.gather import Gatherer
 from ssm.report.papers import GROUPS
 from ssm.specs.base import Spec
 
-COLORS = 128  # of a committed picture: a third of the bytes
+COLORS = 128  # of a committed image: a third of the bytes
 
 
 class Judged(Spec):
@@ -65,21 +65,21 @@ def write_reference(results: Path, out: Path) -> list[str]:
         Their targets.
 
     Raises:
-        TableError: nothing is finished, it was a rehearsal, or a picture is none.
+        TableError: nothing is finished, it is a dry run, or an image is none.
         OutputError: `out` cannot be written.
     """
     gathered = Gatherer(results, out).gather()
-    if gathered.rehearsal:
-        raise TableError(f"{results}: a rehearsal, whose numbers mean nothing: no reference")
+    if gathered.dry_run:
+        raise TableError(f"{results}: a dry run, whose numbers mean nothing: no reference")
     for figure in gathered.figures:
         verdicts = results / "verdicts" / f"{figure.target}.parquet"
         made = made_with(read_provenance(verdicts))
         claims = tuple(judged(claim.row, claim.spec) for claim in figure.claims)
         reference = Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims)
         write_text(out / f"{figure.target}.json", _layout(reference))
-        picture = _small(results / "figures" / f"{figure.target}.png")
+        image = _small(results / "figures" / f"{figure.target}.png")
         with whole_file(out / f"{figure.target}.png") as temporary:
-            picture.save(temporary, format="png", optimize=True)
+            image.save(temporary, format="png", optimize=True)
     return [figure.target for figure in gathered.figures]
 
 
@@ -112,23 +112,23 @@ def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None) -> Judged:
 
 
 def _small(path: Path) -> Image.Image:
-    """A picture with few colours."""
-    with opened(path) as picture:
-        return picture.convert("RGB").quantize(COLORS)
+    """An image with few colours."""
+    with open_png(path) as image:
+        return image.convert("RGB").quantize(COLORS)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Image.Image]:
-    """A PNG picture.
+def open_png(path: Path) -> Iterator[Image.Image]:
+    """A PNG image.
 
     Raises:
         TableError: it is none.
     """
     try:
-        with Image.open(path, formats=["PNG"]) as picture:
-            yield picture
+        with Image.open(path, formats=["PNG"]) as image:
+            yield image
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise TableError(f"{path}: not a readable picture ({error})") from error
+        raise TableError(f"{path}: not a readable image ({error})") from error
 
 
 def made_with(origin: Mapping[str, Any]) -> dict[str, str]:

@@ -23,8 +23,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ssm.base.errors import ConfigError, nearest, shown
-from ssm.base.outside import first_problem, read_json
 from ssm.base.prose import checked
+from ssm.base.strict_parsing import first_problem, read_json
 
 SCALES = ("smoke", "gpu", "paper")
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    beside: ClassVar[frozenset[str]] = frozenset()  # fields excluded from the hash: names and speed settings
+    not_hashed: ClassVar[frozenset[str]] = frozenset()  # fields excluded from the hash: names and speed settings
     later: ClassVar[frozenset[str]] = frozenset()  # fields added after the first ids of this class were computed
 
     @model_validator(mode="before")
@@ -65,9 +65,9 @@ class Spec(BaseModel):
         """The spec as plain data, ready for JSON."""
         return self.model_dump(mode="json", by_alias=True)
 
-    def deciding(self) -> Any:
-        """The content without what stands `beside` it, at any depth: what decides the numbers that come of it."""
-        return _deciding(self, self.content())
+    def canonical_content(self) -> Any:
+        """The content without fields that are `not_hashed`, at any depth: what a preregistration hashes."""
+        return _canonical(self, self.content())
 
     @property
     def content_hash(self) -> str:
@@ -102,16 +102,18 @@ class Spec(BaseModel):
         return cls.parse(value, str(path))
 
 
-def _deciding(value: Any, content: Any) -> Any:
-    """`Spec.deciding` of a spec, or of what a field of one holds, whose plain content is `content`."""
+def _canonical(value: Any, content: Any) -> Any:
+    """`Spec.canonical_content` of a spec, or of what a field of one holds, whose plain content is `content`."""
     if isinstance(value, Spec):
         return {
-            key: _deciding(getattr(value, key, None), item) for key, item in content.items() if key not in value.beside
+            key: _canonical(getattr(value, key, None), item)
+            for key, item in content.items()
+            if key not in value.not_hashed
         }
     if isinstance(value, dict):
-        return {key: _deciding(*pair) for key, *pair in zip(content, value.values(), content.values(), strict=True)}
+        return {key: _canonical(*pair) for key, *pair in zip(content, value.values(), content.values(), strict=True)}
     if isinstance(value, list | tuple):
-        return [_deciding(*pair) for pair in zip(value, content, strict=True)]
+        return [_canonical(*pair) for pair in zip(value, content, strict=True)]
     return content
 
 

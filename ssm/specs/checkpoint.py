@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 
-from ssm.base.outside import problem_words
+from ssm.base.strict_parsing import problem_words
 from ssm.specs.base import Name, Spec
 from ssm.specs.diagnosis import DiagnosisSpec
 from ssm.specs.extension import (

@@ -11,7 +11,7 @@ from ssm.specs.base import Distinct, Spec
 MOST_THREADS = 1024  # of one process: an OpenMP that is asked for more ends the process
 
 
-class Rehearsal(Spec):
+class DryRun(Spec):
     """Caps that turn any scale into a run of seconds: every job is real, no number means anything."""
 
     max_steps: PositiveInt = 8  # of every training
@@ -61,7 +61,7 @@ class WorkflowConfig(Spec):
     results: str = "results"  # results of a scale go to <results>/<scale>
     device: Literal["auto", "cpu", "cuda"] = "auto"  # where models are trained and measured
     threads: Annotated[int, Field(gt=0, le=MOST_THREADS)] = 1  # CPU threads a training or measuring job uses
-    rehearsal: Rehearsal | None = None  # caps for a quick try of the whole workflow; None: no caps
+    dry_run: DryRun | None = None  # caps for a quick try of the whole workflow; None: no caps
     hardware: Hardware = Hardware()  # what times and memory are estimated with
     cluster: Cluster = Cluster()  # what jobs tell SLURM
 

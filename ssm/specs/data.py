@@ -107,7 +107,7 @@ class Data(Spec, ABC):
 
     @abstractmethod
     def capped(self, max_documents: int) -> Self:
-        """The same for a rehearsal: at most so many documents are read."""
+        """The same for a dry run: at most so many documents are read."""
 
     @property
     def sources(self) -> Sources:
@@ -127,7 +127,7 @@ class Data(Spec, ABC):
 class DataSpec(Data):
     """A tokenized corpus: documents are held out WHOLE, so a window never mixes training and held-out text."""
 
-    beside: ClassVar[frozenset[str]] = frozenset({"name", "shard_tokens"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"name", "shard_tokens"})
     later: ClassVar[frozenset[str]] = frozenset({"choice"})
     corpus: CorpusSpec
     tokenizer: TokenizerSpec = BytesTokenizer()

@@ -24,7 +24,7 @@ Layers = Annotated[tuple[NonNegativeInt, ...], Field(strict=False)]  # counted f
 class ForeignSpec(Spec):
     """Its weights come from a checkpoint: `ssm extend` makes such specs, and no config of a figure names one."""
 
-    beside: ClassVar[frozenset[str]] = frozenset({"name"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"name"})
     name: Name
     architecture: str  # its class in transformers
     config: Annotated[str, AfterValidator(_object)]  # its config.json, on one line

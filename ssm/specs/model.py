@@ -16,7 +16,7 @@ from pydantic import (
 from ssm.specs.base import Name, Spec
 from ssm.specs.ffn import FfnSpec
 from ssm.specs.mixers import MixerSpec
-from ssm.specs.part import PartSpec
+from ssm.specs.sublayer import SublayerSpec
 
 Layer = Annotated[int, Field(strict=False)]  # counted from 0
 
@@ -24,7 +24,7 @@ Layer = Annotated[int, Field(strict=False)]  # counted from 0
 class ModelSpec(Spec):
     """A language model: embedding, `n_layers` pre-norm residual blocks, a last norm, a linear head without bias."""
 
-    beside: ClassVar[frozenset[str]] = frozenset({"name", "published_parameters"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"name", "published_parameters"})
     later: ClassVar[frozenset[str]] = frozenset({"ffn_at"})
     name: Name
     d_model: Annotated[int, Field(gt=0, le=2**17)]  # D
@@ -72,7 +72,7 @@ class ModelSpec(Spec):
         """What a layer (counted from 1) is built from: field -> plain value, those of its mixer and ffn too."""
         found: dict[str, Any] = {"d_model": self.d_model}
         for name, part in (("mixer", self.mixers()[layer - 1]), ("ffn", self.ffns()[layer - 1])):
-            content = {} if part is None else part.deciding()
+            content = {} if part is None else part.canonical_content()
             found |= {name: content.get("kind"), **{f"{name}.{key}": value for key, value in content.items()}}
         return found | {"parallel_residual": self.parallel_residual, "norm": self.norm, "norm_eps": self.norm_eps}
 
@@ -97,7 +97,7 @@ class ModelSpec(Spec):
         """The ffn of every layer, in order."""
         return tuple(self.ffn_at.get(layer, self.ffn) for layer in range(self.n_layers))
 
-    def parts(self) -> tuple[PartSpec, ...]:
+    def sublayers(self) -> tuple[SublayerSpec, ...]:
         """The halves of all blocks, mixers first."""
         return (*self.mixers(), *(ffn for ffn in self.ffns() if ffn is not None))
 

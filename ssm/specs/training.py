@@ -55,7 +55,7 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 class TrainingSpec(Spec):
     """lg App. B.1: AdamW (0.9, 0.95), clip 1.0, cosine with 10% warm-up, peak weight decay 0.01."""
 
-    beside: ClassVar[frozenset[str]] = frozenset(
+    not_hashed: ClassVar[frozenset[str]] = frozenset(
         {"micro_batch_tokens", "compile", "activation_checkpointing", "snapshots"}
     )
     context: PositiveInt  # T, tokens a training sequence
@@ -144,7 +144,7 @@ class RunSpec(Spec):
     tokens they are read here. With `repair` it is another run's weights, repaired without training.
     """
 
-    beside: ClassVar[frozenset[str]] = frozenset({"seed"})  # one of many alike
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"seed"})  # one of many alike
     later: ClassVar[frozenset[str]] = frozenset({"layer", "checkpoint", "repair"})
     model: AnyModel
     data: AnyData

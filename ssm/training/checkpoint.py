@@ -13,9 +13,9 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, shown
 from ssm.models.checkpoint import AGAIN, load_tensors, load_weights, save_tensors
-from ssm.models.trained import Trained
+from ssm.models.trainable import TrainableModel
 from ssm.specs.training import RunSpec
-from ssm.training.distributed import Team
+from ssm.training.distributed import ProcessGroup
 from ssm.training.initial_states.base import Policy
 from ssm.training.optimizer import load_optimizer, optimizer_tensors
 from ssm.training.parallel import spread_as, whole_tensors
@@ -29,10 +29,10 @@ def save_checkpoint(
     step: int,
     seconds: float,
     origin: str,
-    model: Trained,
+    model: TrainableModel,
     optimizer: torch.optim.Optimizer,
     policy: Policy,
-    team: Team,
+    group: ProcessGroup,
 ) -> None:
     """Write everything that step `step` + 1 needs; `seconds` is the time that the run has trained so far.
 
@@ -40,14 +40,14 @@ def save_checkpoint(
     """
     parts = {"model": model.state_dict(), "optimizer": optimizer_tensors(model, optimizer), "policy": policy.tensors()}
     named = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
-    tensors = whole_tensors(named, team)
-    if team.main:
+    tensors = whole_tensors(named, group)
+    if group.main:
         header = {"run": run.content(), "step": step, "seconds": seconds, "origin": origin}
         save_tensors(folder / FILE, tensors, header)
 
 
 def load_checkpoint(
-    folder: Path, run: RunSpec, origin: str, model: Trained, optimizer: torch.optim.Optimizer, policy: Policy
+    folder: Path, run: RunSpec, origin: str, model: TrainableModel, optimizer: torch.optim.Optimizer, policy: Policy
 ) -> tuple[int, float]:
     """Restore the last checkpoint of `folder`, if there is one; returns its step and seconds, zeros without one.
 

@@ -1,7 +1,7 @@
-"""The processes that train or measure together: who this one is, and the sums over all of them.
+"""The process group that trains or measures together: this process's rank, and the sums over all ranks.
 
-Training knows "the rows of the global batch that are mine". A process by itself is a team of one (ALONE), for which
-every function here returns what it was given.
+Training knows "the rows of the global batch that are mine". A process by itself is a group of one (SINGLE_PROCESS), for
+which every function here returns what it was given.
 
 Processes are told of each other by the variables that torchrun sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
 MASTER_PORT), and so does `ssm train --processes N`. Sums of a GPU's tensors go over NCCL, of the CPU's over gloo.
@@ -21,16 +21,16 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ssm.base.errors import ConfigError, UserError
-from ssm.training.peers import HELLO, Watch
+from ssm.training.failure_detection import HELLO, FailureDetector
 
 MEETING = timedelta(seconds=HELLO)  # in which all processes find the store
 # Of a sum: longer than a job. A process may wait for hours for one that is well and busy (it has the longer texts, or
-# waits for its folder); one that is gone is noticed at once (`ssm.training.peers`).
+# waits for its folder); one that is gone is noticed at once (`ssm.training.failure_detection`).
 TIMEOUT = timedelta(days=7)
 
 
 @dataclass(frozen=True)
-class Team:
+class ProcessGroup:
     """This process (`rank`, from 0) among the `size` processes that work together."""
 
     rank: int = 0
@@ -94,7 +94,7 @@ class Team:
         self.any_of(False)
 
 
-ALONE = Team()
+SINGLE_PROCESS = ProcessGroup()
 
 
 def is_worker() -> bool:
@@ -103,38 +103,38 @@ def is_worker() -> bool:
 
 
 @contextmanager
-def team_up(device: torch.device, verb: str) -> Iterator[Team]:
-    """Within the block, the team of the processes that were started with this one; ALONE if none were.
+def process_group(device: torch.device, verb: str) -> Iterator[ProcessGroup]:
+    """Within the block, the group of the processes that were started with this one; SINGLE_PROCESS if none were.
 
-    When one of them fails or is gone, the others end as well, and one line says so (`ssm.training.peers`).
+    When one of them fails or is gone, the others end as well, and one line says so (`ssm.training.failure_detection`).
 
     Raises:
         ConfigError: the variables that tell of the others are incomplete.
         UserError: the others cannot be reached.
     """
     if not is_worker():
-        yield ALONE
+        yield SINGLE_PROCESS
         return
     try:
-        team = Team(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+        group = ProcessGroup(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
         address = os.environ["MASTER_ADDR"]
         os.environ["MASTER_PORT"]
     except (KeyError, ValueError) as error:
         raise ConfigError(f"WORLD_SIZE is set, but {error} is missing; use torchrun, or --processes N") from error
-    cannot = f"process {team.rank} of {team.size}: cannot meet the others"
+    cannot = f"process {group.rank} of {group.size}: cannot meet the others"
     try:
         store, _, _ = next(dist.rendezvous("env://", timeout=MEETING))
     except (RuntimeError, ValueError) as error:
         raise UserError(f"{cannot} ({_first(error)})") from error
     try:
-        with Watch(team.rank, team.size, address, store, verb):
+        with FailureDetector(group.rank, group.size, address, store, verb):
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             try:
-                dist.init_process_group(backend, store=store, rank=team.rank, world_size=team.size, timeout=TIMEOUT)
+                dist.init_process_group(backend, store=store, rank=group.rank, world_size=group.size, timeout=TIMEOUT)
             except (RuntimeError, ValueError) as error:
                 raise UserError(f"{cannot} ({_first(error)})") from error
-            yield team
-            team.wait()  # whoever ends first would look lost to a sum under way
+            yield group
+            group.wait()  # whoever ends first would look lost to a sum under way
     finally:
         gc.collect()  # what still holds the group would end it later, and wait forever for a thread that waits for us
         if dist.is_initialized():

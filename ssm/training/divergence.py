@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from ssm.models.checkpoint import load_tensors, load_weights, save_weights
-from ssm.models.trained import Trained
+from ssm.models.trainable import TrainableModel
 from ssm.specs.training import RunSpec
 from ssm.training.metrics import PATIENCE
 
@@ -35,7 +35,7 @@ class LastGood:
         save_weights(self._path(step), weights, self.run, step, self.origin)
         self._path(step - 2 * self.stride).unlink(missing_ok=True)
 
-    def restore(self, model: Trained, diverged_at: int) -> int:
+    def restore(self, model: TrainableModel, diverged_at: int) -> int:
         """Put the last good weights into `model`; returns their step, 0 if none are old enough."""
         step = max(0, diverged_at - PATIENCE) // self.stride * self.stride
         if step:

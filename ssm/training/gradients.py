@@ -13,23 +13,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ssm.models.trained import Trained
-from ssm.training.distributed import Team
+from ssm.models.trainable import TrainableModel
+from ssm.training.distributed import ProcessGroup
 from ssm.training.parallel import in_one_piece, whole
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
 
 
-def gradients_of(model: Trained, forward: nn.Module, team: Team) -> Gradients:
+def gradients_of(model: TrainableModel, forward: nn.Module, group: ProcessGroup) -> Gradients:
     """The gradients of `model`, which is called through `forward` (`ssm.training.parallel.spread`)."""
-    return OnePiece(model, forward, team) if forward is model and in_one_piece(model) else Gradients(model, forward)
+    return OnePiece(model, forward, group) if forward is model and in_one_piece(model) else Gradients(model, forward)
 
 
 class Gradients:
     """Parameter by parameter, where autograd makes them."""
 
-    def __init__(self, model: Trained, forward: nn.Module):
+    def __init__(self, model: TrainableModel, forward: nn.Module):
         self.parameters, self.forward = list(model.parameters()), forward
 
     def clear(self) -> None:
@@ -38,23 +38,25 @@ class Gradients:
             parameter.grad = None
 
     def share(self, on: bool) -> None:
-        """Whether the next backward pass ends with the mean over the team (on the last micro-batch) or only adds up."""
+        """Whether the next backward pass ends with the mean over the group (on the last micro-batch) or only adds
+        up.
+        """
         if isinstance(self.forward, DistributedDataParallel):
             self.forward.require_backward_grad_sync = on
         elif hasattr(self.forward, "set_requires_gradient_sync"):  # FSDP
             cast("FSDPModule", self.forward).set_requires_gradient_sync(on)
 
     def clip(self, norm: float) -> Tensor:
-        """Behind the last backward pass: scale the mean over the team down to `norm`; returns the norm that it had."""
+        """Behind the last backward pass: scale the mean over the group down to `norm`; returns the norm that it had."""
         return whole(torch.nn.utils.clip_grad_norm_(self.parameters, norm))
 
 
 class OnePiece(Gradients):
     """Views of one piece of memory. A parameter that had no part in the loss has a gradient of zeros, not none."""
 
-    def __init__(self, model: Trained, forward: nn.Module, team: Team):
+    def __init__(self, model: TrainableModel, forward: nn.Module, group: ProcessGroup):
         super().__init__(model, forward)
-        self.team = team
+        self.group = group
         sizes = [parameter.numel() for parameter in self.parameters]
         self.piece = self.parameters[0].new_zeros(sum(sizes))
         self.parts = [
@@ -67,9 +69,9 @@ class OnePiece(Gradients):
             parameter.grad = part
 
     def clip(self, norm: float) -> Tensor:
-        if self.team.size > 1:
-            self.team.add_up(self.piece)
-            self.piece /= self.team.size
+        if self.group.size > 1:
+            self.group.add_up(self.piece)
+            self.piece /= self.group.size
         total = torch.nn.utils.get_total_norm(self.parts)
         self.piece *= (norm / (total + 1e-6)).clamp(max=1.0)
         return total

@@ -16,11 +16,11 @@ from ssm.models.backbone import LanguageModel
 from ssm.models.checkpoint import RECORD, digests, save_weights
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats.format import differences
-from ssm.models.opening import WEIGHTS, Opened, open_model
+from ssm.models.load import WEIGHTS, LoadedModel, load_any_model
 from ssm.specs.data import BpeTokenizer, Data, FileTokenizer, HubTokenizer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
-from ssm.training.origin import read_record
+from ssm.training.lineage import read_record
 
 
 def import_run(run: RunSpec, folder: Path) -> dict[str, Any]:
@@ -36,32 +36,32 @@ def import_run(run: RunSpec, folder: Path) -> dict[str, Any]:
     """
     if run.checkpoint is None:
         raise CheckpointError(f"{run.id}: is trained here, by `ssm train`; there is nothing to import")
-    opened = open_model(Path(run.checkpoint.name).expanduser())
-    _check_tokenizer(opened, run.data)
-    return write_imported(opened, run, folder)
+    loaded = load_any_model(Path(run.checkpoint.name).expanduser())
+    _check_tokenizer(loaded, run.data)
+    return write_imported(loaded, run, folder)
 
 
-def write_imported(opened: Opened, run: RunSpec, folder: Path) -> dict[str, Any]:
-    """`import_run`, of a model that has been opened."""
-    model, checkpoint = opened.model, run.checkpoint
+def write_imported(loaded: LoadedModel, run: RunSpec, folder: Path) -> dict[str, Any]:
+    """`import_run`, of a model that has been loaded."""
+    model, checkpoint = loaded.model, run.checkpoint
     assert checkpoint is not None
     if isinstance(model, ForeignModel):
         if isinstance(run.model, ModelSpec):
-            raise CheckpointError(f"{opened.name}: {opened.kind}, which can be diagnosed, but is no model of ssm's own")
-        if run.model != opened.spec:
-            raise CheckpointError(f"{opened.name}: is not the model '{run.model.name}': its config.json is another")
-    if checkpoint.fingerprint not in (None, opened.fingerprint):
+            raise CheckpointError(f"{loaded.name}: {loaded.kind}, which can be diagnosed, but is no model of ssm's own")
+        if run.model != loaded.spec:
+            raise CheckpointError(f"{loaded.name}: is not the model '{run.model.name}': its config.json is another")
+    if checkpoint.fingerprint not in (None, loaded.fingerprint):
         raise CheckpointError(
-            f"{opened.name}: its files have changed: their fingerprint was {checkpoint.fingerprint}, is "
-            f"{opened.fingerprint}"
+            f"{loaded.name}: its files have changed: their fingerprint was {checkpoint.fingerprint}, is "
+            f"{loaded.fingerprint}"
         )
     vocabulary = rows = run.data.vocab_size
     if isinstance(model, LanguageModel):
-        _check_model(model.spec, run.own_model, opened.name)
+        _check_model(model.spec, run.own_model, loaded.name)
         rows = run.own_model.embedding_rows(vocabulary)
     if model.vocab_size not in (vocabulary, rows):  # GPT-NeoX counts the rows
         raise CheckpointError(
-            f"{opened.name}: its vocabulary has {model.vocab_size:,} tokens, that of the data set '{run.data.name}' "
+            f"{loaded.name}: its vocabulary has {model.vocab_size:,} tokens, that of the data set '{run.data.name}' "
             f"{vocabulary:,}"
         )
     weights = dict(model.state_dict())
@@ -72,9 +72,9 @@ def write_imported(opened: Opened, run: RunSpec, folder: Path) -> dict[str, Any]
         if (folder / RECORD).exists() and read_record(folder).get("spec") != run.content():
             raise CheckpointError(f"{folder}: holds another run; give another --out, or delete it")
         remove_leftovers(folder)
-        save_weights(folder / WEIGHTS, weights, run, 0, opened.fingerprint)
+        save_weights(folder / WEIGHTS, weights, run, 0, loaded.fingerprint)
         parameters = sum(weights[name].numel() for name, _ in model.named_parameters())
-        record = _record(opened, run, parameters) | {"weights": digests(folder, run)}
+        record = _record(loaded, run, parameters) | {"weights": digests(folder, run)}
         write_json(folder / RECORD, record)
     return record
 
@@ -98,19 +98,19 @@ def _check_model(found: ModelSpec, wanted: ModelSpec, name: str) -> None:
         raise CheckpointError(f"{name}: is not the model '{wanted.name}': {'; '.join(words)}")
 
 
-def _check_tokenizer(opened: Opened, data: Data) -> None:
+def _check_tokenizer(loaded: LoadedModel, data: Data) -> None:
     """Whether the weights read the run's tokens, as far as what lies beside them says it.
 
     Raises:
         CheckpointError: they come with a tokenizer that numbers tokens otherwise.
         DataError: a tokenizer cannot be read.
     """
-    name, ours, theirs = opened.name, data.spelled_by, opened.tokenizer
+    name, ours, theirs = loaded.name, data.spelled_by, loaded.tokenizer
     if ours is None:  # a task whose tokens stand for no text: their number is all that is asked
         return
     other = f"the data set '{data.name}' has a tokenizer of its own ({ours.kind})"
-    if opened.run is not None:
-        trained = opened.run.data
+    if loaded.run is not None:
+        trained = loaded.run.data
         same_text = trained.text is not None and data.text is not None and trained.text.corpus == data.text.corpus
         if trained.spelled_by != ours or (isinstance(ours, BpeTokenizer) and not same_text):
             raise CheckpointError(f"{name}: was trained on tokens of '{trained.id}'; {other}")
@@ -142,12 +142,12 @@ def _rows_as(tensor: Tensor, name: str, model: LanguageModel, run: RunSpec) -> T
     return resized
 
 
-def _record(opened: Opened, run: RunSpec, parameters: int) -> dict[str, Any]:
+def _record(loaded: LoadedModel, run: RunSpec, parameters: int) -> dict[str, Any]:
     """The run.json of weights that were not trained here."""
     return {
         "status": "finished",
-        "message": f"imported from {opened.name}",
-        "diverged": _diverged(opened),
+        "message": f"imported from {loaded.name}",
+        "diverged": _diverged(loaded),
         "steps": 0,
         "budget_steps": 0,
         "tokens": 0,
@@ -155,24 +155,24 @@ def _record(opened: Opened, run: RunSpec, parameters: int) -> dict[str, Any]:
         "seconds": 0.0,
         "tokens_per_second": 0.0,
         "device": "none",
-        "origin": opened.fingerprint,
-        "published": {"name": opened.name, "revision": _revision(opened), "fingerprint": opened.fingerprint},
+        "origin": loaded.fingerprint,
+        "published": {"name": loaded.name, "revision": _revision(loaded), "fingerprint": loaded.fingerprint},
         "spec": run.content(),
         "provenance": provenance(),
     }
 
 
-def _diverged(opened: Opened) -> str | None:
+def _diverged(loaded: LoadedModel) -> str | None:
     """What the record of a run of ours says, where it lies beside the weights."""
-    path = Path(opened.name)
+    path = Path(loaded.name)
     folder = path if path.is_dir() else path.parent
-    if opened.run is None or not (folder / RECORD).is_file():
+    if loaded.run is None or not (folder / RECORD).is_file():
         return None
     diverged = read_record(folder)["diverged"]
     return diverged and f"its weights are of a run that {diverged}"
 
 
-def _revision(opened: Opened) -> str | None:
+def _revision(loaded: LoadedModel) -> str | None:
     """The commit of the hub's cache that was read: snapshots/<revision>."""
-    folder = opened.source.folder if opened.source is not None else Path()
+    folder = loaded.source.folder if loaded.source is not None else Path()
     return folder.name if folder.parent.name == "snapshots" else None

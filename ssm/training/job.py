@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from ssm.specs.training import RunSpec, TrainingSpec
-from ssm.training.distributed import Team
+from ssm.training.distributed import ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Job:
 
     Attributes:
         parent: the folder of the run whose weights it starts from.
-        team: the processes that train it, and which of them this one is.
-        origin: what it is made from, beyond its spec (`ssm.training.origin`).
+        group: the processes that train it, and which of them this one is.
+        origin: what it is made from, beyond its spec (`ssm.training.lineage`).
         parameters: of the whole model.
     """
 
@@ -27,7 +27,7 @@ class Job:
     folder: Path
     parent: Path | None
     device: torch.device
-    team: Team
+    group: ProcessGroup
     origin: str
     parameters: int
 

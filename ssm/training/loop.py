@@ -1,7 +1,7 @@
 """The training loop, for pre-training and post-training alike. Interventions differ by their policy alone.
 
-What a step is stands in `ssm.training.step`; what is kept of a run, when, and when it leaves in `ssm.training.keeping`;
-its end and its record in `ssm.training.ending`.
+What a step is stands in `ssm.training.step`; what is written of a run, when, and when it is preempted in
+`ssm.training.checkpointing`; its end and its record in `ssm.training.finalize`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ssm.base.progress import Progress
 from ssm.base.stopping import stop_requests
 from ssm.data.store import TokenStore
 from ssm.specs.training import RunSpec
-from ssm.training.distributed import Team
-from ssm.training.ending import finish
+from ssm.training.checkpointing import Checkpointer, Interval
+from ssm.training.distributed import ProcessGroup
+from ssm.training.finalize import finalize
 from ssm.training.job import Job
-from ssm.training.keeping import Interval, Keeper
+from ssm.training.lineage import origin_of, starting_weights
 from ssm.training.machine import Machine
 from ssm.training.metrics import Metrics
-from ssm.training.origin import origin_of, starting_weights
 from ssm.training.step import Stepper
 
 __all__ = ["Interval", "train"]
@@ -55,55 +55,55 @@ def train(
     store.insist_on(run.data, "the run")
     model = starting_weights(run, parent).to(device)
     folder, machine = Path(folder), machine or Machine()
-    with _working_in(folder, machine.team):
+    with _working_in(folder, machine.group):
         origin = origin_of(store, parent)
-        job = Job(run, folder, parent, device, machine.team, origin, model.parameters_count)
-        metrics = Metrics(model.vocab_size, machine.team, run.data.answers)
+        job = Job(run, folder, parent, device, machine.group, origin, model.parameters_count)
+        metrics = Metrics(model.vocab_size, machine.group, run.data.answers)
         stepper = Stepper(job, store, model, machine)
         try:
-            keeper = Keeper(job, stepper, metrics, interval or Interval())
+            checkpointer = Checkpointer(job, stepper, metrics, interval or Interval())
             model.train()
-            diverged = _loop(job, stepper, metrics, keeper)
-            return finish(job, model, metrics, keeper, diverged)
+            diverged = _loop(job, stepper, metrics, checkpointer)
+            return finalize(job, model, metrics, checkpointer, diverged)
         finally:
-            stepper.let_go()
+            stepper.close()
 
 
-def _loop(job: Job, stepper: Stepper, metrics: Metrics, keeper: Keeper) -> str | None:
+def _loop(job: Job, stepper: Stepper, metrics: Metrics, checkpointer: Checkpointer) -> str | None:
     """All steps that are not yet done; returns how the run has diverged, if it has."""
-    first = keeper.resume()
-    stepper.settle()
-    title, beats = f"train {job.run.id}", job.folder / progress_file.FILE
+    first = checkpointer.resume()
+    stepper.warm_up()
+    title, heartbeats = f"train {job.run.id}", job.folder / progress_file.FILE
     with (
         stop_requests() as stop,
-        Progress(title, job.steps, "steps", "tokens", shown=job.team.main, file=beats) as progress,
+        Progress(title, job.steps, "steps", "tokens", shown=job.group.main, file=heartbeats) as progress,
     ):
         progress.resume_at(first)
-        keeper.begin()
+        checkpointer.start_clock()
         for step in range(first + 1, job.steps + 1):
-            row = stepper.make(step, stop if keeper.slow else None)
+            row = stepper.train_step(step, stop if checkpointer.slow else None)
             if row is not None:
                 metrics.add(**row)
-                keeper.count()
+                checkpointer.count_step()
                 progress.advance(1, job.training.batch_tokens, metrics.note)
-                if not keeper.looks(step):
+                if not checkpointer.should_check(step):
                     continue
             diverged = metrics.flush()
             if diverged:
                 return diverged
             if row is None:  # it was left between two micro-batches
-                keeper.give_up(step - 1, stop)
-            keeper.keep(step, stop)
+                checkpointer.preempt(step - 1, stop)
+            checkpointer.save_due(step, stop)
     return None
 
 
 @contextmanager
-def _working_in(folder: Path, team: Team) -> Iterator[None]:
+def _working_in(folder: Path, group: ProcessGroup) -> Iterator[None]:
     """Within the block no other job works in `folder`."""
-    if team.main:
+    if group.main:
         make_folder(folder / "snapshots")
-    with only_one(folder) if team.main else nullcontext():
-        if team.main:
+    with only_one(folder) if group.main else nullcontext():
+        if group.main:
             remove_leftovers(folder)
-        team.wait()  # until main is here
+        group.wait()  # until main is here
         yield

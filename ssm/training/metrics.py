@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ssm.base.tables import METRICS, read_table, write_table
 from ssm.base.tables.metrics import CEILING
-from ssm.training.distributed import ALONE, Team
+from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 
 SIDECAR = "checkpoint.metrics.parquet"  # the rows up to the checkpoint, and perhaps some more
 PATIENCE = 10  # steps over which the loss is averaged before it is called diverged
@@ -23,8 +23,8 @@ ACCURACY = "accuracy"  # likewise, where a task asks something
 class Metrics:
     """Rows wait as device tensors until `flush`, so that a GPU is not stopped at every step."""
 
-    def __init__(self, vocab_size: int, team: Team = ALONE, answers: bool = False):
-        self.team = team
+    def __init__(self, vocab_size: int, group: ProcessGroup = SINGLE_PROCESS, answers: bool = False):
+        self.group = group
         self.means = (*MEANS, ACCURACY) if answers else MEANS
         self.columns = {name: kind for name, kind in METRICS.columns.items() if answers or name != ACCURACY}
         self.rows: list[dict[str, Any]] = []
@@ -41,9 +41,9 @@ class Metrics:
     def flush(self) -> str | None:
         """Fetch the pending rows, all processes at once. Returns the reason if training has diverged at one of them."""
         rows = [{key: float(v) if isinstance(v, Tensor) else v for key, v in row.items()} for row in self.pending]
-        if rows and self.team.size > 1:
+        if rows and self.group.size > 1:
             mine = torch.tensor([[row[key] for key in self.means] for row in rows], dtype=torch.float64)
-            means = self.team.total(mine) / self.team.size  # (steps, means)
+            means = self.group.total(mine) / self.group.size  # (steps, means)
             rows = [
                 row | dict(zip(self.means, values, strict=True))
                 for row, values in zip(rows, means.tolist(), strict=True)

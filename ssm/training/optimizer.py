@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from ssm.models.ffn.experts import ExpertsFfn
-from ssm.models.trained import Trained
+from ssm.models.trainable import TrainableModel
 from ssm.specs.training import TrainingSpec
 from ssm.training.parallel import spread_as
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
-def build_optimizer(model: Trained, training: TrainingSpec) -> torch.optim.AdamW:
+def build_optimizer(model: TrainableModel, training: TrainingSpec) -> torch.optim.AdamW:
     """Two groups: the weights of nn.Linear and the matrices of experts and their routers, which decay, and the rest.
 
     That is embeddings, also where the head is the same weight, norms, biases and the recurrences' own parameters, and
@@ -49,7 +49,7 @@ def set_rates(optimizer: torch.optim.Optimizer, lr: float, decay: float) -> None
         group["weight_decay"] = decay if group["decays"] else 0.0
 
 
-def optimizer_tensors(model: Trained, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(model: TrainableModel, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimizer's state as flat tensors, "<parameter>.<moment>"."""
     state = optimizer.state
     return {
@@ -60,7 +60,7 @@ def optimizer_tensors(model: Trained, optimizer: torch.optim.Optimizer) -> dict[
     }
 
 
-def load_optimizer(model: Trained, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def load_optimizer(model: TrainableModel, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """The inverse of `optimizer_tensors`."""
     for name, parameter in model.named_parameters():
         if f"{name}.step" in tensors:

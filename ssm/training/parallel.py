@@ -15,26 +15,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ssm.models.trained import Trained
-from ssm.training.distributed import Team
+from ssm.models.trainable import TrainableModel
+from ssm.training.distributed import ProcessGroup
 
 ONE_PIECE = 2**20  # bytes, as the first bucket of DDP
 
 
-def in_one_piece(model: Trained) -> bool:
+def in_one_piece(model: TrainableModel) -> bool:
     """Whether the gradients are so few that they are kept, and sent, in one piece (`ssm.training.gradients`)."""
     parameters = list(model.parameters())
     alike = len({parameter.dtype for parameter in parameters}) == 1 and not any(map(_is_spread, parameters))
     return alike and sum(parameter.nbytes for parameter in parameters) <= ONE_PIECE
 
 
-def spread(model: Trained, team: Team, device: torch.device, shard: bool) -> nn.Module:
-    """What to call in place of `model`; `ssm.training.gradients` then makes means over the team of its gradients.
+def spread(model: TrainableModel, group: ProcessGroup, device: torch.device, shard: bool) -> nn.Module:
+    """What to call in place of `model`; `ssm.training.gradients` then makes means over the group of its gradients.
 
     Args:
         shard: spread the parameters, their gradients and the optimizer's state over the processes, block by block.
     """
-    if team.size == 1 or (not shard and in_one_piece(model)):
+    if group.size == 1 or (not shard and in_one_piece(model)):
         return model
     if not shard:
         devices = [device.index] if device.type == "cuda" else None
@@ -43,7 +43,7 @@ def spread(model: Trained, team: Team, device: torch.device, shard: bool) -> nn.
     from torch.distributed.fsdp import fully_shard
 
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")  # nothing is changed in place
-    mesh = init_device_mesh(device.type, (team.size,))
+    mesh = init_device_mesh(device.type, (group.size,))
     for layer in model.layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
@@ -60,12 +60,12 @@ def whole(tensor: Any) -> Tensor:
     return tensor.full_tensor() if _is_spread(tensor) else tensor
 
 
-def whole_tensors(tensors: Mapping[str, Tensor], team: Team) -> dict[str, Tensor]:
+def whole_tensors(tensors: Mapping[str, Tensor], group: ProcessGroup) -> dict[str, Tensor]:
     """Named tensors, one after the other in one piece; those that were spread are kept by main alone, on the CPU."""
     kept: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         piece = whole(tensor)
-        if team.main:
+        if group.main:
             kept[name] = piece.cpu() if _is_spread(tensor) else piece
     return kept
 

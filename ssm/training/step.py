@@ -16,7 +16,7 @@ from ssm.data.batches import NOT_ASKED, Batch
 from ssm.data.reading import training_batches
 from ssm.data.store import TokenStore
 from ssm.models.state import State
-from ssm.models.trained import Trained
+from ssm.models.trainable import TrainableModel
 from ssm.specs.training import TrainingSpec
 from ssm.training.gradients import gradients_of
 from ssm.training.initial_states import build_policy
@@ -30,7 +30,7 @@ from ssm.training.schedule import learning_rate, weight_decay
 class Stepper:
     """What makes the steps of a run: its batches, its model and the model's gradients, its optimizer, its policy."""
 
-    def __init__(self, job: Job, store: TokenStore, model: Trained, machine: Machine):
+    def __init__(self, job: Job, store: TokenStore, model: TrainableModel, machine: Machine):
         self.job, self.model, training = job, model, job.training
         self.mine, self.micro_batch_size = machine.share(training)
         self.peak = job.run.model.peak_lr * training.lr_scale
@@ -38,18 +38,18 @@ class Stepper:
         if training.compile:
             for layer in model.layers:
                 layer.compile()
-        self.forward = spread(model, job.team, job.device, machine.shard)
-        self.gradients = gradients_of(model, self.forward, job.team)
+        self.forward = spread(model, job.group, job.device, machine.shard)
+        self.gradients = gradients_of(model, self.forward, job.group)
         self.optimizer = build_optimizer(model, training)
         self.endless = job.run.model.endless  # layers of whose state the next batch is given nothing
-        self.policy = build_policy(training.initial_state, job.run.seed, job.team)
+        self.policy = build_policy(training.initial_state, job.run.seed, job.group)
         # Post-training reads in another order than pre-training did; all arms of one stage read in the same.
         order = derived_seed(job.run.seed, "order", job.run.stage)
         stream = training.initial_state.order == "stream"
         self.batches = training_batches(store, training.context, training.batch_size, stream, order)
 
-    def settle(self) -> None:
-        """A forward and backward pass that is forgotten.
+    def warm_up(self) -> None:
+        """Warm up: a forward and backward pass whose gradients are dropped.
 
         DDP lays its buckets anew behind the first one. Sums of gradients are then made in the same order at every step
         of a run, whether it has been resumed or not.
@@ -58,7 +58,7 @@ class Stepper:
             micro = rows_of(self.batches.batch(0, self.mine), torch.arange(self.micro_batch_size))
             loss_of(self.forward, micro, None, self.job.training, self.job.device).loss.backward()
 
-    def make(self, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
+    def train_step(self, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
         """Step number `step`, from 1; returns its row of metrics, of which a device may still have to make the values.
 
         With `stop` all processes ask each other between micro-batches whether one was told to end, which costs time.
@@ -75,7 +75,7 @@ class Stepper:
         self.gradients.clear()
         mine = torch.arange(len(batch.inputs))
         for rows in mine.split(self.micro_batch_size):
-            if stop and len(mine) > len(rows) and self.job.team.any_of(stop.signal is not None)[0]:
+            if stop and len(mine) > len(rows) and self.job.group.any_of(stop.signal is not None)[0]:
                 return None
             self.gradients.share(bool(rows[-1] == mine[-1]))
             micro = rows_of(batch, rows)
@@ -106,15 +106,15 @@ class Stepper:
         """
         if not batch.answers:
             return batch.asked
-        return int(self.job.team.total(torch.tensor(batch.asked))) / self.job.team.size
+        return int(self.job.group.total(torch.tensor(batch.asked))) / self.job.group.size
 
-    def let_go(self) -> None:
-        """Forget DDP's wrapper, which holds connections: a traceback holds the stepper."""
+    def close(self) -> None:
+        """Drop DDP's wrapper, which holds connections: a traceback holds the stepper."""
         self.forward = self.gradients.forward = self.model
 
 
 @dataclass(frozen=True)
-class Part:
+class MicroBatchResult:
     """One micro-batch.
 
     Attributes:
@@ -128,7 +128,9 @@ class Part:
     right: Tensor | int = 0
 
 
-def loss_of(model: nn.Module, batch: Batch, start: State | None, training: TrainingSpec, device: torch.device) -> Part:
+def loss_of(
+    model: nn.Module, batch: Batch, start: State | None, training: TrainingSpec, device: torch.device
+) -> MicroBatchResult:
     """A micro-batch from its initial state; `model` calls a model that can be trained.
 
     The loss is the mean cross-entropy, nats, over the targets that count: 0 where none does.
@@ -142,11 +144,11 @@ def loss_of(model: nn.Module, batch: Batch, start: State | None, training: Train
         logits, ended = model(inputs, start, resets)  # (B, T, V)
     logits, targets = logits.flatten(0, 1), targets.flatten()
     if not batch.answers:
-        return Part(F.cross_entropy(logits.float(), targets), ended.detach())
+        return MicroBatchResult(F.cross_entropy(logits.float(), targets), ended.detach())
     places = (batch.targets.flatten() != NOT_ASKED).nonzero()[:, 0].to(device)
     logits, targets = logits[places].float(), targets[places]  # (asked, V), (asked,)
     loss = F.cross_entropy(logits, targets) if len(places) else logits.sum()
-    return Part(loss, ended.detach(), (logits.argmax(-1) == targets).sum())
+    return MicroBatchResult(loss, ended.detach(), (logits.argmax(-1) == targets).sum())
 
 
 def rows_of(batch: Batch, rows: Tensor) -> Batch:

@@ -16,8 +16,8 @@ from pathlib import Path
 from ssm.base import progress
 from ssm.base.errors import TableError, UserError, first_line
 from ssm.base.names import natural
-from ssm.base.outside import read_json, shaped
 from ssm.base.records import read_run_record
+from ssm.base.strict_parsing import read_json, shaped
 from ssm.base.tables import METRICS, read_table
 
 # in the order in which they are shown
@@ -110,16 +110,16 @@ class Watcher:
         changed = _last_change(folder)
         if changed is None:
             return RunView(name, "waiting")
-        beat = _beat(folder / progress.FILE)
-        if beat is None:
+        heartbeat = _heartbeat(folder / progress.FILE)
+        if heartbeat is None:
             state = "stale" if time.time() - changed > self.stale else "running"
             return RunView(name, state, losses=losses)
-        limit = max(self.stale, SLOW_STEPS * beat.unit_seconds)
+        limit = max(self.stale, SLOW_STEPS * heartbeat.unit_seconds)
         state = "stale" if time.time() - changed > limit else "running"
-        if beat.state == "stopped":  # it has said so: no silence is too long for it
+        if heartbeat.state == "stopped":  # it has said so: no silence is too long for it
             state = "stopped"
-        rate, left = (beat.rate, beat.seconds_left) if state == "running" else (None, None)
-        return RunView(name, state, beat.done, beat.total, rate, left, losses, beat.note)
+        rate, left = (heartbeat.rate, heartbeat.seconds_left) if state == "running" else (None, None)
+        return RunView(name, state, heartbeat.done, heartbeat.total, rate, left, losses, heartbeat.note)
 
     def _losses(self, folder: Path) -> tuple[float, ...]:
         """The loss by step, up to the last checkpoint."""
@@ -154,7 +154,7 @@ def _folders(folder: Path) -> set[str]:
         return set()
 
 
-def _beat(path: Path) -> progress.Beat | None:
+def _heartbeat(path: Path) -> progress.Heartbeat | None:
     """What training says of itself; None: nothing yet.
 
     Raises:
@@ -163,7 +163,7 @@ def _beat(path: Path) -> progress.Beat | None:
     if not path.exists():
         return None
     what = "record of progress"
-    return shaped(read_json(path, TableError, what), progress.Beat, f"{path}: not a {what}", TableError)
+    return shaped(read_json(path, TableError, what), progress.Heartbeat, f"{path}: not a {what}", TableError)
 
 
 def _last_change(folder: Path) -> float | None:

@@ -58,7 +58,7 @@ def test_all_that_is_imported_is_needed(package: Path) -> None:
 
 
 def test_a_verdict_depends_on_no_code_that_draws() -> None:
-    judge = needed_by("ssm.cli.judge", without="ssm.figures.drawings")
+    judge = needed_by("ssm.cli.judge", without="ssm.figures.plots")
     assert {name for name in judge if name.startswith("ssm.figures.")} == {"ssm.figures.figure", "ssm.figures.grid"}
     assert {"ssm.claims.quantities.slope", "ssm.base.columns", "ssm.specs.measurements"} <= judge
 

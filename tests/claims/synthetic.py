@@ -10,7 +10,7 @@ import polars as pl
 from ssm.base.tables import write_table
 from ssm.claims.claim import JudgedFigure
 from ssm.claims.estimate import Estimate
-from ssm.claims.panel import Panel
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import Quantity
 from ssm.figures.figure import FigureTask
 from ssm.specs.measurements import SCHEMAS
@@ -40,7 +40,7 @@ def claim(quantity: dict[str, Any], name: str = "it", ours: bool = False, **expe
 
 def estimate(task: JudgedFigure, panel: str, quantity: Quantity, folder: Path) -> Estimate:
     """A quantity of a panel of a figure whose tables are in a folder."""
-    return quantity.estimate(Panel(task, panel, folder))
+    return quantity.estimate(PanelTables(task, panel, folder))
 
 
 def figure_task(

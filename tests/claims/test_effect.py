@@ -94,14 +94,14 @@ def test_it_is_registered_by_its_places(tmp_path: Path) -> None:
     ]
     planned, other = (synthetic.task([{"kind": "state_norm"}], some).series for some in (series, renamed))
     own, alike = quantity(effect("a", against="conv")), quantity(effect("x_a", against="x_conv"))
-    assert own.nameless("tiny", planned) == alike.nameless("tiny", other)
+    assert own.canonical("tiny", planned) == alike.canonical("tiny", other)
     turned = quantity(effect("conv", against="a"))
-    assert own.places("tiny", planned) != turned.places("tiny", planned), "arms are numbered as they are read"
+    assert own.panel_arms("tiny", planned) != turned.panel_arms("tiny", planned), "arms are numbered as they are read"
     for changed in ({"against": None}, {"where": {"size": 8}}, {"of": EXCESS | {"where": {"class": "none"}}}):
-        assert own.nameless("tiny", planned) != own.model_copy(update=changed).nameless("tiny", planned)
-    assert len(own.places("tiny", planned)) == 8
+        assert own.canonical("tiny", planned) != own.model_copy(update=changed).canonical("tiny", planned)
+    assert len(own.panel_arms("tiny", planned)) == 8
     some = quantity(effect("a", where={"conv": True}))
-    assert sorted(arm for _, arm in some.places("tiny", planned)) == ["g2", "g3", "g6", "g7"]
+    assert sorted(arm for _, arm in some.panel_arms("tiny", planned)) == ["g2", "g3", "g6", "g7"]
     assert {one.arm for one in planned if some.about(one)} == {"g2", "g3", "g6", "g7"}
 
 

@@ -41,7 +41,7 @@ def test_a_newcomer_is_judged_and_drawn(tmp_path: Path) -> None:
             '"slope"',
             "FirstLoss is called 'slope'; its file is ssm/",
         ),
-        ("figures/drawings/sequence_count.py", "draw(", "paint(", "SequenceCount lacks draw"),
+        ("figures/plots/sequence_count.py", "draw(", "paint(", "SequenceCount lacks draw"),
     ],
 )
 def test_what_is_wrong_is_one_line_before_anything_is_planned(

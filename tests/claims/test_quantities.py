@@ -351,7 +351,7 @@ def test_of_several_measurements_of_a_kind_one_is_read_by_its_name(tmp_path: Pat
     same(estimate(task, "tiny", named, tmp_path), np.exp(student(SHIFTS)))
     with pytest.raises(UndecidableError, match="_loss is not measured for the arm 'base'"):
         estimate(task, "tiny", quantity, tmp_path)
-    assert named.nameless("tiny") == quantity.nameless("tiny")
+    assert named.canonical("tiny") == quantity.canonical("tiny")
     assert not quantity.content().keys() & {"measurement", "restart_loss"}
 
 

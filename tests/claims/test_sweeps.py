@@ -95,8 +95,8 @@ def test_a_grid_says_by_its_axes_what_else_is_named_by_arm(tmp_path: Path) -> No
     same(found, student([2, 3, 4]))
     same(estimate(task, "tiny", by_arm, tmp_path), student([2, 3, 4]))
     assert found.words.startswith("slope, of d_state 16, 32, 64, 128, mimetic on: ")
-    assert by_axis.nameless("tiny", task.series) == by_arm.nameless("tiny", task.series)
-    assert by_axis.places("tiny", task.series) == by_arm.places("tiny", task.series)
+    assert by_axis.canonical("tiny", task.series) == by_arm.canonical("tiny", task.series)
+    assert by_axis.panel_arms("tiny", task.series) == by_arm.panel_arms("tiny", task.series)
     assert [by_axis.about(one) for one in task.series] == [one.arm.startswith("e") for one in task.series]
     claim = {"id": "it", "says": "s", "paper": "p", "expected": {"above": 0}}
     claim["quantity"] = {"kind": "slope", "sweep": grid}
@@ -303,7 +303,7 @@ def test_a_curve_between_two_points(tmp_path: Path) -> None:
         read(tmp_path, content | {"between": [40, 50]}, series + others)
     content = {"kind": "slope", "arm": "a", "measurement": "m", "x": "x", "column": "y"}
     assert "between" not in quantity(content).content(), "what is registered is older"
-    assert quantity(content | {"between": [1, 2]}).nameless("tiny")["between"] == [1, 2]
+    assert quantity(content | {"between": [1, 2]}).canonical("tiny")["between"] == [1, 2]
 
 
 def test_the_extreme_of_a_curve(tmp_path: Path) -> None:
@@ -479,7 +479,7 @@ def test_an_extreme_told_apart_from_other_rows_of_another_arm(tmp_path: Path) ->
     assert read_off.words.endswith("difference from the same of e, depth 0.0, layer 1")
     with pytest.raises(UndecidableError, match="smoothness of 'e' has 1 layer at this scale: no curve"):
         read(tmp_path, {"kind": "slope"} | curve, found)
-    assert quantity({"kind": "slope"} | curve).nameless("tiny")["against_where"] == {"depth": 0.0, "layer": 1}
+    assert quantity({"kind": "slope"} | curve).canonical("tiny")["against_where"] == {"depth": 0.0, "layer": 1}
     for kind in ({"kind": "slope"}, {"kind": "extreme", "which": "largest"}):
         older = curve | {"against_where": None}
         assert "against_where" not in quantity(kind | older).content(), "what is registered is older"

@@ -18,8 +18,8 @@ from ssm.claims.estimate import Estimate
 from ssm.claims.pieces import SampleQuantity
 from ssm.claims.quantities.perplexity_at import PerplexityAt
 from ssm.claims.quantity import QUANTITIES, ModelQuantity
-from ssm.claims.verdict import ONE_SEED, REHEARSAL, claim_of, decide, judge
-from ssm.claims.words import CONFIRMED, DEFINITION, OPEN, OURS, PAPER, REFUTED, VERDICT_NAMES
+from ssm.claims.verdict import DRY_RUN, ONE_SEED, claim_of, decide, judge
+from ssm.claims.words import ADDED, CONFIRMED, DEFINITION, OPEN, PAPER, REFUTED, VERDICT_NAMES
 from ssm.figures.figure import FigureTask
 from ssm.specs.measurements import SCHEMAS
 from ssm.specs.measurements.model_size import ModelSize
@@ -258,26 +258,26 @@ def test_an_undecidable_claim_is_a_row_with_its_reason_that_a_table_can_hold(tmp
     write_table(frame, VERDICTS, tmp_path / "verdicts.parquet", {})
 
 
-def test_a_rehearsal_decides_and_reports_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_decides_and_reports_nothing(tmp_path: Path) -> None:
     quantity = {"kind": "perplexity_at", "arm": "base", "times_context": 4.0}
     claims = [
         claim(quantity, "number", above=1.0),
         claim(quantity | {"arm": "control"}, "no_such_arm", above=1.0),
         claim({"kind": "parameter_ratio", "model": "tiny"}, "exact", above=1.0),
     ]
-    task = figure_task(claims).model_copy(update={"rehearsal": True})
+    task = figure_task(claims).model_copy(update={"dry_run": True})
     readings = {("base", seed): {"late": 3.0 + seed / 10} for seed in (1, 2, 3)}
     write_tables(tmp_path, task, readings)
     for row in judge(task, tmp_path).iter_rows(named=True):
-        assert (row["verdict"], row["reason"]) == (OPEN, REHEARSAL)
+        assert (row["verdict"], row["reason"]) == (OPEN, DRY_RUN)
         assert (row["estimate"], row["low"], row["high"], row["interval"]) == (None, None, None, "none")
-    assert judge(task.model_copy(update={"rehearsal": False}), tmp_path)["verdict"].to_list() == [
+    assert judge(task.model_copy(update={"dry_run": False}), tmp_path)["verdict"].to_list() == [
         CONFIRMED,
         OPEN,
         CONFIRMED,
     ]
     (tmp_path / f"{task.series[0].tables['position_loss']}.parquet").unlink()
-    with pytest.raises(TableError, match="no such table"):  # it rehearses reading, too
+    with pytest.raises(TableError, match="no such table"):  # a dry run reads, too
         judge(task, tmp_path)
 
 
@@ -302,8 +302,8 @@ def test_a_verdict_says_whether_its_claim_was_registered_before_its_tables_were_
         assert found[1].endswith("but measured before, 2025-01-01 00:00 UTC")
     in_time = task.model_copy(update={"registered": {"it": MEASURED}})
     assert registration(in_time, tmp_path)[0] is True
-    rehearsed = task.model_copy(update={"rehearsal": True})
-    assert registration(rehearsed, tmp_path) == (None, "")
+    dry = task.model_copy(update={"dry_run": True})
+    assert registration(dry, tmp_path) == (None, "")
 
 
 @pytest.mark.parametrize("date", ["2024-12-31T00:00:00+00:00x", "2024-12-31", "2024-12-31T00:00:00+01:00"])
@@ -363,7 +363,7 @@ def test_whose_statement_a_verdict_is_on(tmp_path: Path) -> None:
     task = figure_task(claims)
     write_tables(tmp_path, task, {})
     frame = judge(task, tmp_path)
-    assert frame["sort"].to_list() == [PAPER, DEFINITION, OURS]
+    assert frame["sort"].to_list() == [PAPER, DEFINITION, ADDED]
     assert frame["number"].to_list() == ["a", "b", "c"]
 
 

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from ssm.claims import words
 from ssm.claims.words import (
+    ADDED,
     CONFIRMED,
     DEFINITION,
     ELSEWHERE,
     OPEN,
-    OURS,
     PAPER,
     REFUTED,
+    measured,
     number,
-    ours,
     tally,
     verdict_lines,
 )
@@ -37,9 +37,9 @@ def test_examples() -> None:
 
 def test_numbers() -> None:
     assert [number(x) for x in (0.0, -1234.4, 1e20, 999.7, float("nan"))] == ["0", "-1,234", "1e+20", "1,000", "none"]
-    assert ours(row()) == "2 (1.8 to 2.25)"
-    assert ours(row(interval="exact")) == "2 (exact)"
-    assert ours(row(estimate=None, low=None, high=None)) == "no number"
+    assert measured(row()) == "2 (1.8 to 2.25)"
+    assert measured(row(interval="exact")) == "2 (exact)"
+    assert measured(row(estimate=None, low=None, high=None)) == "no number"
 
 
 def test_lines_are_aligned_and_end_with_totals() -> None:
@@ -89,12 +89,12 @@ def test_a_number_with_several_regions_counts_as_its_worst_verdict() -> None:
 
 
 def test_definitions_and_our_own_checks_are_counted_apart() -> None:
-    rows = [row(), row(sort=OURS, verdict=OPEN), row(sort=DEFINITION, number="b", interval="exact")]
+    rows = [row(), row(sort=ADDED, verdict=OPEN), row(sort=DEFINITION, number="b", interval="exact")]
     found = tally(rows)
-    assert found.counts == {PAPER: {CONFIRMED: 1}, DEFINITION: {CONFIRMED: 1}, OURS: {OPEN: 1}}
+    assert found.counts == {PAPER: {CONFIRMED: 1}, DEFINITION: {CONFIRMED: 1}, ADDED: {OPEN: 1}}
     assert found.intervals == 1  # exact numbers have none, and one number has one however often it is judged
     assert "  definitions: 1 confirmed, 0 refuted, 0 not decided" in verdict_lines(rows)
-    assert "  checks of our own: 0 confirmed, 0 refuted, 1 not decided" in verdict_lines(rows)
+    assert "  added checks: 0 confirmed, 0 refuted, 1 not decided" in verdict_lines(rows)
 
 
 def test_a_statement_on_models_of_other_scales_counts_nowhere() -> None:

@@ -100,7 +100,7 @@ def test_an_unknown_verb_names_the_nearest(capsys: pytest.CaptureFixture[str]) -
 
 def test_every_verb_of_the_folder_is_known() -> None:
     files = {path.stem for path in (ROOT / "ssm" / "cli").glob("*.py")}
-    assert files - {"__init__", "main", "parent"} == set(VERBS)
+    assert files - {"__init__", "main", "fork_server"} == set(VERBS)
 
 
 def test_no_verb_prints_the_overview_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,7 +154,7 @@ def test_a_reader_that_goes_away_is_quiet(tmp_path: Path) -> None:
 def test_plan_writes_specs_and_takes_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = write_config(tmp_path / "config")
     command = ["plan", "--config", str(config), "--figures", "lg_fig5", "--write", str(tmp_path / "specs")]
-    assert main([*command, "--set", "rehearsal={max_steps: 3}"]) == 0
+    assert main([*command, "--set", "dry_run={max_steps: 3}"]) == 0
     assert "training runs 2, tables 2, figures 1" in capsys.readouterr().out
     written = [json.loads(path.read_text()) for path in (tmp_path / "specs" / "runs").glob("*.json")]
     assert [run["training"]["budget"]["steps"] for run in written] == [3, 3]

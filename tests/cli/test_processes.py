@@ -69,12 +69,12 @@ def test_a_killed_process_and_a_preempted_job(store: TokenStore, tmp_path: Path)
     step = load_tensors(tmp_path / "run" / "checkpoint.safetensors")[1]["step"]
 
     job = started(*training(run, store, tmp_path))
-    team: list[psutil.Process] = []
-    code, said = when_saved(job, tmp_path, step, lambda: (team.extend(workers(job)), job.terminate()))
+    group: list[psutil.Process] = []
+    code, said = when_saved(job, tmp_path, step, lambda: (group.extend(workers(job)), job.terminate()))
     assert code == REQUEUE
     [line] = [line for line in said.splitlines() if "[" not in line]
     assert line.startswith(f"ssm train: {run.id}: stopped by SIGTERM at step ")
-    assert not any(process.is_running() for process in team)
+    assert not any(process.is_running() for process in group)
     assert load_tensors(tmp_path / "run" / "checkpoint.safetensors")[1]["step"] > step
 
 

@@ -30,7 +30,7 @@ from ssm.models.backbone import build_model
 from ssm.models.formats import export_checkpoint
 from ssm.specs.diagnosis import ENOUGH, TOLERANCE, WHY_TOLERANCE, DiagnosisSpec
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
+pytestmark = pytest.mark.usefixtures("without_plots")
 QUICK: dict[str, Any] = {"context": 16, "length": 64, "device": "cpu", "threads": 1, "passkey": False}
 
 
@@ -50,7 +50,7 @@ def made(world: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Diagnos
     """A diagnosis, and the folder that it was written into."""
     out = tmp_path_factory.mktemp("made") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ssm.diagnosis.page.pictures", lambda *_: [])
+        patch.setattr("ssm.diagnosis.page.plots", lambda *_: [])
         return diagnose(world / "theirs", [str(world / "texts")], out, **QUICK), out
 
 
@@ -68,7 +68,7 @@ def call(world: Path, out: Path, *options: str, model: Path | None = None) -> in
 def test_page_record_and_tables(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.undo()  # with its pictures
+    monkeypatch.undo()  # with its plots
     assert call(world, tmp_path / "out") == 0
     said = capsys.readouterr()
     record = json.loads((tmp_path / "out" / "diagnosis.json").read_text(), parse_constant=pytest.fail)
@@ -172,7 +172,7 @@ def test_a_colon_is_a_letter_of_a_name(out: str, world: Path, tmp_path: Path, mo
 def test_two_of_one_name_the_second_is_refused_at_once(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ssm.diagnosis.open_model", lambda *_: pytest.fail("it has begun"))
+    monkeypatch.setattr("ssm.diagnosis.load_any_model", lambda *_: pytest.fail("it has begun"))
     with claimed(tmp_path / "out"):
         assert call(world, tmp_path / "out") == 2
     assert capsys.readouterr().err == f"ssm diagnose: {tmp_path}/out: another process is writing it\n"

@@ -17,7 +17,7 @@ from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import EffectiveLength, Extension, Interval, Memory
 from ssm.specs.diagnosis import WHY_TOLERANCE
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
+pytestmark = pytest.mark.usefixtures("without_plots")
 
 
 def read(text: str) -> tuple[Page, str]:
@@ -26,7 +26,7 @@ def read(text: str) -> tuple[Page, str]:
 
 
 def test_it_stands_alone_and_links_to_what_lies_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()  # with its pictures
+    monkeypatch.undo()  # with its plots
     text = build_page(diagnosis(everything(0, fails_from(3100))))
     page, _ = read(text)
     assert len(page.ids) == len(set(page.ids))
@@ -181,7 +181,7 @@ def test_losses_that_are_no_numbers(position: int) -> None:
 
 
 def test_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()  # with its pictures
+    monkeypatch.undo()  # with its plots
     before = diagnosis(everything(0, fails_from(3100)))
     after = diagnosis(everything(0, factor=1.3))
     extra = Extension(

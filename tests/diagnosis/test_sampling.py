@@ -44,10 +44,10 @@ class Count:
     def copy(self) -> Count:
         return self
 
-    def memories(self) -> list[Tensor]:
+    def recurrent_states(self) -> list[Tensor]:
         return []
 
-    def memory_layers(self) -> list[int]:
+    def recurrent_layers(self) -> list[int]:
         return []
 
 

@@ -5,12 +5,12 @@ import torch
 from small import model_spec
 
 from ssm.data.store import TokenStore
-from ssm.evaluation.subject import Subject
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.models.backbone import build_model
 
 
 @pytest.fixture
-def subject(store: TokenStore) -> Subject:
+def ctx(store: TokenStore) -> EvaluationContext:
     """A random model with a real memory, in float64 so that comparisons are sharp."""
     model = build_model(model_spec(), 256, seed=1).double().eval()
-    return Subject(model, 3, store, torch.device("cpu"), "test")
+    return EvaluationContext(model, 3, store, torch.device("cpu"), "test")

@@ -21,10 +21,10 @@ class Carries:
     def nbytes(self) -> int:
         return self.tokens.nbytes
 
-    def memories(self) -> list[Tensor]:
+    def recurrent_states(self) -> list[Tensor]:
         return self.remembered
 
-    def memory_layers(self) -> list[int]:
+    def recurrent_layers(self) -> list[int]:
         return list(range(len(self.remembered)))
 
     def copy(self) -> Carries:

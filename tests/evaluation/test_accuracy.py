@@ -25,13 +25,13 @@ from ssm.data.store import TokenStore
 from ssm.data.tasks import build_generator
 from ssm.evaluation import stream
 from ssm.evaluation.accuracy import accuracy
-from ssm.evaluation.subject import Subject
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats import import_checkpoint
 from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.tasks import parse_data
-from ssm.training.distributed import Team
+from ssm.training.distributed import ProcessGroup
 
 CPU = torch.device("cpu")
 MIX = [{"shortest": 4, "longest": 7}]
@@ -42,8 +42,8 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
     return make_task(tmp_path_factory.mktemp("copies") / "tokens", task="copy", alphabet=5, mix=MIX)
 
 
-def subject_of(store: TokenStore, model: Any) -> Subject:
-    return Subject(model, 3, store, CPU, "test")
+def subject_of(store: TokenStore, model: Any) -> EvaluationContext:
+    return EvaluationContext(model, 3, store, CPU, "test")
 
 
 def copier(upto: int = 10**9, doubts: bool = False) -> Rigged:
@@ -256,7 +256,7 @@ def test_segments_change_nothing(
 def test_every_process_reads_its_examples(copies: TokenStore) -> None:
     summed: list[Tensor] = []
 
-    class Apart(Team):
+    class Apart(ProcessGroup):
         """One of two processes, which hears nothing of the other."""
 
         def total(self, values: Tensor) -> Tensor:
@@ -265,7 +265,7 @@ def test_every_process_reads_its_examples(copies: TokenStore) -> None:
 
     spec = Accuracy(task=copies.spec, lengths=(4, 6), examples=7)
     for rank in range(2):
-        accuracy(spec, replace(subject_of(copies, copier()), team=Apart(rank, 2)))
+        accuracy(spec, replace(subject_of(copies, copier()), group=Apart(rank, 2)))
     forced, generated = summed[::2], summed[1::2]
     for parts in (forced, generated):
         for one, other in zip(parts[:2], parts[2:], strict=True):  # both lengths

@@ -19,7 +19,7 @@ from ssm.base.errors import ConfigError
 from ssm.data.store import TokenStore
 from ssm.evaluation.attack import Attacked, attack
 from ssm.evaluation.corruption import Corrupted, corruption
-from ssm.evaluation.subject import Subject
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.plan import load_config, make_plan
 from ssm.specs.measurements.attack import Attack
 from ssm.specs.measurements.corruption import Corruption
@@ -44,12 +44,14 @@ def flat(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
     return make_task(folder / "tokens", task="pixels", images={"kind": "cifar10", "folder": str(folder)}, examples=20)
 
 
-def subject(store: TokenStore, rule: Callable[[Tensor], Tensor] = lambda read: read[..., 0].long() * 0) -> Subject:
-    return Subject(Rigged(rule, 10), 3, store, CPU, "test")
+def ctx(
+    store: TokenStore, rule: Callable[[Tensor], Tensor] = lambda read: read[..., 0].long() * 0
+) -> EvaluationContext:
+    return EvaluationContext(Rigged(rule, 10), 3, store, CPU, "test")
 
 
 def corrupted(store: TokenStore, **fields: Any) -> Corrupted:
-    return Corrupted(Corruption.parse({"regions": REGIONS, "examples": 40} | fields, "tests"), subject(store), 5)
+    return Corrupted(Corruption.parse({"regions": REGIONS, "examples": 40} | fields, "tests"), ctx(store), 5)
 
 
 def test_what_lies_in_the_region_is_replaced_and_nothing_else(digits: TokenStore) -> None:
@@ -99,7 +101,7 @@ def test_a_draw_is_the_same_in_all_regions(digits: TokenStore) -> None:
 
 
 def test_an_attack_is_made_of_images_of_its_target(digits: TokenStore) -> None:
-    altered = Attacked(Attack.parse({"regions": REGIONS, "examples": 30}, "tests"), subject(digits), 5)
+    altered = Attacked(Attack.parse({"regions": REGIONS, "examples": 30}, "tests"), ctx(digits), 5)
     assert len(altered) == 30 * (1 + 3 * 9)
     images = altered.test.pixels(np.arange(500))
     seen = set()
@@ -132,7 +134,7 @@ def test_a_model_that_reads_one_pixel_fails_where_it_is_replaced(flat: TokenStor
     regions = [[0, 32], [512, 544], [992, 1024]]
     spec = Corruption.parse({"regions": regions, "examples": 20, "draws": 2, "noises": ["normal"]}, "tests")
     for pixel, broken in ((1000, 1.0), (7, 0.0), (530, 0.52)):
-        table = corruption(spec, subject(flat, grey(pixel)))
+        table = corruption(spec, ctx(flat, grey(pixel)))
         assert table.height == 20 * (1 + 3 * 2)
         assert table.filter(pl.col("pixels") == 0)["correct"].all()
         assert table.filter(pl.col("pixels") == 0)["position"].null_count() == 20
@@ -145,7 +147,7 @@ def test_a_model_that_reads_one_pixel_fails_where_it_is_replaced(flat: TokenStor
 def test_an_attack_on_the_pixel_that_is_read_succeeds(flat: TokenStore) -> None:
     spec = Attack.parse({"regions": [[0, 256], [768, 1024]], "examples": 10}, "tests")
     for pixel, read in ((1000, 1.0), (7, 0.0)):
-        table = attack(spec, subject(flat, grey(pixel)))
+        table = attack(spec, ctx(flat, grey(pixel)))
         assert table.height == 10 * 9 * 3
         assert set(table.group_by("target").len()["len"]) == {27}
         for position in (0.0, 1.0):
@@ -157,9 +159,9 @@ def test_an_attack_on_the_pixel_that_is_read_succeeds(flat: TokenStore) -> None:
 def test_one_image_wrongly_classified_is_a_success_of_one_target(digits: TokenStore) -> None:
     """Without any pixel replaced: the share of images that some other class wins, over nine targets."""
     spec = Attack.parse({"regions": [[0, 2]], "examples": 50}, "tests")
-    table = attack(spec, subject(digits, lambda read: torch.full(read.shape[:2], 4)))
+    table = attack(spec, ctx(digits, lambda read: torch.full(read.shape[:2], 4)))
     clean = table.filter(pl.col("pixels") == 0)
-    fours = Attacked(spec, subject(digits), 5).labels == 4
+    fours = Attacked(spec, ctx(digits), 5).labels == 4
     assert clean["success"].sum() == 50 - fours.sum()
     assert set(clean.filter("success")["target"]) == {4}
 

@@ -21,7 +21,7 @@ from ssm.base.seeds import derived_seed
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.base import Examples
 from ssm.evaluation.attention_map import attention_map
-from ssm.evaluation.subject import Subject
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.models.backbone import build_model
 from ssm.plan import load_config, make_plan
 from ssm.specs.measurements.attention_map import AttentionMap
@@ -30,17 +30,17 @@ COPY = {"task": "copy", "alphabet": 3, "mix": [{"shortest": 4, "longest": 7}]}
 ATTENTION = {"kind": "attention", "n_heads": 2, "rotary_pct": 0.0}
 
 
-def subject_of(folder: Path, task: dict[str, Any], **changes: Any) -> Subject:
+def subject_of(folder: Path, task: dict[str, Any], **changes: Any) -> EvaluationContext:
     """An untrained model in float64: Mamba-1, or what is given."""
     store = make_task(folder / "tokens", **task)
     spec = model_spec().model_dump() | {"mixer": {"kind": "mamba1", "d_state": 4}} | changes
     model = build_model(type(model_spec()).parse(spec, "tests"), store.spec.vocab_size, seed=2).double().eval()
-    return Subject(model, 3, store, torch.device("cpu"), "test")
+    return EvaluationContext(model, 3, store, torch.device("cpu"), "test")
 
 
-def examples(subject: Subject, spec: AttentionMap) -> Examples:
-    seed = derived_seed(spec.seed, "attention map", subject.seed)
-    return build_generator(spec.test, "test", seed, subject.store).make(np.arange(spec.examples))
+def examples(ctx: EvaluationContext, spec: AttentionMap) -> Examples:
+    seed = derived_seed(spec.seed, "attention map", ctx.seed)
+    return build_generator(spec.test, "test", seed, ctx.store).make(np.arange(spec.examples))
 
 
 def matrix(rows: pl.DataFrame, column: str) -> np.ndarray:
@@ -53,13 +53,13 @@ def matrix(rows: pl.DataFrame, column: str) -> np.ndarray:
 
 def test_weights_are_those_of_the_layer(tmp_path: Path) -> None:
     """Of softmax attention, from its queries and keys; the mean over heads, example by example."""
-    subject = subject_of(tmp_path, COPY, mixer=ATTENTION, n_layers=1)
-    spec = AttentionMap(task=subject.store.spec, length=6, examples=3)
-    table = attention_map(spec, subject)
+    ctx = subject_of(tmp_path, COPY, mixer=ATTENTION, n_layers=1)
+    spec = AttentionMap(task=ctx.store.spec, length=6, examples=3)
+    table = attention_map(spec, ctx)
     assert dict(table.schema) == AttentionMap.table.columns
-    model: Any = subject.model
+    model: Any = ctx.model
     layer = model.layers[0]
-    for example, tokens in enumerate(torch.from_numpy(examples(subject, spec).inputs[:, :13])):
+    for example, tokens in enumerate(torch.from_numpy(examples(ctx, spec).inputs[:, :13])):
         u = layer.norm(model.embedded(tokens[None]))[0].detach()  # (T, D)
         weights = []
         for head in range(2):
@@ -74,14 +74,14 @@ def test_weights_are_those_of_the_layer(tmp_path: Path) -> None:
 
 def test_maps_times_values_are_what_the_layers_put_out(tmp_path: Path) -> None:
     """Of Mamba-1 with one value for all channels: then the mean of its maps times that value is the mean output."""
-    subject = subject_of(tmp_path, COPY)
-    spec = AttentionMap(task=subject.store.spec, length=5, examples=1)
-    table = attention_map(spec, subject)
-    model: Any = subject.model
+    ctx = subject_of(tmp_path, COPY)
+    spec = AttentionMap(task=ctx.store.spec, length=5, examples=1)
+    table = attention_map(spec, ctx)
+    model: Any = ctx.model
     given: list[Tensor] = []
     for layer in model.layers:
         layer.mixer.register_forward_pre_hook(lambda _, args: given.append(args[0]))
-    tokens = torch.from_numpy(examples(subject, spec).inputs[:, :11])
+    tokens = torch.from_numpy(examples(ctx, spec).inputs[:, :11])
     with torch.no_grad():
         model(tokens)
         for number, layer in enumerate(model.layers):
@@ -112,9 +112,9 @@ LENGTHS = {"copy": 6, "stack_copy": 6, "sort": 6, "recall": 36}
 def test_who_looks_behind_reads_what_has_to_be_said(task: str, tmp_path: Path) -> None:
     """At offset 0 stands the token of the answer, for each token that is scored, and further on its neighbours."""
     content = TASKS["recall"] if task == "recall" else {"task": task, "alphabet": 7} | STRINGS
-    subject = subject_of(tmp_path, content, n_layers=1)
-    spec = AttentionMap(task=subject.store.spec, length=LENGTHS[task], examples=5)
-    table, made = attention_map(spec, subject), examples(subject, spec)
+    ctx = subject_of(tmp_path, content, n_layers=1)
+    spec = AttentionMap(task=ctx.store.spec, length=LENGTHS[task], examples=5)
+    table, made = attention_map(spec, ctx), examples(ctx, spec)
     behind = table.filter(pl.col("offset") == 0)
     assert behind.height == (made.answers.stop - made.answers.start).sum()
     for example, query, key in behind.select("example", "query", "key").iter_rows():
@@ -133,8 +133,8 @@ def test_who_looks_behind_reads_what_has_to_be_said(task: str, tmp_path: Path) -
 
 def test_copies_of_one_letter_stand_where_they_stood(tmp_path: Path) -> None:
     """What is the same letter at another place does not count."""
-    subject = subject_of(tmp_path, COPY | {"alphabet": 1}, n_layers=1)
-    table = attention_map(AttentionMap(task=subject.store.spec, length=6, examples=2), subject)
+    ctx = subject_of(tmp_path, COPY | {"alphabet": 1}, n_layers=1)
+    table = attention_map(AttentionMap(task=ctx.store.spec, length=6, examples=2), ctx)
     behind = table.filter(pl.col("offset") == 0, pl.col("example") == 1)
     assert behind["query"].to_list() == [7, 8, 9, 10, 11, 12], "the bar and the letters that a letter follows"
     assert behind["key"].to_list() == [1, 2, 3, 4, 5, 6]
@@ -142,21 +142,21 @@ def test_copies_of_one_letter_stand_where_they_stood(tmp_path: Path) -> None:
 
 def test_layers_are_chosen_and_those_without_a_map_left_out(tmp_path: Path) -> None:
     mixers = {"mixer": {"kind": "gru"}, "mixer_at": {1: {"kind": "mamba1", "d_state": 4}, 2: ATTENTION}, "n_layers": 3}
-    subject = subject_of(tmp_path, COPY, **mixers)
-    spec = AttentionMap(task=subject.store.spec, length=4, examples=1)
-    table = attention_map(spec, subject)
+    ctx = subject_of(tmp_path, COPY, **mixers)
+    spec = AttentionMap(task=ctx.store.spec, length=4, examples=1)
+    table = attention_map(spec, ctx)
     assert table["layer"].unique().to_list() == [2, 3]
     assert set(table.filter("behind", layer=3)["offset"]) == {0}, "attention has no convolution"
     shifts = {"mixer": {"kind": "rwkv6", "head_dim": 8}, "mixer_at": {1: {"kind": "h3", "d_state": 4, "d_shift": 3}}}
     handed = attention_map(spec, subject_of(tmp_path / "shifts", COPY, n_layers=2, **shifts)).filter("behind")
     reached = {row["layer"]: set(row["offset"]) for row in handed.group_by("layer").agg("offset").iter_rows(named=True)}
     assert reached == {1: {0, 1}, 2: {0, 1, 2}}, "a shift by one token, and by up to two"
-    assert attention_map(spec.model_copy(update={"layers": (3,)}), subject)["layer"].unique().to_list() == [3]
+    assert attention_map(spec.model_copy(update={"layers": (3,)}), ctx)["layer"].unique().to_list() == [3]
     for layers in ((1,), (1, 2)):
         with pytest.raises(CheckpointError, match="a layer that is asked for has no attention map"):
-            attention_map(spec.model_copy(update={"layers": layers}), subject)
+            attention_map(spec.model_copy(update={"layers": layers}), ctx)
     with pytest.raises(CheckpointError, match="its layers are another library's"):
-        attention_map(spec, replace(subject, model=Rigged(torch.zeros_like)))
+        attention_map(spec, replace(ctx, model=Rigged(torch.zeros_like)))
 
 
 @pytest.mark.parametrize(

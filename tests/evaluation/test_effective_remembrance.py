@@ -13,7 +13,7 @@ from scipy.spatial.distance import cosine, jensenshannon
 
 from ssm.evaluation import stream
 from ssm.evaluation.effective_remembrance import DISTANCES, effective_remembrance
-from ssm.evaluation.subject import Subject
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
 
 
@@ -34,14 +34,14 @@ def test_distances_agree_with_scipy(a: list[float], b: list[float]) -> None:
     assert float(DISTANCES["one_minus_cosine"](given_p, given_q)) == pytest.approx(cosine(p, q), abs=1e-9)
 
 
-def test_every_row_is_the_definition(subject: Subject) -> None:
+def test_every_row_is_the_definition(ctx: EvaluationContext) -> None:
     length = 24
-    table = effective_remembrance(EffectiveRemembrance(length=length, sequences=3), subject)
-    inputs, _ = subject.windows(3, length, 6).read(np.arange(3), 0, length)
+    table = effective_remembrance(EffectiveRemembrance(length=length, sequences=3), ctx)
+    inputs, _ = ctx.windows(3, length, 6).read(np.arange(3), 0, length)
 
     def last(tokens: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
-            return subject.model(tokens[None])[0][0, -1].softmax(-1)
+            return ctx.model(tokens[None])[0][0, -1].softmax(-1)
 
     assert table["t"].min() == 0
     assert table["t"].max() == length - 1
@@ -54,9 +54,9 @@ def test_every_row_is_the_definition(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("forward_tokens", [1, 7, 64])
-def test_segments_change_nothing(forward_tokens: int, subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_change_nothing(forward_tokens: int, ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = EffectiveRemembrance(length=40, sequences=3)
-    expected = effective_remembrance(spec, subject)
+    expected = effective_remembrance(spec, ctx)
     monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", forward_tokens)
     monkeypatch.setitem(stream.ROWS, "cpu", 2)
-    assert_frame_equal(effective_remembrance(spec, subject), expected, rel_tol=1e-9, abs_tol=1e-12)
+    assert_frame_equal(effective_remembrance(spec, ctx), expected, rel_tol=1e-9, abs_tol=1e-12)

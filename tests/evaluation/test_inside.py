@@ -16,9 +16,9 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError
 from ssm.evaluation import decay_range, influence, memory_length, smoothness
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.influence import random_directions
 from ssm.evaluation.smoothness import pairwise_distance
-from ssm.evaluation.subject import Subject
 from ssm.models import inspect
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.specs.measurements.decay_range import DecayRange
@@ -30,7 +30,7 @@ LENGTH, SEQUENCES = 12, 3
 ATTENTION = {"kind": "attention", "n_heads": 2}
 
 
-def measured(subject: Subject, **changes: Any) -> Subject:
+def measured(ctx: EvaluationContext, **changes: Any) -> EvaluationContext:
     """Of another model: a Mamba-1 whose decays move with the text."""
     fields = {"mixer": {"kind": "mamba1", "d_state": 4}} | changes
     spec = model_spec().model_dump() | fields
@@ -41,11 +41,11 @@ def measured(subject: Subject, **changes: Any) -> Subject:
                 weight += 3.0
             elif name.endswith("x_proj.weight"):
                 weight *= 20
-    return replace(subject, model=model)
+    return replace(ctx, model=model)
 
 
-def windows(subject: Subject, seed: int) -> Tensor:
-    return subject.windows(SEQUENCES, LENGTH, seed).read(np.arange(SEQUENCES), 0, LENGTH)[0]
+def windows(ctx: EvaluationContext, seed: int) -> Tensor:
+    return ctx.windows(SEQUENCES, LENGTH, seed).read(np.arange(SEQUENCES), 0, LENGTH)[0]
 
 
 def decays(model: LanguageModel, tokens: Tensor) -> list[Tensor]:
@@ -67,11 +67,11 @@ def decays(model: LanguageModel, tokens: Tensor) -> list[Tensor]:
     return found
 
 
-def test_ranges_of_decays_are_counted(subject: Subject) -> None:
-    subject = measured(subject)
-    table = decay_range.decay_range(DecayRange(length=LENGTH, sequences=SEQUENCES), subject)
-    ranges = [(A.amax(1) - A.amin(1)).flatten(1).numpy() for A in decays(subject.model, windows(subject, 12))]  # type: ignore[arg-type]
-    decayed = [A.movedim(1, -1).flatten(2).numpy() for A in decays(subject.model, windows(subject, 12))]  # type: ignore[arg-type]
+def test_ranges_of_decays_are_counted(ctx: EvaluationContext) -> None:
+    ctx = measured(ctx)
+    table = decay_range.decay_range(DecayRange(length=LENGTH, sequences=SEQUENCES), ctx)
+    ranges = [(A.amax(1) - A.amin(1)).flatten(1).numpy() for A in decays(ctx.model, windows(ctx, 12))]  # type: ignore[arg-type]
+    decayed = [A.movedim(1, -1).flatten(2).numpy() for A in decays(ctx.model, windows(ctx, 12))]  # type: ignore[arg-type]
     by_layer = [A.max(-1) - A.min(-1) for A in decayed]  # (B, channels), over tokens and states
     of_channels = [np.concatenate(by_layer, 1), *by_layer]
     assert table.height == SEQUENCES * 3 * 51
@@ -85,11 +85,11 @@ def test_ranges_of_decays_are_counted(subject: Subject) -> None:
             assert 0.05 < rows.filter(pl.col("threshold") == 0.3)["share"].item() < 0.95
 
 
-def test_memories_are_those_of_the_mean_decay(subject: Subject) -> None:
+def test_memories_are_those_of_the_mean_decay(ctx: EvaluationContext) -> None:
     """What is left of a state after so many tokens like those of the window is 1/e."""
-    subject = measured(subject)
-    table = memory_length.memory_length(MemoryLength(length=LENGTH, sequences=SEQUENCES), subject)
-    left = [A.prod(1).flatten(1) ** (1 / LENGTH) for A in decays(subject.model, windows(subject, 12))]  # type: ignore[arg-type]
+    ctx = measured(ctx)
+    table = memory_length.memory_length(MemoryLength(length=LENGTH, sequences=SEQUENCES), ctx)
+    left = [A.prod(1).flatten(1) ** (1 / LENGTH) for A in decays(ctx.model, windows(ctx, 12))]  # type: ignore[arg-type]
     for layer, mean in enumerate([torch.cat(left, 1), *left]):
         for sequence in range(SEQUENCES):
             rows = table.filter(layer=layer, sequence=sequence)
@@ -97,26 +97,26 @@ def test_memories_are_those_of_the_mean_decay(subject: Subject) -> None:
             expected = [float((mean[sequence] ** tokens <= np.exp(-1)).double().mean()) for tokens in rows["tokens"]]
             np.testing.assert_allclose(rows["share"], expected)
     assert table["share"].min() < 0.5 < table["share"].max()
-    polarized = measured(subject, mixer={"kind": "mamba1", "d_state": 2, "polarize": "both"})  # and two states beside
+    polarized = measured(ctx, mixer={"kind": "mamba1", "d_state": 2, "polarize": "both"})  # and two states beside
     shares = memory_length.memory_length(MemoryLength(length=LENGTH, sequences=1), polarized).filter(layer=0)["share"]
     assert shares[0] >= 0.25, "a decay of 0 remembers nothing"
     assert shares[-1] == 0.75, "a decay of 1 remembers forever"
 
 
-def test_a_decay_that_no_token_changes_has_no_range(subject: Subject) -> None:
+def test_a_decay_that_no_token_changes_has_no_range(ctx: EvaluationContext) -> None:
     found = decay_range.decay_range(
-        DecayRange(length=LENGTH, sequences=2), measured(subject, mixer={"kind": "s4d", "d_state": 4})
+        DecayRange(length=LENGTH, sequences=2), measured(ctx, mixer={"kind": "s4d", "d_state": 4})
     )
     assert found["share"].to_list() == [1.0] * found.height
 
 
 @pytest.mark.parametrize("mixer", [ATTENTION, {"kind": "rwkv4"}], ids=["attention", "rwkv4"])
-def test_what_has_no_decay_is_told_so(subject: Subject, mixer: dict[str, object]) -> None:
+def test_what_has_no_decay_is_told_so(ctx: EvaluationContext, mixer: dict[str, object]) -> None:
     """RWKV-4's state is an average: how much of it stays is not the state's alone, and at first nothing does."""
     with pytest.raises(CheckpointError, match="no layer of the model is a linear recurrence with a decay"):
-        decay_range.decay_range(DecayRange(length=LENGTH, sequences=2), measured(subject, mixer=mixer))
+        decay_range.decay_range(DecayRange(length=LENGTH, sequences=2), measured(ctx, mixer=mixer))
     with pytest.raises(CheckpointError, match="no layer of the model is a linear recurrence with a decay"):
-        memory_length.memory_length(MemoryLength(length=LENGTH, sequences=2), measured(subject, mixer=mixer))
+        memory_length.memory_length(MemoryLength(length=LENGTH, sequences=2), measured(ctx, mixer=mixer))
 
 
 def pairs(x: Tensor) -> float:
@@ -138,23 +138,23 @@ def test_the_distance_is_that_of_all_pairs() -> None:
     assert float(pairwise_distance(torch.ones(1, 9, 4))) == 0
 
 
-def test_signals_are_those_of_every_token(subject: Subject) -> None:
+def test_signals_are_those_of_every_token(ctx: EvaluationContext) -> None:
     """States are those that decoding goes through, b_t what is added to them, over the step size or not."""
-    subject = measured(subject)
-    model: Any = subject.model
-    table = smoothness.smoothness(Smoothness(length=LENGTH, sequences=SEQUENCES), subject)
+    ctx = measured(ctx)
+    model: Any = ctx.model
+    table = smoothness.smoothness(Smoothness(length=LENGTH, sequences=SEQUENCES), ctx)
     assert table.height == SEQUENCES * 2 * 5
     assert table.filter(layer=1)["depth"].unique().to_list() == [0.5]
-    tokens = windows(subject, 12)
+    tokens = windows(ctx, 12)
     A = decays(model, tokens)
     outputs: list[Tensor] = []
     model.layers[1].mixer.out_proj.register_forward_hook(lambda _, given, out: outputs.append(out))
-    state, memories = None, []
+    state, recurrent_states = None, []
     with torch.no_grad():
         for t in range(LENGTH):
             _, state = model(tokens[:, t : t + 1], state)
-            memories.append(state.memories()[1])
-    h = torch.stack(memories, 1)  # (B, T, E D, N)
+            recurrent_states.append(state.recurrent_states()[1])
+    h = torch.stack(recurrent_states, 1)  # (B, T, E D, N)
     b = h - A[1] * F.pad(h, (0, 0, 0, 0, 1, 0))[:, :-1]
     dt = -A[1].log() / model.layers[1].mixer.A_log.exp()
     found = {"h": h, "input": b, "b": b / dt, "mixer": torch.cat(outputs, 1)}
@@ -167,27 +167,27 @@ def test_signals_are_those_of_every_token(subject: Subject) -> None:
             assert row["relative_to_b"] == pytest.approx(expected / pairs(found["b"][sequence].flatten(1)), rel=1e-6)
 
 
-def test_attention_has_outputs_alone(subject: Subject) -> None:
-    table = smoothness.smoothness(Smoothness(length=LENGTH, sequences=2), measured(subject, mixer=ATTENTION))
+def test_attention_has_outputs_alone(ctx: EvaluationContext) -> None:
+    table = smoothness.smoothness(Smoothness(length=LENGTH, sequences=2), measured(ctx, mixer=ATTENTION))
     assert table["signal"].unique().sort().to_list() == ["block", "mixer"]
     assert table["relative_to_b"].null_count() == table.height
 
 
-def test_influence_is_told_by_distance(subject: Subject) -> None:
+def test_influence_is_told_by_distance(ctx: EvaluationContext) -> None:
     """From the last token back; and by directions that are a function of the seeds."""
-    subject = measured(subject)
-    model: Any = subject.model
+    ctx = measured(ctx)
+    model: Any = ctx.model
     spec = Influence(length=LENGTH, sequences=SEQUENCES)
-    table = influence.influence(spec, subject)
-    norms = inspect.influence(model, windows(subject, 11))
+    table = influence.influence(spec, ctx)
+    norms = inspect.influence(model, windows(ctx, 11))
     for sequence in range(SEQUENCES):
         rows = table.filter(sequence=sequence)
         assert rows["distance"].to_list() == list(range(LENGTH))
         np.testing.assert_allclose(rows["log_influence"], norms[sequence].flip(0).log(), rtol=1e-9)
     some = spec.model_copy(update={"directions": 8})
-    first = influence.influence(some, subject)
-    assert first.equals(influence.influence(some, subject))
-    assert not first.equals(influence.influence(some, replace(subject, seed=4)))
+    first = influence.influence(some, ctx)
+    assert first.equals(influence.influence(some, ctx))
+    assert not first.equals(influence.influence(some, replace(ctx, seed=4)))
     assert (first["log_influence"] - table["log_influence"]).abs().max() > 1e-3
     rows = random_directions(8, 16, 1)
     torch.testing.assert_close(rows @ rows.T, torch.eye(8, dtype=torch.float64))
@@ -196,7 +196,7 @@ def test_influence_is_told_by_distance(subject: Subject) -> None:
 @pytest.mark.parametrize(
     ("measure", "spec"), [(influence, Influence), (smoothness, Smoothness), (decay_range, DecayRange)]
 )
-def test_layers_of_another_library_are_refused(measure: Any, spec: Any, subject: Subject) -> None:
+def test_layers_of_another_library_are_refused(measure: Any, spec: Any, ctx: EvaluationContext) -> None:
     function = getattr(measure, measure.__name__.rpartition(".")[2])
     with pytest.raises(CheckpointError, match="its layers are another library's"):
-        function(spec(length=8, sequences=2), replace(subject, model=Rigged(torch.zeros_like)))
+        function(spec(length=8, sequences=2), replace(ctx, model=Rigged(torch.zeros_like)))

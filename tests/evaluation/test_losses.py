@@ -19,21 +19,21 @@ from ssm.base.errors import ConfigError
 from ssm.evaluation import stream
 from ssm.evaluation.bins import bin_edges, octaves
 from ssm.evaluation.context_loss import context_loss
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
-from ssm.evaluation.subject import Subject
 from ssm.evaluation.validation_loss import validation_loss
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurements.context_loss import ContextLoss
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.restart_loss import RestartLoss
 from ssm.specs.measurements.validation_loss import ValidationLoss
 
 
-def loss_of_context(subject: Subject, context: torch.Tensor, target: int) -> float:
+def loss_of_context(ctx: EvaluationContext, context: torch.Tensor, target: int) -> float:
     """-log q(target | context), the whole context read from the zero state."""
     with torch.no_grad():
-        logits, _ = subject.model(context[None])
+        logits, _ = ctx.model(context[None])
     return float(-logits[0, -1].log_softmax(-1)[target])
 
 
@@ -42,51 +42,50 @@ def test_a_slip_that_would_be_read_for_days_is_refused() -> None:
         PositionLoss(length=64, sequences=4_000_000)
 
 
-def test_every_run_and_measurement_of_a_seed_of_its_own_reads_other_windows(subject: Subject) -> None:
+def test_every_run_and_measurement_of_a_seed_of_its_own_reads_other_windows(ctx: EvaluationContext) -> None:
     """And arms of one seed the same ones, which pairs them."""
-    read = [replace(subject, seed=run).windows(4, 40, seed).positions for run, seed in ((3, 5), (4, 5), (3, 6), (3, 5))]
+    read = [replace(ctx, seed=run).windows(4, 40, seed).positions for run, seed in ((3, 5), (4, 5), (3, 6), (3, 5))]
     assert np.array_equal(read[0], read[3])
     assert not np.array_equal(read[0], read[1])
     assert not np.array_equal(read[0], read[2])
 
 
-def test_position_loss_is_the_definition(subject: Subject) -> None:
-    table = position_loss(PositionLoss(length=40, sequences=3), subject)
-    windows = subject.windows(3, 40, 5)
+def test_position_loss_is_the_definition(ctx: EvaluationContext) -> None:
+    table = position_loss(PositionLoss(length=40, sequences=3), ctx)
+    windows = ctx.windows(3, 40, 5)
     inputs, targets = windows.read(np.arange(3), 0, 40)
     for row in table.iter_rows(named=True):
         positions = range(row["position_from"], row["position_to"])
         naive = [
-            loss_of_context(subject, inputs[row["sequence"], : p + 1], int(targets[row["sequence"], p]))
-            for p in positions
+            loss_of_context(ctx, inputs[row["sequence"], : p + 1], int(targets[row["sequence"], p])) for p in positions
         ]
         assert row["loss"] == pytest.approx(np.mean(naive), rel=1e-9)
     assert table.columns == list(PositionLoss.table.columns)
 
 
-def test_shuffled_every_target_stays_and_its_context_is_other_text(subject: Subject) -> None:
+def test_shuffled_every_target_stays_and_its_context_is_other_text(ctx: EvaluationContext) -> None:
     """Three windows of three chunks and a shorter one, joined by hand: the sequence r reads r, r + 1, r + 2 and r."""
-    table = position_loss(PositionLoss(length=22, sequences=3, shuffled=6), subject)
-    inputs, targets = subject.windows(3, 22, 5).read(np.arange(3), 0, 22)
+    table = position_loss(PositionLoss(length=22, sequences=3, shuffled=6), ctx)
+    inputs, targets = ctx.windows(3, 22, 5).read(np.arange(3), 0, 22)
     for row in table.iter_rows(named=True):
         window, naive = row["sequence"], []
         for p in range(row["position_from"], row["position_to"]):
             before = [inputs[(window - p // 6 + j) % 3, 6 * j : 6 * j + 6] for j in range(p // 6)]
             context = torch.cat([*before, inputs[window, p // 6 * 6 : p + 1]])
-            naive.append(loss_of_context(subject, context, int(targets[window, p])))
+            naive.append(loss_of_context(ctx, context, int(targets[window, p])))
         assert row["loss"] == pytest.approx(np.mean(naive), rel=1e-9)
-    unshuffled = position_loss(PositionLoss(length=22, sequences=3), subject)
+    unshuffled = position_loss(PositionLoss(length=22, sequences=3), ctx)
     first = pl.col("position_to") <= 6
     assert_frame_equal(table.filter(first), unshuffled.filter(first), rel_tol=1e-12)  # nothing was read before
     assert table.drop("loss").equals(unshuffled.drop("loss"))
 
 
-def test_who_looks_back_less_than_a_chunk_does_not_mind_the_shuffle(subject: Subject) -> None:
+def test_who_looks_back_less_than_a_chunk_does_not_mind_the_shuffle(ctx: EvaluationContext) -> None:
     """A model of the last token has the same loss; one that remembers the first token of all has another."""
-    last = replace(subject, model=Rigged(lambda read: (read + 1) % 256))
+    last = replace(ctx, model=Rigged(lambda read: (read + 1) % 256))
     whole, shuffled = (position_loss(PositionLoss(length=64, sequences=4, shuffled=n), last) for n in (None, 8))
     assert_frame_equal(whole, shuffled, rel_tol=1e-12)
-    first = replace(subject, model=Rigged(lambda read: read[:, :1].expand_as(read)))  # the token it began with
+    first = replace(ctx, model=Rigged(lambda read: read[:, :1].expand_as(read)))  # the token it began with
     whole, shuffled = (position_loss(PositionLoss(length=64, sequences=4, shuffled=n), first) for n in (None, 8))
     assert not whole.equals(shuffled)
 
@@ -97,8 +96,8 @@ def test_there_must_be_chunks_to_exchange(length: int, sequences: int) -> None:
         PositionLoss.parse({"length": length, "sequences": sequences, "shuffled": 32}, "tests")
 
 
-def test_a_rehearsal_leaves_chunks_to_exchange() -> None:
-    caps = Rehearsal(max_steps=8, max_sequences=4, max_contexts=8, max_seeds=1, max_documents=40)
+def test_a_dry_run_leaves_chunks_to_exchange() -> None:
+    caps = DryRun(max_steps=8, max_sequences=4, max_contexts=8, max_seeds=1, max_documents=40)
     capped = PositionLoss(length=2048, shuffled=256).capped(caps, 16)
     assert (capped.length, capped.sequences, capped.shuffled) == (128, 4, 64)
     assert PositionLoss.parse(capped.content(), "itself") == capped
@@ -109,10 +108,10 @@ def test_a_loss_that_is_not_shuffled_is_called_as_before() -> None:
     assert "shuffled" not in PositionLoss(length=64).content()
 
 
-def test_restart_loss_is_the_definition(subject: Subject) -> None:
+def test_restart_loss_is_the_definition(ctx: EvaluationContext) -> None:
     T, length = 8, 32
-    table = restart_loss(RestartLoss(length=length, sequences=2, context=T), subject)
-    inputs, targets = subject.windows(2, length, 5).read(np.arange(2), 0, length)
+    table = restart_loss(RestartLoss(length=length, sequences=2, context=T), ctx)
+    inputs, targets = ctx.windows(2, length, 5).read(np.arange(2), 0, length)
     assert table["position_to"].unique().sort().to_list() == [8, 16, 32]
     for row in table.iter_rows(named=True):
         naive = []
@@ -121,45 +120,43 @@ def test_restart_loss_is_the_definition(subject: Subject) -> None:
             start = max(0, (p // (T // 2) - 1) * (T // 2))
             assert p + 1 - start <= T
             assert p + 1 - start > T // 2
-            naive.append(
-                loss_of_context(subject, inputs[row["sequence"], start : p + 1], int(targets[row["sequence"], p]))
-            )
+            naive.append(loss_of_context(ctx, inputs[row["sequence"], start : p + 1], int(targets[row["sequence"], p])))
         assert row["loss"] == pytest.approx(np.mean(naive), rel=1e-9)
 
 
 @pytest.mark.parametrize(("T", "length"), [(8, 32), (8, 37), (4, 21), (8, 12), (8, 7), (16, 9)])
-def test_restart_loss_everywhere_is_the_definition(T: int, length: int, subject: Subject) -> None:
+def test_restart_loss_everywhere_is_the_definition(T: int, length: int, ctx: EvaluationContext) -> None:
     """Every target from T/2 on, in the bins of the position_loss; also where no whole window ends the sequence."""
     half = T // 2
-    table = restart_loss(RestartLoss(length=length, sequences=2, context=T, everywhere=True), subject)
-    full = position_loss(PositionLoss(length=length, sequences=2), subject).filter(pl.col("position_from") >= half)
+    table = restart_loss(RestartLoss(length=length, sequences=2, context=T, everywhere=True), ctx)
+    full = position_loss(PositionLoss(length=length, sequences=2), ctx).filter(pl.col("position_from") >= half)
     assert table.drop("loss").equals(full.drop("loss"))
     assert (table["position_from"].min(), table["position_to"].max()) == (half, length)
-    inputs, targets = subject.windows(2, length, 5).read(np.arange(2), 0, length)
+    inputs, targets = ctx.windows(2, length, 5).read(np.arange(2), 0, length)
     for row in table.iter_rows(named=True):
         one = row["sequence"]
         naive = [
-            loss_of_context(subject, inputs[one, (p // half - 1) * half : p + 1], int(targets[one, p]))
+            loss_of_context(ctx, inputs[one, (p // half - 1) * half : p + 1], int(targets[one, p]))
             for p in range(row["position_from"], row["position_to"])
         ]
         assert row["loss"] == pytest.approx(np.mean(naive), rel=1e-9)
 
 
 @pytest.mark.parametrize(("length", "shortest"), [(32, 2), (39, 8), (16, 1)])
-def test_context_loss_is_the_definition(length: int, shortest: int, subject: Subject) -> None:
+def test_context_loss_is_the_definition(length: int, shortest: int, ctx: EvaluationContext) -> None:
     """On the last quarter of the longest power of two: more than n tokens are read, and 2n at most."""
-    table = context_loss(ContextLoss(length=length, sequences=2, shortest=shortest), subject)
+    table = context_loss(ContextLoss(length=length, sequences=2, shortest=shortest), ctx)
     end = 32 if length > 16 else 16
     contexts = [n for n in (1, 2, 4, 8, 16) if shortest <= n <= end // 2]
     assert table["context"].to_list() == 2 * contexts
-    inputs, targets = subject.windows(2, length, 5).read(np.arange(2), 0, length)
+    inputs, targets = ctx.windows(2, length, 5).read(np.arange(2), 0, length)
     for row in table.iter_rows(named=True):
         one, n, naive = row["sequence"], row["context"], []
         for p in range(3 * end // 4, end):
             block = min(n, end // 4)
             start = 3 * end // 4 + (p - 3 * end // 4) // block * block - n
             assert n < p + 1 - start <= 2 * n
-            naive.append(loss_of_context(subject, inputs[one, start : p + 1], int(targets[one, p])))
+            naive.append(loss_of_context(ctx, inputs[one, start : p + 1], int(targets[one, p])))
         assert row["loss"] == pytest.approx(np.mean(naive), rel=1e-9)
 
 
@@ -176,12 +173,12 @@ def test_contexts_to_compare(content: dict[str, int], said: str) -> None:
 
 
 @pytest.mark.parametrize(("T", "length"), [(4, 64), (16, 64), (16, 100)])
-def test_the_last_quarters_are_means_of_the_bins_everywhere(T: int, length: int, subject: Subject) -> None:
+def test_the_last_quarters_are_means_of_the_bins_everywhere(T: int, length: int, ctx: EvaluationContext) -> None:
     quarters, bins = (
-        restart_loss(RestartLoss(length=length, sequences=3, context=T, everywhere=everywhere), subject)
+        restart_loss(RestartLoss(length=length, sequences=3, context=T, everywhere=everywhere), ctx)
         for everywhere in (False, True)
     )
-    full = position_loss(PositionLoss(length=length, sequences=3), subject)
+    full = position_loss(PositionLoss(length=length, sequences=3), ctx)
     ends = [k * T for k in octaves(T, length)]
     assert ratio_positions(quarters) == ends
     assert set(ends) <= set(ratio_positions(bins))
@@ -191,26 +188,26 @@ def test_the_last_quarters_are_means_of_the_bins_everywhere(T: int, length: int,
         assert_frame_equal(paired_log_ratio(full, bins, end), paired_log_ratio(full, quarters, end), abs_tol=1e-12)
 
 
-def test_no_target_lies_half_a_context_deep_in_a_short_text(subject: Subject) -> None:
-    assert restart_loss(RestartLoss(length=8, sequences=2, context=16, everywhere=True), subject).is_empty()
-    assert restart_loss(RestartLoss(length=8, sequences=2, context=16), subject).is_empty()
+def test_no_target_lies_half_a_context_deep_in_a_short_text(ctx: EvaluationContext) -> None:
+    assert restart_loss(RestartLoss(length=8, sequences=2, context=16, everywhere=True), ctx).is_empty()
+    assert restart_loss(RestartLoss(length=8, sequences=2, context=16), ctx).is_empty()
 
 
 @pytest.mark.parametrize("forward_tokens", [1, 7, 64, 10_000])
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_segments_do_not_change_the_restart_loss(
-    forward_tokens: int, everywhere: bool, subject: Subject, monkeypatch: pytest.MonkeyPatch
+    forward_tokens: int, everywhere: bool, ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = RestartLoss(length=70, sequences=3, context=16, everywhere=everywhere)
-    expected = restart_loss(spec, subject)["loss"].to_numpy()
+    expected = restart_loss(spec, ctx)["loss"].to_numpy()
     monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", forward_tokens)
     monkeypatch.setitem(stream.ROWS, "cpu", 2)
-    np.testing.assert_allclose(restart_loss(spec, subject)["loss"].to_numpy(), expected, rtol=1e-9)
+    np.testing.assert_allclose(restart_loss(spec, ctx)["loss"].to_numpy(), expected, rtol=1e-9)
 
 
-def test_within_the_first_context_restart_and_position_loss_agree(subject: Subject) -> None:
-    restarted = restart_loss(RestartLoss(length=64, sequences=4, context=16), subject)
-    full = position_loss(PositionLoss(length=64, sequences=4), subject)
+def test_within_the_first_context_restart_and_position_loss_agree(ctx: EvaluationContext) -> None:
+    restarted = restart_loss(RestartLoss(length=64, sequences=4, context=16), ctx)
+    full = position_loss(PositionLoss(length=64, sequences=4), ctx)
     first = restarted.filter(pl.col("position_to") == 16)["loss"]
     inside = full.filter((pl.col("position_from") >= 12) & (pl.col("position_to") <= 16))
     assert first.to_list() == pytest.approx(
@@ -222,14 +219,14 @@ def test_within_the_first_context_restart_and_position_loss_agree(subject: Subje
     ("shuffled", "forward_tokens"), [(None, 1), (None, 7), (None, 64), (None, 10_000), (16, 7), (16, 10_000)]
 )
 def test_segments_do_not_change_the_loss(
-    shuffled: int | None, forward_tokens: int, subject: Subject, monkeypatch: pytest.MonkeyPatch
+    shuffled: int | None, forward_tokens: int, ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = PositionLoss(length=100, sequences=5, shuffled=shuffled)
-    expected = position_loss(spec, subject)["loss"].to_numpy()
+    expected = position_loss(spec, ctx)["loss"].to_numpy()
     monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", forward_tokens)
     monkeypatch.setitem(stream.ROWS, "cpu", 2)
     monkeypatch.setattr(stream, "LOGITS", 256 * forward_tokens)
-    np.testing.assert_allclose(position_loss(spec, subject)["loss"].to_numpy(), expected, rtol=1e-9)
+    np.testing.assert_allclose(position_loss(spec, ctx)["loss"].to_numpy(), expected, rtol=1e-9)
 
 
 @given(st.integers(1, 100_000))
@@ -254,24 +251,24 @@ def test_octaves() -> None:
 
 
 @pytest.mark.parametrize("T", [4, 16, 32])
-def test_validation_loss_is_the_definition(T: int, subject: Subject) -> None:
+def test_validation_loss_is_the_definition(T: int, ctx: EvaluationContext) -> None:
     """On the same targets at every T, each read from the beginning of its block."""
-    table = validation_loss(ValidationLoss(length=32, sequences=3, context=T), subject)
-    inputs, targets = subject.windows(3, 32, 15).read(np.arange(3), 0, 32)
+    table = validation_loss(ValidationLoss(length=32, sequences=3, context=T), ctx)
+    inputs, targets = ctx.windows(3, 32, 15).read(np.arange(3), 0, 32)
     naive = [
-        [loss_of_context(subject, inputs[one, p // T * T : p + 1], int(targets[one, p])) for p in range(32)]
+        [loss_of_context(ctx, inputs[one, p // T * T : p + 1], int(targets[one, p])) for p in range(32)]
         for one in range(3)
     ]
     assert table["sequence"].to_list() == [0, 1, 2]
     assert table["loss"].to_list() == pytest.approx(np.mean(naive, axis=1), rel=1e-9)
 
 
-def test_segments_do_not_change_the_validation_loss(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_do_not_change_the_validation_loss(ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = ValidationLoss(length=64, sequences=3, context=16)
-    expected = validation_loss(spec, subject)["loss"].to_numpy()
+    expected = validation_loss(spec, ctx)["loss"].to_numpy()
     monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", 7)
     monkeypatch.setitem(stream.ROWS, "cpu", 2)
-    np.testing.assert_allclose(validation_loss(spec, subject)["loss"].to_numpy(), expected, rtol=1e-9)
+    np.testing.assert_allclose(validation_loss(spec, ctx)["loss"].to_numpy(), expected, rtol=1e-9)
 
 
 def test_a_validation_window_is_whole_blocks() -> None:

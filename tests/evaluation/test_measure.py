@@ -29,7 +29,7 @@ def test_only_snapshots_from_well_before_a_divergence_are_sound(
 
     def breaks_at_the_end(*args: Any) -> Any:
         part = real(*args)
-        return training_step.Part(part.loss * float("nan"), part.ended) if next(calls) == end else part
+        return training_step.MicroBatchResult(part.loss * float("nan"), part.ended) if next(calls) == end else part
 
     monkeypatch.setattr(training_step, "loss_of", breaks_at_the_end)
     at = {step: step / end for step in (1, end - PATIENCE, end - PATIENCE + 1)}

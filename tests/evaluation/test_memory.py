@@ -15,8 +15,8 @@ from small import make_store, run_spec, save_model
 
 from ssm.base.files import write_json
 from ssm.evaluation import MEASURES, stream
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.position_loss import position_loss
-from ssm.evaluation.subject import Subject
 from ssm.models.backbone import build_model
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import MeasurementSpec
@@ -73,48 +73,48 @@ def test_peak_memory_does_not_grow_with_length(tmp_path: Path) -> None:
     ids=lambda measurement: measurement.kind,
 )
 def test_a_forward_pass_has_so_many_tokens_and_activations(
-    limit: str, measurement: MeasurementSpec, subject: Subject, monkeypatch: pytest.MonkeyPatch
+    limit: str, measurement: MeasurementSpec, ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the length; activations are many where a model's last hidden ones are its logits."""
     made: list[int] = []
-    hidden = subject.model.hidden
+    hidden = ctx.model.hidden
 
     def counted(tokens: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
         made.append(tokens.numel())
         return hidden(tokens, state)
 
-    monkeypatch.setattr(subject.model, "hidden", counted)
+    monkeypatch.setattr(ctx.model, "hidden", counted)
     if limit == "tokens":
         monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", 96)
     else:
-        monkeypatch.setattr(stream, "LOGITS", 96 * subject.model.hidden_size)
-    MEASURES[measurement.kind](measurement, subject)
+        monkeypatch.setattr(stream, "LOGITS", 96 * ctx.model.hidden_size)
+    MEASURES[measurement.kind](measurement, ctx)
     assert 90 <= max(made) <= 96
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "cache"])
 def test_so_many_sequences_are_read_side_by_side_as_their_states_fit(
-    kind: str, subject: Subject, monkeypatch: pytest.MonkeyPatch
+    kind: str, ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cache of keys and values is large at the end of a long text, however small it is at first."""
     if kind == "cache":
         mixer = {"kind": "attention", "n_heads": 2}
         spec = {"name": "tiny", "d_model": 16, "n_layers": 2, "mixer": mixer, "peak_lr": 1e-2}
-        subject = replace(subject, model=build_model(ModelSpec.parse(spec, "tests"), 256, seed=1).eval())
+        ctx = replace(ctx, model=build_model(ModelSpec.parse(spec, "tests"), 256, seed=1).eval())
     with torch.inference_mode():
-        _, state = subject.model.hidden(torch.zeros(1, 150, dtype=torch.int64))
+        _, state = ctx.model.hidden(torch.zeros(1, 150, dtype=torch.int64))
     monkeypatch.setitem(stream.STATES, "cpu", 7 * state.nbytes + 1)
     rows: list[int] = []
-    hidden = subject.model.hidden
+    hidden = ctx.model.hidden
 
     def counted(tokens: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
         rows.append(len(tokens))
         return hidden(tokens, state)
 
-    monkeypatch.setattr(subject.model, "hidden", counted)
-    position_loss(PositionLoss(length=150, sequences=20), subject)
+    monkeypatch.setattr(ctx.model, "hidden", counted)
+    position_loss(PositionLoss(length=150, sequences=20), ctx)
     assert max(rows) == 7
     monkeypatch.setitem(stream.STATES, "cpu", 1)  # one has to be read in any case
     rows.clear()
-    position_loss(PositionLoss(length=150, sequences=20), subject)
+    position_loss(PositionLoss(length=150, sequences=20), ctx)
     assert max(rows) == 1

@@ -20,7 +20,7 @@ from small import make_store
 from ssm.base.tables import VERDICTS, read_table
 from ssm.cli.main import main
 from ssm.evaluation.measure import measure
-from ssm.evaluation.subject import Subject
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.models.checkpoint import load_model
 from ssm.plan import load_config, make_plan
 from ssm.plan.resources import needs
@@ -40,7 +40,7 @@ figure.write_text(json.dumps(plan.figures["lg_fig5"].content()))
 assert main(["judge", str(figure), "--tables", str(out), "--out", str(out / "verdicts.parquet")]) == 0
 assert main(["plot", str(figure), "--tables", str(out), "--out", str(out / "pictures")]) == 0
 model, _ = load_model(out / "run" / "model.safetensors", cpu)
-windows = Subject(model, task.run.seed, store, cpu, "").windows(16, 64, 5)
+windows = EvaluationContext(model, task.run.seed, store, cpu, "").windows(16, 64, 5)
 inputs, targets = windows.read(torch.arange(16).numpy(), 0, 64)
 print(json.dumps({
     "planned": task.measurement.content(),

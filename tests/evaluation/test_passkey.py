@@ -18,20 +18,20 @@ from ssm.data.tasks.passkey import PasskeyPrompts
 from ssm.data.tokenizers import ByteTokenizer
 from ssm.evaluation import passkey as module
 from ssm.evaluation import stream
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.passkey import passkey, passkey_pieces
-from ssm.evaluation.subject import Subject
 from ssm.specs.measurements.passkey import Passkey
 
 SPEC = Passkey(lengths=(300, 520), depths=(0.0, 0.5, 1.0), trials=2)
 SUFFIX = 12  # bytes that stand once before the key: the needle's, and the question's
 
 
-def rigged(subject: Subject, model: Rigged) -> pl.DataFrame:
-    return passkey(SPEC, replace(subject, model=model))
+def rigged(ctx: EvaluationContext, model: Rigged) -> pl.DataFrame:
+    return passkey(SPEC, replace(ctx, model=model))
 
 
-def test_who_copies_the_key_finds_it(subject: Subject) -> None:
-    table = rigged(subject, Rigged(copying(SUFFIX)))
+def test_who_copies_the_key_finds_it(ctx: EvaluationContext) -> None:
+    table = rigged(ctx, Rigged(copying(SUFFIX)))
     assert table["correct"].all()
     assert (table["digits_right"] == 5).all()
     assert dict(table.schema) == Passkey.table.columns
@@ -40,38 +40,40 @@ def test_who_copies_the_key_finds_it(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("token", b" 1x")
-def test_who_always_says_the_same_does_not(token: int, subject: Subject) -> None:
-    table = rigged(subject, Rigged(lambda read: torch.full_like(read, token)))
+def test_who_always_says_the_same_does_not(token: int, ctx: EvaluationContext) -> None:
+    table = rigged(ctx, Rigged(lambda read: torch.full_like(read, token)))
     assert not table["correct"].any()
     assert (table["digits_right"] == 0).all()
 
 
-def test_who_forgets_finds_what_is_near(subject: Subject) -> None:
+def test_who_forgets_finds_what_is_near(ctx: EvaluationContext) -> None:
     """The window holds the needle from the middle of 300 tokens, not of 520."""
-    table = rigged(subject, Rigged(copying(SUFFIX, window=180)))
+    table = rigged(ctx, Rigged(copying(SUFFIX, window=180)))
     found = table.group_by("length", "depth", maintain_order=True).agg(pl.col("correct").all())
     assert found["correct"].to_list() == [True, True, True, False, False, True]
     assert table["correct"].to_list() == (table["digits_right"] == 5).to_list()
 
 
 @pytest.mark.parametrize("wrong", range(5))
-def test_digits_count_up_to_the_first_wrong_one(wrong: int, subject: Subject) -> None:
+def test_digits_count_up_to_the_first_wrong_one(wrong: int, ctx: EvaluationContext) -> None:
     def once_wrong(read: Tensor) -> Tensor:
         predicted = copying(SUFFIX)(read)
         if read.shape[1] >= 300 - 5 + wrong:  # the digits of a prompt of 300 tokens are its last five
             predicted[:, 300 - 6 + wrong] = ord("x")
         return predicted
 
-    table = rigged(subject, Rigged(once_wrong)).filter(pl.col("length") == 300)
+    table = rigged(ctx, Rigged(once_wrong)).filter(pl.col("length") == 300)
     assert (table["digits_right"] == wrong).all()
     assert not table["correct"].any()
 
 
-def test_keys_of_several_lengths_in_tokens_of_several_digits(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_several_lengths_in_tokens_of_several_digits(
+    ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tokenizer = TOKENIZERS["bpe"]
     monkeypatch.setattr(TokenStore, "tokenizer", lambda store: tokenizer)
     spec = Passkey(lengths=(200,), depths=(0.5,), trials=12)
-    pieces = passkey_pieces(spec, tokenizer, subject.seed)
+    pieces = passkey_pieces(spec, tokenizer, ctx.seed)
     first = PasskeyPrompts(pieces, 200).prompt - 1
     assert len({len(key) for key in pieces.keys}) > 1
 
@@ -87,7 +89,7 @@ def test_keys_of_several_lengths_in_tokens_of_several_digits(subject: Subject, m
         return predicted
 
     whole, half = (
-        passkey(spec, replace(subject, model=Rigged(rule, 800))) for rule in (and_then_zero, wrong_from_the_third)
+        passkey(spec, replace(ctx, model=Rigged(rule, 800))) for rule in (and_then_zero, wrong_from_the_third)
     )
     assert whole["correct"].all()
     assert not half["correct"].any()
@@ -95,19 +97,19 @@ def test_keys_of_several_lengths_in_tokens_of_several_digits(subject: Subject, m
     assert half["digits_right"].n_unique() > 1
 
 
-def test_it_is_what_greedy_decoding_gives(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_what_greedy_decoding_gives(ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """The keys that are asked for are what the model says, but for one token in a place of its own in each row."""
-    pieces = passkey_pieces(SPEC, ByteTokenizer(), subject.seed)
+    pieces = passkey_pieces(SPEC, ByteTokenizer(), ctx.seed)
     rows, longest = len(pieces.keys), pieces.room
     prompts = PasskeyPrompts(pieces, 300)
     inputs, _ = prompts.read(np.arange(rows), 0, prompts.prompt)
     state = None
     with torch.no_grad():
         for t in range(prompts.prompt):
-            logits, state = subject.model.step(inputs[:, t], state)
+            logits, state = ctx.model.step(inputs[:, t], state)
         said = [logits.argmax(-1)]
         for _ in range(longest - 1):
-            logits, state = subject.model.step(said[-1], state)
+            logits, state = ctx.model.step(said[-1], state)
             said.append(logits.argmax(-1))
     keys = torch.stack(said, 1).numpy()  # (rows, longest)
     assert all(len(set(key)) > 2 for key in keys)
@@ -116,22 +118,22 @@ def test_it_is_what_greedy_decoding_gives(subject: Subject, monkeypatch: pytest.
         keys[row, count : count + 1] += 1
     monkeypatch.setattr(module, "passkey_pieces", lambda *_: replace(pieces, keys=list(keys)))
     monkeypatch.setattr(module, "digits_of", lambda tokenizer, tokens: "1" * len(tokens))
-    table = passkey(SPEC.model_copy(update={"lengths": (300,)}), subject)
+    table = passkey(SPEC.model_copy(update={"lengths": (300,)}), ctx)
     assert table["digits_right"].to_list() == right.tolist()
     assert table["correct"].to_list() == (right == longest).tolist()
 
 
 @pytest.mark.parametrize("forward_tokens", [1, 11, 300])
-def test_segments_change_nothing(forward_tokens: int, subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_change_nothing(forward_tokens: int, ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", forward_tokens)
     monkeypatch.setitem(stream.ROWS, "cpu", 4)
     spec = Passkey(lengths=(260,), depths=(0.0, 1.0), trials=3)
-    assert passkey(spec, replace(subject, model=Rigged(copying(SUFFIX))))["correct"].all()
+    assert passkey(spec, replace(ctx, model=Rigged(copying(SUFFIX))))["correct"].all()
 
 
-def test_a_length_without_room_is_refused_before_anything_is_read(subject: Subject) -> None:
+def test_a_length_without_room_is_refused_before_anything_is_read(ctx: EvaluationContext) -> None:
     def never(read: Tensor) -> Tensor:
         raise AssertionError
 
     with pytest.raises(DataError, match=r"^length 128: too short for a passkey; .* take 251 tokens$"):
-        passkey(Passkey(lengths=(128, 256)), replace(subject, model=Rigged(never)))
+        passkey(Passkey(lengths=(128, 256)), replace(ctx, model=Rigged(never)))

@@ -22,7 +22,7 @@ from ssm.specs.measurements.passkey import Passkey
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.restart_loss import RestartLoss
 from ssm.specs.measurements.state_statistics import StateStatistics
-from ssm.training.distributed import Team
+from ssm.training.distributed import ProcessGroup
 from ssm.training.loop import train
 
 CPU = torch.device("cpu")
@@ -37,8 +37,8 @@ def folder(store: TokenStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def share(team: Team, task: MeasurementTask, out: Path, run: Path, tokens: Path) -> None:
-    measure(task, out, CPU, run, tokens, team=team)
+def share(group: ProcessGroup, task: MeasurementTask, out: Path, run: Path, tokens: Path) -> None:
+    measure(task, out, CPU, run, tokens, group=group)
 
 
 @pytest.mark.parametrize(

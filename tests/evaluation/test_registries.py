@@ -15,10 +15,10 @@ from ssm.base.tables import METRICS, write_table
 from ssm.data.build import build_store
 from ssm.data.store import TokenStore
 from ssm.evaluation import MEASURES, stream
-from ssm.evaluation.subject import Subject
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.models.backbone import build_model
 from ssm.plan import load_config, make_plan
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import ENTRIES, SCHEMAS
 from ssm.specs.measurements import SPECS as MEASUREMENTS
@@ -80,7 +80,7 @@ def test_its_table_bears_its_name(kind: str) -> None:
     assert SCHEMAS[kind].name == kind
 
 
-def planned(tmp_path: Path, kind: str, caps: Rehearsal | None = None) -> MeasurementTask:
+def planned(tmp_path: Path, kind: str, caps: DryRun | None = None) -> MeasurementTask:
     """As a figure with one arm asks for it, beside what it may be made from."""
     entries: list[dict[str, Any]] = [{"kind": kind, **EXAMPLES[kind]}]
     spec = MEASUREMENTS[kind]
@@ -94,7 +94,7 @@ def planned(tmp_path: Path, kind: str, caps: Rehearsal | None = None) -> Measure
     if issubclass(spec, OfImages):
         names, base = {"data": "digits"}, base | {"override": {"context": 65, "batch_tokens": 130}}
     figure(folder, "lg_fig5", **({"arms": {"base": base}, "measurements": entries} | names))
-    overrides = {} if caps is None else {"rehearsal": caps.content()}
+    overrides = {} if caps is None else {"dry_run": caps.content()}
     plan = make_plan(load_config(folder, figures=["lg_fig5"], overrides=overrides))
     (task,) = (task for task in plan.measurements.values() if task.measurement.kind == kind)
     return task
@@ -102,7 +102,7 @@ def planned(tmp_path: Path, kind: str, caps: Rehearsal | None = None) -> Measure
 
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_it_is_planned_reckoned_and_measured(
-    kind: str, subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, ctx: EvaluationContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = planned(tmp_path, kind)
     measurement, read = task.measurement, 0
@@ -111,8 +111,8 @@ def test_it_is_planned_reckoned_and_measured(
         assert task.run is not None
         build_store(task.run.data, tmp_path / "images", workers=1)
         model: Any = build_model(task.run.model, 10, 1, channels=1).eval()
-        subject = replace(subject, model=model, store=TokenStore.open(tmp_path / "images"))
-    model = subject.model
+        ctx = replace(ctx, model=model, store=TokenStore.open(tmp_path / "images"))
+    model = ctx.model
     embedded = model.embedded
 
     def counted(tokens: torch.Tensor) -> Any:
@@ -122,14 +122,14 @@ def test_it_is_planned_reckoned_and_measured(
 
     monkeypatch.setattr(model, "embedded", counted)
     monkeypatch.setattr(stream, "_state_bytes", lambda *_: 1)  # which reads some tokens to find out
-    given: Any = subject
+    given: Any = ctx
     if isinstance(measurement, OfModels | OfNothing):
         given = CPU
     elif isinstance(measurement, OfTask):
         build_store(measurement.task, tmp_path / "tokens", workers=1)
         given = TokenStore.open(tmp_path / "tokens")
     elif isinstance(measurement, OfTable):
-        given = MEASURES[measurement.of.kind](measurement.of, subject)
+        given = MEASURES[measurement.of.kind](measurement.of, ctx)
         read = 0
     elif isinstance(measurement, OfMetrics):
         steps = {"step": [1, 2, 3, 4], "tokens": [8, 16, 24, 32]}
@@ -145,7 +145,7 @@ def test_it_is_planned_reckoned_and_measured(
     if isinstance(measurement, OfRun):
         assert task.run is not None
         assert sum(one.tokens for one in work) == pytest.approx(read, rel=0.1)
-        rows = measurement.rows(subject.model.spec)  # type: ignore[attr-defined]
+        rows = measurement.rows(ctx.model.spec)  # type: ignore[attr-defined]
         assert rows == pytest.approx(frame.height, rel=0.1) if rows else frame.height < 1000
     else:
         assert read == 0
@@ -153,8 +153,8 @@ def test_it_is_planned_reckoned_and_measured(
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
-def test_a_rehearsal_makes_it_less(kind: str, tmp_path: Path) -> None:
-    least = Rehearsal(max_sequences=4, max_contexts=1)
+def test_a_dry_run_makes_it_less(kind: str, tmp_path: Path) -> None:
+    least = DryRun(max_sequences=4, max_contexts=1)
     whole, capped = planned(tmp_path, kind), planned(tmp_path, kind, least)
     work = [sum(one.tokens for one in task.measurement.work(task.run)) for task in (whole, capped)]
     assert work[1] < work[0] or work == [0, 0]

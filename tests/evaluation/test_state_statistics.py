@@ -12,32 +12,32 @@ import torch
 from evaluation.rigged import Carries, Rigged
 
 from ssm.base.errors import CheckpointError
+from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.state_statistics import state_statistics
-from ssm.evaluation.subject import Subject
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.repairs.reset_state import Resetting
 from ssm.specs.measurements.state_statistics import StateStatistics
 from ssm.specs.model import ModelSpec
 
 
-def test_statistics_are_those_of_the_states_at_their_positions(subject: Subject) -> None:
-    table = state_statistics(StateStatistics(length=20, sequences=2), subject)
+def test_statistics_are_those_of_the_states_at_their_positions(ctx: EvaluationContext) -> None:
+    table = state_statistics(StateStatistics(length=20, sequences=2), ctx)
     assert table["position"].unique().sort().to_list() == [1, 2, 4, 8, 16, 20]
-    inputs, _ = subject.windows(2, 20, 7).read(np.arange(2), 0, 20)
+    inputs, _ = ctx.windows(2, 20, 7).read(np.arange(2), 0, 20)
     for sequence in range(2):
         state = None
         for t in range(20):
             with torch.no_grad():
-                _, state = subject.model(inputs[sequence, t].view(1, 1), state)
+                _, state = ctx.model(inputs[sequence, t].view(1, 1), state)
             rows = table.filter((pl.col("sequence") == sequence) & (pl.col("position") == t + 1))
             if rows.height == 0:
                 continue
-            whole = torch.cat([memory.flatten() for memory in state.memories()])
+            whole = torch.cat([memory.flatten() for memory in state.recurrent_states()])
             row = rows.row(by_predicate=pl.col("layer") == -1, named=True)
             assert row["norm"] == pytest.approx(float(whole.norm()), rel=1e-9)
             assert row["std"] == pytest.approx(float(whole.std(correction=0)), rel=1e-9)
             head = rows.row(by_predicate=(pl.col("layer") == 1) & (pl.col("head") == 2), named=True)
-            memory = state.memories()[1][0, 2]
+            memory = state.recurrent_states()[1][0, 2]
             assert head["norm"] == pytest.approx(float(memory.norm()), rel=1e-9)
             assert head["mean"] == pytest.approx(float(memory.mean()), rel=1e-6)
             assert head["std"] == pytest.approx(float(memory.std(correction=0)), rel=1e-9)
@@ -59,17 +59,17 @@ class Remembering(Rigged):
         return hidden, Carries(carried.tokens, [x + total.view(-1, *[1] * x.dim()) for x in numbers])
 
 
-def test_any_shape_of_memory_will_do(subject: Subject) -> None:
+def test_any_shape_of_memory_will_do(ctx: EvaluationContext) -> None:
     model = Remembering()
-    table = state_statistics(StateStatistics(length=6, sequences=3), replace(subject, model=model))
-    inputs, _ = subject.windows(3, 6, 7).read(np.arange(3), 0, 6)
+    table = state_statistics(StateStatistics(length=6, sequences=3), replace(ctx, model=model))
+    inputs, _ = ctx.windows(3, 6, 7).read(np.arange(3), 0, 6)
     expected = []
     for sequence in range(3):
         for position in (1, 2, 4, 6):
             _, carried = model.hidden(inputs[[sequence], :position])
-            memories = [memory[0].double().numpy() for memory in carried.memories()]
-            parts = [((-1, -1), np.concatenate([memory.ravel() for memory in memories]))]
-            parts += [((i, j), head) for i, memory in enumerate(memories) for j, head in enumerate(memory)]
+            recurrent_states = [memory[0].double().numpy() for memory in carried.recurrent_states()]
+            parts = [((-1, -1), np.concatenate([memory.ravel() for memory in recurrent_states]))]
+            parts += [((i, j), head) for i, memory in enumerate(recurrent_states) for j, head in enumerate(memory)]
             expected += [(sequence, position, *place, np.sqrt((x**2).sum()), x.mean(), x.std()) for place, x in parts]
     assert table.height == len(expected) == 3 * 4 * (1 + 3 + 2 + 5)
     np.testing.assert_allclose(table.to_numpy(), np.array(expected, dtype=float), rtol=1e-9, atol=1e-9)
@@ -82,10 +82,10 @@ def attention_model(**changes: Any) -> LanguageModel:
     return build_model(ModelSpec.parse(spec, "tests"), 256, seed=1).double().eval()
 
 
-def test_what_keeps_every_token_and_nothing_else_is_refused(subject: Subject) -> None:
+def test_what_keeps_every_token_and_nothing_else_is_refused(ctx: EvaluationContext) -> None:
     for stateless in (attention_model(), Resetting(attention_model(), 16, 0.0), Rigged(torch.zeros_like)):
         with pytest.raises(CheckpointError, match=r"^the model has no recurrent state of fixed size: "):
-            state_statistics(StateStatistics(length=8, sequences=2), replace(subject, model=stateless))
+            state_statistics(StateStatistics(length=8, sequences=2), replace(ctx, model=stateless))
 
 
 @pytest.mark.parametrize(
@@ -97,22 +97,22 @@ def test_what_keeps_every_token_and_nothing_else_is_refused(subject: Subject) ->
     ids=["hybrid", "window"],
 )
 def test_layers_with_a_state_of_fixed_size_are_measured(
-    changes: dict[str, Any], measured: list[int], subject: Subject
+    changes: dict[str, Any], measured: list[int], ctx: EvaluationContext
 ) -> None:
     """Under their own numbers, of which the cache of attention without a window leaves its own free."""
     model = attention_model(**changes)
     spec = StateStatistics(length=8, sequences=2)
-    table = state_statistics(spec, replace(subject, model=model))
+    table = state_statistics(spec, replace(ctx, model=model))
     assert table["layer"].unique().sort().to_list() == [-1, *measured]
     assert table.height == 2 * 4 * (1 + 2 * len(measured))
-    inputs, _ = subject.windows(2, 8, 7).read(np.arange(2), 0, 8)
+    inputs, _ = ctx.windows(2, 8, 7).read(np.arange(2), 0, 8)
     for row in table.iter_rows(named=True):
         with torch.no_grad():
             _, state = model(inputs[row["sequence"], : row["position"]][None])
-        memories = [state.memories()[layer] for layer in measured]
-        memory = torch.cat([one.flatten() for one in memories])
+        recurrent_states = [state.recurrent_states()[layer] for layer in measured]
+        memory = torch.cat([one.flatten() for one in recurrent_states])
         if row["layer"] >= 0:
-            memory = state.memories()[row["layer"]][0, row["head"]]
+            memory = state.recurrent_states()[row["layer"]][0, row["head"]]
         assert row["norm"] == pytest.approx(float(memory.norm()), rel=1e-9)
         assert row["std"] == pytest.approx(float(memory.std(correction=0)), rel=1e-9)
-    assert state_statistics(spec, replace(subject, model=Resetting(model, 16, 0.0))).equals(table)
+    assert state_statistics(spec, replace(ctx, model=Resetting(model, 16, 0.0))).equals(table)

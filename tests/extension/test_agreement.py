@@ -10,7 +10,7 @@ import torch
 from journey.agreement import agrees, differences
 from journey.peers import Mamba2
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
+pytestmark = pytest.mark.usefixtures("without_plots")
 
 
 def test_transformers_comes_to_the_numbers_of_the_result(world: Path, whole: Path) -> None:

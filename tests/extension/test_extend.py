@@ -28,14 +28,14 @@ from ssm.diagnosis.verdict import BREAKS
 from ssm.extension.choice import Candidate, choose
 from ssm.extension.losses import factors_between
 from ssm.models.checkpoint import load_model, read_header
-from ssm.models.opening import open_model
+from ssm.models.load import load_any_model
 from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.training import RunSpec
-from ssm.training.origin import read_record, starting_weights
+from ssm.training.lineage import read_record, starting_weights
 from ssm.watch.runs import Watcher
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
+pytestmark = pytest.mark.usefixtures("without_plots")
 
 
 def result(out: Path) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def test_the_weights_that_went_home_are_the_chosen_ones(whole: Path) -> None:
     snapshot = chosen["snapshot"]
     weights = run / (f"snapshots/at{snapshot:g}.safetensors" if snapshot else "model.safetensors")
     ours, _ = load_model(weights)
-    theirs = open_model(whole / "model").model
+    theirs = load_any_model(whole / "model").model
     for name, tensor in ours.state_dict().items():
         assert torch.equal(tensor, theirs.state_dict()[name]), name
 
@@ -95,7 +95,7 @@ def test_the_original_is_left_as_it_is_and_its_files_travel(world: Path, whole: 
         f"- steps: {found['chosen']['step']} of 40, 512 tokens each, context 16",
         "- initial state: policy state_passing, p_zero 0.1",
         "- peak learning rate: 0.003",
-        f"- original: {world / 'theirs'} ({open_model(original).fingerprint})",
+        f"- original: {world / 'theirs'} ({load_any_model(original).fingerprint})",
         f"- before: {found['verdicts']['before']}",
         f"- after: {found['verdicts']['after']}",
     ):
@@ -132,14 +132,14 @@ def test_before_and_after_read_the_same_windows(whole: Path) -> None:
 def test_the_imported_checkpoint_is_a_run_of_zero_steps(world: Path, whole: Path) -> None:
     folder = whole / "work/runs/imported"
     model, run = load_model(folder / "model.safetensors")
-    opened = open_model(world / "theirs")
+    loaded = load_any_model(world / "theirs")
     assert run.checkpoint is not None
-    assert (run.checkpoint.name, run.checkpoint.fingerprint) == ("theirs", opened.fingerprint)
-    for name, tensor in opened.model.state_dict().items():
+    assert (run.checkpoint.name, run.checkpoint.fingerprint) == ("theirs", loaded.fingerprint)
+    for name, tensor in loaded.model.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name])
     record = read_record(folder)
     assert (record["status"], record["steps"], record["diverged"]) == ("finished", 0, None)
-    assert record["origin"] == read_header(folder / "model.safetensors")["origin"] == opened.fingerprint
+    assert record["origin"] == read_header(folder / "model.safetensors")["origin"] == loaded.fingerprint
     assert RunSpec.parse(record["spec"], "test") == run
     with pytest.raises(Exception, match="cannot be trained"):
         starting_weights(run, None)
@@ -352,7 +352,7 @@ def test_a_run_of_ours_stays_a_run(world: Path, tmp_path: Path) -> None:
     assert run.parent == load_model(world / "run/model.safetensors")[1]
     record, step = read_record(home), found["chosen"]["step"]
     assert (record["steps"], record["tokens"]) == (step, 512 * step)
-    assert open_model(home).run == run
+    assert load_any_model(home).run == run
     assert model.vocab_size == 256
     after = content(world / "run")
     after.pop(".lock", None)

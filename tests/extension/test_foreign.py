@@ -29,15 +29,15 @@ from ssm.extension.imported import parent_folder, run_of
 from ssm.extension.recipe import extended_run
 from ssm.models.checkpoint import load_model, load_tensors
 from ssm.models.foreign.kernels import without_kernels
-from ssm.models.opening import open_model
+from ssm.models.load import load_any_model
 from ssm.specs.foreign import ForeignSpec
 from ssm.specs.training import CheckpointRef, RunSpec
 from ssm.training.imported import write_imported
+from ssm.training.lineage import read_record
 from ssm.training.loop import Interval, train
-from ssm.training.origin import read_record
 from ssm.training.step import Stepper
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
+pytestmark = pytest.mark.usefixtures("without_plots")
 SIZES: dict[str, Any] = {
     "vocab_size": 256, "hidden_size": 32, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None,
     "tie_word_embeddings": True,
@@ -120,24 +120,24 @@ def test_a_bamba_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     drift = load_diagnosis(out / "before").readings.drift
     assert drift is not None
     assert {head.layer for head in drift.top} == {1}  # of the model, not of those that have a state
-    assert open_model(out / "work/runs/extended").why_not_extend is None
+    assert load_any_model(out / "work/runs/extended").why_not_extend is None
 
 
 def imported(folder: Path, **settings: Any) -> tuple[RunSpec, TokenStore, Path]:
     """The run that would extend an untrained Bamba, its tokens and the folder of its parent."""
     store = make_store(folder)
     made("Bamba", **SIZES).save_pretrained(folder / "theirs")
-    opened = open_model(folder / "theirs")
-    parent = run_of(opened, store.spec, CONTEXT)
-    spec = extension_of(opened, torch.device("cpu"), context=CONTEXT, length=64, **settings)
-    return extended_run(spec, parent, store.spec, "x"), store, parent_folder(opened, parent, folder / "imported")
+    loaded = load_any_model(folder / "theirs")
+    parent = run_of(loaded, store.spec, CONTEXT)
+    spec = extension_of(loaded, torch.device("cpu"), context=CONTEXT, length=64, **settings)
+    return extended_run(spec, parent, store.spec, "x"), store, parent_folder(loaded, parent, folder / "imported")
 
 
 def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit for bit, states of micro-batches that are handed on in their order included."""
     settings = {"policy": "tbtt", "steps": 6, "batch_tokens": 4 * CONTEXT, "micro_batch_tokens": 2 * CONTEXT}
     run, store, parent = imported(tmp_path, **settings)
-    device, make = torch.device("cpu"), Stepper.make
+    device, make = torch.device("cpu"), Stepper.train_step
     train(run, store, tmp_path / "whole", device, parent)
 
     def killed(self: Stepper, step: int, stop: Any) -> Any:
@@ -145,7 +145,7 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path: Path, monkeypatc
             raise KeyboardInterrupt
         return make(self, step, stop)
 
-    monkeypatch.setattr(Stepper, "make", killed)
+    monkeypatch.setattr(Stepper, "train_step", killed)
     with pytest.raises(KeyboardInterrupt):
         train(run, store, tmp_path / "killed", device, parent, Interval(steps=2))
     monkeypatch.undo()
@@ -161,14 +161,14 @@ def test_one_shard_goes_home_with_its_index(tmp_path: Path) -> None:
     """As some checkpoints lie on the hub; the weights are read again before they are measured, and as the user will."""
     made("Bamba", **SIZES).save_pretrained(tmp_path / "theirs")
     one_shard(tmp_path / "theirs")
-    opened = open_model(tmp_path / "theirs")
-    taken = as_taken_home(opened, opened.model, tmp_path)
-    write_as_it_came(opened, taken, tmp_path / "home", {})
+    loaded = load_any_model(tmp_path / "theirs")
+    taken = as_taken_home(loaded, loaded.model, tmp_path)
+    write_as_it_came(loaded, taken, tmp_path / "home", {})
     before, after = content(tmp_path / "theirs"), content(tmp_path / "home")
     assert {name: data for name, data in before.items() if name.endswith(".json")}.items() <= after.items()
     assert before.keys() == after.keys()
     assert_bitwise(weights(tmp_path / "theirs"), weights(tmp_path / "home"))
-    assert_bitwise(opened.model.state_dict(), open_model(tmp_path / "home").model.state_dict())
+    assert_bitwise(loaded.model.state_dict(), load_any_model(tmp_path / "home").model.state_dict())
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_no_config_trains_one_from_scratch(tmp_path: Path) -> None:
     assert parent is not None
     other = parent.model_copy(update={"model": parent.model.model_copy(update={"n_layers": 4}), "checkpoint": ANYWHERE})
     with pytest.raises(CheckpointError, match="is not the model 'theirs'"):
-        write_imported(open_model(tmp_path / "theirs"), other, tmp_path / "other")
+        write_imported(load_any_model(tmp_path / "theirs"), other, tmp_path / "other")
     with pytest.raises(ConfigError, match="no figure trains or measures"):
         _ = run.own_model
 

@@ -20,7 +20,7 @@ from ssm.models.formats import export_checkpoint, import_checkpoint
 from ssm.specs.training import RunSpec
 from ssm.training.loop import train
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
+pytestmark = pytest.mark.usefixtures("without_plots")
 
 QWEN: dict[str, Any] = {  # a memory that 16 tokens do not fill, and that hardly forgets
     "mixer": {

@@ -22,7 +22,7 @@ from ssm.extension.stages import Stages
 from ssm.models.checkpoint import load_tensors
 from ssm.training import step as training_step
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
+pytestmark = pytest.mark.usefixtures("without_plots")
 
 
 class KilledError(Exception):

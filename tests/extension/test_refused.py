@@ -18,9 +18,9 @@ from small import text
 
 from ssm.base.errors import ConfigError, OutputError, UserError
 from ssm.cli.main import main
-from ssm.models.opening import open_model
+from ssm.models.load import load_any_model
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
+pytestmark = pytest.mark.usefixtures("without_plots")
 
 
 def refused(world: Path, out: Path, model: str | Path = "theirs", **settings: Any) -> str:
@@ -40,7 +40,7 @@ def ended(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short extension; only read."""
     out = tmp_path_factory.mktemp("ended") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ssm.diagnosis.page.pictures", lambda *_: [])
+        patch.setattr("ssm.diagnosis.page.plots", lambda *_: [])
         extended(world, out, **SHORT)
     return out
 
@@ -57,7 +57,7 @@ def test_attention_that_keeps_every_token(kind: str, world: Path, tmp_path: Path
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     hf.made(kind, **sizes).save_pretrained(tmp_path / "theirs")
     said = refused(world, tmp_path / "out", tmp_path / "theirs")
-    assert said == f"{tmp_path / 'theirs'}: cannot be extended: {open_model(tmp_path / 'theirs').why_not_extend}"
+    assert said == f"{tmp_path / 'theirs'}: cannot be extended: {load_any_model(tmp_path / 'theirs').why_not_extend}"
     assert "keys and values" in said
     assert not (tmp_path / "out").exists()
 
@@ -262,7 +262,7 @@ def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A file that may not grow stands for the disk: what is too large for it differs."""
-    monkeypatch.undo()  # with its pictures
+    monkeypatch.undo()  # with its plots
     before = content(world / "theirs")
     out = tmp_path / "out"
     texts = ["--text", f"{world}/texts/0[01]*.txt", "--held-out", f"{world}/texts/05*.txt"]

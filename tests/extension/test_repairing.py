@@ -19,15 +19,15 @@ from ssm.extension.export import as_taken_home
 from ssm.extension.folder import Folder
 from ssm.extension.repairing import Repairing
 from ssm.models.foreign import ForeignModel, write_weights
-from ssm.models.opening import open_model
+from ssm.models.load import load_any_model
 from ssm.models.repairs import repaired
-from ssm.models.trained import Trained
+from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs.scale_a import ScaleA
 
 
 def test_numbers_that_are_damaged_are_one_line(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repairing = Repairing.__new__(Repairing)
-    repairing.folder, repairing.opened = Folder(tmp_path), open_model(world / "theirs")
+    repairing.folder, repairing.loaded = Folder(tmp_path), load_any_model(world / "theirs")
     monkeypatch.setattr(Repairing, "repair", ScaleA())
     path = repairing.folder.repair
     path.parent.mkdir(parents=True)
@@ -40,7 +40,7 @@ def test_numbers_that_are_damaged_are_one_line(world: Path, tmp_path: Path, monk
     assert chosen(2.0, None) == [2.0, None]
     made("Bamba").save_pretrained(tmp_path / "theirs")  # that ssm does not convert: two layers have a state
     for model in (world / "theirs", tmp_path / "theirs"):
-        repairing.opened = open_model(model)
+        repairing.loaded = load_any_model(model)
         assert chosen(2.0, 4.0) == [2.0, 4.0]
     for numbers, said in (
         ((2.0,), "chosen: expected 2 numbers"),
@@ -56,10 +56,10 @@ def test_trials_of_a_foreign_model_are_what_is_written_and_write_nothing(
 ) -> None:
     """Unless a file calls A_log otherwise, so that its type is known only when it is written."""
     made("Bamba").bfloat16().save_pretrained(tmp_path / "theirs")
-    opened = open_model(tmp_path / "theirs")
+    loaded = load_any_model(tmp_path / "theirs")
     scale, trials, written = ScaleA(factors=(3.0, 5.0)), [], []
     repairing = Repairing.__new__(Repairing)
-    repairing.folder, repairing.opened, repairing.device = Folder(tmp_path), opened, torch.device("cpu")
+    repairing.folder, repairing.loaded, repairing.device = Folder(tmp_path), loaded, torch.device("cpu")
     repairing.text = SimpleNamespace(choice=None)  # type: ignore[assignment]
     repairing.spec = SimpleNamespace(  # type: ignore[assignment]
         diagnosis=SimpleNamespace(context=16), measure="far_perplexity", in_context_tolerance=0.1
@@ -67,7 +67,7 @@ def test_trials_of_a_foreign_model_are_what_is_written_and_write_nothing(
     repairing.folder.repair.parent.mkdir(parents=True)
     monkeypatch.setattr(Repairing, "repair", scale)
 
-    def measured(candidate: Candidate, model: Trained, *_: Any) -> Candidate:
+    def measured(candidate: Candidate, model: TrainableModel, *_: Any) -> Candidate:
         trials.append(model)
         return replace(candidate, in_context=1.0, far_perplexity=1.0 / len(trials), paired_ratio=1.0)
 
@@ -83,7 +83,7 @@ def test_trials_of_a_foreign_model_are_what_is_written_and_write_nothing(
     points: list[tuple[float | None, ...]] = [(None, None), (3.0, 3.0), (5.0, 5.0)]
     assert len(written) == (3 if renamed else 0)
     for point, trial in zip(points, trials, strict=True):
-        moved = repaired(copy.deepcopy(opened.model), scale, point)
+        moved = repaired(copy.deepcopy(loaded.model), scale, point)
         assert isinstance(moved, ForeignModel)
-        theirs = as_taken_home(opened, moved, tmp_path).state_dict()
+        theirs = as_taken_home(loaded, moved, tmp_path).state_dict()
         assert all(torch.equal(tensor, theirs[name]) for name, tensor in trial.state_dict().items())

@@ -16,11 +16,11 @@ from safetensors.torch import load_file
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.backbone import LanguageModel
 from ssm.models.formats import export_checkpoint, import_checkpoint
-from ssm.models.opening import open_model
+from ssm.models.load import load_any_model
 from ssm.models.repairs import repaired
 from ssm.specs.repairs.clip_dt import ClipDt
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
+pytestmark = pytest.mark.usefixtures("without_plots")
 
 UNTRAINED: dict[str, Any] = {"steps": None, "lr": None}
 
@@ -63,7 +63,7 @@ def test_a_limit_of_dt_is_written_where_transformers_reads_it(world: Path, tmp_p
     wanted = model(tokens)[0]
     theirs = transformers.Mamba2ForCausalLM.from_pretrained(tmp_path / "home").eval()(tokens, use_cache=False).logits
     torch.testing.assert_close(theirs, wanted, rtol=1e-4, atol=1e-4)
-    assert torch.equal(open_model(tmp_path / "home").model(tokens)[0], wanted)  # type: ignore[operator]
+    assert torch.equal(load_any_model(tmp_path / "home").model(tokens)[0], wanted)  # type: ignore[operator]
     assert not torch.allclose(hf.load(world / "theirs")(tokens, use_cache=False).logits, wanted, atol=1e-2)
     repaired(model, ClipDt(by="layer"), (0.01, None))
     with pytest.raises(CheckpointError, match="has no limit of dt for each layer"):

@@ -16,7 +16,7 @@ from ssm.cli.main import main
 from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED
 from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED, UNDECIDED
 from ssm.models.families import Family
-from ssm.models.opening import Opened, open_model
+from ssm.models.load import LoadedModel, load_any_model
 from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.tasks.ruler import RULER
 
@@ -78,7 +78,7 @@ def travel(family: Family, folder: Path, said: Callable[[], str], train: bool = 
     else:
         found = _json(folder / "report" / "diagnosis.json")
         diagnosed = found["verdict"]["outcome"]
-        wrong += _not_read(open_model(folder / "model"), family) + _not_diagnosed(found, family)
+        wrong += _not_read(load_any_model(folder / "model"), family) + _not_diagnosed(found, family)
     said()
     text = ["--text", str(folder / "one.txt")]
     code = main(["extend", str(folder / "model"), *text, *asked, "-o", str(folder / "extended")])
@@ -107,11 +107,11 @@ def _last(lines: str) -> str:
     return lines.strip().rpartition("\n")[2]
 
 
-def _not_read(opened: Opened, family: Family) -> list[str]:
+def _not_read(loaded: LoadedModel, family: Family) -> list[str]:
     """Whether a model is read as the list says."""
-    assert opened.source is not None
-    form = None if opened.imported is None else opened.imported.format.key
-    kind = opened.source.config.get("model_type")
+    assert loaded.source is not None
+    form = None if loaded.imported is None else loaded.imported.format.key
+    kind = loaded.source.config.get("model_type")
     wrong = {
         f"the format is {form}, not {family.format}": form != family.format,
         f"the model_type is {kind}, not {family.model_type}": family.format is None and kind != family.model_type,
@@ -147,7 +147,7 @@ def _not_extended(result: dict[str, Any], original: Path, out: Path) -> list[str
     place = out / ("model" if outcome in (REPAIRED, IMPROVED) else "candidate")
     if not place.is_dir():
         return [f"{place.name}/ was not written"]
-    read, wanted = open_model(place), open_model(original)
+    read, wanted = load_any_model(place), load_any_model(original)
     return [] if read.kind == wanted.kind else [f"the model that was written is {read.kind}, not {wanted.kind}"]
 
 

@@ -50,7 +50,7 @@ def test_every_family_has_a_tiny_model() -> None:
     assert models.MODELS.keys() == FAMILIES.keys()
 
 
-@pytest.mark.usefixtures("without_pictures")  # `make families` draws them
+@pytest.mark.usefixtures("without_plots")  # `make families` draws them
 @pytest.mark.parametrize("name", DRAWN, ids=[f"{name}, SEED={SEED}" for name in DRAWN])
 def test_the_road_of_a_family(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     end = travel(FAMILIES[name], tmp_path, lambda: capsys.readouterr().err)

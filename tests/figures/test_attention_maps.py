@@ -1,4 +1,4 @@
-"""Attention maps as pictures: whose they are, which cells, and what is outlined."""
+"""Attention maps as images: whose they are, which cells, and what is outlined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from ssm.base.errors import ConfigError
-from ssm.figures.draw import draw, picture
+from ssm.figures.draw import draw, draw_figure
 from ssm.specs.measurements import SCHEMAS
 
 T = 5  # two letters, the bar and their copies: $ a b | a
@@ -41,8 +41,8 @@ def series(folder: Path, *arms: str, seeds: int = 2, **more: Any) -> list[dict[s
     return found
 
 
-def axes_of(folder: Path, drawing: dict[str, Any], found: list[dict[str, Any]]) -> list[Axes]:
-    return picture(synthetic.task([MAPS | drawing], found), folder).axes
+def axes_of(folder: Path, plot: dict[str, Any], found: list[dict[str, Any]]) -> list[Axes]:
+    return draw_figure(synthetic.task([MAPS | plot], found), folder).axes
 
 
 def outlined(axes: Axes) -> list[tuple[float, float]]:
@@ -78,7 +78,7 @@ def test_arms_and_layers_are_chosen(tmp_path: Path) -> None:
 
 def test_a_long_heading_takes_no_panels_room(tmp_path: Path) -> None:
     found = [one | {"label": "a heading " * 5} for one in series(tmp_path, "base", seeds=1, layers=4)]
-    figure = picture(synthetic.task([MAPS], found), tmp_path)
+    figure = draw_figure(synthetic.task([MAPS], found), tmp_path)
     figure.draw_without_rendering()
     assert len(figure.axes) == 4
     assert min(axes.get_position().width for axes in figure.axes) > 0.15

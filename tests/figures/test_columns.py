@@ -1,4 +1,4 @@
-"""Drawings of any column and of any quantity: what stands in their artists is what the tables hold."""
+"""Plots of any column and of any quantity: what stands in their artists is what the tables hold."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from matplotlib.patches import Rectangle
 
 from ssm.base.errors import ConfigError, TableError
 from ssm.figures.data import Line
-from ssm.figures.draw import draw, picture
-from ssm.figures.drawings.curves import Curves
-from ssm.figures.drawings.learning_curves import thinned
+from ssm.figures.draw import draw, draw_figure
 from ssm.figures.panel import wrapped
+from ssm.figures.plots.curves import Curves
+from ssm.figures.plots.learning_curves import thinned
 from ssm.figures.style import ARMS
 
 KEYS = {"measurement": "passkey", "column": "correct"}
@@ -52,8 +52,8 @@ def two_arms(folder: Path, seeds: int = 2, panel: str = "tiny") -> list[dict[str
     return found
 
 
-def axes_of(folder: Path, drawing: Mapping[str, Any], series: list[dict[str, Any]], **figure: Any) -> list[Axes]:
-    return picture(synthetic.task([dict(drawing)], series, **figure), folder).axes
+def axes_of(folder: Path, plot: Mapping[str, Any], series: list[dict[str, Any]], **figure: Any) -> list[Axes]:
+    return draw_figure(synthetic.task([dict(plot)], series, **figure), folder).axes
 
 
 def line(axes: Axes, label: str) -> Line2D:
@@ -67,8 +67,8 @@ def texts(axes: Axes) -> list[str]:
 
 def test_a_curve_is_the_mean_of_its_column(tmp_path: Path) -> None:
     """Over depths and trials of a seed first, and then over seeds, whose range is the band."""
-    drawing = {"kind": "curves", **KEYS, "x": "length", "tokens": True, "level": 0.1, "y_label": "keys found"}
-    (axes,) = axes_of(tmp_path, drawing, two_arms(tmp_path))
+    plot = {"kind": "curves", **KEYS, "x": "length", "tokens": True, "level": 0.1, "y_label": "keys found"}
+    (axes,) = axes_of(tmp_path, plot, two_arms(tmp_path))
     base = line(axes, "base")
     assert base.get_xdata().tolist() == list(LENGTHS)
     np.testing.assert_allclose(base.get_ydata(), [(2 * 7.5 + 6.5) / 30, 11 / 30, 2 / 30])
@@ -91,7 +91,7 @@ def test_drawings_of_one_kind_with_a_panel_each_stand_side_by_side(tmp_path: Pat
     )
 
     def places(drawings: list[dict[str, Any]], series: list[dict[str, Any]]) -> list[tuple[int, int]]:
-        specs = [axes.get_subplotspec() for axes in picture(synthetic.task(drawings, series), tmp_path).axes]
+        specs = [axes.get_subplotspec() for axes in draw_figure(synthetic.task(drawings, series), tmp_path).axes]
         return [(spec.rowspan.start, spec.colspan.start) for spec in specs]
 
     series = two_arms(tmp_path)
@@ -104,10 +104,10 @@ def test_drawings_of_one_kind_with_a_panel_each_stand_side_by_side(tmp_path: Pat
     assert places([one, two, small], series + heads)[:3] == [(0, 0), (1, 0), (2, 0)], "four maps in a row"
     both = series + [other | {"panel": "small"} for other in series]
     assert places([one, two], both) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    beside = picture(synthetic.task([one, two], series), tmp_path)
+    beside = draw_figure(synthetic.task([one, two], series), tmp_path)
     assert [axes.get_ylabel() for axes in beside.axes] == ["correct", "digits right"]
     long = one | {"x_label": "length of the string", "y_label": "keys found at twice the length of training, by digits"}
-    beside = picture(synthetic.task([one, long, long], series), tmp_path)
+    beside = draw_figure(synthetic.task([one, long, long], series), tmp_path)
     beside.draw_without_rendering()
     assert [bool(axes.get_title("left")) for axes in beside.axes] == [True, False, False], "one model, named once"
     for axes in beside.axes:
@@ -137,23 +137,23 @@ def own(folder: Path) -> None:
 def test_curves_of_the_figures_own_table(tmp_path: Path) -> None:
     """A panel for each value of one key, a curve for each of another, and the standard error over draws."""
     own(tmp_path)
-    drawing = {"kind": "curves", "measurement": "overflow", "x": "halvings", "column": "scaled"}
+    plot = {"kind": "curves", "measurement": "overflow", "x": "halvings", "column": "scaled"}
     measured = {"kind": "overflow", "formats": ["float32"], "arithmetics": ["cpp"], "halvings": [1], "shares": [0]}
     given: dict[str, Any] = {"target": "ls_eq40", "tables": ["overflow-1"], "measurements": [measured]}
-    panels = axes_of(tmp_path, drawing | {"by": "arithmetic", "split": "format"}, [], **given)
+    panels = axes_of(tmp_path, plot | {"by": "arithmetic", "split": "format"}, [], **given)
     assert [axes.get_title("left") for axes in panels] == ["float16", "float32"]
     for axes, base in zip(panels, (0, 10), strict=True):
         for label in ("cpp", "loop"):
             np.testing.assert_allclose(line(axes, label).get_ydata(), [base + 4, base + 5, base + 6])
         band = axes.collections[0].get_paths()[0].vertices[:, 1]
         assert (band.min(), band.max()) == pytest.approx((base + 3, base + 7))  # 1 is the standard error of 3 and 5
-    (axes,) = axes_of(tmp_path, drawing | {"where": {"format": "float32"}}, [], **given)
+    (axes,) = axes_of(tmp_path, plot | {"where": {"format": "float32"}}, [], **given)
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [14, 15, 16])
-    figure = picture(synthetic.task([drawing], [], **given), tmp_path)
+    figure = draw_figure(synthetic.task([plot], [], **given), tmp_path)
     assert figure._supxlabel.get_text() == "Band: standard error over draws"  # type: ignore[attr-defined]
     (tmp_path / "overflow-1.parquet").unlink()
     with pytest.raises(TableError, match=r"overflow-1\.parquet: no such table .*`snakemake ls_eq40` makes it"):
-        axes_of(tmp_path, drawing, [], **given)
+        axes_of(tmp_path, plot, [], **given)
 
 
 def test_panels_beside_each_other_keep_titles_that_differ(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_panels_beside_each_other_keep_titles_that_differ(tmp_path: Path) -> Non
     one = {"kind": "curves", "measurement": "overflow", "x": "halvings", "column": "scaled", "split": "format"}
     half, single = ({"where": {"format": name}} for name in ("float16", "float32"))
     task = synthetic.task([one | half, one | single, one | half], [], tables=["overflow-1"])
-    panels = picture(task, tmp_path).axes
+    panels = draw_figure(task, tmp_path).axes
     assert [axes.get_title("left") for axes in panels] == ["float16", "float32", ""]
     assert [axes.get_subplotspec().colspan.start for axes in panels] == [0, 1, 2]
 
@@ -185,10 +185,10 @@ def test_lines_are_broken_between_words_alone(text: str, room: float, lines: lis
     ],
 )
 def test_curves_that_cannot_be_drawn(changed: dict[str, Any], says: str) -> None:
-    drawing = {"kind": "curves", "measurement": "overflow", "x": "halvings", "column": "scaled"}
-    Curves.parse(drawing | {"by": "format", "split": "arithmetic"}, "fig.yaml")
+    plot = {"kind": "curves", "measurement": "overflow", "x": "halvings", "column": "scaled"}
+    Curves.parse(plot | {"by": "format", "split": "arithmetic"}, "fig.yaml")
     with pytest.raises(ConfigError, match=re.escape(says)):
-        Curves.parse(drawing | changed, "fig.yaml")
+        Curves.parse(plot | changed, "fig.yaml")
 
 
 def test_a_curve_against_that_of_another_panel(tmp_path: Path) -> None:
@@ -206,16 +206,16 @@ def test_a_curve_against_that_of_another_panel(tmp_path: Path) -> None:
                 name = f"{panel}{arm}{seed}"
                 synthetic.save(tmp_path / f"{name}.parquet", "influence", rows)
                 found.append(synthetic.series(arm, seed, panel=panel, influence=name))
-    drawing = {"kind": "curves", "measurement": "influence", "x": "distance", "column": "log_influence"}
-    drawing["against"] = {"tiny": "other"}
-    (axes,) = axes_of(tmp_path, drawing, found, models=["tiny", "other"])
+    plot = {"kind": "curves", "measurement": "influence", "x": "distance", "column": "log_influence"}
+    plot["against"] = {"tiny": "other"}
+    (axes,) = axes_of(tmp_path, plot, found, models=["tiny", "other"])
     assert axes.get_title(loc="left") == "tiny against other"
     base = line(axes, "base")
     assert base.get_xdata().tolist() == [1, 2, 3, 4]
     np.testing.assert_allclose(base.get_ydata(), [-0.2, -0.4, -0.6, -0.8])
     assert [each.get_label() for each in axes.lines if not str(each.get_label()).startswith("_")] == ["base"]
     with pytest.raises(ConfigError, match=r"drawings\.curves\.against: 'othr' is no panel of this figure"):
-        synthetic.task([drawing | {"against": {"tiny": "othr"}}], found, models=["tiny", "other"], collect=[])
+        synthetic.task([plot | {"against": {"tiny": "othr"}}], found, models=["tiny", "other"], collect=[])
 
 
 def test_a_curve_for_each_value_of_a_key(tmp_path: Path) -> None:
@@ -231,44 +231,44 @@ def test_a_curve_for_each_value_of_a_key(tmp_path: Path) -> None:
             ]
             synthetic.save(tmp_path / f"{panel}{arm}.parquet", "smoothness", rows)
             found.append(synthetic.series(arm, 1, panel=panel, smoothness=f"{panel}{arm}"))
-    drawing = {
+    plot = {
         "kind": "curves",
         "measurement": "smoothness",
         "x": "depth",
         "column": "pairwise_distance",
         "by": "signal",
     }
-    tiny, other = axes_of(tmp_path, drawing | {"arms": ["base"]}, found, models=["tiny", "other"])
+    tiny, other = axes_of(tmp_path, plot | {"arms": ["base"]}, found, models=["tiny", "other"])
     assert {str(each.get_label()): each.get_ydata().tolist() for each in tiny.lines} == {"b": [1, 2], "h": [2, 4]}
     assert [str(each.get_label()) for each in other.lines] == ["block"]
     assert len({each.get_color() for each in (*tiny.lines, *other.lines)}) == 3
-    tiny, _ = axes_of(tmp_path, drawing, found, models=["tiny", "other"])
+    tiny, _ = axes_of(tmp_path, plot, found, models=["tiny", "other"])
     assert [str(each.get_label()) for each in tiny.lines] == ["base, b", "passed, b", "base, h", "passed, h"]
-    alone = drawing | {"by": None, "where": {"signal": "h"}}
+    alone = plot | {"by": None, "where": {"signal": "h"}}
     (tiny,) = axes_of(tmp_path, alone, found, models=["tiny", "other"])
     assert tiny.get_title(loc="left") == "tiny"
     with pytest.raises(ConfigError, match="unknown arm 'bose'"):
-        synthetic.task([drawing | {"arms": ["bose"]}], found, collect=[], arms={"base": None})
+        synthetic.task([plot | {"arms": ["bose"]}], found, collect=[], arms={"base": None})
 
 
 def test_a_curve_is_of_the_rows_that_are_asked_for(tmp_path: Path) -> None:
-    drawing = {"kind": "curves", **KEYS, "x": "depth", "where": {"length": 64}}
-    (axes,) = axes_of(tmp_path, drawing, two_arms(tmp_path, seeds=1))
+    plot = {"kind": "curves", **KEYS, "x": "depth", "where": {"length": 64}}
+    (axes,) = axes_of(tmp_path, plot, two_arms(tmp_path, seeds=1))
     np.testing.assert_allclose(line(axes, "base").get_ydata(), [0.8, 0.8, 0.7])
     assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("linear", "depth", "correct")
     error = np.std([1.0] * 8 + [0.0] * 2, ddof=1) / math.sqrt(10)  # one seed: over its trials
     band = axes.collections[0].get_paths()[0].vertices
     assert band[band[:, 0] == 0, 1].max() == pytest.approx(0.8 + error)
     with pytest.raises(TableError, match="the column 'depth' of a passkey table is Float64, and can never be 'deep'"):
-        axes_of(tmp_path, drawing | {"where": {"depth": "deep"}}, two_arms(tmp_path))
+        axes_of(tmp_path, plot | {"where": {"depth": "deep"}}, two_arms(tmp_path))
     with pytest.raises(TableError, match="no column 'lenght'; did you mean 'length'"):
-        axes_of(tmp_path, drawing | {"x": "lenght"}, two_arms(tmp_path))
+        axes_of(tmp_path, plot | {"x": "lenght"}, two_arms(tmp_path))
 
 
 def test_a_curve_of_logarithms_is_their_exponential_at_the_middle_of_bins(tmp_path: Path) -> None:
     synthetic.position_loss(tmp_path / "p.parquet", 64, lambda p: 1.0, offsets=(0.0, 0.2))
-    drawing = {"kind": "curves", "measurement": "position_loss", "column": "loss", "x": "position", "exponential": True}
-    (axes,) = axes_of(tmp_path, drawing, [synthetic.series("base", 0, position_loss="p")])
+    plot = {"kind": "curves", "measurement": "position_loss", "column": "loss", "x": "position", "exponential": True}
+    (axes,) = axes_of(tmp_path, plot, [synthetic.series("base", 0, position_loss="p")])
     drawn = line(axes, "base")
     assert drawn.get_xdata()[[0, -1]].tolist() == [0.5, 60]
     np.testing.assert_allclose(drawn.get_ydata(), math.exp(1.1))
@@ -281,8 +281,8 @@ def learning(folder: Path, arm: str, seed: int, steps: int = 100) -> dict[str, A
 
 
 def test_a_learning_curve_is_means_of_neighbouring_steps(tmp_path: Path) -> None:
-    drawing = {"kind": "learning_curves", "column": "loss", "points": 8}
-    (axes,) = axes_of(tmp_path, drawing, [learning(tmp_path, "base", 0)])
+    plot = {"kind": "learning_curves", "column": "loss", "points": 8}
+    (axes,) = axes_of(tmp_path, plot, [learning(tmp_path, "base", 0)])
     drawn = line(axes, "base")
     expected = [*(np.arange(7) * 13 + 7.0), 96.0]  # 13 steps each, the last 9
     np.testing.assert_allclose(drawn.get_xdata(), expected)
@@ -306,27 +306,27 @@ def grid(folder: Path, seeds: int = 2) -> list[dict[str, Any]]:
 
 
 def test_a_sweep_has_a_curve_a_family_and_a_tick_a_number(tmp_path: Path) -> None:
-    drawing = {"kind": "sweep", "of": AT, "over": "d_state", "log_x": True}
-    (axes,) = axes_of(tmp_path, drawing, grid(tmp_path))
+    plot = {"kind": "sweep", "of": AT, "over": "d_state", "log_x": True}
+    (axes,) = axes_of(tmp_path, plot, grid(tmp_path))
     np.testing.assert_allclose(line(axes, "mimetic off").get_ydata(), [0.15, 0.25, 0.45])
     np.testing.assert_allclose(line(axes, "mimetic on").get_ydata(), [0.45, 0.55, 0.75])
     assert line(axes, "mimetic on").get_xdata().tolist() == [16, 32, 64]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["16", "32", "64"]
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == pytest.approx((0.1, 0.5))
-    (axes,) = axes_of(tmp_path, drawing | {"where": {"mimetic": "on"}}, grid(tmp_path))
+    (axes,) = axes_of(tmp_path, plot | {"where": {"mimetic": "on"}}, grid(tmp_path))
     assert [str(each.get_label()) for each in axes.lines if not str(each.get_label()).startswith("_")] == ["all"]
     named = {"base": ["d16_off", "d32_off", "d64_off"], "state_passing": ["d16_on", "d32_on", "d64_on"]}
-    drawing = {"kind": "sweep", "of": AT, "families": named, "at": [1, 2, 3], "x_label": "layers"}
-    (axes,) = axes_of(tmp_path, drawing, grid(tmp_path))
+    plot = {"kind": "sweep", "of": AT, "families": named, "at": [1, 2, 3], "x_label": "layers"}
+    (axes,) = axes_of(tmp_path, plot, grid(tmp_path))
     np.testing.assert_allclose(line(axes, "state passing").get_ydata(), [0.45, 0.55, 0.75])
     assert line(axes, "state passing").get_color() == ARMS["state_passing"].color
     assert axes.get_xlabel() == "layers"
 
 
 def test_a_sweep_of_a_ratio_has_its_geometric_mean(tmp_path: Path) -> None:
-    drawing = {"kind": "sweep", "of": AT | {"scale": "ratio", "against": "d16_off"}, "over": "d_state"}
-    (axes,) = axes_of(tmp_path, drawing, grid(tmp_path))
+    plot = {"kind": "sweep", "of": AT | {"scale": "ratio", "against": "d16_off"}, "over": "d_state"}
+    (axes,) = axes_of(tmp_path, plot, grid(tmp_path))
     np.testing.assert_allclose(line(axes, "mimetic off").get_ydata(), [1, math.sqrt(2 * 1.5), math.sqrt(4 * 2.5)])
 
 
@@ -340,8 +340,8 @@ def test_a_diverged_run_has_no_point_no_bar_and_no_cell(tmp_path: Path) -> None:
     (axes,) = axes_of(tmp_path, {"kind": "bars", "of": AT, "arms": ["d16_off", "d32_off"]}, series)
     assert "d32 off (diverged, or no number)" in texts(axes)
     assert len(axes.patches) == 1
-    drawing = {"kind": "heat_map", **KEYS, "x": "length", "y": "depth", "arms": ["d16_off", "d32_off"]}
-    maps = axes_of(tmp_path, drawing, series)
+    plot = {"kind": "heat_map", **KEYS, "x": "length", "y": "depth", "arms": ["d16_off", "d32_off"]}
+    maps = axes_of(tmp_path, plot, series)
     sound, diverged = ([patch.get_fill() for patch in axes.patches] for axes in maps)
     assert (all(sound), any(diverged), len(diverged)) == (True, False, 9)
     assert texts(maps[1]) == []
@@ -351,8 +351,8 @@ def test_a_diverged_run_has_no_point_no_bar_and_no_cell(tmp_path: Path) -> None:
 
 
 def test_bars_are_means_and_every_seed_is_a_dot(tmp_path: Path) -> None:
-    drawing = {"kind": "bars", "of": AT | {"where": {"length": 64, "depth": 0.0}}, "level": 0.1, "label": "keys found"}
-    (axes,) = axes_of(tmp_path, drawing, two_arms(tmp_path))
+    plot = {"kind": "bars", "of": AT | {"where": {"length": 64, "depth": 0.0}}, "level": 0.1, "label": "keys found"}
+    (axes,) = axes_of(tmp_path, plot, two_arms(tmp_path))
     assert [patch.get_width() for patch in axes.patches] == pytest.approx([0.75, 1.0])
     dots = [sorted(each.get_xdata()) for each in axes.lines if each.get_marker() == "o"]
     assert dots == [pytest.approx([0.7, 0.8]), pytest.approx([1.0, 1.0])]
@@ -363,7 +363,7 @@ def test_bars_are_means_and_every_seed_is_a_dot(tmp_path: Path) -> None:
     assert axes.get_xlim()[0] == 0
     assert axes.get_xlim()[1] > 1
     both = two_arms(tmp_path) + [one | {"panel": "small"} for one in two_arms(tmp_path)]
-    assert [axes.get_title(loc="left") for axes in axes_of(tmp_path, drawing, both)] == ["tiny", "small"]
+    assert [axes.get_title(loc="left") for axes in axes_of(tmp_path, plot, both)] == ["tiny", "small"]
 
 
 def test_bars_of_several_drawings_share_their_lines(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_bars_of_several_drawings_share_their_lines(tmp_path: Path) -> None:
     few, all_ = {"kind": "bars", "of": AT, "arms": ["base"], "label": "few"}, {"kind": "bars", "of": AT, "label": "all"}
     rest = all_ | {"arms": ["state_passing"], "label": "rest"}
     series = two_arms(tmp_path)
-    figure = picture(synthetic.task([few, all_, rest], series), tmp_path)
+    figure = draw_figure(synthetic.task([few, all_, rest], series), tmp_path)
     assert [axes.get_subplotspec().colspan.start for axes in figure.axes] == [0, 1, 2]  # type: ignore[union-attr]
     assert [axes.get_xlabel() for axes in figure.axes] == ["few", "all", "rest"]
     assert [axes.get_title("left") for axes in figure.axes] == ["tiny", "", ""]
@@ -380,21 +380,21 @@ def test_bars_of_several_drawings_share_their_lines(tmp_path: Path) -> None:
     said = [[text for text in texts(axes) if text] for axes in figure.axes]
     assert said == [["base", "not measured", "state passing"], [], ["not measured"]]
     named = [one | {"label": 4 * one["label"]} for one in series]
-    places = [axes.get_subplotspec() for axes in picture(synthetic.task([few, all_, rest], named), tmp_path).axes]
+    places = [axes.get_subplotspec() for axes in draw_figure(synthetic.task([few, all_, rest], named), tmp_path).axes]
     assert [(one.rowspan.start, one.colspan.start) for one in places if one] == [(0, 0), (0, 1), (1, 0)]
 
 
 def test_a_bar_of_a_negative_number_starts_at_zero_too(tmp_path: Path) -> None:
-    drawing = {"kind": "bars", "of": AT | {"against": "state_passing", "where": {"length": 64}}, "arms": ["base"]}
-    (axes,) = axes_of(tmp_path, drawing, two_arms(tmp_path))
+    plot = {"kind": "bars", "of": AT | {"against": "state_passing", "where": {"length": 64}}, "arms": ["base"]}
+    (axes,) = axes_of(tmp_path, plot, two_arms(tmp_path))
     (bar,) = axes.patches
     assert (bar.get_x() + bar.get_width(), bar.get_x()) == pytest.approx((21.5 / 30 - 29 / 30, 0.0))
     assert axes.get_xlim()[0] < 21.5 / 30 - 29 / 30
 
 
 def test_a_heat_map_has_a_cell_a_setting(tmp_path: Path) -> None:
-    drawing = {"kind": "heat_map", **KEYS, "x": "length", "y": "depth", "percent": True, "limits": [0, 1]}
-    base, passing = axes_of(tmp_path, drawing, two_arms(tmp_path))
+    plot = {"kind": "heat_map", **KEYS, "x": "length", "y": "depth", "percent": True, "limits": [0, 1]}
+    base, passing = axes_of(tmp_path, plot, two_arms(tmp_path))
     assert [axes.get_title(loc="left") for axes in (base, passing)] == ["base", "state passing"]
     cells = {text.get_position(): text.get_text() for text in base.texts}
     assert cells == {
@@ -406,7 +406,7 @@ def test_a_heat_map_has_a_cell_a_setting(tmp_path: Path) -> None:
     assert [text.get_text() for text in base.get_yticklabels()] == ["0", "0.5", "1"]
     colors = {patch.get_facecolor() for patch in passing.patches if isinstance(patch, Rectangle)}
     assert len(colors) == 2  # nine cells of two values
-    (bare, _) = axes_of(tmp_path, drawing | {"cells": False}, two_arms(tmp_path))
+    (bare, _) = axes_of(tmp_path, plot | {"cells": False}, two_arms(tmp_path))
     assert texts(bare) == []
     assert len(bare.patches) == 9
 
@@ -436,15 +436,15 @@ def test_text_of_a_table_that_belongs_to_no_arm(tmp_path: Path) -> None:
     ]
     synthetic.save(tmp_path / "sample-1.parquet", "sample", rows)
     task = synthetic.task([{"kind": "text", "measurement": "sample", "column": "text"}], [], tables=["sample-1"])
-    (axes,) = picture(task, tmp_path).axes
+    (axes,) = draw_figure(task, tmp_path).axes
     assert texts(axes) == ["a b", "  d", " c."], "a piece may have several lines"
     (tmp_path / "sample-1.parquet").unlink()
     with pytest.raises(TableError, match="no such table"):
-        picture(task, tmp_path)
+        draw_figure(task, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("drawing", "says"),
+    ("plot", "says"),
     [
         ({"kind": "sweep", "of": AT}, "drawings.0: give either 'families' with their numbers 'at', or 'over'"),
         (
@@ -456,9 +456,9 @@ def test_text_of_a_table_that_belongs_to_no_arm(tmp_path: Path) -> None:
         ({"kind": "curves", "measurement": "passkey", "column": "correct"}, "x: this key is required"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_in_one_line(drawing: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_drawn_is_refused_in_one_line(plot: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as error:
-        synthetic.task([drawing], [])
+        synthetic.task([plot], [])
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -1,4 +1,4 @@
-"""The numbers behind the pictures, against values computed by hand."""
+"""The numbers behind the figures, against values computed by hand."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ssm.figures.data import (
     remembrance_curves,
     state_norm_curves,
 )
-from ssm.figures.drawings.head_std import drifting_heads
 from ssm.figures.figure import FigureTask
+from ssm.figures.plots.head_std import drifting_heads
 from ssm.figures.style import log_ticks, token_ticks
 from ssm.specs.measurements import SCHEMAS
 
@@ -169,11 +169,11 @@ def test_of_several_measurements_of_a_kind_one_is_drawn_by_its_name(tmp_path: Pa
     for name, norm in (("short", 2.0), ("long", 3.0)):
         synthetic.state_statistics(tmp_path / f"{name}.parquet", 64, norm=lambda p, norm=norm: norm)
     series = [synthetic.series("base", 0, state_statistics="short", far="long")]
-    for drawing, drawn in (({}, 2.0), ({"measurement": "far"}, 3.0)):
-        task = synthetic.task([{"kind": "state_norm"} | drawing], series)
+    for plot, drawn in (({}, 2.0), ({"measurement": "far"}, 3.0)):
+        task = synthetic.task([{"kind": "state_norm"} | plot], series)
         (curve,) = state_norm_curves(task, tmp_path, "tiny", *task.figure.drawings[0].names)
         np.testing.assert_allclose(curve.y, drawn)
-        assert task.figure.drawings[0].content() == {"kind": "state_norm"} | drawing
+        assert task.figure.drawings[0].content() == {"kind": "state_norm"} | plot
 
 
 def test_the_heads_that_drift_most_are_chosen_and_sorted(tmp_path: Path) -> None:

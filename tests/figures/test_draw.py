@@ -1,4 +1,4 @@
-"""Pictures: what stands in their artists, and the files they become."""
+"""Figures: what stands in their artists, and the files they become."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from matplotlib.text import Text
 from ssm.base.errors import TableError
 from ssm.cli import plot
 from ssm.figures.colors import GRID, INK
-from ssm.figures.draw import compose, draw, picture
-from ssm.figures.drawing import DRAWINGS
-from ssm.figures.drawings.taxonomy_table import HEADS
+from ssm.figures.draw import compose, draw, draw_figure
 from ssm.figures.figure import FigureTask
 from ssm.figures.panel import Row
+from ssm.figures.plot import PLOTS
+from ssm.figures.plots.taxonomy_table import HEADS
 from ssm.figures.style import ARMS, CLASSES, SMALL, WIDTH
 from ssm.specs.mixers import SPECS
 from ssm.specs.mixers.base import MixerSpecBase
@@ -55,7 +55,7 @@ def texts(figure: Figure) -> list[str]:
 
 
 def test_the_curves_in_the_picture_are_the_tables_numbers(tmp_path: Path) -> None:
-    (axes,) = picture(position_task(tmp_path), tmp_path).axes
+    (axes,) = draw_figure(position_task(tmp_path), tmp_path).axes
     for i, label in enumerate(("base", "control", "state passing")):
         drawn = line(axes, label)
         np.testing.assert_allclose(drawn.get_ydata(), math.exp(1.55 + i))
@@ -72,7 +72,7 @@ def test_the_curves_in_the_picture_are_the_tables_numbers(tmp_path: Path) -> Non
 
 
 def test_the_band_is_the_range_over_seeds(tmp_path: Path) -> None:
-    (axes,) = picture(position_task(tmp_path, ("base",)), tmp_path).axes
+    (axes,) = draw_figure(position_task(tmp_path, ("base",)), tmp_path).axes
     (band,) = axes.collections
     heights = band.get_paths()[0].vertices[:, 1]
     assert (heights.min(), heights.max()) == pytest.approx((math.exp(1.05), math.exp(2.05)))
@@ -83,7 +83,7 @@ def test_the_ratio_stands_below_on_the_same_axis_with_its_line_at_one(tmp_path: 
     synthetic.restart_loss(tmp_path / "r.parquet", 32, 128, lambda p: 1.5)
     series = [synthetic.series("base", 0, position_loss="p", restart_loss="r")]
     task = synthetic.task([POSITION | {"ratio": True, "restarted": "base"}], series)
-    above, below = picture(task, tmp_path).axes
+    above, below = draw_figure(task, tmp_path).axes
     ratio = line(below, "base")
     assert ratio.get_xdata().tolist() == [32, 64, 128]
     np.testing.assert_allclose(ratio.get_ydata(), math.exp(0.5))
@@ -96,7 +96,7 @@ def test_models_stand_side_by_side_and_share_the_perplexity_axis(tmp_path: Path)
     for i, model in enumerate(("tiny", "small", "large")):
         synthetic.position_loss(tmp_path / f"{model}.parquet", 64, lambda p, v=1.0 + i: v)
         series.append(synthetic.series("base", 0, panel=model, position_loss=model))
-    figure = picture(synthetic.task([POSITION], series), tmp_path)
+    figure = draw_figure(synthetic.task([POSITION], series), tmp_path)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["tiny", "small", "large"]
     assert len({axes.get_ylim() for axes in figure.axes}) == 1
     assert [bool(axes.get_ylabel()) for axes in figure.axes] == [True, False, False]
@@ -107,7 +107,7 @@ def test_an_arm_without_a_finite_value_is_named_and_one_that_breaks_off_is_drawn
     synthetic.position_loss(tmp_path / "a.parquet", 256, lambda p: math.nan)
     synthetic.position_loss(tmp_path / "b.parquet", 256, lambda p: 2.0 if p <= 64 else math.inf)
     series = [synthetic.series("base", 0, position_loss="a"), synthetic.series("control", 0, position_loss="b")]
-    figure = picture(synthetic.task([POSITION], series), tmp_path)
+    figure = draw_figure(synthetic.task([POSITION], series), tmp_path)
     (axes,) = figure.axes
     assert not np.isfinite(line(axes, "base (diverged)").get_ydata()).any()
     assert "base (diverged)" in texts(figure)
@@ -129,7 +129,7 @@ def test_heads_are_chosen_in_one_arm_and_drawn_for_one_seed(tmp_path: Path) -> N
         synthetic.series("state_passing", 8, state_statistics="passing"),
     ]
     task = synthetic.task([{"kind": "head_std", "heads": 1, "chosen_by": "base"}], series)
-    figure = picture(task, tmp_path)
+    figure = draw_figure(task, tmp_path)
     (axes,) = figure.axes
     assert axes.get_title(loc="left") == "layer 1, head 0"
     np.testing.assert_allclose(line(axes, "base").get_ydata(), [1, 1, 1, 1, 5, 9])
@@ -141,7 +141,7 @@ def test_remembrance_has_a_panel_per_distance_and_marks_the_last_context(tmp_pat
     names = ("total_variation", "jensen_shannon")
     synthetic.remembrance(tmp_path / "e.parquet", 128, lambda t: 0.5, names)
     series = [synthetic.series("base", 0, effective_remembrance="e")]
-    figure = picture(synthetic.task([{"kind": "remembrance", "distances": names}], series), tmp_path)
+    figure = draw_figure(synthetic.task([{"kind": "remembrance", "distances": names}], series), tmp_path)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["total variation", "Jensen-Shannon"]
     np.testing.assert_allclose(line(figure.axes[1], "base").get_ydata(), 0.4)
     assert any(list(each.get_xdata()) == [96, 96] for each in figure.axes[0].lines)
@@ -150,7 +150,7 @@ def test_remembrance_has_a_panel_per_distance_and_marks_the_last_context(tmp_pat
 def test_state_norm_is_drawn_to_its_end(tmp_path: Path) -> None:
     synthetic.state_statistics(tmp_path / "s.parquet", 256, norm=lambda p: 3.0 * p)
     task = synthetic.task([{"kind": "state_norm"}], [synthetic.series("base", 0, state_statistics="s")])
-    (axes,) = picture(task, tmp_path).axes
+    (axes,) = draw_figure(task, tmp_path).axes
     assert line(axes, "base").get_ydata()[-1] == pytest.approx(768)
     assert axes.get_xlim()[1] >= 256
 
@@ -158,7 +158,7 @@ def test_state_norm_is_drawn_to_its_end(tmp_path: Path) -> None:
 def test_a_diverged_run_is_a_label_and_no_line(tmp_path: Path) -> None:
     task = position_task(tmp_path, seeds=2)
     synthetic.diverge(tmp_path / "control1.parquet", "position_loss")  # one seed of two
-    figure = picture(task, tmp_path)
+    figure = draw_figure(task, tmp_path)
     (axes,) = figure.axes
     assert np.isnan(line(axes, "control (diverged)").get_ydata()).all()
     assert "control (diverged)" in texts(figure)
@@ -172,7 +172,7 @@ def test_the_class_of_a_diverged_run_is_no_extension(tmp_path: Path) -> None:
     synthetic.diverge(tmp_path / "c.parquet", "length_class")
     synthetic.diverge(tmp_path / "p.parquet", "position_loss")
     series = [synthetic.series("base", 0, position_loss="p", length_class="c")]
-    curves, excesses = picture(synthetic.task([{"kind": "length_classes"}], series), tmp_path).axes
+    curves, excesses = draw_figure(synthetic.task([{"kind": "length_classes"}], series), tmp_path).axes
     assert "no extension (1)" in [str(each.get_label()) for each in curves.lines]
     assert np.isnan(line(curves, "_tiny: base").get_ydata()).all()
     assert any(each.get_marker() == ">" for each in excesses.lines)
@@ -184,7 +184,7 @@ def test_drifting_heads_of_a_diverged_run_are_drawn_empty(tmp_path: Path) -> Non
     task = synthetic.task(
         [{"kind": "head_std", "chosen_by": "base", "heads": 2}], [synthetic.series("base", 0, state_statistics="s")]
     )
-    for axes in picture(task, tmp_path).axes:
+    for axes in draw_figure(task, tmp_path).axes:
         assert "no finite value" in [text.get_text() for text in axes.texts]
 
 
@@ -195,7 +195,7 @@ def test_classes_colour_the_curves_and_a_shared_run_counts_once(tmp_path: Path) 
         synthetic.position_loss(tmp_path / f"p{seed}.parquet", 256, lambda p, v=seed: 1 + v * max(0, math.log2(p / 32)))
         series.append(synthetic.series(f"t{seed}", seed, position_loss=f"p{seed}", length_class=f"c{seed}"))
     task = synthetic.task([{"kind": "length_classes"}], [*series, series[0] | {"arm": "shared"}])
-    curves, excesses = picture(task, tmp_path).axes
+    curves, excesses = draw_figure(task, tmp_path).axes
     labels = [str(each.get_label()) for each in curves.lines]
     assert {"strong extension (1)", "no extension (2)", "not decided (1)"} <= set(labels)
     rising = line(curves, "_tiny: t1")
@@ -216,7 +216,7 @@ def test_configurations_are_printed(tmp_path: Path) -> None:
     ]
     synthetic.model_size(tmp_path / "model-size-1.parquet", rows)
     task = synthetic.task([{"kind": "configuration_table"}], [], target="lg_tab2", tables=["model-size-1"])
-    printed = texts(picture(task, tmp_path))
+    printed = texts(draw_figure(task, tmp_path))
     assert {
         "tiny (mamba2)",
         "big (mamba2)",
@@ -236,7 +236,7 @@ def test_systems_of_an_earlier_version_are_one_line_to_type(tmp_path: Path) -> N
     synthetic.taxonomy(tmp_path / "taxonomy-1.parquet", [{}, {"model": "old", "recurrence": "x_t = x_{t-1} + B u_t"}])
     drawn = synthetic.task([{"kind": "taxonomy_table"}], [], target="bn_appB", tables=["taxonomy-1"])
     with pytest.raises(TableError) as error:
-        picture(drawn, tmp_path)
+        draw_figure(drawn, tmp_path)
     path = tmp_path / "taxonomy-1.parquet"
     assert str(error.value) == (
         f"{path}: of an earlier version of ssm; type `rm {path} && snakemake bn_appB --config scale={drawn.scale}`"
@@ -249,9 +249,9 @@ def test_systems_are_printed(tmp_path: Path) -> None:
     linear = {"model": "la", "system": "Linear attention", "identity": True}
     gru = {"model": "gru", "system": "GRU", "selective": True, "linear": False}
     synthetic.taxonomy(tmp_path / "taxonomy-1.parquet", [{}, grows, gru, linear])
-    synthetic.model_size(tmp_path / "model-size-1.parquet", [{}])  # of another kind: not this drawing's
+    synthetic.model_size(tmp_path / "model-size-1.parquet", [{}])  # of another kind: not this plot's
     drawn = synthetic.task([{"kind": "taxonomy_table"}], [], target="bn_appB", tables=["taxonomy-1", "model-size-1"])
-    printed = texts(picture(drawn, tmp_path))
+    printed = texts(draw_figure(drawn, tmp_path))
     assert printed.count("not selective") == 2
     assert printed.count("$A_t = I$") == 1
     assert {"S5", "Attention", "GRU", "state grows", "selective", "not linear", "complex"} <= set(printed)
@@ -268,7 +268,7 @@ def test_the_lines_of_a_recurrence_fit_their_column(mixer: type[MixerSpecBase]) 
 
 def test_costs_are_drawn_by_model_in_their_units(tmp_path: Path) -> None:
     synthetic.cost(tmp_path / "cost-1.parquet", {"attention": 2.0, "s5": 1.0})
-    panels = picture(synthetic.task([{"kind": "cost_curves"}], [], tables=["cost-1"]), tmp_path).axes
+    panels = draw_figure(synthetic.task([{"kind": "cost_curves"}], [], tables=["cost-1"]), tmp_path).axes
     assert [axes.get_ylabel() for axes in panels] == ["ms", "MB", "ms", "kB"]
     assert line(panels[0], "attention").get_ydata() == pytest.approx([1e3 * t**2 for t in (8, 16, 32)])
     assert line(panels[3], "s5").get_ydata() == pytest.approx([1e-3 * t for t in (8, 16, 32)])
@@ -276,7 +276,7 @@ def test_costs_are_drawn_by_model_in_their_units(tmp_path: Path) -> None:
 
 PASSKEY: dict[str, Any] = {"measurement": "passkey", "x": "length", "column": "correct"}
 OF = {"of": {"kind": "value_at", "measurement": "passkey", "column": "correct"}}
-NEEDED: dict[str, dict[str, Any]] = {  # what a kind of drawing cannot do without
+NEEDED: dict[str, dict[str, Any]] = {  # what a kind of plot cannot do without
     "head_std": {"chosen_by": "base"},
     "curves": PASSKEY,
     "bars": OF,
@@ -286,22 +286,22 @@ NEEDED: dict[str, dict[str, Any]] = {  # what a kind of drawing cannot do withou
 }
 
 
-def test_every_drawing_is_drawn_somewhere() -> None:
+def test_every_plot_is_drawn_somewhere() -> None:
     """In these tests, by its name."""
     tests = "".join(path.read_text() for path in sorted(Path(__file__).parent.glob("test_*.py")))
-    for kind in DRAWINGS:
+    for kind in PLOTS:
         assert f'"kind": "{kind}"' in tests, kind
 
 
-@pytest.mark.parametrize("kind", sorted(DRAWINGS))
+@pytest.mark.parametrize("kind", sorted(PLOTS))
 def test_a_figure_without_series_says_so(kind: str, tmp_path: Path) -> None:
-    drawing = {"kind": kind} | NEEDED.get(kind, {})
-    assert any("no arm at this scale" in text for text in texts(picture(synthetic.task([drawing], []), tmp_path)))
+    plot = {"kind": kind} | NEEDED.get(kind, {})
+    assert any("no arm at this scale" in text for text in texts(draw_figure(synthetic.task([plot], []), tmp_path)))
 
 
 def test_an_arm_has_one_look_in_every_figure(tmp_path: Path) -> None:
     arms = ("t16", "state_passing", "t32", "base", "standard_base")
-    (axes,) = picture(position_task(tmp_path, arms, seeds=1), tmp_path).axes
+    (axes,) = draw_figure(position_task(tmp_path, arms, seeds=1), tmp_path).axes
     for arm in ("state_passing", "base"):
         drawn = line(axes, arm.replace("_", " "))
         assert (to_hex(drawn.get_color()), drawn.get_marker()) == (ARMS[arm].color, ARMS[arm].marker)

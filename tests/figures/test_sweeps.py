@@ -1,4 +1,4 @@
-"""Pictures of grids: every curve, bar and cell is the number that its members' tables hold."""
+"""Figures of grids: every curve, bar and cell is the number that its members' tables hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import write_table
 from ssm.claims.claim import ClaimSpec
-from ssm.figures.draw import picture
+from ssm.figures.draw import draw_figure
 from ssm.figures.figure import FigureSpec, FigureTask
 from ssm.figures.style import ARMS, CLASSES, ramp
 from ssm.specs.base import Setting
@@ -88,7 +88,7 @@ SWEEP = {"kind": "sweep", "of": EXCESS, "over": "d_state", "log_x": True, "refer
 
 
 def test_a_sweep_draws_the_mean_over_seeds_at_every_number(tmp_path: Path) -> None:
-    figure = picture(task([SWEEP], excess(height), tmp_path, models=("tiny", "large")), tmp_path)
+    figure = draw_figure(task([SWEEP], excess(height), tmp_path, models=("tiny", "large")), tmp_path)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["tiny", "large"]
     for axes, model in zip(figure.axes, ("tiny", "large"), strict=True):
         found = lines(axes)
@@ -107,23 +107,23 @@ def test_a_sweep_draws_the_mean_over_seeds_at_every_number(tmp_path: Path) -> No
 
 def test_families_on_one_axis_are_curves_of_their_own(tmp_path: Path) -> None:
     arms = {"base": BASE | {"grid": GRID}, "tbtt": {"label": "TBTT", "training": "q", "from": "base"}}
-    drawing = SWEEP | {"reference": [], "where": {"init": "mimetic"}}
-    (axes,) = picture(task([drawing], excess(height), tmp_path, arms), tmp_path).axes
+    plot = SWEEP | {"reference": [], "where": {"init": "mimetic"}}
+    (axes,) = draw_figure(task([plot], excess(height), tmp_path, arms), tmp_path).axes
     assert list(lines(axes)) == ["Base", "TBTT"]
     assert all(list(found.get_xdata()) == [8, 16, 32] for found in lines(axes).values())
 
 
 def test_a_reference_looks_like_no_curve(tmp_path: Path) -> None:
     arms = {"wide": BASE | {"grid": {"d_state": [8, 16]}}, "plain": {"label": "Plain", "training": "q"}}
-    drawing = SWEEP | {"reference": ["plain"]}
-    (axes,) = picture(task([drawing], excess(height), tmp_path, arms), tmp_path).axes
+    plot = SWEEP | {"reference": ["plain"]}
+    (axes,) = draw_figure(task([plot], excess(height), tmp_path, arms), tmp_path).axes
     wide, plain = lines(axes).values()
     assert wide.get_color() != plain.get_color()
 
 
 def test_a_reference_that_is_not_there_at_this_scale_has_no_line(tmp_path: Path) -> None:
     arms = {"wide": BASE | {"grid": {"d_state": [8, 16]}}, "tbtt": None}
-    (axes,) = picture(task([SWEEP], excess(height), tmp_path, arms), tmp_path).axes
+    (axes,) = draw_figure(task([SWEEP], excess(height), tmp_path, arms), tmp_path).axes
     assert list(lines(axes)) == ["Base"]
 
 
@@ -133,19 +133,19 @@ def test_a_sweep_shows_what_a_claim_on_it_is_judged_by(tmp_path: Path) -> None:
     quantity = {"kind": "slope", "sweep": sweep | {"against_where": {"init": "default"}}}
     claim = {"id": "steeper", "says": "s", "paper": "p", "quantity": quantity, "expected": {"above": 0.0}}
     made = task([SWEEP], excess(height), tmp_path, claims=[claim])
-    (found,) = picture(made, tmp_path).axes
+    (found,) = draw_figure(made, tmp_path).axes
     slopes = [np.polyfit(*lines(found)[f"init {way}"].get_data(), 1)[0] for way in ("mimetic", "default")]
     ((name, judged, panel),) = made.verdicts
     assert (name, panel) == ("steeper", "tiny")
     noisy = task([SWEEP], excess(lambda m, a, s: height(m, a, s) * (1 + 0.01 * s)), tmp_path, claims=[claim])
     assert estimate(noisy, "tiny", judged.quantity, tmp_path).value == pytest.approx((slopes[0] - slopes[1]) * 1.02)
     members = {arm for arm in made.figure.arms if arm != "tbtt"}
-    assert {arm for _, arm in judged.quantity.places("tiny", made.series)} == members
+    assert {arm for _, arm in judged.quantity.panel_arms("tiny", made.series)} == members
 
 
 def test_bars_may_be_of_a_family(tmp_path: Path) -> None:
     bars = {"kind": "bars", "of": EXCESS, "arms": ["tbtt", "base"]}
-    (axes,) = picture(task([bars], excess(height), tmp_path), tmp_path).axes
+    (axes,) = draw_figure(task([bars], excess(height), tmp_path), tmp_path).axes
     ways = [(n, way) for n in (8, 16, 32) for way in ("default", "mimetic")]
     assert [text.get_text() for text in axes.texts] == ["TBTT", *(f"Base, N = {n}, init {way}" for n, way in ways)]
     expected = [np.mean([height("tiny", {"d_state": n, "init": way}, seed) for seed in SEEDS]) for n, way in ways]
@@ -164,9 +164,9 @@ def test_a_heat_map_of_a_key_and_an_axis_has_a_row_for_every_member(tmp_path: Pa
         return "position_loss"
 
     arms = {"base": BASE | {"grid": {"context": [64, 16, 32], "conv": [False, True]}}}
-    drawing = {"kind": "heat_map", "measurement": "position_loss", "column": "loss", "x": "position", "y": "context"}
-    made = task([drawing | {"exponential": True, "log_color": True}], write, tmp_path, arms)
-    off, on = picture(made, tmp_path).axes
+    plot = {"kind": "heat_map", "measurement": "position_loss", "column": "loss", "x": "position", "y": "context"}
+    made = task([plot | {"exponential": True, "log_color": True}], write, tmp_path, arms)
+    off, on = draw_figure(made, tmp_path).axes
     assert [axes.get_title(loc="left") for axes in (off, on)] == ["conv off", "conv on"]
     assert [text.get_text() for text in off.get_yticklabels()] == ["16", "32", "64"]
     expected = {(x + 0.5, y + 0.5): T * (x + 1) for x in range(4) for y, T in enumerate((16, 32))}
@@ -177,7 +177,7 @@ def test_a_heat_map_of_a_key_and_an_axis_has_a_row_for_every_member(tmp_path: Pa
     np.testing.assert_allclose(color[1.03, 0.05], color[0.03, 1.05])  # 16 * 2 = 32 * 1
     assert color[0.03, 0.05] != color[1.03, 0.05]
     with pytest.raises(TableError, match="no column 'contxt'"):
-        picture(task([drawing | {"y": "contxt"}], write, tmp_path, arms), tmp_path)
+        draw_figure(task([plot | {"y": "contxt"}], write, tmp_path, arms), tmp_path)
 
 
 def test_a_heat_map_has_the_class_of_every_cell(tmp_path: Path) -> None:
@@ -195,9 +195,9 @@ def test_a_heat_map_has_the_class_of_every_cell(tmp_path: Path) -> None:
         return "length_class"
 
     arms = {"base": BASE | {"grid": {"T": {16: {"context": 16}, 32: {"context": 32}}}}}
-    drawing = {"kind": "heat_map", "measurement": "length_class", "column": "loss", "x": "length", "y": "T"}
-    made = task([drawing | {"exponential": True, "classes": True}], write, tmp_path, arms)
-    figure = picture(made, tmp_path)
+    plot = {"kind": "heat_map", "measurement": "length_class", "column": "loss", "x": "length", "y": "T"}
+    made = task([plot | {"exponential": True, "classes": True}], write, tmp_path, arms)
+    figure = draw_figure(made, tmp_path)
     (axes,) = figure.axes
     assert {float(text) for text in cells(axes).values()} == {32, 48, 64, 80, 96}
     symbols = {tuple(line.get_xydata()[0]): line.get_marker() for line in axes.lines if len(line.get_xdata())}
@@ -211,8 +211,8 @@ def test_a_heat_map_has_the_class_of_every_cell(tmp_path: Path) -> None:
 
 
 def test_a_heat_map_of_two_axes_is_one_number_a_member(tmp_path: Path) -> None:
-    drawing = {"kind": "heat_map", "measurement": "length_class", "column": "excess", "x": "d_state", "y": "init"}
-    (axes,) = picture(task([drawing | {"arms": ["base"]}], excess(height), tmp_path), tmp_path).axes
+    plot = {"kind": "heat_map", "measurement": "length_class", "column": "excess", "x": "d_state", "y": "init"}
+    (axes,) = draw_figure(task([plot | {"arms": ["base"]}], excess(height), tmp_path), tmp_path).axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["default", "mimetic"]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["8", "16", "32"]
     assert cells(axes)[2.5, 1.5] == "96"  # 3 * 32 + 0.2
@@ -223,8 +223,8 @@ def test_small_heat_maps_stand_four_in_a_row(tmp_path: Path) -> None:
     """With one vertical axis, under titles of several lines; where a cell's number needs more, in fewer columns."""
     grid = GRID | {"conv": [False, True], "bias": [False, True]}
     arms = {"base": BASE | {"grid": grid}}
-    drawing = {"kind": "heat_map", "measurement": "length_class", "column": "excess", "x": "d_state", "y": "init"}
-    drawn = picture(task([drawing], excess(height), tmp_path, arms), tmp_path).axes
+    plot = {"kind": "heat_map", "measurement": "length_class", "column": "excess", "x": "d_state", "y": "init"}
+    drawn = draw_figure(task([plot], excess(height), tmp_path, arms), tmp_path).axes
     assert [axes.get_title(loc="left") for axes in drawn] == [
         f"conv {conv},\nbias {bias}" for conv in ("off", "on") for bias in ("off", "on")
     ]
@@ -232,18 +232,18 @@ def test_small_heat_maps_stand_four_in_a_row(tmp_path: Path) -> None:
     assert [axes.get_ylabel() for axes in drawn] == ["init", "", "", ""]
     assert [bool(axes.yaxis.get_tick_params()["labelleft"]) for axes in drawn] == [True, False, False, False]
     assert all(len(cells(axes)) == 6 for axes in drawn)
-    written = task([drawing | {"percent": True}], lambda *_: "length_class", tmp_path, arms)  # its tables are there
-    wide = picture(written, tmp_path).axes
+    written = task([plot | {"percent": True}], lambda *_: "length_class", tmp_path, arms)  # its tables are there
+    wide = draw_figure(written, tmp_path).axes
     assert [axes.get_subplotspec().colspan.start for axes in wide] == [0, 1, 0, 1]
     assert [axes.get_ylabel() for axes in wide] == ["init", "", "init", ""]
     fewer = BASE | {"grid": grid | {"d_state": [8, 16], "bias": [False]}}
     arms = {"base": fewer, "other": fewer | {"label": "Other"}}
-    both = picture(task([drawing], excess(height), tmp_path, arms), tmp_path).axes
+    both = draw_figure(task([plot], excess(height), tmp_path, arms), tmp_path).axes
     assert both[0].get_title(loc="left").startswith("Base,")
 
 
 @pytest.mark.parametrize(
-    ("drawing", "says"),
+    ("plot", "says"),
     [
         (
             SWEEP | {"over": "d_stat"},
@@ -265,9 +265,9 @@ def test_small_heat_maps_stand_four_in_a_row(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_told_when_the_file_is_read(drawing: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_drawn_is_told_when_the_file_is_read(plot: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as error:
-        spec([drawing], ARMS_OF_GRID, ("tiny",))
+        spec([plot], ARMS_OF_GRID, ("tiny",))
     assert str(error.value).startswith(f"fig.yaml: {says}")
 
 
@@ -295,7 +295,7 @@ def test_a_sweep_takes_one_family_and_values_however_they_are_written(tmp_path: 
     claim = {"id": "it", "says": "s", "paper": "p", "quantity": quantity, "expected": {"above": 0.0}}
     made = task([{"kind": "state_norm"}], excess(height), tmp_path, both, claims=[claim])
     ((_, judged, _),) = made.verdicts
-    assert [arm for _, arm in judged.quantity.places("tiny", made.series)] == [
+    assert [arm for _, arm in judged.quantity.panel_arms("tiny", made.series)] == [
         "after[d_state=8,conv=on]",
         "after[d_state=16,conv=on]",
     ]

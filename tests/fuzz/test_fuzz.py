@@ -10,7 +10,7 @@ from fuzz.changes import flipped
 from fuzz.fuzz import case
 from fuzz.world import Target, World, build
 
-from ssm.base import seal
+from ssm.base import checksum
 
 CASES = 60
 LIMIT = 60.0  # seconds: other tests may be at work beside this one
@@ -31,14 +31,14 @@ def test_damaged_and_hostile_inputs_are_refused_with_one_line(world: World) -> N
 
 def test_numbers_that_were_changed_are_seen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the digest the fuzzer finds results that are other ones."""
-    monkeypatch.setattr(seal, "_digest", _stored)
+    monkeypatch.setattr(checksum, "_digest", _stored)
     exact = World(world.folder, [target for target in world.targets if target.exact], world.expected)
     assert any(case(exact, 5, number, LIMIT)[1] == "silently wrong" for number in range(60))
 
 
 def _stored(file: object, place: int) -> str:
     file.seek(place)  # type: ignore[attr-defined]
-    return str(file.read(seal.DIGITS).decode(errors="replace"))  # type: ignore[attr-defined]
+    return str(file.read(checksum.DIGITS).decode(errors="replace"))  # type: ignore[attr-defined]
 
 
 def test_a_traceback_a_hang_and_many_lines_are_seen(

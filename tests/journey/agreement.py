@@ -14,7 +14,7 @@ from torch import Tensor
 from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenStore
 from ssm.extension.text import Text, tokenized
-from ssm.models.opening import open_model
+from ssm.models.load import load_any_model
 from ssm.specs.diagnosis import DiagnosisSpec
 
 LOGITS, NATS = 1e-4, 1e-4  # how far a logit may be off, and a mean loss
@@ -67,7 +67,7 @@ def differences(extended: Path, original: Logits, taken_home: Logits) -> dict[st
         own = own_losses(logits, windows, result["spec"]["diagnosis"]["context"])
         for key, value in own.items():
             found[f"{name}, {key}"] = abs(value - candidate[key])
-    model = open_model(extended / "model").model
+    model = load_any_model(extended / "model").model
     with torch.no_grad():
         ours = model(windows[:4, :-1])[0]
     return found | {"logits": float((taken_home(windows[:4, :-1]) - ours).abs().max())}

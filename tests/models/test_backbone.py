@@ -116,7 +116,7 @@ def test_activations_that_are_computed_again_are_the_same(
 def test_layers_can_differ() -> None:
     """A hybrid: the named layer has its own mixer, and decoding step by step still is the parallel form."""
     model = tiny.model(mixer_at={1: {"kind": "mamba2", "d_state": 3, "head_dim": 8, "n_groups": 1, "d_conv": 1}})
-    shapes = [tuple(memory.shape[1:]) for memory in model(tiny.tokens(0, 2, 3))[1].memories()]
+    shapes = [tuple(memory.shape[1:]) for memory in model(tiny.tokens(0, 2, 3))[1].recurrent_states()]
     assert shapes == [(8, 6, 4), (4, 3, 8), (8, 6, 4)]
     tokens, start = tiny.tokens(1, 2, T), tiny.random_state(model(tiny.tokens(0, 2, 3))[1], 1)
     stepwise = everything(model, start, in_pieces(tokens, list(range(T + 1))))

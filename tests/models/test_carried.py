@@ -82,7 +82,7 @@ def read_on(model: Readable, state: Carried, rows: list[int]) -> tuple[Tensor, l
     for piece in tokens()[rows, PREFIX:].split(REST, dim=1):
         hidden, state = model.hidden(piece, state)
         logits.append(model.logits(hidden))
-    return torch.cat(logits, 1), state.memories()
+    return torch.cat(logits, 1), state.recurrent_states()
 
 
 @cache
@@ -93,12 +93,12 @@ def alone(name: str) -> list[tuple[Tensor, list[Tensor]]]:
 
 def check(name: str, state: Carried, rows: list[int]) -> None:
     """Whether a state of these sequences goes on as each of them does by itself."""
-    logits, memories = read_on(built(name), state, rows)
+    logits, recurrent_states = read_on(built(name), state, rows)
     wanted = torch.cat([alone(name)[row][0] for row in rows])
     share = 1e-9 if wanted.dtype == torch.float64 else 1e-4
     assert wanted.std() > 0.1
     assert (logits - wanted).abs().max() <= share * wanted.std()
-    for layer, memory in enumerate(memories):
+    for layer, memory in enumerate(recurrent_states):
         if name != "ours: restarts":  # its memories are of several readings of each sequence
             expected = torch.cat([alone(name)[row][1][layer] for row in rows])
             assert (memory - expected).abs().max() <= share * expected.abs().max()
@@ -123,5 +123,5 @@ def test_what_a_carried_state_says_of_itself(name: str) -> None:
     one = state.select(torch.tensor([1]))
     assert one.nbytes < state.nbytes <= B * one.nbytes
     assert state.copy().nbytes == state.nbytes
-    assert one.memory_layers() == state.memory_layers() == sorted(state.memory_layers())
-    assert len(state.memory_layers()) == len(state.memories())
+    assert one.recurrent_layers() == state.recurrent_layers() == sorted(state.recurrent_layers())
+    assert len(state.recurrent_layers()) == len(state.recurrent_states())

@@ -125,7 +125,7 @@ def test_pieces_give_what_the_unsplit_forward_pass_gives(name: str, tmp_path: Pa
         logits, state = in_pieces(model, tokens(), sizes)
         assert (logits - wanted).abs().max() < 1e-3 * wanted.std()
         assert state.seen == 45
-        assert [tuple(memory.shape) for memory in state.memories()] == shapes
+        assert [tuple(memory.shape) for memory in state.recurrent_states()] == shapes
     with torch.inference_mode():
         _, state = model.hidden(tokens()[:, :17])
         model.hidden(tokens()[:, 2:9], state.copy())  # carried on elsewhere, which leaves the state as it is
@@ -155,13 +155,13 @@ def test_states_are_the_recurrences_own() -> None:
             decay = torch.exp(-dt[:, t, :, None] * mixer.A_log.exp())
             h = decay * h + (dt[:, t] * x[:, t])[..., None] * b[:, t, None]
     assert h.std() > 1e-2
-    assert (state.memories()[0] - h).abs().max() < 1e-5
+    assert (state.recurrent_states()[0] - h).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize(("name", "layers"), [("NemotronH", [0, 3]), ("MiniMax", [0, 2]), ("xLSTM", [0, 1])])
 def test_a_states_layer_is_numbered_as_the_models_layers_are(name: str, layers: list[int]) -> None:
     _, state = in_pieces(ForeignModel(made(name), "x"), tokens(5), (3, 2))
-    assert state.memory_layers() == layers
+    assert state.recurrent_layers() == layers
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from ssm.models.foreign import ForeignModel, build_foreign, check_unchanged, exp
 from ssm.models.foreign.cache import FLOOR
 from ssm.models.foreign.kernels import without_kernels
 from ssm.models.formats.source import find_source
-from ssm.models.opening import open_model
-from ssm.models.state import MEMORY, State
+from ssm.models.load import load_any_model
+from ssm.models.state import RECURRENT, State
 from ssm.specs.foreign import ForeignSpec
 
 PREFIX, WINDOW = 11, 13
@@ -112,8 +112,10 @@ def test_a_state_is_given_and_taken_row_by_row() -> None:
     for layer, before in zip(state.layers, kept.layers, strict=True):
         assert all(torch.equal(tensor, before[name]) for name, tensor in layer.items())  # a state given is left alone
     again = State.from_tensors(state.tensors("last."), "last.")
-    assert all(torch.equal(one, other) for one, other in zip(again.memories(), state.memories(), strict=True))
-    assert set(state.layers[0]) == {MEMORY, "conv"}
+    assert all(
+        torch.equal(one, other) for one, other in zip(again.recurrent_states(), state.recurrent_states(), strict=True)
+    )
+    assert set(state.layers[0]) == {RECURRENT, "conv"}
 
 
 def test_half_precision_windows_have_gradients() -> None:
@@ -256,7 +258,7 @@ def source_of(peer: Any, folder: Path) -> Any:
 )
 def test_what_cannot_be_extended_says_why(name: str, why: str | None, tmp_path: Path) -> None:
     made(name).save_pretrained(tmp_path)
-    assert open_model(tmp_path).why_not_extend == why
+    assert load_any_model(tmp_path).why_not_extend == why
 
 
 @pytest.mark.parametrize("name", ["Jamba", "xLSTM", "Bamba"])
@@ -276,10 +278,10 @@ def test_an_older_transformers_is_named_before_the_model(name: str, monkeypatch:
 
 def test_quantized_weights_are_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made("Bamba").save_pretrained(tmp_path)
-    opened = open_model(tmp_path)
+    opened = load_any_model(tmp_path)
     reconfigure(tmp_path, quantization_config={"quant_method": "fp8"})
-    monkeypatch.setattr("ssm.models.opening.load_foreign", lambda *_: opened.model)
-    why = open_model(tmp_path).why_not_extend
+    monkeypatch.setattr("ssm.models.load.load_foreign", lambda *_: opened.model)
+    why = load_any_model(tmp_path).why_not_extend
     assert why == "its weights are quantized, and would be written as other numbers"
 
 

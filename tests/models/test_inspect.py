@@ -228,7 +228,7 @@ def test_a_token_enters_the_memory_as_often_as_there_are_taps(name: str) -> None
     one, other = coefficients(mixer, inputs), coefficients(mixer, others)
     moved = [(getattr(one, part) - getattr(other, part)).abs().flatten(2).amax((0, 2)) for part in ("key", "value")]
     changed = sum(moved).nonzero().flatten().tolist()  # type: ignore[union-attr]
-    assert changed == list(range(at, at + mixer.spec.taps))
+    assert changed == list(range(at, at + mixer.spec.receptive_field))
 
 
 @pytest.mark.parametrize("name", ["s5", "rwkv4"])
@@ -269,7 +269,7 @@ def test_the_signals_of_a_model_are_its_layers() -> None:
     assert [signals.layer for signals in found] == [0, 1, 2]
     hidden, state = model.hidden(tokens)
     assert torch.equal(model.norm(found[-1].block), hidden)
-    for signals, memory in zip(found, state.memories(), strict=True):
+    for signals, memory in zip(found, state.recurrent_states(), strict=True):
         assert signals.b is not None
         assert signals.h is not None
         assert signals.b.shape == signals.h.shape == (B, T, memory[0].numel())
@@ -313,7 +313,7 @@ def test_maps_times_values_are_what_the_model_reads(monkeypatch: pytest.MonkeyPa
 def test_signals_behind_values_that_are_handed_on() -> None:
     model, tokens = stack(), tiny.tokens(2, B, T)
     hidden, state = model.hidden(tokens)
-    memory = state.memories()[-1].flatten(1)
+    memory = state.recurrent_states()[-1].flatten(1)
     signals = list(layer_signals(model, tokens))
     assert [one.h is not None for one in signals] == [name.startswith("gla") for name in STACK]
     assert worst([model.norm(signals[-1].block), signals[-1].h[:, -1]], [hidden, memory]) < 1e-10

@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 
 from ssm.models.ffn import FFNS, build_ffn
 from ssm.models.mixers import build_mixer
-from ssm.models.part import Part
+from ssm.models.sublayer import Sublayer
 from ssm.specs.ffn import SPECS, FfnSpec
-from ssm.specs.part import PartSpec
+from ssm.specs.sublayer import SublayerSpec
 
 D, T = 2 * systems.D, 7
 FFN_EXAMPLES = {
@@ -34,14 +34,14 @@ FFN_EXAMPLES = {
 }
 
 
-def check(spec: PartSpec, part: Part) -> None:
+def check(spec: SublayerSpec, part: Sublayer) -> None:
     """All numbers are exact, but for a window's: notes of which tokens exist (a byte each) are none."""
     assert spec.parameters(D) == sum(parameter.numel() for parameter in part.parameters())
     _, state = part(torch.zeros(1, T, D))
     numbers = sum(tensor.numel() for tensor in state.values() if tensor.dtype != torch.bool)
     window = getattr(spec, "window", None)
     assert spec.state_numbers(D, T) == (numbers if window is None else numbers // (window - 1) * window)
-    kept = spec.kept(D)
+    kept = spec.activation_memory(D)
     assert kept.of(2, T, from_zero=True) - kept.once == 2 * (kept.of(1, T, from_zero=True) - kept.once) > 0
 
 
@@ -51,7 +51,7 @@ def test_a_mixer_has_what_its_spec_says(name: str) -> None:
     mixer = build_mixer(spec, D, 3)
     check(spec, mixer)
     memory = mixer(torch.zeros(1, 1, D))[1]["memory"]
-    assert memory[0].numel() == spec.memory_numbers(D)
+    assert memory[0].numel() == spec.recurrent_state_numbers(D)
     assert memory.shape[1] == spec.heads(D)
 
 

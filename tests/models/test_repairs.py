@@ -13,7 +13,7 @@ from torch import Tensor
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
-from ssm.models.state import MEMORY, State
+from ssm.models.state import RECURRENT, State
 from ssm.specs.repairs import SPECS
 from ssm.specs.repairs.base import OfLayers, Point
 from ssm.specs.repairs.clip_dt import ClipDt
@@ -95,7 +95,7 @@ def test_pieces_change_nothing(name: str, sizes: list[int]) -> None:
         part, state = read.hidden(piece, state)
         parts.append(part)
     torch.testing.assert_close(torch.cat(parts, 1), whole)
-    for one, other in zip(state.memories(), ended.memories(), strict=True):  # type: ignore[union-attr]
+    for one, other in zip(state.recurrent_states(), ended.recurrent_states(), strict=True):  # type: ignore[union-attr]
         torch.testing.assert_close(one, other)
     assert state.nbytes == ended.nbytes > 0  # type: ignore[union-attr]
     assert (read.vocab_size, read.hidden_size, read.parameters_count) == (29, 16, own.parameters_count)
@@ -118,7 +118,7 @@ def test_a_fading_state_keeps_its_share() -> None:
     parts = []
     for at, token in enumerate(text.unbind(1)):
         if state is not None and at % 7 == 0:
-            state = State(tuple({**layer, MEMORY: layer[MEMORY] / 2} for layer in state.layers))
+            state = State(tuple({**layer, RECURRENT: layer[RECURRENT] / 2} for layer in state.layers))
         logits, state = own.step(token, state)
         parts.append(logits)
     read = repaired(own, *READINGS["fade"])

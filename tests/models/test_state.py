@@ -87,11 +87,11 @@ def test_zeros_and_with_memories() -> None:
     zeros = state.zeros(5)
     assert [tuple(tensor.shape) for tensor in tiny.flat(zeros)] == [(5, 1, 1), (5, 2, 1, 1), (5, 1, 1, 2)]
     assert all(tensor.abs().max() == 0 for tensor in tiny.flat(zeros))
-    other = state.with_memories([memory + 1 for memory in state.memories()])
+    other = state.with_recurrent_states([memory + 1 for memory in state.recurrent_states()])
     assert other.layers[0]["memory"].flatten().tolist() == [2.0, 3.0, 1.0, -1.0]
     assert other.layers[0]["conv"].abs().max() == 0
     with pytest.raises(ValueError, match="shorter"):
-        state.with_memories(state.memories()[:1])
+        state.with_recurrent_states(state.recurrent_states()[:1])
 
 
 def test_flat_names_round_trip_beside_other_tensors() -> None:

@@ -220,8 +220,8 @@ def test_a_checkpoint_at_each_scale(folder: Path) -> None:
         library.models.get("mine", "x")
 
 
-def test_a_rehearsal_caps_an_extension(folder: Path) -> None:
-    _, extended = jobs(folder, rehearsal={"max_steps": 3, "max_sequences": 2})
+def test_a_dry_run_caps_an_extension(folder: Path) -> None:
+    _, extended = jobs(folder, dry_run={"max_steps": 3, "max_sequences": 2})
     assert (extended.spec.steps, extended.spec.sequences) == (3, 4)
 
 

@@ -1,4 +1,4 @@
-"""Grids, planned: what a key means, which runs there are, what is registered, what a rehearsal keeps; and one made."""
+"""Grids, planned: what a key means, which runs there are, what is registered, what a dry run keeps; and one made."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ssm.evaluation.measure import measure
 from ssm.figures.draw import draw
 from ssm.figures.figure import FigureTask
 from ssm.plan import Plan, load_config, make_plan, write_specs
-from ssm.plan.keys import with_keys
-from ssm.plan.registration import contents
+from ssm.plan.overrides import with_overrides
+from ssm.plan.preregistration import contents
 from ssm.specs.base import Spec
 from ssm.specs.initial_states.random_noise import RandomNoise
 from ssm.specs.initial_states.state_passing import StatePassing
@@ -69,12 +69,12 @@ class Wagon(Spec):
 )
 def test_what_is_changed_is_called_after_its_change(sets: dict[str, Any], called: str) -> None:
     wagon = Wagon(name="cart", spare=None if "size" in sets else Wheel())
-    assert fnmatch(with_keys({"wagon": wagon}, sets, "here")["wagon"].name, called.replace("[", "[[]"))
+    assert fnmatch(with_overrides({"wagon": wagon}, sets, "here")["wagon"].name, called.replace("[", "[[]"))
 
 
 def test_a_name_that_would_be_too_long_is_cut() -> None:
     cart = {"wagon": Wagon(name="cart" * 20)}
-    one, other = (with_keys(cart, {"horses": [n] * 9}, "here")["wagon"].name for n in (1, 2))
+    one, other = (with_overrides(cart, {"horses": [n] * 9}, "here")["wagon"].name for n in (1, 2))
     assert len(one) == len(other) == 80
     assert one != other
 
@@ -84,10 +84,10 @@ def folder(tmp_path: Path) -> Path:
     return write_config(tmp_path / "config")
 
 
-def planned(folder: Path, scale: str | None = None, rehearsal: dict[str, int] | None = None, **changed: Any) -> Plan:
+def planned(folder: Path, scale: str | None = None, dry_run: dict[str, int] | None = None, **changed: Any) -> Plan:
     """The plan of a figure with these arms."""
     figure(folder, "lg_fig2", **changed)
-    return make_plan(load_config(folder, scale, ["lg_fig2"], {"rehearsal": rehearsal} if rehearsal else {}))
+    return make_plan(load_config(folder, scale, ["lg_fig2"], {"dry_run": dry_run} if dry_run else {}))
 
 
 def series(plan: Plan) -> dict[str, Series]:
@@ -252,17 +252,15 @@ def test_a_grid_has_values_for_each_scale(folder: Path) -> None:
     assert list(series(planned(folder, "paper", arms={"base": BASE | {"grid": {}}, "other": entry}))) == ["base"]
 
 
-def test_a_rehearsal_takes_the_ends_of_every_axis_and_what_they_go_on_from(folder: Path) -> None:
+def test_a_dry_run_takes_the_ends_of_every_axis_and_what_they_go_on_from(folder: Path) -> None:
     caps = {"max_steps": 2}
     arms = one(d_state=[8, 16, 32, 64], context=[16, 32, 64]) | {"after": AFTER}
-    plan = planned(
-        folder, rehearsal=caps, arms=arms, claims=[CLAIM | {"quantity": CLAIM["quantity"] | {"arm": "after"}}]
-    )
+    plan = planned(folder, dry_run=caps, arms=arms, claims=[CLAIM | {"quantity": CLAIM["quantity"] | {"arm": "after"}}])
     corners = [f"[d_state={n},context={T}]" for n in (8, 64) for T in (16, 64)]
     assert list(series(plan)) == [*(f"base{c}" for c in corners), *(f"after{c}" for c in corners)]
     assert [name for name, _, _ in plan.figures["lg_fig2"].verdicts] == [f"less{corner}" for corner in corners]
     fewer = one(d_state=[8, 16, 32]) | {"after": AFTER | {"grid": {"d_state": [16, 32]}}}
-    kept = list(series(planned(folder, rehearsal=caps, arms=fewer)))
+    kept = list(series(planned(folder, dry_run=caps, arms=fewer)))
     assert kept == ["base[d_state=8]", "base[d_state=16]", "base[d_state=32]", "after[d_state=16]", "after[d_state=32]"]
     task = plan.figures["lg_fig2"]
     assert FigureTask.parse(json.loads(json.dumps(task.content(), sort_keys=True)), "again") == task
@@ -346,14 +344,14 @@ def test_a_key_that_several_fields_answer_to_is_asked_for_in_full(folder: Path) 
 
 
 def test_a_small_grid_from_the_plan_to_the_picture(folder: Path, tmp_path: Path) -> None:
-    """A rehearsal: the corners of a grid are trained, measured, judged and drawn, each job from its spec."""
+    """A dry run: the corners of a grid are trained, measured, judged and drawn, each job from its spec."""
     texts = tmp_path / "texts"
     texts.mkdir()
     for number in range(12):
         (texts / f"{number:02}.txt").write_text(small.text(number))
     edit(folder, "data.yaml", "{kind: stdlib}", f"{{kind: files, paths: ['{texts}']}}, held_out: 0.3")
     arms = one(d_state=[4, 8, 16], conv=[True]) | {"after": AFTER}
-    plan = planned(folder, rehearsal={"max_steps": 1, "max_sequences": 2, "max_contexts": 2}, arms=arms, claims=[CLAIM])
+    plan = planned(folder, dry_run={"max_steps": 1, "max_sequences": 2, "max_contexts": 2}, arms=arms, claims=[CLAIM])
     write_specs(plan, tmp_path / "specs")
     cpu, runs, tables = torch.device("cpu"), tmp_path / "runs", tmp_path / "tables"
     for data in plan.data.values():

@@ -38,11 +38,11 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def planned(folder: Path, rehearsal: dict[str, int] | None = None, **arms: Any) -> Plan:
+def planned(folder: Path, dry_run: dict[str, int] | None = None, **arms: Any) -> Plan:
     measured = [{"kind": "learning_curve", "arms": [name for name in arms if name != "teacher"]}]
-    drawing = {"kind": "learning_curves", "column": "loss"}
-    figure(folder, "lg_fig2", arms=arms, measurements=measured, drawings=[drawing], claims=[])
-    return make_plan(load_config(folder, None, ["lg_fig2"], {"rehearsal": rehearsal} if rehearsal else {}))
+    plot = {"kind": "learning_curves", "column": "loss"}
+    figure(folder, "lg_fig2", arms=arms, measurements=measured, drawings=[plot], claims=[])
+    return make_plan(load_config(folder, None, ["lg_fig2"], {"dry_run": dry_run} if dry_run else {}))
 
 
 def test_a_grid_over_layers(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ssm.claims.quantity import QUANTITIES
-from ssm.figures.drawing import DRAWINGS
+from ssm.figures.plot import PLOTS
 from ssm.plan.manual import FOLDER, manual
 from ssm.specs.base import Spec
 from ssm.specs.initial_states.base import SPECS as INITIAL_STATES
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 REGISTRIES: dict[str, Mapping[str, type[Spec]]] = {
     "measurements.md": MEASUREMENTS,
     "quantities.md": QUANTITIES,
-    "plots.md": DRAWINGS,
+    "plots.md": PLOTS,
     "tasks.md": TASKS,
     "repairs.md": REPAIRS,
     "models.md": MIXERS,

@@ -26,7 +26,7 @@ from ssm.specs.data import DataSpec
 from ssm.specs.initial_states import SPECS
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec, TrainingSpec
-from ssm.training.distributed import ALONE, Team
+from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 from ssm.training.loop import train
 from ssm.training.machine import Machine
 
@@ -58,10 +58,10 @@ def random_store(run: RunSpec) -> TokenStore:
     return TokenStore(Path(), {"spec": run.data.content(), "corpus": {"sha256": ""}}, split, split, split)
 
 
-def measured(run: RunSpec, folder: Path, team: Team = ALONE) -> int:
+def measured(run: RunSpec, folder: Path, group: ProcessGroup = SINGLE_PROCESS) -> int:
     """Bytes that torch's allocator had given out at the peak of training, those inside kernels too."""
     store = random_store(run)
-    return peak_of(lambda: train(run, store, folder / "run", torch.device("cpu"), machine=Machine(team)))
+    return peak_of(lambda: train(run, store, folder / "run", torch.device("cpu"), machine=Machine(group)))
 
 
 def peak_of(work: Callable[[], object]) -> int:
@@ -132,8 +132,8 @@ def test_every_policy_is_reckoned() -> None:
     assert set(SPECS) == {policy["policy"] for policy in POLICIES}
 
 
-def measure_in_a_team(team: Team, run: RunSpec, folder: Path) -> None:
-    (folder / str(team.rank)).write_text(str(measured(run, folder, team)))
+def measure_in_a_group(group: ProcessGroup, run: RunSpec, folder: Path) -> None:
+    (folder / str(group.rank)).write_text(str(measured(run, folder, group)))
 
 
 @pytest.mark.exhaustive
@@ -141,7 +141,7 @@ def measure_in_a_team(team: Team, run: RunSpec, folder: Path) -> None:
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_states_of_two_processes_are_reckoned_too(policy: dict[str, Any], micro: int | None, tmp_path: Path) -> None:
     run = run_of({"d_model": 64, "n_layers": 4}, 256, **SHORT, initial_state=policy, micro_batch_tokens=micro)
-    assert run_team(2, measure_in_a_team, run, tmp_path) == [0, 0]
+    assert run_team(2, measure_in_a_group, run, tmp_path) == [0, 0]
     for rank in "01":
         assert peak_memory(run, 2).total == pytest.approx(int((tmp_path / rank).read_text()), rel=0.2)
 

@@ -1,4 +1,4 @@
-"""The plan: shared work, resolved arms, measurements, collections, rehearsal."""
+"""The plan: shared work, resolved arms, measurements, collections, dry run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssm.figures.figure import FigureTask
 from ssm.plan import Inputs, Plan, load_config, make_plan, write_specs
 from ssm.plan.resources import needs, training_tokens
 from ssm.plan.summary import summary
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.initial_states.state_passing import StatePassing
 from ssm.specs.initial_states.zero import ZeroState
 from ssm.specs.measurement import MeasurementTask
@@ -192,8 +192,8 @@ def test_a_figure_can_ask_for_passkeys(folder: Path) -> None:
     plan = planned(folder, figures=["lg_fig7"])
     wanted = Passkey(lengths=(256, 528), depths=(0.0, 0.5), trials=3)
     assert {task.measurement for task in plan.measurements.values()} == {wanted}
-    caps = Rehearsal(max_sequences=2, max_contexts=8)
-    capped = planned(folder, figures=["lg_fig7"], rehearsal=caps.content())
+    caps = DryRun(max_sequences=2, max_contexts=8)
+    capped = planned(folder, figures=["lg_fig7"], dry_run=caps.content())
     assert {task.measurement for task in capped.measurements.values()} == {
         wanted.model_copy(update={"lengths": (256,), "trials": 2})
     }
@@ -259,14 +259,14 @@ def test_an_arm_that_a_scale_lacks_leaves_its_claims(folder: Path) -> None:
     assert [claim.id for claim in plan.figures["lg_fig5"].figure.claims] == ["repaired"]
 
 
-def test_a_rehearsal_caps_everything(folder: Path) -> None:
+def test_a_dry_run_caps_everything(folder: Path) -> None:
     figure(folder, "lg_fig5", seeds=[1, 2, 3])
-    caps = Rehearsal(max_steps=3, max_sequences=2, max_contexts=4, max_seeds=2, max_documents=7)
-    plan = planned(folder, rehearsal=caps.content())
+    caps = DryRun(max_steps=3, max_sequences=2, max_contexts=4, max_seeds=2, max_documents=7)
+    plan = planned(folder, dry_run=caps.content())
     assert {series.seed for series in plan.figures["lg_fig5"].series} == {1, 2}
     assert plan.figures["lg_fig5"].figure.seeds == (1, 2)
-    assert all(task.rehearsal for task in plan.figures.values())
-    assert not any(task.rehearsal for task in planned(folder).figures.values())
+    assert all(task.dry_run for task in plan.figures.values())
+    assert not any(task.dry_run for task in planned(folder).figures.values())
     for run in plan.runs.values():
         assert run.training.budget.steps == 3
         assert run.training.warmup <= 1

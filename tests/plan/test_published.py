@@ -11,7 +11,7 @@ from plan.mini import edit, figure, write_config
 
 from ssm.base.errors import ConfigError
 from ssm.plan import Inputs, Plan, load_config, make_plan
-from ssm.plan.registration import contents
+from ssm.plan.preregistration import contents
 from ssm.plan.resources import MEMORY_MB, needs, training_tokens
 from ssm.plan.sources import imported_files
 from ssm.plan.summary import summary

@@ -29,8 +29,8 @@ def planned(
     folder: Path, measured: str = "position_loss", overrides: dict[str, Any] | None = None, **arms: Any
 ) -> Plan:
     measurement = {"kind": measured} | ({} if measured == "compute" else {"times_context": 16})
-    drawing = {"kind": "curves", "measurement": measured, "x": "stage", "column": "read"}
-    drawings = [drawing if measured == "compute" else {"kind": "position_curves"}]
+    plot = {"kind": "curves", "measurement": measured, "x": "stage", "column": "read"}
+    drawings = [plot if measured == "compute" else {"kind": "position_curves"}]
     if measured == "state_statistics":
         drawings = [{"kind": "state_norm"}]
     figure(folder, "x_mine", paper="x", arms={"base": BASE, **arms}, measurements=[measurement], drawings=drawings)
@@ -61,8 +61,8 @@ def test_its_job_reads_every_trial(folder: Path) -> None:
     assert (found.gpus, found.memory_mb) == (0, MEMORY_MB[False] + 1)
 
 
-def test_a_rehearsal_reads_less(folder: Path) -> None:
-    plan = planned(folder, overrides={"rehearsal": {"max_sequences": 2, "max_contexts": 3}}, scaled=SCALED)
+def test_a_dry_run_reads_less(folder: Path) -> None:
+    plan = planned(folder, overrides={"dry_run": {"max_sequences": 2, "max_contexts": 3}}, scaled=SCALED)
     (repair,) = (run.repair for run in plan.runs.values() if run.repair is not None)
     assert (repair.sequences, repair.times_context) == (2, 3.0)
 

@@ -21,7 +21,7 @@ from ssm.base.errors import ConfigError
 from ssm.evaluation import stream
 from ssm.evaluation.bins import bin_edges, octaves
 from ssm.plan import Plan, load_config, make_plan, resources
-from ssm.plan.groups import job_names, seats
+from ssm.plan.job_packing import job_names, pack_jobs
 from ssm.plan.memory import peak_memory
 from ssm.plan.parameters import operations_per_token, parameter_count
 from ssm.plan.resources import ATTEMPTS, Need, needs, takes_gpus, training_tokens
@@ -312,7 +312,7 @@ def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
     names = {}
     for hours in (most, 3.0, 1.0):
         cluster = Cluster(max_hours=hours)
-        places = seats(plan, found, cluster)
+        places = pack_jobs(plan, found, cluster)
         assert set(places) == set(measured)
         names[hours] = {place.job for place in places.values()}
         assert names[hours] <= job_names(plan)
@@ -337,7 +337,7 @@ def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
             if plan.inputs_of(one).run == plan.inputs_of(other).run:
                 assert int(places[one].job.rpartition("_")[2]) <= int(places[other].job.rpartition("_")[2])
     runs = {plan.inputs_of(table).run for table in measured}
-    places = seats(plan, found, Cluster(max_hours=most))
+    places = pack_jobs(plan, found, Cluster(max_hours=most))
     assert len({place.job for table, place in places.items() if table in largest}) > 1
     assert len(runs) < len(names[most]) < len(names[3.0]) < len(names[1.0]) == len(measured)
 

@@ -23,7 +23,7 @@ def config_files() -> list[tuple[str, Path]]:
     plain = [(name, folder / f"{name}.yaml") for name in ("config", "models", "data", "training")]
     return [
         *plain,
-        ("config", folder / "rehearsal.yaml"),
+        ("config", folder / "dry_run.yaml"),
         *(("figure", path) for path in folder.glob("figures/*.yaml")),
     ]
 

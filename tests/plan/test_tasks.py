@@ -92,7 +92,7 @@ def test_fine_tuning_on_a_task_from_text(folder: Path) -> None:
     needs(plan, load_config(folder).workflow, gpu=True)
 
 
-def test_a_rehearsal_is_short(folder: Path) -> None:
+def test_a_dry_run_is_short(folder: Path) -> None:
     figure(
         folder,
         "lg_tab1",
@@ -103,7 +103,7 @@ def test_a_rehearsal_is_short(folder: Path) -> None:
             {"kind": "accuracy", "task": "facts", "name": "b"},
         ],
     )
-    plan = make_plan(load_config(folder, figures=["lg_tab1"], overrides={"rehearsal": {}}))
+    plan = make_plan(load_config(folder, figures=["lg_tab1"], overrides={"dry_run": {}}))
     (data,) = plan.data.values()
     assert data.text is not None
     assert data.text.max_documents == 40
@@ -114,9 +114,9 @@ def test_a_rehearsal_is_short(folder: Path) -> None:
 
 def sample(data: str = "passkey", **keys: Any) -> dict[str, Any]:
     """What a figure has that shows an example of a task."""
-    drawing = {"kind": "text", "measurement": "sample", "column": "text"}
+    plot = {"kind": "text", "measurement": "sample", "column": "text"}
     entry = {"kind": "sample", "length": 300} | keys
-    return {"data": data, "models": [], "seeds": [], "arms": {}, "measurements": [entry], "drawings": [drawing]}
+    return {"data": data, "models": [], "seeds": [], "arms": {}, "measurements": [entry], "drawings": [plot]}
 
 
 def test_an_example_needs_no_run(folder: Path) -> None:
@@ -132,7 +132,7 @@ def test_an_example_needs_no_run(folder: Path) -> None:
     assert (found[name].gpus, found[name].seconds) == (0, 30.0)
     assert planned(folder, **sample("facts")).measurements.keys() != plan.measurements.keys()
     figure(folder, "lg_tab1", **sample("facts"))
-    capped = make_plan(load_config(folder, figures=["lg_tab1"], overrides={"rehearsal": {}}))
+    capped = make_plan(load_config(folder, figures=["lg_tab1"], overrides={"dry_run": {}}))
     (data,) = capped.data.values()
     assert data.text is not None
     assert data.text.max_documents == 40
@@ -193,7 +193,7 @@ def test_mistakes_of_a_task_name_their_file(folder: Path) -> None:
 
 
 def test_what_a_figure_file_leaves_out_is_no_part_of_its_content() -> None:
-    """Every field that is younger than the first figures, or their pictures would be drawn anew."""
+    """Every field that is younger than the first figures, or their plots would be drawn anew."""
     content = ArmEntry(label="B", training="pretrain").content()
     assert not content.keys() & {"checkpoint", "context", "data", "grid", "member"}
 

@@ -22,8 +22,8 @@ SVG = """<?xml version="1.0" encoding="utf-8"?>
 <!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd">
 <svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="504pt" height="144pt"
  viewBox="0 0 504 144" version="1.1">
- <metadata><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">made by https://matplotlib.org/</rdf:RDF></metadata>
- <script>alert(1)</script>
+ <metadata><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">made by
+ https://matplotlib.org/</rdf:RDF></metadata> <script>alert(1)</script>
  <defs><style type="text/css">*{stroke-linejoin: round}</style><path id="m1" d="M 0 0 L 9 9"/>
  <clipPath id="c1"><rect width="9" height="9"/></clipPath></defs>
  <g id="axes_1" clip-path="url(#c1)"><use xlink:href="#m1" style="stroke: #1f2328" onclick="alert(2)"/>
@@ -77,7 +77,7 @@ def _make(
     panels: tuple[str, ...] = ("tiny",),
     seeds: tuple[int, ...] = (1, 2, 3),
     diverged: str = "",
-    rehearsal: bool = False,
+    dry_run: bool = False,
     claims: Sequence[dict[str, Any]] = CLAIMS,
     registered: Sequence[str] | None = None,
 ) -> FigureTask:
@@ -87,7 +87,7 @@ def _make(
         diverged: an arm whose runs have diverged.
         registered: the verdicts that were registered in time; None: all.
     """
-    task = figure_task(list(claims), seeds, panels, target).model_copy(update={"rehearsal": rehearsal})
+    task = figure_task(list(claims), seeds, panels, target).model_copy(update={"dry_run": dry_run})
     if registered is not None:
         dates = {name: date for name, date in task.registered.items() if name in registered}
         task = task.model_copy(update={"registered": dates})

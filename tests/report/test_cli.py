@@ -39,7 +39,7 @@ def test_judge_verdicts_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert printed[4:] == [
         "3 claims",
         "  statements of the papers: 1 confirmed, 1 refuted, 0 not decided",
-        "  checks of our own: 0 confirmed, 0 refuted, 1 not decided",
+        "  added checks: 0 confirmed, 0 refuted, 1 not decided",
         "  2 intervals of 95%: about 0.1 will miss the true value by chance; expect up to so many wrong verdicts",
     ]
 
@@ -63,15 +63,15 @@ def test_verdicts_fit_a_terminal(
     assert "control_fails  about 2 < 3  no number             > 1       not decided  the..." in lines[3]
 
 
-def test_verdicts_of_a_rehearsal_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    results_folder(tmp_path, rehearsal=True)
+def test_verdicts_of_a_dry_run_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results_folder(tmp_path, dry_run=True)
     assert main(["verdicts", str(tmp_path)]) == 0
     _, *lines = capsys.readouterr().out.splitlines()
-    assert all(line.endswith("not decided  a rehearsal: its numbers mean nothing") for line in lines[:3])
+    assert all(line.endswith("not decided  a dry run: its numbers mean nothing") for line in lines[:3])
     assert lines[3:] == [
         "3 claims",
         "  statements of the papers: 0 confirmed, 0 refuted, 2 not decided",
-        "  checks of our own: 0 confirmed, 0 refuted, 1 not decided",
+        "  added checks: 0 confirmed, 0 refuted, 1 not decided",
     ]
 
 

@@ -16,9 +16,9 @@ from ssm.base.errors import ConfigError, TableError, UserError
 from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
 from ssm.figures.figure import FigureTask
 from ssm.plan.library import figure_targets
-from ssm.report.board import SHAPES
 from ssm.report.build import build_report
 from ssm.report.gather import MARKS
+from ssm.report.overview import SHAPES
 from ssm.report.papers import GROUPS, PAGES, PAPERS, spoken
 
 
@@ -80,9 +80,9 @@ def test_every_claim_stands_with_its_verdict_number_and_reason(tmp_path: Path) -
     results_folder(tmp_path)
     _, page = built(tmp_path)
     text = squeezed(page.text)
-    assert "Statements of the papers 1 1 0 Checks of our own 0 0 1" in text  # confirmed, refuted, not decided
+    assert "Statements of the papers 1 1 0 Added checks 0 0 1" in text  # confirmed, refuted, not decided
     assert "2 intervals of 95%: about 0.1 will miss the true value by chance" in text
-    assert text.count("our check") == 2  # in the overview and in the figure
+    assert len(re.findall("added check(?!s)", text)) == 2  # in the overview and in the figure
     assert text.count("registered 2024-12-31 00:00 UTC, before it was measured") == 3
     assert " not registered " not in text
     for shown in ("✓ confirmed", "✗ refuted", "? not decided"):
@@ -105,7 +105,7 @@ def test_the_page_follows_the_data(tmp_path: Path) -> None:
 
 def test_the_same_number_of_two_figures_counts_once(results: Path) -> None:
     text = squeezed(built(results)[1].text)
-    assert "Statements of the papers 1 1 0 Checks of our own 0 0 1" in text
+    assert "Statements of the papers 1 1 0 Added checks 0 0 1" in text
     assert "So 3 of 6 verdicts count with others." in text
 
 
@@ -114,14 +114,14 @@ def test_what_was_not_registered_is_marked_and_counts_nowhere(tmp_path: Path) ->
     text = squeezed(built(tmp_path)[1].text)
     assert "2 of 3 verdicts count nowhere: what they judge was not registered before its seeds were read." in text
     assert "Statements of the papers 1 0 0" in text
-    assert "Checks of our own" not in text
+    assert "Added checks" not in text
     assert text.count("✗ refuted not registered") == 2  # in the overview and in the figure
     assert "✓ confirmed not registered" not in text
     assert text.count("not registered: with these seeds this is not what was registered") == 2
 
 
 def marks(html: str) -> list[str]:
-    """The marks of claims in the picture of everything, in their order; the legend's have no link."""
+    """The marks of claims in the overview, in their order; the legend's have no link."""
     return re.findall(r'<a class="(?:large|small)"[^>]*><svg class="mark ([a-z-]+)"', html)
 
 
@@ -137,7 +137,7 @@ def test_the_front_page_opens_with_every_figure_and_every_claim(results: Path) -
     for says in ("the claim base_fails holds Confirmed: 3 (2.34 to 3.85)", "the claim passed_fails holds Refuted: "):
         assert html.count(f'title="{says}') == html.count(f'aria-label="{says}') == 2
     assert "confirmed (2) refuted (2) not decided (2)" in text
-    assert text.count("our check") == 1  # of the figure that is shown
+    assert len(re.findall("added check(?!s)", text)) == 1  # of the figure that is shown
 
 
 def test_a_mark_says_why_a_verdict_does_not_count(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_definitions_are_named_and_counted_apart(tmp_path: Path) -> None:
     size = claim({"kind": "parameter_ratio", "model": "tiny"}, "size", above=1.0)
     results_folder(tmp_path, claims=[*CLAIMS, size])
     text = squeezed(built(tmp_path)[1].text)
-    assert "Statements of the papers 1 1 0 Definitions 1 0 0 Checks of our own 0 0 1" in text
+    assert "Statements of the papers 1 1 0 Definitions 1 0 0 Added checks 0 0 1" in text
     assert "the claim size holds definition" in text
 
 
@@ -289,30 +289,30 @@ def test_no_finished_figure_is_one_line(results: Path) -> None:
         build_report(results, results / "x")
 
 
-def test_a_rehearsal_looks_like_none_of_the_real_thing(tmp_path: Path) -> None:
-    results_folder(tmp_path, rehearsal=True)
+def test_a_dry_run_looks_like_none_of_the_real_thing(tmp_path: Path) -> None:
+    results_folder(tmp_path, dry_run=True)
     for name in ("index", "lg"):
         html, page = built(tmp_path, name, ["lg_fig5"])
         text = squeezed(page.text)
-        assert "A rehearsal: no number, curve or verdict on this page means anything." in text
-        assert re.search(r"Rehearsed here: 1 of the (49|15) figures and tables", text)
-        assert "<title>A rehearsal: " in html
-        assert html.index("A rehearsal: no number") < html.index('class="lead"')
-        assert text.count("a rehearsal: its numbers mean nothing") == 3
-        assert marks(html) == ["rehearsed"] * 3
+        assert "A dry run: no number, curve or verdict on this page means anything." in text
+        assert re.search(r"Dry run here: 1 of the (49|15) figures and tables", text)
+        assert "<title>A dry run: " in html
+        assert html.index("A dry run: no number") < html.index('class="lead"')
+        assert text.count("a dry run: its numbers mean nothing") == 3
+        assert marks(html) == ["dry-run"] * 3
         assert not re.search(r"\d (confirmed|refuted|not decided)|[✓✗]|1\.5 to|class=.strip", html)
-        assert "#rehearsal" in page.links  # in the contents, which stay in sight
+        assert "#dry-run" in page.links  # in the contents, which stay in sight
     results_folder(tmp_path)
     html, page = built(tmp_path)
-    assert "rehears" not in page.text.lower()
+    assert "dry run" not in page.text.lower()
 
 
-def test_verdicts_on_the_real_thing_do_not_stand_on_a_rehearsals_page(tmp_path: Path) -> None:
+def test_verdicts_on_the_real_thing_do_not_stand_on_the_page_of_a_dry_run(tmp_path: Path) -> None:
     results_folder(tmp_path)
     path = tmp_path / "specs" / "figures" / "lg_fig5.json"
-    for rehearsal in (True, False):
-        results_folder(tmp_path, rehearsal=not rehearsal)
-        edit_json(path, rehearsal=rehearsal)
+    for dry_run in (True, False):
+        results_folder(tmp_path, dry_run=not dry_run)
+        edit_json(path, rehearsal=dry_run)
         with pytest.raises(TableError, match="judges again"):
             build_report(tmp_path, tmp_path / "x")
 
@@ -371,7 +371,7 @@ def test_a_run_record_with_another_spec_is_refused(results: Path) -> None:
         build_report(results, results / "x", needed=["lg_fig5"])
 
 
-def test_a_picture_is_an_image_with_its_words(tmp_path: Path) -> None:
+def test_a_figure_is_an_image_with_its_words(tmp_path: Path) -> None:
     """Nothing of the SVG file becomes an element of the page."""
     results_folder(tmp_path)
     html, page = built(tmp_path)

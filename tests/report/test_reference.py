@@ -19,9 +19,9 @@ from ssm.claims.quantities.cost_exponent import CostExponent
 from ssm.claims.quantity import ROUNDING
 from ssm.cli.main import main
 from ssm.report.compare import TOLERANCE
-from ssm.report.held import END, START, held, readmes
 from ssm.report.papers import PAPERS
 from ssm.report.reference import Judged, Reference, judged, read_references
+from ssm.report.verdict_tables import END, START, readmes, verdict_summary
 
 ROOT = Path(__file__).parents[2]
 TABLE = f"# Title\n\n{START}\n\nold\n\n{END}\n\nMore.\n"
@@ -66,8 +66,8 @@ def test_results_become_the_reference_with_a_line_a_claim_and_agree_bitwise(
         "wrote the table in reports/README.md",
     ]
     assert sorted(path.name for path in Path("reports/smoke").iterdir()) == ["lg_fig5.json", "lg_fig5.png"]
-    with Image.open("reports/smoke/lg_fig5.png") as picture:
-        assert picture.size == (9, 9)
+    with Image.open("reports/smoke/lg_fig5.png") as image:
+        assert image.size == (9, 9)
     text = Path("reports/smoke/lg_fig5.json").read_text()
     assert len([line for line in text.splitlines() if line.startswith('    {"claim": ')]) == 4
     rows = read_table("results/smoke/verdicts/lg_fig5.parquet").to_dicts()
@@ -117,7 +117,7 @@ def test_a_claim_counts_once_however_many_panels_judge_the_same_number() -> None
         sort="paper", number="", registered=True,
     )  # fmt: skip
     claims = tuple(one.model_copy(update={"claim": name}) for name in ("decays/a", "decays/b", "whole"))
-    table = held([Reference(target="own", scale="smoke", made={}, claims=claims)]).splitlines()
+    table = verdict_summary([Reference(target="own", scale="smoke", made={}, claims=claims)]).splitlines()
     assert table[2:] == ["| `own` | 1 | 1 / 0 / 0 |  |"], "all judge one number here"
 
 
@@ -291,13 +291,13 @@ def test_another_python_is_said(place: Path, capsys: pytest.CaptureFixture[str])
     assert last.startswith("4 of 4")
 
 
-def test_a_rehearsal_is_no_reference_and_agrees_with_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_is_no_reference_and_agrees_with_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     before = Path("reports/smoke/lg_fig5.json").read_bytes()
-    results(Path("results/smoke"), rehearsal=True)
+    results(Path("results/smoke"), dry_run=True)
     for verb in ("reference", "compare"):
         (line,) = lines(capsys, verb, "results/smoke", code=2)
-        assert "a rehearsal, whose numbers mean nothing" in line
+        assert "a dry run, whose numbers mean nothing" in line
     assert Path("reports/smoke/lg_fig5.json").read_bytes() == before
 
 
@@ -315,7 +315,7 @@ def test_what_cannot_be_read_is_one_line(place: Path, capsys: pytest.CaptureFixt
         assert "reports/smoke/lg_fig5.json" in line
     Path("results/smoke/figures/lg_fig5.png").write_text("png")
     (line,) = lines(capsys, "reference", "results/smoke", code=2)
-    assert line.startswith("ssm reference: results/smoke/figures/lg_fig5.png: not a readable picture")
+    assert line.startswith("ssm reference: results/smoke/figures/lg_fig5.png: not a readable image")
     (line,) = lines(capsys, "reference", "results/smoke", "--check", code=2)
     assert line == "ssm reference: give either RESULTS or --check: a check writes nothing"
 

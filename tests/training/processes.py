@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.distributed import TCPStore
 
-from ssm.training.distributed import Team
+from ssm.training.distributed import ProcessGroup
 
 PROCESSES = multiprocessing.get_context("forkserver")
 # What jobs and tests import; an optimizer imports dynamo at its first step, which takes longer than many a test.
@@ -19,14 +19,14 @@ PROCESSES.set_forkserver_preload(
 
 
 def run_team(size: int, work: Callable[..., object], *arguments: Any) -> list[int | None]:
-    """Run `work(team, *arguments)` in a team of so many processes; returns their exit codes."""
+    """Run `work(group, *arguments)` in a group of so many processes; returns their exit codes."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    team = [PROCESSES.Process(target=_member, args=(rank, size, store.port, work, arguments)) for rank in range(size)]
-    for process in team:
+    group = [PROCESSES.Process(target=_member, args=(rank, size, store.port, work, arguments)) for rank in range(size)]
+    for process in group:
         process.start()
-    for process in team:
+    for process in group:
         process.join()
-    return [process.exitcode for process in team]
+    return [process.exitcode for process in group]
 
 
 def _member(rank: int, size: int, port: int, work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
@@ -42,12 +42,12 @@ def _member(rank: int, size: int, port: int, work: Callable[..., object], argume
 
     from ssm.base.exit_codes import REQUEUE
     from ssm.base.stopping import Preempted
-    from ssm.training.distributed import team_up
+    from ssm.training.distributed import process_group
 
     torch.set_num_threads(1)
     try:
-        with team_up(torch.device("cpu"), "test") as team:
-            assert isinstance(team, Team)
-            work(team, *arguments)
+        with process_group(torch.device("cpu"), "test") as group:
+            assert isinstance(group, ProcessGroup)
+            work(group, *arguments)
     except Preempted:
         raise SystemExit(REQUEUE) from None

@@ -58,7 +58,7 @@ def test_what_a_batch_starts_from(policy: str, tmp_path: Path, monkeypatch: pyte
     run = RunSpec.parse(content | {"model": content["model"] | HYBRID}, "test")
     loss_of, seen = step.loss_of, []
 
-    def spied(model: Any, batch: Any, start: State | None, *others: Any) -> step.Part:
+    def spied(model: Any, batch: Any, start: State | None, *others: Any) -> step.MicroBatchResult:
         part = loss_of(model, batch, start, *others)
         seen.append((start, part.ended))
         return part

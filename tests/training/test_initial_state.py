@@ -65,7 +65,7 @@ def same(one: State, other: State) -> bool:
 
 def zeroed(state: State) -> Tensor:
     """(B,) bool: rows in which every tensor of the state is zero."""
-    return torch.stack([tensor.flatten(1).abs().amax(1) == 0 for tensor in state.memories()]).all(0)
+    return torch.stack([tensor.flatten(1).abs().amax(1) == 0 for tensor in state.recurrent_states()]).all(0)
 
 
 def test_zero_never_passes_a_state_on() -> None:
@@ -85,7 +85,7 @@ def test_the_first_batch_starts_from_zero(spec: InitialStateSpec) -> None:
 def test_random_noise_has_mean_zero_and_its_sigma_everywhere() -> None:
     """lg Section 4.2: one N(0, sigma^2) for all layers and heads, whatever the final states were."""
     state = start(policy_after(RandomNoise(sigma=0.3), ended(batch=2)), batch=4000)
-    for memory in state.memories():
+    for memory in state.recurrent_states():
         n = memory[:, 0].numel()
         for head in memory.unbind(1):
             assert abs(float(head.mean())) < 5 * 0.3 / math.sqrt(n)
@@ -132,7 +132,7 @@ def test_pooled_moments_are_those_of_the_whole_batch() -> None:
     )
     parts = [batch.select(rows) for rows in torch.arange(6).split([1, 3, 2])]
     mean, variance = pooled(torch.stack([moments_of(part) for part in parts]), torch.tensor([1, 3, 2]))
-    heads = torch.cat([memory.double().transpose(0, 1).flatten(1) for memory in batch.memories()])
+    heads = torch.cat([memory.double().transpose(0, 1).flatten(1) for memory in batch.recurrent_states()])
     torch.testing.assert_close(mean.double(), heads.mean(1), rtol=1e-6, atol=0)
     torch.testing.assert_close(variance.double(), heads.var(1, correction=0), rtol=1e-3, atol=0)
 
@@ -140,7 +140,7 @@ def test_pooled_moments_are_those_of_the_whole_batch() -> None:
 def test_fitted_noise_draws_from_its_moments() -> None:
     policy = policy_after(FittedNoise(), ended(batch=50))
     state = start(policy, batch=4000)
-    for memory, (means, variances) in zip(state.memories(), fitted(policy), strict=True):
+    for memory, (means, variances) in zip(state.recurrent_states(), fitted(policy), strict=True):
         for head, mean, variance in zip(memory.unbind(1), means, variances, strict=True):
             n = head.numel()
             assert float(head.mean()) == pytest.approx(mean, abs=5 * math.sqrt(variance / n))
@@ -152,7 +152,7 @@ def test_fitted_noise_draws_from_its_moments() -> None:
 def test_noise_is_for_the_memory_alone(spec: InitialStateSpec) -> None:
     state = start(policy_after(spec, ended()))
     assert all(layer["conv"].abs().max() == 0 for layer in state.layers)
-    assert all(memory.abs().max() > 0 for memory in state.memories())
+    assert all(memory.abs().max() > 0 for memory in state.recurrent_states())
 
 
 @pytest.mark.parametrize("spec", NOISES, ids=lambda spec: spec.policy)

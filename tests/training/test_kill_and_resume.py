@@ -22,15 +22,15 @@ def job(run: RunSpec, tokens: Path, folder: Path, saved: Connection) -> None:
     """Train with a checkpoint every 5 steps, and tell of each one that is written."""
     import torch
 
-    from ssm.training import keeping, loop
+    from ssm.training import checkpointing, loop
 
-    save = keeping.save_checkpoint
+    save = checkpointing.save_checkpoint
 
     def telling(*args: Any) -> None:
         save(*args)
         saved.send(args[2])  # the step
 
-    keeping.save_checkpoint = telling
+    checkpointing.save_checkpoint = telling
     torch.set_num_threads(1)
     loop.train(run, TokenStore.open(tokens), folder, torch.device("cpu"), interval=loop.Interval(steps=5))
 

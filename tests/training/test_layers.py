@@ -16,8 +16,8 @@ from ssm.models.backbone import build_model
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec, TrainingSpec
+from ssm.training.lineage import starting_weights
 from ssm.training.loop import train
-from ssm.training.origin import starting_weights
 
 CPU = torch.device("cpu")
 HYBRID = {2: {"kind": "attention", "n_heads": 2}}
@@ -107,7 +107,7 @@ def test_a_layer_is_of_a_parent_and_ids_are_older(store: TokenStore) -> None:
     child = run_spec(store.spec, parent=base)
     student = child.model_copy(update={"layer": 2})
     assert "layer" not in child.content()
-    assert child.deciding() != student.deciding()
+    assert child.canonical_content() != student.canonical_content()
     assert "_layer-2_" in student.id
     assert "_layer-2-initialization_" in taking(2, base, store.spec).id
     passing = run_spec(store.spec, parent=base, initial_state={"policy": "state_passing"})

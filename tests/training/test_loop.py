@@ -29,8 +29,8 @@ from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.checkpoint import load_model, load_tensors, snapshot_path
 from ssm.models.state import State
 from ssm.specs.training import RunSpec
+from ssm.training.lineage import starting_weights
 from ssm.training.loop import Interval, train
-from ssm.training.origin import starting_weights
 
 CPU = torch.device("cpu")
 
@@ -261,7 +261,7 @@ def test_divergence_is_a_result_and_keeps_the_last_good_weights(
 
     def breaks_at_25(*args: Any) -> Any:
         part = real(*args)
-        return training_step.Part(part.loss * float("nan"), part.ended) if next(calls) == 25 else part
+        return training_step.MicroBatchResult(part.loss * float("nan"), part.ended) if next(calls) == 25 else part
 
     monkeypatch.setattr(training_step, "loss_of", breaks_at_25)
     record = train(good, store, tmp_path / "bad", CPU, interval=Interval(steps=10))
@@ -304,7 +304,7 @@ def test_what_a_diverged_run_leaves_does_not_depend_on_when_it_was_saved_or_kill
 
         def breaks(*args: Any) -> Any:
             part = real(*args)
-            return training_step.Part(part.loss * float("nan"), part.ended) if next(calls) == at else part
+            return training_step.MicroBatchResult(part.loss * float("nan"), part.ended) if next(calls) == at else part
 
         with monkeypatch.context() as patch:
             patch.setattr(training_step, "loss_of", breaks)

@@ -9,7 +9,7 @@ from models.test_foreign import made
 
 from ssm.models.backbone import LanguageModel
 from ssm.models.foreign import ForeignModel
-from ssm.models.trained import Trained
+from ssm.models.trainable import TrainableModel
 from ssm.specs.training import Budget, TrainingSpec
 from ssm.training.optimizer import build_optimizer, load_optimizer, optimizer_tensors, set_rates
 
@@ -31,7 +31,7 @@ def test_exactly_the_linear_maps_decay(tie: bool) -> None:
     assert len(decays) == len(list(model.parameters()))
 
 
-def decaying(model: Trained) -> set[str]:
+def decaying(model: TrainableModel) -> set[str]:
     matrices = build_optimizer(model, TRAINING).param_groups[0]
     assert matrices["decays"]
     among = {id(parameter) for parameter in matrices["params"]}

@@ -28,9 +28,9 @@ from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
-from ssm.training import keeping, loop
+from ssm.training import checkpointing, loop
 from ssm.training import step as training_step
-from ssm.training.keeping import Keeper
+from ssm.training.checkpointing import Checkpointer
 from ssm.training.loop import Interval
 from ssm.training.step import Stepper
 
@@ -56,7 +56,7 @@ def train(run: RunSpec, store: TokenStore, folder: Path, interval: Interval = In
 
 def at_step(patch: pytest.MonkeyPatch, number: int, action: Callable[[], object]) -> None:
     """Do something behind a step of the runs to come."""
-    make = Stepper.make
+    make = Stepper.train_step
 
     def eventful(stepper: Stepper, step: int, *rest: Any) -> Any:
         row = make(stepper, step, *rest)
@@ -64,7 +64,7 @@ def at_step(patch: pytest.MonkeyPatch, number: int, action: Callable[[], object]
             action()
         return row
 
-    patch.setattr(Stepper, "make", eventful)
+    patch.setattr(Stepper, "train_step", eventful)
 
 
 def saved_step(folder: Path) -> int:
@@ -104,7 +104,7 @@ def test_a_signal_leaves_a_checkpoint_of_where_the_run_was(
 def test_slow_steps_are_looked_at_one_by_one(
     run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "SLOW", 0.0)
+    monkeypatch.setattr(checkpointing, "SLOW", 0.0)
     at_step(monkeypatch, 13, lambda: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Preempted):
         train(run, store, tmp_path, Interval(seconds=1e9))
@@ -138,7 +138,7 @@ def test_a_long_step_is_left_between_its_micro_batches(
         return loss_of(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(keeping, "SLOW", 0.0)
+        patch.setattr(checkpointing, "SLOW", 0.0)
         patch.setattr(training_step, "loss_of", eventful)
         with pytest.raises(Preempted, match=f"stopped by SIGTERM at step {step - 1} of 16; its checkpoint is written"):
             train(run, store, tmp_path / "run", Interval(seconds=1e9))
@@ -160,7 +160,7 @@ def test_a_run_leaves_ahead_of_its_time_limit_and_always_comes_further(
     run: RunSpec, store: TokenStore, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is behind it already: each job makes the steps up to its first look, and the last one ends the run."""
-    monkeypatch.setattr(keeping, "SLOW", 1e9)  # looks at the first step of a job, and at every tenth
+    monkeypatch.setattr(checkpointing, "SLOW", 1e9)  # looks at the first step of a job, and at every tenth
     over = Interval(seconds=1e9, until=time.monotonic())
     for step in (1, 2, 3):
         with pytest.raises(Preempted, match=f"by its time limit at step {step} of 40; its checkpoint is") as stop:
@@ -175,14 +175,14 @@ def test_a_step_that_would_outlast_the_limit_is_not_begun(
 ) -> None:
     """Steps of 100 seconds by a clock of their own: two of them fit into 250."""
     now = [0.0]
-    monkeypatch.setattr(keeping, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    make = Stepper.make
+    monkeypatch.setattr(checkpointing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    make = Stepper.train_step
 
     def slow_step(*arguments: Any) -> Any:
         now[0] += 100
         return make(*arguments)
 
-    monkeypatch.setattr(Stepper, "make", slow_step)
+    monkeypatch.setattr(Stepper, "train_step", slow_step)
     with pytest.raises(Preempted, match="by its time limit at step 2 of 40"):
         train(run, store, tmp_path, Interval(seconds=1e9, until=250.0))
 
@@ -192,20 +192,20 @@ def test_checkpoints_that_take_long_to_write_are_due_less_often(
 ) -> None:
     """Steps of 8 seconds, looked at one by one: 2% of 64 seconds are 1.28."""
     now, saved, takes = [0.0], [], [0.0]
-    monkeypatch.setattr(keeping, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    make, save = Stepper.make, Keeper.save
+    monkeypatch.setattr(checkpointing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    make, save = Stepper.train_step, Checkpointer.save
 
     def slow_step(*arguments: Any) -> Any:
         now[0] += 8.0
         return make(*arguments)
 
-    def slow_save(keeper: Keeper, step: int) -> None:
+    def slow_save(checkpointer: Checkpointer, step: int) -> None:
         now[0] += takes[0]
         saved.append(step)
-        save(keeper, step)
+        save(checkpointer, step)
 
-    monkeypatch.setattr(Stepper, "make", slow_step)
-    monkeypatch.setattr(Keeper, "save", slow_save)
+    monkeypatch.setattr(Stepper, "train_step", slow_step)
+    monkeypatch.setattr(Checkpointer, "save", slow_save)
     for seconds, expected in ((1.25, [8, 16, 24, 32, 40]), (2.5, [8, 24, 40])):
         saved.clear()
         takes[0] = seconds
@@ -273,12 +273,12 @@ def test_a_file_that_may_not_grow_is_one_line(
 def test_a_folder_that_cannot_be_written_is_one_line(
     run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = Path.open
+    loaded = Path.open
 
     def read_only(path: Path, mode: str = "r", *more: Any) -> Any:
         if {*mode} & {*"wax+"}:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        return opened(path, mode, *more)
+        return loaded(path, mode, *more)
 
     monkeypatch.setattr(Path, "open", read_only)
     with pytest.raises(OutputError, match=r"run: cannot be written \(Read-only file system\)"):

@@ -19,9 +19,9 @@ from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
-from ssm.training import keeping, loop, parallel
+from ssm.training import checkpointing, loop, parallel
 from ssm.training import step as training_step
-from ssm.training.distributed import ALONE, Team
+from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 from ssm.training.loop import Interval
 from ssm.training.machine import Machine
 from ssm.training.step import Stepper
@@ -45,7 +45,7 @@ def spec_of(store: TokenStore, policy: dict[str, Any], **changes: Any) -> RunSpe
 
 
 def train(
-    team: Team,
+    group: ProcessGroup,
     run: RunSpec,
     tokens: Path,
     folder: Path,
@@ -59,20 +59,20 @@ def train(
 
     With `one_piece` 0 the model counts as large: autograd makes its gradients one by one, and DDP sums them.
     """
-    make, usual = Stepper.make, parallel.ONE_PIECE
+    make, usual = Stepper.train_step, parallel.ONE_PIECE
 
     def interrupted(stepper: Stepper, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
         row = make(stepper, step, stop)
-        if step == at and team.rank == rank:
+        if step == at and group.rank == rank:
             os.kill(os.getpid(), number)
         return row
 
-    Stepper.make = interrupted  # type: ignore[method-assign]
+    Stepper.train_step = interrupted  # type: ignore[method-assign]
     parallel.ONE_PIECE = one_piece
     try:
-        loop.train(run, TokenStore.open(tokens), folder, CPU, None, Interval(steps=10), Machine(team, **machine))
+        loop.train(run, TokenStore.open(tokens), folder, CPU, None, Interval(steps=10), Machine(group, **machine))
     finally:
-        Stepper.make = make  # type: ignore[method-assign]
+        Stepper.train_step = make  # type: ignore[method-assign]
         parallel.ONE_PIECE = usual
 
 
@@ -80,8 +80,10 @@ def together(size: int, run: RunSpec, store: TokenStore, folder: Path, *at: int,
     return set(run_team(size, _train, run, store.folder, folder, at, machine))
 
 
-def _train(team: Team, run: RunSpec, tokens: Path, folder: Path, at: tuple[int, ...], machine: dict[str, Any]) -> None:
-    train(team, run, tokens, folder, *at, **machine)
+def _train(
+    group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path, at: tuple[int, ...], machine: dict[str, Any]
+) -> None:
+    train(group, run, tokens, folder, *at, **machine)
 
 
 def column(folder: Path, name: str) -> np.ndarray:
@@ -108,7 +110,7 @@ def test_one_two_and_four_processes_train_the_same_run(
     policy: dict[str, Any], sizes: tuple[int, ...], store: TokenStore, tmp_path: Path
 ) -> None:
     run = spec_of(store, policy)
-    train(ALONE, run, store.folder, tmp_path / "1")
+    train(SINGLE_PROCESS, run, store.folder, tmp_path / "1")
     assert column(tmp_path / "1", "grad_norm").min() > run.training.clip_norm
     for size in sizes:
         assert together(size, run, store, tmp_path / str(size)) == {0}
@@ -124,8 +126,8 @@ def test_gradients_of_a_large_model_are_those_of_a_small_one(size: int, store: T
     policy = {"policy": "state_passing", "p_zero": 0.2}
     for clip_norm in (100.0, 0.05):
         run = spec_of(store, policy, micro_batch_tokens=32, clip_norm=clip_norm)
-        train(ALONE, run, store.folder, tmp_path / f"small{clip_norm}")
-        train(ALONE, run, store.folder, tmp_path / f"large{clip_norm}", one_piece=0)
+        train(SINGLE_PROCESS, run, store.folder, tmp_path / f"small{clip_norm}")
+        train(SINGLE_PROCESS, run, store.folder, tmp_path / f"large{clip_norm}", one_piece=0)
         for name in ("model.safetensors", "checkpoint.safetensors"):
             assert bits(tmp_path / f"large{clip_norm}" / name) == bits(tmp_path / f"small{clip_norm}" / name)
     assert together(size, run, store, tmp_path / "team", one_piece=0) == {0}
@@ -152,7 +154,7 @@ def test_a_stopped_run_goes_on_in_as_many_processes_bitwise_and_in_any_other_num
         assert together(size, run, store, tmp_path / name, *told, **how) == {REQUEUE}
         assert load_tensors(tmp_path / name / "checkpoint.safetensors")[1]["step"] == 20
     assert together(size, run, store, tmp_path / "again", **how) == {0}
-    train(ALONE, run, store.folder, tmp_path / "one")
+    train(SINGLE_PROCESS, run, store.folder, tmp_path / "one")
     for name in ("model.safetensors", "checkpoint.safetensors"):
         assert bits(tmp_path / "again" / name) == bits(tmp_path / "whole" / name)
     np.testing.assert_array_equal(column(tmp_path / "again", "loss"), column(tmp_path / "whole", "loss"))
@@ -181,9 +183,9 @@ def test_kill_9_of_one_ends_all_and_the_resumed_run_is_bitwise_the_same(
         assert bits(folder / "model.safetensors") == bits(tmp_path / "whole" / "model.safetensors")
 
 
-def leave_in_the_middle(team: Team, run: RunSpec, tokens: Path, folder: Path, machine: dict[str, Any]) -> None:
+def leave_in_the_middle(group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path, machine: dict[str, Any]) -> None:
     """The last process is told to end in the first micro-batch of step 7, while steps count as long."""
-    make, loss_of, slow = Stepper.make, training_step.loss_of, keeping.SLOW
+    make, loss_of, slow = Stepper.train_step, training_step.loss_of, checkpointing.SLOW
     now = [0]
 
     def noted(stepper: Stepper, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
@@ -191,15 +193,15 @@ def leave_in_the_middle(team: Team, run: RunSpec, tokens: Path, folder: Path, ma
         return make(stepper, step, stop)
 
     def told(*arguments: Any) -> Any:
-        if now[0] == 7 and team.rank == team.size - 1:
+        if now[0] == 7 and group.rank == group.size - 1:
             os.kill(os.getpid(), signal.SIGUSR1)
         return loss_of(*arguments)
 
-    Stepper.make, training_step.loss_of, keeping.SLOW = noted, told, 0.0  # type: ignore[method-assign]
+    Stepper.train_step, training_step.loss_of, checkpointing.SLOW = noted, told, 0.0  # type: ignore[method-assign]
     try:
-        train(team, run, tokens, folder, **machine)
+        train(group, run, tokens, folder, **machine)
     finally:
-        Stepper.make, training_step.loss_of, keeping.SLOW = make, loss_of, slow  # type: ignore[method-assign]
+        Stepper.train_step, training_step.loss_of, checkpointing.SLOW = make, loss_of, slow  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(
@@ -220,18 +222,18 @@ def test_all_leave_a_long_step_together(machine: dict[str, Any], store: TokenSto
 @exhaustive
 def test_a_sharded_model_is_the_same_run_and_its_checkpoint_any_other(store: TokenStore, tmp_path: Path) -> None:
     run = spec_of(store, {"policy": "state_passing", "p_zero": 0.2}, activation_checkpointing=True)
-    train(ALONE, run, store.folder, tmp_path / "1")
+    train(SINGLE_PROCESS, run, store.folder, tmp_path / "1")
     folder = tmp_path / "sharded"
     assert together(2, run, store, folder, 7, 0, signal.SIGTERM, shard=True) == {REQUEUE}
     assert together(2, run, store, folder, 17, 0, signal.SIGTERM, shard=True, micro_batch_tokens=32) == {REQUEUE}
-    train(ALONE, run, store.folder, folder)
+    train(SINGLE_PROCESS, run, store.folder, folder)
     same_curves(tmp_path / "1", folder)
 
 
 def test_micro_batches_of_the_machine_change_no_curve(store: TokenStore, tmp_path: Path) -> None:
     run = spec_of(store, {"policy": "fitted_noise"})
-    train(ALONE, run, store.folder, tmp_path / "1")
-    train(ALONE, run, store.folder, tmp_path / "parts", micro_batch_tokens=32)
+    train(SINGLE_PROCESS, run, store.folder, tmp_path / "1")
+    train(SINGLE_PROCESS, run, store.folder, tmp_path / "parts", micro_batch_tokens=32)
     assert together(2, run, store, tmp_path / "2", micro_batch_tokens=16) == {0}
     same_curves(tmp_path / "1", tmp_path / "parts")
     same_curves(tmp_path / "1", tmp_path / "2")
@@ -247,22 +249,22 @@ def test_an_error_of_one_process_ends_all_with_its_code(store: TokenStore, tmp_p
 SHAPES = [(), (0,), (3,), (4, 5), (2, 0, 4), (2, 3, 4), (parallel.ONE_PIECE // 4 + 1,)]
 
 
-def sums(team: Team) -> None:
-    mine = torch.randn(1000, generator=torch.Generator().manual_seed(team.rank))
+def sums(group: ProcessGroup) -> None:
+    mine = torch.randn(1000, generator=torch.Generator().manual_seed(group.rank))
     values = mine.clone()
-    team.add_up(values)
-    assert torch.equal(team.stacked(values), values.expand(team.size, -1))  # the same bits in every process
-    torch.testing.assert_close(values, team.stacked(mine).sum(0))
+    group.add_up(values)
+    assert torch.equal(group.stacked(values), values.expand(group.size, -1))  # the same bits in every process
+    torch.testing.assert_close(values, group.stacked(mine).sum(0))
     for dtype in (torch.float32, torch.float64, torch.int32, torch.int64):
         for shape in SHAPES:
-            every = [torch.arange(rank, rank + torch.Size(shape).numel()) % 7 for rank in range(team.size)]
+            every = [torch.arange(rank, rank + torch.Size(shape).numel()) % 7 for rank in range(group.size)]
             stack = torch.stack([one.view(shape).to(dtype) for one in every])
-            mine = stack[team.rank].clone()
-            assert torch.equal(team.total(mine), stack.sum(0, dtype=dtype))
-            assert torch.equal(mine, stack[team.rank])  # a total leaves what it is given
-            assert torch.equal(team.stacked(mine), stack)
+            mine = stack[group.rank].clone()
+            assert torch.equal(group.total(mine), stack.sum(0, dtype=dtype))
+            assert torch.equal(mine, stack[group.rank])  # a total leaves what it is given
+            assert torch.equal(group.stacked(mine), stack)
             if mine.dim() == 2:
-                assert torch.equal(team.total(mine.T), stack.sum(0, dtype=dtype).T)
+                assert torch.equal(group.total(mine.T), stack.sum(0, dtype=dtype).T)
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=exhaustive), 4])

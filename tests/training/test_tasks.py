@@ -20,7 +20,7 @@ from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
-from ssm.training.distributed import ALONE, Team
+from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 from ssm.training.gradients import Gradients, OnePiece
 from ssm.training.loop import Interval, train
 from ssm.training.machine import Machine
@@ -49,7 +49,7 @@ def task_run(store: TokenStore, **changes: Any) -> RunSpec:
 
 
 class Recorder:
-    """Keeps the gradient of every step, the mean over the team, before it is clipped."""
+    """Keeps the gradient of every step, the mean over the group, before it is clipped."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.gradients: list[Tensor] = []
@@ -134,8 +134,8 @@ def test_a_micro_batch_that_asks_nothing_counts_for_nothing(copies: TokenStore) 
     assert all(p.grad is None or not p.grad.any() for p in model.parameters())
 
 
-def _train(team: Team, run: RunSpec, tokens: Path, folder: Path) -> None:
-    train(run, TokenStore.open(tokens), folder, CPU, None, Interval(steps=5), Machine(team))
+def _train(group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path) -> None:
+    train(run, TokenStore.open(tokens), folder, CPU, None, Interval(steps=5), Machine(group))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_two_processes_train_the_run_that_one_trains(
 ) -> None:
     """Their halves of a batch do not ask for as much: the norm of the gradient tells whether they are weighed so."""
     run = task_run(copies, initial_state=policy, micro_batch_tokens=64, clip_norm=0.05)
-    _train(ALONE, run, copies.folder, tmp_path / "1")
+    _train(SINGLE_PROCESS, run, copies.folder, tmp_path / "1")
     assert run_team(2, _train, run, copies.folder, tmp_path / "2") == [0, 0]
     one, two = (read_table(tmp_path / name / "metrics.parquet", METRICS) for name in "12")
     for column, tolerance in (("loss", 1e-5), ("accuracy", 1e-5), ("grad_norm", 1e-3), ("state_norm", 1e-4)):

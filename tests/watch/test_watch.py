@@ -38,7 +38,7 @@ def metrics(path: Path, losses: list[float]) -> None:
     write_table(pl.DataFrame(rows, schema=METRICS.columns), METRICS, path, {})
 
 
-def beat(folder: Path, **changes: Any) -> None:
+def heartbeat(folder: Path, **changes: Any) -> None:
     content = {
         "done": 300,
         "total": 1000,
@@ -71,12 +71,12 @@ def results(tmp_path: Path) -> Path:
     metrics(results / "runs/done/metrics.parquet", [4.0, 3.0, 2.0, 1.25])
     write_json(results / "runs/dead/run.json", record | {"status": "diverged", "steps": 120})
     for name in ("gone", "slow", "told", LONG):
-        beat(results / "runs" / name)
+        heartbeat(results / "runs" / name)
     metrics(results / "runs" / LONG / SIDECAR, [3.0, 2.0, 1.0])
     aged(results / "runs/gone", 400)
-    beat(results / "runs/slow", unit_seconds=300.0)
+    heartbeat(results / "runs/slow", unit_seconds=300.0)
     aged(results / "runs/slow", 400)
-    beat(results / "runs/told", state="stopped")
+    heartbeat(results / "runs/told", state="stopped")
     return results
 
 
@@ -225,7 +225,7 @@ def test_a_terminal_that_has_no_blocks_is_given_other_characters(
 
 
 def test_a_run_with_an_escape_in_its_name_is_shown_without(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    beat(results / "runs/a\x1b[31mb", note="loss \x1b[2J")
+    heartbeat(results / "runs/a\x1b[31mb", note="loss \x1b[2J")
     assert main(["watch", str(results)]) == 0
     assert "\x1b" not in capsys.readouterr().out
 

@@ -1,8 +1,8 @@
-"""What a job costs beside its computing: the processor time of the rehearsal of a local `snakemake all`, a job.
+"""What a job costs beside its computing: the processor time of the dry run of a local `snakemake all`, a job.
 
     python tests/workflow/fixed_cost.py
 
-The rehearsal's jobs compute next to nothing, so that the number is an upper bound. What snakemake takes to plan is that
+The dry run's jobs compute next to nothing, so that the number is an upper bound. What snakemake takes to plan is that
 of a dry run, and stands apart.
 """
 
@@ -17,13 +17,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "all", "--cores", "2", "--nolock"]
-REHEARSAL = ["--configfile", "config/config.yaml", "config/rehearsal.yaml"]
+DRY_RUN = ["--configfile", "config/config.yaml", "config/dry_run.yaml"]
 
 
 def processor_seconds(results: str, *more: str) -> tuple[float, str]:
     """Of a snakemake and all that it starts; and what it prints."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [*SNAKEMAKE, *more, *REHEARSAL, "--config", f"results={results}"]
+    command = [*SNAKEMAKE, *more, *DRY_RUN, "--config", f"results={results}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout + done.stderr

@@ -59,7 +59,7 @@ def place(tmp_path: Path) -> Path:
     (config / "config.yaml").write_text(
         "cluster: {partition: cpu, gpu_partition: gpu}\n"
         "hardware: {gpus_per_run: 2, hours_per_run: 1.0e-9}\n"
-        "rehearsal: {max_steps: 8, max_documents: 40, max_sequences: 4}\n"
+        "dry_run: {max_steps: 8, max_documents: 40, max_sequences: 4}\n"
     )
     edit(config, "figures/lg_fig5.yaml", "drawings:", "  - {kind: length_class}\ndrawings:")
     (tmp_path / "workflow").symlink_to(ROOT / "workflow")

@@ -108,11 +108,11 @@ def test_a_mistyped_target_is_told_the_nearest(wrong: str, right: str, own: Path
 
 @exhaustive
 def test_dry_runs_of_this_projects_own_config() -> None:
-    """The default target, a figure, `all`, other scales and the rehearsal all resolve to a graph of jobs."""
-    rehearsal = ["--configfile", "config/config.yaml", "config/rehearsal.yaml"]
+    """The default target, a figure, `all`, other scales and the dry run all resolve to a graph of jobs."""
+    dry_run = ["--configfile", "config/config.yaml", "config/dry_run.yaml"]
     paper = ["--config", "scale=paper", "figures=[lg_fig5]"]
     slurm = ["--workflow-profile", "workflow/profiles/slurm", *paper, "device=cuda"]
-    for arguments in (["lg_fig5", "lg", "all"], rehearsal, paper, slurm):
+    for arguments in (["lg_fig5", "lg", "all"], dry_run, paper, slurm):
         command = [*SNAKEMAKE, "-n", "--forceall", *arguments]
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr

@@ -54,13 +54,13 @@ def test_from_nothing_to_the_report_and_nothing_twice(place: Path) -> None:
         *("report", "a b/smoke", "--out", "a b/smoke/report", "--front", "lg_fig5", "--figures", "lg_fig5"),
     ]
 
-    # A figure's own text changed: its specs, picture, verdicts and report, no training and no measuring.
+    # A figure's own text changed: its specs, images, verdicts and report, no training and no measuring.
     edit(place / "config", "figures/lg_fig5.yaml", "The curves.", "All curves.")
     assert verbs(make(place)) == ["judge", "plot", "report"]
     assert json.loads((results / "specs/figures/lg_fig5.json").read_text())["figure"]["caption"] == "All curves."
 
-    # The code that draws changed: its pictures and the report. Code that trains and measures makes nothing anew.
-    change_code(place, "figures/drawings/bars.py", "training/loop.py", "evaluation/measure.py")
+    # The code that draws changed: its images and the report. Code that trains and measures makes nothing anew.
+    change_code(place, "figures/plots/bars.py", "training/loop.py", "evaluation/measure.py")
     assert verbs(make(place)) == ["plot", "report"]
 
 
@@ -152,7 +152,9 @@ def test_make_goes_on_after_a_killed_snakemake_and_keeps_away_from_a_living_one(
         told = r"Another snakemake works in this folder.* stop them \(scancel\)\.\n"
         assert re.match(f"{told}make:", result.stderr)
         locks = {path.read_text() for path in (place / ".snakemake/locks").iterdir()}
-        (warm,) = (child for child in psutil.Process(living.pid).children() if "ssm.cli.parent" in child.cmdline())
+        (server,) = (
+            child for child in psutil.Process(living.pid).children() if "ssm.cli.fork_server" in child.cmdline()
+        )
         for arguments in (["--cores", "2", "lg_fig4"], ["--unlock"]):
             result = snakemake(place, *arguments)
             assert result.returncode != 0
@@ -160,7 +162,7 @@ def test_make_goes_on_after_a_killed_snakemake_and_keeps_away_from_a_living_one(
         assert {path.read_text() for path in (place / ".snakemake/locks").iterdir()} == locks != set()
         living.send_signal(signal.SIGKILL)
         living.wait()
-        assert psutil.wait_procs([warm], timeout=100)[1] == [], "the warm parent of its jobs ends with it"
+        assert psutil.wait_procs([server], timeout=100)[1] == [], "the fork server of its jobs ends with it"
         (place / "gate").unlink()
         # Its orphaned job still runs, and keeps nobody away.
         result = run(place, *figures)

@@ -50,11 +50,11 @@ PAPERS = sorted({task.figure.paper for task in PLAN.figures.values()})
 
 
 def results_of(targets):
-    """The pictures and verdicts of figures."""
-    pictures = expand(
+    """The images and verdicts of figures."""
+    images = expand(
         "{S}/figures/{target}.{format}", S=S, target=targets, format=FORMATS
     )
-    return pictures + expand("{S}/verdicts/{target}.parquet", S=S, target=targets)
+    return images + expand("{S}/verdicts/{target}.parquet", S=S, target=targets)
 
 
 @cache
@@ -83,9 +83,9 @@ def finished_besides(targets):
 
 
 def reference_files():
-    """The reference results that the report shows: none beside a rehearsal, or where there is no folder of this scale."""
+    """The reference results that the report shows: none beside a dry run, or where there is no folder of this scale."""
     found = (
-        () if LIBRARY.workflow.rehearsal else Path("reports", LIBRARY.scale).glob("*")
+        () if LIBRARY.workflow.dry_run else Path("reports", LIBRARY.scale).glob("*")
     )
     return sorted(str(path) for path in found if path.suffix in (".json", ".png"))
 
@@ -128,14 +128,14 @@ def explain_locks():
     """Snakemake says that the folder is locked, and that one may unlock it; say whether a living one works here."""
     planned = getattr(workflow, "_dag", None) and not workflow.dryrun
     if not (
-        planned and ALIVE and workflow.is_main_process and workflow.persistence.locked
+        planned and INSTANCE_LOCK and workflow.is_main_process and workflow.persistence.locked
     ):
         return
     try:
-        insist(ALIVE)
+        require_only_instance(INSTANCE_LOCK)
         problem = "The last snakemake here was killed: `make figures` unlocks the folder and goes on"
-    except UserError as alive:
-        problem = alive
+    except UserError as error:
+        problem = error
     print(problem, file=sys.stderr)
 
 
@@ -198,13 +198,13 @@ def memory(wildcards, attempt):
 @cache
 def table_jobs():
     """Table -> its place in a cluster's job."""
-    return seats(PLAN, expected(), CLUSTER)
+    return pack_jobs(PLAN, expected(), CLUSTER)
 
 
 def minutes(wildcards, attempt):
-    seat = table_jobs().get(wildcards[0])
+    packed = table_jobs().get(wildcards[0])
     need = expected()[wildcards[0]]
-    return need.minutes_to_ask_for(CLUSTER, attempt, seat.share if seat else 1.0)
+    return need.minutes_to_ask_for(CLUSTER, attempt, packed.share if packed else 1.0)
 
 
 def time_limit(wildcards, resources):
@@ -227,8 +227,8 @@ def partition(wildcards):
 
 def tables_together(wildcards):
     """On a cluster the tables of one run are one job, or a few: they are short, and wait for the same weights."""
-    seat = table_jobs().get(wildcards.table) if on_cluster() else None
-    return seat and seat.job
+    packed = table_jobs().get(wildcards.table) if on_cluster() else None
+    return packed and packed.job
 
 
 # What the profile calls them all: group-components: measure=...

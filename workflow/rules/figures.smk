@@ -1,4 +1,4 @@
-# Tables to pictures and verdicts. The code that draws or judges is a parameter: after a change in it the next call draws or
+# Tables to images and verdicts. The code that draws or judges is a parameter: after a change in it the next call draws or
 # judges anew. Training and measuring are not: what they made stays until their specs change.
 
 
@@ -59,7 +59,7 @@ rule judge:
         tables=f"{S}/tables",
         # how figures are drawn changes no verdict
         code=lambda wildcards: code_hash(
-            "ssm.cli.judge", without="ssm.figures.drawings"
+            "ssm.cli.judge", without="ssm.figures.plots"
         ),
     message:
         "Judge the claims of {wildcards.target}"

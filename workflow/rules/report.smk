@@ -3,7 +3,7 @@
 
 
 rule report:
-    """The pages: one picture of everything, and the figures with their verdicts and where they come from."""
+    """The pages: the overview, and the figures with their verdicts and where they come from."""
     input:
         lambda wildcards: results_of(reported()),
         reference=reference_files(),

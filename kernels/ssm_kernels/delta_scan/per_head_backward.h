@@ -7,7 +7,7 @@
 // is taken on the way.
 #pragma once
 
-#include "ahead.h"
+#include "prefetch.h"
 #include "backward.h"
 #include "per_head_block.h"
 

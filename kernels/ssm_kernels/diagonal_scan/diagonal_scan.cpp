@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lanes.h"
-#include "past_caches.h"
+#include "streaming_stores.h"
 #include "threads.h"
 
 namespace {

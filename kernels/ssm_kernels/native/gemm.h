@@ -12,7 +12,7 @@
 #include <new>
 #include <utility>
 
-#include "ahead.h"
+#include "prefetch.h"
 #include "simd.h"
 
 namespace gemm {

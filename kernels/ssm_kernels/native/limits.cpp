@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "past_caches.h"
+#include "streaming_stores.h"
 #include "simd.h"
 
 namespace {

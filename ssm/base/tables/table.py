@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ssm.base.checksum import BLANK, verify_checksum, write_checksum
 from ssm.base.errors import TableError, first_line, nearest, shown
 from ssm.base.files import whole_file
 from ssm.base.lazy import parquet as pq
 from ssm.base.lazy import polars as pl
 from ssm.base.lazy import pyarrow as pa
-from ssm.base.outside import parse_json, shaped
 from ssm.base.records import Provenance
 from ssm.base.schema import Schema
-from ssm.base.seal import BLANK, check_seal, seal
+from ssm.base.strict_parsing import parse_json, shaped
 
 
 def write_table(frame: pl.DataFrame, schema: Schema, path: str | Path, provenance: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ def write_table(frame: pl.DataFrame, schema: Schema, path: str | Path, provenanc
         with temporary.open("wb") as file, pq.ParquetWriter(file, table.schema, **options) as writer:
             writer.write_table(table)
             writer.add_key_value_metadata(metadata)
-        seal(temporary)
+        write_checksum(temporary)
 
 
 def read_table(path: str | Path, schema: Schema | None = None) -> pl.DataFrame:
@@ -83,7 +83,7 @@ def _open(path: str | Path) -> pa.Table:
         with Path(path).open("rb") as file:
             if file.read(4) != b"PAR1":
                 raise TableError(f"{path}: not a readable Parquet file")
-        check_seal(path, TableError, "delete it and make it again")
+        verify_checksum(path, TableError, "delete it and make it again")
         # pq.read_table would import pandas where it is installed.
         # No file of Python's: a thread of pyarrow that still holds one when Python ends aborts the process.
         with pa.OSFile(os.fsencode(path)) as file, pq.ParquetFile(file, page_checksum_verification=True) as table:

@@ -22,7 +22,7 @@ VERDICTS = Schema(
         "reason": str,
         "sort": str,  # whose statement: paper, definition (a property of what was built), ours; elsewhere
         "number": str,  # the same for verdicts, of whichever figures, that judge the very same number
-        "registered": bool,  # before its seeds were read; null: a rehearsal
+        "registered": bool,  # before its seeds were read; null: a dry run
         "registration": str,  # that in words
     },
     may_be_empty=True,  # a figure need not claim anything

@@ -9,7 +9,7 @@ import numpy as np
 from ssm.base.lazy import polars as pl
 from ssm.base.seeds import numpy_generator
 from ssm.claims.estimate import DRAWS, LEVEL, Estimate
-from ssm.claims.panel import Panel
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import ModelQuantity
 
 COSTS = {
@@ -31,7 +31,7 @@ class CostExponent(ModelQuantity):
     def timed(self) -> bool:
         return self.cost in ("training_step", "decoding_step")
 
-    def estimate(self, panel: Panel) -> Estimate:
+    def estimate(self, panel: PanelTables) -> Estimate:
         """Bytes give one exponent, exactly; seconds one a round: a bootstrap of the median over rounds."""
         rows = self.rows(panel).filter(pl.col("cost") == self.cost).sort("length", "repeat")
         logs = np.log(rows["value"].to_numpy().reshape(rows["length"].n_unique(), -1))  # (lengths, rounds)
@@ -45,5 +45,5 @@ class CostExponent(ModelQuantity):
         how = f"bootstrap of the median over {len(exponents)} rounds"
         return Estimate(value, low, high, how, self.words(panel))
 
-    def words(self, panel: Panel) -> str:
+    def words(self, panel: PanelTables) -> str:
         return f"p of {COSTS[self.cost]} ~ T^p, the slope over all T on logarithmic scales, {self.model}"

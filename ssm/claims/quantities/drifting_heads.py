@@ -11,7 +11,7 @@ from pydantic import PositiveFloat
 from ssm.base.curves import head_std_growth
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
-from ssm.claims.panel import Panel, by_sequence, tokens
+from ssm.claims.panel_tables import PanelTables, by_sequence, tokens
 from ssm.claims.positions import state_statistics
 from ssm.claims.quantity import ArmQuantity
 from ssm.claims.series import Series
@@ -29,7 +29,7 @@ class DriftingHeads(ArmQuantity):
     def bounds(self) -> tuple[float, float]:
         return (0.0, 1.0)
 
-    def read(self, panel: Panel, series: Series) -> Reading:
+    def read(self, panel: PanelTables, series: Series) -> Reading:
         """One seed's interval is a bootstrap over sequences."""
         start, stop, factor = series.context, tokens(series, self), self.factor
         table = state_statistics(panel, series, self, stop)
@@ -41,6 +41,6 @@ class DriftingHeads(ArmQuantity):
         draws = (means_late > factor * means_early).mean(axis=1)  # each (DRAWS, heads)
         return Reading(value, draws=draws, sequences=at[0]["sequence"].n_unique())
 
-    def describe(self, panel: Panel) -> str:
+    def describe(self, panel: PanelTables) -> str:
         growth = f"grows more than {self.factor:g}-fold from T to {self.times_context:g}T"
         return f"fraction of heads of {panel.label(self.arm)} whose state's std {growth}"

@@ -11,8 +11,8 @@ from pydantic import model_validator
 from ssm.base.errors import nearest
 from ssm.claims.estimate import Reading, UndecidableError
 from ssm.claims.families import Member, axis_name, place_words, stands_at, value_text
-from ssm.claims.panel import Panel
-from ssm.claims.quantity import Place, SeedQuantity
+from ssm.claims.panel_tables import PanelTables
+from ssm.claims.quantity import PanelArm, SeedQuantity
 from ssm.claims.series import Series
 from ssm.claims.sweep import SOME, Of, quantity_of
 from ssm.specs.base import Name, Setting
@@ -103,25 +103,25 @@ class Effect(SeedQuantity):
         on, off = ({self.axis: value} | self.where for value in (self.on, self.off))
         return stands_at(series.axes, on) or stands_at(series.axes, off)
 
-    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
+    def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
         arms = (arm for axis in self.axes for pair in self.pairs(panel, series, axis) for arm in pair)
-        return tuple(dict.fromkeys(place for arm in arms for place in self.quantity(arm).places(panel, series)))
+        return tuple(dict.fromkeys(place for arm in arms for place in self.quantity(arm).panel_arms(panel, series)))
 
-    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
-        order = self.places(panel, series)
+    def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+        order = self.panel_arms(panel, series)
 
         def numbers(axis: str) -> list[Any]:
             return [
-                [[order.index(place) for place in self.quantity(arm).places(panel, series)] for arm in pair]
+                [[order.index(place) for place in self.quantity(arm).panel_arms(panel, series)] for arm in pair]
                 for pair in self.pairs(panel, series, axis)
             ]
 
         roles = ("arm", "against", "restarted")
-        of = {key: value for key, value in self.quantity().nameless(panel, series).items() if key not in roles}
+        of = {key: value for key, value in self.quantity().canonical(panel, series).items() if key not in roles}
         against = None if self.against is None else numbers(self.against)
         return {"kind": self.kind, "of": of, "pairs": numbers(self.axis), "against": against}
 
-    def readings(self, panel: Panel) -> dict[int, Reading]:
+    def readings(self, panel: PanelTables) -> dict[int, Reading]:
         """The mean over the pairs of arms of each seed."""
         found = [self._effect(panel, axis) for axis in self.axes]
         seeds = sorted(set.intersection(*(set(one) for one in found)))
@@ -130,7 +130,7 @@ class Effect(SeedQuantity):
         own, other = found[0], found[1] if len(found) > 1 else {}
         return {seed: Reading(own[seed] - other.get(seed, 0.0)) for seed in seeds}
 
-    def _effect(self, panel: Panel, axis: str) -> dict[int, float]:
+    def _effect(self, panel: PanelTables, axis: str) -> dict[int, float]:
         """Seed -> the effect of an axis, of the seeds that all arms have."""
         pairs = self.pairs(panel.name, panel.task.series, axis)
         if not pairs:
@@ -140,7 +140,7 @@ class Effect(SeedQuantity):
         seeds = set.intersection(*(set(one) for one in numbers.values()))
         return {seed: float(np.mean([numbers[on][seed] - numbers[off][seed] for on, off in pairs])) for seed in seeds}
 
-    def words(self, panel: Panel) -> str:
+    def words(self, panel: PanelTables) -> str:
         pairs = self.pairs(panel.name, panel.task.series, self.axis)
         of = self.quantity(pairs[0][0] if pairs else "each arm").words(panel)
         where = "".join(f", {place_words(axis, value)}" for axis, value in self.where.items())

@@ -12,7 +12,7 @@ from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.claims.curve import CurveQuantity, Points
 from ssm.claims.estimate import NOTHING
-from ssm.claims.panel import Panel
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.series import Series
 from ssm.specs.base import Name
 
@@ -37,7 +37,7 @@ class Extreme(CurveQuantity):
         found: np.ndarray = y.max(axis=1) if self.which == "largest" else y.min(axis=1)
         return found
 
-    def points_of(self, rows: pl.DataFrame, schema: Schema, series: Series, panel: Panel) -> Points:
+    def points_of(self, rows: pl.DataFrame, schema: Schema, series: Series, panel: PanelTables) -> Points:
         """Of several curves all points, one after the other."""
         if self.among is None:
             return super().points_of(rows, schema, series, panel)

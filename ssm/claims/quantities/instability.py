@@ -11,7 +11,7 @@ from pydantic import PositiveFloat
 from ssm.base.tables import read_provenance
 from ssm.base.tables.metrics import CEILING
 from ssm.claims.estimate import Reading, UndecidableError
-from ssm.claims.panel import Panel
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import ANY, ArmQuantity
 from ssm.claims.series import Series
 from ssm.specs.measurement import MeasurementTask
@@ -43,7 +43,7 @@ class Instability(ArmQuantity):
     def bounds(self) -> tuple[float, float]:
         return ANY if self.what == "largest_rise" else (0.0, 1.0)
 
-    def read(self, panel: Panel, series: Series) -> Reading:
+    def read(self, panel: PanelTables, series: Series) -> Reading:
         """A run's own noise is no error of it, so that one seed has no interval."""
         table = panel.table(series, self.name_of("learning_curve"), "learning_curve").sort("step")
         losses = table["loss"].to_numpy()
@@ -58,14 +58,14 @@ class Instability(ArmQuantity):
         largest = float(rises.max())
         return Reading(largest if self.what == "largest_rise" else float(largest > self.noises * noise))
 
-    def _guess(self, panel: Panel, series: Series) -> float:
+    def _guess(self, panel: PanelTables, series: Series) -> float:
         """log V, the loss of a uniform guess, from what the table says it was made of."""
         path = panel.folder / f"{series.tables[self.name_of('learning_curve')]}.parquet"
         run = MeasurementTask.parse(read_provenance(path)["task"], str(path)).run
         assert run is not None  # a learning curve is of one
         return math.log(run.data.vocab_size)
 
-    def describe(self, panel: Panel) -> str:
+    def describe(self, panel: PanelTables) -> str:
         arm = panel.label(self.arm)
         if self.what == "largest_rise":
             return f"largest rise of the training loss of {arm} over its lowest level before, nats"

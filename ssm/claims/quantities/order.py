@@ -10,7 +10,7 @@ from pydantic import model_validator
 from ssm.base.curves import seed_interval
 from ssm.claims.curve import CurveQuantity, Points
 from ssm.claims.estimate import LEVEL, Estimate, UndecidableError
-from ssm.claims.panel import Panel
+from ssm.claims.panel_tables import PanelTables
 
 
 class Order(CurveQuantity):
@@ -40,7 +40,7 @@ class Order(CurveQuantity):
             y = np.log(y) if self.ratio else y
             return np.diff(y, axis=1) * (1 if self.direction == "up" else -1)
 
-    def estimate(self, panel: Panel) -> Estimate:
+    def estimate(self, panel: PanelTables) -> Estimate:
         """The intervals of the steps between neighbours, paired by seed, make the interval of the smallest.
 
         Its lower end is the lowest of their lower ends: not above the smallest step's own, whichever that is, so that

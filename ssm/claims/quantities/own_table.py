@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.panel import OWN, Panel, with_own_series
+from ssm.claims.panel_tables import OWN, PanelTables, with_own_series
 from ssm.claims.quantity import FigureQuantity, SeedQuantity
 from ssm.claims.sweep import SOME, Of, quantity_of
 from ssm.specs.base import Spec
@@ -52,13 +52,13 @@ class OwnTable(FigureQuantity):
     def decided_by(self, measured: Sequence[Spec]) -> tuple[list[Any], list[Any]]:
         return [], [one.content() for one in measured]
 
-    def estimate(self, panel: Panel) -> Estimate:
+    def estimate(self, panel: PanelTables) -> Estimate:
         """As of an arm with one seed; without draws exact, and else over these.
 
         Rows without draws are of draw 1: read together with rows that have draws, they count there alone.
         """
         (name,) = self.names
-        own = Panel(with_own_series(panel.task, panel.folder, name), "", panel.folder)
+        own = PanelTables(with_own_series(panel.task, panel.folder, name), "", panel.folder)
         if not own.task.series:
             raise UndecidableError(f"the figure has no {name} of its own at the scale {panel.task.scale}")
         quantity = self.quantity(OWN)
@@ -72,5 +72,5 @@ class OwnTable(FigureQuantity):
             raise UndecidableError("not a finite number")
         return self.exact(value, panel)
 
-    def words(self, panel: Panel) -> str:
+    def words(self, panel: PanelTables) -> str:
         return self.quantity(OWN).words(panel).replace(f" of {OWN} in ", " in ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.panel import Panel
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import ModelQuantity
 
 
@@ -16,11 +16,11 @@ class ParameterRatio(ModelQuantity):
     reads: ClassVar[tuple[str, ...]] = ("model_size",)
     definition: ClassVar[bool] = True
 
-    def estimate(self, panel: Panel) -> Estimate:
+    def estimate(self, panel: PanelTables) -> Estimate:
         row = self.rows(panel).row(0, named=True)
         if not row["published_parameters"]:
             raise UndecidableError(f"no published number of parameters is known for {self.model}")
         return self.exact(row["parameters"] / row["published_parameters"], panel)
 
-    def words(self, panel: Panel) -> str:
+    def words(self, panel: PanelTables) -> str:
         return f"parameters of {self.model} counted here / parameters that the paper states"

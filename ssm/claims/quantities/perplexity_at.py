@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 
 from ssm.claims.estimate import Reading, mean_reading
-from ssm.claims.panel import Panel, tokens
+from ssm.claims.panel_tables import PanelTables, tokens
 from ssm.claims.positions import at_end, last_quarter, position_loss
 from ssm.claims.quantity import ArmQuantity, Scale
 from ssm.claims.series import Series
@@ -24,9 +24,9 @@ class PerplexityAt(ArmQuantity):
     def read_on(self) -> Scale:
         return "logarithm"
 
-    def read(self, panel: Panel, series: Series) -> Reading:
+    def read(self, panel: PanelTables, series: Series) -> Reading:
         stop = tokens(series, self)
         return mean_reading(last_quarter(position_loss(panel, series, self, stop), stop))
 
-    def describe(self, panel: Panel) -> str:
+    def describe(self, panel: PanelTables) -> str:
         return f"perplexity of {panel.label(self.arm)} at {at_end(self.times_context)}"

@@ -8,7 +8,7 @@ from pydantic import PositiveFloat
 
 from ssm.base.curves import mean_loss
 from ssm.claims.estimate import Reading, mean_reading
-from ssm.claims.panel import Panel, tokens
+from ssm.claims.panel_tables import PanelTables, tokens
 from ssm.claims.positions import at_end, last_quarter, position_loss
 from ssm.claims.quantity import ArmQuantity, Scale
 from ssm.claims.series import Series
@@ -25,12 +25,12 @@ class PerplexityGrowth(ArmQuantity):
     def read_on(self) -> Scale:
         return "logarithm"
 
-    def read(self, panel: Panel, series: Series) -> Reading:
+    def read(self, panel: PanelTables, series: Series) -> Reading:
         """Paired by sequence."""
         stop = tokens(series, self)
         table = position_loss(panel, series, self, max(stop, series.context))
         early = mean_loss(table, series.context // 2, series.context)["loss"].to_numpy()
         return mean_reading(last_quarter(table, stop) - early)
 
-    def describe(self, panel: Panel) -> str:
+    def describe(self, panel: PanelTables) -> str:
         return f"perplexity of {panel.label(self.arm)} at {at_end(self.times_context)} / at [0.5T, T)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.panel import Panel
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.pieces import Piece, SampleQuantity, find_pieces
 
 
@@ -22,7 +22,7 @@ class PieceDepth(SampleQuantity):
     behind: Piece  # what the text begins behind ...
     before: Piece  # ... and what it ends before
 
-    def estimate(self, panel: Panel) -> Estimate:
+    def estimate(self, panel: PanelTables) -> Estimate:
         pieces = (self.behind, self.piece, self.before)
         found = find_pieces(pieces, self.text(panel))
         for piece, place in zip(pieces, found, strict=True):
@@ -34,5 +34,5 @@ class PieceDepth(SampleQuantity):
             raise UndecidableError("no text stands around the piece")
         return self.exact((start - begin) / letters, panel)
 
-    def words(self, panel: Panel) -> str:
+    def words(self, panel: PanelTables) -> str:
         return f"letters of the text in front of '{self.piece}' / all of them"

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ssm.claims.estimate import Estimate
-from ssm.claims.panel import Panel
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.pieces import Piece, SampleQuantity, find_pieces
 
 
@@ -19,9 +19,9 @@ class PieceShare(SampleQuantity):
     definition: ClassVar[bool] = True
     pieces: Annotated[tuple[Piece, ...], Field(strict=False, min_length=1)]
 
-    def estimate(self, panel: Panel) -> Estimate:
+    def estimate(self, panel: PanelTables) -> Estimate:
         found = find_pieces(self.pieces, self.text(panel))
         return self.exact(sum(place is not None for place in found) / len(found), panel)
 
-    def words(self, panel: Panel) -> str:
+    def words(self, panel: PanelTables) -> str:
         return f"of {len(self.pieces)} pieces of text, the share that stands in the sample, verbatim and in order"

@@ -11,7 +11,7 @@ from ssm.base.columns import maximum
 from ssm.base.curves import remembrance_curve
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
-from ssm.claims.panel import Panel, by_sequence
+from ssm.claims.panel_tables import PanelTables, by_sequence
 from ssm.claims.quantity import ArmQuantity, Scale
 from ssm.claims.series import Series
 
@@ -34,14 +34,14 @@ class Remembrance(ArmQuantity):
     def bounds(self) -> tuple[float, float]:
         return (0.0, 1.0)
 
-    def read(self, panel: Panel, series: Series) -> Reading:
+    def read(self, panel: PanelTables, series: Series) -> Reading:
         """A mean over sequences, linear between the measured t."""
         return mean_reading(self._by_sequence(panel, series))
 
-    def read_logarithm(self, panel: Panel, series: Series) -> Reading:
+    def read_logarithm(self, panel: PanelTables, series: Series) -> Reading:
         return log_mean_reading(self._by_sequence(panel, series))
 
-    def _by_sequence(self, panel: Panel, series: Series) -> np.ndarray:
+    def _by_sequence(self, panel: PanelTables, series: Series) -> np.ndarray:
         """At t, of each sequence. (S,)"""
         table = panel.table(series, self.name_of("effective_remembrance"), "effective_remembrance")
         length = maximum(table["length"])
@@ -55,7 +55,7 @@ class Remembrance(ArmQuantity):
         values = by_sequence(table.filter(pl.col("distance") == self.distance), ["t"], "value")
         return np.array([np.interp(t, times, row) for row in values])
 
-    def describe(self, panel: Panel) -> str:
+    def describe(self, panel: PanelTables) -> str:
         distance = self.distance.replace("_", " ")
         at = f"t = length - {self.kept_contexts:g}T"
         return f"mean Effective Remembrance ({distance}) of {panel.label(self.arm)}, {at}"

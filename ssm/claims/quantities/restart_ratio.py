@@ -9,9 +9,9 @@ from pydantic import PositiveFloat
 
 from ssm.base.curves import paired_log_ratio, ratio_positions
 from ssm.claims.estimate import Reading, UndecidableError, mean_reading
-from ssm.claims.panel import Panel, tokens
+from ssm.claims.panel_tables import PanelTables, tokens
 from ssm.claims.positions import at_end, position_loss
-from ssm.claims.quantity import ArmQuantity, Place, Scale
+from ssm.claims.quantity import ArmQuantity, PanelArm, Scale
 from ssm.claims.series import Series
 from ssm.specs.base import Name
 
@@ -31,25 +31,25 @@ class RestartRatio(ArmQuantity):
     def arms(self) -> tuple[str, ...]:
         return super().arms() if self.restarted is None else (*super().arms(), self.restarted)
 
-    def places(self, panel: str, series: Sequence[Series] = ()) -> tuple[Place, ...]:
-        places = super().places(panel)
+    def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
+        places = super().panel_arms(panel)
         if self.restarted is not None:
             places = (*places, (panel, self.restarted), (self.there(panel), self.restarted))
         return tuple(dict.fromkeys(places))
 
-    def nameless(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
-        content, itself = super().nameless(panel), self.against is None and self.restarted == self.arm
+    def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+        content, itself = super().canonical(panel), self.against is None and self.restarted == self.arm
         if itself:  # another way to say that an arm is restarted itself
             content["restarted"] = None
         elif self.restarted is not None:
-            content["restarted"] = self.places(panel).index((panel, self.restarted))
+            content["restarted"] = self.panel_arms(panel).index((panel, self.restarted))
         return content
 
     @property
     def read_on(self) -> Scale:
         return "logarithm"
 
-    def read(self, panel: Panel, series: Series) -> Reading:
+    def read(self, panel: PanelTables, series: Series) -> Reading:
         stop = tokens(series, self)
         other = panel.series(self.restarted or series.arm).get(series.seed)
         if other is None:
@@ -62,7 +62,7 @@ class RestartRatio(ArmQuantity):
         full = position_loss(panel, series, self, stop)
         return mean_reading(paired_log_ratio(full, restart, stop)["value"].to_numpy())
 
-    def describe(self, panel: Panel) -> str:
+    def describe(self, panel: PanelTables) -> str:
         other = panel.label(self.restarted) if self.restarted else "the same model"
         end = at_end(self.times_context)
         return f"perplexity of {panel.label(self.arm)} / of {other} restarted T/2 to T tokens before, at {end}"

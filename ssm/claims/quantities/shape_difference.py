@@ -9,7 +9,7 @@ import numpy as np
 from ssm.base.curves import remembrance_curve
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
-from ssm.claims.panel import Panel, by_sequence
+from ssm.claims.panel_tables import PanelTables, by_sequence
 from ssm.claims.quantities.remembrance import Distance
 from ssm.claims.quantity import SeriesQuantity
 from ssm.claims.series import Series
@@ -31,7 +31,7 @@ class ShapeDifference(SeriesQuantity):
     def bounds(self) -> tuple[float, float]:
         return (0.0, 1.0)
 
-    def read(self, panel: Panel, series: Series) -> Reading:
+    def read(self, panel: PanelTables, series: Series) -> Reading:
         """One seed's interval is a bootstrap over sequences."""
         table = panel.table(series, self.name_of("effective_remembrance"), "effective_remembrance")
         names = (self.distance, self.with_distance)
@@ -40,7 +40,7 @@ class ShapeDifference(SeriesQuantity):
         value = float(_largest_difference(*means)[0])
         return Reading(value, draws=_largest_difference(*resample(*curves)), sequences=len(curves[0]))
 
-    def describe(self, panel: Panel) -> str:
+    def describe(self, panel: PanelTables) -> str:
         names = " and ".join(name.replace("_", " ") for name in (self.distance, self.with_distance))
         return (
             f"largest difference over t between {panel.label(self.arm)}'s mean remembrance under {names}, "

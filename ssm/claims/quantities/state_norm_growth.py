@@ -8,7 +8,7 @@ from pydantic import PositiveFloat
 
 from ssm.base.curves import state_norm_at
 from ssm.claims.estimate import Reading, log_mean_reading
-from ssm.claims.panel import Panel, tokens
+from ssm.claims.panel_tables import PanelTables, tokens
 from ssm.claims.positions import state_statistics
 from ssm.claims.quantity import ArmQuantity, Scale
 from ssm.claims.series import Series
@@ -25,7 +25,7 @@ class StateNormGrowth(ArmQuantity):
     def read_on(self) -> Scale:
         return "logarithm"
 
-    def read(self, panel: Panel, series: Series) -> Reading:
+    def read(self, panel: PanelTables, series: Series) -> Reading:
         """A ratio of means over sequences."""
         stop = tokens(series, self)
         table = state_statistics(panel, series, self, stop)
@@ -33,5 +33,5 @@ class StateNormGrowth(ArmQuantity):
         early = state_norm_at(table, series.context)["norm"].to_numpy()
         return log_mean_reading(late) - log_mean_reading(early)
 
-    def describe(self, panel: Panel) -> str:
+    def describe(self, panel: PanelTables) -> str:
         return f"mean norm of the whole state of {panel.label(self.arm)} at {self.times_context:g}T / at T"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.panel import Panel
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import ModelQuantity
 
 PROPERTIES = {
@@ -28,7 +28,7 @@ class SystemProperty(ModelQuantity):
     definition: ClassVar[bool] = True
     property: Literal["selective", "linear", "identity", "constant"]
 
-    def estimate(self, panel: Panel) -> Estimate:
+    def estimate(self, panel: PanelTables) -> Estimate:
         row = self.rows(panel).row(0, named=True)
         if self.property == "constant":
             return self.exact(float(row["state_numbers_late"] == row["state_numbers"]), panel)
@@ -36,5 +36,5 @@ class SystemProperty(ModelQuantity):
             raise UndecidableError(f"the state of {self.model} grows, so that nothing of an initial state is lost")
         return self.exact(float(row[self.property]), panel)
 
-    def words(self, panel: Panel) -> str:
+    def words(self, panel: PanelTables) -> str:
         return f"1 if {PROPERTIES[self.property]}, else 0; measured on {self.model}"

@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat
 from ssm.base.columns import by_sample, chosen, listed, maximum
 from ssm.base.curves import mean_over
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
-from ssm.claims.panel import Panel, insist_on
+from ssm.claims.panel_tables import PanelTables, insist_on
 from ssm.claims.quantity import ANY, ROUNDING, ArmQuantity, Scale
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import Series
@@ -49,13 +49,13 @@ class ValueAt(ColumnReader, ArmQuantity):
     def bounds(self) -> tuple[float, float]:
         return self.limits or ANY
 
-    def read(self, panel: Panel, series: Series) -> Reading:
+    def read(self, panel: PanelTables, series: Series) -> Reading:
         return mean_reading(self._by_sample(panel, series))
 
-    def read_logarithm(self, panel: Panel, series: Series) -> Reading:
+    def read_logarithm(self, panel: PanelTables, series: Series) -> Reading:
         return log_mean_reading(self._by_sample(panel, series))
 
-    def _by_sample(self, panel: Panel, series: Series) -> np.ndarray:
+    def _by_sample(self, panel: PanelTables, series: Series) -> np.ndarray:
         """(S,)"""
         table, schema = panel.any_table(series, self.measurement)
         rows = panel.rows(table, schema, self.where)
@@ -74,7 +74,7 @@ class ValueAt(ColumnReader, ArmQuantity):
             )
         return by_sample(there, schema, self.column)
 
-    def describe(self, panel: Panel) -> str:
+    def describe(self, panel: PanelTables) -> str:
         where = [f"{column} {value}" for column, value in self.where.items()]
         if self.times_context is not None:
             where.append(f"{self.along} {self.times_context:g}T")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ssm.base.pairs import Modules
+from ssm.base.plugin_modules import Modules
 from ssm.data.corpora.document import Document
 from ssm.specs.corpora import SPECS
 

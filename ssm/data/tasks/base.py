@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssm.base.pairs import Modules
+from ssm.base.plugin_modules import Modules
 from ssm.data.batches import NOT_ASKED
 from ssm.data.store import TokenSplit, TokenStore
 from ssm.data.tasks.draws import Draws

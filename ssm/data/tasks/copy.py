@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ssm.data.tasks.strings import Places, Strings
+from ssm.data.tasks.strings import StringLayout, Strings
 
 
 class Copy(Strings, kind="copy"):
     """The letters in the order in which they are read."""
 
-    def source(self, letters: np.ndarray, at: Places) -> np.ndarray:
+    def source(self, letters: np.ndarray, at: StringLayout) -> np.ndarray:
         return at.start + at.within - (at.length + 1)

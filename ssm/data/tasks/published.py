@@ -12,7 +12,7 @@ from pathlib import Path
 from typing_extensions import TypedDict
 
 from ssm.base.errors import DataError, first_line
-from ssm.base.outside import read_json, shaped
+from ssm.base.strict_parsing import read_json, shaped
 from ssm.data.tasks.stories import Story
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ssm.data.tasks.draws import Draws
-from ssm.data.tasks.strings import Places, Strings
+from ssm.data.tasks.strings import StringLayout, Strings
 from ssm.specs.tasks.sort import SortTask
 
 
@@ -14,14 +14,14 @@ class Sort(Strings, kind="sort"):
 
     spec: SortTask
 
-    def letters(self, draws: Draws, at: Places) -> np.ndarray:
+    def letters(self, draws: Draws, at: StringLayout) -> np.ndarray:
         even, longest = np.ones(self.spec.alphabet), self.spec.longest_answer
         strings = [draws.chosen(f"letters/{number}", even, longest) for number in range(int(at.string.max()) + 1)]
         there = at.string * longest + (at.within - 1).clip(0, longest - 1)  # (B, N)
         found: np.ndarray = np.take_along_axis(np.concatenate(strings, 1), there, 1)
         return found
 
-    def source(self, letters: np.ndarray, at: Places) -> np.ndarray:
+    def source(self, letters: np.ndarray, at: StringLayout) -> np.ndarray:
         """Sorted by string, the $ before its letters and all else behind them: the k-th letter is k behind the $."""
         A = self.spec.alphabet
         behind = np.where(at.within > at.length, A + 1, letters + 1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ssm.data.tasks.strings import Places, Strings
+from ssm.data.tasks.strings import StringLayout, Strings
 
 
 class StackCopy(Strings, kind="stack_copy"):
     """The letters from the last to the first."""
 
-    def source(self, letters: np.ndarray, at: Places) -> np.ndarray:
+    def source(self, letters: np.ndarray, at: StringLayout) -> np.ndarray:
         return at.start + 2 * at.length + 2 - at.within

@@ -13,7 +13,7 @@ from ssm.specs.tasks.strings import StringTask
 
 
 @dataclass(frozen=True)
-class Places:
+class StringLayout:
     """Where every token of every row stands, (B, N) int64 each."""
 
     string: np.ndarray  # to which of the row's strings it belongs
@@ -27,12 +27,12 @@ class Strings(Generator):
 
     spec: StringTask
 
-    def letters(self, draws: Draws, at: Places) -> np.ndarray:
+    def letters(self, draws: Draws, at: StringLayout) -> np.ndarray:
         """The letter of every token that is one of a string, anything at the others: (B, N) int64."""
         return draws.integers("letters", self.spec.alphabet, at.within.shape[1])
 
     @abstractmethod
-    def source(self, letters: np.ndarray, at: Places) -> np.ndarray:
+    def source(self, letters: np.ndarray, at: StringLayout) -> np.ndarray:
         """Of every token of an answer the place where its letter is read, anything at the others: (B, N) int64."""
 
     def make(self, indices: np.ndarray) -> Examples:
@@ -51,7 +51,7 @@ class Strings(Generator):
         string = np.cumsum(marks[:, :N], 1) - 1  # (B, N)
         start, length, stop = (np.take_along_axis(x, string, 1) for x in (starts, lengths, stops))  # (B, N)
         within = place - start
-        at = Places(string, start, length, within)
+        at = StringLayout(string, start, length, within)
         answered = within > length + 1  # behind the bar
         letters = self.letters(draws, at)
         source = np.where(answered, self.source(letters, at), place).clip(0, N - 1)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ssm.base.pairs import Modules
-from ssm.models.part import Part, PartState
+from ssm.base.plugin_modules import Modules
+from ssm.models.sublayer import Sublayer, SublayerState
 from ssm.specs.ffn import SPECS
 
 FFNS: Modules[type[Ffn]] = Modules("ssm.models.ffn", SPECS)
 
-FfnState = PartState
+FfnState = SublayerState
 
 
-class Ffn(Part):
+class Ffn(Sublayer):
     """One layer's ffn: it works on every position by itself, or looks a token back."""
 
     def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:

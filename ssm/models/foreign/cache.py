@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, first_line
-from ssm.models.state import MEMORY, State
+from ssm.models.state import RECURRENT, State
 
 CONV = "conv"  # the last inputs of a layer's short convolution
 FLOOR = "5.17"  # of transformers, as pyproject.toml has it; its cache is this one from 5.14 on
@@ -58,14 +58,14 @@ class ForeignState:
             ) from error
         return replace(self, cache=cache)
 
-    def memories(self) -> list[Tensor]:
+    def recurrent_states(self) -> list[Tensor]:
         """The recurrent state of every layer that has one, each (B, H, ...), until the next forward pass.
 
         A cache of keys and values has none.
         """
         return [memory for _, memory in self._numbered()]
 
-    def memory_layers(self) -> list[int]:
+    def recurrent_layers(self) -> list[int]:
         """The number of the layer of each, counted from 0 over all layers of the model."""
         return [layer for layer, _ in self._numbered()]
 
@@ -149,14 +149,16 @@ def begun(config: Any, layers: Sequence[int], state: State | None) -> Any:
         layer.update_recurrent_state = MethodType(_put, layer)
         if state is not None:
             layer.update_conv_state(state.layers[entry][CONV])
-            layer.update_recurrent_state(state.layers[entry][MEMORY])
+            layer.update_recurrent_state(state.layers[entry][RECURRENT])
     return cache
 
 
 def ended(cache: Any, layers: Sequence[int]) -> State:
     """The states of these layers of a common cache, which no longer shares them."""
     holders = [cache.layers[i] for i in layers]
-    return State(tuple({MEMORY: one.recurrent_states[0].clone(), CONV: one.conv_states[0].clone()} for one in holders))
+    return State(
+        tuple({RECURRENT: one.recurrent_states[0].clone(), CONV: one.conv_states[0].clone()} for one in holders)
+    )
 
 
 def _put(layer: Any, recurrent_states: Tensor, state_idx: int = 0, **_: Any) -> Tensor:

@@ -219,15 +219,15 @@ class ForeignModel(nn.Module):
             at_once = Reading(by_token=False, positions=False)
             _, last = self.read(tokens, None, at_once)
             alone, forgetful = self.read(tokens[:, -PIECES[-1] :], None, at_once)
-            memories, short = last.memories(), forgetful.memories()
-            layers, caches = last.memory_layers(), keeping_tokens(last.cache)
+            recurrent_states, short = last.recurrent_states(), forgetful.recurrent_states()
+            layers, caches = last.recurrent_layers(), keeping_tokens(last.cache)
 
             def as_whole(logits: Tensor, state: ForeignState, rows: Tensor) -> bool:
                 """Whether these sequences, (n,), have the logits (n, S, V) of the last S tokens, and the states."""
                 wanted = whole[rows, -logits.shape[1] :]
                 return _agree(logits, wanted, alone[rows], whole.std()) and all(
                     _agree(one, other[rows], from_zero[rows], other.abs().max())
-                    for one, other, from_zero in zip(state.memories(), memories, short, strict=True)
+                    for one, other, from_zero in zip(state.recurrent_states(), recurrent_states, short, strict=True)
                 )
 
             every, some = torch.arange(ROWS, device=device), torch.tensor(SELECTED, device=device)

@@ -27,7 +27,7 @@ from ssm.models.formats.keys import (
 )
 from ssm.models.formats.layout import Layout, Picks, Sizes
 from ssm.specs.model import ModelSpec
-from ssm.specs.part import PartSpec
+from ssm.specs.sublayer import SublayerSpec
 
 HELPER = True
 
@@ -203,7 +203,7 @@ class Format:
             raise CheckpointError(f"{refusal}: {'; '.join(differ)}")
         return config
 
-    def _part(self, spec: ModelSpec, name: str) -> PartSpec | None:
+    def _part(self, spec: ModelSpec, name: str) -> SublayerSpec | None:
         """The first part of the model that is of its kind; None: a part that not every model has."""
         kind = self.ours[name]["kind"]
         parts = (spec.mixer, *spec.mixers(), spec.ffn, *spec.ffns())

@@ -58,7 +58,7 @@ def _sizes(spec: ModelSpec) -> dict[str, int]:
         if isinstance(mixer, AttentionMixer):
             sizes |= {
                 "queries": mixer.n_heads * mixer.key_dim(spec.d_model),
-                "cached": mixer.memory_numbers(spec.d_model),
+                "cached": mixer.recurrent_state_numbers(spec.d_model),
             }
     for ffn in spec.ffns():
         if isinstance(ffn, GatedMlp):

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, first_line
 from ssm.base.names import HUB
-from ssm.base.outside import read_json
 from ssm.base.safetensors_header import safetensors_header
+from ssm.base.strict_parsing import read_json
 
 HELPER = True
 

@@ -6,16 +6,16 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ssm.base.pairs import Modules
-from ssm.models.part import Part, PartState
+from ssm.base.plugin_modules import Modules
+from ssm.models.sublayer import Sublayer, SublayerState
 from ssm.specs.mixers import SPECS
 
 MIXERS: Modules[type[Mixer]] = Modules("ssm.models.mixers", SPECS)
 
-MixerState = PartState  # "memory" (B, H, ...) is the recurrence's own
+MixerState = SublayerState  # "memory" (B, H, ...) is the recurrence's own
 
 
-class Mixer(Part):
+class Mixer(Sublayer):
     """One layer's recurrence (or attention) with what its paper puts around it: projections, convolution, gate."""
 
     has_map: ClassVar[bool] = True  # whether its outputs are sums of its values by head

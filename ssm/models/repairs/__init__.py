@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ssm.models.readable import Readable
 from ssm.models.repairs.registry import REPAIRS
-from ssm.models.trained import Trained
+from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 
 REPAIRS.discover()
 
 
-def repaired(model: Trained, repair: RepairSpec, chosen: Point) -> Readable:
+def repaired(model: TrainableModel, repair: RepairSpec, chosen: Point) -> Readable:
     """The model with a repair, at the numbers that were chosen.
 
     One that is in the weights or in the configuration changes `model` itself, which is given back. Models of

@@ -11,7 +11,7 @@ from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
 from ssm.models.repairs.reading import Reading
 from ssm.models.repairs.registry import REPAIRS
-from ssm.models.state import MEMORY, State
+from ssm.models.state import RECURRENT, State
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.reset_state import ResetState
 
@@ -34,11 +34,11 @@ class Counted:
     def nbytes(self) -> int:
         return self.state.nbytes
 
-    def memories(self) -> list[Tensor]:
-        return self.state.memories()
+    def recurrent_states(self) -> list[Tensor]:
+        return self.state.recurrent_states()
 
-    def memory_layers(self) -> list[int]:
-        return self.state.memory_layers()
+    def recurrent_layers(self) -> list[int]:
+        return self.state.recurrent_layers()
 
     def copy(self) -> Counted:
         return self
@@ -73,7 +73,7 @@ class Resetting(Reading):
     def _faded(self, state: State | None) -> State | None:
         if state is None or self.keeps == 0:
             return None
-        return State(tuple({**layer, MEMORY: layer[MEMORY] * self.keeps} for layer in state.layers))
+        return State(tuple({**layer, RECURRENT: layer[RECURRENT] * self.keeps} for layer in state.layers))
 
 
 def _pieces(tokens: Tensor, first: int, size: int) -> list[Tensor]:

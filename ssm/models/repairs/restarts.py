@@ -43,11 +43,11 @@ class Several:
     def nbytes(self) -> int:
         return self.state.nbytes + self.losses.nbytes + self.hidden.nbytes
 
-    def memories(self) -> list[Tensor]:
-        return self.state.memories()
+    def recurrent_states(self) -> list[Tensor]:
+        return self.state.recurrent_states()
 
-    def memory_layers(self) -> list[int]:
-        return self.state.memory_layers()
+    def recurrent_layers(self) -> list[int]:
+        return self.state.recurrent_layers()
 
     def copy(self) -> Several:
         return self

@@ -10,14 +10,14 @@ import torch
 from ssm.models.backbone import LanguageModel
 from ssm.models.foreign import ForeignModel
 from ssm.models.repairs.registry import REPAIRS
-from ssm.models.trained import Trained
+from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.scale_a import ScaleA
 
 
 @REPAIRS.function
 @torch.no_grad()
-def scale_a(repair: ScaleA, model: Trained, chosen: Point) -> Trained:
+def scale_a(repair: ScaleA, model: TrainableModel, chosen: Point) -> TrainableModel:
     """A of every layer that has one times its factor: A_log is moved by its logarithm."""
     for layer, factor in zip(repair.layers(model.spec), chosen, strict=True):
         if factor is not None and isinstance(model, ForeignModel):

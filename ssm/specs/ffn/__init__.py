@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 from pydantic import Field
 
 from ssm.base.discovery import discover
-from ssm.base.pairs import check_files
+from ssm.base.plugin_modules import check_files
 from ssm.specs.ffn.base import SPECS, FfnSpecBase
 
 discover(__name__, SPECS)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ssm.base.discovery import Registry
-from ssm.specs.part import PartSpec
+from ssm.specs.sublayer import SublayerSpec
 
 SPECS: Registry[type[FfnSpecBase]] = Registry("ssm.specs.ffn")  # those that stand in this folder
 
 
-class FfnSpecBase(PartSpec):
+class FfnSpecBase(SublayerSpec):
     """The second half of a block: it works on every position by itself, or looks a token back."""
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.ffn.base import FfnSpecBase
-from ssm.specs.part import Kept, linear
+from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class Experts(FfnSpecBase):
@@ -46,6 +46,6 @@ class Experts(FfnSpecBase):
     def state_numbers(self, d_model: int, context: int) -> int:
         return 0
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         routed = 2 * d_model + 4 * self.d_hidden  # what an expert reads and gives; gate, up, act of the gate, product
-        return Kept(self.top_k * routed + 2 * self.n_experts + d_model + 4 * self.d_shared, bfloat16=0.6)
+        return ActivationMemory(self.top_k * routed + 2 * self.n_experts + d_model + 4 * self.d_shared, bfloat16=0.6)

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import PositiveInt
 
 from ssm.specs.ffn.base import FfnSpecBase
-from ssm.specs.part import Kept, linear
+from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class Mlp(FfnSpecBase):
@@ -24,5 +24,5 @@ class Mlp(FfnSpecBase):
     def state_numbers(self, d_model: int, context: int) -> int:
         return 0
 
-    def kept(self, d_model: int) -> Kept:
-        return Kept(2 * self.d_hidden)  # before and behind act
+    def activation_memory(self, d_model: int) -> ActivationMemory:
+        return ActivationMemory(2 * self.d_hidden)  # before and behind act

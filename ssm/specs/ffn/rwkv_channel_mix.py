@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveInt
 
 from ssm.specs.ffn.base import FfnSpecBase
-from ssm.specs.part import Kept, linear
+from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class RwkvChannelMix(FfnSpecBase):
@@ -30,6 +30,6 @@ class RwkvChannelMix(FfnSpecBase):
     def state_numbers(self, d_model: int, context: int) -> int:
         return d_model  # the last token's input
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         receptance = 3 * d_model * self.receptance  # r mixed, r, its product with v
-        return Kept(receptance + d_model + 2 * self.d_hidden)  # k mixed; k, relu of it squared
+        return ActivationMemory(receptance + d_model + 2 * self.d_hidden)  # k mixed; k, relu of it squared

@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt, model_validator
 from ssm.base.errors import ConfigError
 from ssm.base.schema import Schema
 from ssm.specs.base import Distinct, ReadCount
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import Work
 from ssm.specs.measurements.of_examples import OfExamples
 from ssm.specs.tasks.base import Task
@@ -87,7 +87,7 @@ class Accuracy(OfExamples):
             for task in self.sets()
         )
 
-    def capped(self, caps: Rehearsal, context: int) -> Self:
+    def capped(self, caps: DryRun, context: int) -> Self:
         """The lengths within the cap, and the shortest in any case: a prompt has a least length."""
         lengths = self.lengths and tuple(length for length in self.lengths if length <= caps.max_contexts * context)
         changed = {"lengths": self.lengths and (lengths or self.lengths[:1])}

@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 from ssm.base.errors import ConfigError
 from ssm.base.schema import Schema
 from ssm.specs.base import Distinct, ReadCount
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import Arm, ArmsEntry
 from ssm.specs.measurements.of_examples import OfExamples
 from ssm.specs.model import ModelSpec
@@ -82,5 +82,5 @@ class AttentionMap(OfExamples):
         length = self.test.least_context
         return self.examples * len(self.layers or range(model.n_layers)) * length * (length + 1) / 2
 
-    def capped(self, caps: Rehearsal, context: int) -> Self:
+    def capped(self, caps: DryRun, context: int) -> Self:
         return self.model_copy(update={"examples": min(self.examples, caps.max_sequences)})

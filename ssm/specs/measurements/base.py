@@ -22,7 +22,7 @@ from ssm.base.discovery import Registry
 from ssm.base.errors import ConfigError, nearest
 from ssm.base.schema import Schema
 from ssm.specs.base import Distinct, Name, ReadCount, Spec
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.data import Data
 from ssm.specs.model import ModelSpec
 from ssm.specs.tasks import TaskSpec
@@ -135,8 +135,8 @@ class OfArm(Measurement):
         """
 
     @abstractmethod
-    def capped(self, caps: Rehearsal, context: int) -> Self:
-        """As in a rehearsal: at most `max_contexts` training contexts, and `max_sequences` sequences."""
+    def capped(self, caps: DryRun, context: int) -> Self:
+        """As in a dry run: at most `max_contexts` training contexts, and `max_sequences` sequences."""
 
 
 class OfRun(OfArm):
@@ -215,7 +215,7 @@ class OfWindows(OfRun):
         """Windows that are read at once, on "cpu" or "cuda", where what happens at each token is held."""
         return max(1, self.at_once[device] // self.length)
 
-    def capped(self, caps: Rehearsal, context: int) -> Self:
+    def capped(self, caps: DryRun, context: int) -> Self:
         length = min(self.length, caps.max_contexts * context)
         return self.model_copy(update={"length": length, "sequences": min(self.sequences, caps.max_sequences)})
 
@@ -232,7 +232,7 @@ class OfTable(OfArm):
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         return ()
 
-    def capped(self, caps: Rehearsal, context: int) -> Self:
+    def capped(self, caps: DryRun, context: int) -> Self:
         return self  # what it is made from is capped
 
     @classmethod
@@ -264,7 +264,7 @@ class OfMetrics(OfArm):
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         return ()
 
-    def capped(self, caps: Rehearsal, context: int) -> Self:
+    def capped(self, caps: DryRun, context: int) -> Self:
         return self  # the training is capped
 
 
@@ -289,8 +289,8 @@ class OfFigure(Measurement):
         """
 
     @abstractmethod
-    def capped(self, caps: Rehearsal) -> Self:
-        """As in a rehearsal."""
+    def capped(self, caps: DryRun) -> Self:
+        """As in a dry run."""
 
 
 class OfModels(OfFigure):
@@ -325,7 +325,7 @@ class OfTask(OfFigure):
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         return ()
 
-    def capped(self, caps: Rehearsal) -> Self:
+    def capped(self, caps: DryRun) -> Self:
         return self
 
 

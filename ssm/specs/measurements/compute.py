@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal, Self
 
 from ssm.base.schema import Schema
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import Arm, ArmsEntry, OfRecord, Work
 from ssm.specs.training import RunSpec
 
@@ -35,5 +35,5 @@ class Compute(OfRecord):
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         return ()
 
-    def capped(self, caps: Rehearsal, context: int) -> Self:
+    def capped(self, caps: DryRun, context: int) -> Self:
         return self  # the run is capped

@@ -8,7 +8,7 @@ from pydantic import PositiveInt, model_validator
 
 from ssm.base.schema import Schema
 from ssm.specs.base import ReadCount
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.training import RunSpec
 
@@ -68,6 +68,6 @@ class ContextLoss(OfWindows):
     def read(self, run: RunSpec) -> tuple[float, int]:
         return self.sequences * self.tokens, self.end // 2 + self.end // 4
 
-    def capped(self, caps: Rehearsal, context: int) -> ContextLoss:
+    def capped(self, caps: DryRun, context: int) -> ContextLoss:
         least: dict[str, Any] = {"length": max(4 * self.shortest, min(self.length, caps.max_contexts * context))}
         return self.model_copy(update=least | {"sequences": min(self.sequences, caps.max_sequences)})

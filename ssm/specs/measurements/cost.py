@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from ssm.base.schema import Schema
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfModels, Work
 from ssm.specs.training import RunSpec
 
@@ -51,5 +51,5 @@ class Cost(OfModels):
             for length in self.lengths
         )
 
-    def capped(self, caps: Rehearsal) -> Self:
+    def capped(self, caps: DryRun) -> Self:
         return self.model_copy(update={"lengths": self.lengths[:2]})

@@ -8,7 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssm.base.schema import Schema
 from ssm.specs.base import Distinct
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfNothing, Work
 from ssm.specs.training import RunSpec
 
@@ -85,7 +85,7 @@ class ExtrapolationError(OfNothing):
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         return ()
 
-    def capped(self, caps: Rehearsal) -> Self:
+    def capped(self, caps: DryRun) -> Self:
         steps, draws = min(self.descent_steps, caps.max_steps), min(self.draws, caps.max_sequences)
         ends = tuple(dict.fromkeys((self.windows[0], self.windows[-1])))
         fewer = {"windows": ends, "noises": self.noises[-1:], "descent_steps": steps, "draws": draws}

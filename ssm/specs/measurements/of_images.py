@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ssm.base.errors import ConfigError
 from ssm.specs.base import Distinct, ReadCount
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import Arm, ArmsEntry, OfRun
 from ssm.specs.tasks.pixels import PixelsTask
 from ssm.specs.training import RunSpec
@@ -53,5 +53,5 @@ class OfImages(OfRun):
     def variants(self, run: RunSpec) -> int:
         """How often each region of an image is replaced."""
 
-    def capped(self, caps: Rehearsal, context: int) -> Self:
+    def capped(self, caps: DryRun, context: int) -> Self:
         return self.model_copy(update={"examples": min(self.examples, caps.max_sequences)})

@@ -8,7 +8,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from ssm.base.schema import Schema
 from ssm.specs.base import Distinct
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfNothing, Work
 from ssm.specs.training import RunSpec
 
@@ -72,5 +72,5 @@ class Overflow(OfNothing):
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         return ()
 
-    def capped(self, caps: Rehearsal) -> Self:
+    def capped(self, caps: DryRun) -> Self:
         return self.model_copy(update={"draws": min(self.draws, caps.max_sequences), "lengths": 1})

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from ssm.base.schema import Schema
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfRun
 from ssm.specs.training import RunSpec
 
@@ -48,7 +48,7 @@ class Passkey(OfRun):
     def read(self, run: RunSpec) -> tuple[float, int]:
         return len(self.depths) * self.trials * sum(self.lengths), self.lengths[-1]
 
-    def capped(self, caps: Rehearsal, context: int) -> Self:
+    def capped(self, caps: DryRun, context: int) -> Self:
         """The lengths within the cap, and the shortest in any case: a prompt has a least length."""
         fewer = tuple(length for length in self.lengths if length <= caps.max_contexts * context)
         trials = min(self.trials, caps.max_sequences)

@@ -8,7 +8,7 @@ from pydantic import PositiveInt, model_validator
 
 from ssm.base.schema import Schema, binned
 from ssm.specs.base import ReadCount
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfWindows
 
 
@@ -39,7 +39,7 @@ class PositionLoss(OfWindows):
             raise ValueError(f"shuffled: {given} have no chunks of {self.shuffled} to exchange")
         return self
 
-    def capped(self, caps: Rehearsal, context: int) -> Self:
+    def capped(self, caps: DryRun, context: int) -> Self:
         found = super().capped(caps, context)
         if found.shuffled is None:
             return found

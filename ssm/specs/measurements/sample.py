@@ -45,9 +45,9 @@ class Sample(OfTask):
         found.example()
         return found
 
-    def deciding(self) -> Any:
+    def canonical_content(self) -> Any:
         """The task as it makes this example: what else it mixes decides nothing."""
-        return super().deciding() | {"task": self.example().deciding()}
+        return super().canonical_content() | {"task": self.example().canonical_content()}
 
     def example(self) -> Task:
         """The task at this length and depth alone.

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from ssm.base.schema import Schema
-from ssm.specs.config import Rehearsal
+from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfModels, Work
 from ssm.specs.training import RunSpec
 
@@ -44,5 +44,5 @@ class Taxonomy(OfModels):
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         return ()
 
-    def capped(self, caps: Rehearsal) -> Self:
+    def capped(self, caps: DryRun) -> Self:
         return self

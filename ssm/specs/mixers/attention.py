@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
-from ssm.specs.part import Kept, last_inputs, linear, short_convolution
+from ssm.specs.sublayer import ActivationMemory, last_inputs, linear, short_convolution
 
 
 class AttentionMixer(MixerSpecBase):
@@ -76,7 +76,7 @@ class AttentionMixer(MixerSpecBase):
         return self.value_dim or self.key_dim(d_model)
 
     @property
-    def taps(self) -> int:
+    def receptive_field(self) -> int:
         return self.d_conv or 1
 
     @property
@@ -99,7 +99,7 @@ class AttentionMixer(MixerSpecBase):
 
     def projected(self, d_model: int) -> int:
         """Numbers of q, its gate, and k and v or the latent of one token."""
-        return (1 + self.gate) * self.n_heads * self.key_dim(d_model) + self.memory_numbers(d_model)
+        return (1 + self.gate) * self.n_heads * self.key_dim(d_model) + self.recurrent_state_numbers(d_model)
 
     def parameters(self, d_model: int) -> int:
         D, projected, K, V = d_model, self.projected(d_model), self.key_dim(d_model), self.read_dim(d_model)
@@ -111,21 +111,23 @@ class AttentionMixer(MixerSpecBase):
 
     def state_numbers(self, d_model: int, context: int) -> int:
         """Keys and values: of all tokens, or of a window with the token that reads it, which is one more than stays."""
-        last = last_inputs(self.projected(d_model), self.taps)
-        return self.memory_numbers(d_model) * (self.window or context) + last
+        last = last_inputs(self.projected(d_model), self.receptive_field)
+        return self.recurrent_state_numbers(d_model) * (self.window or context) + last
 
     def state_operations(self, d_model: int, context: int) -> float:
         """Two a number of a head's keys and values and token seen: (context + 1) / 2 on average, a window at most."""
         seen = min((context + 1) / 2, self.window or context)
         return 2 * self.n_heads * (self.key_dim(d_model) + self.read_dim(d_model)) * seen
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         H, K, V = self.n_heads, self.key_dim(d_model), self.read_dim(d_model)
         if self.latent_dim:  # q, k and its parts, v twice, the output; the latent, its norm and that scaled
-            return Kept(H * (4 * K + 3 * V) + 4 * self.memory_numbers(d_model), workspace=0.3, bfloat16=0.5)
+            return ActivationMemory(
+                H * (4 * K + 3 * V) + 4 * self.recurrent_state_numbers(d_model), workspace=0.3, bfloat16=0.5
+            )
         G = self.heads(d_model)
         queries, keys = 3 * H * K, 3 * G * K  # q, q rotated and the output; k, k rotated and v
         queries += 2 * H * K * self.gate + 2 * H * K * self.qk_norm
         keys += 2 * G * K * self.qk_norm
         before = self.projected(d_model) if self.d_conv else 0  # what the convolution reads
-        return Kept(queries + keys + before, workspace=0.5, bfloat16=0.5)
+        return ActivationMemory(queries + keys + before, workspace=0.5, bfloat16=0.5)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ssm.base.discovery import Registry
-from ssm.specs.part import Kept, PartSpec
+from ssm.specs.sublayer import ActivationMemory, SublayerSpec
 
 SPECS: Registry[type[MixerSpecBase]] = Registry("ssm.specs.mixers")  # those that stand in this folder
 
@@ -39,10 +39,10 @@ class Taxonomy:
         return self.scan not in ("none", "delta_scan")
 
 
-class MixerSpecBase(PartSpec):
+class MixerSpecBase(SublayerSpec):
     """The description of one system."""
 
-    beside: ClassVar[frozenset[str]] = frozenset({"chunk"})  # tokens per chunk of a scan
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"chunk"})  # tokens per chunk of a scan
     taxonomy: ClassVar[Taxonomy]
     has_a: ClassVar[bool] = False  # whether its decay is exp(dt A), with A in a weight A_log
     has_dt_limit: ClassVar[bool] = False  # whether its dt has limits, in a field dt_limit
@@ -70,7 +70,7 @@ class MixerSpecBase(PartSpec):
 
     @abstractmethod
     def heads(self, d_model: int) -> int:
-        """Heads of the memory: its second axis."""
+        """Heads of the recurrent state: its second axis."""
 
     @property
     def grows(self) -> bool:
@@ -78,8 +78,10 @@ class MixerSpecBase(PartSpec):
         return False
 
     @property
-    def taps(self) -> int:
-        """Tokens, the present one and those before it, that enter the memory together: a convolution, a token shift."""
+    def receptive_field(self) -> int:
+        """Tokens, the present one and those before it, that enter the recurrent state together: by a convolution or
+        token shift.
+        """
         return 1
 
     def h_heads(self, d_model: int) -> int:
@@ -88,10 +90,12 @@ class MixerSpecBase(PartSpec):
 
     @abstractmethod
     def state_shape(self, d_model: int) -> tuple[int, ...]:
-        """The memory of one sequence, (heads, ...); a complex one ends in 2, an attention's cache counts one token."""
+        """The recurrent state of one sequence, (heads, ...); a complex one ends in 2, an attention's cache counts one
+        token.
+        """
 
-    def memory_numbers(self, d_model: int) -> int:
-        """Numbers of the memory."""
+    def recurrent_state_numbers(self, d_model: int) -> int:
+        """Numbers of the recurrent state."""
         return math.prod(self.state_shape(d_model))
 
     def state_operations(self, d_model: int, context: int) -> float:
@@ -99,7 +103,7 @@ class MixerSpecBase(PartSpec):
 
         A recurrence has six a number of the memory: decay, addition of the product, product with the readout.
         """
-        return RECURRENCE * self.memory_numbers(d_model)
+        return RECURRENCE * self.recurrent_state_numbers(d_model)
 
 
 def check_range(name: str, pair: tuple[float, float], below: float = math.inf) -> None:
@@ -114,13 +118,13 @@ def check_range(name: str, pair: tuple[float, float], below: float = math.inf) -
         raise ValueError(f"{name} must be 0 < low <= high{limit}, got ({low}, {high})")
 
 
-def kept_by_segments(a_token: float, states: int, segment: int, workspace: float) -> Kept:
+def activation_memory_of_segments(a_token: float, states: int, segment: int, workspace: float) -> ActivationMemory:
     """What a scan keeps that works through segments as convolutions (S4D, DSS, H3), with what is around it.
 
     Args:
         a_token: numbers kept of every token outside the scan.
         states: numbers of the memory.
         segment: tokens from one kept state to the next.
-        workspace: as in `Kept`.
+        workspace: as in `ActivationMemory`.
     """
-    return Kept(a_token, SEGMENT_TABLES * states * segment, 3 * states, segment, workspace, bfloat16=1.0)
+    return ActivationMemory(a_token, SEGMENT_TABLES * states * segment, 3 * states, segment, workspace, bfloat16=1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Range, check_range
-from ssm.specs.part import Kept, last_inputs, linear
+from ssm.specs.sublayer import ActivationMemory, last_inputs, linear
 
 HELPER = True
 
@@ -24,7 +24,7 @@ class DeltaRuleMixer(MixerSpecBase):
     chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
 
     @property
-    def taps(self) -> int:
+    def receptive_field(self) -> int:
         return self.d_conv
 
     @property
@@ -50,18 +50,23 @@ class DeltaRuleMixer(MixerSpecBase):
         return in_proj + qkv * self.d_conv + V + linear(H * V, D)  # convolutions without a bias, norm, output
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model) + last_inputs(self.convolved(d_model), self.d_conv)
+        return self.recurrent_state_numbers(d_model) + last_inputs(self.convolved(d_model), self.d_conv)
 
     def state_operations(self, d_model: int, context: int) -> float:
-        return DELTA_RULE * self.memory_numbers(d_model)
+        return DELTA_RULE * self.recurrent_state_numbers(d_model)
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         H, K, V = self.state_shape(d_model)
         projected = 2 * self.convolved(d_model) + H + sum(self.extra(d_model))  # q, k, v behind the convolution too
         read = 4 * H * V  # what keys read of the memory; y, its norm, and that scaled
         a_token = projected + 2 * self.key_heads * K + read + 10 * H  # q and k of length 1; beta, lengths
-        return Kept(
-            a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False, workspace=0.1, bfloat16=0.9
+        return ActivationMemory(
+            a_token,
+            border=self.recurrent_state_numbers(d_model),
+            chunk=self.chunk,
+            zeros=False,
+            workspace=0.1,
+            bfloat16=0.9,
         )
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from ssm.specs.mixers.base import Taxonomy
 from ssm.specs.mixers.delta_rule import DeltaRuleMixer
-from ssm.specs.part import Kept
+from ssm.specs.sublayer import ActivationMemory
 
 
 class DeltaNetMixer(DeltaRuleMixer):
@@ -35,9 +35,9 @@ class DeltaNetMixer(DeltaRuleMixer):
         per_head = d_model // self.n_heads
         return (self.n_heads, self.key_dim or per_head, self.value_dim or per_head)
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         H, _, V = self.state_shape(d_model)
-        kept = super().kept(d_model)
+        kept = super().activation_memory(d_model)
         return replace(kept, a_token=kept.a_token + 2 * H * V * self.gate)  # act of the gate, its product
 
     def extra(self, d_model: int) -> list[int]:

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
 
-from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range, kept_by_segments
-from ssm.specs.part import Kept, linear
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, activation_memory_of_segments, check_range
+from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class DssMixer(MixerSpecBase):
@@ -50,7 +50,7 @@ class DssMixer(MixerSpecBase):
         return 2 * D + 2 * N + 2 * D * N + linear(D, D, bias=True)  # dt, D; A; W; the projection of the output
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model)
+        return self.recurrent_state_numbers(d_model)
 
-    def kept(self, d_model: int) -> Kept:
-        return kept_by_segments(4 * d_model, self.memory_numbers(d_model), self.segment, 0.2)
+    def activation_memory(self, d_model: int) -> ActivationMemory:
+        return activation_memory_of_segments(4 * d_model, self.recurrent_state_numbers(d_model), self.segment, 0.2)

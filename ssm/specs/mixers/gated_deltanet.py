@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from ssm.specs.mixers.base import Range, Taxonomy
 from ssm.specs.mixers.delta_rule import GatedDeltaRuleMixer
-from ssm.specs.part import Kept
+from ssm.specs.sublayer import ActivationMemory
 
 
 class GatedDeltaNetMixer(GatedDeltaRuleMixer):
@@ -42,9 +42,9 @@ class GatedDeltaNetMixer(GatedDeltaRuleMixer):
         H, _, V = self.state_shape(d_model)
         return [H, H * V] if self.gate else [H]  # dt, gate
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         H, _, V = self.state_shape(d_model)
-        kept = super().kept(d_model)
+        kept = super().activation_memory(d_model)
         return replace(kept, a_token=kept.a_token + 2 * H * V * self.gate)  # act of the gate, its product
 
     def parameters(self, d_model: int) -> int:

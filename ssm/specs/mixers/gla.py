@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
-from ssm.specs.part import Kept, linear
+from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class GlaMixer(MixerSpecBase):
@@ -52,9 +52,11 @@ class GlaMixer(MixerSpecBase):
         return in_proj + linear(R, H * K, bias=True) + V + linear(H * V, D)  # W_2 and b, norm, output
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model)
+        return self.recurrent_state_numbers(d_model)
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         H, K, V = self.state_shape(d_model)
         keys, values = 4 * H * K, 7 * H * V  # q, k, the decay and its logarithm; v and the gate, y and its norm
-        return Kept(keys + values + self.gate_rank, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False)
+        return ActivationMemory(
+            keys + values + self.gate_rank, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False
+        )

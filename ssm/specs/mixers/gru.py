@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
-from ssm.specs.part import Kept, linear
+from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class GruMixer(MixerSpecBase):
@@ -36,7 +36,7 @@ class GruMixer(MixerSpecBase):
         return 2 * linear(d_model, 3 * d_model, bias=True)  # r, z, n from x_t, and from h_{t-1}
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model)
+        return self.recurrent_state_numbers(d_model)
 
-    def kept(self, d_model: int) -> Kept:
-        return Kept(7 * d_model)  # torch's own: five by step, x and y
+    def activation_memory(self, d_model: int) -> ActivationMemory:
+        return ActivationMemory(7 * d_model)  # torch's own: five by step, x and y

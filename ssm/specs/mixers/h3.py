@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
 
-from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range, kept_by_segments
-from ssm.specs.part import Kept, last_inputs, linear
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, activation_memory_of_segments, check_range
+from ssm.specs.sublayer import ActivationMemory, last_inputs, linear
 
 
 class H3Mixer(MixerSpecBase):
@@ -45,7 +45,7 @@ class H3Mixer(MixerSpecBase):
             raise ValueError(f"head_dim {self.head_dim} must divide d_model {d_model}")
 
     @property
-    def taps(self) -> int:
+    def receptive_field(self) -> int:
         return self.d_shift
 
     def heads(self, d_model: int) -> int:
@@ -61,7 +61,7 @@ class H3Mixer(MixerSpecBase):
         return 4 * linear(D, D, bias=True) + shift + system  # q, k, v, output
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model) + last_inputs(d_model, self.d_shift)
+        return self.recurrent_state_numbers(d_model) + last_inputs(d_model, self.d_shift)
 
-    def kept(self, d_model: int) -> Kept:
-        return kept_by_segments(9 * d_model, self.memory_numbers(d_model), self.segment, 0.2)
+    def activation_memory(self, d_model: int) -> ActivationMemory:
+        return activation_memory_of_segments(9 * d_model, self.recurrent_state_numbers(d_model), self.segment, 0.2)

@@ -9,7 +9,7 @@ from pydantic import PositiveInt
 
 from ssm.specs.mixers.base import Taxonomy
 from ssm.specs.mixers.delta_rule import GatedDeltaRuleMixer
-from ssm.specs.part import Kept, linear
+from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class KdaMixer(GatedDeltaRuleMixer):
@@ -52,8 +52,8 @@ class KdaMixer(GatedDeltaRuleMixer):
         decay = linear(R, H * K) + H * K + H  # up, the bias of dt, A_log
         return super().parameters(d_model) + decay + linear(R, H * V, self.gate_bias)
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         H, K, V = self.state_shape(d_model)
-        kept = super().kept(d_model)
+        kept = super().activation_memory(d_model)
         decay, gate = 3 * H * K, 2 * H * V  # dt before and behind softplus, log alpha; act of the gate, its product
         return replace(kept, a_token=kept.a_token + decay + gate)

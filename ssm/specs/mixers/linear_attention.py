@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
-from ssm.specs.part import Kept, linear
+from ssm.specs.sublayer import ActivationMemory, linear
 
 FeatureMap = Literal["elu_plus_one", "identity", "relu", "favor", "hedgehog"]
 
@@ -74,9 +74,9 @@ class LinearAttentionMixer(MixerSpecBase):
 
     def state_numbers(self, d_model: int, context: int) -> int:
         H, K, _ = self.state_shape(d_model)
-        return self.memory_numbers(d_model) + self.normalizer * H * K  # and z_t, the sum of phi(k)
+        return self.recurrent_state_numbers(d_model) + self.normalizer * H * K  # and z_t, the sum of phi(k)
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         H, K, V = self.state_shape(d_model)
         a_token = 4 * H * K + 3 * H * V  # q and k, and behind the feature map; v, y, and y before it is divided
-        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False)
+        return ActivationMemory(a_token, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False)

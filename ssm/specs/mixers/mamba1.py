@@ -8,7 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
 from ssm.specs.mixers.mimetic import Mimetic
-from ssm.specs.part import Kept, last_inputs, linear, short_convolution
+from ssm.specs.sublayer import ActivationMemory, last_inputs, linear, short_convolution
 
 SCAN_CHUNK = 16  # tokens from one state that the selective scan keeps to the next
 
@@ -74,7 +74,7 @@ class Mamba1Mixer(MixerSpecBase):
         return self.dt_rank or -(-d_model // 16)
 
     @property
-    def taps(self) -> int:
+    def receptive_field(self) -> int:
         return self.d_conv
 
     def heads(self, d_model: int) -> int:
@@ -91,10 +91,10 @@ class Mamba1Mixer(MixerSpecBase):
         return in_proj + short_convolution(E, self.d_conv) + x_proj + dt_proj + system + out_proj
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model) + last_inputs(self.heads(d_model), self.d_conv)
+        return self.recurrent_state_numbers(d_model) + last_inputs(self.heads(d_model), self.d_conv)
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         E = self.heads(d_model)
         selection = self.rank(d_model) + 2 * self.states  # what x_proj gives, and what the norms make of it
         a_token = 5 * E + selection * (1 if self.selection_norm_eps is None else 2)  # x, z, x convolved, dt, y
-        return Kept(a_token, border=self.memory_numbers(d_model), chunk=SCAN_CHUNK, workspace=0.7)
+        return ActivationMemory(a_token, border=self.recurrent_state_numbers(d_model), chunk=SCAN_CHUNK, workspace=0.7)

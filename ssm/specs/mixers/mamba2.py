@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt, model_validator
 from ssm.specs.base import Spec
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
 from ssm.specs.mixers.mimetic import Mimetic
-from ssm.specs.part import Kept, last_inputs, linear, short_convolution
+from ssm.specs.sublayer import ActivationMemory, last_inputs, linear, short_convolution
 
 
 class SlowHeads(Spec):
@@ -74,7 +74,7 @@ class Mamba2Mixer(MixerSpecBase):
             raise ValueError(f"n_groups {self.n_groups} must divide the {self.heads(d_model)} heads")
 
     @property
-    def taps(self) -> int:
+    def receptive_field(self) -> int:
         return self.d_conv
 
     def heads(self, d_model: int) -> int:
@@ -94,9 +94,11 @@ class Mamba2Mixer(MixerSpecBase):
         return in_proj + short_convolution(xBC, self.d_conv) + by_head + E + out_proj  # E: the norm
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model) + last_inputs(self.convolved(d_model), self.d_conv)
+        return self.recurrent_state_numbers(d_model) + last_inputs(self.convolved(d_model), self.d_conv)
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         H, E, xBC = self.heads(d_model), self.expand * d_model, self.convolved(d_model)
         a_token = 2 * xBC + 4 * E + 4 * H  # before and behind the convolution; z, dt x, y and its norm; dt and decays
-        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False, workspace=0.4)
+        return ActivationMemory(
+            a_token, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False, workspace=0.4
+        )

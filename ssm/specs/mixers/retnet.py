@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
-from ssm.specs.part import Kept, linear
+from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class RetNetMixer(MixerSpecBase):
@@ -58,9 +58,11 @@ class RetNetMixer(MixerSpecBase):
         return linear(D, 2 * H * K + 2 * H * V) + linear(H * V, D) + norm  # q, k, v, gate; output
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model)
+        return self.recurrent_state_numbers(d_model)
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         H, K, V = self.state_shape(d_model)
         a_token = 4 * H * K + 6 * H * V  # q and k, and both rotated; v and the gate, y and its norm
-        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False, bfloat16=0.9)
+        return ActivationMemory(
+            a_token, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False, bfloat16=0.9
+        )

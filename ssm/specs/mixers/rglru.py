@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
-from ssm.specs.part import Kept, last_inputs, linear, short_convolution
+from ssm.specs.sublayer import ActivationMemory, last_inputs, linear, short_convolution
 
 
 class RglruMixer(MixerSpecBase):
@@ -48,7 +48,7 @@ class RglruMixer(MixerSpecBase):
             raise ValueError(f"blocks {self.blocks} must divide the recurrence's {self.channels(d_model)} channels")
 
     @property
-    def taps(self) -> int:
+    def receptive_field(self) -> int:
         return self.d_conv
 
     def heads(self, d_model: int) -> int:
@@ -64,7 +64,9 @@ class RglruMixer(MixerSpecBase):
         return in_proj + short_convolution(W, self.d_conv) + gates + W + out_proj  # W: Lambda
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model) + last_inputs(self.channels(d_model), self.d_conv)
+        return self.recurrent_state_numbers(d_model) + last_inputs(self.channels(d_model), self.d_conv)
 
-    def kept(self, d_model: int) -> Kept:
-        return Kept(15 * self.channels(d_model), bfloat16=0.9)  # x, both gates, the decay and what they go through
+    def activation_memory(self, d_model: int) -> ActivationMemory:
+        return ActivationMemory(
+            15 * self.channels(d_model), bfloat16=0.9
+        )  # x, both gates, the decay and what they go through

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
-from ssm.specs.part import Kept, linear
+from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class Rwkv4Mixer(MixerSpecBase):
@@ -27,7 +27,7 @@ class Rwkv4Mixer(MixerSpecBase):
     kind: Literal["rwkv4"] = "rwkv4"
 
     @property
-    def taps(self) -> int:
+    def receptive_field(self) -> int:
         return 2  # a token is mixed with the one before it
 
     def heads(self, d_model: int) -> int:
@@ -44,7 +44,9 @@ class Rwkv4Mixer(MixerSpecBase):
         return 4 * linear(D, D) + 5 * D  # r, k, v, output; the mixes of r, k, v, w and u
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model) + d_model  # and the last token's input
+        return self.recurrent_state_numbers(d_model) + d_model  # and the last token's input
 
-    def kept(self, d_model: int) -> Kept:
-        return Kept(19 * d_model)  # r, k, v and what they are mixed of; both scans; the average and its parts
+    def activation_memory(self, d_model: int) -> ActivationMemory:
+        return ActivationMemory(
+            19 * d_model
+        )  # r, k, v and what they are mixed of; both scans; the average and its parts

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
-from ssm.specs.part import Kept, linear, low_rank
+from ssm.specs.sublayer import ActivationMemory, linear, low_rank
 
 
 class Rwkv6Mixer(MixerSpecBase):
@@ -46,7 +46,7 @@ class Rwkv6Mixer(MixerSpecBase):
             raise ValueError(f"head_dim {self.head_dim} must divide d_model {d_model}")
 
     @property
-    def taps(self) -> int:
+    def receptive_field(self) -> int:
         return 2  # a token is mixed with the one before it
 
     def heads(self, d_model: int) -> int:
@@ -62,9 +62,9 @@ class Rwkv6Mixer(MixerSpecBase):
         return shift + decay + 3 * D + 5 * linear(D, D)  # u and the norm; r, k, v, g, output
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model) + d_model  # and the last token's input
+        return self.recurrent_state_numbers(d_model) + d_model  # and the last token's input
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         mixed = 10 * d_model + 5 * self.shift_rank  # how much of the last token, and the mixed inputs; low ranks
         a_token = mixed + 12 * d_model + self.decay_rank  # r, k, v, w, g, the output and its norm
-        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False)
+        return ActivationMemory(a_token, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False)

@@ -8,7 +8,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
 from ssm.specs.mixers.delta_rule import DELTA_RULE
-from ssm.specs.part import Kept, linear, low_rank
+from ssm.specs.sublayer import ActivationMemory, linear, low_rank
 
 
 class Rwkv7Mixer(MixerSpecBase):
@@ -49,7 +49,7 @@ class Rwkv7Mixer(MixerSpecBase):
         return None if self.value_rank is None else self.kind
 
     @property
-    def taps(self) -> int:
+    def receptive_field(self) -> int:
         return 2  # a token is mixed with the one before it
 
     def heads(self, d_model: int) -> int:
@@ -66,13 +66,13 @@ class Rwkv7Mixer(MixerSpecBase):
         return vectors + maps + 4 * linear(D, D)  # r, k, v, output
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model) + d_model  # and the last token's input
+        return self.recurrent_state_numbers(d_model) + d_model  # and the last token's input
 
     def state_operations(self, d_model: int, context: int) -> float:
-        return DELTA_RULE * self.memory_numbers(d_model)
+        return DELTA_RULE * self.recurrent_state_numbers(d_model)
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         ranks = self.gate_rank + self.decay_rank + self.rate_rank + (self.value_rank or 0)
         mixed = 10 * d_model + ranks  # the distance to the last token, the mixed inputs, r, k and v; low ranks
         a_token = mixed + 18 * d_model  # w, a, kappa, the keys and values that come, the output, its norm, the bonus
-        return Kept(a_token, border=self.memory_numbers(d_model), chunk=self.chunk, zeros=False)
+        return ActivationMemory(a_token, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False)

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
 
-from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range, kept_by_segments
-from ssm.specs.part import Kept, linear
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, activation_memory_of_segments, check_range
+from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class S4dMixer(MixerSpecBase):
@@ -51,7 +51,7 @@ class S4dMixer(MixerSpecBase):
         return system + linear(D, 2 * D, bias=True)  # output and its gate
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model)
+        return self.recurrent_state_numbers(d_model)
 
-    def kept(self, d_model: int) -> Kept:
-        return kept_by_segments(6 * d_model, self.memory_numbers(d_model), self.segment, 0.05)
+    def activation_memory(self, d_model: int) -> ActivationMemory:
+        return activation_memory_of_segments(6 * d_model, self.recurrent_state_numbers(d_model), self.segment, 0.05)

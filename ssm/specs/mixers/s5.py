@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveInt, model_validator
 
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
-from ssm.specs.part import Kept, linear
+from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class S5Mixer(MixerSpecBase):
@@ -51,8 +51,8 @@ class S5Mixer(MixerSpecBase):
         return system + linear(D, D, bias=True)  # the gate
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        return self.memory_numbers(d_model)
+        return self.recurrent_state_numbers(d_model)
 
-    def kept(self, d_model: int) -> Kept:
+    def activation_memory(self, d_model: int) -> ActivationMemory:
         # The inputs of the scan and its states, complex, and the states as they are read out; y, GELU and its gate.
-        return Kept(3 * d_model + 4 * self.d_state, bfloat16=1.0)
+        return ActivationMemory(3 * d_model + 4 * self.d_state, bfloat16=1.0)

@@ -12,8 +12,8 @@ from pydantic import Discriminator, Field, Tag
 
 from ssm.base.discovery import discover
 from ssm.base.errors import ConfigError
-from ssm.base.outside import read_json, shaped
-from ssm.base.pairs import check_files
+from ssm.base.plugin_modules import check_files
+from ssm.base.strict_parsing import read_json, shaped
 from ssm.specs.data import Data, DataSpec
 from ssm.specs.tasks.base import KEY, SPECS, Task
 

@@ -35,7 +35,7 @@ class Part(Spec, ABC):
 class Task(Data):
     """Sequences in which some targets are answers: the loss is on these alone."""
 
-    beside: ClassVar[frozenset[str]] = frozenset({"name"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"name"})
     task: str
     mix: Mix[Part]
     examples: PositiveInt | None = None  # a finite set of so many, in epochs; None: every training example is new

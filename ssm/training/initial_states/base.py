@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ssm.base.pairs import Modules
+from ssm.base.plugin_modules import Modules
 from ssm.base.seeds import derived_seed
 from ssm.models.state import State
 from ssm.specs.initial_states import SPECS
-from ssm.training.distributed import ALONE, Team
+from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 
 POLICIES: Modules[type[Policy]] = Modules("ssm.training.initial_states", SPECS)
 
@@ -29,8 +29,8 @@ class Policy(ABC):
         if kind is not None:  # else it is what several share
             POLICIES.add(kind, cls)
 
-    def __init__(self, spec: Any, seed: int, team: Team = ALONE):
-        self.spec, self.seed, self.team = spec, seed, team
+    def __init__(self, spec: Any, seed: int, group: ProcessGroup = SINGLE_PROCESS):
+        self.spec, self.seed, self.group = spec, seed, group
 
     @abstractmethod
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
@@ -65,9 +65,9 @@ class Policy(ABC):
         if self.spec.p_zero == 0:
             return state
         draw = torch.rand(batch_size, generator=generator, device=generator.device)  # (B,), the global batch
-        return state.reset(draw[self.team.rows(batch_size)] < self.spec.p_zero)
+        return state.reset(draw[self.group.rows(batch_size)] < self.spec.p_zero)
 
     def normal(self, memory: Tensor, batch_size: int, generator: torch.Generator) -> Tensor:
         """Standard normal noise for my rows of a memory (B, ...), cut out of what is drawn for the global batch."""
         shape = (batch_size, *memory.shape[1:])
-        return torch.randn(shape, generator=generator, device=generator.device)[self.team.rows(batch_size)]
+        return torch.randn(shape, generator=generator, device=generator.device)[self.group.rows(batch_size)]

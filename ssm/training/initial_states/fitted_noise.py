@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ssm.models.state import State
-from ssm.training.distributed import ALONE, Team
+from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 from ssm.training.initial_states.base import Policy
 
 
@@ -16,22 +16,24 @@ class FittedNoisePolicy(Policy, kind="fitted_noise"):
     template: State | None = None  # one row of zeros
     moments: Tensor | None = None  # (2, H of all layers)
 
-    def __init__(self, spec: object, seed: int, team: Team = ALONE):
-        super().__init__(spec, seed, team)
+    def __init__(self, spec: object, seed: int, group: ProcessGroup = SINGLE_PROCESS):
+        super().__init__(spec, seed, group)
         self.parts: list[tuple[int, Tensor]] = []  # sequences, and their moments, of the micro-batches seen so far
 
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         if self.template is None or self.moments is None:
             return None
-        generator, rows = self.generator(step, device), self.team.rows(batch_size)
+        generator, rows = self.generator(step, device), self.group.rows(batch_size)
         zeros = self.template.to(device).zeros(rows.stop - rows.start)
         means, deviations = self.moments[0], self.moments[1].sqrt()
         noise = []
-        for memory, mean, deviation in zip(zeros.memories(), *map(self._by_layer, (means, deviations)), strict=True):
+        for memory, mean, deviation in zip(
+            zeros.recurrent_states(), *map(self._by_layer, (means, deviations)), strict=True
+        ):
             over = (1, -1) + (1,) * (memory.dim() - 2)
             draw = self.normal(memory, batch_size, generator)  # (B, H, ...)
             noise.append(mean.to(device).view(over) + deviation.to(device).view(over) * draw)
-        return self.with_zeroed_rows(zeros.with_memories(noise), batch_size, generator)
+        return self.with_zeroed_rows(zeros.with_recurrent_states(noise), batch_size, generator)
 
     def see(self, ended: State) -> None:
         if self.template is None:
@@ -42,7 +44,7 @@ class FittedNoisePolicy(Policy, kind="fitted_noise"):
         sequences, parts = zip(*self.parts, strict=True)
         self.parts = []
         mine = pooled(torch.stack(parts), torch.tensor(sequences))
-        batch = pooled(self.team.stacked(mine), torch.ones(self.team.size))  # every process has as many sequences
+        batch = pooled(self.group.stacked(mine), torch.ones(self.group.size))  # every process has as many sequences
         if self.moments is not None:
             batch = (1 - self.spec.beta) * batch + self.spec.beta * self.moments.to(batch.device)
         self.moments = batch
@@ -62,12 +64,12 @@ class FittedNoisePolicy(Policy, kind="fitted_noise"):
     def _by_layer(self, values: Tensor) -> tuple[Tensor, ...]:
         """(..., H of all layers) layer by layer."""
         assert self.template is not None
-        return values.split([memory.shape[1] for memory in self.template.memories()], -1)
+        return values.split([memory.shape[1] for memory in self.template.recurrent_states()], -1)
 
 
 def moments_of(state: State) -> Tensor:
     """Mean and variance by head, over the batch and all elements of the head: (2, H of all layers)."""
-    heads = [memory.float().transpose(0, 1).flatten(1) for memory in state.memories()]  # (H, B * elements) each
+    heads = [memory.float().transpose(0, 1).flatten(1) for memory in state.recurrent_states()]  # (H, B * elements) each
     return torch.stack(
         [torch.cat([head.mean(1) for head in heads]), torch.cat([head.var(1, correction=0) for head in heads])]
     )

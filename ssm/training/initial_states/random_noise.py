@@ -17,10 +17,10 @@ class RandomNoisePolicy(Policy, kind="random_noise"):
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         if self.template is None:
             return None
-        generator, rows = self.generator(step, device), self.team.rows(batch_size)
+        generator, rows = self.generator(step, device), self.group.rows(batch_size)
         zeros = self.template.to(device).zeros(rows.stop - rows.start)
-        noise = [self.spec.sigma * self.normal(memory, batch_size, generator) for memory in zeros.memories()]
-        return self.with_zeroed_rows(zeros.with_memories(noise), batch_size, generator)
+        noise = [self.spec.sigma * self.normal(memory, batch_size, generator) for memory in zeros.recurrent_states()]
+        return self.with_zeroed_rows(zeros.with_recurrent_states(noise), batch_size, generator)
 
     def see(self, ended: State) -> None:
         if self.seen is None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ssm.models.state import State, joined
-from ssm.training.distributed import ALONE, Team
+from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 from ssm.training.initial_states.base import Policy
 
 
@@ -18,8 +18,8 @@ class StatePassingPolicy(Policy, kind="state_passing"):
 
     last: State | None = None
 
-    def __init__(self, spec: object, seed: int, team: Team = ALONE):
-        super().__init__(spec, seed, team)
+    def __init__(self, spec: object, seed: int, group: ProcessGroup = SINGLE_PROCESS):
+        super().__init__(spec, seed, group)
         self.parts: list[State] = []  # where the micro-batches seen so far have ended
 
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
@@ -35,8 +35,8 @@ class StatePassingPolicy(Policy, kind="state_passing"):
         self.last, self.parts = joined(self.parts), []
 
     def tensors(self) -> dict[str, Tensor]:
-        return {} if self.last is None else self.last.map(self.team.gathered).tensors("last.")
+        return {} if self.last is None else self.last.map(self.group.gathered).tensors("last.")
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         last = State.from_tensors(tensors, "last.") if tensors else None
-        self.last = last and last.map(lambda tensor: tensor[self.team.rows(len(tensor))].clone())
+        self.last = last and last.map(lambda tensor: tensor[self.group.rows(len(tensor))].clone())

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError
 from ssm.models.formats import export_checkpoint, import_checkpoint
-from ssm.models.opening import open_model
+from ssm.models.load import load_any_model
 from ssm.specs.model import ModelSpec
 
 # --- found ------------------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_one_shard_keeps_its_name_and_an_index(original: Path, tmp_path: Path, c
     out = export_checkpoint(imported.model, imported, tmp_path / "out")
     assert set(content(out)) == set(content(original))
     round_trip.assert_bitwise(round_trip.weights(original), round_trip.weights(out))
-    again = open_model(out).imported
+    again = load_any_model(out).imported
     assert again is not None
     round_trip.assert_bitwise(imported.model.state_dict(), again.model.state_dict())
     hf.load(out)

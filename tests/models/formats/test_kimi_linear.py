@@ -12,7 +12,7 @@ from transformers.models.kimi_linear import modeling_kimi_linear as theirs
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.formats.kimi_linear import KIMI_LINEAR
-from ssm.models.opening import context_of
+from ssm.models.load import context_of
 from ssm.plan.parameters import operations_per_token, parameter_count
 
 SIZES = {

@@ -15,7 +15,7 @@ from ssm.base.errors import CheckpointError
 from ssm.models.formats import Format
 from ssm.models.formats.qwen3_5 import QWEN3_5
 from ssm.models.formats.qwen3_5_moe import QWEN3_5_MOE
-from ssm.models.opening import context_of
+from ssm.models.load import context_of
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "grouped": {},

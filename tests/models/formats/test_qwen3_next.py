@@ -13,7 +13,7 @@ from transformers.models.qwen3_next import modeling_qwen3_next as theirs
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.formats import export_checkpoint, import_checkpoint
 from ssm.models.formats.qwen3_next import QWEN3_NEXT
-from ssm.models.opening import context_of
+from ssm.models.load import context_of
 from ssm.plan.parameters import operations_per_token, parameter_count
 
 SIZES = qwen.SIZES | qwen.EXPERTS | {"vocab_size": 37}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from models.formats import hf
 
-from ssm.models.opening import context_of
+from ssm.models.load import context_of
 from ssm.specs.model import ModelSpec
 
 

@@ -105,7 +105,7 @@ def test_files_and_recomputation(tmp_path: Path, name: str) -> None:
     for each, recompute in ((built, False), (back, False), (back, True)):
         each.recompute = recompute
         logits, ended = each(tokens, start)
-        loss = logits.square().mean() + sum(memory.float().square().mean() for memory in ended.memories())
+        loss = logits.square().mean() + sum(memory.float().square().mean() for memory in ended.recurrent_states())
         gradients.append(torch.autograd.grad(loss, list(each.parameters())))
     for other in gradients[1:]:
         assert all(torch.equal(got, expected) for got, expected in zip(other, gradients[0], strict=True))

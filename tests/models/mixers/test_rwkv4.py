@@ -177,11 +177,11 @@ def test_noise_is_fitted_to_averages_and_weights_by_themselves() -> None:
     policy.learn()
     start = policy.start(1, 4000, torch.device("cpu"))
     assert start is not None
-    for drawn, true in zip(halves(start.memories()[0]), halves(ended.memories()[0]), strict=True):
+    for drawn, true in zip(halves(start.recurrent_states()[0]), halves(ended.recurrent_states()[0]), strict=True):
         spread = true.std(0, correction=0)
         assert ((drawn.mean(0) - true.mean(0)).abs() < 0.1 * spread).all()
         assert ((drawn.std(0) / spread - 1).abs() < 0.1).all()
-    average, weight = halves(ended.memories()[0])
+    average, weight = halves(ended.recurrent_states()[0])
     assert weight.mean() > 4 * average.abs().mean()  # as one quantity they would have one mean
 
 

@@ -1,0 +1,151 @@
+"""Attention maps as images, and where in them a layer that looks behind has its weight."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, PositiveInt
+
+from ssm.base.columns import maximum
+from ssm.base.lazy import colors, patches
+from ssm.base.lazy import polars as pl
+from ssm.claims.families import Member
+from ssm.claims.series import PlannedFigure
+from ssm.figures.data import chosen_arms, loaded, panels
+from ssm.figures.panel import Row
+from ssm.figures.plot import SeriesPlot, insist_on_arms
+from ssm.figures.style import LARGE, SMALL, TITLE, VERMILION, WIDTH, ArmStyle
+from ssm.specs.base import Distinct, Name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST = 4  # maps side by side
+
+
+@dataclass(frozen=True)
+class AttentionMapImage:
+    """One layer's map."""
+
+    arm: str
+    layer: int
+    shares: np.ndarray  # (T, T), mean over examples; NaN above the diagonal, and where the run diverged
+    behind: np.ndarray  # (K, 2) query and key, where the token stands that has to be said
+
+
+class AttentionMaps(SeriesPlot):
+    """The maps of a seed's layers side by side, a panel an arm and layer, each row of a map scaled to a sum of 1."""
+
+    reads: ClassVar[tuple[str, ...]] = ("attention_map",)
+    kind: Literal["attention_maps"] = "attention_maps"
+    # arms, or families; None: all
+    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
+    # 1, 2, ...; None: all that were measured
+    layers: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        insist_on_arms("arms", self.arms or (), arms, families)
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """A panel per model, arm and layer, all with the same colours: those of the rows that answer."""
+        several = len(panels(task)) > 1
+        found: list[tuple[str, list[AttentionMapImage], int]] = []  # model, its images, whose seed
+        for model in panels(task):
+            images, seed = layer_images(self, task, tables, model)
+            if images:
+                found.append((f"{model}: " if several else "", images, seed))
+        every = [one for _, images, _ in found for one in images]
+        if not every:
+            return []
+        answering = [one.shares[one.behind[:, 0]] if len(one.behind) else one.shares for one in every]  # (K, T) each
+        finite = np.concatenate([values[np.isfinite(values)] for values in answering])
+        largest = float(finite.max()) if finite.size else 1.0
+        note = f"Maps: seed {found[0][2]}, mean over examples. White to dark: 0 to {largest:.2f} of a row's weight"
+        note += ". Outlined: the token that has to be said next" if any(len(one.behind) for one in every) else ""
+        rows = []
+        for prefix, images, _ in found:
+            layers = len({one.layer for one in images})
+            columns = min(MOST, layers if layers > 1 else len(images))
+            for at in range(0, len(images), columns):
+                beside = images[at : at + columns]
+                heading, titles = _titles(prefix, beside, WIDTH / columns)
+                plotters = [
+                    partial(_draw_on, one, title, heading if place == 0 else "", place == 0, largest)
+                    for place, (one, title) in enumerate(zip(beside, titles, strict=True))
+                ]
+                rows.append(Row(WIDTH / columns + 0.5 + 0.2 * titles[0].count("\n"), plotters, columns, note))
+        return rows
+
+
+def _titles(prefix: str, beside: Sequence[AttentionMapImage], room: float) -> tuple[str, list[str]]:
+    """What stands over panels side by side, and over each of them: of one arm's layers the arm over all."""
+    if len({one.arm for one in beside}) == 1:
+        return f"{prefix}{beside[0].arm}", [f"\nlayer {one.layer}" for one in beside]
+    texts = [textwrap.wrap(f"{prefix}{one.arm}, layer {one.layer}", int(room / TITLE)) for one in beside]
+    most = max(map(len, texts))
+    return "", ["\n".join([""] * (most - len(lines)) + lines) for lines in texts]
+
+
+def layer_images(
+    plot: AttentionMaps, task: PlannedFigure, tables: Path, panel: str
+) -> tuple[list[AttentionMapImage], int]:
+    """The maps of a panel's first seed by arm and layer, and that seed."""
+    wanted = chosen_arms(task, plot.arms)
+    found = [one for one in loaded(task, tables, panel, *plot.names, *plot.reads) if one[0].arm in wanted]
+    if not found:
+        return [], 0
+    first = found[0][0].seed
+    images = []
+    own = [one for one in found if one[0].seed == first]
+    for series, table in sorted(own, key=lambda one: wanted.index(one[0].arm)):
+        for layer in plot.layers or table["layer"].unique().sort().to_list():
+            rows = table.filter(pl.col("layer") == layer)
+            if rows.height:
+                images.append(_image(series.label, layer, rows))
+    return images, first
+
+
+def _image(arm: str, layer: int, rows: pl.DataFrame) -> AttentionMapImage:
+    length = maximum(rows["query"]) + 1
+    shares = np.full((length, length), np.nan)
+    means = rows.group_by("query", "key").agg(pl.col("share").mean())
+    shares[means["query"].to_numpy(), means["key"].to_numpy()] = means["share"].to_numpy()
+    examples = rows["example"].n_unique()
+    there = rows.filter(pl.col("offset") == 0).group_by("query", "key").agg(pl.len()).sort("query")
+    alike = there.filter(pl.col("len") == examples)  # in all examples at the same place
+    return AttentionMapImage(arm, layer, shares, alike.select("query", "key").to_numpy())
+
+
+def _draw_on(
+    one: AttentionMapImage, title: str, heading: str, first: bool, largest: float, axes: Axes, columns: int
+) -> None:
+    axes.grid(False)
+    scale = colors.PowerNorm(0.6, 0, largest, clip=True)
+    axes.imshow(one.shares, cmap="Blues", norm=scale, interpolation="nearest", aspect="auto")
+    for query, key in one.behind:
+        axes.add_patch(
+            patches.Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor=VERMILION, linewidth=0.7)
+        )
+    ticks: Sequence[int] = range(0, len(one.shares), max(1, -(-len(one.shares) // 4)))
+    axes.set_xticks(ticks)
+    axes.set_yticks(ticks)
+    axes.tick_params(labelsize=SMALL, length=2, labelleft=first)
+    axes.set_title(title)
+    over = axes.annotate(
+        heading,
+        (0.0, 1.0),
+        xycoords="axes fraction",
+        xytext=(0.0, 1.7 * LARGE),
+        textcoords="offset points",
+        fontsize=LARGE,
+        fontweight="bold",
+    )
+    over.set_in_layout(False)  # it has the room of all panels beside
+    axes.set_xlabel("token read")
+    axes.set_ylabel("token that reads" if first else "")

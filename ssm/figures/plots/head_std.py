@@ -1,0 +1,79 @@
+"""Standard deviation of the state of the heads that drift most, against position (lg figure 9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import PositiveInt
+
+from ssm.base.curves import head_std_curve, head_std_growth
+from ssm.base.lazy import polars as pl
+from ssm.claims.series import PlannedFigure, Series
+from ssm.figures.data import Curve, Line, loaded, over_seeds, panels
+from ssm.figures.panel import CurvePanel, Row, context_marks, rows_of, token_range
+from ssm.figures.plot import SeriesPlot
+from ssm.figures.style import ArmStyle
+
+
+class HeadStdCurves(SeriesPlot):
+    """Standard deviation of the state of the heads that drift most, against position."""
+
+    kind: Literal["head_std"] = "head_std"
+    reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
+    heads: PositiveInt = 6
+    chosen_by: str  # the arm whose drift chooses the heads
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """A panel per head of one seed: a head of one seed has nothing in common with the same head of another.
+
+        The heads are those whose standard deviation in `chosen_by` grows most from T to the last position.
+        """
+        rows = []
+        for model in panels(task):
+            series = loaded(task, tables, model, self.name_of("state_statistics"), "state_statistics")
+            chooser = next(((own, table) for own, table in series if own.arm == self.chosen_by), None)
+            if chooser is None:
+                continue
+            same_seed = [(own, head_std_curve(table)) for own, table in series if own.seed == chooser[0].seed]
+            plots = []
+            for layer, head in drifting_heads(chooser[1], chooser[0].context, self.heads):
+                curves = _curves(same_seed, layer, head)
+                plots.append(
+                    CurvePanel(
+                        curves,
+                        styles,
+                        f"layer {layer}, head {head}",
+                        "position (tokens)",
+                        "std of the state",
+                        token_range(curves),
+                        through=chooser[0].context,
+                        marks=context_marks(curves, styles),
+                    )
+                )
+            note = f"{model}, seed {chooser[0].seed}. Band: standard error over sequences"
+            rows += rows_of(plots, 2.3, note, same_y=False)
+        return rows
+
+
+def drifting_heads(state_statistics: pl.DataFrame, context: int, heads: int) -> list[tuple[int, int]]:
+    """The `heads` (layer, head) whose std grows most from T (or the last measured position before it) to the end.
+
+    They are returned in the order of layers and heads. Heads without a finite growth come last in the choice.
+    """
+    positions = sorted(state_statistics["position"].unique())
+    start = max((position for position in positions if position <= context), default=positions[0])
+    growth = head_std_growth(state_statistics, start, positions[-1])
+    finite = pl.col("growth").is_finite().fill_null(False)
+    ranked = growth.sort(finite, pl.col("growth"), descending=True, maintain_order=True).head(heads)
+    return sorted(ranked.select("layer", "head").iter_rows())
+
+
+def _curves(series: list[tuple[Series, pl.DataFrame]], layer: int, head: int) -> list[Curve]:
+    lines = []
+    for own, frame in series:
+        rows = frame.filter(pl.col("layer") == layer, pl.col("head") == head)
+        x, y, error = (rows[name].to_numpy().astype(np.float64) for name in ("position", "std", "error"))
+        lines.append((own, Line(x, y, error)))
+    return over_seeds(lines)

@@ -1,0 +1,294 @@
+"""A column against two others, as coloured cells."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from ssm.base.columns import by_sample, chosen, is_key, means, split
+from ssm.base.lazy import colors, matplotlib, patches
+from ssm.base.lazy import polars as pl
+from ssm.base.schema import Schema
+from ssm.claims.families import Member, axis_name, is_number, value_text
+from ssm.claims.reader import ColumnReader
+from ssm.claims.series import PlannedFigure, Series
+from ssm.figures.colors import GRID, INK
+from ssm.figures.data import any_loaded, chosen_arms, panels
+from ssm.figures.panel import LETTER, Row, wrapped
+from ssm.figures.plot import SeriesPlot, insist_on_arms
+from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, TITLE, WIDTH, ArmStyle, number, tokens
+from ssm.specs.base import Distinct, Name, Setting
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST = 4  # panels side by side
+
+
+BESIDE, BETWEEN = 0.9, 0.25  # inches: what stands left of cells, and between panels
+
+
+HELD = "\u00a0"  # a space at which no line is broken
+
+
+DARK, LIGHT = "#101418", "#fbfbfb"  # on cells: their colours stay what they are by day and by night
+
+
+Cells = dict[tuple[Setting, Setting], float]  # by (x, y)
+
+
+@dataclass(frozen=True)
+class Map:
+    """One arm's cells."""
+
+    title: str
+    x: list[Setting]
+    y: list[Setting]
+    values: np.ndarray  # (y, x); NaN: not measured, or of a run that diverged
+    seeds: int
+    classes: dict[tuple[int, int], str]  # (row, column) -> a class of CLASSES
+
+
+class HeatMap(ColumnReader, SeriesPlot):
+    """A column against two others: a panel an arm, means over seeds and whatever else was measured there.
+
+    One of the two, or both, may be an axis of a grid: then the members along it have one panel.
+    """
+
+    kind: Literal["heat_map"] = "heat_map"
+    x: Name  # a column, or else an axis
+    y: Name
+    # arms, or families; None: all
+    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
+    limits: Annotated[tuple[float, float], Field(strict=False)] | None = None  # of the colours; None: of what is there
+    cells: bool = True  # every cell holds its number
+    percent: bool = False  # numbers are shares
+    exponential: bool = False  # the column is a logarithm (a loss in nats), of whose mean the exponential is drawn
+    log_color: bool = False
+    classes: bool = False  # of a length_class table: every cell has the symbol of its class (ls Def. 2.1)
+    x_label: str | None = None
+    y_label: str | None = None
+
+    @model_validator(mode="after")
+    def _two(self) -> Self:
+        if self.x == self.y:
+            raise ValueError(f"x and y are both '{self.x}'")
+        if self.log_color and self.limits is not None and self.limits[0] <= 0:
+            raise ValueError("log_color: limits must be above 0")
+        return self
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        insist_on_arms("arms", self.arms or (), arms, families)
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """A panel per model and arm, all with the same colours."""
+        maps = [one for model in panels(task) for one in heat_maps(self, task, tables, model)]
+        if not maps:
+            return []
+        values = np.concatenate([one.values.ravel() for one in maps])
+        finite = values[np.isfinite(values) & (values > 0)] if self.log_color else values[np.isfinite(values)]
+        limits = self.limits or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
+        columns = _columns(self, maps)
+        room = _room(maps, columns)
+        titles = [_wrapped(one.title, room) for one in maps]
+        lines = max(title.count("\n") for title in titles)
+        height = 1.1 + (0.27 + 0.15 * self.classes) * max(len(one.y) for one in maps) + 0.2 * lines
+        seeds = {one.seeds for one in maps}
+        note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
+        note += (". " if note else "") + f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}"
+        if finite.size < values.size:
+            note += ". Empty: not measured, or a run that diverged"
+        if self.classes:
+            note += ". Symbol: class as far as the cell was read (ls Definition 2.1); not decided where seeds differ"
+        bare = [_alike(maps) and place % columns > 0 for place in range(len(maps))]
+        plotters = [partial(_draw_on, self, *each, limits, room) for each in zip(maps, titles, bare, strict=True)]
+        return [Row(height, plotters[at : at + columns], columns, note) for at in range(0, len(plotters), columns)]
+
+
+def _columns(plot: HeatMap, maps: Sequence[Map]) -> int:
+    """Panels side by side: as many as leave room for the numbers in the cells, and for the words of the titles."""
+    for columns in range(MOST, 1, -1):
+        if columns > ceil(len(maps) / ceil(len(maps) / columns)):
+            continue  # fewer columns do with as many rows
+        room = _room(maps, columns)
+        cells = all(_width(one, plot) * len(one.x) <= room for one in maps)
+        lines = (line for one in maps for line in _wrapped(one.title, room).split("\n"))
+        if cells and all(TITLE * len(line) <= room for line in lines):
+            return columns
+    return 1
+
+
+def _alike(maps: Sequence[Map]) -> bool:
+    """Whether one vertical axis serves all panels of a row."""
+    return all(one.y == maps[0].y for one in maps)
+
+
+def _room(maps: Sequence[Map], columns: int) -> float:
+    """What the cells of a panel have, from left to right, in inches."""
+    beside = BESIDE if _alike(maps) else BESIDE * columns
+    return (WIDTH - beside - BETWEEN * (columns - 1)) / columns
+
+
+def _wrapped(title: str, room: float) -> str:
+    """In lines that fit: broken behind commas where that is enough, or else between words."""
+    letters, found = int(room / TITLE), []
+    for line in title.split("\n"):
+        parts = line.split(", ")
+        held = ", ".join(part.replace(" ", HELD) for part in parts) if max(map(len, parts)) < letters else line
+        found += wrapped(held, room, TITLE).splitlines()
+    return "\n".join(found).replace(HELD, " ")
+
+
+def _width(one: Map, plot: HeatMap) -> float:
+    """What the longest text of a cell takes, with room beside it, in inches."""
+    texts = [_text(value, plot) for value in one.values[np.isfinite(one.values)]] if plot.cells else []
+    return LETTER * (1 + max(map(len, [*texts, *map(_name, one.x)]), default=0))
+
+
+def heat_maps(plot: HeatMap, task: PlannedFigure, tables: Path, panel: str) -> list[Map]:
+    """The cells of a panel, by arm; members along an axis that is drawn in one.
+
+    Means over seeds; a seed without a number leaves its cell without one.
+    """
+    several = len(panels(task)) > 1
+    wanted = chosen_arms(task, plot.arms)
+    families = {series.family or series.arm for series in task.series if series.arm in wanted}
+    found: dict[str, list[tuple[Series, Cells]]] = {}
+    kinds: dict[tuple[str, tuple[Setting, Setting]], set[str]] = {}
+    for series, table, schema in any_loaded(task, tables, panel, plot):
+        if series.arm in wanted:
+            drawn = [name for name in (plot.x, plot.y) if not is_key(schema, name) and name in series.axes]
+            rows = chosen(table, schema, plot.where)
+            cells = _cells(plot, series, rows, schema)
+            title = _title(task, series, drawn, len(families) > 1)
+            found.setdefault(title, []).append((series, cells))
+            if plot.classes:
+                for place, kind in _classes(plot, series, rows, schema):
+                    kinds.setdefault((title, place), set()).add(kind)
+    maps = []
+    for title, loaded in sorted(found.items(), key=lambda pair: min(wanted.index(one.arm) for one, _ in pair[1])):
+        held: dict[tuple[Setting, Setting], list[float]] = {}
+        for place, value in (cell for _, cells in loaded for cell in cells.items()):
+            held.setdefault(place, []).append(value)
+        x, y = (_ordered([place[number] for place in held]) for number in (0, 1))
+        values = np.full((len(y), len(x)), np.nan)
+        for (across, up), of_seeds in held.items():
+            mean = float(np.mean(of_seeds))
+            values[y.index(up), x.index(across)] = np.exp(mean) if plot.exponential else mean
+        seeds = len({series.seed for series, _ in loaded})
+        classes = {
+            (y.index(up), x.index(across)): own.pop() if len(own) == 1 else "not decided"
+            for (of, (across, up)), own in kinds.items()
+            if of == title
+        }
+        maps.append(Map(f"{panel}\n{title}" if several else title, x, y, values, seeds, classes))
+    return maps
+
+
+def _cells(plot: HeatMap, series: Series, rows: pl.DataFrame, schema: Schema) -> Cells:
+    """One seed's means by (x, y), each a column of its table or the place of its arm on an axis.
+
+    Raises:
+        TableError: x or y is neither.
+    """
+    names = (plot.x, plot.y)
+    columns = [name for name in names if is_key(schema, name) or name not in series.axes]
+    if not columns:
+        return {(series.axes[plot.x], series.axes[plot.y]): float(by_sample(rows, schema, plot.column).mean())}
+    cells: Cells = {}
+    for row in means(rows, schema, columns, plot.column).iter_rows(named=True):
+        x, y = (row[name] if name in columns else series.axes[name] for name in names)
+        cells[x, y] = row["value"]
+    return cells
+
+
+def _classes(
+    plot: HeatMap, series: Series, rows: pl.DataFrame, schema: Schema
+) -> Iterator[tuple[tuple[Setting, Setting], str]]:
+    """The class of every cell of a seed that has one, by (x, y).
+
+    Raises:
+        TableError: the table holds no classes.
+    """
+    for row in pl.concat([rows.clear(), *split(rows, schema, "class")]).iter_rows(named=True):
+        x, y = (row[name] if name in row else series.axes[name] for name in (plot.x, plot.y))
+        yield (x, y), row["class"]
+
+
+def _ordered(values: Sequence[Setting]) -> list[Setting]:
+    """Each once: numbers ascending, words as they come."""
+    every = list(dict.fromkeys(values))
+    return sorted(every, key=float) if all(map(is_number, every)) else every
+
+
+def _title(task: PlannedFigure, series: Series, drawn: Sequence[str], several: bool) -> str:
+    """What an arm is called, without the axes that are drawn, and without its family where there are not several."""
+    member = task.member(series.arm)
+    return member.label_without(*drawn, family=several) if drawn and member else series.label
+
+
+def _draw_on(
+    plot: HeatMap,
+    one: Map,
+    title: str,
+    bare: bool,
+    limits: tuple[float, float],
+    room: float,
+    axes: Axes,
+    columns: int,
+) -> None:
+    """Cells under their title; a `bare` panel has no vertical axis of its own."""
+    axes.grid(False)
+    scale = colors.LogNorm(*limits) if plot.log_color else colors.Normalize(*limits)
+    for (row, column), value in np.ndenumerate(one.values):
+        if not np.isfinite(value):
+            axes.add_patch(
+                patches.Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, fill=False, edgecolor=GRID, linewidth=0.8)
+            )
+            continue
+        share = min(max(float(scale(value)), 0.0), 1.0) if limits[0] < limits[1] else 0.0
+        color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
+        axes.add_patch(patches.Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
+        if plot.cells and _width(one, plot) * len(one.x) <= room:
+            place = (column + 0.5, row + (0.3 if plot.classes else 0.5))
+            axes.text(*place, _text(value, plot), color=_ink(share), ha="center", va="center", fontsize=SMALL)
+        if (row, column) in one.classes:
+            marker = CLASSES[one.classes[row, column]].marker
+            axes.plot(column + 0.5, row + 0.7, color=_ink(share), marker=marker, linestyle="none", markersize=5)
+    for kind in sorted({*one.classes.values()}, key=list(CLASSES).index):
+        axes.plot([], [], color=INK, marker=CLASSES[kind].marker, linestyle="none", label=CLASS_NAMES[kind])
+    axes.set_xlim(0, len(one.x))
+    axes.set_ylim(0, len(one.y))
+    axes.set_xticks(*_ticks(one.x, {1: 16, 2: 8}.get(columns, 5)))
+    axes.set_yticks(*_ticks(one.y, 10))
+    axes.tick_params(length=0, labelsize=SMALL, labelleft=not bare)
+    axes.spines[:].set_visible(False)
+    axes.set_title(title)
+    axes.set_xlabel(plot.x_label or axis_name(plot.x))
+    axes.set_ylabel("" if bare else plot.y_label or axis_name(plot.y))
+
+
+def _ink(share: float) -> str:
+    """What is seen on a cell of this place on the scale of colours."""
+    return DARK if share > 0.55 else LIGHT
+
+
+def _text(value: float, plot: HeatMap) -> str:
+    return f"{value:.0%}" if plot.percent else number(value) if abs(value) >= 100 else f"{value:.2g}"
+
+
+def _name(value: Setting) -> str:
+    return tokens(float(value)) if is_number(value) else value_text(value)
+
+
+def _ticks(values: Sequence[Setting], most: int) -> tuple[np.ndarray, list[str]]:
+    """Middles of cells, of every cell or of every so-manieth."""
+    step = -(-len(values) // most)
+    return np.arange(0, len(values), step) + 0.5, [_name(value) for value in values[::step]]

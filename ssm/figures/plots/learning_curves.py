@@ -1,0 +1,65 @@
+"""A column against the step of training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import PositiveInt
+
+from ssm.claims.reader import ColumnReader
+from ssm.claims.series import PlannedFigure
+from ssm.figures.data import Curve, Line, column_lines, over_seeds, panels
+from ssm.figures.panel import CurvePanel, Row, columns_for, note_on, rows_of, x_range
+from ssm.figures.plot import SeriesPlot
+from ssm.figures.style import ArmStyle
+from ssm.specs.base import Name
+
+
+class LearningCurves(ColumnReader, SeriesPlot):
+    """A column against the step of training: a panel a model, a curve an arm, means of neighbouring steps."""
+
+    kind: Literal["learning_curves"] = "learning_curves"
+    measurement: Name = "learning_curve"
+    column: Name = "loss"
+    x: Name = "step"
+    points: PositiveInt = 60  # of a curve, at most: each the mean over so many steps
+    log_y: bool = False
+    level: float | None = None  # a line of reference, such as chance
+    y_label: str | None = None
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """A panel per model, with a common y axis."""
+        found = {model: _curves(self, task, tables, model) for model in panels(task)}
+        plots = [
+            CurvePanel(
+                own,
+                styles,
+                model,
+                self.x.replace("_", " "),
+                self.y_label or self.column.replace("_", " "),
+                x_range(own, logarithmic=False),
+                tokens=False,
+                log_x=False,
+                log_y=self.log_y,
+                level=self.level,
+            )
+            for model, own in found.items()
+            if own
+        ]
+        note = note_on([curve for own in found.values() for curve in own])
+        return rows_of(plots, 3.0 if columns_for(len(plots)) == 1 else 2.5, note)
+
+
+def _curves(plot: LearningCurves, task: PlannedFigure, tables: Path, panel: str) -> list[Curve]:
+    lines = column_lines(task, tables, panel, plot, plot.x)
+    return over_seeds([(series, thinned(line, plot.points)) for series, line in lines])
+
+
+def thinned(line: Line, points: int) -> Line:
+    """At most so many points, each the mean over as many neighbours (the last over those that are left)."""
+    size = -(-len(line.x) // points)
+    starts = np.arange(0, len(line.x), size)
+    counts = np.diff([*starts, len(line.x)])
+    return Line(*(np.add.reduceat(values, starts) / counts for values in (line.x, line.y, line.error)))

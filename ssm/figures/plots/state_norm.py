@@ -1,0 +1,39 @@
+"""Norm of the whole state against position (lg figure 4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from ssm.claims.series import PlannedFigure
+from ssm.figures.data import panels, state_norm_curves
+from ssm.figures.panel import CurvePanel, Row, columns_for, context_marks, note_on, rows_of, token_range
+from ssm.figures.plot import SeriesPlot
+from ssm.figures.style import ArmStyle
+
+
+class StateNormCurves(SeriesPlot):
+    """Norm of the whole state against position."""
+
+    kind: Literal["state_norm"] = "state_norm"
+    reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """A panel per model, each with its own y axis: norms of different models do not compare."""
+        found = {model: state_norm_curves(task, tables, model, *self.names) for model in panels(task)}
+        plots = [
+            CurvePanel(
+                curves,
+                styles,
+                model,
+                "position (tokens)",
+                "norm of the whole state",
+                token_range(curves),
+                through=curves[0].context,
+                marks=context_marks(curves, styles),
+            )
+            for model, curves in found.items()
+            if curves
+        ]
+        note = note_on([curve for curves in found.values() for curve in curves])
+        return rows_of(plots, 3.0 if columns_for(len(plots)) == 1 else 2.5, note, same_y=False)

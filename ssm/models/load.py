@@ -1,0 +1,230 @@
+"""A user's model, whatever it is: a run of ours, a checkpoint of a known format, any other of transformers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ssm.base.errors import CheckpointError
+from ssm.base.safetensors_header import safetensors_header
+from ssm.models.backbone import LanguageModel
+from ssm.models.checkpoint import RECORD, load_model
+from ssm.models.families import NO_STATE
+from ssm.models.foreign import ForeignModel, load_foreign
+from ssm.models.formats import Imported, import_checkpoint, known_format
+from ssm.models.formats.source import Source, find_source
+from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, TokenizerSpec
+from ssm.specs.foreign import AnyModel
+from ssm.specs.training import RunSpec
+
+WEIGHTS = "model.safetensors"  # of our own runs
+TOKENIZER = "tokenizer.json"
+# What says that a checkpoint has a tokenizer, whether or not it can be read here.
+TOKENIZER_FILES = (
+    *(TOKENIZER, "tokenizer_config.json", "tokenizer.model", "spiece.model"),
+    *("vocab.json", "vocab.txt", "merges.txt"),
+)
+BYTES, MOST_ROWS_OF_BYTES = 256, 341  # three quarters of the rows are in use; `ssm.data.own_text` asks as much
+REPAIRED = "it was repaired without training; extend the run that it was made from"
+QUANTIZED = "its weights are quantized, and would be written as other numbers"
+CONTEXT_KEYS = (
+    "max_position_embeddings",
+    "n_positions",
+    "context_length",
+    "n_ctx",
+    "max_sequence_length",
+    "max_seq_len",
+    "model_max_length",
+)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model to be measured, and what is known of it."""
+
+    name: str  # what the user called it
+    title: str  # a short name
+    model: LanguageModel | ForeignModel  # in evaluation mode and float32
+    kind: str  # in words
+    context: int | None  # tokens that its files say it was trained on
+    longest: int | None  # its table of positions ends here; None: it has none
+    imported: Imported | None  # of a known format: it can be exported
+    run: RunSpec | None  # a run of ours
+    tokenizer: TokenizerSpec | None  # its own; None: none was found
+    fingerprint: str  # 16 hex digits of a SHA-256 of config.json and the weights
+    why_not_extend: str | None  # in words; None: it can be extended
+    note: str | None = None  # on its tokenizer, in words
+    foreign: Source | None = None  # of a model that is read through transformers: where it came from
+
+    @property
+    def source(self) -> Source | None:
+        """Where a checkpoint of another library lies; None: it is a run of ours."""
+        return self.foreign if self.imported is None else self.imported.source
+
+    @property
+    def library(self) -> str | None:
+        """Who else loads it; None: it is a run of ours."""
+        if self.imported is not None:
+            return self.imported.format.library
+        return None if self.foreign is None else "transformers"
+
+    @property
+    def only_repaired(self) -> bool:
+        """Whether it cannot be trained, but has an A that can be scaled."""
+        model = self.model
+        if not isinstance(model, ForeignModel) or model.untrainable is None:
+            return False
+        return self.why_not_extend == model.untrainable and bool(model.spec.decays)
+
+    @property
+    def spec(self) -> AnyModel:
+        """What the model is."""
+        return self.model.spec
+
+
+def load_any_model(name: str | Path, device: torch.device | str = "cpu") -> LoadedModel:
+    """Open a model.
+
+    Args:
+        name: a run of ours (its folder, or a file of its weights), a checkpoint of another library (a folder, a file of
+            weights with its config.json beside it), or a name of the hub ("owner/model", "owner/model@revision").
+        device: where the model is to be.
+
+    Raises:
+        CheckpointError: it cannot be found or read, is of no known kind, or cannot carry its state on: one line.
+        ConfigError: the sizes in its config.json do not fit together.
+    """
+    own = _own_weights(Path(name))
+    if own is not None:
+        return _load_run(str(name), own, device)
+    source = find_source(name)
+    form = known_format(source)
+    if form is None and "model_type" in source.config:
+        return _load_foreign(source, device)
+    if form is not None and form.model_type is not None:
+        try:
+            form.spec(source.config, source.title, str(source.config_path))
+        except CheckpointError as variant:  # that ours is not
+            try:
+                return _load_foreign(source, device)
+            except CheckpointError as error:
+                raise CheckpointError(f"{variant}; nor through transformers: {error}") from error
+    return _load_imported(str(name), device)
+
+
+def _own_weights(path: Path) -> Path | None:
+    """The weights of a run of ours; None: it is something else."""
+    file = path / WEIGHTS if path.is_dir() else path
+    if file != path and (path / RECORD).is_file() and not (path / "config.json").exists():
+        return file  # also where the weights are broken or not there: load_model says so
+    try:
+        return file if "ssm" in safetensors_header(file, CheckpointError).get("__metadata__", {}) else None
+    except CheckpointError:
+        return None
+
+
+def _load_run(name: str, weights: Path, device: torch.device | str) -> LoadedModel:
+    model, run = load_model(weights, device)
+    if run.data.channels is not None:
+        raise CheckpointError(f"{name}: reads the values of '{run.data.name}' and no tokens: there is no text for it")
+    tokenizer = run.data.spelled_by
+    trained = isinstance(tokenizer, BpeTokenizer)
+    note = f"its tokenizer.json lies in the token store of '{run.data.id}'" if trained else None
+    return LoadedModel(
+        name=name,
+        title=run.model.name,
+        model=model.eval(),
+        kind="a run of ssm",
+        context=run.training.context,
+        longest=None,
+        imported=None,
+        run=run,
+        tokenizer=None if trained else tokenizer,
+        fingerprint=_fingerprint([weights]),
+        why_not_extend=REPAIRED if run.repair is not None else _why_not(run.model),
+        note="its tokens stand for no text" if tokenizer is None else note,
+    )
+
+
+def _load_imported(name: str, device: torch.device | str) -> LoadedModel:
+    imported = import_checkpoint(name)
+    tokenizer, note = _tokenizer(imported.source, imported.vocab_size)
+    return LoadedModel(
+        name=name,
+        title=imported.source.title,
+        model=imported.model.float().to(device).eval(),
+        kind=imported.format.title,
+        context=context_of(imported.source.config),
+        longest=None,
+        imported=imported,
+        run=None,
+        tokenizer=tokenizer,
+        fingerprint=_fingerprint(imported.files),
+        why_not_extend=_why_not(imported.spec),
+        note=note,
+    )
+
+
+def _load_foreign(source: Source, device: torch.device | str) -> LoadedModel:
+    model = load_foreign(source, device)
+    tokenizer, note = _tokenizer(source, model.vocab_size)
+    context = context_of(source.config)
+    return LoadedModel(
+        name=source.name,
+        title=source.title,
+        model=model,
+        kind=model.kind,
+        context=context,
+        longest=model.longest(context),
+        imported=None,
+        run=None,
+        tokenizer=tokenizer,
+        fingerprint=_fingerprint((source.config_path, *source.files)),
+        why_not_extend=_why_not_foreign(model, source),
+        note=note,
+        foreign=source,
+    )
+
+
+def _why_not_foreign(model: ForeignModel, source: Source) -> str | None:
+    if not model.is_recurrent:
+        return NO_STATE
+    return QUANTIZED if source.config.get("quantization_config") else model.untrainable
+
+
+def _why_not(spec: AnyModel) -> str | None:
+    """Post-training from states other than zero needs a state of fixed size in some layer."""
+    return NO_STATE if len(spec.endless) == spec.n_layers else None
+
+
+def _tokenizer(source: Source, vocab_size: int) -> tuple[TokenizerSpec | None, str | None]:
+    """The tokenizer beside the weights, and a word on it."""
+    if (source.folder / TOKENIZER).is_file():
+        path = (source.folder / TOKENIZER).absolute()
+        return FileTokenizer(path=str(path), vocab_size=vocab_size), None
+    others = [name for name in TOKENIZER_FILES if (source.folder / name).exists()]
+    if others:
+        return None, f"its tokenizer is {', '.join(sorted(others))}, and ssm reads a tokenizer.json alone"
+    if BYTES <= vocab_size <= MOST_ROWS_OF_BYTES:
+        return BytesTokenizer(), f"no tokenizer beside it and {vocab_size} rows in its embedding: its tokens are bytes"
+    return None, "no tokenizer.json lies beside it"
+
+
+def context_of(config: Mapping[str, Any]) -> int | None:
+    """Tokens that a config.json says its model was made for; None: it does not say."""
+    found = (config.get(key) for key in CONTEXT_KEYS)
+    return next((value for value in found if isinstance(value, int) and value > 0), None)
+
+
+def _fingerprint(files: Sequence[Path]) -> str:
+    """Of the files' contents, one after the other."""
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]

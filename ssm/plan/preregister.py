@@ -1,0 +1,83 @@
+"""The file of preregistrations: all figures and scales reviewed, and what is missing added."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ssm.base.files import write_text
+from ssm.claims.preregistration import Content, Preregistration, Preregistrations
+from ssm.figures.figure import FigureTask
+from ssm.plan.library import figure_targets, load_config, read_preregistrations
+from ssm.plan.plan import make_plan
+from ssm.plan.preregistration import Findings, contents, review, seeds_of
+
+
+def preregister_figures(
+    folder: str | Path, targets: Sequence[str] | None, scales: Iterable[str], date: str
+) -> tuple[Preregistrations, tuple[str, ...], Findings]:
+    """Review figures against what was registered, and add what is missing.
+
+    Args:
+        folder: the config folder.
+        targets: None: all figures.
+        date: of what is added, UTC.
+
+    Returns:
+        The preregistrations with what was missing, what that is in words, and the findings. A figure that is refused is
+        not added.
+
+    Raises:
+        ConfigError: the config folder does not make a plan.
+    """
+    before = preregistrations = read_preregistrations(Path(folder))
+    findings, added = Findings(), []
+    for scale in scales:
+        wanted = targets if targets is not None else figure_targets(Path(folder))
+        plan = make_plan(load_config(folder, scale, wanted, {"dry_run": None}))
+        for target, task in plan.figures.items():
+            found = contents(task, plan.runs, plan.measurements)
+            one = review(task, found, before)
+            if one.missing and not one.refused:
+                preregistrations = _added(task, found, preregistrations, date)
+                added.append(f"{target} ({scale})")
+            findings += one
+    return preregistrations, tuple(added), findings
+
+
+def write_preregistrations(preregistrations: Preregistrations, path: Path) -> None:
+    """Write the file, a line for each claim, so that a change is seen as one.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    write_text(path, _layout(preregistrations.model_dump(mode="json", exclude_defaults=True), ()) + "\n")
+
+
+def _added(
+    task: FigureTask, found: Mapping[str, Content], preregistrations: Preregistrations, date: str
+) -> Preregistrations:
+    """The preregistrations with one more."""
+    target, scale = task.figure.target, task.scale
+    entry = Preregistration(date=date, seeds=seeds_of(task), claims=dict(found))
+    scales = preregistrations.figures.get(target, {})
+    return Preregistrations(
+        figures=preregistrations.figures | {target: scales | {scale: (*preregistrations.of(target, scale), entry)}}
+    )
+
+
+def _layout(value: Any, path: tuple[str, ...]) -> str:
+    """JSON with a line for each figure, scale, registration and claim."""
+    depth = len(path)
+    deep = isinstance(value, dict | list) and value and depth < 6 and not (depth == 5 and path[4] != "claims")
+    if not deep:
+        return json.dumps(value, ensure_ascii=False)
+    indent = "  " * (depth + 1)
+    if isinstance(value, list):
+        inner = [_layout(item, (*path, "")) for item in value]
+    else:
+        inner = [f"{json.dumps(key)}: {_layout(item, (*path, key))}" for key, item in value.items()]
+    left, right = "[]" if isinstance(value, list) else "{}"
+    return f"{left}\n{indent}" + f",\n{indent}".join(inner) + f"\n{'  ' * depth}{right}"

@@ -1,0 +1,171 @@
+"""Agreement with the reference results: whether what is made here agrees, and what is shown in place of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ssm.base.errors import TableError, UserError
+from ssm.base.prose import plain
+from ssm.figures.figure import FigureTask
+from ssm.report.compare import Comparison, compare, unlike
+from ssm.report.gather import Results, Verdict
+from ssm.report.image import Image, png_image
+from ssm.report.papers import GROUPS, spoken
+from ssm.report.reference import Reference, open_png, read_references
+
+MADE = {"processor": "on {}", "python": "Python {}", "torch": "torch {}", "commit": "commit {}"}
+
+
+class ReferenceClaim(Verdict):
+    """A verdict of the reference, as the page shows it."""
+
+    @property
+    def words(self) -> str:
+        return f"Reference result, not made on this machine. {super().words}"
+
+
+@dataclass(frozen=True)
+class ReferenceFigure:
+    """A figure that is not made here, as the reference has it.
+
+    Attributes:
+        caption: what the plan says of it; "": it is not planned here.
+        made: when, on what and with what.
+        source: the file that its verdicts come from.
+        planned: whether the workflow makes it here when it is asked to.
+    """
+
+    target: str
+    scale: str
+    title: str
+    caption: str
+    image: Image
+    claims: tuple[ReferenceClaim, ...]
+    made: str
+    source: str
+    planned: bool
+
+    @property
+    def spoken(self) -> str:
+        return spoken(self.target)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How the claims of one or several figures that are made here compare with the reference."""
+
+    claims: tuple[Comparison, ...]
+    unlike: tuple[str, ...]  # what the two were made with that differs and moves numbers
+
+    @property
+    def agree(self) -> int:
+        return sum(claim.agrees for claim in self.claims)
+
+    @property
+    def bitwise(self) -> int:
+        return sum(claim.bitwise for claim in self.claims)
+
+    @property
+    def differing(self) -> tuple[Comparison, ...]:
+        return tuple(claim for claim in self.claims if not claim.agrees)
+
+    @property
+    def words(self) -> str:
+        """In a few words, for a card."""
+        differ = f", {len(self.differing)} differ" if self.differing else ""
+        return f"{self.agree} of {len(self.claims)} claims agree with the reference{differ}"
+
+
+@dataclass(frozen=True)
+class Against:
+    """The reference results beside those of a report; without a folder of references there is nothing in it."""
+
+    figures: dict[str, ReferenceFigure] = field(default_factory=dict)  # target -> what is not made here
+    agreements: dict[str, Agreement] = field(default_factory=dict)  # target -> of what is made here
+
+    @property
+    def total(self) -> Agreement:
+        """Over all figures that are made here and have a reference."""
+        found = self.agreements.values()
+        lines = dict.fromkeys(line for agreement in found for line in agreement.unlike)
+        return Agreement(tuple(claim for agreement in found for claim in agreement.claims), tuple(lines))
+
+    @property
+    def claims(self) -> tuple[ReferenceClaim, ...]:
+        """Those of the figures that are not made here."""
+        return tuple(claim for figure in self.figures.values() for claim in figure.claims)
+
+    def of(self, targets: Iterable[str]) -> Against:
+        """Those figures alone."""
+        wanted = set(targets)
+        return replace(
+            self,
+            figures={target: figure for target, figure in self.figures.items() if target in wanted},
+            agreements={target: found for target, found in self.agreements.items() if target in wanted},
+        )
+
+
+def against(results: Results, folder: Path, reference: Path | None) -> Against:
+    """What a report shows of the reference results of its scale.
+
+    Args:
+        results: what is made here. Beside a dry run, whose numbers mean nothing, no reference is shown.
+        folder: the results folder.
+        reference: the folder of reference results; None: there is none.
+
+    Raises:
+        ConfigError: a reference is broken; one line that names it.
+        TableError: there is no reference in the folder, or an image of it is missing or broken.
+    """
+    if reference is None or results.dry_run:
+        return Against()
+    found = read_references(reference)
+    if not found:
+        raise TableError(f"{reference}: no reference results")
+    references = {name: one for name, one in found.items() if one.scale == results.scale}
+    made = [figure.target for figure in results.figures]
+    return Against(
+        {name: _figure(one, reference, results, folder) for name, one in references.items() if name not in made},
+        {name: _agreement(folder, {name: references[name]}) for name in made if name in references},
+    )
+
+
+def _agreement(folder: Path, reference: Mapping[str, Reference]) -> Agreement:
+    return Agreement(tuple(compare(folder, reference)), tuple(unlike(folder, reference)))
+
+
+def _figure(reference: Reference, source: Path, results: Results, folder: Path) -> ReferenceFigure:
+    target = reference.target
+    title, caption = _said(folder / "specs" / "figures" / f"{target}.json")
+    path = source / f"{target}.png"
+    with open_png(path) as image:
+        size = image.size
+    group = GROUPS.get(target.partition("_")[0])
+    return ReferenceFigure(
+        target=target,
+        scale=reference.scale,
+        title=title or (group.shows.get(target, "") if group else ""),
+        caption=caption,
+        image=png_image(path.read_bytes(), size),
+        claims=tuple(ReferenceClaim(dict(claim) | {"target": target}) for claim in reference.claims),
+        made=_made(reference.made),
+        source=(source / f"{target}.json").as_posix(),
+        planned=target in results.unfinished,
+    )
+
+
+def _said(spec: Path) -> tuple[str, str]:
+    """Title and caption of a planned figure; nothing where it is not planned, or by an older plan."""
+    try:
+        figure = FigureTask.load(spec).figure
+    except UserError:
+        return "", ""
+    return plain(figure.title), figure.caption
+
+
+def _made(made: Mapping[str, str]) -> str:
+    """When, on what and with what a reference was made."""
+    written = [f"{made['written'][:16].replace('T', ' ')} UTC"] if "written" in made else []
+    return ", ".join([*written, *(words.format(made[key]) for key, words in MADE.items() if key in made)])

@@ -1,0 +1,185 @@
+"""Failure detection: processes of a group learn at once when one of them is gone, whatever they are waiting for.
+
+Every process holds one connection to process 0. A killed process leaves its connection closed, and a host that is gone
+answers no probe of the kernel's: both end the job within half a minute, although a sum may wait for the dead forever.
+Nothing is asked of the processes meanwhile, so that one that is busy (writing a checkpoint) is not taken for dead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import selectors
+import socket
+import sys
+import threading
+import traceback
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from torch.distributed import Store
+
+from ssm.base.errors import UserError
+from ssm.base.exit_codes import LOST, REQUEUE
+from ssm.base.stopping import Preempted
+
+HELLO = 600.0  # seconds until all processes are there: hundreds may read their Python from one slow disk
+NOTICE = 10.0  # seconds in which a message comes that must be on its way: the cause of a failed sum for instance
+CODES = {UserError: 2, KeyboardInterrupt: 130, Preempted: REQUEUE}  # as `ssm` itself ends
+PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # a silent host is gone after 25 s
+
+
+class FailureDetector:
+    """A block in which all processes end when one of them fails or is gone, with one line from one of them.
+
+    Args:
+        rank: this process, of `size`.
+        address: the host of process 0.
+        store: what all of them can read and write.
+        verb: what they do, for the line.
+    """
+
+    def __init__(self, rank: int, size: int, address: str, store: Store, verb: str):
+        self.rank, self.size, self.verb = rank, size, verb
+        self.who: dict[socket.socket, str] = {}
+        self.lock = threading.Lock()  # held by the one thread that ends this process
+        self.over = threading.Event()
+        try:
+            if rank == 0:
+                self._meet(address, store)
+            else:
+                self._greet(address, store)
+        except OSError as error:
+            raise UserError(f"process {rank} of {size}: cannot meet the others ({error})") from error
+        for connection in self.who:
+            _probe(connection)
+        self.thread = threading.Thread(target=self._watch, name="watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self.thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, RuntimeError):  # a sum that failed because a process is gone? The thread knows
+            self.over.wait(NOTICE)
+        if not self.lock.acquire(timeout=NOTICE):
+            os._exit(LOST)
+        if error is not None and not (isinstance(error, Preempted) and error.together):
+            self._fail(error)
+        self._tell("done")
+        for connection in self.who:
+            connection.close()
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        """Tell the others, and end. Process 0 prints the line for all; a defect's traceback is everybody's own."""
+        code = next((code for kind, code in CODES.items() if isinstance(error, kind)), 1)
+        message = f"ssm {self.verb}: {str(error) or 'interrupted'}" if code != 1 else ""
+        if code == 1:
+            traceback.print_exception(error)
+        elif self.rank == 0:
+            print(message, file=sys.stderr)
+        self._tell("failed", code=code, message=message)
+        if self.rank:
+            self.thread.join(NOTICE)  # until process 0 has read it, or has said the same
+        _exit(code)
+
+    # --- Meeting ------------------------------------------------------------------------------------------------------
+
+    def _meet(self, address: str, store: Store) -> None:
+        own = "127.0.0.1" if address in ("127.0.0.1", "localhost") else ""
+        with socket.create_server((own, 0)) as server:
+            server.settimeout(HELLO)
+            token = secrets.token_hex()
+            store.set("ssm/watch", json.dumps([server.getsockname()[1], token]))
+            while len(self.who) < self.size - 1:
+                connection, _ = server.accept()
+                connection.settimeout(NOTICE)
+                hello = _line(connection)
+                if hello.get("token") == token:  # whoever else may knock
+                    self.who[connection] = f"process {hello['rank']} of {self.size} ({hello['where']})"
+
+    def _greet(self, address: str, store: Store) -> None:
+        port, token = json.loads(store.get("ssm/watch"))
+        connection = socket.create_connection((address, port), timeout=HELLO)
+        self.who[connection] = f"process 0 of {self.size} ({address})"
+        self._tell("hello", token=token, rank=self.rank, where=f"{socket.gethostname()}, pid {os.getpid()}")
+
+    # --- Watching -----------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for other in self.who:
+                other.settimeout(NOTICE)
+                selector.register(other, selectors.EVENT_READ, data=other)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    connection: socket.socket = key.data
+                    heard = _line(connection)
+                    if heard.get("word") == "done":
+                        selector.unregister(connection)
+                    elif heard:
+                        return self._end(heard["code"], "" if self.rank else heard["message"])
+                    else:  # closed without a word
+                        return self._end(LOST, self._lost(connection))
+
+    def _lost(self, connection: socket.socket) -> str:
+        if self.rank > 1:  # the first of the others has said it
+            return ""
+        return (
+            f"ssm {self.verb}: {self.who[connection]} is gone; the others end too. What is on disk is whole: the same "
+            "command goes on from the last checkpoint"
+        )
+
+    def _end(self, code: int, message: str) -> None:
+        """End this process and, from process 0, all others: unless its main thread is ending it already."""
+        if not self.lock.acquire(blocking=False):
+            return
+        self.over.set()
+        if message:
+            print(message, file=sys.stderr, flush=True)
+        self._tell("failed", code=code, message="")
+        _exit(code)
+
+    def _tell(self, word: str, **more: Any) -> None:
+        line = json.dumps({"word": word, **more}).encode() + b"\n"
+        for connection in self.who:
+            try:
+                connection.sendall(line)
+            except OSError:
+                continue  # it has ended as well
+
+
+def _exit(code: int) -> NoReturn:
+    """Without waiting for a thread: one may be in a sum that never ends."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _line(connection: socket.socket) -> dict[str, Any]:
+    """A line of JSON, byte by byte so that nothing behind it is lost; empty: the other side is gone, or no peer."""
+    line = b""
+    while not line.endswith(b"\n"):
+        try:
+            byte = connection.recv(1)
+        except OSError:
+            return {}
+        if not byte:
+            return {}
+        line += byte
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _probe(connection: socket.socket) -> None:
+    """Let the kernel ask the other host whether it is still there."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in PROBES.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,0 +1,76 @@
+"""Finalizing a run: its weights, its metrics and, last of all, its record. Divergence is a result like any other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ssm.base.files import write_json
+from ssm.base.provenance import provenance
+from ssm.models.checkpoint import RECORD, digests, save_weights, snapshot_path
+from ssm.models.device import device_name
+from ssm.models.trainable import TrainableModel
+from ssm.training.checkpointing import Checkpointer
+from ssm.training.job import Job
+from ssm.training.lineage import read_record, starting_weights
+from ssm.training.metrics import Metrics
+from ssm.training.parallel import whole_tensors
+
+
+def finalize(
+    job: Job, model: TrainableModel, metrics: Metrics, checkpointer: Checkpointer, diverged: str | None
+) -> dict[str, Any]:
+    """Write the run's final files; returns what run.json says.
+
+    Args:
+        diverged: how the run has diverged; None: it has not.
+    """
+    done, step = len(metrics.rows), job.steps
+    if diverged is None:
+        weights = whole_tensors(model.state_dict(), job.group)
+    else:
+        step, weights = _last_good(job, checkpointer, done)
+    record = _record(job, checkpointer.seconds, diverged, done, step)
+    if job.group.main:
+        # Never reached by a diverged run: what comes after a divergence is its last good weights.
+        missing = [snapshot_path(job.folder, at) for due, at in checkpointer.snapshots if diverged and due >= done]
+        for path in (*missing, job.folder / "model.safetensors"):
+            save_weights(path, weights, job.run, step, job.origin)
+        metrics.write(job.folder / "metrics.parquet", provenance(run=job.run.content(), seed=job.run.seed))
+        record["weights"] = digests(job.folder, job.run)
+        write_json(job.folder / RECORD, record)
+        if diverged is None:
+            checkpointer.good.forget()
+    return record
+
+
+def _last_good(job: Job, checkpointer: Checkpointer, diverged_at: int) -> tuple[int, dict[str, Tensor]]:
+    """The last good weights and their step; those that the run started from and 0 without any."""
+    model = starting_weights(job.run, job.parent)
+    step = checkpointer.good.restore(model, diverged_at)
+    return step, dict(model.state_dict())
+
+
+def _record(job: Job, seconds: float, diverged: str | None, done: int, step: int) -> dict[str, Any]:
+    """What run.json says. "diverged" is also set where the parent had diverged: no claim may rest on either."""
+    message = f"diverged: {diverged}; the weights are those of step {step}" if diverged else "finished"
+    parent = read_record(job.parent) if job.parent else {}
+    inherited = parent.get("diverged")
+    tokens = done * job.training.batch_tokens
+    return {
+        "status": "diverged" if diverged else "finished",
+        "message": message,
+        "diverged": message if diverged else inherited and f"its parent {inherited}",
+        "steps": done,
+        "budget_steps": job.steps,
+        "tokens": tokens,
+        "parameters": job.parameters,
+        "seconds": round(seconds, 3),
+        "tokens_per_second": round(tokens / max(seconds, 1e-9), 1),
+        "device": device_name(job.device),
+        "origin": job.origin,
+        **({"published": parent["published"]} if "published" in parent else {}),
+        "spec": job.run.content(),
+        "provenance": provenance(),
+    }

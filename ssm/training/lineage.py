@@ -1,0 +1,61 @@
+"""The lineage of a run beyond its spec: the text itself, and the parent's weights."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from ssm.base.errors import CheckpointError
+from ssm.base.records import read_run_record
+from ssm.data.store import TokenStore
+from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.checkpoint import RECORD, load_model, read_header
+from ssm.models.trainable import TrainableModel
+from ssm.specs.training import RunSpec
+
+
+def origin_of(store: TokenStore, parent: Path | None) -> str:
+    """The lineage as a fingerprint: of the corpus that was read and, through its own origin, of the parent.
+
+    A spec names a corpus by its paths; when the files there change, the spec stays and the origin changes.
+    """
+    inherited = "" if parent is None else read_header(parent / "model.safetensors").get("origin", "")
+    return hashlib.sha256(f"{store.manifest['corpus']['sha256']}/{inherited}".encode()).hexdigest()[:16]
+
+
+def starting_weights(run: RunSpec, parent: Path | None) -> TrainableModel:
+    """A fresh initialization, the parent's final weights, or a fresh initialization with layers of the parent's.
+
+    Raises:
+        CheckpointError: the parent is missing, or another run's; the run's weights were not trained here.
+    """
+    if run.checkpoint is not None:
+        raise CheckpointError(f"{run.id}: its weights were imported; a run of zero steps cannot be trained")
+    if run.parent is None:
+        return build_model(run.own_model, run.data.vocab_size, run.seed, run.data.channels)
+    if parent is None:
+        raise CheckpointError(f"this run continues '{run.parent.id}': give its folder as --parent")
+    path = parent / "model.safetensors"
+    model, trained = load_model(path)
+    if trained != run.parent:
+        raise CheckpointError(f"{path}: holds the run '{trained.id}', expected '{run.parent.id}'")
+    if run.layer is None:
+        return model
+    assert isinstance(model, LanguageModel)  # RunSpec takes layers of no other
+    fresh = build_model(run.own_model, run.data.vocab_size, run.seed, run.data.channels)
+    for layer, taken in zip(fresh.layers, run.taken, strict=True):
+        layer.load_state_dict(model.layers[taken - 1].state_dict())
+    return fresh
+
+
+def read_record(run: Path) -> dict[str, Any]:
+    """What run.json says of a finished run.
+
+    Raises:
+        CheckpointError: the file is missing or damaged.
+    """
+    path = run / RECORD
+    missing = f"{path}: missing; the run has not finished (see `ssm train`)"
+    needed = ("message", "diverged", "steps", "budget_steps", "tokens")
+    return read_run_record(path, CheckpointError, missing, needed)

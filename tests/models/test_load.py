@@ -1,0 +1,264 @@
+"""Whatever a user calls a model: what it is, what is known of it, and one line where it cannot be opened."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from models.formats import hf, round_trip
+from models.formats.folders import content, reconfigure, rewrite
+from models.test_foreign import VOCABULARY, made
+from small import model_spec, run_spec, save_model
+from torch import Tensor
+
+from ssm.base.errors import CheckpointError
+from ssm.base.files import write_json
+from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.foreign import ForeignModel
+from ssm.models.formats import export_checkpoint
+from ssm.models.load import LoadedModel, load_any_model
+from ssm.specs.corpora.stdlib import StdlibCorpus
+from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, FileTokenizer, TokenizerSpec
+from ssm.specs.tasks import parse_data
+from ssm.specs.training import RunSpec
+
+MAMBA2 = {"hidden_size": 32, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 2}
+NEOX = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+
+
+def refused(name: str | Path, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message) as caught:
+        load_any_model(name)
+    assert "\n" not in str(caught.value)
+
+
+@torch.inference_mode()
+def logits(loaded: LoadedModel, inputs: Tensor) -> Tensor:
+    """(B, T, V), in two pieces."""
+    first, state = loaded.model.hidden(inputs[:, :9])
+    second, _ = loaded.model.hidden(inputs[:, 9:], state)  # type: ignore[arg-type]
+    return loaded.model.logits(torch.cat([first, second], 1))
+
+
+# --- runs of ours -----------------------------------------------------------------------------------------------------
+
+
+def own_run(folder: Path, tokenizer: TokenizerSpec | None = None, **model: Any) -> RunSpec:
+    data = DataSpec(name="x", corpus=StdlibCorpus(), tokenizer=tokenizer or BytesTokenizer())
+    run = run_spec(data).model_copy(update={"model": model_spec(**model)})
+    digest = save_model(folder / "model.safetensors", build_model(run.model, data.vocab_size, 0), run, 30, "origin")
+    write_json(folder / "run.json", {"weights": {"model.safetensors": digest}})
+    return run
+
+
+def test_a_run_of_ours(tmp_path: Path) -> None:
+    run = own_run(tmp_path / "run")
+    shutil.copyfile(tmp_path / "run" / "model.safetensors", tmp_path / "alone.safetensors")
+    loaded = load_any_model(tmp_path / "run")
+    assert (loaded.name, loaded.title, loaded.kind) == (str(tmp_path / "run"), "tiny", "a run of ssm")
+    assert (loaded.run, loaded.imported, loaded.context, loaded.longest) == (run, None, 16, None)
+    assert (loaded.tokenizer, loaded.note, loaded.why_not_extend) == (BytesTokenizer(), None, None)
+    assert isinstance(loaded.model, LanguageModel)
+    assert not loaded.model.training
+    alone = load_any_model(tmp_path / "alone.safetensors")
+    assert alone.run == run
+    assert alone.fingerprint == loaded.fingerprint
+    assert len(loaded.fingerprint) == 16
+
+
+def test_a_tokenizer_that_was_trained_lies_with_its_tokens(tmp_path: Path) -> None:
+    run = own_run(tmp_path / "bpe", BpeTokenizer(vocab_size=300))
+    loaded = load_any_model(tmp_path / "bpe")
+    assert loaded.tokenizer is None
+    assert loaded.note == f"its tokenizer.json lies in the token store of '{run.data.id}'"
+    file = FileTokenizer(path="tokenizer.json", vocab_size=300)
+    own_run(tmp_path / "file", file)
+    assert load_any_model(tmp_path / "file").tokenizer == file
+
+
+def test_a_run_of_ours_that_is_broken_or_not_there(tmp_path: Path) -> None:
+    own_run(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8])
+    refused(tmp_path, rf"^{weights}: truncated or corrupted \(")
+    weights.unlink()
+    refused(tmp_path, rf"^{weights}: no such checkpoint$")
+
+
+ATTENTION = {"kind": "attention", "n_heads": 2, "head_dim": 8}
+
+
+def test_a_classifier_of_pixels_reads_no_text(tmp_path: Path) -> None:
+    images = {"name": "x", "task": "pixels", "images": {"kind": "digits"}, "examples": 9}
+    run = run_spec(parse_data(images, "test"), context=65, batch_tokens=65)
+    save_model(tmp_path / "a.safetensors", build_model(run.model, 10, 0, channels=1), run, 30, "origin")
+    with pytest.raises(CheckpointError, match="no tokens: there is no text for it"):
+        load_any_model(tmp_path / "a.safetensors")
+
+
+def test_attention_without_a_window_has_no_state_to_start_from(tmp_path: Path) -> None:
+    spec = model_spec().model_dump(mode="json")
+    for name, changes in {
+        "all": {"mixer": ATTENTION},
+        "some": {"mixer_at": {"1": ATTENTION}},
+        "window": {"mixer_at": {"1": ATTENTION | {"window": 4}}},
+    }.items():
+        data = DataSpec(name="x", corpus=StdlibCorpus())
+        content = run_spec(data).content() | {"model": spec | changes}
+        run = RunSpec.parse(content, "test")
+        save_model(tmp_path / name, build_model(run.model, 256, 0), run, 30, "origin")
+        shutil.move(tmp_path / name, tmp_path / f"{name}.safetensors")
+    why = {name: load_any_model(tmp_path / f"{name}.safetensors").why_not_extend for name in ("all", "some", "window")}
+    assert why == {
+        "all": "it has no recurrent state to start from: it keeps keys and values of its tokens",
+        "some": None,  # the other layers have one
+        "window": None,
+    }
+
+
+# --- known formats ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mamba2(tmp_path: Path) -> Path:
+    hf.made("Mamba2", **MAMBA2, chunk_size=8).bfloat16().save_pretrained(tmp_path / "theirs")
+    return tmp_path / "theirs"
+
+
+def test_a_known_format_is_measured_in_float32_and_written_as_it_was(mamba2: Path, tmp_path: Path) -> None:
+    before = content(mamba2)
+    loaded = load_any_model(mamba2)
+    assert (loaded.title, loaded.kind) == ("theirs", "transformers' Mamba-2")
+    assert (loaded.run, loaded.longest, loaded.why_not_extend) == (None, None, None)
+    assert {p.dtype for p in loaded.model.parameters()} == {torch.float32}
+    wanted = hf.run(hf.load(mamba2).float(), round_trip.tokens())
+    assert (logits(loaded, round_trip.tokens()) - wanted).abs().max() < 1e-4
+    assert loaded.imported is not None
+    assert loaded.model is loaded.imported.model
+    out = export_checkpoint(loaded.imported.model, loaded.imported, tmp_path / "out")
+    round_trip.assert_bitwise(round_trip.weights(out), round_trip.weights(mamba2))
+    assert content(mamba2) == before
+
+
+def test_the_context_is_what_config_json_says(mamba2: Path, tmp_path: Path) -> None:
+    assert load_any_model(mamba2).context is None
+    reconfigure(mamba2, context_length=512)
+    assert load_any_model(mamba2).context == 512
+    hf.made("GPTNeoX", **NEOX, max_position_embeddings=40).save_pretrained(tmp_path / "neox")
+    loaded = load_any_model(tmp_path / "neox")
+    assert (loaded.context, loaded.longest) == (40, None)
+    assert loaded.why_not_extend == "it has no recurrent state to start from: it keeps keys and values of its tokens"
+
+
+def test_the_fingerprint_is_of_the_contents(mamba2: Path, tmp_path: Path) -> None:
+    first = load_any_model(mamba2).fingerprint
+    shutil.copytree(mamba2, tmp_path / "copy")
+    (tmp_path / "copy" / "README.md").write_text("words")
+    assert load_any_model(tmp_path / "copy").fingerprint == first
+    reconfigure(tmp_path / "copy", context_length=512)
+    second = load_any_model(tmp_path / "copy").fingerprint
+    rewrite(tmp_path / "copy", lambda tensors: tensors["backbone.norm_f.weight"].mul_(2))
+    assert len({first, second, load_any_model(tmp_path / "copy").fingerprint}) == 3
+
+
+def test_a_tokenizer_is_found_beside_the_weights(mamba2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load_any_model(mamba2)
+    assert (loaded.tokenizer, loaded.note) == (None, "no tokenizer.json lies beside it")
+    (mamba2 / "tokenizer.model").touch()
+    (mamba2 / "tokenizer_config.json").write_text("{}")
+    loaded = load_any_model(mamba2)
+    assert loaded.tokenizer is None
+    assert (
+        loaded.note == "its tokenizer is tokenizer.model, tokenizer_config.json, and ssm reads a tokenizer.json alone"
+    )
+    (mamba2 / "tokenizer.json").write_text("{}")
+    monkeypatch.chdir(mamba2.parent)
+    loaded = load_any_model("theirs")
+    assert loaded.tokenizer == FileTokenizer(path=str(mamba2 / "tokenizer.json"), vocab_size=round_trip.VOCABULARY)
+
+
+@pytest.mark.parametrize(("rows", "are_bytes"), [(255, False), (256, True), (341, True), (342, False)])
+def test_a_small_vocabulary_without_a_tokenizer_is_bytes(rows: int, are_bytes: bool, tmp_path: Path) -> None:
+    run = own_run(tmp_path / "run")
+    model = build_model(run.model, rows, 0)
+    folder = export_checkpoint(model, "mamba_ssm", tmp_path / "out")
+    loaded = load_any_model(folder)
+    assert loaded.tokenizer == (BytesTokenizer() if are_bytes else None)
+    assert loaded.note is not None
+    assert ("its tokens are bytes" in loaded.note) == are_bytes
+    (folder / "tokenizer_config.json").write_text("{}")
+    assert load_any_model(folder).tokenizer is None
+
+
+def test_known_formats_that_are_broken(mamba2: Path, tmp_path: Path) -> None:
+    rewrite(mamba2, lambda tensors: tensors["backbone.norm_f.weight"].fill_(float("nan")))
+    refused(mamba2, rf"^{mamba2}: weights that are not finite: backbone.norm_f.weight$")
+    hf.load(mamba2).save_pretrained(mamba2, max_shard_size="5KB")
+    (mamba2 / "model.safetensors").unlink()
+    sorted(mamba2.glob("*-of-*"))[0].unlink()
+    refused(mamba2, r"model.safetensors.index.json: 1 of \d+ shards missing: model-00001-of")
+    refused(tmp_path / "nothing", "nothing: no such folder or file, and no name of the hub")
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", "empty: holds no weights")
+    hf.made("Mamba2", **MAMBA2).save_pretrained(tmp_path / "other")
+    (tmp_path / "other" / "config.json").write_text(json.dumps({"d_model": 3}))
+    refused(tmp_path / "other", "config.json: has no model_type")
+
+
+# --- any other model of transformers ----------------------------------------------------------------------------------
+
+
+def test_a_variant_that_ours_is_not_is_read_through_its_own_forward_pass(tmp_path: Path) -> None:
+    scaled = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
+    peer = hf.made("GPTNeoX", **NEOX, rope_parameters=scaled)
+    peer.save_pretrained(tmp_path / "neox")
+    loaded = load_any_model(tmp_path / "neox")
+    assert isinstance(loaded.model, ForeignModel)
+    assert loaded.imported is None
+    assert loaded.kind == "GPTNeoXForCausalLM, through transformers' own forward pass"
+    assert (logits(loaded, round_trip.tokens()) - hf.run(peer, round_trip.tokens())).abs().max() < 1e-4
+    hf.made("Mamba2", **MAMBA2, use_bias=True).save_pretrained(tmp_path / "bias")
+    loaded = load_any_model(tmp_path / "bias")
+    assert isinstance(loaded.model, ForeignModel)
+    assert loaded.why_not_extend is None
+
+
+def test_another_architecture(tmp_path: Path) -> None:
+    made("Jamba").save_pretrained(tmp_path / "jamba")
+    loaded = load_any_model(str(tmp_path / "jamba"))
+    assert (loaded.title, loaded.kind) == (
+        "jamba",
+        "JambaForCausalLM, through transformers' own forward pass, a token at a time: a pass over several leaves out "
+        "the state that is carried",
+    )
+    assert (loaded.run, loaded.imported, loaded.context, loaded.longest) == (None, None, 262144, None)
+    assert loaded.why_not_extend == (
+        "a pass of JambaForCausalLM over several tokens leaves out the state that it should start from"
+    )
+    assert loaded.model.vocab_size == VOCABULARY
+    assert not loaded.model.training
+
+    (tmp_path / "jamba" / "tokenizer.json").write_text("{}")
+    assert load_any_model(tmp_path / "jamba").tokenizer is not None
+    torch.manual_seed(0)
+    gpt2 = hf.transformers.GPT2LMHeadModel(hf.transformers.GPT2Config(n_embd=8, n_layer=1, n_head=1, n_positions=64))
+    gpt2.save_pretrained(tmp_path / "gpt2")
+    loaded = load_any_model(tmp_path / "gpt2")
+    assert (loaded.context, loaded.longest) == (64, 64)
+    assert loaded.why_not_extend == "it has no recurrent state to start from: it keeps keys and values of its tokens"
+
+
+def test_a_foreign_model_with_a_broken_weight(tmp_path: Path) -> None:
+    made("Jamba").save_pretrained(tmp_path)
+    rewrite(tmp_path, lambda tensors: tensors["model.final_layernorm.weight"].fill_(float("inf")))
+    refused(tmp_path, rf"^{tmp_path}: is no JambaForCausalLM: model.final_layernorm.weight is not finite$")
+
+
+def test_a_mamba3_may_be_two_models(tmp_path: Path) -> None:
+    made("Jamba").save_pretrained(tmp_path)
+    reconfigure(tmp_path, model_type="mamba3")
+    refused(tmp_path, r"config.json: Mamba-3 is not read: .* softplus .*, so that the same weights are two models$")

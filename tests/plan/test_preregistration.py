@@ -1,0 +1,395 @@
+"""Registrations: what makes a verdict registered, what spends seeds, and that nothing slips past."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plan.mini import FILES, edit, figure, write_config
+
+from ssm.claims.preregistration import Content
+from ssm.cli.main import main
+from ssm.figures.figure import FigureTask
+from ssm.plan import load_config, make_plan
+from ssm.plan.library import PREREGISTERED
+from ssm.plan.preregistration import contents
+from ssm.specs.base import SCALES
+
+ROOT = Path(__file__).parents[2]
+FIGURE = "figures/lg_fig5.yaml"
+TIME = "2026-01-01T00:00:00+00:00"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_config(tmp_path)
+
+
+def content(folder: Path, target: str = "lg_fig5", claim: str = "repaired", scale: str = "smoke") -> Content:
+    plan = make_plan(load_config(folder, scale))
+    return contents(plan.figures[target], plan.runs, plan.measurements)[claim]
+
+
+def task(folder: Path, target: str = "lg_fig5") -> FigureTask:
+    return make_plan(load_config(folder)).figures[target]
+
+
+def preregistrations(folder: Path, *more: str) -> int:
+    return main(["register", "--config", str(folder), "--scale", "smoke", *more])
+
+
+def refused(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    """The one line with which `ssm register` refuses; what was registered stays as it was."""
+    path = folder / PREREGISTERED
+    before = path.read_bytes() if path.exists() else b""
+    capsys.readouterr()
+    assert preregistrations(folder, *more) == 2
+    assert (path.read_bytes() if path.exists() else b"") == before
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_what_is_registered_is_green_and_red_before(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(folder, capsys, "--check")
+    assert line == "ssm register: lg_fig5 (smoke): not registered; `ssm register lg_fig5 --scale smoke`"
+    assert task(folder).registered == {}
+    assert preregistrations(folder) == 0
+    assert preregistrations(folder, "--check") == 0
+    (entry,) = json.loads((folder / PREREGISTERED).read_text())["figures"]["lg_fig5"]["smoke"]
+    assert task(folder).registered == {"repaired": entry["date"]}
+    assert entry["seeds"] == [1]
+    before = (folder / PREREGISTERED).read_bytes()
+    assert preregistrations(folder) == 0  # a second time nothing is added
+    assert (folder / PREREGISTERED).read_bytes() == before
+    assert '"repaired": {"expected": "< 1.1", "quantity"' in before.decode()  # a line for each claim
+
+
+CLAIM = "    expected: {below: 1.1}\n"
+ANOTHER = """  - id: another
+    says: Another.
+    paper: None.
+    quantity: {kind: perplexity_at, arm: base, times_context: 4}
+    expected: {below: 9}
+"""
+CHANGES = {
+    "a bound": (FIGURE, "below: 1.1", "below: 1.2", "it expects < 1.2 where it expected < 1.1"),
+    "the side of a bound": (FIGURE, "below: 1.1", "above: 1.1", "it expects > 1.1 where it expected < 1.1"),
+    "a quantity": (FIGURE, "perplexity_growth", "perplexity_at", "its quantity is another one"),
+    "where it is read": (FIGURE, "g, times_context: 16}", "g, times_context: 8}", "its quantity is another one"),
+    "the arm": (FIGURE, "arm: state_passing", "arm: base", "the models, recipes or data behind it are others"),
+    "a measurement": (FIGURE, "16}\ndrawings", "16, sequences: 8}\ndrawings", "its tables are measured in another"),
+    "a recipe": ("training.yaml", "budget: {steps: 20}", "budget: {steps: 21}", "the models, recipes or data"),
+    "the parent's recipe": ("training.yaml", "budget: {steps: 100}", "budget: {steps: 99}", "the models, recipes"),
+    "an intervention": ("training.yaml", "e_passing}", "e_passing, p_zero: 0.2}", "the models, recipes"),
+    "a model": ("models.yaml", "tiny: {d_model: 16", "tiny: {d_model: 32", "the models, recipes or data behind it"),
+    "the text": ("data.yaml", "kind: stdlib", "kind: stdlib, min_file_bytes: 65", "the models, recipes"),
+    "a claim more": (FIGURE, CLAIM, CLAIM + ANOTHER, "another: it is new"),
+    "the models": (FIGURE, CLAIM, CLAIM + "    models: []\n", "repaired: it is about other models"),
+    "whose statement": (FIGURE, CLAIM, CLAIM + "    ours: true\n", "repaired: it is somebody else's statement"),
+    "another name": (FIGURE, "id: repaired", "id: mended", "repaired: its name is mended now"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_decides_a_number_takes_new_seeds(folder: Path, change: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file, old, new, words = CHANGES[change]
+    assert preregistrations(folder) == 0
+    edit(folder, file, old, new)
+    capsys.readouterr()
+    for more in ((), ("--check",)):
+        line = refused(folder, capsys, *more)
+        assert line.startswith("ssm register: lg_fig5 (smoke): ")
+        assert words in line
+        assert "replace the seeds 1 by unused ones, or take it back (used so far: 1)" in line
+    assert set(task(folder).registered) == ({"repaired"} if change == "a claim more" else set())
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [2, 3]")
+    assert preregistrations(folder) == 0
+    assert preregistrations(folder, "--check") == 0
+    assert set(task(folder).registered) == set(task(folder).numbers)
+    past = json.loads((folder / PREREGISTERED).read_text())["figures"]["lg_fig5"]["smoke"]
+    assert [one["seeds"] for one in past] == [[1], [2, 3]]
+
+
+BESIDE = {
+    "what it says": (FIGURE, "says: It is repaired.", "says: Mended."),
+    "what the paper says": (FIGURE, "paper: Flat.", "paper: Flatter."),
+    "a label": (FIGURE, "label: State Passing", "label: SP"),
+    "a caption": (FIGURE, "caption: The curves.", "caption: Curves."),
+    "memory": ("training.yaml", "batch_tokens: {smoke: 128, ", "micro_batch_tokens: 64, batch_tokens: {smoke: 128, "),
+    "the published size": ("models.yaml", "tiny: {", "tiny: {published_parameters: 5, "),
+    "the chunk of a scan": ("models.yaml", "head_dim: 16}", "head_dim: 16, chunk: 8}"),
+    "another measurement": (FIGURE, "drawings:", "  - {kind: state_statistics, times_context: 4}\ndrawings:"),
+    "another arm": (FIGURE, "arms:\n", "arms:\n  more: {label: More, from: base, training: posttrain}\n"),
+    "another scale": ("training.yaml", "paper: 524_288", "paper: 1_048_576"),
+}
+
+
+@pytest.mark.parametrize("change", BESIDE)
+def test_what_decides_no_number_changes_nothing(folder: Path, change: str) -> None:
+    assert preregistrations(folder) == 0
+    edit(folder, *BESIDE[change])
+    assert preregistrations(folder, "--check") == 0
+    assert list(task(folder).registered) == ["repaired"]
+
+
+def test_what_did_not_change_stays_registered(folder: Path) -> None:
+    edit(folder, FIGURE, CLAIM, CLAIM + ANOTHER)
+    assert preregistrations(folder) == 0
+    edit(folder, FIGURE, "below: 9", "below: 8")
+    assert list(task(folder).registered) == ["repaired"]
+
+
+def test_names_of_arms_models_and_data_decide_nothing(folder: Path) -> None:
+    before = content(folder)
+    text = (folder / FIGURE).read_text()
+    text = text.replace("state_passing: {label", "passed: {label").replace("arm: state_passing", "arm: passed")
+    (folder / FIGURE).write_text(text.replace("[tiny]", "[minute]").replace("data: text", "data: words"))
+    for file, old, new in (("models.yaml", "tiny: ", "minute: "), ("data.yaml", "text: ", "words: ")):
+        edit(folder, file, old, new)
+    (folder / "figures/lg_fig4.yaml").unlink()
+    assert content(folder) == before
+
+
+def test_seeds_are_neither_added_nor_left_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [1, 2, 3]")
+    assert preregistrations(folder) == 0
+    for seeds in ("[1, 2, 3, 4]", "[1, 2]", "[3, 4, 5]"):
+        text = (folder / FIGURE).read_text()
+        edit(folder, FIGURE, "seeds: [1, 2, 3]", f"seeds: {seeds}")
+        line = refused(folder, capsys)
+        assert "were used before" in line
+        assert "registered with the seeds 1, 2, 3, of which none is added or left out" in line
+        assert task(folder).registered == {}
+        (folder / FIGURE).write_text(text)
+    edit(folder, FIGURE, "seeds: [1, 2, 3]", "seeds: [3, 2, 1]")
+    assert preregistrations(folder, "--check") == 0  # their order is nothing
+
+
+def test_an_arm_keeps_its_seeds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of those of the figure it has the first so many."""
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [1, 2, 3]")
+    edit(folder, FIGURE, "initial_state: state_passing}", "initial_state: state_passing, seeds: 2}")
+    assert preregistrations(folder) == 0
+    text = (folder / FIGURE).read_text()
+    for old, new in ((", seeds: 2}", "}"), (", seeds: 2}", ", seeds: 1}"), ("[1, 2, 3]", "[3, 2, 1]")):
+        edit(folder, FIGURE, old, new)
+        assert "repaired: its arms have others of the seeds" in refused(folder, capsys, "--check")
+        assert task(folder).registered == {}
+        (folder / FIGURE).write_text(text)
+    assert preregistrations(folder, "--check") == 0
+
+
+def test_nobody_goes_back_to_the_seeds_before(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert preregistrations(folder) == 0
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [2]")
+    assert preregistrations(folder) == 0
+    edit(folder, FIGURE, "seeds: [2]", "seeds: [1]")
+    assert "seeds 1 were used before" in refused(folder, capsys)
+
+
+def test_seeds_that_were_read_unregistered_are_used(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    used = {"date": TIME, "seeds": [1, 2], "used": "read too early"}
+    (folder / PREREGISTERED).write_text(json.dumps({"figures": {"lg_fig5": {"smoke": [used]}}}))
+    line = refused(folder, capsys)
+    assert (
+        "seeds 1 were used before (2026-01-01: read too early); replace them by unused ones (used so far: 1, 2)" in line
+    )
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [3]")
+    assert preregistrations(folder) == 0
+
+
+def test_a_number_that_another_figure_judged_has_no_new_bound(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert preregistrations(folder) == 0
+    claim = FILES[FIGURE][FILES[FIGURE].index("  - id: repaired") :]
+    other = FILES[FIGURE].replace(claim, claim.replace("repaired", "mended").replace("1.1", "1.3"))
+    (folder / "figures/lg_fig6.yaml").write_text(other.lstrip())
+    line = refused(folder, capsys)
+    assert "lg_fig6 (smoke): mended: expects < 1.3 of the number of which lg_fig5 repaired expects < 1.1 since" in line
+    edit(folder, "figures/lg_fig6.yaml", "1.3", "1.1")
+    assert preregistrations(folder) == 0
+    numbers = [task(folder, target).numbers for target in ("lg_fig5", "lg_fig6")]
+    assert numbers[0]["repaired"] == numbers[1]["mended"]  # the same number of two figures
+
+
+def test_figures_without_seeds_are_registered_by_content(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    size = {"id": "size", "says": "s", "paper": "p", "expected": {"above": 0.9}}
+    size["quantity"] = {"kind": "parameter_ratio", "model": "tiny"}
+    kinds = {"measurements": [{"kind": "model_size"}], "drawings": [{"kind": "configuration_table"}], "arms": {}}
+    figure(folder, "lg_tab2", seeds=[], claims=[size], **kinds)
+    assert preregistrations(folder) == 0
+    edit(folder, "models.yaml", "tiny: {", "tiny: {published_parameters: 5, ")  # here it decides
+    assert task(folder, "lg_tab2").registered == {}
+    assert "lg_tab2 (smoke): not registered" in refused(folder, capsys, "--check")
+    assert preregistrations(folder) == 0
+    assert preregistrations(folder, "--check") == 0
+    assert len(json.loads((folder / PREREGISTERED).read_text())["figures"]["lg_tab2"]["smoke"]) == 2
+    edit(folder, "models.yaml", "large:", "larger:")  # another model
+    assert preregistrations(folder, "--check") == 0
+
+
+def test_what_decides_a_number_of_a_sample(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The pieces, the example and the task's settings; not what the task is called, or how long its others are."""
+    share = {"id": "share", "says": "s", "paper": "p", "expected": {"above": 0.9}}
+    share["quantity"] = {"kind": "piece_share", "pieces": ["a", "b"]}
+    entry = {"kind": "sample", "length": 300}
+    plot = {"kind": "text", "measurement": "sample", "column": "text"}
+    names: dict[str, Any] = {"data": "keys", "models": [], "seeds": [], "arms": {}}
+    names |= {"claims": [share], "measurements": [entry], "drawings": [plot]}
+    figure(folder, "lg_fig8", **names)
+    assert preregistrations(folder) == 0
+    assert list(task(folder, "lg_fig8").registered) == ["share"]
+    edit(
+        folder,
+        "data.yaml",
+        "keys: {task: passkey, mix: [{length: 256}]}",
+        "prompts: {task: passkey, mix: [{length: 999}]}",
+    )
+    figure(folder, "lg_fig8", **(names | {"data": "prompts"}))
+    assert preregistrations(folder, "--check") == 0
+    figure(folder, "lg_fig8", **(names | {"data": "prompts", "measurements": [entry | {"seed": 5}]}))
+    assert "lg_fig8 (smoke): not registered" in refused(folder, capsys, "--check")
+    share["quantity"]["pieces"] = ["a", "c"]
+    figure(folder, "lg_fig8", **(names | {"data": "prompts"}))
+    assert "lg_fig8 (smoke): not registered" in refused(folder, capsys, "--check")
+    share["quantity"]["pieces"] = ["a", "b"]
+    edit(folder, "data.yaml", "prompts: {task: passkey,", "prompts: {task: passkey, digits: 4,")
+    figure(folder, "lg_fig8", **(names | {"data": "prompts"}))
+    assert "lg_fig8 (smoke): not registered" in refused(folder, capsys, "--check")
+
+
+def test_one_line_names_all_claims_that_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert preregistrations(folder) == 0
+    path = folder / PREREGISTERED
+    good = path.read_text()
+    path.write_text(good.replace('"repaired"', '"re0aired\\u001b[2J"'))  # a misspelt claim
+    line = refused(folder, capsys, "--check")
+    assert line.startswith("ssm register: lg_fig5 (smoke): re0aired\\x1b[2J: its name is repaired now, since the ")
+    path.write_text(good)
+    edit(folder, FIGURE, CLAIM, "    expected: {below: 1.2}\n" + ANOTHER)
+    line = refused(folder, capsys)
+    assert "repaired: it expects < 1.2 where it expected < 1.1; another: it is new, since the registration of" in line
+
+
+def test_a_figure_does_not_lose_all_of_its_claims(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert preregistrations(folder) == 0
+    text = (folder / FIGURE).read_text()
+    (folder / FIGURE).write_text(text[: text.index("claims:")])
+    assert "repaired: it is gone" in refused(folder, capsys, "--check")
+
+
+def test_an_arm_that_is_restarted_itself_is_one_number_with_its_name_or_without(folder: Path) -> None:
+    edit(folder, FIGURE, "drawings:", "  - {kind: restart_loss, times_context: 16}\ndrawings:")
+    edit(folder, FIGURE, "{kind: perplexity_growth, arm: state_passing", "{kind: restart_ratio, arm: base")
+    unnamed = content(folder)
+    edit(folder, FIGURE, "ratio, arm: base", "ratio, arm: base, restarted: base")
+    assert content(folder) == unnamed
+    edit(folder, FIGURE, "restarted: base", "restarted: state_passing")
+    assert content(folder) != unnamed
+
+
+def test_a_sweep_is_its_numbers_and_what_is_read_there(folder: Path) -> None:
+    """Not the names of its arms and measurements."""
+
+    def swept(name: str = "losses", arm: str = "t64", at: int = 64, context: int = 64, start: int = 0) -> Content:
+        of = {"kind": "value_at", "measurement": name, "column": "loss", "where": {"position_from": start}}
+        claim = {"id": "rises", "says": "s", "paper": "p", "expected": {"above": 0}}
+        claim["quantity"] = {"kind": "slope", "sweep": {"of": of, "arms": ["t32", arm], "at": [32, at]}}
+        recipe = {"label": "a", "training": "pretrain"}
+        arms = {"t32": recipe, arm: recipe | {"override": {"context": context}}}
+        measured = [{"kind": "position_loss", "length": 64, "name": name}]
+        figure(folder, "lg_fig5", arms=arms, measurements=measured, claims=[claim])
+        return content(folder, claim="rises")
+
+    first = swept()
+    assert swept(name="others", arm="longer") == first
+    for changed in (swept(at=65), swept(start=32)):
+        assert changed.quantity != first.quantity
+        assert (changed.arms, changed.measurements) == (first.arms, first.measurements)
+    assert swept(context=128).arms != first.arms
+
+
+def test_a_dry_run_is_nothing_registered(folder: Path) -> None:
+    assert preregistrations(folder) == 0
+    caps = dict.fromkeys(("max_steps", "max_sequences", "max_contexts", "max_seeds", "max_documents"), 4)
+    planned = make_plan(load_config(folder, overrides={"dry_run": caps})).figures["lg_fig5"]
+    assert planned.registered == {} == planned.numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not a readable JSON"),
+        ('{"figures": {"a": {"smoke": [{"date": "2026", "used": "so"}]}}}', "a.smoke.0.date: must be a time in UTC"),
+        (f'{{"figures": {{"lg_fig5": {{"smoke": [{{"date": "{TIME}", "seeds": [1]}}]}}}}}}', "give either 'claims' or"),
+        ('{"figures": {"a": {"smoke": [{"date": "yesterday", "used": "so"}]}}}', "date: must be a time in UTC"),
+        ('{"figures": {"a": {"smoke": [{"date": "2026-01-01T00:00:00+01:00", "used": "so"}]}}}', "a time in UTC"),
+    ],
+)
+def test_a_broken_file_is_one_line(folder: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / PREREGISTERED).write_text(text)
+    assert words in refused(folder, capsys)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_our_figures_are_what_was_registered(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Red: run `ssm register`. Where that refuses, the figure needs seeds that it never had."""
+    code = main(["register", "--check", "--config", str(ROOT / "config"), "--scale", scale])
+    assert code == 0, capsys.readouterr().err
+
+
+def registrations(text: str) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """Every registration by its figure, its scale and its place."""
+    figures = json.loads(text)["figures"]
+    return {
+        (target, scale, place): entry
+        for target, scales in figures.items()
+        for scale, entries in scales.items()
+        for place, entry in enumerate(entries)
+    }
+
+
+def stands(before: dict[str, Any], now: dict[str, Any] | None) -> bool:
+    """Whether a registration is what it was. Its claims may say more of themselves than they did."""
+    then, claims = before.get("claims", {}), (now or {}).get("claims", {})
+    return (
+        now is not None
+        and now | {"claims": claims} == before | {"claims": claims}
+        and then.keys() == claims.keys()
+        and all(then[name].items() <= claims[name].items() for name in then)
+    )
+
+
+def test_no_registration_that_was_committed_is_changed_or_removed() -> None:
+    """Red: somebody rewrote the file. Take that back, and give the figure seeds that it never had."""
+    file = f"config/{PREREGISTERED}"
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout
+
+    try:
+        commits = git("log", "--format=%H", "--", file).split()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no git repository here")
+    assert commits
+    now = registrations((ROOT / file).read_text(encoding="utf-8"))
+    for commit in commits:
+        before = registrations(git("show", f"{commit}:{file}"))
+        changed = [" ".join(map(str, place)) for place, entry in before.items() if not stands(entry, now.get(place))]
+        assert not changed, f"since {commit}"
+
+
+def test_a_registration_that_was_changed_is_seen() -> None:
+    claim = {"expected": "< 1.1", "quantity": "a", "arms": "b", "measurements": "c"}
+    entry: dict[str, Any] = {"date": TIME, "seeds": [1], "claims": {"it": claim}}
+    used: dict[str, Any] = {"date": TIME, "seeds": [1], "used": "read"}
+    assert stands(entry, entry)
+    assert stands(used, used)
+    assert stands(entry, entry | {"claims": {"it": claim | {"more": 1}}})
+    for claims in ({}, {"it": claim | {"expected": "< 1.2"}}, {"it": claim, "another": claim}, {"other": claim}):
+        assert not stands(entry, entry | {"claims": claims})
+    for now in (None, used, entry | {"seeds": [1, 2]}, entry | {"date": "2026-01-02T00:00:00+00:00"}):
+        assert not stands(entry, now)
+    assert not stands(used, entry)

@@ -1,0 +1,196 @@
+"""The report shows the reference results of what is not made, labelled and counted apart, and compares what is made."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from html_page import Page, squeezed
+from PIL import Image
+from report.folder import results_folder
+
+from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
+from ssm.cli.main import main
+from ssm.report.papers import PAGES
+from ssm.report.reference import write_reference
+
+RESULTS, REFERENCE = Path("results/smoke"), Path("reports/smoke")
+LABEL = "Reference result, not made on this machine"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with results of lg_fig5, and reference results of this figure and of lg_fig1 and mi_fig1."""
+    monkeypatch.chdir(tmp_path)
+    results_folder(RESULTS)
+    Image.new("RGB", (9, 7), "white").save(RESULTS / "figures" / "lg_fig5.png")
+    made = {"machine": {"python": "3.11.7", "processor": "A Processor"}, "packages": {"torch": "2.13.0"}}
+    verdicts = RESULTS / "verdicts" / "lg_fig5.parquet"
+    write_table(read_table(verdicts), VERDICTS, verdicts, made | {"written": "2025-01-01T10:20:30+00:00"})
+    write_reference(RESULTS, REFERENCE)
+    for target in ("lg_fig1", "mi_fig1"):
+        content = json.loads((REFERENCE / "lg_fig5.json").read_text())
+        claims = [claim | {"number": f"{target} {claim['number']}"} for claim in content["claims"]]
+        (REFERENCE / f"{target}.json").write_text(json.dumps(content | {"target": target, "claims": claims}))
+        shutil.copy(REFERENCE / "lg_fig5.png", REFERENCE / f"{target}.png")
+    return tmp_path
+
+
+def plan(target: str) -> None:
+    """Plan a figure that is not made, as lg_fig5 is planned."""
+    specs = RESULTS / "specs" / "figures"
+    (specs / f"{target}.json").write_text((specs / "lg_fig5.json").read_text().replace("lg_fig5", target))
+
+
+def changed(provenance: dict[str, object] | None = None, **columns: pl.Expr) -> None:
+    """Other verdicts of lg_fig5 here."""
+    path = RESULTS / "verdicts" / "lg_fig5.parquet"
+    kept = read_provenance(path) | (provenance or {})
+    write_table(read_table(path).with_columns(**columns), VERDICTS, path, kept)
+
+
+def pages(*options: str) -> dict[str, str]:
+    """Name -> text of the pages that `ssm report` writes."""
+    out = RESULTS / "report"
+    assert main(["report", str(RESULTS), "--out", str(out), *options]) == 0
+    return {path.stem: path.read_text(encoding="utf-8") for path in out.iterdir()}
+
+
+def text_of(page: str) -> str:
+    return squeezed(Page(page).text)
+
+
+def marks(page: str, reference: bool) -> list[str]:
+    """The marks of claims on cards, those of the reference or those that were made."""
+    ending = " reference" if reference else ""
+    return re.findall(rf'<a class="(?:large|small)"[^>]*><svg class="mark ([a-z-]+){ending}"', page)
+
+
+def test_what_is_not_made_shows_its_reference() -> None:
+    plan("lg_fig1")
+    front, paper = (pages()[name] for name in ("index", "lg"))
+    for page in (front, paper):
+        assert marks(page, reference=False) == ["confirmed", "refuted", "not-decided"]
+    assert marks(front, reference=True) == ["confirmed", "refuted", "not-decided"] * 2, "one is of mi"
+    assert marks(paper, reference=True) == ["confirmed", "refuted", "not-decided"]
+    assert {"lg.html#lg_fig1", "lg.html#lg-fig1_base-fails", "mi.html#mi_fig1"} <= set(Page(front).links)
+    assert f'title="{LABEL}. the claim base_fails holds Confirmed: 3 (2.34 to 3.85)"' in front
+    assert text_of(front).count("reference, not made here") == 2
+    page = Page(paper)
+    assert page.ids.index("lg_fig5") < page.ids.index("references") < page.ids.index("lg_fig1")
+    section = text_of(paper)[text_of(paper).index(LABEL + ":") :]
+    assert "the smoke scale, from reports/smoke/lg_fig1.json, made 2025-01-01 10:20 UTC, on A Processor" in section
+    assert "Python 3.11.7, torch 2.13.0. make figures TARGETS=lg_fig1 makes it here." in section
+    for shown in ("3 (2.34 to 3.85)", "✓ confirmed reference", "does not exist at the scale smoke"):
+        assert shown in section
+    assert re.search(r'<img src="data:image/png;base64,[A-Za-z0-9+/=]+" width="9" height="7"', paper)
+
+
+def test_what_is_made_and_what_is_reference_are_counted_apart() -> None:
+    plan("lg_fig1")
+    front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
+    assert "Rebuilt here: 1 of the 49 figures" in front
+    assert "Not made here, and shown as reference results : 2." in front.replace("results:", "results :")
+    assert "Rebuilt here: 1 of the 15 figures" in paper
+    counts = "confirmed (1) refuted (1) not decided (1)"
+    assert paper.count(counts) == 2
+    assert front.count(counts) == 1, "of the reference there are two figures"
+    assert "confirmed (2) refuted (2) not decided (2)" in front
+    for page, of_reference in ((front, 2), (paper, 1)):
+        for head, count in (("made here", 1), ("reference results of what is not made here", of_reference)):
+            table = page.split(f"Distinct numbers, {head}", 1)[1].removeprefix(" confirmed refuted not decided ")
+            assert table.startswith(f"Statements of the papers {count} {count} 0 Added checks 0 0 {count}")
+
+
+def test_pages_with_references_stand_alone_and_their_links_lead_somewhere() -> None:
+    found = pages()
+    parsed = {f"{name}.html": Page(text) for name, text in found.items()}
+    assert set(parsed) == set(PAGES)
+    for name, page in parsed.items():
+        assert len(page.ids) == len(set(page.ids))
+        assert all(re.match(r"#|data:image/(png|svg\+xml);base64,", load) for load in page.loads)
+        for file, _, anchor in (href.partition("#") for href in page.links):
+            assert not file or (RESULTS / "report" / file).is_file()
+            assert not anchor or anchor in parsed[file or name].ids
+
+
+def test_a_reference_of_what_is_not_planned_says_so() -> None:
+    text = text_of(pages()["mi"])
+    assert "It is not planned here: it has no figure file yet, or config.yaml leaves it out." in text
+    assert "make figures TARGETS=mi_fig1" not in text
+
+
+def test_what_is_made_says_whether_it_agrees() -> None:
+    front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
+    assert "3 of 3 claims agree with the reference" in front
+    assert "Against the reference. 3 of 3 claims agree (3 of them bitwise), 0 differ." in paper
+    moved = pl.when(pl.col("claim") == "base_fails").then(pl.col("estimate") * 1.1).otherwise("estimate")
+    changed({"machine": {"python": "3.12.1"}}, estimate=moved)
+    front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
+    assert "2 of 3 claims agree with the reference, 1 differ" in front
+    for page in (front, paper):
+        assert "Of 3 claims that are made here and have a reference result, 2 agree with it (2 of them bitwise)" in page
+        assert "and 1 differ. Python is 3.12.1 here, 3.11.7 in the reference: the text, the source of its" in page
+    assert "base_fails : confirmed 3.3 here, confirmed 3 in the reference: the estimate moved by 10%" in paper.replace(
+        "s:", "s :"
+    )
+
+
+def test_without_a_reference_nothing_is_said_of_one() -> None:
+    plan("lg_fig1")
+    plan("lg_own")  # a figure of the user's own
+    paper = pages()["lg"]
+    assert '<li class="absent" title="not made yet: `snakemake lg_own` makes it">' in paper
+    assert "lg_own" not in Page(paper).ids
+    shutil.move("reports", "moved")
+    for page in pages().values():
+        assert "reference" not in Page(page).text.lower()
+        assert not marks(page, reference=True)
+    REFERENCE.mkdir(parents=True)  # and nothing in it
+    assert "lg_fig1" not in Page(pages()["lg"]).ids
+    assert "lg_fig1" in Page(pages("--reference", "moved/smoke")["lg"]).ids
+
+
+def test_a_reference_of_another_scale_is_none_of_these_results() -> None:
+    for path in REFERENCE.glob("*.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"scale": "gpu"}))
+    assert "reference" not in Page(pages()["index"]).text.lower()
+
+
+def test_beside_a_dry_run_no_reference_is_shown() -> None:
+    results_folder(RESULTS, dry_run=True)
+    for page in pages().values():
+        assert "reference" not in Page(page).text.lower()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("lg_fig1.json", "{}", "lg_fig1.json"),
+        ("lg_fig1.png", "GIF89a", "lg_fig1.png: not a readable image"),
+        ("lg_fig1.png", None, "lg_fig1.png: not a readable image"),
+    ],
+)
+def test_a_broken_reference_is_one_line(
+    name: str, content: str | None, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages()
+    before = {path: path.read_bytes() for path in (RESULTS / "report").iterdir()}
+    (REFERENCE / name).unlink()
+    if content is not None:
+        (REFERENCE / name).write_text(content)
+    capsys.readouterr()
+    assert main(["report", str(RESULTS), "--out", str(RESULTS / "report")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+    assert {path: path.read_bytes() for path in (RESULTS / "report").iterdir()} == before
+
+
+def test_a_named_folder_without_references_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(RESULTS), "--out", "pages", "--reference", "nowhere"]) == 2
+    assert capsys.readouterr().err == "ssm report: nowhere: no reference results\n"
+    assert not Path("pages").exists()

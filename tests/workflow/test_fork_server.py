@@ -1,0 +1,321 @@
+"""The fork server of a workflow's jobs: who asks it ends as the job does, and whoever is killed, nobody works on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import psutil
+import pytest
+
+from ssm.base import fork_client
+from ssm.base.exit_codes import LOST, REQUEUE
+from ssm.base.fork_client import TAKEN, VARIABLE, identity
+from ssm.base.stopping import SIGNALS
+from ssm.cli import fork_server
+from ssm.cli.fork_server import MODULES, code_changed
+
+SECONDS = 60.0
+# A read that waits is interrupted by a signal; one that comes right before it, behind Python's last look, by the next.
+AGAIN = 5.0
+# What a workflow is to the parent: starts it, tells the socket's name, and ends when it is told to.
+WORKFLOW = (
+    "import os, ssm.base.fork_client as warm; warm.start(); print(os.environ[warm.VARIABLE], flush=True); input()"
+)
+JUDGE = ("judge", "spec.json", "--tables", ".", "--out", "verdicts.parquet")
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every job works by itself")
+
+
+class Workflow:
+    """A process with a fork server, and what it asks for in a folder where the spec of a job is a FIFO."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.variables = folder, {**os.environ}
+        self.gate: TextIO | None = None
+        os.mkfifo(folder / "spec.json")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WORKFLOW],
+            env=self.variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.name = self.process.stdout.readline().strip()
+        (self.parent,) = psutil.Process(self.process.pid).children()
+
+    def ask(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "ssm", *arguments],
+            cwd=self.folder,
+            env=self.variables | {VARIABLE: self.name} | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def worker(self) -> psutil.Process:
+        """The one that waits for its spec, at last: who opens a FIFO to write waits for who reads it."""
+        self.gate = (self.folder / "spec.json").open("w")
+        (worker,) = self.parent.children()
+        return worker
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Workflow]:
+    workflow = Workflow(folder)
+    try:
+        yield workflow
+    finally:
+        workflow.process.kill()
+        gone([workflow.parent])
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workflow]:
+    """Its parent has imported what jobs need, which takes longer than a test."""
+    with running(tmp_path_factory.mktemp("shared")) as workflow:
+        yield workflow
+
+
+@pytest.fixture
+def workflow(shared: Workflow) -> Iterator[Workflow]:
+    """One that lives on, and has no worker before a test and none behind it."""
+    yield shared
+    if shared.gate is not None:
+        shared.gate.close()  # whoever reads would wait for its end
+    end = time.monotonic() + SECONDS
+    while shared.parent.children():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Workflow]:
+    """One of the test's own."""
+    with running(tmp_path) as workflow:
+        yield workflow
+
+
+def gone(processes: list[psutil.Process]) -> None:
+    """Wait until they have ended, whether somebody asks how or not."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            ended = os.pidfd_open(process.pid)
+            assert select.select([ended], [], [], SECONDS)[0], f"{process} lives on"
+            os.close(ended)
+
+
+def test_the_code_and_the_output_of_a_worker_are_those_of_who_asked(workflow: Workflow) -> None:
+    for _ in range(2):
+        asker = workflow.ask(*JUDGE)
+        worker = workflow.worker()
+        assert workflow.gate is not None
+        workflow.gate.write("{")
+        workflow.gate.close()
+        says = asker.communicate(timeout=SECONDS)
+        assert asker.returncode == 2
+        assert says[0] == ""
+        assert says[1].startswith("ssm judge: spec.json: not ")
+        gone([worker])
+    helped = workflow.ask("judge", "--help")
+    assert helped.communicate(timeout=SECONDS)[0].startswith("usage: ssm judge")
+    assert helped.returncode == 0
+
+
+def test_jobs_are_side_by_side(workflow: Workflow) -> None:
+    first = workflow.ask(*JUDGE)
+    worker = workflow.worker()
+    second = workflow.ask("report", "nowhere", "--out", "page.html")
+    assert "nowhere" in second.communicate(timeout=SECONDS)[1]
+    assert second.returncode == 2
+    assert worker.is_running()
+    assert first.poll() is None
+    first.kill()
+    first.wait(SECONDS)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_worker_that_is_told_to_leave_leaves_as_ever(workflow: Workflow, number: signal.Signals) -> None:
+    asker = workflow.ask(*JUDGE)
+    worker = workflow.worker()
+    says = None
+    for _ in range(int(SECONDS / AGAIN)):
+        asker.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            says = asker.communicate(timeout=AGAIN)[1]
+            break
+    assert asker.returncode == REQUEUE
+    assert says == f"ssm judge: stopped by {number.name}; the same command starts it again\n"
+    gone([worker])
+
+
+@pytest.mark.parametrize("number", [*SIGNALS, signal.SIGINT])
+def test_who_asks_passes_signals_on_and_ends_as_it_is_told(number: signal.Signals) -> None:
+    """We are the parent."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.settimeout(SECONDS)
+        listener.bind("\0" + (name := f"ssm-test-{os.getpid()}"))
+        listener.listen()
+        code = "import sys; from ssm.base.fork_client import ask; sys.exit(ask(['judge']))"
+        asker = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {VARIABLE: name})
+        client, _ = listener.accept()
+        client.settimeout(SECONDS)
+        with client, client.makefile("rb") as sent:
+            sent.readline()
+            client.send(TAKEN)
+            while not catches(asker.pid, signal.SIGTERM):
+                time.sleep(0.001)
+            asker.send_signal(number)
+            assert client.recv(8) == bytes([number])
+            client.send((79).to_bytes(4, "big"))
+    assert asker.wait(SECONDS) == 79
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler of a signal."""
+    found = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return bool(int(found[1], 16) >> (number - 1) & 1)
+
+
+def test_who_asked_ends_by_the_signal_that_ended_the_worker(workflow: Workflow) -> None:
+    asker = workflow.ask(*JUDGE)
+    workflow.worker().kill()
+    assert asker.wait(SECONDS) == -signal.SIGKILL
+
+
+def test_who_asked_is_killed_and_the_worker_with_it(workflow: Workflow) -> None:
+    asker = workflow.ask(*JUDGE)
+    worker = workflow.worker()
+    asker.kill()
+    gone([worker])
+    assert workflow.parent.is_running()
+
+
+@pytest.mark.parametrize("victim", ["parent", "workflow"])
+def test_the_parent_or_the_workflow_is_killed_and_the_workers_leave(own: Workflow, victim: str) -> None:
+    asker = own.ask(*JUDGE)
+    worker = own.worker()
+    (own.parent if victim == "parent" else own.process).kill()
+    gone([worker, own.parent])
+    says = asker.communicate(timeout=SECONDS)[1]
+    assert asker.returncode == LOST
+    assert "ssm judge: the fork server of this job is gone; the same command starts it again\n" in says
+
+
+def test_a_worker_has_the_temporary_folder_of_who_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tempfile.gettempdir() != str(tmp_path)
+    monkeypatch.setattr(fork_server, "main", lambda words: os.write(1, tempfile.gettempdir().encode()))
+    asked = {"arguments": ["train"], "folder": str(tmp_path), "variables": os.environ | {"TMPDIR": str(tmp_path)}}
+    with (tmp_path / "said").open("w") as file:
+        streams = [os.dup(file.fileno()) for _ in range(2)]
+        job = fork_server.FORK.Process(target=fork_server._work, args=(asked, streams, [], os.getpid()))
+        job.start()
+        job.join(SECONDS)
+    for stream in streams:
+        os.close(stream)
+    assert (tmp_path / "said").read_text() == str(tmp_path)
+
+
+def test_who_asked_is_killed_before_there_is_a_worker(own: Workflow) -> None:
+    """The first job makes the parent import for a while; it is then asked for by nobody."""
+    with socket.socket(socket.AF_UNIX) as asker:
+        asker.connect(f"\0{own.name}")
+        socket.send_fds(asker, [b" "], [1, 2])
+        place = {"arguments": JUDGE, "folder": str(own.folder), "variables": own.variables}
+        asker.sendall(json.dumps(identity(own.variables) | place).encode() + b"\n")
+    assert own.ask("report", "nowhere", "--out", "page.html").wait(SECONDS) == 2  # served behind it
+    assert own.parent.children() == []
+
+
+@pytest.fixture
+def broken_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that reports need."""
+    (tmp_path / "jinja2.py").write_text("1 / 0")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+
+
+def test_a_package_that_cannot_be_imported_ends_no_other_job(broken_package: None, own: Workflow) -> None:
+    first = own.ask(*JUDGE)
+    worker = own.worker()
+    alone = own.ask("report", "nowhere", "--out", "page.html")
+    alone.communicate(timeout=SECONDS)
+    assert alone.returncode != LOST
+    assert worker.is_running()
+    first.kill()
+
+
+def test_the_parent_ends_with_the_workflow(own: Workflow) -> None:
+    own.process.communicate("", timeout=SECONDS)
+    assert not own.parent.is_running()
+
+
+@pytest.fixture
+def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`source .venv/bin/activate` exports one. bash, in which Snakemake starts every job, removes it."""
+    monkeypatch.setenv("PS1", "(.venv) $ ")
+
+
+def test_a_job_of_a_shell_is_served_where_the_workflow_has_a_prompt(prompt: None, own: Workflow) -> None:
+    job = subprocess.Popen(
+        ["bash", "-c", f"exec {shlex.quote(sys.executable)} -m ssm {shlex.join(JUDGE)}"],
+        cwd=own.folder,
+        env=own.variables | {VARIABLE: own.name},
+        stderr=subprocess.DEVNULL,
+    )
+    worker = own.worker()
+    job.kill()
+    gone([worker])
+
+
+@pytest.mark.parametrize("why", ["nobody is there", "another environment", "a verb without modules"])
+def test_who_is_not_served_works_by_itself(why: str, request: pytest.FixtureRequest) -> None:
+    workflow = request.getfixturevalue("own" if why == "nobody is there" else "workflow")
+    if why == "nobody is there":
+        workflow.parent.kill()
+        gone([workflow.parent])
+    words = ("tokenize", "spec.json", "--out", "tokens") if why == "a verb without modules" else JUDGE
+    own = {"LD_LIBRARY_PATH": "/elsewhere"} if why == "another environment" else {}
+    asker = workflow.ask(*words, **own)
+    with (workflow.folder / "spec.json").open("w") as gate:
+        assert not workflow.parent.is_running() or not workflow.parent.children()
+        gate.write("{")
+    says = asker.communicate(timeout=SECONDS)[1]
+    assert asker.returncode == 2
+    assert says.startswith(f"ssm {words[0]}: spec.json: not ")
+
+
+def test_what_the_parent_imports_exists_and_starts_no_threads() -> None:
+    """Otherwise it would never fork, and nobody would notice. polars starts one. The guilty module is named."""
+    names = sorted({name for modules in MODULES.values() for name in modules})
+    code = (
+        "import os; from ssm.base.fork_client import ONE_THREAD; os.environ.update(ONE_THREAD)\n"
+        "from ssm.cli.fork_server import threads, warm_up\n"
+        f"print([name for name in {names} if warm_up([name]) or threads() > 1])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_drawing_and_judging_wait_for_no_torch() -> None:
+    assert [verb for verb, modules in MODULES.items() if "torch._dynamo" in modules] == ["train", "evaluate"]
+
+
+def test_a_changed_file_of_ssm_is_not_missed() -> None:
+    assert not code_changed(time.time() + 1)
+    assert code_changed(Path(fork_client.__file__).stat().st_mtime - 1)
