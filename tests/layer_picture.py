@@ -42,6 +42,6 @@ def drawn(text: str, graph: Mapping[str, Set[str]]) -> str:
 
 
 if __name__ == "__main__":
-    from test_floors import packages
+    from test_layers import packages
 
     GUIDE.write_text(drawn(GUIDE.read_text(encoding="utf-8"), packages()), encoding="utf-8")
