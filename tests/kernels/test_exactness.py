@@ -56,7 +56,8 @@ def test_any_size_in_every_build(
             assert worst(with_gradients(case.function(backend), case.values, 0), exact(case)) < 1e-12, sizes
             got = with_gradients(single.function(backend), single.values, 0)
         assert {x.dtype.to_real() for x in got} == {torch.float32}
-        assert worst(got, exact(case)) < 5e-6, sizes
+        # The delta rule's gradient of a single token is a difference, of which float32 loses more.
+        assert worst(got, exact(case)) < (5e-6 if operation == "delta_scan" else 2e-6), sizes
         assert len(recording.calls) == 4
         assert not any(x.isnan().any() for x in recording.outputs)
 
@@ -133,7 +134,7 @@ def test_float32_loses_little_even_at_strong_decay(operation: str, backend: str,
 
 
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.bfloat16, 5e-3), (torch.float16, 6e-4)], ids=["bfloat16", "float16"]
+    ("dtype", "tolerance"), [(torch.bfloat16, 4e-3), (torch.float16, 5e-4)], ids=["bfloat16", "float16"]
 )
 @pytest.mark.parametrize(ROW, REAL)
 def test_half_precision_is_scanned_in_float32(
