@@ -105,7 +105,7 @@ def score(name: str, module: Module, cores: int) -> float:
         RuntimeError: mutmut failed.
     """
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary) / "project"
         copy_project(folder, module)
         mutmut(folder, "run", "--max-children", str(cores), f"*__mutmut_*[{module.digits}]")
