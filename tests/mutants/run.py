@@ -32,6 +32,7 @@ ROOT = HERE.parents[1]
 LEFT_OUT = (".*", "results", "__pycache__", "*.egg-info")
 SOURCES = {"ssm": "ssm", "kernels": "src"}  # folder -> its name in the copy: mutmut takes packages from . and src
 KILLED = ("killed", "timeout", "segfault")
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"  # mutmut's, at the beginning of a line
 
 
 class Module(NamedTuple):
@@ -77,7 +78,8 @@ def mutmut(folder: Path, *words: str) -> str:
     command = [str(Path(sys.executable).with_name("mutmut")), *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError("\n".join(f"{done.stdout}\n{done.stderr}".replace("\r", "\n").strip().splitlines()[-40:]))
+        lines = f"{done.stdout}\n{done.stderr}".splitlines()
+        raise RuntimeError("\n".join([line for line in lines if line.strip() and line[0] not in SPINNER][-40:]))
     return done.stdout
 
 
@@ -138,7 +140,7 @@ def main() -> int:
                 wrong.append(f"{name}: the score is below its bound")
         except RuntimeError as error:
             print(error, file=sys.stderr)
-            wrong.append(f"{name}: mutmut failed")
+            wrong.append(f"{name}: mutmut failed; are its tests green? pytest {' '.join(MODULES[name].tests)}")
     print("\n".join(wrong), file=sys.stderr, end="\n" if wrong else "")
     return 1 if wrong else 0
 
