@@ -32,6 +32,7 @@ PROSE = {"ssm": "*.py", "kernels": "*.*", "workflow": "*.*", "config": "*.yaml"}
 PHRASES = {
     r"reckon(ed|s|ing)?": "estimated",
     r"held against": "compared with",
+    r"stands twice": "is given twice",
     r"who is wrong|who gives another": "wrong implementations",
     r"knows [^.\n]* alone": "supports only",
     r"a (line|page) a (claim|paper)": "one line for each claim",

@@ -1,8 +1,8 @@
 """What comes from outside: JSON and YAML, read without surprises, and checked against the shape that they should have.
 
-A file is bounded before it is read (bytes) and afterwards (nesting, digits). A key that stands twice, a number that is
-none, a text that is none and whatever else a reader could take in two ways is refused. Every error is one line with the
-file and, where there is one, the key's path inside it. JSON may come from strangers, with a checkpoint; YAML is the
+A file is bounded before it is read (bytes) and afterwards (nesting, digits). A key that is given twice, a number that
+is none, a text that is none and whatever else a reader could take in two ways is refused. Every error is one line with
+the file and, where there is one, the key's path inside it. JSON may come from strangers, with a checkpoint; YAML is the
 user's own, and what its aliases stand for is not bounded.
 """
 
@@ -152,7 +152,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise _RefusedError(f"the key {shown(name)} stands twice")
+            raise _RefusedError(f"the key {shown(name)} is given twice")
         found[name] = value
     return found
 
@@ -201,7 +201,7 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.MarkedYAMLError(problem="a key must be a single word", problem_mark=key.start_mark)
             if key.value in seen:  # 1 and "1" are one key as well
-                problem = f"the key {shown(key.value)} stands twice"
+                problem = f"the key {shown(key.value)} is given twice"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             if key.tag == _BOOL and key.value.lower() not in ("true", "false"):  # to YAML 1.1 on and off are no words
                 key.tag = yaml.resolver.BaseResolver.DEFAULT_SCALAR_TAG

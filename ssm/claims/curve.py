@@ -38,7 +38,7 @@ class CurveQuantity(SeedQuantity):
 
     `sweep`: a quantity against the number in which arms differ. Or `arm`, `measurement`, `x` and `column`: a column of
     one arm's table against another, of the rows of `where`, and of the points `between` two of x, both included; with
-    `against` told apart from the same of another arm, there of the rows of `against_where` if that is given.
+    `against` compared with the same of another arm, there of the rows of `against_where` if that is given.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()  # any
@@ -73,7 +73,7 @@ class CurveQuantity(SeedQuantity):
 
     @property
     def compared(self) -> bool:
-        """Whether it is told apart from the number of another curve."""
+        """Whether it is compared with the number of another curve."""
         return self.against is not None or (self.sweep is not None and self.sweep.compared)
 
     @property

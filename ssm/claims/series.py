@@ -67,7 +67,7 @@ class PlannedFigure(Spec, ABC):
         """A seed that stood twice would count as two."""
         places = [(series.arm, series.panel, series.seed) for series in self.series]
         if len(set(places)) != len(places):
-            raise ValueError("series: an arm of a panel stands twice with the same seed")
+            raise ValueError("series: an arm of a panel is given twice with the same seed")
         return self
 
     def own_tables(self, kind: str) -> tuple[str, ...]:

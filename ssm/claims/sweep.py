@@ -51,8 +51,8 @@ class Sweep(Spec):
     """`of` (a quantity without its arm) at the arms `arms`, whose swept numbers are `at`.
 
     Or at the arms of a grid: those of `family` that stand on its axis `over`, of the values of other axes that `where`
-    says. `against`, or `against_family` and `against_where`, is another family at the same numbers, from which this
-    one's number is told apart.
+    says. `against`, or `against_family` and `against_where`, is another family at the same numbers, with which this
+    one's number is compared.
     """
 
     of: Of  # the quantity, without its arm

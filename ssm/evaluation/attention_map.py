@@ -61,7 +61,7 @@ def answer_places(made: Examples) -> np.ndarray:
 
 
 def _of_layer(example: int, layer: int, weights: Tensor, places: np.ndarray, receptive_field: int) -> pl.DataFrame:
-    """The lower triangle of weights (T, T); what has several receptive_field hands every token on to the next ones."""
+    """The lower triangle of weights (T, T); a longer receptive field hands every token on to the next ones."""
     shares = weights.abs() / weights.abs().sum(-1, keepdim=True)
     queries, keys = torch.tril_indices(*weights.shape).numpy()  # (T (T + 1) / 2,) each
     answered = pl.when(pl.Series(places[queries] != NOWHERE))

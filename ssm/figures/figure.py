@@ -41,7 +41,8 @@ class ArmEntry(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"checkpoint", "context", "layer", "repair", "data", "grid", "member"})
     label: str  # its name in pictures and tables
     training: str | None = None  # a recipe of config/training.yaml
-    # PUBLISHED (the model's own), an entry of models.yaml, a name of the hub (owner/model@revision), or a path with a /
+    # published (the panel model's own), an entry of models.yaml, a name of the hub (owner/model@revision), or a path
+    # with a /
     checkpoint: Annotated[str, Field(min_length=1)] | None = None
     context: PositiveInt | None = None  # T of a checkpoint; None: as models.yaml says
     parent: str | None = Field(default=None, alias="from")  # the arm whose final weights it starts from
@@ -94,7 +95,7 @@ class FigureSpec(Spec):
 
     later: ClassVar[frozenset[str]] = frozenset({"grid"})
     target: Annotated[str, Field(pattern=r"^[a-z]+_[A-Za-z0-9]+$")]  # the name in the workflow, such as lg_fig5
-    paper: Literal["lg", "ls", "bn", "mi", "x"]  # x: a comparison of our own, beside theirs
+    paper: Literal["lg", "ls", "bn", "mi", "x"]  # x: an added comparison, in no paper
     title: Prose
     caption: Prose  # what is drawn and how to read it
     setting: Prose  # the paper's own setting, in words
@@ -188,7 +189,7 @@ class FigureSpec(Spec):
             where = f"measurements.{entry.called}"
             if not isinstance(entry, ArmsEntry):
                 if entry.kind in alone and issubclass(MEASUREMENTS[entry.kind], OfNothing):
-                    raise ValueError(f"{where}: stands twice, and has no name by which to tell its tables apart")
+                    raise ValueError(f"{where}: is given twice, and has no name by which to tell its tables apart")
                 alone.add(entry.kind)
                 continue
             for other in entry.arms or ():

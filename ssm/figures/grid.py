@@ -117,7 +117,7 @@ def _grid(grid: Any, where: str) -> dict[str, list[_Step]]:
                 told = "a number, true, false, null or a short word; or name it, {name: value}"
                 raise ValueError(f"{where}.{axis}: expected {told}, got {shown(step.name)}")
             if step.text in seen:
-                raise ValueError(f"{where}.{axis}: {step.text} stands twice")
+                raise ValueError(f"{where}.{axis}: {step.text} is given twice")
             seen.add(step.text)
     return axes
 

@@ -39,7 +39,7 @@ def tasks_beside(
     for entry in entries:
         where = f"{library.figure_file(figure.target)}: measurements.{entry.called}"
         if entry.called in tasks:
-            raise ConfigError(f"{where}: stands twice for the arm '{arm}'; give one of the two another 'name'")
+            raise ConfigError(f"{where}: is given twice for the arm '{arm}'; give one of the two another 'name'")
         kind = MEASUREMENTS[entry.kind]
         assert issubclass(kind, OfArm)
         measured = {name: task.measurement for name, task in tasks.items()}

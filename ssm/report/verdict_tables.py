@@ -19,7 +19,7 @@ START, END = "<!-- verdicts: written by `ssm reference` -->", "<!-- end of verdi
 def verdict_summary(references: Iterable[Reference]) -> str:
     """How many statements held and how many did not, as a Markdown table: a row a paper."""
     lines = [
-        f"| paper | figures and tables | its statements: {COLUMNS} | our own checks: {COLUMNS} |",
+        f"| paper | figures and tables | its statements: {COLUMNS} | added checks: {COLUMNS} |",
         "|---|---|---|---|",
     ]
     for paper, figures in _by_paper(references).items():

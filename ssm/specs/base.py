@@ -126,7 +126,7 @@ def short_hash(content: Any, digits: int = 8) -> str:
 def _no_twice(values: tuple[T, ...]) -> tuple[T, ...]:
     twice = next((value for place, value in enumerate(values) if value in values[:place]), None)
     if twice is not None:
-        raise ValueError(f"{shown(twice)} stands twice")
+        raise ValueError(f"{shown(twice)} is given twice")
     return values
 
 

@@ -31,7 +31,7 @@ def refusal(call: Any, *arguments: Any, **more: Any) -> str:
     [
         (b"", "Expecting value"),
         (b"\xff", "no UTF-8: byte 0xff at 0"),
-        (b'{"a": 1, "a": 2}', "the key 'a' stands twice"),
+        (b'{"a": 1, "a": 2}', "the key 'a' is given twice"),
         (b'{"a": NaN}', "NaN is no number"),
         (b"[-Infinity]", "-Infinity is no number"),
         (b"1e999", "the number 1e999 is too large"),
@@ -60,7 +60,7 @@ def test_a_key_that_stands_twice_among_many_is_found_at_once(tmp_path: Path) -> 
     keys = [f"k{number}" for number in range(30_000)]
     (tmp_path / "x.json").write_text("{" + ", ".join(f'"{key}": 0' for key in [*keys, keys[-1]]) + "}")
     begun = time.process_time()
-    assert "the key 'k29999' stands twice" in refusal(read_json, tmp_path / "x.json", ConfigError, "x")
+    assert "the key 'k29999' is given twice" in refusal(read_json, tmp_path / "x.json", ConfigError, "x")
     assert time.process_time() - begun < 1
 
 
@@ -92,7 +92,7 @@ def test_files_that_are_missing_or_too_large(tmp_path: Path, monkeypatch: pytest
         ("a: " * 5000, "mapping values are not allowed here"),
         ("[" * 500, "nested more than 48 deep"),
         ("- " * 500, "nested more than 48 deep"),
-        ("1: a\n'1': b", "the key '1' stands twice"),
+        ("1: a\n'1': b", "the key '1' is given twice"),
         ("a: .inf", "a: infinity stands for no setting"),
         ("a: [1, .nan]", "a.1: not a number stands for no setting"),
         ("a: " + "9" * 6000, "Exceeds the limit"),
@@ -204,7 +204,7 @@ def test_shapes_in_plain_words(value: Any, says: str) -> None:
 def test_json_inside_something_else_names_its_place(what: str, says: str) -> None:
     assert parse_json('{"a": [1, "b"]}', "a.safetensors", ConfigError, what) == {"a": [1, "b"]}
     found = refusal(parse_json, '{"a": 1, "a": 2}', "a.safetensors", ConfigError, what)
-    assert found == f"a.safetensors: not {says} (the key 'a' stands twice)"
+    assert found == f"a.safetensors: not {says} (the key 'a' is given twice)"
 
 
 def test_a_message_is_one_short_line_whatever_is_in_it() -> None:

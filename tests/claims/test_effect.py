@@ -113,7 +113,7 @@ def test_it_is_registered_by_its_places(tmp_path: Path) -> None:
         ({"where": {"siez": 8}}, "where: no axis 'siez' in any grid; did you mean 'size'"),
         ({"on": 32, "off": 8, "axis": "size"}, "on: 'size' has no value 32"),
         ({"where": {"a": True}}, "where: 'a' is the axis whose effect is meant"),
-        ({"against": "a"}, "against: 'a' is told apart from itself"),
+        ({"against": "a"}, "against: 'a' cannot be compared with itself"),
         ({"on": False}, "'on' and 'off' are both off"),
         ({"of": EXCESS | {"arm": "base"}}, "arm: the arms are those of the sweep; leave it out here"),
     ],

@@ -298,7 +298,7 @@ def test_seeds_ask_other_examples(copies: TokenStore) -> None:
     ("content", "said"),
     [
         ({"lengths": [5, 3]}, "lengths must ascend"),
-        ({"lengths": [3, 3]}, "3 stands twice"),
+        ({"lengths": [3, 3]}, "3 is given twice"),
         ({"lengths": []}, "lengths"),
         ({"examples": 0}, "examples: expected a number above 0"),
     ],

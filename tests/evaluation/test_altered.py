@@ -167,7 +167,7 @@ def test_one_image_wrongly_classified_is_a_success_of_one_target(digits: TokenSt
 
 
 @pytest.mark.parametrize(
-    ("regions", "said"), [([[5, 5]], "holds no pixel"), ([], "at least 1 entry"), ([[0, 2], [0, 2]], "stands twice")]
+    ("regions", "said"), [([[5, 5]], "holds no pixel"), ([], "at least 1 entry"), ([[0, 2], [0, 2]], "is given twice")]
 )
 def test_regions_that_are_none(regions: list[list[int]], said: str) -> None:
     with pytest.raises(Exception, match=said):

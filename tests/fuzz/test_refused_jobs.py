@@ -252,7 +252,7 @@ CASES: dict[str, tuple[Callable[[Path], object], Callable[[Path], list[str]], st
             series=json.loads((w / "specs/figures/lg_fig4.json").read_text())["series"] * 2,
         ),
         lambda w: ["judge", f"{w}/specs/figures/lg_fig4.json", "--tables", f"{w}/empty", "--out", f"{w}/v.parquet"],
-        "an arm of a panel stands twice with the same seed",
+        "an arm of a panel is given twice with the same seed",
     ),
     "a budget without end": (
         lambda w: None,

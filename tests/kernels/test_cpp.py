@@ -67,13 +67,13 @@ def test_slow_decays_over_a_long_sequence(operation: str, backend: str, variant:
 
     The gated scan rounds it every 16 or 32 steps, the delta scan every 8 or 16: its states are off by 4e-6 here.
     """
-    case = make(operation, 7, length=1000, batch=1, width=2, state=3, variant=variant)
+    case = make(operation, 7, length=2000, batch=1, width=2, state=3, variant=variant)
     tensors = case.tensors | {name: case.tensors[name].abs() for name in ("q", "k")}
     tensors["log_decay"] = torch.full_like(tensors["log_decay"], -1.1e-4)
     tensors |= {name: torch.zeros_like(x) for name, x in tensors.items() if name == "b"}  # it forgets by decay alone
     tensors |= {name: 0.01 * x for name, x in tensors.items() if name == "beta"}
     case = case._replace(tensors=tensors).to(torch.float32)
-    tolerance = 2e-6 if operation == "gated_scan" else 1e-5
+    tolerance = 2e-6 if operation == "gated_scan" else 6e-6
     assert worst(with_gradients(case.function(backend), case.values, 0), exact(case)) < tolerance
 
 

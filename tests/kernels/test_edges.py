@@ -57,7 +57,7 @@ def poisoned(case: Case, at: int, value: float) -> Case:
 
 @pytest.mark.parametrize("value", [math.nan, pytest.param(math.inf, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(
-    "at", [pytest.param(3, marks=pytest.mark.exhaustive), pytest.param(9, marks=pytest.mark.exhaustive), 40]
+    "at", [3, pytest.param(9, marks=pytest.mark.exhaustive), pytest.param(40, marks=pytest.mark.exhaustive)]
 )
 @pytest.mark.parametrize(ROW, FORGETTING)
 def test_a_reset_forgets_what_is_not_finite(operation: str, backend: str, variant: int, at: int, value: float) -> None:

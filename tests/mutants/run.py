@@ -114,6 +114,8 @@ def score(name: str, module: Module, cores: int) -> float:
         lines = mutmut(folder, "results", "--all", "True").splitlines()
         outcomes = dict(line.strip().rsplit(": ", 1) for line in lines if line.strip())
         outcomes = {mutant: word for mutant, word in outcomes.items() if word != "not checked"}
+        if not outcomes:
+            raise RuntimeError(f"{module.file}: no mutant's number ends in one of {module.digits}")
         survivors = [mutant for mutant, word in outcomes.items() if word not in KILLED]
         percent = 100 * (1 - len(survivors) / len(outcomes))
         print(

@@ -64,7 +64,7 @@ def test_numbers_are_numbers(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb:\n  c: 1\n  c: 2\n", ":4: the key 'c' stands twice"),
+        ("a: 1\nb:\n  c: 1\n  c: 2\n", ":4: the key 'c' is given twice"),
         ("a: 1\nb: [1, 2\nc: 3\n", ":3: "),
         ("a: &x {b: 1}\nc: *y\n", ":2: found undefined alias 'y'"),
         ("- 1\n- 2\n", ": expected a mapping of keys to values, got list"),

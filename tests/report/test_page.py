@@ -295,7 +295,7 @@ def test_a_dry_run_looks_like_none_of_the_real_thing(tmp_path: Path) -> None:
         html, page = built(tmp_path, name, ["lg_fig5"])
         text = squeezed(page.text)
         assert "A dry run: no number, curve or verdict on this page means anything." in text
-        assert re.search(r"Dry run here: 1 of the (49|15) figures and tables", text)
+        assert re.search(r"Made in this dry run: 1 of the (49|15) figures and tables", text)
         assert "<title>A dry run: " in html
         assert html.index("A dry run: no number") < html.index('class="lead"')
         assert text.count("a dry run: its numbers mean nothing") == 3

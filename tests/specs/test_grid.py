@@ -172,7 +172,7 @@ VALUES = "expected a list of values, or a mapping of their names to values, got 
         ({"base": BASE | {"grid": {"d_state": []}}}, f"arms.base.grid.d_state: {VALUES}[]"),
         ({"base": BASE | {"grid": {"d_state": [[1]]}}}, f"arms.base.grid.d_state: {SPACES}[1]"),
         ({"base": BASE | {"grid": {"init": ["a,b"]}}}, f"arms.base.grid.init: {SPACES}'a,b'"),
-        ({"base": BASE | {"grid": {"d_state": [16, 16.0]}}}, "arms.base.grid.d_state: 16 stands twice"),
+        ({"base": BASE | {"grid": {"d_state": [16, 16.0]}}}, "arms.base.grid.d_state: 16 is given twice"),
         ({"base": BASE | {"grid": [1]}}, "arms.base.grid: expected a mapping of keys to their values, got [1]"),
         (
             {"base": BASE | {"grid": {"d state": [1]}}},

@@ -84,9 +84,7 @@ def finished_besides(targets):
 
 def reference_files():
     """The reference results that the report shows: none beside a dry run, or where there is no folder of this scale."""
-    found = (
-        () if LIBRARY.workflow.dry_run else Path("reports", LIBRARY.scale).glob("*")
-    )
+    found = () if LIBRARY.workflow.dry_run else Path("reports", LIBRARY.scale).glob("*")
     return sorted(str(path) for path in found if path.suffix in (".json", ".png"))
 
 
@@ -128,7 +126,10 @@ def explain_locks():
     """Snakemake says that the folder is locked, and that one may unlock it; say whether a living one works here."""
     planned = getattr(workflow, "_dag", None) and not workflow.dryrun
     if not (
-        planned and INSTANCE_LOCK and workflow.is_main_process and workflow.persistence.locked
+        planned
+        and INSTANCE_LOCK
+        and workflow.is_main_process
+        and workflow.persistence.locked
     ):
         return
     try:

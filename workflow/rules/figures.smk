@@ -58,9 +58,7 @@ rule judge:
         content=lambda wildcards: PLAN.figures[wildcards.target].content_hash,
         tables=f"{S}/tables",
         # how figures are drawn changes no verdict
-        code=lambda wildcards: code_hash(
-            "ssm.cli.judge", without="ssm.figures.plots"
-        ),
+        code=lambda wildcards: code_hash("ssm.cli.judge", without="ssm.figures.plots"),
     message:
         "Judge the claims of {wildcards.target}"
     shell:

@@ -44,7 +44,7 @@ class Effect(SeedQuantity):
             if axis in self.where:
                 raise ValueError(f"where: '{axis}' is the axis whose effect is meant")
         if self.against == self.axis:
-            raise ValueError(f"against: '{self.axis}' is told apart from itself")
+            raise ValueError(f"against: '{self.axis}' cannot be compared with itself")
         return self
 
     @property

@@ -23,7 +23,7 @@ class Order(CurveQuantity):
     @model_validator(mode="after")
     def _alone(self) -> Self:
         if self.compared:
-            raise ValueError("an order is not told apart from another one; leave 'against' out")
+            raise ValueError("an order is not compared with another one; leave 'against' out")
         return self
 
     @property

@@ -10,7 +10,7 @@ from ssm.specs.tasks.sort import SortTask
 
 
 class Sort(Strings, kind="sort"):
-    """The letters by their numbers; no letter stands twice in a string."""
+    """The letters by their numbers; no letter occurs twice in a string."""
 
     spec: SortTask
 

@@ -15,15 +15,16 @@ Kept = Annotated[float, Field(ge=0, lt=1)]
 
 
 class ResetState(Repair):
-    """Every n tokens the state starts anew, or the memories are multiplied by a number below 1.
+    """Every n tokens the state starts anew, or the recurrent states are multiplied by a number below 1.
 
-    Starting anew (0) is a restart: convolutions forget too. Any other number is of the recurrences' memories alone.
+    Starting anew (0) is a restart: convolutions forget too. Any other number multiplies the recurrent states only.
     """
 
     in_reading: ClassVar[bool] = True
     kind: Literal["reset_state"] = "reset_state"
     every: Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct] = (0.5, 1.0, 2.0, 4.0, 8.0)
-    keeps: Annotated[tuple[Kept, ...], Field(strict=False, min_length=1), Distinct] = (0.0,)  # what the memories times
+    # factors of the recurrent states that are tried; 0: a restart
+    keeps: Annotated[tuple[Kept, ...], Field(strict=False, min_length=1), Distinct] = (0.0,)
 
     @property
     def words(self) -> str:

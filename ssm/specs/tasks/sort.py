@@ -10,7 +10,7 @@ from ssm.specs.tasks.strings import StringTask
 
 
 class SortTask(StringTask):
-    """$ letters | letters, ascending . (mi Section 4: drawn without replacement from 512). No letter stands twice."""
+    """$ letters | letters, ascending . (mi Section 4: drawn without replacement from 512). No letter occurs twice."""
 
     task: Literal["sort"] = "sort"
     alphabet: Annotated[int, Field(ge=1, le=2**20)] = 512

@@ -38,7 +38,7 @@ def test_one_string_and_its_answer(task: str, shortest: int, more: int, alphabet
         assert found, text
         letters, answer = found[1], found[2]
         assert answer == ANSWERS[task](letters)
-        assert task != "sort" or len(set(letters)) == len(letters), "no letter stands twice"
+        assert task != "sort" or len(set(letters)) == len(letters), "no letter is given twice"
         assert shortest <= len(letters) <= shortest + more
         assert len(text) == 2 * (shortest + more) + 3
         asked = "".join(text[place + 1] for place in np.nonzero(examples.asked[row])[0])
