@@ -376,10 +376,15 @@ def test_other_text_is_held_out(world: Path, tmp_path: Path) -> None:
 def test_a_half_precision_checkpoint_stays_one_and_what_is_measured_is_what_is_written(
     world: Path, tmp_path: Path
 ) -> None:
-    """It is trained in float32. In bfloat16 half of so small a change is lost: the page is of what is left of it."""
+    """It is trained in float32. In bfloat16 half of so small a change is lost: the page is of what is left of it.
+
+    The other measure chooses among the checkpoints.
+    """
     hf.load(world / "theirs").bfloat16().save_pretrained(tmp_path / "half")
-    result = extended(world, tmp_path / "out", str(tmp_path / "half"), lr=3e-4)
+    result = extended(world, tmp_path / "out", str(tmp_path / "half"), lr=3e-4, measure="paired_ratio")
     assert result["model"] == "model"
+    candidates = [Candidate.from_json(value) for value in result["candidates"]]
+    assert result["chosen"]["paired_ratio"] == min(candidate.paired_ratio for candidate in candidates)
     ours, _ = load_model(tmp_path / "out/work/runs/extended/model.safetensors")
     assert {tensor.dtype for tensor in ours.state_dict().values()} == {torch.float32}
     before, after = (load_file(folder / "model.safetensors") for folder in (tmp_path / "half", tmp_path / "out/model"))
