@@ -1,6 +1,6 @@
-"""Plug-ins: a class registers itself when it is defined, and the modules of a folder are found by listing it.
+"""Plug-ins: a class registers itself when it is defined. The modules of a package are found by listing its folder.
 
-The package of the plug-ins calls `discover(__name__, registry)` in its `__init__.py`.
+The package of the plug-ins calls the registry's `discover()` in its `__init__.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Collection
 from typing import Any, TypeVar
 
 from ssm.base.errors import UserError
@@ -43,32 +42,31 @@ class Registry(dict[str, T]):
             raise RegistryError(f"{self.package.replace('.', '/')}/: two are called '{name}'")
         self[name] = one
 
+    def expects(self, module: str) -> bool:
+        """Whether the module of this name has to register something. `base` and modules with `HELPER = True` do not."""
+        return module != "base" and not getattr(sys.modules[f"{self.package}.{module}"], "HELPER", False)
+
     def add_spec(self, spec: Any, key: str = "kind") -> None:
         """Register a spec under the default of its field `key`; without a default, it is a base class of others."""
         if key in spec.model_fields and isinstance(name := spec.model_fields[key].default, str):
             self.add(name, spec)
 
+    def discover(self) -> None:
+        """Import all modules of the package, so that what they define registers itself.
 
-def discover(package: str, registry: Registry[Any], helpers: Collection[str] = ("base",)) -> None:
-    """Import all modules of a package, so that what they define registers itself.
-
-    A module that holds what others share, and registers nothing, is called base or says `HELPER = True`.
-
-    Args:
-        helpers: more of them; where it is given, `base` is none unless it is in it.
-
-    Raises:
-        RegistryError: a module registers nothing, or something that lacks a method or a class variable.
-    """
-    for name in modules_of(package):
-        module = importlib.import_module(f"{package}.{name}")
-        if name not in registry and name not in helpers and not getattr(module, "HELPER", False):
-            raise RegistryError(f"{file_of(f'{package}.{name}')}: registers nothing called '{name}'")
-    for name, one in registry.items():
-        variables = [variable for variable in getattr(one, "__class_vars__", ()) if not hasattr(one, variable)]
-        missing = sorted([*getattr(one, "__abstractmethods__", ()), *variables])
-        if missing:
-            raise RegistryError(f"{file_of(f'{package}.{name}')}: {one.__name__} lacks {', '.join(missing)}")
+        Raises:
+            RegistryError: a module registers nothing, or something that lacks a method or a class variable.
+        """
+        for name in modules_of(self.package):
+            importlib.import_module(f"{self.package}.{name}")
+            if name not in self and self.expects(name):
+                raise RegistryError(f"{file_of(f'{self.package}.{name}')}: registers nothing called '{name}'")
+        one: Any
+        for name, one in self.items():
+            variables = [variable for variable in getattr(one, "__class_vars__", ()) if not hasattr(one, variable)]
+            missing = sorted([*getattr(one, "__abstractmethods__", ()), *variables])
+            if missing:
+                raise RegistryError(f"{file_of(f'{self.package}.{name}')}: {one.__name__} lacks {', '.join(missing)}")
 
 
 def modules_of(package: str) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ssm.base.discovery import Registry, RegistryError, discover, file_of, modules_of
+from ssm.base.discovery import Registry, RegistryError, file_of
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,13 +36,17 @@ class Modules(Registry[T]):
         self.add(one.__name__, one)
         return one
 
+    def expects(self, module: str) -> bool:
+        """Whether a spec has the name of this module."""
+        return module in self.specs
+
     def discover(self) -> None:
-        """Import all files of the package. A file whose name is no spec's holds what others share.
+        """Import all modules of the package.
 
         Raises:
-            RegistryError: as `ssm.base.discovery.discover`.
+            RegistryError: as `Registry.discover`; or a decorator hides what a module registered.
         """
-        discover(self.package, self, helpers=set(modules_of(self.package)) - self.specs.keys())
+        super().discover()
         one: Any
         for name, one in self.items():
             if getattr(sys.modules[one.__module__], one.__name__, None) is not one:

@@ -18,7 +18,7 @@ FILES = {
     "ssm/figures/style.py": "",
     "ssm/figures/draw.py": "from ssm.figures import circle  # a module\n",
     "ssm/figures/circle.py": "import ssm.figures.draw\nfrom ssm.figures.kinds import KINDS\n",
-    "ssm/figures/kinds/__init__.py": "discover(__name__, KINDS)\n",
+    "ssm/figures/kinds/__init__.py": "KINDS.discover()\n",
     "ssm/figures/kinds/dot.py": "from ssm.figures import style\n",
     "ssm/figures/alone.py": "",
     "ssm/figures/page.html.j2": "",

@@ -33,7 +33,7 @@ class {Name}(Plant):
     kind: Literal["{name}"] = "{name}"
     def height(self): return 1
 """
-INIT = "from garden.base import PLANTS\nfrom ssm.base.discovery import discover\ndiscover(__name__, PLANTS)\n"
+INIT = "from garden.base import PLANTS\nPLANTS.discover()\n"
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ FILES = {
     "__init__.py": "",
     "specs/__init__.py": """
 from garden.specs.base import SPECS
-from ssm.base.discovery import discover
 from ssm.base.plugin_modules import check_files
-discover(__name__, SPECS)
+SPECS.discover()
 check_files(SPECS, "garden.beds")
 """,
     "specs/base.py": """

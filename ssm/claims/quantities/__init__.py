@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from ssm.base.discovery import discover
 from ssm.claims.quantity import QUANTITIES, Quantity
 
-discover(__name__, QUANTITIES)
+QUANTITIES.discover()
 
 if TYPE_CHECKING:
     QuantitySpec = Quantity

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from ssm.base.discovery import discover
 from ssm.figures.plot import PLOTS, Plot
 
-discover(__name__, PLOTS)
+PLOTS.discover()
 
 if TYPE_CHECKING:
     PlotSpec = Plot

@@ -2,11 +2,10 @@
 tensors' names. A new one: its file, called like its key, which registers it.
 """
 
-from ssm.base.discovery import discover
 from ssm.models.formats.format import FORMATS, Format
 from ssm.models.formats.read import Imported, import_checkpoint, known_format
 from ssm.models.formats.write import export_checkpoint, round_as_read
 
 __all__ = ["FORMATS", "Format", "Imported", "export_checkpoint", "import_checkpoint", "known_format", "round_as_read"]
 
-discover(__name__, FORMATS)
+FORMATS.discover()

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from ssm.base.discovery import discover
 from ssm.base.plugin_modules import check_files
 from ssm.specs.ffn.base import SPECS, FfnSpecBase
 
-discover(__name__, SPECS)
+SPECS.discover()
 check_files(SPECS, "ssm.models.ffn")
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from ssm.base.discovery import discover
 from ssm.base.plugin_modules import check_files
 from ssm.specs.initial_states.base import KEY, SPECS, InitialState
 
-discover(__name__, SPECS)
+SPECS.discover()
 check_files(SPECS, "ssm.training.initial_states")
 
 INTERVENTIONS = tuple(name for name in SPECS if name != "zero")

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from ssm.base.discovery import discover
 from ssm.base.plugin_modules import check_files
 from ssm.specs.measurements.base import SPECS, Entry, Measurement, entry_of
 
-discover(__name__, SPECS)
+SPECS.discover()
 check_files(SPECS, "ssm.evaluation")
 
 SCHEMAS = {kind: spec.table for kind, spec in SPECS.items()}

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from ssm.base.discovery import discover
 from ssm.base.plugin_modules import check_files
 from ssm.specs.mixers.base import SPECS, MixerSpecBase
 
-discover(__name__, SPECS)
+SPECS.discover()
 check_files(SPECS, "ssm.models.mixers")
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from ssm.base.discovery import discover
 from ssm.base.plugin_modules import check_files
 from ssm.specs.repairs.base import SPECS, Repair
 
-discover(__name__, SPECS)
+SPECS.discover()
 check_files(SPECS, "ssm.models.repairs")
 
 if TYPE_CHECKING:

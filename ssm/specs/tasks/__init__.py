@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Field, Tag
 
-from ssm.base.discovery import discover
 from ssm.base.errors import ConfigError
 from ssm.base.plugin_modules import check_files
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.specs.data import Data, DataSpec
 from ssm.specs.tasks.base import KEY, SPECS, Task
 
-discover(__name__, SPECS)
+SPECS.discover()
 check_files(SPECS, "ssm.data.tasks")
 
 

@@ -1,0 +1,82 @@
+"""The examples in the reference: the shortest mapping of a kind in the config files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ssm.base.errors import ConfigError
+from ssm.base.strict_parsing import read_yaml
+from ssm.specs.base import SCALES
+
+NAMED = frozenset({"data.yaml", "initial_states"})  # places whose entries have names
+
+
+@dataclass(frozen=True)
+class Example:
+    """A mapping in a config file."""
+
+    file: str
+    keys: tuple[str, ...]  # that lead to it
+    mapping: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an example has to be."""
+
+    places: frozenset[str]  # the keys that lead to it
+    key: str  # the key of its kind: kind, task or policy
+    kind: str
+
+
+def all_examples(config: Path) -> list[Example]:
+    """All mappings of all config files.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    named = [config / name for name in ("models.yaml", "data.yaml", "training.yaml")]
+    return [
+        Example(f"config/{path.relative_to(config)}", keys, mapping)
+        for path in [*named, *sorted(config.glob("figures/*.yaml"))]
+        for keys, mapping in _mappings(read_yaml(path, ConfigError, "config file"), (path.name,))
+    ]
+
+
+def shortest_example(wanted: Wanted, examples: list[Example]) -> list[str]:
+    """The lines of the shortest example, as YAML with its file; none if there is no example."""
+    found = [one for one in examples if one.mapping.get(wanted.key) == wanted.kind and _leads(one.keys, wanted.places)]
+    if not found:
+        return []
+    shortest = min(found, key=lambda one: (len(json.dumps(one.mapping)), one.file))
+    text = yaml.dump(shortest.mapping, Dumper=_NoAnchors, sort_keys=False, default_flow_style=True, width=110)
+    return [f"Example, from `{shortest.file}`:", "", "```yaml", *text.strip().splitlines(), "```", ""]
+
+
+def _mappings(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """The mappings in a value, each with the keys that lead to it, without scales and layer numbers."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _mappings(item, keys)
+    elif isinstance(value, dict):
+        yield keys, value
+        for name, item in value.items():
+            yield from _mappings(item, keys if name in SCALES or not isinstance(name, str) else (*keys, name))
+
+
+def _leads(keys: tuple[str, ...], places: frozenset[str]) -> bool:
+    """Whether the last key is one of the places, or the key before the name of an entry is."""
+    return keys[-1] in places or (len(keys) > 1 and keys[-2] in places & NAMED)
+
+
+class _NoAnchors(yaml.SafeDumper):
+    """Writes a repeated value in full each time."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True

@@ -1,0 +1,173 @@
+"""The tables of config keys in the reference: key, type, default, and the comment at the field."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import json
+import re
+import textwrap
+import tokenize
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from ssm.specs.base import Spec
+from ssm.specs.measurements.base import ArmsEntry
+
+KINDS = frozenset({"kind", "task", "policy"})  # the heading of a section names these
+GIVEN = frozenset({"member", "target"})  # fields that no file sets
+
+
+def escaped(text: str) -> str:
+    """Plain text as Markdown: escape its special characters outside backticks."""
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([*$<|])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def tables_of_keys(spec: type[Spec], keys: type[Spec], homes: Mapping[str, str]) -> Iterator[str]:
+    """The lines of a table of the keys, then of one table for each nested spec without a section.
+
+    Args:
+        spec: the comments at its fields are the meanings.
+        keys: the spec whose fields a file sets.
+        homes: name of a spec -> the link to its section.
+    """
+    schema = keys.model_json_schema(by_alias=True)
+    yield from _table(keys, spec, schema, schema.get("$defs", {}), homes, "")
+
+
+def _table(
+    keys: type[Spec],
+    spec: type[Spec],
+    schema: dict[str, Any],
+    definitions: dict[str, Any],
+    homes: Mapping[str, str],
+    inside: str,
+) -> Iterator[str]:
+    words, rows, deeper = _words(spec), [], []
+    common = ArmsEntry.model_fields if keys is not ArmsEntry and issubclass(keys, ArmsEntry) else {}
+    for name, field in keys.model_fields.items():
+        key = field.alias or name
+        about, given = schema["properties"][key], spec.model_fields.get(name, field)
+        of_the_entry = name == "name" and given.is_required()  # the key under which a file has it
+        if name in GIVEN or name in common or of_the_entry or (name in KINDS and "const" in about and not inside):
+            continue
+        default = "none" if given.is_required() else _default(given.get_default(call_default_factory=True))
+        if field.is_required():
+            default = "required"
+        elif name == getattr(spec, "in_contexts", None):
+            default = "or `times_context`"
+        said = words.get(name, "")
+        if name == "times_context" and name not in spec.model_fields:
+            said, default = "the lengths in training contexts of the arm, instead of tokens", "none"
+        rows.append(f"| `{key}` | {_type(about, definitions, homes)} | {default} | {escaped(said)} |")
+        deeper += [(key, name) for name in _names(about) if name not in homes]
+    if rows:
+        yield from ((f"Keys of {inside}:", "") if inside else ())
+        yield from ("| key | takes | default | meaning |", "|---|---|---|---|", *rows, "")
+    classes = _classes()
+    for key, name in dict.fromkeys(deeper):
+        if "properties" in definitions[name]:
+            own = classes[name]
+            kind = own.model_fields["kind"].default if "kind" in own.model_fields else None
+            title = f"`{key}`, kind `{kind}`" if kind else f"`{key}`"
+            yield from _table(own, own, definitions[name], definitions, homes, title)
+
+
+def _default(value: Any) -> str:
+    if value is None or value in ({}, ()):
+        return "none"
+    if isinstance(value, Spec) and len(value.content()) > 1:
+        return "those below"
+    return f"`{json.dumps(value, default=Spec.content)}`"
+
+
+def _names(about: dict[str, Any]) -> list[str]:
+    """The definitions that a schema refers to, at any depth of lists and choices."""
+    if "$ref" in about:
+        return [about["$ref"].rpartition("/")[2]]
+    inner = [*about.get("anyOf", []), *about.get("oneOf", []), about.get("items"), about.get("additionalProperties")]
+    return [name for one in inner if isinstance(one, dict) for name in _names(one)]
+
+
+def _type(about: dict[str, Any], definitions: dict[str, Any], homes: Mapping[str, str]) -> str:
+    """What a value may be, in words."""
+    if "const" in about or "enum" in about:
+        return " or ".join(f"`{value}`" for value in about.get("enum", [about.get("const")]))
+    options = [one for one in (*about.get("anyOf", []), *about.get("oneOf", [])) if one.get("type") != "null"]
+    if options:
+        names = [name for one in options for name in _names(one) if "$ref" in one]
+        if len(names) == len(options) > 2 and names[0] in homes:
+            page = homes[names[0]].partition("#")[0]
+            return f"[one of these]({page})"
+        return " or ".join(dict.fromkeys(_type(one, definitions, homes) for one in options))
+    if "$ref" in about:
+        (name,) = _names(about)
+        if name in homes:
+            return f"[keys]({homes[name]})"
+        return "keys" if "properties" in definitions[name] else _type(definitions[name], definitions, homes)
+    kind = about.get("type")
+    if kind == "array" and "prefixItems" in about:
+        return f"list of {len(about['prefixItems'])}"
+    if kind == "array":
+        return f"list: {_type(about.get('items', {}), definitions, homes)}"
+    if kind == "object":
+        inner = about.get("additionalProperties")
+        return f"name: {_type(inner, definitions, homes)}" if isinstance(inner, dict) else "keys"
+    plain = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true` or `false`"}
+    return plain.get(str(kind), "any value") + _range(about)
+
+
+def _range(about: dict[str, Any]) -> str:
+    low, high = about.get("minimum"), about.get("maximum")
+    above, below = about.get("exclusiveMinimum"), about.get("exclusiveMaximum")
+    found = [f"at least {low:,}"] if low is not None else [f"above {above:,}"] if above is not None else []
+    found += [f"at most {high:,}"] if high is not None else [f"below {below:,}"] if below is not None else []
+    return "".join(f", {one}" for one in found)
+
+
+@cache
+def _classes() -> dict[str, type[Spec]]:
+    """Name -> class of all specs."""
+    waiting, found = [Spec], dict[str, type[Spec]]()
+    while waiting:
+        one = waiting.pop()
+        found[one.__name__] = one
+        waiting += one.__subclasses__()
+    return found
+
+
+def _words(spec: type[Spec]) -> dict[str, str]:
+    """Field -> the comments at it, those of base classes too."""
+    found: dict[str, str] = {}
+    for one in reversed(spec.__mro__):
+        if issubclass(one, Spec):
+            found |= _comments(one)
+    return found
+
+
+@cache
+def _comments(spec: type[Spec]) -> dict[str, str]:
+    try:
+        source = textwrap.dedent(inspect.getsource(spec))
+    except (OSError, TypeError):  # made at run time
+        return {}
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = {token.start[0]: token for token in tokens if token.type == tokenize.COMMENT}
+    body = ast.parse(source).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for node in body.body:
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        lines: list[int] = []
+        above = node.lineno - 1
+        while above in comments and not comments[above].line[: comments[above].start[1]].strip():
+            lines.insert(0, above)
+            above -= 1
+        lines += [line for line in range(node.lineno, (node.end_lineno or node.lineno) + 1) if line in comments]
+        found[node.target.id] = " ".join(comments[line].string.lstrip("# ") for line in lines)
+    return {name: said for name, said in found.items() if said}
