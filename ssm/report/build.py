@@ -16,7 +16,7 @@ from ssm.claims.words import SORTS, VERDICT_NAMES, expected_misses, measured, nu
 from ssm.report.agreement import Against, against
 from ssm.report.facts import duration, facts
 from ssm.report.gather import SYMBOLS, Gatherer, Results
-from ssm.report.overview import NOT_PLANNED, SHAPES, board, legend
+from ssm.report.overview import NOT_PLANNED, SHAPES, board, counts_by_mark, first_look, legend
 from ssm.report.papers import FRONT, GROUPS
 
 STYLE = "style.css"
@@ -92,6 +92,9 @@ def _page(name: str, page: str, results: Results, shown: Results, beside: Agains
         "not_planned": NOT_PLANNED,
         "shapes": {mark: Markup(shape) for mark, shape in SHAPES.items()},
         "facts": facts(results),
+        "first_look": None if results.dry_run else first_look(groups, [figure.target for figure in shown.figures]),
+        "counts_by_mark": counts_by_mark,
+        "sizes": {figure.target: facts(results.of([figure.target])).size for figure in shown.figures},
         "symbols": SYMBOLS,
         "tally": tally(claim.row for claim in results.claims),
         "tally_of_references": tally(claim.row for claim in beside.claims),

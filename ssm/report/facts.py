@@ -31,7 +31,7 @@ class Facts:
     work: Rows
     machine: Rows
     models: tuple[ModelFacts, ...]
-    size: str  # the largest model, longest context and largest budget, in words
+    size: str  # the largest model, the longest run and the longest context, in sentences
     diverged: tuple[Run, ...]
 
 
@@ -112,12 +112,12 @@ def _models(runs: list[Run]) -> tuple[ModelFacts, ...]:
 
 def _size(runs: list[Run]) -> str:
     if not runs:
-        return "no model is trained for these figures"
+        return "No model is trained."
     parameters, tokens = (max(run.record[key] for run in runs) for key in ("parameters", "tokens"))
     context = max(run.spec.training.context for run in runs)
     return (
-        f"the largest model here has {parameters:,} parameters, no run sees more than {tokens:,} tokens, "
-        f"and the longest training context is {context:,} tokens"
+        f"The largest model has {parameters:,} parameters. The longest run reads {tokens:,} tokens. "
+        f"The longest training context is {context:,} tokens."
     )
 
 

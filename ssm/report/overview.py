@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ssm.base.prose import plain
@@ -99,6 +100,46 @@ def board(
             )
         groups.append(Group(paper, tuple(cards)))
     return tuple(groups)
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """What a reader of the report opens first.
+
+    Attributes:
+        start: a figure with many decided statements of its paper.
+        confirmed: how many of these are confirmed.
+        refuted: the figures with a refuted statement of their paper.
+    """
+
+    start: Card
+    confirmed: int
+    refuted: tuple[Card, ...]
+
+
+def first_look(groups: tuple[Group, ...], front: Sequence[str]) -> FirstLook | None:
+    """What to open first among the figures that are made here; None: no statement of a paper is judged here.
+
+    Args:
+        front: targets that are preferred.
+    """
+    made = [card for group in groups for card in group.cards if card.absent is None and card.theirs]
+    if not made:
+        return None
+    marks = {card.target: Counter(claim.mark for claim in card.theirs) for card in made}
+    start = max(made, key=lambda card: (card.target in front, _decided(marks[card.target])))
+    refuted = tuple(card for card in made if marks[card.target]["refuted"])
+    return FirstLook(start, marks[start.target]["confirmed"], refuted)
+
+
+def _decided(marks: Counter[str]) -> int:
+    return marks["confirmed"] + marks["refuted"]
+
+
+def counts_by_mark(claims: Iterable[Verdict]) -> list[tuple[str, int]]:
+    """(the words of a mark, how many claims have it), without marks that no claim has."""
+    counts = Counter(claim.mark for claim in claims)
+    return [(words, counts[mark]) for mark, words in MARKS.items() if counts[mark]]
 
 
 def legend(groups: tuple[Group, ...], reference: bool = False) -> list[tuple[str, str, int]]:

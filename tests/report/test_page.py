@@ -55,6 +55,34 @@ def test_every_page_stands_alone_and_every_link_leads_somewhere(results: Path) -
         assert "://" not in texts[name]
 
 
+def test_the_front_page_says_what_to_open_first(results: Path) -> None:
+    """One figure with its confirmed statements, then those with a refuted one."""
+    text, page = built(results, "index", ["lg_fig5"])
+    said = squeezed(page.text)
+    assert "Start with lg_fig5, " in said
+    judged = [claim for claim in CLAIMS if not claim.get("ours")]
+    rows = read_table(results / "verdicts/lg_fig5.parquet", VERDICTS).filter(sort="paper")
+    confirmed = rows.filter(verdict="confirmed").height
+    assert f"{confirmed} of its paper's {len(judged)} statements are confirmed here." in said
+    refuted = rows.filter(verdict="refuted").height
+    assert refuted, "the folder has one"
+    assert re.search(
+        r'refuted statement: <a href="#lg_fig5">lg_fig5</a>, <a href="lg.html#lg_fig11">lg_fig11</a>', text
+    )
+
+
+def test_a_figure_starts_with_the_paper_here_and_why_it_may_differ(results: Path) -> None:
+    text, _ = built(results)
+    (section,) = re.findall(r'<section id="lg_fig5".*?</section>', text, re.S)
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th><td>(.*?)</td></tr>', section, re.S)
+    figure = FigureTask.load(results / "specs/figures/lg_fig5.json").figure
+    assert [name for name, _ in rows] == ["The paper", "Here", *(["Why it may differ"] if figure.deviations else [])]
+    assert figure.setting in rows[0][1]
+    assert "The largest model has 12,345 parameters." in rows[1][1]
+    assert "1 confirmed, 1 refuted" in squeezed(rows[1][1])
+    assert section.index("The paper</th>") < section.index("Expected</th>"), "before the numbers"
+
+
 def test_links_are_relative_to_wherever_the_pages_stand(results: Path) -> None:
     out = results.parent / "elsewhere" / "deep"
     build_report(results, out)
@@ -319,7 +347,7 @@ def test_verdicts_on_the_real_thing_do_not_stand_on_the_page_of_a_dry_run(tmp_pa
 
 def test_the_page_says_what_intervals_over_seeds_hold(results: Path) -> None:
     text = squeezed(built(results, "index")[1].text)
-    assert "They include the sampling error of the text, since every seed reads its own windows" in text
+    assert "They include the sampling error of the text, because every seed reads its own windows" in text
 
 
 def test_an_unknown_target_has_a_hint(results: Path) -> None:
