@@ -28,7 +28,7 @@ class AxisValue(Spec):
 
     axis: str
     value: Setting  # or its name
-    words: str  # both, for readers: "N = 16", "conv on"
+    words: str  # both, for readers: "N = 16", "conv on"; empty: the arm's label says it
 
 
 class Member(Spec):
@@ -47,7 +47,7 @@ class Member(Spec):
 
     def label_without(self, *axes: str, family: bool = True) -> str:
         """What a curve along these axes is called; where its `family` goes without saying, by its other axes alone."""
-        words = [place.words for place in self.places if place.axis not in axes]
+        words = [place.words for place in self.places if place.axis not in axes and place.words]
         return ", ".join(words if words and not family else [self.label, *words])
 
 

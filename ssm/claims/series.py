@@ -38,7 +38,9 @@ class Series(Spec):
 class PlannedFigure(Spec, ABC):
     """A planned figure: its series, and its own tables."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"titles"})
     scale: str
+    titles: dict[str, str] = {}  # panel (a named model) -> its title for readers
     series: Annotated[tuple[Series, ...], Field(strict=False)]
     tables: Names = ()  # tables that belong to no series (model_size)
     dry_run: bool = Field(default=False, alias="rehearsal")  # caps were applied: no number means anything
@@ -69,6 +71,10 @@ class PlannedFigure(Spec, ABC):
         if len(set(places)) != len(places):
             raise ValueError("series: an arm of a panel is given twice with the same seed")
         return self
+
+    def title_of(self, panel: str) -> str:
+        """The title of a panel for readers."""
+        return self.titles.get(panel, panel)
 
     def own_tables(self, kind: str) -> tuple[str, ...]:
         """The ids of its own tables of this kind, which belong to no arm."""

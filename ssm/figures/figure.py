@@ -16,7 +16,7 @@ from ssm.claims.claim import ClaimSpec, JudgedFigure, claims_of_members
 from ssm.claims.families import Member
 from ssm.claims.reader import Reader
 from ssm.claims.series import Names, Seeds
-from ssm.figures.grid import Grid, expanded
+from ssm.figures.grid import AxisName, Grid, expanded
 from ssm.figures.plots import PlotSpec
 from ssm.specs.base import Distinct, Prose, Spec
 from ssm.specs.measurements import SPECS as MEASUREMENTS
@@ -93,7 +93,7 @@ class ArmEntry(Spec):
 class FigureSpec(Spec):
     """A figure file of config/figures, its scale chosen."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"grid"})
+    later: ClassVar[frozenset[str]] = frozenset({"grid", "value_labels"})
     target: Annotated[str, Field(pattern=r"^[a-z]+_[A-Za-z0-9]+$")]  # the name in the workflow, such as lg_fig5
     paper: Literal["lg", "ls", "bn", "mi", "x"]  # x: an added comparison, in no paper
     title: Prose
@@ -104,6 +104,8 @@ class FigureSpec(Spec):
     data: str | None = None  # a named data set of config/data.yaml
     seeds: Seeds = ()
     grid: Grid | None = None  # of every arm that has none of its own; gone when the file is read, as theirs are
+    # axis of a grid -> the label of each value in pictures and tables, or one text with {} for the value
+    value_labels: dict[AxisName, str | dict[bool | int | float | str, str]] = {}
     # None: this arm does not exist at this scale
     arms: Annotated[dict[ArmName, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
     measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()

@@ -61,7 +61,7 @@ def expanded(figure: dict[str, Any], most: int) -> dict[str, Any]:
     """
     given = figure["arms"] if isinstance(figure.get("arms"), dict) else {}
     arms = {name: arm for name, arm in given.items() if isinstance(arm, dict)}
-    shared = figure.get("grid")
+    shared, labels = figure.get("grid"), figure.get("value_labels")
     if shared is None and all(arm.get("grid") is None for arm in arms.values()):
         return figure
     if not arms:
@@ -72,13 +72,14 @@ def expanded(figure: dict[str, Any], most: int) -> dict[str, Any]:
     if count > most:
         size = f"{count:,}" if count < UNCOUNTED else f"more than {UNCOUNTED:,}"
         raise ValueError(f"arms: the grids span {size} arms, a figure has at most {most}")
+    words = _words(labels, axes.values())
     members: dict[str, Any] = {}
     families: dict[str, list[str]] = {}
     for name, arm in given.items():
-        made = _members(name, arms, axes, own) if name in arms else {name: arm}
+        made = _members(name, arms, axes, own, words) if name in arms else {name: arm}
         families[name] = list(made)
         members |= made
-    rest = {key: value for key, value in figure.items() if key not in ("grid", "arms")}
+    rest = {key: value for key, value in figure.items() if key not in ("grid", "value_labels", "arms")}
     if isinstance(rest.get("measurements"), list):
         rest["measurements"] = [_of_members(entry, families) for entry in rest["measurements"]]
     return rest | {"arms": members}
@@ -149,6 +150,34 @@ def _source(arm: Mapping[str, Any]) -> str | None:
     return source if isinstance(source, str) else None
 
 
+def _words(labels: Any, axes: Iterable[Mapping[str, list[_Step]]]) -> dict[tuple[str, str], str]:
+    """(axis, value) -> the text for readers: that of `value_labels`, or else made of the axis and the value."""
+    steps: dict[str, dict[str, Setting]] = {}
+    for axis, found in itertools.chain.from_iterable(arm.items() for arm in axes):
+        steps.setdefault(axis, {}).update((step.text, step.name) for step in found)
+    words = {(axis, text): place_words(axis, name) for axis, named in steps.items() for text, name in named.items()}
+    if not isinstance(labels, dict | None):
+        raise ValueError(f"value_labels: expected a mapping of axes to labels, got {shown(labels)}")
+    for axis, given in (labels or {}).items():
+        if axis not in steps:
+            raise ValueError(f"value_labels: no grid has the axis {shown(axis)}; {nearest(str(axis), steps)}")
+        if isinstance(given, str) and "{}" in given:
+            given = {text: given.replace("{}", text) for text in steps[axis]}
+        if not isinstance(given, dict):
+            expected = "a label for each value, or one text with {} for the value"
+            raise ValueError(f"value_labels.{axis}: expected {expected}, got {shown(given)}")
+        for value, label in given.items():
+            text = value_text(value) if isinstance(value, Setting) else str(value)
+            if text not in steps[axis]:
+                raise ValueError(
+                    f"value_labels.{axis}: no grid has the value {shown(value)}; {nearest(text, steps[axis])}"
+                )
+            if not isinstance(label, str):
+                raise ValueError(f"value_labels.{axis}.{text}: expected a text, got {shown(label)}")
+            words[axis, text] = label
+    return words
+
+
 def _count(axes: Iterable[list[_Step]]) -> int:
     count = 1
     for steps in axes:
@@ -161,6 +190,7 @@ def _members(
     arms: Mapping[str, dict[str, Any]],
     axes: Mapping[str, dict[str, list[_Step]]],
     own: Mapping[str, dict[str, list[_Step]]],
+    words: Mapping[tuple[str, str], str],
 ) -> dict[str, Any]:
     """Name -> content of the members of an arm; of one without axes, itself."""
     plain = {key: value for key, value in arms[name].items() if key != "grid"}
@@ -169,9 +199,7 @@ def _members(
     members: dict[str, Any] = {}
     for steps in itertools.product(*axes[name].values()):
         chosen = dict(zip(axes[name], steps, strict=True))
-        places = [
-            {"axis": axis, "value": step.name, "words": place_words(axis, step.name)} for axis, step in chosen.items()
-        ]
+        places = [{"axis": axis, "value": step.name, "words": words[axis, step.text]} for axis, step in chosen.items()]
         of_arm: dict[str, Any] = {}
         sets: dict[str, Any] = {}
         for axis in own[name]:
@@ -181,7 +209,7 @@ def _members(
         member = {"family": name, "number": len(members), "label": plain.get("label"), "places": places, "sets": sets}
         arm = plain | of_arm | {"member": member}
         if isinstance(plain.get("label"), str):
-            arm["label"] = ", ".join([plain["label"], *(str(place["words"]) for place in places)])
+            arm["label"] = ", ".join([plain["label"], *(str(place["words"]) for place in places if place["words"])])
         for key in ("from", "snapshot_of"):
             source = plain.get(key)
             if isinstance(source, str) and axes.get(source):

@@ -16,7 +16,7 @@ from ssm.base.strict_parsing import pointless_numbers
 from ssm.claims.preregistration import Preregistrations
 from ssm.figures.figure import FigureSpec
 from ssm.plan.read import choose_scale, read_yaml
-from ssm.specs.base import Spec
+from ssm.specs.base import Prose, Spec
 from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.data import Data
@@ -40,6 +40,7 @@ class NamedModel(ModelSpec):
     """An entry of config/models.yaml that figures train; where its weights are published is no part of what it is."""
 
     published: PublishedSpec | None = None
+    title: Prose | None = None  # its name in pictures, tables and pages; none: the names of its systems
 
     @property
     def model(self) -> ModelSpec:
@@ -76,6 +77,7 @@ class Library:
     models: ConfigSection[ModelSpec]
     checkpoints: dict[str, CheckpointSpec]  # the entries of models.yaml that were trained elsewhere
     published: dict[str, PublishedSpec]  # named model -> its published weights, of those that have some
+    titles: dict[str, str]  # named model -> its title for readers
     data: ConfigSection[Data]
     recipes: ConfigSection[TrainingSpec]
     initial_states: ConfigSection[InitialStateSpec]
@@ -113,7 +115,7 @@ def load_config(
     workflow = _workflow(folder, scale, figures, overrides or {})
     scale = workflow.scale
     wanted = _wanted(folder, workflow)
-    models, checkpoints, published = _models(folder / "models.yaml", scale)
+    models, checkpoints, published, titles = _models(folder / "models.yaml", scale)
     training = folder / "training.yaml"
     sections = read_yaml(training)
     TrainingFile.parse({section: {} for section in sections}, str(training))  # refuses unknown sections
@@ -123,6 +125,7 @@ def load_config(
         models=models,
         checkpoints=checkpoints,
         published=published,
+        titles=titles,
         data=ConfigSection("data set", _named(folder / "data.yaml", parse_data, scale)),
         recipes=ConfigSection("recipe", _each(sections.get("recipes"), training, "recipes", scale, _recipe)),
         initial_states=ConfigSection(
@@ -235,10 +238,11 @@ def _named(path: Path, kind: Callable[[Any, str], T], scale: str) -> dict[str, T
 
 def _models(
     path: Path, scale: str
-) -> tuple[ConfigSection[ModelSpec], dict[str, CheckpointSpec], dict[str, PublishedSpec]]:
-    """models.yaml: what figures train, the checkpoints, and the published weights of what figures train."""
+) -> tuple[ConfigSection[ModelSpec], dict[str, CheckpointSpec], dict[str, PublishedSpec], dict[str, str]]:
+    """models.yaml: the models that figures train, the checkpoints, and the published weights and titles of models."""
     checkpoints: dict[str, CheckpointSpec] = {}
     published: dict[str, PublishedSpec] = {}
+    titles: dict[str, str] = {}
     things: dict[str, ModelSpec | ConfigError] = {}
     for name, thing in _named(path, _model_or_checkpoint, scale).items():
         if isinstance(thing, CheckpointSpec):
@@ -251,9 +255,10 @@ def _models(
             things[name] = thing
         else:
             things[name] = thing.model
+            titles[name] = thing.title or " and ".join(dict.fromkeys(mixer.taxonomy.system for mixer in thing.mixers()))
             if thing.published is not None:
                 published[name] = thing.published
-    return ConfigSection("model", things), checkpoints, published
+    return ConfigSection("model", things), checkpoints, published, titles
 
 
 def _model_or_checkpoint(content: Any, source: str) -> NamedModel | CheckpointSpec:

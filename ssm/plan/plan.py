@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ssm.base.errors import ConfigError
+from ssm.base.progress import short
 from ssm.claims.series import Series
 from ssm.figures.figure import FigureSpec, FigureTask
 from ssm.plan.arms import ArmResolver, Resolved
 from ssm.plan.dry_run import capped_figure
 from ssm.plan.library import Library
 from ssm.plan.measurements import arm_entries, own_tasks, series_tasks, source_of, tasks_beside
+from ssm.plan.parameters import parameter_count
 from ssm.plan.preregistration import with_preregistrations
 from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask
@@ -144,12 +146,37 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
                     )
                 )
     tables = tuple(plan.add_measurement(task) for task in own_tasks(library, figure))
-    return _task(library, figure, series, tables)
+    return _task(library, figure, plan, series, tables)
 
 
-def _task(library: Library, figure: FigureSpec, series: Iterable[Series], tables: tuple[str, ...] = ()) -> FigureTask:
+def _task(
+    library: Library, figure: FigureSpec, plan: Plan, series: Iterable[Series], tables: tuple[str, ...] = ()
+) -> FigureTask:
     dry_run = library.workflow.dry_run is not None
-    return FigureTask(figure=figure, scale=library.scale, series=tuple(series), tables=tables, rehearsal=dry_run)
+    series = tuple(series)
+    return FigureTask(
+        figure=figure,
+        scale=library.scale,
+        series=series,
+        titles=_titles(library, series, plan),
+        tables=tables,
+        rehearsal=dry_run,
+    )
+
+
+def _titles(library: Library, series: tuple[Series, ...], plan: Plan) -> dict[str, str]:
+    """Panel -> its title for readers, with the number of parameters if it is the same for all arms."""
+    runs: dict[str, list[RunSpec]] = {}
+    for one in series:
+        runs.setdefault(one.panel, []).append(plan.runs[one.run])
+    return {panel: _title(library.titles[panel], own) for panel, own in runs.items()}
+
+
+def _title(title: str, runs: list[RunSpec]) -> str:
+    if not set.intersection(*({mixer.kind for mixer in run.own_model.mixers()} for run in runs)):
+        return "Several systems"
+    counts = {parameter_count(run.own_model, run.data.vocab_size, run.data.channels) for run in runs}
+    return f"{title}, {short(counts.pop())} parameters" if len(counts) == 1 else title
 
 
 def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) -> FigureTask:
@@ -191,7 +218,7 @@ def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) 
         tasks = tasks_beside(taken, made, library, figure, series.arm, resolved)
         tables = {name: plan.add_measurement(task) for name, task in tasks.items()}
         collected.append(series.model_copy(update={"tables": tables}))
-    return _task(library, figure, collected)
+    return _task(library, figure, plan, collected)
 
 
 def _length(task: MeasurementTask) -> int:

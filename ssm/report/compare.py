@@ -1,11 +1,12 @@
 """Whether another build comes to the same verdicts as the reference.
 
-A machine that rounds otherwise, or adds up in another order, trains other weights. So a claim agrees where its
-verdict is the same one, and its estimate moved by no more than a tolerance: a share of the estimate, or of half its
-interval where that is larger, for estimates may be near zero. The ends of an interval may move by as much, or by a
-quarter of half the interval. Numbers that rounding alone separates agree too (`Judged.rounding`): both are zero but
-for rounding, say. Where all three are the very same numbers, it says so. Of what is made of times the verdict counts
-alone, and only confirmed and refuted disagree.
+A machine that rounds or adds in another order trains other weights. Therefore a claim agrees if its verdict is the same
+and its estimate moved by no more than a tolerance. The tolerance is a share of the estimate or of half its interval,
+whichever is larger, because an estimate may be near zero. The ends of the interval may move by the same amount, or by a
+quarter of half the interval. Numbers that differ only by rounding agree too (`Judged.rounding`).
+
+Two kinds of claims are compared by their verdict alone, and only "confirmed" against "refuted" disagrees: claims about
+times, and claims about models that read another text. The standard library of another Python version is another text.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from pathlib import Path
 from ssm.base.errors import TableError
 from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.verdict import DRY_RUN
-from ssm.claims.words import OPEN, number
+from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number
+from ssm.figures.figure import FigureTask
 from ssm.report.reference import Judged, Reference, judged, made_with
+from ssm.specs.training import RunSpec
 
 CONSEQUENCES = {
     "python": ("Python", "the text, the source of its standard library, is another"),
@@ -64,11 +67,12 @@ def compare(results: Path, references: Mapping[str, Reference], tolerance: float
         rows = list(read_table(path, VERDICTS).iter_rows(named=True))
         if any(row["reason"] == DRY_RUN for row in rows):
             raise TableError(f"{path}: a dry run, whose numbers mean nothing: nothing to compare")
+        other_text = _reads_another_text(results, target, made_with(read_provenance(path)), reference)
         here = {row["claim"]: judged(row) for row in rows}
         there = {one.claim: one for one in reference.claims}
         for claim in dict.fromkeys([*there, *here]):
             one, other = here.get(claim), there.get(claim)
-            agrees, words = _compared(one, other, tolerance)
+            agrees, words = _compared(one, other, tolerance, other_text)
             bitwise = agrees and one is not None and other is not None and one.numbers == other.numbers
             found.append(Comparison(target, claim, agrees, words, bitwise))
     return found
@@ -91,7 +95,16 @@ def unlike(results: Path, references: Mapping[str, Reference]) -> list[str]:
     return [f"{what} is {here} here, {there} in the reference: {so}" for (_, here, there), (what, so) in pairs.items()]
 
 
-def _compared(here: Judged | None, there: Judged | None, tolerance: float) -> tuple[bool, str]:
+def _reads_another_text(results: Path, target: str, made: Mapping[str, str], reference: Reference) -> bool:
+    """Whether a figure's models read the standard library of another Python version than those of the reference."""
+    planned = results / "specs" / "figures" / f"{target}.json"
+    if made.get("python") == reference.made.get("python") or not planned.is_file():
+        return False
+    runs = {series.run for series in FigureTask.load(planned).series}
+    return any(RunSpec.load(results / "specs" / "runs" / f"{run}.json").data.sources.library for run in runs)
+
+
+def _compared(here: Judged | None, there: Judged | None, tolerance: float, other_text: bool) -> tuple[bool, str]:
     if here is None or there is None:
         return False, "is judged here, and not in the reference" if here else "is in the reference, and not judged here"
     if here.expected != there.expected:
@@ -102,6 +115,8 @@ def _compared(here: Judged | None, there: Judged | None, tolerance: float) -> tu
     moves = _moves(here, there, tolerance)
     only_rounding = bool(moves) and max(move.by for move in moves) <= there.rounding
     known = here.estimate is not None and there.estimate is not None
+    if other_text and {here.verdict, there.verdict} != {CONFIRMED, REFUTED}:
+        return True, f"{both}: another text, so that only a contradiction counts"
     if there.timed and known and OPEN in (here.verdict, there.verdict):
         return True, f"{both}: a time, which a busy machine leaves undecided"
     if here.verdict != there.verdict:

@@ -67,8 +67,8 @@ class Verdict:
     row: dict[str, Any]
 
     @property
-    def panel(self) -> str:
-        """The model that is judged, where a figure has several."""
+    def title(self) -> str:
+        """The name of the model that is judged, where a figure has several."""
         return str(self.row["claim"]).partition("/")[2]
 
     @property
@@ -118,6 +118,12 @@ class Claim(Verdict):
     """A verdict that was made here, and the claim that it is about."""
 
     spec: ClaimSpec
+    model_title: str  # of the model that is judged, where a figure has several
+
+    @property
+    def title(self) -> str:
+        """The title of the model that is judged, where a figure has several."""
+        return self.model_title
 
     @property
     def strip(self) -> Markup:
@@ -297,7 +303,8 @@ class Gatherer:
             stated = claim is not None and (claim.says, claim.expected.words()) == (row["says"], row["expected"])
             if claim is None or not stated or task.dry_run != (row["reason"] == DRY_RUN):
                 raise TableError(f"{path}: '{row['claim']}' is not what {spec} claims now; `{judge}` judges again")
-            claims.append(Claim(row, claim))
+            _, _, panel = str(row["claim"]).partition("/")
+            claims.append(Claim(row, claim, task.title_of(panel)))
         judged = {claim.spec.id for claim in claims}
         for wanted in task.figure.claims:
             if wanted.id not in judged:

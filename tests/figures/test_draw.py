@@ -62,6 +62,8 @@ def test_the_curves_in_the_picture_are_the_tables_numbers(tmp_path: Path) -> Non
         assert drawn.get_xdata()[-1] == 240
     assert axes.get_xscale() == axes.get_yscale() == "log"
     assert axes.get_title(loc="left") == "tiny"
+    titled = position_task(tmp_path).model_copy(update={"titles": {"tiny": "A small model"}})
+    assert draw_figure(titled, tmp_path).axes[0].get_title(loc="left") == "A small model"
     assert axes.get_xlabel() == "position (tokens)"
     assert axes.get_ylabel() == "perplexity per token"
     labels = [text.get_text() for text in axes.get_xticklabels()]

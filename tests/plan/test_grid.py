@@ -149,6 +149,45 @@ def test_the_name_of_a_model_is_that_of_its_change_however_it_was_written(folder
     assert run.model.name == "tiny[a=8,bc=on,conv=on,dt=on,expand=4,norm_eps=0.001]"
 
 
+def test_values_have_labels_and_panels_have_titles(folder: Path) -> None:
+    """Readers see these. The ids of runs do not change."""
+    arms = {"base": BASE | {"grid": {"d_state": [8, 16], "taps": {"off": {"d_conv": 1}, "on": {}}}}}
+    plain = planned(folder, arms=arms)
+    labels = {"d_state": "{} states", "taps": {"on": "", "off": "without the convolution"}}
+    labeled = planned(folder, arms=arms, value_labels=labels)
+    assert labeled.runs.keys() == plain.runs.keys()
+    task = labeled.figures["lg_fig2"]
+    assert list(task.labels.values()) == [
+        "Base, 8 states, without the convolution",
+        "Base, 8 states",
+        "Base, 16 states, without the convolution",
+        "Base, 16 states",
+    ]
+    assert task.title_of("tiny") == "Mamba-2", "the arms have different numbers of parameters"
+    assert planned(folder, arms={"base": BASE}).figures["lg_fig2"].title_of("tiny") == "Mamba-2, 6.23k parameters"
+    edit(folder / "models.yaml", "tiny: {", "tiny: {title: A small model, ")
+    titled = planned(folder, arms={"base": BASE | {"grid": {"d_state": [8, 16]}}})
+    assert titled.figures["lg_fig2"].title_of("tiny") == "A small model"
+    assert titled.runs.keys() < plain.runs.keys() | planned(folder, arms=one(d_state=[8, 16])).runs.keys()
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ({"d_stat": {8: "few"}}, "value_labels: no grid has the axis 'd_stat'; did you mean 'd_state'?"),
+        ({"d_state": {9: "few"}}, "value_labels.d_state: no grid has the value 9; "),
+        ({"d_state": "states"}, "value_labels.d_state: expected a label for each value, or one text with {} for"),
+        ({"d_state": {8: 8}}, "value_labels.d_state.8: expected a text, got 8"),
+        ([8], "value_labels: expected a mapping of axes to labels, got "),
+    ],
+)
+def test_a_label_that_fits_no_value_is_told_in_one_line(folder: Path, labels: Any, says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        planned(folder, arms=one(d_state=[8, 16]), value_labels=labels)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
 def test_switches_are_on_or_off(folder: Path) -> None:
     """As YAML has them: `mimetic: [off, on]`, and as the name of a value."""
     figure(folder, "lg_fig2", arms=one(mimetic=["HERE"]))

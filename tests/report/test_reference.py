@@ -291,6 +291,41 @@ def test_another_python_is_said(place: Path, capsys: pytest.CaptureFixture[str])
     assert last.startswith("4 of 4")
 
 
+def test_of_another_text_only_a_contradiction_counts(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path("results/smoke/verdicts/lg_fig5.parquet")
+
+    def compared(python: str, code: int, **columns: Any) -> str:
+        table = read_table(path).with_columns(**{name: pl.lit(value) for name, value in columns.items()})
+        write_table(table, VERDICTS, path, {"machine": {"python": python}})
+        return lines(capsys, "compare", "results/smoke", code=code)[0]
+
+    write_table(read_table(path), VERDICTS, path, {"machine": {"python": "3.11.7"}})
+    lines(capsys, "reference", "results/smoke", code=0)
+    assert "DIFFERS" in compared("3.11.7", 1, estimate=9.0)
+    assert compared("3.12.1", 0).endswith(
+        "confirmed 9 here, confirmed 3 in the reference: another text, so that only a contradiction counts"
+    )
+    assert "agrees" in compared("3.12.1", 0, verdict="not decided")
+    assert "DIFFERS" in compared("3.12.1", 1, verdict="refuted")
+
+
+def test_models_that_read_no_text_are_compared_by_their_numbers(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The standard library of another Python changes nothing for them."""
+    path = Path("results/smoke/verdicts/lg_fig5.parquet")
+    write_table(read_table(path), VERDICTS, path, {"machine": {"python": "3.11.7"}})
+    lines(capsys, "reference", "results/smoke", code=0)
+    for run in Path("results/smoke/specs/runs").glob("*.json"):
+        spec = json.loads(run.read_text())
+        for part in (spec, spec["parent"] or {}):
+            part.get("data", {})["corpus"] = {"kind": "files", "paths": ["x"]}
+        run.write_text(json.dumps(spec))
+    changed(estimate=pl.lit(9.0))
+    write_table(read_table(path), VERDICTS, path, {"machine": {"python": "3.12.1"}})
+    assert "DIFFERS" in lines(capsys, "compare", "results/smoke", code=1)[0]
+
+
 def test_a_dry_run_is_no_reference_and_agrees_with_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     before = Path("reports/smoke/lg_fig5.json").read_bytes()

@@ -59,7 +59,7 @@ class AttentionMaps(SeriesPlot):
         for model in panels(task):
             images, seed = layer_images(self, task, tables, model)
             if images:
-                found.append((f"{model}: " if several else "", images, seed))
+                found.append((f"{task.title_of(model)}: " if several else "", images, seed))
         every = [one for _, images, _ in found for one in images]
         if not every:
             return []

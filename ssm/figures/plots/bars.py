@@ -158,7 +158,10 @@ class Bars(OfArms):
         columns = columns_for(len(found))
         every = [bar for own in found.values() for bar in own.values()]
         label, limits = self.label or self.score.replace("_", " "), _limits(self, every)
-        plotters = [BarPanel(own, model, label, limits, self.level, tuple(own), labels) for model, own in found.items()]
+        plotters = [
+            BarPanel(own, task.title_of(model), label, limits, self.level, tuple(own), labels)
+            for model, own in found.items()
+        ]
         height = AXIS + LINE * max(map(len, found.values()))
         seeds = max(len(bar.numbers.seeds) for bar in every)
         note = f"Bar: mean over {seeds} seeds. Dot: a seed" if seeds > 1 else "One seed"

@@ -87,7 +87,7 @@ class Curves(ColumnReader, SeriesPlot):
             " ".join(words): own
             for model, other in (self.against or dict.fromkeys(panels(task))).items()
             for name, part in _split(self, task, tables, model).items()
-            for words in [[one for one in (model if other is None else f"{model} against {other}", name) if one]]
+            for words in [[one for one in (_title(task, model, other), name) if one]]
             if (own := _curves(part, task, tables, model, other, places))
         }
         looks = arm_styles(arms(task)) | styles | arm_styles(list(places), places)
@@ -95,6 +95,10 @@ class Curves(ColumnReader, SeriesPlot):
         every = [curve for own in found.values() for curve in own]
         note = note_on(every) if arms(task) != [OWN] else note_on_draws(every)
         return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
+
+
+def _title(task: PlannedFigure, model: str, other: str | None) -> str:
+    return task.title_of(model) + ("" if other is None else f" against {task.title_of(other)}")
 
 
 def _split(plot: Curves, task: PlannedFigure, tables: Path, model: str) -> dict[str, Curves]:

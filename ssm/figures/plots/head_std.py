@@ -52,7 +52,7 @@ class HeadStdCurves(SeriesPlot):
                         marks=context_marks(curves, styles),
                     )
                 )
-            note = f"{model}, seed {chooser[0].seed}. Band: standard error over sequences"
+            note = f"{task.title_of(model)}, seed {chooser[0].seed}. Band: standard error over sequences"
             rows += rows_of(plots, 2.3, note, same_y=False)
         return rows
 

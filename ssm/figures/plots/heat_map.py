@@ -188,7 +188,7 @@ def heat_maps(plot: HeatMap, task: PlannedFigure, tables: Path, panel: str) -> l
             for (of, (across, up)), own in kinds.items()
             if of == title
         }
-        maps.append(Map(f"{panel}\n{title}" if several else title, x, y, values, seeds, classes))
+        maps.append(Map(f"{task.title_of(panel)}\n{title}" if several else title, x, y, values, seeds, classes))
     return maps
 
 

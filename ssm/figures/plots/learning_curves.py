@@ -36,7 +36,7 @@ class LearningCurves(ColumnReader, SeriesPlot):
             CurvePanel(
                 own,
                 styles,
-                model,
+                task.title_of(model),
                 self.x.replace("_", " "),
                 self.y_label or self.column.replace("_", " "),
                 x_range(own, logarithmic=False),

@@ -75,7 +75,7 @@ def classed_curves(task: PlannedFigure, tables: Path, plot: ClassChart) -> list[
             if losses in series.tables:
                 loss = position_curve(read_planned(task, tables, series.tables[losses], "position_loss"))
                 x, rise = _rise(loss, series.context)
-            name = f"{panel}: {series.label}"
+            name = f"{task.title_of(panel)}: {series.label}"
             excess, error = (np.nan if row[key] is None else row[key] for key in ("excess", "excess_error"))
             kind = row["class"] if np.isfinite(excess) else "none"  # what diverged does not extend
             curves.append(Classed(name, kind, excess, error, x, rise))

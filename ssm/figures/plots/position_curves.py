@@ -32,14 +32,20 @@ class PositionCurves(SeriesPlot):
         models = panels(task)
         columns = columns_for(len(models))
         curves = {model: perplexity_curves(task, tables, model, self.name_of("position_loss")) for model in models}
-        perplexity = [_panel(own, styles, model, "perplexity per token") for model, own in curves.items() if own]
+        perplexity = [
+            _panel(own, styles, task.title_of(model), "perplexity per token") for model, own in curves.items() if own
+        ]
         note = note_on([curve for own in curves.values() for curve in own])
         rows = rows_of(perplexity, 3.3 if columns == 1 else 2.6, note)
         if not self.ratio:
             return rows
         ratios = {model: ratio_curves(task, tables, model, self.restarted, self.names) for model in models}
         label = "perplexity ratio\nfull / restarted " + (self.restarted or "").replace("_", " ")
-        lower = [_ratio_panel(ratios[model], curves[model], styles, model, label) for model in models if ratios[model]]
+        lower = [
+            _ratio_panel(ratios[model], curves[model], styles, task.title_of(model), label)
+            for model in models
+            if ratios[model]
+        ]
         below = rows_of(lower, 2.7 if columns == 1 else 2.3, note)
         if len(below) != len(rows):
             return rows + below

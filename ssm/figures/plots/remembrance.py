@@ -42,7 +42,14 @@ class RemembranceCurves(SeriesPlot):
         for block in blocks:
             found = {place: remembrance_curves(task, tables, *place, *self.names) for place in block}
             plots = [
-                _panel(curves, styles, model, distance, alone=len(self.distances) == 1, one_model=len(models) == 1)
+                _panel(
+                    curves,
+                    styles,
+                    task.title_of(model),
+                    distance,
+                    alone=len(self.distances) == 1,
+                    one_model=len(models) == 1,
+                )
                 for (model, distance), curves in found.items()
                 if curves
             ]

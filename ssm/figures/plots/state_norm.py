@@ -25,7 +25,7 @@ class StateNormCurves(SeriesPlot):
             CurvePanel(
                 curves,
                 styles,
-                model,
+                task.title_of(model),
                 "position (tokens)",
                 "norm of the whole state",
                 token_range(curves),

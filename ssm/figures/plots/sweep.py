@@ -93,7 +93,7 @@ class SweepCurves(OfArms):
             CurvePanel(
                 [*own, *_references(self, task, tables, model, own)],
                 looks,
-                model,
+                task.title_of(model),
                 self.x_label or axis_name(self.over or "number"),
                 self.y_label or self.score.replace("_", " "),
                 x_range(own, self.log_x),
