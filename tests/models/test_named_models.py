@@ -23,7 +23,8 @@ from ssm.specs.model import ModelSpec
 CONFIG = Path(__file__).parents[2] / "config"
 FILE = read_yaml(CONFIG / "models.yaml")
 ALL: dict[str, dict[str, Any]] = {
-    name: {key: value for key, value in fields.items() if key != "published"} for name, fields in FILE.items()
+    name: {key: value for key, value in fields.items() if key not in ("published", "title")}
+    for name, fields in FILE.items()
 }
 NAMED = {name: fields for name, fields in ALL.items() if fields.get("published_parameters")}
 TABLE_2 = {

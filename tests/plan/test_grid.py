@@ -165,7 +165,7 @@ def test_values_have_labels_and_panels_have_titles(folder: Path) -> None:
     ]
     assert task.title_of("tiny") == "Mamba-2", "the arms have different numbers of parameters"
     assert planned(folder, arms={"base": BASE}).figures["lg_fig2"].title_of("tiny") == "Mamba-2, 6.23k parameters"
-    edit(folder / "models.yaml", "tiny: {", "tiny: {title: A small model, ")
+    edit(folder, "models.yaml", "d_model: 16", "title: A small model, d_model: 16")
     titled = planned(folder, arms={"base": BASE | {"grid": {"d_state": [8, 16]}}})
     assert titled.figures["lg_fig2"].title_of("tiny") == "A small model"
     assert titled.runs.keys() < plain.runs.keys() | planned(folder, arms=one(d_state=[8, 16])).runs.keys()
