@@ -96,6 +96,18 @@ def test_a_sentence_that_is_too_long_is_seen() -> None:
     assert [words.words(one) for one in words.sentences(f"# Title\n\nShort. W{long}.\n\n- `a b` c\n")] == [1, 1, 26, 2]
 
 
+def test_sentences_of_code_and_of_figure_files_are_seen(tmp_path: Path) -> None:
+    code, figure = tmp_path / "code.py", tmp_path / "figure.yaml"
+    code.write_text(
+        'def f(x):\n    """One two.\n\n    Args:\n        x: three.\n    """\n'
+        "    y = 1  # four\n    # five\n    # six\n"
+        '    raise ValueError(f"{x}: seven eight nine ten")\n'
+    )
+    figure.write_text("# Eleven\n# twelve.\npaper: lg\nsays: A text that people read. Short.\n")
+    assert [words.words(one) for one in words.sentences(words.markdown_of(code))] == [1, 2, 2, 1, 1, 5]
+    assert [words.words(one) for one in words.sentences(words.markdown_of(figure))] == [5, 1, 2]
+
+
 @pytest.mark.parametrize("page", [page for page in named(WRITTEN) if page.startswith("docs/") or page[0] == "C"])
 def test_a_page_of_a_task_begins_with_a_command(page: str) -> None:
     if Path(page).name not in ("README.md", "CHANGELOG.md"):
