@@ -70,7 +70,7 @@ def markdown_of(path: Path) -> str:
     if path.suffix == ".yaml":
         values = [node.value for node in _scalars(yaml.compose(text)) if MESSAGE.search(node.value)]
         blocks = re.findall(r"^ *#.*(?:\n *#.*)*|(?<=\S) #.*", text, re.M)
-        return "\n\n".join([*values, *(re.sub(r"\s*\n *#", "", block).strip(" #") for block in blocks)])
+        return "\n\n".join([*values, *(re.sub(r"^ *# ?", "", block, flags=re.M) for block in blocks)])
     return text
 
 
