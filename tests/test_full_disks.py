@@ -151,7 +151,7 @@ def test_two_jobs_of_one_run_take_turns(world: Path, tmp_path: Path) -> None:
         process.join()
     assert [process.exitcode for process in pair] == [0, 0]
     said = (tmp_path / "one").read_text() + (tmp_path / "two").read_text()
-    assert said.count("another process works here; waiting for it") <= 1
+    assert said.count("another process works in this folder; waiting for it") <= 1
     assert said.count("finished, 40 steps") == 2
     ours, whole = (load_tensors(folder / "run/model.safetensors")[0] for folder in (tmp_path, world))
     assert all(ours[name].numpy().tobytes() == whole[name].numpy().tobytes() for name in whole)

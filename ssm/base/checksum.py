@@ -1,8 +1,7 @@
-"""A file that holds its own checksum: a bit that has changed since it was written is found before anything is read.
+"""A checksum inside a file, so that a changed bit is found before the file is read.
 
-Formats have a place for words of one's own (the metadata of Parquet and of safetensors). There a writer puts `BLANK`;
-`write_checksum` writes over it the SHA-256 of the file as it is with the blank in it. SHA-256 takes 0.5 to 2 GB a
-second.
+A writer puts `BLANK` into the metadata of a Parquet or safetensors file. `write_checksum` replaces it by the SHA-256 of
+the file with the blank. SHA-256 processes 0.5 to 2 GB per second.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from ssm.base.errors import UserError
 MARK, DIGITS = "ssm.sha256:", 64
 BLANK = MARK + "0" * DIGITS
 PATTERN = re.compile(rb"%s[0-9a-f]{%d}" % (re.escape(MARK.encode()), DIGITS))
-WINDOW = 4 * 2**20  # bytes at either end of a file, among which the metadata are
+WINDOW = 4 * 2**20  # bytes at both ends of a file that are searched for the metadata
 CHUNK = 4 * 2**20
 
 
 def write_checksum(path: Path) -> str:
-    """Write the digest of a file with a `BLANK` into it; returns its hex digits.
+    """Write the digest of a file into its `BLANK`, and return the hex digits.
 
     Raises:
-        OSError: the file cannot be read or written, or holds something else that looks like a digest.
+        OSError: the file cannot be read or written, or contains other text that looks like a digest.
     """
     with path.open("r+b") as file:
         place = _place(file)
         if place is None:
-            raise OSError("no place for its digest")
+            raise OSError("the file has no place for its digest")
         file.seek(place)
         if file.read(DIGITS) != b"0" * DIGITS:
-            raise OSError(f"what it holds looks like a digest of itself already ({MARK}...)")
+            raise OSError(f"the file already contains text that looks like a digest ({MARK}...)")
         digest = _digest(file, place)
         file.seek(place)
         file.write(digest.encode())
@@ -41,20 +40,20 @@ def write_checksum(path: Path) -> str:
 
 
 def verify_checksum(path: str | Path, error: type[UserError], again: str) -> str:
-    """Whether a file still has its checksum; returns its hex digits.
+    """Check that a file still matches its checksum, and return the hex digits.
 
     Args:
-        again: how a new one is made, in words.
+        again: text that says how to make the file again.
 
     Raises:
-        OSError: it cannot be read.
-        UserError: of the kind `error`: it has no checksum, or has changed since.
+        OSError: the file cannot be read.
+        UserError: an `error`: the file has no checksum, or changed since it was written.
     """
     with Path(path).open("rb") as file:
         place = _place(file)
         if place is None:
             raise error(
-                f"{path}: holds no digest of itself: damaged, or made by another program or by an older version of "
+                f"{path}: contains no digest: it is damaged, or was made by another program or an older version of "
                 f"ssm; {again}"
             )
         file.seek(place)
@@ -65,10 +64,10 @@ def verify_checksum(path: str | Path, error: type[UserError], again: str) -> str
 
 
 def stored_checksum(path: Path) -> str | None:
-    """The digest that a file holds of itself, as it stands there; None: it holds none.
+    """The digest inside a file, without checking it; None if there is none.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     with path.open("rb") as file:
         place = _place(file)
@@ -79,7 +78,7 @@ def stored_checksum(path: Path) -> str | None:
 
 
 def _place(file: IO[bytes]) -> int | None:
-    """Where the digits are: of the first mark with digits near the beginning, or the last one near the end."""
+    """Position of the digits: after the first mark near the beginning, or else after the last mark near the end."""
     size = file.seek(0, 2)
     file.seek(0)
     found = PATTERN.search(file.read(WINDOW))
@@ -91,7 +90,7 @@ def _place(file: IO[bytes]) -> int | None:
 
 
 def _digest(file: IO[bytes], place: int) -> str:
-    """Of the whole file with zeros for its digits."""
+    """Digest of the whole file with zeros instead of its digits."""
     found = hashlib.sha256()
     file.seek(0)
     left = place

@@ -1,4 +1,4 @@
-"""Which source files a module of this package needs, and a hash of their content."""
+"""The source files that a module of this package needs, and a hash of their content."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]  # the folder that holds the package
-TEMPLATES = (".j2", ".css")  # what a package reads beside its modules
-# Imports in this package are absolute. The text is searched: to parse hundreds of files takes most of a second.
+TEMPLATES = (".j2", ".css")  # files that a package reads besides its modules
+# Imports in this package are absolute. The text is searched, because parsing hundreds of files takes almost a second.
 IMPORT = re.compile(r"^[ \t]*(?:from (ssm\b[\w.]*) import (\([^)]*\)|.*)|import (ssm\b[\w.]*))", re.MULTILINE)
 DISCOVERS = re.compile(r"\bdiscover\(")
 
 
 @cache
 def code_hash(module: str, without: str = "") -> str:
-    """A hash of the source files of all modules in `needed_by`, and of the templates that lie beside them.
+    """A hash of the source files of all modules in `needed_by`, and of the templates in their folders.
 
-    It changes with every character of these files, comments too.
+    It changes with every character of these files, including comments.
     """
     paths = {_modules()[name] for name in needed_by(module, without)}
     folders = {path.parent for path in paths}
@@ -31,14 +31,13 @@ def code_hash(module: str, without: str = "") -> str:
 
 
 def needed_by(module: str, without: str = "") -> frozenset[str]:
-    """The module, all modules of this package that it imports, directly or through others, and their packages.
+    """The module, all modules of this package that it imports, directly or indirectly, and their packages.
 
-    An import inside a function counts. So does one for type checkers alone, and every module of a package that lists
-    its folder (`ssm.base.discovery`).
+    Imports inside functions and imports for type checkers count. If a package lists its folder (`ssm.base.discovery`),
+    all of its modules count.
 
     Args:
-        without: a package that does not count, nor what it alone needs: the module reads what its specs declare, and
-            calls nothing in it.
+        without: a package to leave out, together with everything that only it needs.
     """
     found: set[str] = set()
     waiting = [module]
@@ -55,7 +54,7 @@ def needed_by(module: str, without: str = "") -> frozenset[str]:
 
 @cache
 def _imports(module: str) -> tuple[str, ...]:
-    """The modules of this package that a module imports, and names of what it imports from them."""
+    """The modules of this package that a module imports, and the names that it imports from them."""
     text = _modules()[module].read_text(encoding="utf-8")
     names = [name for name in _modules() if name.startswith(f"{module}.")] if DISCOVERS.search(text) else []
     for source, listed, whole in IMPORT.findall(text):

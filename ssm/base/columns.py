@@ -1,7 +1,7 @@
-"""Any column of any table: the rows of some settings, their mean, and curves of one column against another.
+"""Read any column of any table: select rows, average them, and make curves of one column against another.
 
-What was drawn at random (a sequence, an example: the schema's `sample`) counts alike: a mean is taken over its rows
-first, and over samples then. True counts as 1; what is null or NaN stays NaN.
+All random samples (sequences or examples; the schema's `sample`) have equal weight. A mean is taken over the rows of
+each sample first, and then over samples. True counts as 1. Null and NaN become NaN.
 """
 
 from __future__ import annotations
@@ -18,32 +18,30 @@ SAMPLE = "the sample"
 
 
 def chosen(table: pl.DataFrame, schema: Schema, where: Mapping[str, str | bool | int | float]) -> pl.DataFrame:
-    """The rows in which every column of `where` has its value; there may be none.
+    """The rows in which every column of `where` has its value. There may be none.
 
     Raises:
-        TableError: there is no such column, or it holds something else than what is asked for.
+        TableError: there is no such column, or its type cannot have this value.
     """
     for column, value in where.items():
         kind = _kind(schema, column)
         fits = isinstance(value, bool if kind == pl.Boolean else int | float if kind.is_numeric() else str)
         if not fits or (isinstance(value, bool) and kind != pl.Boolean):
-            raise TableError(
-                f"the column '{column}' of a {schema.name} table is {kind}, and can never be {shown(value)}"
-            )
+            raise TableError(f"the column '{column}' of a {schema.name} table is {kind} and cannot be {shown(value)}")
         table = table.filter(pl.col(column) == value)
     return table
 
 
 def maximum(column: pl.Series) -> int:
-    """The maximum of a column of counts or positions; 0 where there is none."""
+    """The maximum of a column of counts or positions; 0 if it is empty."""
     return int(column.drop_nulls().to_numpy().max(initial=0))
 
 
 def by_sample(table: pl.DataFrame, schema: Schema, column: str) -> np.ndarray:
-    """The mean of each sample over its rows, in the samples' order. (S,); without samples every row is one.
+    """The mean of each sample over its rows, (S,), sorted by sample. Without samples, every row is a sample.
 
     Raises:
-        TableError: there is no such column, or it holds no numbers.
+        TableError: there is no such column, or it has no numbers.
     """
     return _sampled(table, schema, [], column).sort(SAMPLE)[column].to_numpy()
 
@@ -52,14 +50,14 @@ def means(table: pl.DataFrame, schema: Schema, along: Sequence[str], column: str
     """The mean over samples at every value of other columns.
 
     Args:
-        along: names of columns. `position` stands for the middle of the bin, where there are bins of positions.
+        along: names of columns. If there are bins of positions, `position` means the middle of a bin.
 
     Returns:
-        The columns of `along` as numbers where they are, `value` and `error` (the standard error over samples; NaN for
-        one), sorted by `along`.
+        The columns of `along`, `value` and `error` (standard error over samples; NaN for one sample), sorted by
+        `along`.
 
     Raises:
-        TableError: there is no such column, or `column` holds no numbers.
+        TableError: there is no such column, or `column` has no numbers.
     """
     error = (pl.col(column).std() / pl.len().sqrt()).fill_null(float("nan")).alias("error")
     grouped = _sampled(table, schema, along, column).group_by(along)
@@ -67,9 +65,10 @@ def means(table: pl.DataFrame, schema: Schema, along: Sequence[str], column: str
 
 
 def matrices(table: pl.DataFrame, schema: Schema, along: str, column: str) -> tuple[np.ndarray, list[np.ndarray]]:
-    """A curve by sample: the values of `along` (K,), and at each of them the values of its samples.
+    """A curve per sample: the values of `along` (K,), and the samples' values at each of them.
 
-    Where all samples are at all values, one matrix (S, K): they were drawn once. Else K of shape (S_k, 1), drawn apart.
+    If every sample is at every value, the result is one matrix (S, K). Otherwise samples at different values are
+    independent, and the result is K arrays (S_k, 1).
     """
     wide = _sampled(table, schema, [along], column).pivot(along, index=SAMPLE, values=column)
     values = wide.sort(SAMPLE).drop(SAMPLE)
@@ -97,7 +96,7 @@ def is_key(schema: Schema, name: str) -> bool:
 
 
 def listed(table: pl.DataFrame, column: str, most: int = 8) -> str:
-    """The values that a column has, in words."""
+    """The values of a column, as text."""
     values = [shown(value) for value in table[column].unique().sort().to_list()]
     return ", ".join(values[:most]) + (f" and {len(values) - most} more" if len(values) > most else "")
 
@@ -106,7 +105,7 @@ def _sampled(table: pl.DataFrame, schema: Schema, along: Sequence[str], column: 
     """Columns of `along`, SAMPLE and the mean of `column` over the rows that share them."""
     kind = _kind(schema, column)
     if not (kind.is_numeric() or kind == pl.Boolean):
-        raise TableError(f"the column '{column}' of a {schema.name} table is {kind}: it holds no numbers")
+        raise TableError(f"the column '{column}' of a {schema.name} table is {kind} and has no numbers")
     sample = pl.int_range(pl.len()) if schema.sample is None else pl.col(schema.sample)
     value = pl.col(column).cast(pl.Float64).fill_null(float("nan")).alias(column)
     rows = table.select(sample.alias(SAMPLE), *(_key(schema, name) for name in along), value)
@@ -114,7 +113,7 @@ def _sampled(table: pl.DataFrame, schema: Schema, along: Sequence[str], column: 
 
 
 def _key(schema: Schema, name: str) -> pl.Expr:
-    """A column to draw against: a number where it is one."""
+    """A column for the x axis, as a number if possible."""
     edges = f"{name}_from", f"{name}_to"
     if name not in schema.columns and set(edges) <= set(schema.columns):
         return ((pl.col(edges[0]) + pl.col(edges[1])) / 2).alias(name)

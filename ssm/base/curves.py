@@ -1,8 +1,8 @@
-"""Numbers read off result tables: what figures draw and claims judge is computed here, once.
+"""Numbers from result tables, for figures and claims.
 
-Everything is a pure function of tables (schemas in the specs of measurements). Losses are nats per token. A bin
-[position_from, position_to) holds the targets predicted at these positions; a mean over bins is weighted by their
-tokens. A NaN in a table stays a NaN in what is read off it.
+All functions are pure functions of tables (their schemas are in the specs of measurements). Losses are in nats per
+token. A bin [position_from, position_to) holds the targets that are predicted at these positions. Means over bins are
+weighted by tokens. A NaN in a table stays NaN in the results.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ def remembrance_curve(effective_remembrance: pl.DataFrame, distance: str) -> pl.
         Columns t, value (0 to 1), error (standard error over sequences), sorted by t.
 
     Raises:
-        TableError: the table does not hold this distance.
+        TableError: the table does not have this distance.
     """
     rows = effective_remembrance.filter(pl.col("distance") == distance)
     if rows.is_empty():
         hint = nearest(distance, effective_remembrance["distance"].unique())
-        raise TableError(f"this effective_remembrance table holds no distance '{distance}'; {hint}")
+        raise TableError(f"this effective_remembrance table has no distance '{distance}'; {hint}")
     return _over_sequences(rows, ["t"], "value")
 
 
@@ -142,7 +142,7 @@ def head_std_curve(state_statistics: pl.DataFrame) -> pl.DataFrame:
 
 
 def head_std_growth(state_statistics: pl.DataFrame, start: int, stop: int) -> pl.DataFrame:
-    """By how much the standard deviation of every head's state (mean over sequences) grows from `start` to `stop`.
+    """Growth of the standard deviation of every head's state (mean over sequences) from `start` to `stop`.
 
     Returns:
         Columns layer, head, growth (the ratio), sorted by layer and head.
@@ -160,12 +160,11 @@ def seed_interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float
     """Mean over seeds and its two-sided Student t interval.
 
     Args:
-        values: (seeds,) one number a seed.
-        level: the interval's confidence.
+        values: (seeds,), one number per seed.
+        level: confidence level of the interval.
 
     Returns:
-        mean, low, high. One seed leaves everything open: (value, -inf, inf). A value that is not finite makes low and
-        high NaN.
+        mean, low, high. For one seed: (value, -inf, inf). If a value is not finite, low and high are NaN.
     """
     values = np.asarray(values, dtype=np.float64)
     n = len(values)

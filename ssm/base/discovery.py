@@ -1,6 +1,6 @@
-"""Plug-ins: a class registers itself when it is defined. The modules of a package are found by listing its folder.
+"""Registries of plug-ins. A class registers itself when it is defined, and modules are found by listing a folder.
 
-The package of the plug-ins calls the registry's `discover()` in its `__init__.py`.
+The package of the plug-ins calls `discover()` of its registry in `__init__.py`.
 """
 
 from __future__ import annotations
@@ -16,51 +16,51 @@ T = TypeVar("T")
 
 
 class RegistryError(UserError):
-    """A plug-in has a wrong name, the name of another one, or lacks something."""
+    """A plug-in has a wrong name, a name that is taken, or a missing method or class variable."""
 
 
 class Registry(dict[str, T]):
-    """Name -> the class or function that registered itself; each is defined in `package`, in the file of its name."""
+    """Name -> registered class or function. Each is defined in `package`, in the file with its name."""
 
     def __init__(self, package: str):
         super().__init__()
         self.package = package
 
     def add(self, name: str, one: Any) -> None:
-        """Register a class or function. Raises `RegistryError`: its file or its name is not its own."""
+        """Register a class or function. Raises `RegistryError`: its file has another name, or the name is taken."""
         if one.__module__ != f"{self.package}.{name}":
             right = file_of(f"{self.package}.{name}")
-            raise RegistryError(f"{file_of(one.__module__)}: {one.__name__} is called '{name}'; its file is {right}")
+            raise RegistryError(f"{file_of(one.__module__)}: {one.__name__} is '{name}', so its file must be {right}")
         before: Any = self.get(name, one)
-        if before.__qualname__ != one.__qualname__:  # equal: the module was loaded again
-            raise RegistryError(f"{file_of(one.__module__)}: {one.__name__} and another class are called '{name}'")
+        if before.__qualname__ != one.__qualname__:  # equal if the module was loaded again
+            raise RegistryError(f"{file_of(one.__module__)}: {one.__name__} and another class have the name '{name}'")
         self[name] = one
 
     def put(self, name: str, one: T) -> None:
-        """Register what is neither a class nor a function. Raises `RegistryError`: its name is another one's."""
+        """Register an object that is neither a class nor a function. Raises `RegistryError`: the name is taken."""
         if name in self:
-            raise RegistryError(f"{self.package.replace('.', '/')}/: two are called '{name}'")
+            raise RegistryError(f"{self.package.replace('.', '/')}/: two plug-ins have the name '{name}'")
         self[name] = one
 
     def expects(self, module: str) -> bool:
-        """Whether the module of this name has to register something. `base` and modules with `HELPER = True` do not."""
+        """Whether a module must register something. `base` and modules with `HELPER = True` need not."""
         return module != "base" and not getattr(sys.modules[f"{self.package}.{module}"], "HELPER", False)
 
     def add_spec(self, spec: Any, key: str = "kind") -> None:
-        """Register a spec under the default of its field `key`; without a default, it is a base class of others."""
+        """Register a spec under the default of its field `key`. A spec without this default is a base class."""
         if key in spec.model_fields and isinstance(name := spec.model_fields[key].default, str):
             self.add(name, spec)
 
     def discover(self) -> None:
-        """Import all modules of the package, so that what they define registers itself.
+        """Import all modules of the package, so that their classes and functions register themselves.
 
         Raises:
-            RegistryError: a module registers nothing, or something that lacks a method or a class variable.
+            RegistryError: a module registers nothing, or a class lacks a method or a class variable.
         """
         for name in modules_of(self.package):
             importlib.import_module(f"{self.package}.{name}")
             if name not in self and self.expects(name):
-                raise RegistryError(f"{file_of(f'{self.package}.{name}')}: registers nothing called '{name}'")
+                raise RegistryError(f"{file_of(f'{self.package}.{name}')}: registers nothing with the name '{name}'")
         one: Any
         for name, one in self.items():
             variables = [variable for variable in getattr(one, "__class_vars__", ()) if not hasattr(one, variable)]
@@ -70,10 +70,10 @@ class Registry(dict[str, T]):
 
 
 def modules_of(package: str) -> list[str]:
-    """The names of all modules in the folder of an imported package, sorted."""
+    """Sorted names of all modules in the folder of an imported package."""
     return sorted(module.name for module in pkgutil.iter_modules(sys.modules[package].__path__))
 
 
 def file_of(module: str) -> str:
-    """The file of a module, from the root of the repository."""
+    """File of a module, relative to the root of the repository."""
     return f"{module.replace('.', '/')}.py"

@@ -1,18 +1,19 @@
-"""Errors a user can act on. Each is one clear line; the command line prints it and exits with a non-zero code."""
+"""Errors that a user can fix. The command line prints each as one line and exits with a non-zero code."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-LINE, WORD = 1500, 300  # characters of a message, and of a word in it; what is more is left out in the middle
-VALUE = 80  # characters of a value that a message repeats
+LINE, WORD = 1500, 300  # longest message and longest word in characters; the middle of longer ones is left out
+VALUE = 80  # longest value in a message, in characters
 
 
 class UserError(Exception):
-    """Something the user gave, or the machine lacks. The message says where, what was expected, and what to try.
+    """An error in the user's input, or something missing on the machine.
 
-    Whatever a file or another package has put into it, it is one line that a terminal can show.
+    The message says where, what was expected, and what to try. It is always one printable line, even if it contains
+    text from a file or from another package.
     """
 
     def __init__(self, message: object = ""):
@@ -21,7 +22,7 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """A configuration file is wrong: unknown key, wrong type, impossible combination."""
+    """A config file is wrong: an unknown key, a wrong type, or an impossible combination."""
 
 
 class DataError(UserError):
@@ -41,10 +42,10 @@ class OutputError(UserError):
 
 
 def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:
-    """The hint that follows an unknown name: its nearest valid neighbour, or else all the valid names.
+    """The hint after an unknown name: the nearest valid name, or all valid names.
 
     Args:
-        otherwise: said where no name is near, in place of names that are too many to list.
+        otherwise: hint if no name is near, instead of a list of all names.
 
     >>> nearest("traning", ["training", "model"])
     "did you mean 'training'?"
@@ -63,7 +64,7 @@ def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:
 
 
 def printable(text: str) -> str:
-    """The text with what moves a cursor, ends a line or cannot be seen written as an escape.
+    """The text with escapes instead of line ends, control characters and invisible characters.
 
     >>> printable("a\\nb\\x1b[2J")
     'a\\\\nb\\\\x1b[2J'
@@ -72,7 +73,7 @@ def printable(text: str) -> str:
 
 
 def shortened(text: str, most: int = VALUE) -> str:
-    """A text of `most` characters at most: its beginning and its end.
+    """The text with at most `most` characters: its beginning and its end.
 
     >>> shortened("a long name that nobody reads", 12)
     'a lo ... ads'
@@ -84,7 +85,7 @@ def shortened(text: str, most: int = VALUE) -> str:
 
 
 def shown(value: object) -> str:
-    """A value from outside as a message repeats it: as Python writes it, short and printable.
+    """A value from outside, as a message shows it: Python's repr, short and printable.
 
     >>> shown("one\\ntwo")
     "'one\\\\ntwo'"
@@ -92,17 +93,17 @@ def shown(value: object) -> str:
     '[1, 2]'
     """
     if isinstance(value, str):
-        value = shortened(value, 4 * VALUE)  # of a text of megabytes, no copy is made
+        value = shortened(value, 4 * VALUE)  # avoids a copy of a huge text
     elif isinstance(value, dict | list | tuple) and len(value) > VALUE:
         return f"{'a mapping' if isinstance(value, dict) else 'a list'} of {len(value)}"
     try:
         return shortened(printable(repr(value)))
-    except ValueError:  # Python writes no integers of thousands of digits
+    except ValueError:  # Python does not print integers with thousands of digits
         return "a very large number"
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of another package says, in one line.
+    """The first line of another package's error message.
 
     >>> first_line(ValueError("no\\nway"))
     'no'

@@ -1,4 +1,4 @@
-"""Whole files only: a file that has its final name is complete, whatever killed the process that wrote it."""
+"""Write files and folders atomically. A file with its final name is complete, even if its writer was killed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path in the folder of `path`; on success sync it and rename it to `path`.
+    """Yield a temporary path in the folder of `path`. On success, sync the file and rename it to `path`.
 
-    An exception leaves what was at `path` before untouched and removes the temporary file.
+    After an exception the temporary file is removed, and `path` is unchanged.
 
     Raises:
-        OutputError: the folder cannot be made or written, or `path` ends in no name.
+        OutputError: the folder cannot be made or written, or `path` does not end in a name.
     """
     path = _named(path, "file")
     temporary = _temporary(path)
@@ -46,25 +46,25 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; on success sync all that is in it and rename it to `path`.
+    """Yield a temporary folder next to `path`. On success, sync its content and rename it to `path`.
 
-    An exception removes the temporary folder.
+    After an exception the temporary folder is removed.
 
     Raises:
-        OutputError: `path` is there already (an empty folder may be), ends in no name, or cannot be written.
+        OutputError: `path` exists and is not an empty folder, does not end in a name, or cannot be written.
     """
     path = _named(path, "folder")
     temporary = _temporary(path)
     try:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise OutputError(f"{path}: is there already; give the name of a new folder")
+            raise OutputError(f"{path}: already exists; give the name of a new folder")
         temporary.mkdir(parents=True)
         yield temporary
         for inside in [*temporary.rglob("*"), temporary]:
             _sync(inside)
         temporary.replace(path)
         _sync(path.parent)
-    except OutputError as error:  # of a file in it
+    except OutputError as error:  # from a file inside the folder
         raise OutputError(str(error).replace(str(temporary), str(path))) from error
     except OSError as error:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
@@ -74,16 +74,17 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing(folder: Path, version: str | None, mark: str) -> Iterator[Path]:
-    """Yield the place of a new folder, which takes that of `folder` on success: the old one stays until then.
+    """Yield a new folder, which replaces `folder` on success. Until then the old folder stays.
 
-    What a killed process had begun of this version is there, to be gone on with; of other versions it is deleted.
+    The new folder keeps the unfinished work of a killed process with the same version. Unfinished work of other
+    versions is deleted.
 
     Args:
-        version: eight hex digits. None: `folder` itself is yielded.
-        mark: the name of a file in every finished folder of this kind; nothing else is replaced.
+        version: eight hex digits. None: yields `folder` itself.
+        mark: name of a file that every finished folder of this kind contains. Other folders are never replaced.
 
     Raises:
-        OutputError: `folder` is something else, or cannot be written.
+        OutputError: `folder` is of another kind, or cannot be written.
     """
     if version is None:
         yield folder
@@ -91,7 +92,7 @@ def replacing(folder: Path, version: str | None, mark: str) -> Iterator[Path]:
     new, old = folder.with_name(f"{folder.name}.{version}"), _temporary(folder)
     try:
         if folder.exists() and not (folder / mark).exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise OutputError(f"{folder}: holds no {mark}; what was not made like this is not replaced")
+            raise OutputError(f"{folder}: contains no {mark}, so it was not made by this command and is not replaced")
         for begun in folder.parent.glob("*"):
             if begun != new and (_is_version(begun, folder) or _is_temporary(begun, folder)):
                 shutil.rmtree(begun)
@@ -105,21 +106,21 @@ def replacing(folder: Path, version: str | None, mark: str) -> Iterator[Path]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write `text` as a whole file."""
+    """Write `text` to a file, atomically."""
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write `value` as an indented, key-sorted JSON file, whole."""
+    """Write `value` to an indented JSON file with sorted keys, atomically."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
 def absolute(paths: Sequence[str]) -> tuple[str, ...]:
-    """Paths (or globs) as they are named from anywhere: ~ is the home folder, "a/../b" is b, links stay links.
+    """Absolute paths or globs: ~ is replaced by the home folder, "a/../b" becomes "b", and links are not followed.
 
     Raises:
-        ConfigError: one is empty: it would be the current folder.
+        ConfigError: a path is empty. It would mean the current folder.
     """
     if not all(paths):
         raise ConfigError("a path is '': expected the name of a file or a folder")
@@ -130,7 +131,7 @@ def make_folder(path: str | Path) -> None:
     """Make a folder and its parents.
 
     Raises:
-        OutputError: it cannot be made, or a file stands in its place.
+        OutputError: it cannot be made, or a file has this name.
     """
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -140,7 +141,7 @@ def make_folder(path: str | Path) -> None:
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Hold `folder` against other processes on this machine; wait for one that holds it. A kill releases it.
+    """Lock `folder` for this process, on this machine. Wait while another process has the lock. A kill releases it.
 
     Raises:
         OutputError: the folder cannot be written.
@@ -151,20 +152,20 @@ def only_one(folder: Path) -> Iterator[None]:
         raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
     with file:
         if not lock(file, alone=True):
-            print(f"{folder}: another process works here; waiting for it", file=sys.stderr, flush=True)
+            print(f"{folder}: another process works in this folder; waiting for it", file=sys.stderr, flush=True)
             lock(file, alone=True, wait=True)
         yield
 
 
 @contextmanager
 def claimed(path: str | Path) -> Iterator[None]:
-    """Hold the name of a folder that is to come against other processes on this machine. A kill releases it.
+    """Lock the name of a future folder for this process, on this machine. A kill releases the lock.
 
-    What killed writers of that name left beside it (`whole_folder`) is removed, unless the disk knows no locks: who
-    they are cannot be told from the living there.
+    Temporary folders of killed writers of this name (`whole_folder`) are removed. On a disk without locks they stay,
+    because they could belong to a running process.
 
     Raises:
-        OutputError: another process is about to write it, or nothing can be written there.
+        OutputError: another process is writing this folder, or nothing can be written there.
     """
     path = _named(path, "folder")
     file = path.with_name(f".{path.name}.lock")
@@ -173,7 +174,7 @@ def claimed(path: str | Path) -> Iterator[None]:
         with file.open("a+") as held, file.open("a+") as other:
             if not lock(held, alone=True) or not _is_open_at(held, file):
                 raise OutputError(f"{path}: another process is writing it")
-            if not lock(other, alone=True):  # the disk knows locks: ours keeps even us out
+            if not lock(other, alone=True):  # the disk supports locks: our own lock blocks a second one
                 for leftover in [found for found in path.parent.iterdir() if _is_temporary(found, path)]:
                     shutil.rmtree(leftover, ignore_errors=True)
             try:
@@ -185,14 +186,14 @@ def claimed(path: str | Path) -> Iterator[None]:
 
 
 def lock(file: IO[str], alone: bool, wait: bool = False) -> bool:
-    """Hold an open file, alone or with others, until it is closed. A kill releases it.
+    """Lock an open file, exclusively (`alone`) or shared, until it is closed. A kill releases the lock.
 
     Args:
-        file: open for reading and writing: on NFS one kind of lock needs the one, the other the other.
-        wait: until nobody is in the way.
+        file: open for reading and writing. On NFS, shared locks need reading and exclusive locks need writing.
+        wait: wait until the lock is free.
 
     Returns:
-        Whether nobody was in the way. Always so where the disk knows no locks (Lustre mounted without `flock`).
+        Whether the file is locked now. Always true on disks without locks (Lustre mounted without `flock`).
     """
     try:
         fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
@@ -214,7 +215,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _named(path: str | Path, what: str) -> Path:
-    """A path whose last part is the name of something that can be made."""
+    """The path, if its last part is a name that a new file or folder can have."""
     path = Path(path)
     if path.name in ("", ".."):
         raise OutputError(f"'{path}': expected the name of a new {what}, got the folder itself")
@@ -222,7 +223,7 @@ def _named(path: str | Path, what: str) -> Path:
 
 
 def _is_open_at(file: IO[str], path: Path) -> bool:
-    """Whether an open file is still the one at `path`: who held it before may have deleted it."""
+    """Whether an open file is still the file at `path`. The previous owner of the lock may have deleted it."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
@@ -230,7 +231,7 @@ def _is_open_at(file: IO[str], path: Path) -> bool:
 
 
 def _temporary(path: Path) -> Path:
-    """A name beside `path` that no other process takes."""
+    """A name next to `path` that no other process uses."""
     return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 
 

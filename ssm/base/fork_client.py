@@ -1,15 +1,14 @@
-"""The fork server's client. The server has imported most of what jobs need, and forks a worker for each `ssm` of a
-workflow.
+"""Client of the fork server. The server has imported torch, and forks a worker for each `ssm` call of a workflow.
 
-Importing torch and the like takes seconds of a processor, and a workflow has hundreds of jobs. A workflow on this
-machine starts a server (`start`; what it does is in ssm/cli/fork_server.py). Each `ssm` of the workflow asks it
-(`ask`): a worker is forked that takes over the arguments, folder, environment and output of who asks, who stays to pass
-signals on and to end as the worker ends.
+Importing torch takes seconds, and a workflow has hundreds of jobs. So a workflow on this machine starts a server
+(`start`; ssm/cli/fork_server.py has its code). Each `ssm` call of the workflow is a client (`ask`). The server forks a
+worker with the arguments, folder, environment and output of the client. The client passes signals on and exits with the
+worker's exit code.
 
-A killed job keeps its promises. When who asks is killed, the worker is (SIGKILL). When the server or the workflow is
-killed, all workers are told to leave (SIGTERM), and who asks ends with code 76. Where nobody answers, or not to this
-Python, environment or code, `ssm` works by itself; so it always does on other systems than Linux, where forks of such
-processes are not safe and nothing tells a worker that its parent is gone.
+Kills work as without a server. If the client is killed, its worker is killed (SIGKILL). If the server or the workflow
+is killed, all workers get SIGTERM, and clients exit with code 76. If no server answers, or its Python, environment or
+code differ, `ssm` works without it. Other systems than Linux never use a server: forks are not safe there, and a worker
+does not notice the end of its parent.
 """
 
 from __future__ import annotations
@@ -29,31 +28,31 @@ from typing import Any
 from ssm.base.exit_codes import LOST
 from ssm.base.stopping import on_signals
 
-VARIABLE = "SSM_FORK_SERVER"  # the name of the server's socket, for the workflow's jobs
-TAKEN = b"+"  # the server's first answer; none: the job is not for it
-# What keeps packages from starting threads when they are imported: numpy's two, and pyarrow's allocator.
+VARIABLE = "SSM_FORK_SERVER"  # environment variable with the name of the server's socket
+TAKEN = b"+"  # the server's first answer if it accepts a job; otherwise it sends nothing
+# Variables that keep packages from starting threads at their import: numpy's two, and that of pyarrow's allocator.
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-# The environment's variables that differ from job to job: a shell's own (one that runs a script removes PS1 and PS2),
-# the temporary folder, and numbers of threads (THREADS), which torch is told by an argument.
+# Environment variables that may differ between jobs: those of a shell (one that runs a script removes PS1 and PS2), the
+# temporary folder, and numbers of threads (THREADS), which torch gets as an argument.
 OWN = {"_", "SHLVL", "PS1", "PS2", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR"}
 OWN |= {"VECLIB_MAXIMUM_THREADS", "JE_ARROW_MALLOC_CONF"}
 THREADS = "_NUM_THREADS"
 
 
 def start() -> None:
-    """Start a fork server for every `ssm` that this process starts from now on. It ends when this process does."""
+    """Start a fork server for all `ssm` calls that this process starts from now on. It ends with this process."""
     if sys.platform != "linux":
         return
     import subprocess
 
     name = f"ssm-{os.urandom(16).hex()}"
-    lifeline, held = os.pipe()  # the server reads: nothing comes, and the end when this process has ended
+    lifeline, held = os.pipe()  # the server reads it, and sees its end when this process ends
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(f"\0{name}")  # Linux' own kind of address: no file, so that nothing is left behind
+        listener.bind(f"\0{name}")  # an abstract address of Linux, without a file
         listener.listen(socket.SOMAXCONN)
         given = (listener.fileno(), lifeline)
         parent = subprocess.Popen(
@@ -61,7 +60,7 @@ def start() -> None:
             pass_fds=given,
             env=os.environ | ONE_THREAD,
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # what a terminal sends to all comes from who asks, once
+            start_new_session=True,  # signals from a terminal then come only from the client
         )
     os.close(lifeline)
     os.environ[VARIABLE] = name
@@ -74,12 +73,13 @@ def start() -> None:
 
 
 def ask(arguments: Sequence[str]) -> int | None:
-    """Have a worker of the fork server do what `ssm` is to do with these arguments.
+    """Run `ssm` with these arguments in a worker of the fork server.
 
     Returns:
-        Its exit code; None if there is no server, or none for this job. A signal that ended the worker ends us as well.
+        The worker's exit code; None if there is no server for this job. A signal that ended the worker also ends this
+        process.
     """
-    name = os.environ.pop(VARIABLE, None)  # whatever this process starts works by itself
+    name = os.environ.pop(VARIABLE, None)  # processes that this one starts do not use the server
     if name is None:
         return None
     place = {"arguments": [*arguments], "folder": str(Path.cwd()), "variables": {**os.environ}}
@@ -97,7 +97,7 @@ def ask(arguments: Sequence[str]) -> int | None:
         answer = _last_answer(parent)
     if not answer:
         print(
-            f"ssm {arguments[0]}: the fork server of this job is gone; the same command starts it again",
+            f"ssm {arguments[0]}: the fork server of this job has ended; run the same command again",
             file=sys.stderr,
         )
         return LOST
@@ -110,7 +110,7 @@ def ask(arguments: Sequence[str]) -> int | None:
 
 
 def _last_answer(parent: socket.socket) -> bytes:
-    """What the server says when the worker has ended, to which signals are passed on; nothing if the server is gone."""
+    """The server's answer after the worker's end; empty if the server has ended. Passes signals on to the worker."""
 
     def tell(number: int) -> None:
         with suppress(OSError):
@@ -127,12 +127,12 @@ def _last_answer(parent: socket.socket) -> bytes:
 
 
 def identity(variables: Mapping[str, str]) -> dict[str, Any]:
-    """What a server and who asks have in common: what settled how packages behave when the server imported them."""
+    """What a server and its client must share: everything that affects the packages which the server imported."""
     shared = {name: value for name, value in variables.items() if name not in OWN and not name.endswith(THREADS)}
     return {"python": [sys.prefix, sys.version], "code": __file__, "shared": shared}
 
 
 def same_user(peer: socket.socket) -> bool:
-    """Whether this user's process is at the other end: the sockets' names are for everybody to see."""
+    """Whether the other end is a process of this user. All users can see the names of the sockets."""
     _, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return bool(user == os.getuid())

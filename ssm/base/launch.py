@@ -1,7 +1,7 @@
-"""Several processes on this machine for one verb: what `--processes N` starts.
+"""Run one command in several processes on this machine (`--processes N`).
 
-As torchrun does, it tells the processes of each other in RANK, WORLD_SIZE and so on; unlike torchrun, it ends with the
-code that they ended with, which a scheduler needs to tell a preempted job from a failed one.
+Like torchrun, it sets RANK, WORLD_SIZE and so on. Unlike torchrun, it exits with the exit code of the processes. A
+scheduler needs this code to distinguish a preempted job from a failed one.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from collections.abc import Sequence
 from ssm.base.exit_codes import LOST, REQUEUE, TIME_OVER
 from ssm.base.stopping import on_signals
 
-GRACE = 20.0  # seconds between the end of the first process that fails and the last one's
+GRACE = 20.0  # seconds that other processes may run after the first one fails
 POLL = 0.05
 PR_SET_PDEATHSIG = 1
 
 
 def launch(processes: int, arguments: Sequence[str]) -> int:
-    """Run `ssm` with `arguments` in so many processes; returns the exit code of them all."""
+    """Run `ssm` with `arguments` in several processes, and return one exit code for all of them."""
     from torch.distributed import TCPStore
 
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     shared = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the port is taken by us: process 0 is not to open it
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # this process has opened the port, so process 0 must not
         "WORLD_SIZE": str(processes),
         "LOCAL_WORLD_SIZE": str(processes),
     }
     fallback = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)), "GLOO_SOCKET_IFNAME": "lo"}
     children: list[subprocess.Popen[bytes]] = []
-    told: list[int] = []  # signals, which whoever is started later is told as well
+    told: list[int] = []  # signals so far, which are also sent to processes that start later
 
     def forward(number: int) -> None:
         told.append(number)
@@ -57,7 +57,7 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
                 _tell(children[-1], number)
         try:
             _wait(children)
-        except KeyboardInterrupt:  # a terminal has told the children too
+        except KeyboardInterrupt:  # the terminal has sent the signal to the children too
             _wait(children)
     return _code(arguments[0], [child.wait() for child in children], told)
 
@@ -68,7 +68,7 @@ def _tell(child: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _wait(children: list[subprocess.Popen[bytes]]) -> None:
-    """Until all have ended; once one has failed the others have a moment to say so, and are killed then."""
+    """Wait for all processes. When one fails, the others have GRACE seconds before they are killed."""
     deadline = float("inf")
     while None in [child.poll() for child in children]:
         if any(child.returncode for child in children):
@@ -80,11 +80,11 @@ def _wait(children: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _code(verb: str, codes: list[int], told: Sequence[int] = ()) -> int:
-    """One exit code for all. Of a process that was killed one of the others has told, if one could.
+    """One exit code for all processes. If one was killed, the others usually report it.
 
     Args:
-        told: the signals that we were sent ourselves. Who ended by one of these, in its first moments when it had no
-            handler yet, was told to leave like all of them: it is not lost, whatever the others take it for.
+        told: signals that this process received. A child that had no signal handlers yet may have ended by one of them.
+            It was asked to stop like all others, so it does not count as lost.
     """
     if any(-code in told for code in codes):
         return REQUEUE
@@ -94,13 +94,13 @@ def _code(verb: str, codes: list[int], told: Sequence[int] = ()) -> int:
     for rank, code in enumerate(codes):
         if code < 0:
             what = f"process {rank} of {len(codes)} was ended by {signal.Signals(-code).name}"
-            print(f"ssm {verb}: {what}; the same command goes on from the last checkpoint", file=sys.stderr)
+            print(f"ssm {verb}: {what}; the same command continues from the last checkpoint", file=sys.stderr)
             return LOST
     return next((code for code in codes if code), 0)
 
 
 def die_with_parent() -> None:
-    """Have the kernel send SIGTERM to this process when its parent is killed (Linux; elsewhere it lives on)."""
+    """Let the kernel send SIGTERM to this process when its parent ends. This has an effect on Linux only."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""Packages that take long to import, imported when something of theirs is first used.
+"""Slow packages, which are imported at their first use.
 
-A quantity or a plot is one file: its spec, which the plan reads, and what computes it from tables. Modules that the
-plan imports take these packages from here.
+A quantity or a plot is one file, with its spec and its computation. The plan reads the spec and must stay fast. So
+modules that the plan imports take these packages from here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class _Lazy(ModuleType):
-    """Stands for the module of its name."""
+    """Placeholder for the module with its name."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)

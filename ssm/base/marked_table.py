@@ -1,4 +1,4 @@
-"""A table in a Markdown file, between two marks."""
+"""Replace a table between two marks of a Markdown file."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from ssm.base.errors import TableError
 
 
 def with_table(text: str, table: str, start: str, end: str, source: str) -> str:
-    """A file's text with the table between its marks.
+    """The text with `table` between its marks.
 
     Args:
-        start, end: the lines before and behind the table; they stay.
-        source: the file, for the error.
+        start, end: the lines before and after the table. They stay.
+        source: name of the file, for the error.
 
     Raises:
-        TableError: the text has no such place, or several.
+        TableError: the marks are missing or are not unique.
     """
     if text.count(start) != 1 or text.count(end) != 1 or text.index(start) > text.index(end):
         raise TableError(f"{source}: expected one line '{start}' and after it one line '{end}'")

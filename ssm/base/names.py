@@ -1,4 +1,4 @@
-"""Names as people sort them, and as the hub spells them."""
+"""Natural sorting of names, and the form of names on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ HUB = r"[\w.-]+/[\w.-]+(@[\w./-]+)?"  # owner/model, or owner/model@revision
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A sorting key under which numbers inside names count as numbers.
+    """A sorting key that compares numbers inside names as numbers.
 
     >>> sorted(["lg_fig11", "lg_tab1", "lg_fig2"], key=natural)
     ['lg_fig2', 'lg_fig11', 'lg_tab1']

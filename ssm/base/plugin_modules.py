@@ -1,7 +1,7 @@
-"""Plug-ins in two files: a spec, which never needs torch, and in another package the module that it describes.
+"""Plug-ins in two files: a spec, which never needs torch, and its module in another package.
 
-Both files have the name of the plug-in. A module registers its class by `kind="NAME"` in the class statement, or its
-function by the decorator `Modules.function`.
+Both files have the name of the plug-in. A module registers its class with `kind="NAME"` in the class statement, or its
+function with the decorator `Modules.function`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Modules(Registry[T]):
-    """Name -> the class or function that a module of `package` registered. Every name is one of `specs`."""
+    """Name -> class or function that a module of `package` registered. Every name is also in `specs`."""
 
     def __init__(self, package: str, specs: Registry[Any]):
         super().__init__(package)
         self.specs = specs
 
     def add(self, name: str, one: Any) -> None:
-        """As of `Registry`. Raises `RegistryError` also where there is no such spec."""
+        """Register as `Registry.add` does. Also raises `RegistryError` if there is no spec with this name."""
         super().add(name, one)
         if name not in self.specs:
             place = file_of(f"{self.specs.package}.{name}")
             raise RegistryError(f"{file_of(one.__module__)}: '{name}' has no spec: add {place}")
 
     def function(self, one: F) -> F:
-        """Register a function under its name. Of several decorators it is the topmost."""
+        """Register a function under its name. This must be the topmost decorator."""
         self.add(one.__name__, one)
         return one
 
@@ -44,7 +44,7 @@ class Modules(Registry[T]):
         """Import all modules of the package.
 
         Raises:
-            RegistryError: as `Registry.discover`; or a decorator hides what a module registered.
+            RegistryError: as in `Registry.discover`, or another decorator hides the registered function.
         """
         super().discover()
         one: Any
@@ -55,10 +55,10 @@ class Modules(Registry[T]):
 
 
 def check_files(specs: Registry[Any], package: str) -> None:
-    """Check that every spec has a module, by listing the package's folder: to import it may take torch.
+    """Check that every spec has a module. The folder is listed, because importing modules could import torch.
 
     Raises:
-        RegistryError: there is none.
+        RegistryError: a module is missing.
     """
     source = sys.modules[specs.package].__file__
     assert source is not None

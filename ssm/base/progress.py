@@ -1,4 +1,4 @@
-"""Progress of long work: a live bar at a terminal, plain lines everywhere else, and a file for those who watch."""
+"""Progress of long work: a live bar at a terminal, plain lines elsewhere, and a file for `ssm status`."""
 
 from __future__ import annotations
 
@@ -16,38 +16,37 @@ from tqdm import tqdm
 from ssm.base.errors import OutputError
 from ssm.base.files import write_text
 
-FILE = "progress.json"  # in the folder of what is worked on
-FIRST_LINES, LINES = 5.0, 60.0  # seconds between two plain lines: at first, and once work has gone on for minutes
-BEATS = 10.0  # seconds between two writings of the file
-RECENT = 60.0  # seconds that a rate looks back, at least
+FILE = "progress.json"  # in the folder of the run
+FIRST_LINES, LINES = 5.0, 60.0  # seconds between two plain lines: at the start, and after some minutes
+HEARTBEAT_SECONDS = 10.0  # between two writes of the file
+RECENT = 60.0  # shortest period of a rate, in seconds
 BAR = 20  # characters of the bar in a plain line
 
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What the file says: how far the work is, and how fast it goes."""
+    """Content of the file: how much is done, and how fast."""
 
     done: int
-    total: int  # 0: nobody knows
+    total: int  # 0: unknown
     unit: str
-    rate: float  # of `rate_unit`, a second
+    rate: float  # `rate_unit` per second
     rate_unit: str
-    unit_seconds: float  # that one unit takes
+    unit_seconds: float  # seconds per unit
     seconds_left: float | None
     note: str
-    state: str  # running, or stopped: the work ended before its end
+    state: str  # running, or stopped before the end
 
 
 class Progress:
-    """Counts `total` units of work (0: nobody knows how many) under a title.
+    """Count `total` units of work (0: unknown) under a title.
 
-    At a terminal (stderr is one and `live` is left alone) it is a tqdm bar. Elsewhere, in a log file or when several
-    jobs share one terminal, a line such as
-    `train base_s1 [########............]  40%  1200/3000 steps  38k tokens/s  0:46 left  loss 1.31`, every five seconds
-    at first and once a minute in the end. Rates and times are those of the last minute or two.
+    If stderr is a terminal, this is a tqdm bar; `live` overrides that. Otherwise it prints lines such as `train base_s1
+    [########............]  40%  1200/3000 steps  38k tokens/s  0:46 left  loss 1.31`. At first there is one every five
+    seconds, later one per minute. Rates and times are those of the last one or two minutes.
 
-    With `file`, a `Heartbeat` is written there as JSON at the first step and every ten seconds. It is an aside: where
-    it cannot be written, work goes on.
+    With `file`, a `Heartbeat` is written there as JSON at the first step and then every ten seconds. If it cannot be
+    written, the work continues.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Progress:
     ):
         self.title, self.total, self.unit = title, total, unit
         self.rate_unit = rate_unit or unit
-        self.shown = shown  # of several processes, one shows it
+        self.shown = shown  # only one of several processes shows it
         self.file = file if shown else None
         live = shown and (sys.stderr.isatty() if live is None else live)
         self.bar = tqdm(total=total or None, desc=title, unit=f" {unit}", dynamic_ncols=True) if live else None
@@ -71,7 +70,7 @@ class Progress:
         self.note = ""
         self.started = self.printed = time.monotonic()
         self.beaten = float("-inf")
-        self.marks = [(self.started, 0, 0.0)]  # (time, done, work): the last two, a minute apart
+        self.marks = [(self.started, 0, 0.0)]  # (time, done, work) twice, a minute apart
 
     def __enter__(self) -> Self:
         return self
@@ -87,7 +86,7 @@ class Progress:
             self._line()
 
     def resume_at(self, done: int) -> None:
-        """Count `done` units as done by an earlier process: they are no part of the rate."""
+        """Count `done` units as done by an earlier process. They do not count for the rate."""
         self.done = done
         self.marks = [(time.monotonic(), done, self.work)]
         if self.bar is not None:
@@ -95,14 +94,14 @@ class Progress:
             self.bar.unpause()
 
     def advance(self, units: int = 1, work: float | None = None, note: str = "") -> None:
-        """`units` more are done, which was `work` of the rate's unit (say tokens); `note` ends the line."""
+        """Count `units` more as done, which were `work` units of the rate (tokens, say). `note` ends the line."""
         self.done += units
         self.work += units if work is None else work
         self.note = note
         now = time.monotonic()
         if now - self.marks[-1][0] >= RECENT:
             self.marks = [self.marks[-1], (now, self.done, self.work)]
-        if now - self.beaten >= BEATS:
+        if now - self.beaten >= HEARTBEAT_SECONDS:
             self._heartbeat("running")
         if self.bar is not None:
             self.bar.update(units)
@@ -112,7 +111,7 @@ class Progress:
             self._line()
 
     def _speed(self) -> tuple[float, float]:
-        """(of the rate's unit a second, seconds that one unit takes), over the last minute or two."""
+        """(rate per second, seconds per unit) over the last one or two minutes."""
         since, done, work = self.marks[0]
         seconds = max(time.monotonic() - since, 1e-9)
         return (self.work - work) / seconds, seconds / max(self.done - done, 1)
@@ -139,9 +138,9 @@ class Progress:
             left = self._speed()[1] * max(self.total - self.done, 0)
             bar = f"[{'#' * filled}{'.' * (BAR - filled)}] {self.done / self.total:4.0%}  {self.done}/{self.total}"
             parts = [f"{self.title} {bar} {self.unit}", self._rate(), f"{clock(left)} left", self.note]
-        else:  # nobody knows how much there is
+        else:  # the total is unknown
             parts = [f"{self.title} {self.done} {self.unit}", self._rate(), self.note]
-        sys.stderr.write("  ".join(part for part in parts if part) + "\n")  # in one write: jobs share the terminal
+        sys.stderr.write("  ".join(part for part in parts if part) + "\n")  # one write, because jobs share the terminal
         sys.stderr.flush()
 
 

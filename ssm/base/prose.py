@@ -33,7 +33,7 @@ _WITH_ARGUMENT = "sqrt mathrm mathbf mathit mathcal mathbb operatorname text hat
 _OTHERS = "frac left right quad qquad , : ; ! { } | % # _"
 COMMANDS = frozenset(" ".join((_LETTERS, _OPERATORS, _FUNCTIONS, _WITH_ARGUMENT, _OTHERS)).split()) | {" "}
 _GROUP = re.compile(r"\{([^{}]*)\}")
-_FULL, _EMPTY = "\0", "\1"  # stand for a group in braces
+_FULL, _EMPTY = "\0", "\1"  # placeholders for a group in braces
 _INCOMPLETE = re.compile(
     rf"\\(frac\b(?!\s*{_FULL}\s*{_FULL})|(?:{'|'.join(_WITH_ARGUMENT.split())})\b(?!\s*(?:\[[^\]]*\])?{_FULL})"
     r"|(?:left|right)\b(?!\s*(?:[][()|./<>]|\\(?:[{}|]|[lr](?:angle|floor|ceil)\b))))"
@@ -61,7 +61,7 @@ def plain(text: str) -> str:
 
 
 def checked(text: str) -> str:
-    """The prose itself.
+    """Return the text unchanged, if its formulas are valid.
 
     Raises:
         ValueError: a formula is not valid LaTeX; one line.
@@ -85,15 +85,15 @@ def _mathml(formula: str) -> str:
     except Exception as error:  # latex2mathml's errors have no base class of their own
         raise ValueError(f"formula {shown(formula)}: not valid LaTeX ({type(error).__name__})") from error
     for element in math.iter():
-        element.text = html.unescape(element.text or "")  # it holds "&#x00394;", and tostring escapes once more
+        element.text = html.unescape(element.text or "")  # contains "&#x00394;", which tostring would escape again
     return tostring(math, encoding="unicode")
 
 
 def _check_groups(formula: str) -> None:
-    """Whether braces are in pairs and every command has its arguments: latex2mathml reads what mathtext refuses.
+    """Check that braces are in pairs and every command has its arguments. mathtext needs that; latex2mathml does not.
 
     Raises:
-        ValueError: what is wrong; one line.
+        ValueError: one line that says what is wrong.
     """
 
     def closed(group: re.Match[str]) -> str:
@@ -103,7 +103,7 @@ def _check_groups(formula: str) -> None:
     def check(text: str) -> None:
         found = _INCOMPLETE.search(text)
         if found or _BARE.search(text):
-            what = f"\\{found[1]} lacks what belongs to it, in braces" if found else "write \\% and \\#"
+            what = f"\\{found[1]} lacks an argument in braces" if found else "write \\% and \\#"
             raise ValueError(f"formula {shown(formula)}: {what}")
 
     text, before = formula.replace(r"\{", r"\|").replace(r"\}", r"\|"), ""

@@ -1,4 +1,4 @@
-"""Where a result comes from: code, packages, machine, time. Stored inside every result."""
+"""Provenance of a result: code, packages, machine and time. It is stored inside every result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = ("torch", "polars", "pyarrow", "numpy", "tokenizers", "safetensors", 
 
 @lru_cache(maxsize=1)
 def environment() -> dict[str, Any]:
-    """Code version, package versions and machine, as plain data. Imports none of the packages it names."""
+    """Code version, package versions and machine, as plain data. Imports none of these packages."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -38,7 +38,7 @@ def environment() -> dict[str, Any]:
 
 
 def provenance(**fields: Any) -> dict[str, Any]:
-    """The environment, the present time (UTC), and the caller's own fields (spec, seeds, device, seconds ...)."""
+    """The environment, the current time (UTC), and the caller's fields (spec, seeds, device, seconds ...)."""
     return environment() | {"written": datetime.now(UTC).isoformat(timespec="seconds")} | fields
 
 
@@ -53,7 +53,7 @@ def _processor() -> str:
 
 
 def _commit() -> str:
-    """The commit of the source tree, marked when it has uncommitted changes; "unknown" outside a checkout."""
+    """The commit of the source tree, with "-dirty" if there are uncommitted changes; "unknown" without git."""
     root = Path(__file__).resolve().parents[2]
     try:
         text = subprocess.run(

@@ -1,4 +1,4 @@
-"""The JSON files that ssm writes for itself: what stands in them, checked when they are read."""
+"""Types of the JSON files that ssm writes for itself. They are checked when a file is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import AfterValidator, ConfigDict, Field, with_config
-from typing_extensions import TypedDict  # what pydantic asks for below Python 3.12
+from typing_extensions import TypedDict  # pydantic needs it below Python 3.12
 
 from ssm.base.errors import UserError
 from ssm.base.strict_parsing import read_json, shaped
@@ -19,11 +19,11 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
 
 @with_config(ConfigDict(strict=True, extra="allow"))
 class Published(TypedDict):
-    """Weights from elsewhere, as an import found them."""
+    """Imported weights, described when they were imported."""
 
     name: str
-    revision: str | None  # of the hub
-    fingerprint: str  # of config.json and the weights
+    revision: str | None  # revision on the hub
+    fingerprint: str  # hash of config.json and the weights
 
 
 def _time(text: str) -> str:
@@ -36,7 +36,7 @@ def _time(text: str) -> str:
     return text
 
 
-Time = Annotated[str, AfterValidator(_time)]  # UTC, as `datetime.isoformat` writes it
+Time = Annotated[str, AfterValidator(_time)]  # UTC, in the format of `datetime.isoformat`
 
 
 @with_config(ConfigDict(strict=True, extra="allow"))
@@ -59,7 +59,7 @@ class Machine(TypedDict):
 
 @with_config(ConfigDict(strict=True, extra="allow"))
 class Provenance(TypedDict):
-    """Where a result comes from (`ssm.base.provenance`), with what its writer added."""
+    """Provenance of a result (`ssm.base.provenance`), with the fields that its writer added."""
 
     code: NotRequired[Code]
     packages: NotRequired[dict[str, str]]  # name -> version
@@ -70,7 +70,7 @@ class Provenance(TypedDict):
 
 @with_config(ConfigDict(strict=True, extra="allow"))
 class RunRecord(TypedDict):
-    """run.json of a finished run (`ssm.training.loop`): what stands in it has this type, whoever needs it."""
+    """run.json of a finished run (`ssm.training.loop`)."""
 
     status: Literal["finished", "diverged"]
     message: NotRequired[str]
@@ -83,15 +83,15 @@ class RunRecord(TypedDict):
     tokens_per_second: NotRequired[Seconds]
     device: NotRequired[str]
     origin: NotRequired[str]
-    published: NotRequired[Published]  # the weights from elsewhere that it goes back to
-    weights: NotRequired[dict[str, str]]  # file -> its digest
+    published: NotRequired[Published]  # the imported weights from which it descends
+    weights: NotRequired[dict[str, str]]  # file -> digest
     spec: NotRequired[dict[str, Any]]
     provenance: NotRequired[Provenance]
 
 
 def _printable(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("expected one line that a terminal can show")
+        raise ValueError("expected one line of printable characters")
     return text
 
 
@@ -100,7 +100,7 @@ Line = Annotated[str, AfterValidator(_printable)]
 
 def _beside(name: str) -> str:
     if Path(name).name != name or not name.isprintable():
-        raise ValueError("expected the name of a file beside it")
+        raise ValueError("expected the name of a file in the same folder")
     return name
 
 
@@ -125,7 +125,7 @@ class Split(TypedDict):
 
 @with_config(ConfigDict(strict=True, extra="allow"))
 class Corpus(TypedDict):
-    """What was read."""
+    """The corpus of a token store."""
 
     sha256: NotRequired[str]
     documents: NotRequired[Count]
@@ -133,7 +133,7 @@ class Corpus(TypedDict):
 
 @with_config(ConfigDict(strict=True, extra="allow"))
 class Described(TypedDict):
-    """Of manifest.json, what a report says of the text."""
+    """The part of manifest.json that a report shows."""
 
     corpus: NotRequired[Corpus]
 
@@ -165,9 +165,9 @@ class CandidateRecord(TypedDict):
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class Repaired(TypedDict):
-    """repair.json of an extension that trains nothing (`ssm.extension.repairing`)."""
+    """repair.json of an extension without training (`ssm.extension.repairing`)."""
 
-    rules: list[Any]  # of the choice
+    rules: list[Any]  # rules by which the factor was chosen
     chosen: list[Annotated[float, Field(gt=0)] | None]
     trials: Count
     candidates: list[CandidateRecord]
@@ -175,7 +175,7 @@ class Repaired(TypedDict):
 
 @with_config(ConfigDict(strict=True, extra="allow"))
 class Asked(TypedDict):
-    """What `ssm extend` is asked."""
+    """The request to `ssm extend`."""
 
     diagnosis: dict[str, Any]
 
@@ -193,23 +193,25 @@ class Settings(TypedDict):
 
 @with_config(ConfigDict(strict=True, extra="allow"))
 class Result(TypedDict):
-    """result.json of an extension: what its caller is told."""
+    """result.json of an extension: the outcome for its caller."""
 
     outcome: Line
     reason: Line
     model: FileName | None
     candidate: FileName | None
-    library: NotRequired[Literal["transformers", "fla", "mamba_ssm"] | None]  # whose format the model is in
+    library: NotRequired[
+        Literal["transformers", "fla", "mamba_ssm"] | None
+    ]  # that reads the model
 
 
 def read_run_record(path: Path, error: type[UserError], missing: str, needed: Iterable[str] = ()) -> dict[str, Any]:
-    """What run.json says of a finished run.
+    """The content of run.json of a finished run.
 
     Args:
-        needed: keys that it must have.
+        needed: keys that must be in it.
 
     Raises:
-        UserError: of the kind `error`: missing, unreadable, or not the record of a run.
+        UserError: an `error`: the file is missing, unreadable, or not the record of a run.
     """
     value = read_json(path, error, "record of a run", missing)
     record = dict(shaped(value, RunRecord, f"{path}: not the record of a run", error))

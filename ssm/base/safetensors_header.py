@@ -1,4 +1,4 @@
-"""The header of a safetensors file, checked against the file before the package itself believes it."""
+"""Read the header of a safetensors file, and check it against the file before the safetensors package reads it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, NoReturn
 from ssm.base.errors import UserError, shown
 from ssm.base.strict_parsing import parse_json
 
-HEADER_BYTES = 100_000_000  # what the package itself allows
+HEADER_BYTES = 100_000_000  # the limit of the safetensors package
 
 
 def safetensors_header(path: str | Path, error: type[UserError]) -> dict[str, Any]:
-    """The header of a safetensors file: by name of a tensor its dtype, shape and place, all inside the file.
+    """The header of a safetensors file: dtype, shape and place of every tensor, by name.
 
-    The package itself believes shapes and offsets only after it has read the header as well; asked here first, a header
-    of a petabyte, or one that is nested without end, costs nothing.
+    The safetensors package checks a header only after reading it. This function is cheap even for a damaged header of a
+    petabyte or of endless nesting.
 
     Raises:
-        UserError: of the kind `error`: missing, truncated, or its header is none.
+        UserError: an `error`: the file is missing or truncated, its header is invalid, or a tensor is outside the file.
     """
 
     def refuse(reason: object) -> NoReturn:
@@ -33,26 +33,26 @@ def safetensors_header(path: str | Path, error: type[UserError]) -> dict[str, An
             start = file.read(8)
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
             if not 2 <= length <= min(size - 8, HEADER_BYTES):
-                refuse(f"it has {size:,} bytes, and its header would have {length:,}")
+                refuse(f"the file has {size:,} bytes, but its header should have {length:,}")
             content = file.read(length)
     except FileNotFoundError as problem:
         raise error(f"{path}: no such checkpoint") from problem
-    except (OSError, ValueError) as problem:  # the latter of a name that no file has
+    except (OSError, ValueError) as problem:  # ValueError: an impossible file name
         raise error(f"{path}: truncated or corrupted ({getattr(problem, 'strerror', None) or problem})") from problem
     header = parse_json(content, f"{path}: truncated or corrupted: its header", error, "JSON object")
     if not isinstance(header, dict) or not all(isinstance(entry, dict) for entry in header.values()):
-        refuse("its header is no mapping of tensors")
+        refuse("its header is not a mapping of tensors")
     for name, entry in header.items():
         if name == "__metadata__":
             if not all(isinstance(value, str) for value in entry.values()):
-                refuse("its metadata are no text")
+                refuse("its metadata are not text")
         elif not _is_inside(entry, size - 8 - length):
-            refuse(f"the tensor {shown(name)} does not lie inside the file")
+            refuse(f"the tensor {shown(name)} is outside the file")
     return header
 
 
 def _is_inside(entry: dict[str, Any], size: int) -> bool:
-    """Whether a tensor's shape is one and its bytes are among the `size` that there are."""
+    """Whether a tensor's entry is valid and its bytes are inside the `size` bytes of data."""
     shape, place = entry.get("shape"), entry.get("data_offsets")
     if not isinstance(shape, list) or not isinstance(place, list) or len(place) != 2:
         return False

@@ -1,10 +1,10 @@
-"""What a table declares of itself: its name, its columns and their types.
+"""The schema of a table: its name, its columns and their types.
 
-Schemas are the contract between the layer that measures and the layers that draw and judge. Losses are natural-log
-cross-entropies in nats per token; positions count tokens from the start of the sequence, and a bin
-[position_from, position_to) holds the TARGETS predicted at these positions.
+Schemas are the contract between the code that measures and the code that draws and judges. Losses are cross-entropies
+in nats per token. Positions count tokens from the start of the sequence. A bin [position_from, position_to) holds the
+TARGETS that are predicted at these positions.
 
-This module does not import polars: the plan reads the specs of measurements, and these hold their schemas.
+This module does not import polars, because the plan reads the specs of measurements, which contain their schemas.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from ssm.base.lazy import polars as pl
 
 @dataclass(frozen=True)
 class Schema:
-    """The name of a table, one line on what a row is, and the columns in order.
+    """Name of a table, description of a row, and the columns in order.
 
     Attributes:
-        types: of each column `int` or `float`, both of 64 bits, `str` or `bool`. A value may be null.
-        keys: the columns that say what a row is about; the others hold what was found there.
-        sample: the key that numbers what was drawn at random, and over which a mean has its error.
-        optional: columns that a table need not have.
+        row: one line that says what a row is.
+        types: type of each column: `int` or `float` (64 bits), `str` or `bool`. A value may be null.
+        keys: columns that identify a row. The other columns hold values.
+        sample: the key that numbers random samples, over which means have their standard error.
+        optional: columns that a table may lack.
     """
 
     name: str
@@ -36,12 +37,12 @@ class Schema:
 
     @cached_property
     def columns(self) -> dict[str, pl.DataType]:
-        """The columns with their types in polars."""
+        """Columns with their polars types."""
         kinds = {int: pl.Int64(), float: pl.Float64(), str: pl.String(), bool: pl.Boolean()}
         return {name: kinds[kind] for name, kind in self.types.items()}
 
 
 def binned(name: str, row: str, column: str) -> Schema:
-    """The schema of values, in `column`, by sequence and bin of positions."""
+    """The schema of a value, in `column`, per sequence and bin of positions."""
     bins: dict[str, type] = {"sequence": int, "position_from": int, "position_to": int}
     return Schema(name, row, bins | {column: float}, keys=tuple(bins), sample="sequence")

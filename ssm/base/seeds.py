@@ -1,7 +1,7 @@
-"""Named, seeded randomness without hidden state.
+"""Named, seeded random generators without hidden state.
 
-Every random number is drawn from a generator that is a function of (seed, stream, step). Two arms of an experiment
-share their data order although one of them also draws noise, and a resumed run needs no saved generator.
+Every generator is a function of (seed, stream, step). So two arms of an experiment read data in the same order, even if
+one of them also draws noise. A resumed run needs no saved generator.
 """
 
 from __future__ import annotations

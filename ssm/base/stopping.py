@@ -1,4 +1,4 @@
-"""The signals with which a scheduler asks a job to end, and what the job does then."""
+"""Signals with which a scheduler asks a job to end, and the job's reaction."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import NoReturn
 
 from ssm.base.exit_codes import REQUEUE
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # what a scheduler sends ahead of the end
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # sent by a scheduler before it ends a job
 
 
 class Preempted(BaseException):
-    """Something has asked for the end, and all that is to be kept is on disk. `ssm` exits with `code`.
+    """The job was asked to end, and its state is on disk. `ssm` exits with `code`.
 
     Derives from BaseException, like KeyboardInterrupt, so that only `main` catches it.
 
     Args:
-        together: all processes of the job have agreed on it.
-        code: REQUEUE for a signal, TIME_OVER.
+        together: whether all processes of the job agreed to end.
+        code: REQUEUE for a signal, or TIME_OVER.
     """
 
     def __init__(self, message: str, together: bool = False, code: int = REQUEUE):
@@ -32,10 +32,10 @@ class Preempted(BaseException):
 
 
 def preempt(number: int) -> NoReturn:
-    """The answer to a signal while there is nothing to save.
+    """React to a signal while there is nothing to save.
 
-    There is no answer to a second one: schedulers send it to a whole tree of processes, whose parents pass it on as
-    well, and what this one does on its way out is not to be interrupted.
+    A second signal is ignored. Schedulers signal a whole tree of processes, and parents pass signals on as well. The
+    exit of this process must not be interrupted.
     """
     for every in SIGNALS:
         signal.signal(every, signal.SIG_IGN)
@@ -43,7 +43,7 @@ def preempt(number: int) -> NoReturn:
 
 
 class StopRequest:
-    """Whether a signal has asked for the end."""
+    """Records whether a signal asked the job to end."""
 
     def __init__(self) -> None:
         self.signal: str | None = None  # its name
@@ -54,7 +54,7 @@ class StopRequest:
 
 @contextmanager
 def on_signals(action: Callable[[int], object]) -> Iterator[None]:
-    """Within the block SIGTERM and SIGUSR1 call `action` with their number. In a thread, which has none, nothing."""
+    """Inside the block, SIGTERM and SIGUSR1 call `action` with their number. Outside the main thread: no effect."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -72,20 +72,20 @@ def on_signals(action: Callable[[int], object]) -> Iterator[None]:
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """Within the block a signal does no more than to be noted; somebody has to look."""
+    """Inside the block, a signal is only recorded. The caller has to check the returned request."""
     request = StopRequest()
     with on_signals(request.note):
         yield request
 
 
 def pass_on_signals(below: Callable[[], Iterable[int]]) -> None:
-    """From now on send SIGTERM and SIGUSR1 on to the processes below this one, and live on.
+    """From now on, pass SIGTERM and SIGUSR1 on to the child processes, and continue to run.
 
-    Whatever handler comes later for them is called as well: what is looked at is the pipe into which Python writes the
-    number of any signal that it handles. Some of the processes below may have got the signal themselves.
+    Signal handlers that are set later still work, because this reads the pipe into which Python writes the number of
+    every handled signal. A child may also get the signal directly.
 
     Args:
-        below: the ids of these processes.
+        below: returns the ids of the child processes.
     """
     heard, written = socket.socketpair()
     written.setblocking(False)

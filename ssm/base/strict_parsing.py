@@ -1,9 +1,9 @@
-"""What comes from outside: JSON and YAML, read without surprises, and checked against the shape that they should have.
+"""Strict reading of JSON and YAML, and checks of their types.
 
-A file is bounded before it is read (bytes) and afterwards (nesting, digits). A key that is given twice, a number that
-is none, a text that is none and whatever else a reader could take in two ways is refused. Every error is one line with
-the file and, where there is one, the key's path inside it. JSON may come from strangers, with a checkpoint; YAML is the
-user's own, and what its aliases stand for is not bounded.
+The size of a file is limited before it is read, and its nesting and digits are limited afterwards. Ambiguous content is
+an error: duplicate keys, values that are neither text nor finite numbers, invalid characters. Every error is one line
+with the file and the path of the key, if there is one. JSON may come from strangers, together with a checkpoint. YAML
+is the user's own, so the expansion of aliases is not limited.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ssm.base.errors import UserError, nearest, printable, shortened, shown
 
 T = TypeVar("T")
 
-JSON_BYTES = 64 * 2**20  # an index of shards and a manifest of thousands of files have some MB
-YAML_BYTES = 2**18  # what is written by hand; Python reads 100 kB of YAML in a second
-DEPTH = 48  # lists and mappings inside each other
-WHOLE = 2**63  # whole numbers are below
+JSON_BYTES = 64 * 2**20  # index files of shards and manifests of thousands of files have a few MB
+YAML_BYTES = 2**18  # enough for files written by hand; Python reads 100 kB of YAML per second
+DEPTH = 48  # deepest nesting of lists and mappings
+WHOLE = 2**63  # whole numbers must be smaller
 
 
 class _RefusedError(ValueError):
-    """What a reader does not take, in words."""
+    """The reason why a content is refused."""
 
 
 # --- Files ------------------------------------------------------------------------------------------------------------
@@ -47,19 +47,19 @@ def read_json(
     """The value in a JSON file.
 
     Args:
-        error: what is raised.
-        what: the file is, in words ("JSON spec").
-        missing: what is said where it is not there, the path included.
-        finite: refuse NaN and Infinity, which are no JSON and which Python writes all the same.
+        error: class of the error that is raised.
+        what: description of the file ("JSON spec").
+        missing: message if the file does not exist, including the path.
+        finite: refuse NaN and Infinity. They are not valid JSON, but Python writes them.
 
     Raises:
-        UserError: of the kind `error`, one line: missing, too large, not UTF-8, not JSON, too deep.
+        UserError: an `error` of one line: the file is missing, too large, not UTF-8, not JSON, or nested too deep.
     """
     return _read(path, lambda content: _json(content, finite), JSON_BYTES, error, what, missing)
 
 
 def parse_json(text: str | bytes, source: str, error: type[UserError], what: str) -> Any:
-    """The value of a JSON text that stands in something else. Raises as `read_json`, `source` being its place."""
+    """The value of a JSON text from `source`. Raises like `read_json`."""
     try:
         return _json(text, finite=True)
     except ValueError as problem:
@@ -70,13 +70,13 @@ def read_yaml(path: str | Path, error: type[UserError], what: str, missing: str 
     """The value in a YAML file: text, numbers, true and false, null, lists and mappings.
 
     Raises:
-        UserError: of the kind `error`, one line: as `read_json`, and where what stands in it is no plain data.
+        UserError: an `error` of one line, as in `read_json`, or because the content is not plain data.
     """
     return _read(path, _yaml, YAML_BYTES, error, what, missing)
 
 
 def parse_yaml(text: str, source: str, error: type[UserError]) -> Any:
-    """The value of a YAML text, say of an argument. Raises as `read_yaml`, `source` being its place."""
+    """The value of a YAML text from `source`, such as an argument. Raises like `read_yaml`."""
     try:
         return _yaml(text)
     except (yaml.YAMLError, ValueError) as problem:
@@ -107,11 +107,11 @@ def _read(
 
 
 def _words(problem: Exception) -> str:
-    """What an error says, without the value that it is about."""
+    """The message of an error, without the value that caused it."""
     if isinstance(problem, yaml.MarkedYAMLError):
         return shortened(problem.problem or "not valid YAML", 300)
     if isinstance(problem, UnicodeDecodeError):
-        return f"no UTF-8: byte {problem.object[problem.start]:#04x} at {problem.start}"
+        return f"not UTF-8: byte {problem.object[problem.start]:#04x} at {problem.start}"
     if isinstance(problem, OSError):
         return problem.strerror or type(problem).__name__
     return shortened((str(problem).strip().splitlines() or [type(problem).__name__])[0], 300)
@@ -120,7 +120,7 @@ def _words(problem: Exception) -> str:
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # or a whole one
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # also matches whole pairs
 
 
 def _json(content: str | bytes, finite: bool) -> Any:
@@ -143,9 +143,9 @@ def _json(content: str | bytes, finite: bool) -> Any:
 
 
 def _check_unicode(text: str) -> None:
-    """An escape can spell half of a surrogate pair: no file can hold such a text, and no terminal can show it."""
+    """Refuse half of a surrogate pair, which an escape can produce. No file or terminal can represent it."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise _RefusedError("it holds half of a surrogate pair, which is no character")
+        raise _RefusedError("it contains half of a surrogate pair, which is not a character")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -170,13 +170,13 @@ def _finite(text: str) -> float:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise _RefusedError(f"{name} is no number")
+    raise _RefusedError(f"{name} is not a number")
 
 
 def _check_depth(value: Any) -> None:
     level = [value]
     for _ in range(DEPTH + 1):
-        # Each once: an alias may stand for what it is a part of, several times.
+        # Each object once: an alias can refer to an object that contains it.
         level = [*{id(part): part for part in level if isinstance(part, dict | list)}.values()]
         if not level:
             return
@@ -191,31 +191,31 @@ _BOOL = "tag:yaml.org,2002:bool"
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader, strict about keys that stand twice."""
+    """The safe loader, which also refuses duplicate keys."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        # Checked here, because construction writes merged keys (<<) into the nodes.
+        # Checked here, because construction adds merged keys (<<) to the nodes.
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         seen = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.MarkedYAMLError(problem="a key must be a single word", problem_mark=key.start_mark)
-            if key.value in seen:  # 1 and "1" are one key as well
+            if key.value in seen:  # 1 and "1" are the same key
                 problem = f"the key {shown(key.value)} is given twice"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            if key.tag == _BOOL and key.value.lower() not in ("true", "false"):  # to YAML 1.1 on and off are no words
+            if key.tag == _BOOL and key.value.lower() not in ("true", "false"):  # YAML 1.1 reads on and off as booleans
                 key.tag = yaml.resolver.BaseResolver.DEFAULT_SCALAR_TAG
             seen.add(key.value)
         return node
 
 
-# YAML 1.1 takes 4e-3 for text, because it has no point; every reader of a config file takes it for a number.
+# YAML 1.1 reads 4e-3 as text, because it has no decimal point. People mean a number.
 _POINTLESS = re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _POINTLESS, list("-+0123456789"))
 
 
 def pointless_numbers(value: Any) -> Any:
-    """The same plain data, with numbers for texts such as "4e-3": of a reader that keeps to the letter of YAML 1.1."""
+    """The same data with numbers instead of texts such as "4e-3", which strict YAML 1.1 readers produce."""
     if isinstance(value, dict):
         return {key: pointless_numbers(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -230,9 +230,9 @@ def _yaml(content: str | bytes) -> Any:
         value = yaml.load(text, Loader=_Loader)
     except RecursionError:
         raise _RefusedError(f"it is nested more than {DEPTH} deep") from None
-    except (TypeError, AttributeError) as problem:  # of the package, on tags that do not fit
-        raise _RefusedError("its tags do not fit its values") from problem
-    _check_depth(value)  # without end where an alias stands for what it is a part of
+    except (TypeError, AttributeError) as problem:  # raised by yaml if tags do not match
+        raise _RefusedError("its tags do not match its values") from problem
+    _check_depth(value)  # first, because an alias that contains itself has no end
     _check_plain(value, "")
     return value
 
@@ -242,7 +242,7 @@ def _check_plain(value: Any, key: str) -> None:
     if isinstance(value, dict):
         for name, item in value.items():
             if type(name) not in (str, int):
-                raise _RefusedError(f"{where}the key {shown(name)} is no text")
+                raise _RefusedError(f"{where}the key {shown(name)} is not text")
             _check_unicode(str(name))
             _check_plain(item, f"{key}.{name}" if key else str(name))
     elif isinstance(value, list):
@@ -251,7 +251,7 @@ def _check_plain(value: Any, key: str) -> None:
     elif isinstance(value, str):
         _check_unicode(value)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise _RefusedError(f"{where}{'not a number' if value != value else 'infinity'} stands for no setting")
+        raise _RefusedError(f"{where}{'not a number' if value != value else 'infinity'} is not a valid value")
     elif isinstance(value, int) and not -WHOLE < value < WHOLE:
         raise _RefusedError(f"{where}the number is too large")
     elif value is not None and not isinstance(value, int | float):
@@ -267,19 +267,19 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def shaped(value: Any, kind: type[T], source: str, error: type[UserError]) -> T:
-    """Plain data as a `kind` (a model of pydantic, a dataclass, a type).
+    """Convert plain data to a `kind` (a pydantic model, a dataclass or a type).
 
     Raises:
-        UserError: of the kind `error`, one line: where the value is not of this shape.
+        UserError: an `error` of one line: the value does not match.
     """
     try:
-        # mypy does not take a class for hashable, which lru_cache asks for.
+        # mypy does not know that a class is hashable, which lru_cache needs.
         return _adapter(kind).validate_python(value)  # type: ignore[arg-type]
     except ValidationError as problem:
         raise error(f"{source}: {first_problem(problem, value)}") from problem
 
 
-# What pydantic calls a problem, and what we call what it expected.
+# pydantic's name of a problem -> what was expected, in our words.
 EXPECTED = {
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),
@@ -302,7 +302,7 @@ EXPECTED = {
 
 
 def first_problem(error: ValidationError, value: Any) -> str:
-    """The first problem of `value`, and how many more there are, as one line."""
+    """One line with the first problem of `value` and the number of further problems."""
     problems = error.errors(include_url=False)
     where = ".".join(_path(problems[0]["loc"], value, problems[0]["type"] == "missing"))
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -310,7 +310,7 @@ def first_problem(error: ValidationError, value: Any) -> str:
 
 
 def problem_words(problem: ErrorDetails) -> str:
-    """What one problem is, without its place."""
+    """Description of one problem, without its place."""
     kind, given, told = problem["type"], problem["input"], problem.get("ctx", {})
     if kind in ("union_tag_invalid", "literal_error"):
         names = re.findall(r"'([^']*)'", str(told.get("expected_tags") or told.get("expected", "")))
@@ -321,7 +321,7 @@ def problem_words(problem: ErrorDetails) -> str:
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return "unknown key"
     if kind == "union_tag_not_found":
-        return f"the key {told['discriminator']}, which says what kind of thing this is, is missing"
+        return f"the key {told['discriminator']} is missing; it selects the kind of this entry"
     if kind in EXPECTED:
         bounds = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in told.items()}
         return f"expected {EXPECTED[kind].format(**bounds)}, got {_got(given)}"
@@ -342,10 +342,10 @@ def _quoted(value: Any) -> str:
 
 
 def _path(places: tuple[int | str, ...], value: Any, missing: bool) -> list[str]:
-    """The keys of a problem's place as the file has them: without the names that pydantic gives a union's members.
+    """Path of a problem as keys of the file, without pydantic's names for union members.
 
     Args:
-        missing: the last place is a key that the file lacks.
+        missing: whether the last place is a missing key.
     """
     keys = []
     for number, place in enumerate(places):

@@ -66,11 +66,11 @@ def test_a_file_that_is_shared_says_so_itself(plants: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"rose"', '"oak"', "Rose is called 'oak'; its file is garden/plants/oak.py"),
+        ('"rose"', '"oak"', "Rose is 'oak', so its file must be garden/plants/oak.py"),
         ("class Rose", "class Tulip(Plant):\n    kind: Literal['rose'] = 'rose'\nclass Rose", "Rose and another class"),
         ("    def height(self): return 1\n", "", "Rose lacks height"),
         ('    colour: ClassVar[str] = "red"\n', "", "Rose lacks colour"),
-        (PLANT.format(name="rose", Name="Rose"), "", "registers nothing called 'rose'"),
+        (PLANT.format(name="rose", Name="Rose"), "", "registers nothing with the name 'rose'"),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_the_file(old: str, new: str, said: str, plants: Path) -> None:

@@ -119,7 +119,7 @@ def test_what_was_not_made_like_this_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("Dear")
     for name in ("home", "file"):
         with (
-            pytest.raises(OutputError, match=f"{name}: holds no page.html; what was not made like this"),
+            pytest.raises(OutputError, match=f"{name}: contains no page.html, so it was not made by this command"),
             replacing(tmp_path / name, "0123abcd", MARK),
         ):
             pytest.fail("it is not ours")

@@ -73,12 +73,12 @@ def test_a_module_is_found_by_its_name(garden: Path) -> None:
         (
             lambda garden: (garden / "beds/rose.py").write_text(MODULE.format(name="tulip")),
             "garden.beds",
-            "garden/beds/rose.py: tulip is called 'tulip'; its file is garden/beds/tulip.py",
+            "garden/beds/rose.py: tulip is 'tulip', so its file must be garden/beds/tulip.py",
         ),
         (
             lambda garden: (garden / "beds/rose.py").write_text(""),
             "garden.beds",
-            "garden/beds/rose.py: registers nothing called 'rose'",
+            "garden/beds/rose.py: registers nothing with the name 'rose'",
         ),
         (
             lambda garden: (garden / "beds/rose.py").write_text(MODULE.format(name="rose").replace("@", "@partial\n@")),

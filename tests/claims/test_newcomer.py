@@ -39,7 +39,7 @@ def test_a_newcomer_is_judged_and_drawn(tmp_path: Path) -> None:
             "claims/quantities/first_loss.py",
             '"first_loss"',
             '"slope"',
-            "FirstLoss is called 'slope'; its file is ssm/",
+            "FirstLoss is 'slope', so its file must be ssm/",
         ),
         ("figures/plots/sequence_count.py", "draw(", "paint(", "SequenceCount lacks draw"),
     ],

@@ -210,9 +210,9 @@ def test_another_run_where_the_extensions_lies(world: Path, ended: Path, tmp_pat
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"model": "\ud800"}, "not a readable result (it holds half of a surrogate pair"),
-        ({"model": "../theirs"}, "not a result: model: expected the name of a file beside it"),
-        ({"outcome": "gained\x1b[2J"}, "not a result: outcome: expected one line that a terminal can show"),
+        ({"model": "\ud800"}, "not a readable result (it contains half of a surrogate pair"),
+        ({"model": "../theirs"}, "not a result: model: expected the name of a file in the same folder"),
+        ({"outcome": "gained\x1b[2J"}, "not a result: outcome: expected one line of printable characters"),
         ({"library": "flax"}, "not a result: library: unknown name 'flax'; did you mean 'fla'?"),
     ],
 )

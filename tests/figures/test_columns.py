@@ -259,7 +259,7 @@ def test_a_curve_is_of_the_rows_that_are_asked_for(tmp_path: Path) -> None:
     error = np.std([1.0] * 8 + [0.0] * 2, ddof=1) / math.sqrt(10)  # one seed: over its trials
     band = axes.collections[0].get_paths()[0].vertices
     assert band[band[:, 0] == 0, 1].max() == pytest.approx(0.8 + error)
-    with pytest.raises(TableError, match="the column 'depth' of a passkey table is Float64, and can never be 'deep'"):
+    with pytest.raises(TableError, match="the column 'depth' of a passkey table is Float64 and cannot be 'deep'"):
         axes_of(tmp_path, plot | {"where": {"depth": "deep"}}, two_arms(tmp_path))
     with pytest.raises(TableError, match="no column 'lenght'; did you mean 'length'"):
         axes_of(tmp_path, plot | {"x": "lenght"}, two_arms(tmp_path))

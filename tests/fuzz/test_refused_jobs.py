@@ -221,7 +221,7 @@ CASES: dict[str, tuple[Callable[[Path], object], Callable[[Path], list[str]], st
     "a table of another kind": (
         lambda w: None,
         lambda w: measuring(w, "class", "--table", f"{w}/runs/base/metrics.parquet"),
-        "holds the schema 'metrics', expected 'position_loss'",
+        "has the schema 'metrics', expected 'position_loss'",
     ),
     "judging without tables": (
         lambda w: None,
@@ -257,7 +257,7 @@ CASES: dict[str, tuple[Callable[[Path], object], Callable[[Path], list[str]], st
     "a budget without end": (
         lambda w: None,
         lambda w: plan(w, "--set", "hardware={hours_per_run: .inf}"),
-        "hours_per_run: infinity stands for no setting",
+        "hours_per_run: infinity is not a valid value",
     ),
     "a name of 5,000 characters": (
         lambda w: model_of(w, name="n" * 5000),

@@ -215,7 +215,7 @@ def test_the_parent_or_the_workflow_is_killed_and_the_workers_leave(own: Workflo
     gone([worker, own.parent])
     says = asker.communicate(timeout=SECONDS)[1]
     assert asker.returncode == LOST
-    assert "ssm judge: the fork server of this job is gone; the same command starts it again\n" in says
+    assert "ssm judge: the fork server of this job has ended; run the same command again\n" in says
 
 
 def test_a_worker_has_the_temporary_folder_of_who_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
-"""Tables: tidy Parquet files with a declared schema, their name, provenance and digest inside.
+"""Tables: tidy Parquet files that contain the name of their schema, their provenance and their digest.
 
-A measurement's schema stands in its spec (ssm/specs/measurements). Here is a file for each of the others.
+The schema of a measurement is in its spec (ssm/specs/measurements). This package has the other schemas.
 """
 
 from ssm.base.tables.metrics import METRICS

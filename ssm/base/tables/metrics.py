@@ -1,10 +1,10 @@
-"""What a training run logs."""
+"""The table that a training run writes."""
 
 from __future__ import annotations
 
 from ssm.base.schema import Schema
 
-CEILING = 2.0  # in units of log V, the loss of a uniform guess: a run whose loss stays above has diverged
+CEILING = 2.0  # in units of log V, the loss of a uniform guess; a run that stays above it has diverged
 
 METRICS = Schema(
     "metrics",
@@ -17,9 +17,9 @@ METRICS = Schema(
         "lr": float,
         "weight_decay": float,
         "state_norm": float,  # mean norm of the state that the batch started from (0 for the zero state)
-        "accuracy": float,  # of a task: share of the answers' tokens in this batch that are the most probable ones
+        "accuracy": float,  # of a task: share of this batch's answer tokens that are the most probable token
     },
     keys=("step", "tokens"),
-    may_be_empty=True,  # so it is at a checkpoint inside the first step
+    may_be_empty=True,  # empty at a checkpoint inside the first step
     optional=frozenset({"accuracy"}),
 )

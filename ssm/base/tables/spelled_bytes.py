@@ -1,4 +1,4 @@
-"""What the text of a loss weighs in bytes."""
+"""The table of UTF-8 bytes per bin, for losses in bits per byte."""
 
 from __future__ import annotations
 

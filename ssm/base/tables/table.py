@@ -1,4 +1,4 @@
-"""A table on disk: a tidy Parquet file with its schema's name, its provenance and its digest inside."""
+"""Read and write tables: tidy Parquet files with the name of their schema, their provenance and their digest."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ssm.base.strict_parsing import parse_json, shaped
 
 
 def write_table(frame: pl.DataFrame, schema: Schema, path: str | Path, provenance: dict[str, Any]) -> None:
-    """Write `frame` as a whole Parquet file that carries the schema's name and the provenance in its metadata.
+    """Write `frame` atomically as a Parquet file with the schema's name and the provenance in its metadata.
 
     Raises:
-        TableError: the columns or types of `frame` are not the schema's.
+        TableError: the columns or types of `frame` do not match the schema.
         OutputError: `path` cannot be written.
     """
     _check(frame, schema, Path(path))
     metadata = {"ssm.schema": schema.name, "ssm.provenance": json.dumps(provenance, sort_keys=True), "ssm.seal": BLANK}
     table = frame.to_arrow()
-    # The digest is that of the whole file; the pages' own checksums are for other readers. Arrow's schema would be
-    # a second copy of the metadata.
+    # The digest covers the whole file. Checksums of pages are for other readers. Arrow's schema would be a second copy
+    # of the metadata.
     options = {"compression": "zstd", "write_page_checksum": True, "store_schema": False}
     with whole_file(path) as temporary:
-        # A file is opened here, because of a path pyarrow takes what precedes a colon for a protocol.
+        # The file is opened here, because pyarrow reads the part of a path before a colon as a protocol.
         with temporary.open("wb") as file, pq.ParquetWriter(file, table.schema, **options) as writer:
             writer.write_table(table)
             writer.add_key_value_metadata(metadata)
@@ -41,10 +41,10 @@ def write_table(frame: pl.DataFrame, schema: Schema, path: str | Path, provenanc
 
 
 def read_table(path: str | Path, schema: Schema | None = None) -> pl.DataFrame:
-    """Read a table; with `schema` given, insist on it.
+    """Read a table. With `schema`, check that the table follows it.
 
     Raises:
-        TableError: no such file, not a Parquet file, changed since it was written, no or another schema, or no rows.
+        TableError: the file is missing, not Parquet, or changed since it was written, or the schema or rows are wrong.
     """
     table = _open(path)
     frame = pl.from_arrow(table)
@@ -52,40 +52,40 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pl.DataFrame:
     if schema is not None:
         name = _metadata(table.schema, path, "schema")
         if name != schema.name:
-            raise TableError(f"{path}: holds the schema {shown(name)}, expected '{schema.name}'")
+            raise TableError(f"{path}: has the schema {shown(name)}, expected '{schema.name}'")
         _check(frame, schema, Path(path))
     return frame
 
 
 def schema_name(path: str | Path) -> str:
-    """The name of the schema that a table follows. Raises as `read_table`."""
+    """The name of a table's schema. Raises like `read_table`."""
     return _metadata(_open(path).schema, path, "schema")
 
 
 def schema_of(path: str | Path, schemas: Mapping[str, Schema]) -> Schema:
-    """Of these schemas, by name, the one that a table follows. Raises as `read_table`, and where it is none of them."""
+    """The schema of a table, out of `schemas` by name. Raises like `read_table`, and if it is not among them."""
     name = schema_name(path)
     if name not in schemas:
-        raise TableError(f"{path}: holds the schema {shown(name)}; {nearest(name, schemas)}")
+        raise TableError(f"{path}: has the schema {shown(name)}; {nearest(name, schemas)}")
     return schemas[name]
 
 
 def read_provenance(path: str | Path) -> dict[str, Any]:
-    """The provenance that `write_table` stored. Raises as `read_table`."""
+    """The provenance that `write_table` stored. Raises like `read_table`."""
     text = _metadata(_open(path).schema, path, "provenance")
     source = f"{path}: its provenance"
     return dict(shaped(parse_json(text, source, TableError, "JSON object"), Provenance, source, TableError))
 
 
 def _open(path: str | Path) -> pa.Table:
-    """The one way in: what is not what was written is refused before it is read."""
+    """Open a table, after checking that it is unchanged. All readers go through this function."""
     try:
         with Path(path).open("rb") as file:
             if file.read(4) != b"PAR1":
                 raise TableError(f"{path}: not a readable Parquet file")
         verify_checksum(path, TableError, "delete it and make it again")
-        # pq.read_table would import pandas where it is installed.
-        # No file of Python's: a thread of pyarrow that still holds one when Python ends aborts the process.
+        # pq.read_table would import pandas if it is installed.
+        # Not a Python file: if a thread of pyarrow still has one when Python ends, the process aborts.
         with pa.OSFile(os.fsencode(path)) as file, pq.ParquetFile(file, page_checksum_verification=True) as table:
             return table.read(use_threads=False)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -97,7 +97,7 @@ def _open(path: str | Path) -> pa.Table:
 def _metadata(schema: pa.Schema, path: str | Path, what: str) -> str:
     found = (schema.metadata or {}).get(f"ssm.{what}".encode())
     if found is None:
-        raise TableError(f"{path}: carries no {what}, so it was not written by ssm")
+        raise TableError(f"{path}: has no {what}, so it was not written by ssm")
     return found.decode(errors="replace")
 
 

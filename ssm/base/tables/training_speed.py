@@ -1,4 +1,4 @@
-"""How fast training steps are."""
+"""The table of speeds of training steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TRAINING_SPEED = Schema(
     "one timed training step of one implementation; implementations alternate within a repeat",
     {
         "model": str,
-        "implementation": str,  # ssm, or transformers and how it scans
+        "implementation": str,  # ssm, or transformers with its scan
         "flush_denormal": bool,  # whether denormal numbers are flushed to zero
         "repeat": int,  # 1, 2, ...
         "milliseconds": float,

@@ -1,4 +1,4 @@
-"""Verdicts on claims."""
+"""The table of verdicts on claims."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def test_no_folder_is_written_over(original: Path, tmp_path: Path) -> None:
     (tmp_path / "mine" / "notes").write_text("mine")
     before = content(tmp_path)
     for folder, says in (
-        (tmp_path / "mine", "is there already"),
+        (tmp_path / "mine", "already exists"),
         (original, "is the original's folder, which is left alone"),
         (original / "inside", "is the original's folder, which is left alone"),
     ):
