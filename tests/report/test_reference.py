@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from claims.synthetic import claim
 from PIL import Image
+from plan.mini import edit, write_config
 from report.folder import CLAIMS, results_folder
 
 from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
@@ -18,9 +19,10 @@ from ssm.claims.claim import ClaimSpec
 from ssm.claims.quantities.cost_exponent import CostExponent
 from ssm.claims.quantity import ROUNDING
 from ssm.cli.main import main
+from ssm.plan import load_config, make_plan
 from ssm.report.compare import TOLERANCE
 from ssm.report.papers import PAPERS
-from ssm.report.reference import Judged, Reference, judged, read_references
+from ssm.report.reference import Judged, Reference, judged, read_references, save_reference
 from ssm.report.verdict_tables import END, START, readmes, verdict_summary
 
 ROOT = Path(__file__).parents[2]
@@ -97,10 +99,10 @@ def test_the_tables_say_what_the_reference_says(place: Path, capsys: pytest.Capt
     )
     missing = "| no number: the arm 'control' does not exist at the scale smoke | > 1 | not decided |"
     assert missing in every, "a missing number has its reason"
-    assert lines(capsys, "reference", "--check", code=0) == ["the tables say what the reference results say"]
+    assert lines(capsys, "reference", "--check", code=0) == ["the tables agree with the reference results"]
     Path("README.md").write_text(text.replace("1 / 1 / 0", "2 / 0 / 0"))
     assert lines(capsys, "reference", "--check", code=2) == [
-        "ssm reference: README.md: its table is not that of reports/smoke; `ssm reference` writes it"
+        "ssm reference: README.md: its table does not agree with reports/smoke; `ssm reference` writes it"
     ]
 
 
@@ -352,7 +354,67 @@ def test_what_cannot_be_read_is_one_line(place: Path, capsys: pytest.CaptureFixt
     (line,) = lines(capsys, "reference", "results/smoke", code=2)
     assert line.startswith("ssm reference: results/smoke/figures/lg_fig5.png: not a readable image")
     (line,) = lines(capsys, "reference", "results/smoke", "--check", code=2)
-    assert line == "ssm reference: give either RESULTS or --check: a check writes nothing"
+    assert line == "ssm reference: give only one of RESULTS, --wording and --check"
+
+
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a config folder, and a reference for the one claim of its lg_fig5."""
+    monkeypatch.chdir(tmp_path)
+    write_config(Path("config"))
+    task = make_plan(load_config("config", "smoke", ["lg_fig5"])).figures["lg_fig5"]
+    one = Judged(
+        claim="repaired", says="It is repaired.", estimate=0.1 + 0.2, low=0.1, high=None, interval="", expected="< 1.1",
+        verdict="confirmed", sort="paper", number=task.numbers["repaired"], registered=True, timed=True, rounding=0.1,
+    )  # fmt: skip
+    made = {"written": "2025-01-01T00:00:00+00:00", "processor": "é"}
+    save_reference(Reference(target="lg_fig5", scale="smoke", made=made, claims=(one,)), Path("reports/smoke"))
+    for readme in (Path("README.md"), Path("reports/README.md")):
+        readme.write_text(TABLE)
+    return Path("reports/smoke/lg_fig5.json")
+
+
+def test_new_wording_changes_the_statements_only(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines(capsys, "reference", code=0)
+    files = (planned, Path("README.md"), Path("reports/README.md"))
+    before = [file.read_text() for file in files]
+    assert lines(capsys, "reference", "--wording", code=0) == ["reports/smoke: new wording in no file"]
+    assert [file.read_text() for file in files] == before
+    edit(Path("config"), "figures/lg_fig5.yaml", "says: It is repaired.", "says: State Passing repairs it.")
+    assert lines(capsys, "reference", "--wording", code=0) == [
+        "reports/smoke: new wording in lg_fig5",
+        "wrote the table in reports/README.md",
+    ]
+    after = [text.replace("It is repaired.", "State Passing repairs it.") for text in before]
+    assert [file.read_text() for file in files] == after
+    assert after[0] != before[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("id: repaired", "id: repairs", "its figure file has no claim 'repaired'; did you mean 'repairs'?"),
+        ("below: 1.1", "below: 1.2", "repaired: another region is expected in its figure file"),
+        ("seeds: [1]", "seeds: [2]", "repaired: other seeds, arms or measurements decide it in its figure file"),
+    ],
+)
+def test_new_wording_of_other_claims_is_one_line(
+    planned: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, problem: str
+) -> None:
+    before = planned.read_text()
+    edit(Path("config"), "figures/lg_fig5.yaml", old, new)
+    edit(Path("config"), "figures/lg_fig5.yaml", "says: It is repaired.", "says: State Passing repairs it.")
+    (line,) = lines(capsys, "reference", "--wording", code=2)
+    again = "make lg_fig5, then take its results with `ssm reference results/smoke`"
+    assert line == f"ssm reference: reference results of lg_fig5: {problem}: {again}"
+    assert planned.read_text() == before
+
+
+def test_new_wording_of_a_new_claim_is_one_line(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = json.loads(planned.read_text())
+    planned.write_text(json.dumps(content | {"claims": []}))
+    (line,) = lines(capsys, "reference", "--wording", code=2)
+    assert "it has no verdict on 'repaired', a claim of its figure file" in line
 
 
 def test_the_projects_own_tables_are_those_of_its_reference_results() -> None:
