@@ -1,4 +1,4 @@
-"""The report: gathered results, rendered into a front page and one page for each paper, each in one file."""
+"""Render the report: a front page and one page for each paper. Each page is one file."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from ssm.report.gather import SYMBOLS, Gatherer, Results
 from ssm.report.overview import NOT_PLANNED, SHAPES, board, counts_by_mark, first_look, legend
 from ssm.report.papers import FRONT, GROUPS
 
-STYLE = "style.css"
-
 
 def build_report(
     results: Path,
@@ -29,22 +27,22 @@ def build_report(
     needed: Sequence[str] = (),
     reference: Path | None = None,
 ) -> Results:
-    """Write the pages of a results folder, each as a whole file: `out`/index.html, and one a paper.
+    """Write the pages of a results folder: `out`/index.html, and one file for each paper.
 
     Args:
         results: a scale's folder, such as results/smoke.
-        out: the folder of the pages; their links are relative to it.
-        front: figures that the front page shows in full, as far as they are finished; None: the headline figures.
-        needed: figures that have to be finished; the others are shown as far as they are.
-        reference: the folder of reference results, which are shown in place of what is not made, and which what is made
-            is compared with; None: there is none.
+        out: the folder of the pages. Their links are relative to it.
+        front: targets that the front page shows in full if they are finished; None: the headline figures.
+        needed: targets that must be finished. Other figures are shown if they are finished.
+        reference: the folder of reference results; None: there are none. A missing figure is replaced by its reference.
+            The claims of a finished figure are compared with it.
 
     Returns:
-        What stands on the pages.
+        What the pages show.
 
     Raises:
-        TableError: what is needed is missing or broken; one line that names it and the command that makes it.
-        ConfigError: a planned figure, a run's spec or a reference cannot be read.
+        TableError: a needed file is missing or broken. The message names it and the command that makes it.
+        ConfigError: the spec of a figure or a run, or a reference, cannot be read.
         OutputError: a page cannot be written.
     """
     gathered = Gatherer(results, out).gather(needed)
@@ -68,14 +66,15 @@ def render(results: Results, beside: Against, front: Sequence[str] | None = None
 
 
 def _page(name: str, page: str, results: Results, shown: Results, beside: Against, papers: tuple[str, ...]) -> str:
-    """A page's text.
+    """Render a page.
 
     Args:
+        name: of the template.
         page: its name.
-        results: what its counts are about.
-        shown: what it shows in full.
-        beside: the reference results; a paper's page shows those of figures that are not made in full.
-        papers: whose figures stand in its overview.
+        results: the results that it counts.
+        shown: the results that it shows in full.
+        beside: the reference results. Only the page of a paper shows them in full.
+        papers: the papers in its overview.
     """
     references = tuple(beside.figures) if page != FRONT else ()
     groups = board(results, beside, papers, (*(figure.target for figure in shown.figures), *references))
@@ -108,13 +107,12 @@ def _page(name: str, page: str, results: Results, shown: Results, beside: Agains
 
 
 def template(package: str, name: str) -> Template:
-    """A package's template of a page. What it shows is escaped; a name that it is not given is an error."""
+    """A page template of a package. Values are escaped, and an undefined name is an error."""
     return _environment(package).get_template(name)
 
 
 @cache
 def _environment(package: str) -> Environment:
-    """Templates are read and compiled once."""
     environment = Environment(
         loader=PackageLoader(package, "."),
         autoescape=True,
@@ -127,10 +125,10 @@ def _environment(package: str) -> Environment:
 
 
 def prose(text: str) -> Markup:
-    """Prose with its formulas set; all else is escaped."""
+    """Prose as HTML: formulas are typeset, and everything else is escaped."""
     return Markup(marked(text))
 
 
 def style() -> Markup:
-    """The look that all pages share."""
-    return Markup((Path(__file__).with_name(STYLE)).read_text(encoding="utf-8"))
+    """The style sheet of all pages."""
+    return Markup(Path(__file__).with_name("style.css").read_text(encoding="utf-8"))

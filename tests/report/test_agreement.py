@@ -1,4 +1,4 @@
-"""The report shows the reference results of what is not made, labelled and counted apart, and compares what is made."""
+"""The report shows the reference results of what is not made, labeled and counted separately, and compares what is made."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ def test_what_is_made_and_what_is_reference_are_counted_apart() -> None:
     plan("lg_fig1")
     front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
     assert "Rebuilt here: 1 of the 49 figures" in front
-    assert "Not made here, and shown as reference results : 2." in front.replace("results:", "results :")
+    assert "Not made here, but shown as reference results : 2." in front.replace("results:", "results :")
     assert "Rebuilt here: 1 of the 15 figures" in paper
     counts = "confirmed (1) refuted (1) not decided (1)"
     assert paper.count(counts) == 2
     assert front.count(counts) == 1, "of the reference there are two figures"
     assert "confirmed (2) refuted (2) not decided (2)" in front
     for page, of_reference in ((front, 2), (paper, 1)):
-        for head, count in (("made here", 1), ("reference results of what is not made here", of_reference)):
+        for head, count in (("made here", 1), ("reference results", of_reference)):
             table = page.split(f"Distinct numbers, {head}", 1)[1].removeprefix(" confirmed refuted not decided ")
             assert table.startswith(f"Statements of the papers {count} {count} 0 Added checks 0 0 {count}")
 
@@ -127,14 +127,14 @@ def test_a_reference_of_what_is_not_planned_says_so() -> None:
 def test_what_is_made_says_whether_it_agrees() -> None:
     front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
     assert "3 of 3 claims agree with the reference" in front
-    assert "Against the reference. 3 of 3 claims agree (3 of them bitwise), 0 differ." in paper
+    assert "Compared with the reference. 3 of 3 claims agree (3 of them bitwise), 0 differ." in paper
     moved = pl.when(pl.col("claim") == "base_fails").then(pl.col("estimate") * 1.1).otherwise("estimate")
     changed({"packages": {"torch": "2.12.0"}}, estimate=moved)
     front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
     assert "2 of 3 claims agree with the reference, 1 differ" in front
     for page in (front, paper):
         assert "Of 3 claims that are made here and have a reference result, 2 agree with it (2 of them bitwise)" in page
-        assert "and 1 differ. torch is 2.12.0 here, 2.13.0 in the reference: it may round otherwise" in page
+        assert "and 1 differ. torch is 2.12.0 here, 2.13.0 in the reference: it may round differently" in page
     assert "base_fails : confirmed 3.3 here, confirmed 3 in the reference: the estimate moved by 10%" in paper.replace(
         "s:", "s :"
     )

@@ -134,13 +134,13 @@ def test_the_page_follows_the_data(tmp_path: Path) -> None:
 def test_the_same_number_of_two_figures_counts_once(results: Path) -> None:
     text = squeezed(built(results)[1].text)
     assert "Statements of the papers 1 1 0 Added checks 0 0 1" in text
-    assert "So 3 of 6 verdicts count with others." in text
+    assert "For this reason 3 of 6 verdicts are not counted again." in text
 
 
 def test_what_was_not_registered_is_marked_and_counts_nowhere(tmp_path: Path) -> None:
     results_folder(tmp_path, registered=("base_fails",))
     text = squeezed(built(tmp_path)[1].text)
-    assert "2 of 3 verdicts count nowhere: what they judge was not registered before its seeds were read." in text
+    assert "2 of 3 verdicts are not counted, because they were not registered before their seeds were read." in text
     assert "Statements of the papers 1 0 0" in text
     assert "Added checks" not in text
     assert text.count("✗ refuted not registered") == 2  # in the overview and in the figure

@@ -160,9 +160,9 @@ def test_an_estimate_near_zero_is_held_against_its_interval(place: Path, capsys:
             (1.18e-15, 1.18e-15, 1.18e-15),
             (7.7e-16, 7.7e-16, 7.7e-16),
             "agrees",
-            "confirmed 1.18e-15 here, confirmed 7.7e-16 in the reference: the same but for rounding",
+            "confirmed 1.18e-15 here, confirmed 7.7e-16 in the reference: equal up to rounding",
         ),
-        ((0.0, 0.0, 0.0), (7.7e-16, 7.7e-16, 7.7e-16), "agrees", "the same but for rounding"),
+        ((0.0, 0.0, 0.0), (7.7e-16, 7.7e-16, 7.7e-16), "agrees", "equal up to rounding"),
         ((0.0, 0.0, 1e-9), (0.0, 0.0, 2e-9), "DIFFERS", "the upper end moved by 100%"),
         ((1e-9, 1e-9, 1e-9), (0.0, 0.0, 0.0), "DIFFERS", "the estimate moved by infinitely much"),
         ((3.0, 2.0, 4.3), (3.0, 2.0, 4.0), "DIFFERS", "the upper end moved by 10%"),
@@ -199,7 +199,7 @@ def test_a_verdict_that_rounding_alone_changes_is_said(place: Path, capsys: pyte
     lines(capsys, "reference", "results/smoke", code=0)
     changed(estimate=pl.lit(0.0), low=pl.lit(0.0), high=pl.lit(0.0), verdict=pl.lit("refuted"))
     first, *_ = lines(capsys, "compare", "results/smoke", code=1)
-    assert first.endswith("refuted 0 here, confirmed 1e-15 in the reference: rounding alone makes the difference")
+    assert first.endswith("refuted 0 here, confirmed 1e-15 in the reference: only rounding makes the difference")
 
 
 def test_a_reference_says_how_far_rounding_moves_a_number(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,7 +214,7 @@ def test_a_reference_says_how_far_rounding_moves_a_number(place: Path, capsys: p
     path.write_text(path.read_text().replace('"claim": "base_fails"', '"rounding": 0.5, "claim": "base_fails"'))
     changed(estimate=pl.col("estimate") + 0.4)
     first, *_ = lines(capsys, "compare", "results/smoke", code=1)
-    assert first.endswith("the same but for rounding")
+    assert first.endswith("equal up to rounding")
 
 
 def test_of_a_time_the_verdict_counts_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,10 +225,10 @@ def test_of_a_time_the_verdict_counts_alone(place: Path, capsys: pytest.CaptureF
     changed(estimate=pl.lit(9.0))
     first, *_ = lines(capsys, "compare", "results/smoke", code=1)
     assert first.split()[2] == "agrees"
-    assert first.endswith("a time, of which the verdict counts alone")
+    assert first.endswith("a time, so only the verdict is compared")
     changed(verdict=pl.lit("not decided"))
     assert lines(capsys, "compare", "results/smoke", code=1)[0].endswith(
-        "a time, which a busy machine leaves undecided"
+        "a time, which may stay undecided on a busy machine"
     )
     changed(verdict=pl.lit("refuted"))
     assert "DIFFERS" in lines(capsys, "compare", "results/smoke", code=1)[0]
@@ -241,7 +241,7 @@ def test_of_a_time_the_verdict_counts_alone(place: Path, capsys: pytest.CaptureF
     [
         ("verdict", "not decided", "not decided 3 here, confirmed 3 in the reference"),
         ("expected", "> 1.4", "expects > 1.4 here, > 1.5 in the reference"),
-        ("number", "another", "is decided by other seeds, arms or measurements than in the reference"),
+        ("number", "another", "has other seeds, arms or measurements than in the reference"),
         ("estimate", None, "confirmed, no number here, confirmed 3 in the reference"),
     ],
 )
@@ -288,7 +288,7 @@ def test_another_python_is_said(place: Path, capsys: pytest.CaptureFixture[str])
     assert not any("in the reference" in line for line in lines(capsys, "compare", "results/smoke", code=0))
     made_by("3.12.1")
     *_, line, last = lines(capsys, "compare", "results/smoke", code=0)
-    so = "the text, the source of its standard library, is another"
+    so = "the text is the source of its standard library, which differs"
     assert line == f"Python is 3.12.1 here, 3.11.7 in the reference: {so}"
     assert last.startswith("4 of 4")
 
@@ -305,7 +305,7 @@ def test_of_another_text_only_a_contradiction_counts(place: Path, capsys: pytest
     lines(capsys, "reference", "results/smoke", code=0)
     assert "DIFFERS" in compared("3.11.7", 1, estimate=9.0)
     assert compared("3.12.1", 0).endswith(
-        "confirmed 9 here, confirmed 3 in the reference: another text, so that only a contradiction counts"
+        "confirmed 9 here, confirmed 3 in the reference: another text, so only a contradiction would disagree"
     )
     assert "agrees" in compared("3.12.1", 0, verdict="not decided")
     assert "DIFFERS" in compared("3.12.1", 1, verdict="refuted")
