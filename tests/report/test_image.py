@@ -1,4 +1,4 @@
-"""An SVG as an image of a page: its size, its colors in dark mode, and what is refused."""
+"""SVG images: size, colors in dark mode, and refused files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ssm.report.image import DARK, svg_image
 
 def test_an_svg_becomes_an_image_that_follows_dark_mode() -> None:
     image = svg_image(SVG.encode(), "x.svg")
-    assert (image.width, image.height) == (756, 216), "1.5 CSS pixels a point"
+    assert (image.width, image.height) == (756, 216), "1.5 CSS pixels for each point"
     head, _, content = image.source.partition(",")
     assert head == "data:image/svg+xml;base64"
     root = ElementTree.fromstring(base64.b64decode(content))
@@ -25,7 +25,7 @@ def test_an_svg_becomes_an_image_that_follows_dark_mode() -> None:
     text = ElementTree.tostring(root, encoding="unicode")
     assert f"stroke: var(--ink, {INK})" in text
     assert f'stroke="var(--grid, {GRID})"' in text
-    assert text.count("#1f2328") == text.count("#d0d7de") == 1, "the fallbacks alone"
+    assert text.count("#1f2328") == text.count("#d0d7de") == 1, "only the fallbacks"
 
 
 def test_dark_colors_are_those_of_the_page() -> None:
@@ -49,6 +49,6 @@ def test_dark_colors_are_those_of_the_page() -> None:
         b'<svg viewBox="0 0 9999999 9">',
     ],
 )
-def test_what_is_no_svg_is_refused(svg: bytes) -> None:
+def test_other_files_are_refused(svg: bytes) -> None:
     with pytest.raises(TableError, match=r"^x\.svg: not an SVG image with a viewBox$"):
         svg_image(svg, "x.svg")

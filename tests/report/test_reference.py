@@ -1,4 +1,4 @@
-"""Reference results are what was judged; other results agree with them or do not; README files say what they say."""
+"""Reference results are written and reworded, other results are compared with them, and README files list them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def results(folder: Path, target: str = "lg_fig5", **options: Any) -> None:
 
 
 def changed(**columns: pl.Expr) -> None:
-    """Other verdicts of the figure."""
+    """Change columns of the figure's verdicts."""
     path = Path("results/smoke/verdicts/lg_fig5.parquet")
     write_table(read_table(path).with_columns(**columns), VERDICTS, path, read_provenance(path))
 
@@ -59,9 +59,7 @@ def lines(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> lis
     return (printed.out + printed.err).splitlines()
 
 
-def test_results_become_the_reference_with_a_line_a_claim_and_agree_bitwise(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_become_the_reference_and_agree_bitwise(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines(capsys, "reference", "results/smoke", code=0) == [
         "wrote reports/smoke: lg_fig5",
         "wrote the table in README.md",
@@ -80,10 +78,10 @@ def test_results_become_the_reference_with_a_line_a_claim_and_agree_bitwise(
     first, *_, last = lines(capsys, "compare", "results/smoke", code=0)
     assert first.split() == ["lg_fig5", "base_fails", "agrees", "confirmed", "3,", "bitwise"]
     assert last == "4 of 4 claims agree with reports/smoke, 4 of them bitwise"
-    assert lines(capsys, "reference", code=0) == []  # both tables say so already
+    assert lines(capsys, "reference", code=0) == []  # both tables are up to date
 
 
-def test_the_tables_say_what_the_reference_says(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tables_show_the_reference(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines(capsys, "reference", "--check", code=2)) == 2
     assert Path("README.md").read_text() == TABLE, "a check writes nothing"
     lines(capsys, "reference", "results/smoke", code=0)
@@ -92,7 +90,7 @@ def test_the_tables_say_what_the_reference_says(place: Path, capsys: pytest.Capt
     assert text.endswith("\n\nMore.\n")
     assert text.split("\n\n")[2].splitlines()[2:] == [f"| `lg` {PAPERS['lg'].citation} | 1 | 1 / 1 / 0 | 0 / 0 / 1 |"]
     every = Path("reports/README.md").read_text()
-    assert f"## `lg` {PAPERS['lg'].citation}\n\n| figure |" in every, "a section a paper"
+    assert f"## `lg` {PAPERS['lg'].citation}\n\n| figure |" in every, "a section for each paper"
     assert (
         "| `lg_fig5` Figure 5 | the claim base_fails holds (`base_fails`) | 3 (2.34 to 3.85) | > 1.5 | confirmed |"
         in every
@@ -106,21 +104,21 @@ def test_the_tables_say_what_the_reference_says(place: Path, capsys: pytest.Capt
     ]
 
 
-def test_what_was_not_registered_is_no_result(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unregistered_verdict_is_not_counted(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results(Path("results/smoke"), registered=("base_fails",))
     lines(capsys, "reference", "results/smoke", code=0)
     assert f"| `lg` {PAPERS['lg'].citation} | 1 | 1 / 0 / 0 |  |" in Path("README.md").read_text()
     assert Path("reports/README.md").read_text().count(", not registered |") == 2
 
 
-def test_a_claim_counts_once_however_many_panels_judge_the_same_number() -> None:
+def test_a_number_counts_once_if_several_panels_judge_it() -> None:
     one = Judged(
         claim="", says="", estimate=None, low=None, high=None, interval="", expected="", verdict="confirmed",
         sort="paper", number="", registered=True,
     )  # fmt: skip
     claims = tuple(one.model_copy(update={"claim": name}) for name in ("decays/a", "decays/b", "whole"))
     table = verdict_summary([Reference(target="own", scale="smoke", made={}, claims=claims)]).splitlines()
-    assert table[2:] == ["| `own` | 1 | 1 / 0 / 0 |  |"], "all judge one number here"
+    assert table[2:] == ["| `own` | 1 | 1 / 0 / 0 |  |"], "all three judge one number"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +142,7 @@ def test_an_estimate_may_move_by_the_tolerance(
     lines(capsys, "compare", "results/smoke", "--tolerance", "0.5", code=0)
 
 
-def test_an_estimate_near_zero_is_held_against_its_interval(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_estimate_near_zero_is_compared_with_its_interval(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed(estimate=pl.lit(0.001), low=pl.lit(-1.0), high=pl.lit(1.0))
     lines(capsys, "reference", "results/smoke", code=0)
     changed(estimate=pl.lit(-0.018))
@@ -172,7 +170,7 @@ def test_an_estimate_near_zero_is_held_against_its_interval(place: Path, capsys:
         ((3.1, 2.2, 4.0), (3.0, 2.0, 4.0), "DIFFERS", "the estimate moved by 3.33%"),
     ],
 )
-def test_zero_is_known_and_intervals_count(
+def test_rounding_errors_agree_and_intervals_are_compared(
     place: Path,
     capsys: pytest.CaptureFixture[str],
     here: tuple[float, float, float],
@@ -194,7 +192,7 @@ def test_zero_is_known_and_intervals_count(
     assert not any("DIFFERS" in line for line in rest)
 
 
-def test_a_verdict_that_rounding_alone_changes_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verdict_that_only_rounding_changes_is_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed(estimate=pl.lit(1e-15), low=pl.lit(1e-15), high=pl.lit(1e-15))
     lines(capsys, "reference", "results/smoke", code=0)
     changed(estimate=pl.lit(0.0), low=pl.lit(0.0), high=pl.lit(0.0), verdict=pl.lit("refuted"))
@@ -202,7 +200,7 @@ def test_a_verdict_that_rounding_alone_changes_is_said(place: Path, capsys: pyte
     assert first.endswith("refuted 0 here, confirmed 1e-15 in the reference: only rounding makes the difference")
 
 
-def test_a_reference_says_how_far_rounding_moves_a_number(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reference_holds_how_far_rounding_moves_a_number(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = read_table("results/smoke/verdicts/lg_fig5.parquet").row(0, named=True)
     shares = {"kind": "value_at", "arm": "base", "measurement": "accuracy", "column": "correct", "limits": [0, 100]}
     of_shares = ClaimSpec.parse(claim(shares, above=0.5), "claim")
@@ -217,7 +215,7 @@ def test_a_reference_says_how_far_rounding_moves_a_number(place: Path, capsys: p
     assert first.endswith("equal up to rounding")
 
 
-def test_of_a_time_the_verdict_counts_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_verdict_of_a_time_is_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     path = Path("reports/smoke/lg_fig5.json")
     assert '"timed"' not in path.read_text()
@@ -245,7 +243,7 @@ def test_of_a_time_the_verdict_counts_alone(place: Path, capsys: pytest.CaptureF
         ("estimate", None, "confirmed, no number here, confirmed 3 in the reference"),
     ],
 )
-def test_another_verdict_or_another_claim_is_no_agreement(
+def test_another_verdict_or_another_claim_disagrees(
     place: Path, capsys: pytest.CaptureFixture[str], column: str, value: object, words: str
 ) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
@@ -255,7 +253,7 @@ def test_another_verdict_or_another_claim_is_no_agreement(
     assert not any("DIFFERS" in line for line in rest)
 
 
-def test_a_claim_that_one_side_lacks_is_no_agreement(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_claim_that_one_side_lacks_disagrees(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     changed(claim=pl.col("claim").replace("base_fails", "renamed"))
     found = lines(capsys, "compare", "results/smoke", code=1)
@@ -276,8 +274,7 @@ def test_figures_that_only_one_side_has_are_named(place: Path, capsys: pytest.Ca
     assert line == "ssm compare: elsewhere: no reference results"
 
 
-def test_another_python_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its standard library is the text."""
+def test_another_python_version_is_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("results/smoke/verdicts/lg_fig5.parquet")
 
     def made_by(python: str) -> None:
@@ -293,7 +290,7 @@ def test_another_python_is_said(place: Path, capsys: pytest.CaptureFixture[str])
     assert last.startswith("4 of 4")
 
 
-def test_of_another_text_only_a_contradiction_counts(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_another_text_only_a_contradiction_disagrees(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("results/smoke/verdicts/lg_fig5.parquet")
 
     def compared(python: str, code: int, **columns: Any) -> str:
@@ -311,10 +308,9 @@ def test_of_another_text_only_a_contradiction_counts(place: Path, capsys: pytest
     assert "DIFFERS" in compared("3.12.1", 1, verdict="refuted")
 
 
-def test_models_that_read_no_text_are_compared_by_their_numbers(
+def test_models_that_read_other_files_are_compared_after_a_change_of_python(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The standard library of another Python changes nothing for them."""
     path = Path("results/smoke/verdicts/lg_fig5.parquet")
     write_table(read_table(path), VERDICTS, path, {"machine": {"python": "3.11.7"}})
     lines(capsys, "reference", "results/smoke", code=0)
@@ -328,7 +324,7 @@ def test_models_that_read_no_text_are_compared_by_their_numbers(
     assert "DIFFERS" in lines(capsys, "compare", "results/smoke", code=1)[0]
 
 
-def test_a_dry_run_is_no_reference_and_agrees_with_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     before = Path("reports/smoke/lg_fig5.json").read_bytes()
     results(Path("results/smoke"), dry_run=True)
@@ -338,7 +334,7 @@ def test_a_dry_run_is_no_reference_and_agrees_with_none(place: Path, capsys: pyt
     assert Path("reports/smoke/lg_fig5.json").read_bytes() == before
 
 
-def test_what_cannot_be_read_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_file_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     Path("README.md").write_text("no place")
     (line,) = lines(capsys, "reference", code=2)
@@ -417,7 +413,6 @@ def test_new_wording_of_a_new_claim_is_one_line(planned: Path, capsys: pytest.Ca
     assert "it has no verdict on 'repaired', a claim of its figure file" in line
 
 
-def test_the_projects_own_tables_are_those_of_its_reference_results() -> None:
-    """`ssm reference` writes them."""
+def test_the_projects_own_tables_are_up_to_date() -> None:
     for path, (text, wanted) in readmes(ROOT / "reports" / "smoke", ROOT / "README.md").items():
         assert text == wanted, path

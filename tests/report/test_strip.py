@@ -1,4 +1,4 @@
-"""The strip shows where the interval lies against the expected region."""
+"""The strip shows the interval and the expected region on one scale."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ssm.report.strip import MARGIN, WIDTH, strip
 
 
 def places(low: float, high: float, **expected: float) -> tuple[float, ...]:
-    """Left and right of the region, of the bar, and the dot, in pixels."""
+    """The ends of the region, the ends of the bar, and the dot, in pixels."""
     svg = strip({"estimate": (low + high) / 2, "low": low, "high": high}, Expected(**expected))
     region = re.search(r'x="([\d.]+)" width="([\d.]+)"', svg)
     bar = re.search(r'class="bar" d="M([\d.]+) [\d.]+H([\d.]+)"', svg)
@@ -30,13 +30,13 @@ def test_bar_and_region_share_one_scale(low: float, high: float) -> None:
     assert start <= dot <= end
 
 
-def test_an_open_region_runs_to_the_edge() -> None:
+def test_an_open_region_reaches_the_edge() -> None:
     left, right, start, end, _ = places(2.0, 3.0, above=1.0)
     assert left == MARGIN < start < end < right == WIDTH
     left, right, start, end, _ = places(2.0, 3.0, below=1.0)
     assert left == 0 < right == MARGIN < start < end
 
 
-def test_one_point_and_no_number() -> None:
+def test_a_single_point_and_a_missing_number() -> None:
     assert places(1.0, 1.0, above=1.0)[2:] == (MARGIN, MARGIN, MARGIN)
     assert strip({"estimate": None}, Expected(above=1.0)) == ""
