@@ -56,7 +56,7 @@ MADE: dict[str, tuple[tempfile.TemporaryDirectory[str], FigureTask]] = {}  # by 
 
 
 def results_folder(folder: Path, target: str = "lg_fig5", **options: Any) -> FigureTask:
-    """Write one figure's results into `folder`; `options` are those of `_make`. The same call is made once and copied."""
+    """Write one figure's results into `folder`; `options` are those of `_make`. Equal calls share files."""
     key = repr((target, options))
     if key not in MADE:
         made = tempfile.TemporaryDirectory()
