@@ -254,9 +254,9 @@ def text_of(library: Library) -> str:
 
 def test_the_summary_has_a_line_a_target(folder: Path) -> None:
     lines = text_of(load_config(folder)).splitlines()
-    start = lines.index("Checkpoints (models.yaml), each made when it is asked for by name:")
+    start = lines.index("Targets of checkpoints (models.yaml), made only when you name them:")
     assert lines[start + 1 : start + 4] == [
-        "diagnose_mine  m: 10 minutes at most",
+        "diagnose_mine  m: at most 10 minutes",
         "extend_mine    m: 9 steps of state_passing, and diagnoses",
         "",
     ]

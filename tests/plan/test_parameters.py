@@ -17,7 +17,7 @@ VOCABULARY = 250  # no multiple of 8
 
 def named_models() -> dict[str, ModelSpec]:
     """Every model of config/models.yaml, at the scale of the papers."""
-    shelf = own.library("paper").models.things
+    shelf = own.library("paper").models.entries
     return {name: model for name, model in shelf.items() if isinstance(model, ModelSpec)}
 
 

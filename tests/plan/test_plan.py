@@ -309,7 +309,7 @@ def test_the_summary_counts_shared_work_once(folder: Path) -> None:
         ["all", "2", "3", "1", "15.4 k", "1.2", "7 MB", "1", "1 MB", "1 h 15 min"],
     ]
     assert lines[-1] == (
-        "Expected, not measured: 20% of 989 TFLOP/s a GPU in bfloat16 and 67 in float32 (config.yaml: hardware)."
+        "All numbers are estimates: 20% of 989 TFLOP/s per GPU in bfloat16 and 67 in float32 (config.yaml: hardware)."
     )
     assert "1 h 14 min" in summary(plan, library.workflow, gpus=2), "two tables side by side"
     on_cpu = load_config(folder, overrides={"device": "cpu"})
@@ -327,14 +327,14 @@ def test_the_summary_tells_of_runs_that_a_gpu_cannot_bear(folder: Path) -> None:
         return [line for line in lines if "gpus_per_run" in line or "gpu_memory_gb" in line]
 
     assert told() == told(hours_per_run=0.51) == []
-    assert told(hours_per_run=0.5) == ["The longest run takes 1 h 0 min on 1 GPU: see gpus_per_run in config.yaml."]
+    assert told(hours_per_run=0.5) == ["The longest run takes 1 h 0 min on 1 GPU: change gpus_per_run in config.yaml."]
     assert told(hours_per_run=0.2, gpus_per_run=2) == [
-        "The longest run takes 30 min on 2 GPUs: see gpus_per_run in config.yaml."
+        "The longest run takes 30 min on 2 GPUs: change gpus_per_run in config.yaml."
     ]
     assert told(hours_per_run=0.2, gpus_per_run=4) == []
     runs, measurements = told(gpu_memory_gb=1e-4)
     assert re.fullmatch(
-        r"2 of 2 runs do not fit into a GPU's 0\.0001 GB \(the largest takes 1 MB\): see gpus_per_run and "
+        r"2 of 2 runs do not fit into a GPU's 0\.0001 GB \(the largest needs 1 MB\): change gpus_per_run and "
         r"gpu_memory_gb in config\.yaml\.",
         runs,
     )

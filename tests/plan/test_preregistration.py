@@ -75,20 +75,20 @@ ANOTHER = """  - id: another
     expected: {below: 9}
 """
 CHANGES = {
-    "a bound": (FIGURE, "below: 1.1", "below: 1.2", "it expects < 1.2 where it expected < 1.1"),
-    "the side of a bound": (FIGURE, "below: 1.1", "above: 1.1", "it expects > 1.1 where it expected < 1.1"),
-    "a quantity": (FIGURE, "perplexity_growth", "perplexity_at", "its quantity is another one"),
-    "where it is read": (FIGURE, "g, times_context: 16}", "g, times_context: 8}", "its quantity is another one"),
-    "the arm": (FIGURE, "arm: state_passing", "arm: base", "the models, recipes or data behind it are others"),
-    "a measurement": (FIGURE, "16}\ndrawings", "16, sequences: 8}\ndrawings", "its tables are measured in another"),
-    "a recipe": ("training.yaml", "budget: {steps: 20}", "budget: {steps: 21}", "the models, recipes or data"),
-    "the parent's recipe": ("training.yaml", "budget: {steps: 100}", "budget: {steps: 99}", "the models, recipes"),
-    "an intervention": ("training.yaml", "e_passing}", "e_passing, p_zero: 0.2}", "the models, recipes"),
-    "a model": ("models.yaml", "tiny: {d_model: 16", "tiny: {d_model: 32", "the models, recipes or data behind it"),
-    "the text": ("data.yaml", "kind: stdlib", "kind: stdlib, min_file_bytes: 65", "the models, recipes"),
+    "a bound": (FIGURE, "below: 1.1", "below: 1.2", "it expects < 1.2 instead of < 1.1"),
+    "the side of a bound": (FIGURE, "below: 1.1", "above: 1.1", "it expects > 1.1 instead of < 1.1"),
+    "a quantity": (FIGURE, "perplexity_growth", "perplexity_at", "its quantity changed"),
+    "where it is read": (FIGURE, "g, times_context: 16}", "g, times_context: 8}", "its quantity changed"),
+    "the arm": (FIGURE, "arm: state_passing", "arm: base", "its models, recipes or data changed"),
+    "a measurement": (FIGURE, "16}\ndrawings", "16, sequences: 8}\ndrawings", "its measurements changed"),
+    "a recipe": ("training.yaml", "budget: {steps: 20}", "budget: {steps: 21}", "its models, recipes or data"),
+    "the parent's recipe": ("training.yaml", "budget: {steps: 100}", "budget: {steps: 99}", "its models, recipes"),
+    "an intervention": ("training.yaml", "e_passing}", "e_passing, p_zero: 0.2}", "its models, recipes"),
+    "a model": ("models.yaml", "tiny: {d_model: 16", "tiny: {d_model: 32", "its models, recipes or data changed"),
+    "the text": ("data.yaml", "kind: stdlib", "kind: stdlib, min_file_bytes: 65", "its models, recipes"),
     "a claim more": (FIGURE, CLAIM, CLAIM + ANOTHER, "another: it is new"),
     "the models": (FIGURE, CLAIM, CLAIM + "    models: []\n", "repaired: it is about other models"),
-    "whose statement": (FIGURE, CLAIM, CLAIM + "    ours: true\n", "repaired: it is somebody else's statement"),
+    "whose statement": (FIGURE, CLAIM, CLAIM + "    ours: true\n", "repaired: 'ours' changed"),
     "another name": (FIGURE, "id: repaired", "id: mended", "repaired: its name is mended now"),
 }  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_what_decides_a_number_takes_new_seeds(folder: Path, change: str, capsys
         line = refused(folder, capsys, *more)
         assert line.startswith("ssm register: lg_fig5 (smoke): ")
         assert words in line
-        assert "replace the seeds 1 by unused ones, or take it back (used so far: 1)" in line
+        assert "replace the seeds 1 by unused ones, or undo the change (used so far: 1)" in line
     assert set(task(folder).registered) == ({"repaired"} if change == "a claim more" else set())
     edit(folder, FIGURE, "seeds: [1]", "seeds: [2, 3]")
     assert preregistrations(folder) == 0
@@ -161,7 +161,7 @@ def test_seeds_are_neither_added_nor_left_out(folder: Path, capsys: pytest.Captu
         edit(folder, FIGURE, "seeds: [1, 2, 3]", f"seeds: {seeds}")
         line = refused(folder, capsys)
         assert "were used before" in line
-        assert "registered with the seeds 1, 2, 3, of which none is added or left out" in line
+        assert "registered with the seeds 1, 2, 3; none can be added or left out" in line
         assert task(folder).registered == {}
         (folder / FIGURE).write_text(text)
     edit(folder, FIGURE, "seeds: [1, 2, 3]", "seeds: [3, 2, 1]")
@@ -176,7 +176,7 @@ def test_an_arm_keeps_its_seeds(folder: Path, capsys: pytest.CaptureFixture[str]
     text = (folder / FIGURE).read_text()
     for old, new in ((", seeds: 2}", "}"), (", seeds: 2}", ", seeds: 1}"), ("[1, 2, 3]", "[3, 2, 1]")):
         edit(folder, FIGURE, old, new)
-        assert "repaired: its arms have others of the seeds" in refused(folder, capsys, "--check")
+        assert "repaired: its arms use other seeds of the figure" in refused(folder, capsys, "--check")
         assert task(folder).registered == {}
         (folder / FIGURE).write_text(text)
     assert preregistrations(folder, "--check") == 0
@@ -207,7 +207,7 @@ def test_a_number_that_another_figure_judged_has_no_new_bound(folder: Path, caps
     other = FILES[FIGURE].replace(claim, claim.replace("repaired", "mended").replace("1.1", "1.3"))
     (folder / "figures/lg_fig6.yaml").write_text(other.lstrip())
     line = refused(folder, capsys)
-    assert "lg_fig6 (smoke): mended: expects < 1.3 of the number of which lg_fig5 repaired expects < 1.1 since" in line
+    assert "lg_fig6 (smoke): mended: expects < 1.3, but lg_fig5 repaired expects < 1.1 of the same number" in line
     edit(folder, "figures/lg_fig6.yaml", "1.3", "1.1")
     assert preregistrations(folder) == 0
     numbers = [task(folder, target).numbers for target in ("lg_fig5", "lg_fig6")]
@@ -270,14 +270,14 @@ def test_one_line_names_all_claims_that_changed(folder: Path, capsys: pytest.Cap
     path.write_text(good)
     edit(folder, FIGURE, CLAIM, "    expected: {below: 1.2}\n" + ANOTHER)
     line = refused(folder, capsys)
-    assert "repaired: it expects < 1.2 where it expected < 1.1; another: it is new, since the registration of" in line
+    assert "repaired: it expects < 1.2 instead of < 1.1; another: it is new, since the registration of" in line
 
 
 def test_a_figure_does_not_lose_all_of_its_claims(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert preregistrations(folder) == 0
     text = (folder / FIGURE).read_text()
     (folder / FIGURE).write_text(text[: text.index("claims:")])
-    assert "repaired: it is gone" in refused(folder, capsys, "--check")
+    assert "repaired: it was removed" in refused(folder, capsys, "--check")
 
 
 def test_an_arm_that_is_restarted_itself_is_one_number_with_its_name_or_without(folder: Path) -> None:

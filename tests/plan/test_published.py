@@ -113,8 +113,8 @@ def test_an_import_takes_no_gpu_and_no_training(folder: Path) -> None:
     assert training_tokens(base) == 0
     told = summary(plan, library.workflow)
     assert told.startswith("Plan at the scale 'smoke': data sets 1, training runs 1, tables 2")
-    assert "Weights from elsewhere, which are imported and not trained: x/y." in told
-    assert "Weights from elsewhere" not in summary(planned(folder, target="lg_fig4"), library.workflow)
+    assert "Imported weights, not trained here: x/y." in told
+    assert "Imported weights" not in summary(planned(folder, target="lg_fig4"), library.workflow)
 
 
 def test_a_registration_holds_the_weights(folder: Path) -> None:

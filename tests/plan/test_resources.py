@@ -223,7 +223,7 @@ def test_memory_and_disk_hold_weights_moments_and_states(folder: Path) -> None:
         assert found[name].gpu_memory_mb == math.ceil(peak_memory(run).total / 1e6)
     more = sorted((16 * parameters + states_of) / 1e6 for states_of in expected.values())
     for gpus, in_flight in ((1, more[1]), (2, sum(more))):
-        said = re.search(r"Disk: what stays; .* take (\d+) MB more", summary(plan, workflow, gpus))
+        said = re.search(r"Disk: what stays\. .* up to (\d+) MB more", summary(plan, workflow, gpus))
         assert said
         assert float(said[1]) == pytest.approx(in_flight, abs=4)
     host = needs(plan, workflow, gpu=False)
@@ -355,7 +355,7 @@ def test_who_takes_a_gpu_is_one_rule_for_the_plan_and_the_jobs() -> None:
             assert takes_gpus(WorkflowConfig(device="cuda"), cluster, here)
             assert takes_gpus(partition, cluster, here)
             assert not takes_gpus(WorkflowConfig(device="cpu", cluster=partition.cluster), cluster, here)
-        with pytest.raises(ConfigError, match=r"device=cuda or device=cpu, or name cluster\.gpu_partition"):
+        with pytest.raises(ConfigError, match=r"device=cuda or device=cpu, or set cluster\.gpu_partition"):
             takes_gpus(auto, True, here=cluster)
     assert [takes_gpus(auto, False, here) for here in (False, True)] == [False, True]
 
