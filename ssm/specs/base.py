@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
@@ -50,6 +51,7 @@ class Spec(BaseModel):
         return value
 
     @classmethod
+    @cache
     def later_fields(cls) -> frozenset[str]:
         """All `later` fields, those of the base classes included."""
         return frozenset().union(*(vars(base).get("later", ()) for base in cls.__mro__))
