@@ -90,20 +90,20 @@ def _names(about: dict[str, Any]) -> list[str]:
     if "$ref" in about:
         return [about["$ref"].rpartition("/")[2]]
     inner = [*about.get("anyOf", []), *about.get("oneOf", []), about.get("items"), about.get("additionalProperties")]
-    return [name for one in inner if isinstance(one, dict) for name in _names(one)]
+    return [name for part in inner if isinstance(part, dict) for name in _names(part)]
 
 
 def _type(about: dict[str, Any], definitions: dict[str, Any], links: Mapping[str, str]) -> str:
     """The type of a value, in words."""
     if "const" in about or "enum" in about:
         return " or ".join(f"`{value}`" for value in about.get("enum", [about.get("const")]))
-    options = [one for one in (*about.get("anyOf", []), *about.get("oneOf", [])) if one.get("type") != "null"]
+    options = [option for option in (*about.get("anyOf", []), *about.get("oneOf", [])) if option.get("type") != "null"]
     if options:
-        names = [name for one in options for name in _names(one) if "$ref" in one]
+        names = [name for option in options for name in _names(option) if "$ref" in option]
         if len(names) == len(options) > 2 and names[0] in links:
             page = links[names[0]].partition("#")[0]
             return f"[one of these]({page})"
-        return " or ".join(dict.fromkeys(_type(one, definitions, links) for one in options))
+        return " or ".join(dict.fromkeys(_type(option, definitions, links) for option in options))
     if "$ref" in about:
         (name,) = _names(about)
         if name in links:
@@ -126,7 +126,7 @@ def _range(about: dict[str, Any]) -> str:
     above, below = about.get("exclusiveMinimum"), about.get("exclusiveMaximum")
     found = [f"at least {low:,}"] if low is not None else [f"above {above:,}"] if above is not None else []
     found += [f"at most {high:,}"] if high is not None else [f"below {below:,}"] if below is not None else []
-    return "".join(f", {one}" for one in found)
+    return "".join(f", {bound}" for bound in found)
 
 
 @cache
@@ -134,18 +134,18 @@ def _classes() -> dict[str, type[Spec]]:
     """Name -> class of all specs."""
     waiting, found = [Spec], dict[str, type[Spec]]()
     while waiting:
-        one = waiting.pop()
-        found[one.__name__] = one
-        waiting += one.__subclasses__()
+        spec = waiting.pop()
+        found[spec.__name__] = spec
+        waiting += spec.__subclasses__()
     return found
 
 
 def _words(spec: type[Spec]) -> dict[str, str]:
     """Field -> its comment, also for fields of base classes."""
     found: dict[str, str] = {}
-    for one in reversed(spec.__mro__):
-        if issubclass(one, Spec):
-            found |= _comments(one)
+    for base in reversed(spec.__mro__):
+        if issubclass(base, Spec):
+            found |= _comments(base)
     return found
 
 

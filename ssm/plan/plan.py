@@ -171,8 +171,8 @@ def _task(
 def _titles(library: Library, series: tuple[Series, ...], plan: Plan) -> dict[str, str]:
     """Panel -> its title for readers. It has the number of parameters if that is equal in all arms."""
     runs: dict[str, list[RunSpec]] = {}
-    for one in series:
-        runs.setdefault(one.panel, []).append(plan.runs[one.run])
+    for member in series:
+        runs.setdefault(member.panel, []).append(plan.runs[member.run])
     return {panel: _title(library.titles[panel], own) for panel, own in runs.items()}
 
 

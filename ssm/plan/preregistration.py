@@ -110,7 +110,7 @@ def _content(
     fewer: tuple[int, ...] = ()
     if not isinstance(quantity, FigureQuantity):
         places = task.series_of(claim, panel)
-        seeds = {frozenset(one.seed for one in found) for found in places.values() if found}
+        seeds = {frozenset(series.seed for series in found) for found in places.values() if found}
         if seeds and seeds != {frozenset(seeds_of(task))}:
             fewer = tuple(sorted(frozenset.intersection(*seeds)))
         arms: list[Any] = []
@@ -128,7 +128,9 @@ def _content(
             measured.append([measurements[table].measurement.content() for table in tables])
     else:
         own = [measurements[table].measurement for table in task.tables]
-        arms, measured = quantity.decided_by([one for one in own if one.kind in (*quantity.reads, *quantity.names)])
+        arms, measured = quantity.decided_by(
+            [measured for measured in own if measured.kind in (*quantity.reads, *quantity.names)]
+        )
     return Content(
         expected=claim.expected.words(),
         quantity=short_hash(quantity.canonical(panel, task.series), DIGITS),

@@ -121,7 +121,7 @@ def takes_gpus(workflow: WorkflowConfig, cluster: bool = False, here: bool = Fal
         here: whether this machine has a GPU.
 
     Raises:
-        ConfigError: nobody has said whether the cluster has GPUs. A job only gets a GPU if it asks for one.
+        ConfigError: nobody has configured whether the cluster has GPUs. A job only gets a GPU if it asks for one.
     """
     if workflow.device != "auto":
         return workflow.device == "cuda"

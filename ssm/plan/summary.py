@@ -85,7 +85,7 @@ def summary(
         "tables": plan.measurements,
         "figures": plan.figures,
     }
-    title = f"Plan at the scale '{plan.scale}': " + ", ".join(f"{what} {len(one)}" for what, one in counted.items())
+    title = f"Plan at the scale '{plan.scale}': " + ", ".join(f"{what} {len(specs)}" for what, specs in counted.items())
     table = [title, "", *(row.rstrip() for row in rows), ""]
     large = _too_large(plan, workflow, found) if gpu else []
     elsewhere = [*_published_lines(plan), *_checkpoint_lines(checkpoints or {})]

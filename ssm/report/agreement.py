@@ -79,7 +79,7 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Against:
+class ReferenceResults:
     """The reference results for a report; empty without a folder of references."""
 
     figures: dict[str, ReferenceFigure] = field(default_factory=dict)  # by target: figures that are missing here
@@ -97,7 +97,7 @@ class Against:
         """The claims of all figures that are missing here."""
         return tuple(claim for figure in self.figures.values() for claim in figure.claims)
 
-    def of(self, targets: Iterable[str]) -> Against:
+    def of(self, targets: Iterable[str]) -> ReferenceResults:
         """Only these figures."""
         wanted = set(targets)
         return replace(
@@ -107,7 +107,7 @@ class Against:
         )
 
 
-def against(results: Results, folder: Path, reference: Path | None) -> Against:
+def reference_results(results: Results, folder: Path, reference: Path | None) -> ReferenceResults:
     """The reference results that a report shows. They have the scale of the report.
 
     Args:
@@ -120,13 +120,13 @@ def against(results: Results, folder: Path, reference: Path | None) -> Against:
         TableError: the folder holds no reference, or a picture is missing or broken.
     """
     if reference is None or results.dry_run:
-        return Against()
+        return ReferenceResults()
     found = read_references(reference)
     if not found:
         raise TableError(f"{reference}: no reference results")
     references = {name: one for name, one in found.items() if one.scale == results.scale}
     made = [figure.target for figure in results.figures]
-    return Against(
+    return ReferenceResults(
         {name: _figure(one, reference, results, folder) for name, one in references.items() if name not in made},
         {name: _agreement(folder, {name: references[name]}) for name in made if name in references},
     )

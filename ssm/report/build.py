@@ -13,7 +13,7 @@ from markupsafe import Markup
 from ssm.base.files import write_text
 from ssm.base.prose import marked
 from ssm.claims.words import SORTS, VERDICT_NAMES, expected_misses, measured, number, span, tally
-from ssm.report.agreement import Against, against
+from ssm.report.agreement import ReferenceResults, reference_results
 from ssm.report.facts import duration, facts
 from ssm.report.gather import SYMBOLS, Gatherer, Results
 from ssm.report.overview import NOT_PLANNED, SHAPES, board, counts_by_mark, first_look, legend
@@ -46,26 +46,28 @@ def build_report(
         OutputError: a page cannot be written.
     """
     gathered = Gatherer(results, out).gather(needed)
-    for name, page in render(gathered, against(gathered, results, reference), front).items():
+    for name, page in render(gathered, reference_results(gathered, results, reference), front).items():
         write_text(out / f"{name}.html", page)
     return gathered
 
 
-def render(results: Results, beside: Against, front: Sequence[str] | None = None) -> dict[str, str]:
+def render(results: Results, references: ReferenceResults, front: Sequence[str] | None = None) -> dict[str, str]:
     """Name -> the text of a page."""
     if front is None:
         front = [figure.target for figure in results.figures if figure.task.figure.headline]
-    targets = dict.fromkeys([*(figure.target for figure in results.figures), *results.unfinished, *beside.figures])
+    targets = dict.fromkeys([*(figure.target for figure in results.figures), *results.unfinished, *references.figures])
     own = {short: [target for target in targets if target.startswith(f"{short}_")] for short in GROUPS}
     shown = tuple(short for short, group in GROUPS.items() if not group.added or own[short])
-    pages = {FRONT: _page("index.html.j2", FRONT, results, results.of(front), beside, shown)}
+    pages = {FRONT: _page("index.html.j2", FRONT, results, results.of(front), references, shown)}
     for short, of_paper in own.items():
         own_results = results.of(of_paper)
-        pages[short] = _page("paper.html.j2", short, own_results, own_results, beside.of(of_paper), (short,))
+        pages[short] = _page("paper.html.j2", short, own_results, own_results, references.of(of_paper), (short,))
     return pages
 
 
-def _page(name: str, page: str, results: Results, shown: Results, beside: Against, papers: tuple[str, ...]) -> str:
+def _page(
+    name: str, page: str, results: Results, shown: Results, references: ReferenceResults, papers: tuple[str, ...]
+) -> str:
     """Render a page.
 
     Args:
@@ -73,11 +75,11 @@ def _page(name: str, page: str, results: Results, shown: Results, beside: Agains
         page: its name.
         results: the results that it counts.
         shown: the results that it shows in full.
-        beside: the reference results. Only the page of a paper shows them in full.
+        references: the reference results. Only the page of a paper shows them in full.
         papers: the papers in its overview.
     """
-    references = tuple(beside.figures) if page != FRONT else ()
-    groups = board(results, beside, papers, (*(figure.target for figure in shown.figures), *references))
+    in_full = tuple(references.figures) if page != FRONT else ()
+    groups = board(results, references, papers, (*(figure.target for figure in shown.figures), *in_full))
     context: dict[str, Any] = {
         "page": page,
         "papers": GROUPS,
@@ -85,8 +87,8 @@ def _page(name: str, page: str, results: Results, shown: Results, beside: Agains
         "shown": shown,
         "groups": groups,
         "legend": legend(groups),
-        "beside": beside,
-        "references": [beside.figures[target] for target in references],
+        "reference_results": references,
+        "references": [references.figures[target] for target in in_full],
         "legend_of_references": legend(groups, reference=True),
         "not_planned": NOT_PLANNED,
         "shapes": {mark: Markup(shape) for mark, shape in SHAPES.items()},
@@ -96,7 +98,7 @@ def _page(name: str, page: str, results: Results, shown: Results, beside: Agains
         "sizes": {figure.target: facts(results.of([figure.target])).size for figure in shown.figures},
         "symbols": SYMBOLS,
         "tally": tally(claim.row for claim in results.claims),
-        "tally_of_references": tally(claim.row for claim in beside.claims),
+        "tally_of_references": tally(claim.row for claim in references.claims),
         "sorts": SORTS,
         "verdicts": VERDICT_NAMES,
         "expected_misses": expected_misses,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ssm.base.prose import plain
-from ssm.report.agreement import Against, Agreement
+from ssm.report.agreement import Agreement, ReferenceResults
 from ssm.report.gather import MARKS, Absent, Results, Verdict
 from ssm.report.papers import GROUPS, PAPERS, Paper, spoken
 
@@ -74,28 +74,28 @@ class Group:
 
 
 def board(
-    results: Results, beside: Against, papers: tuple[str, ...] = tuple(PAPERS), here: tuple[str, ...] = ()
+    results: Results, references: ReferenceResults, papers: tuple[str, ...] = tuple(PAPERS), here: tuple[str, ...] = ()
 ) -> tuple[Group, ...]:
     """The cards of some papers.
 
     Args:
-        beside: the reference results, for the cards of missing figures.
+        references: the reference results, for the cards of missing figures.
         here: targets that the same page shows in full. The cards of other figures link to the page of their paper.
     """
     figures = {figure.target: figure for figure in results.figures}
     groups = []
     for paper in (GROUPS[short] for short in papers):
-        known = (*figures, *results.unfinished, *beside.figures)
+        known = (*figures, *results.unfinished, *references.figures)
         planned = [target for target in known if target.startswith(f"{paper.short}_")]
         cards = []
         for target in dict.fromkeys([*paper.shows, *planned]):
-            figure, reference = figures.get(target), beside.figures.get(target)
+            figure, reference = figures.get(target), references.figures.get(target)
             shows = paper.shows.get(target) or (plain(figure.task.figure.title) if figure else "")
             absent = None if figure else results.unfinished.get(target, NOT_PLANNED)
             shown = figure or reference
             href = f"{'' if target in here else f'{paper.short}.html'}#{target}" if shown else ""
             claims: tuple[Verdict, ...] = shown.claims if shown else ()
-            agreement = beside.agreements.get(target)
+            agreement = references.agreements.get(target)
             cards.append(
                 Card(target, spoken(target), shows, href, claims, absent, not figure and bool(reference), agreement)
             )
