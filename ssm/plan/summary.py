@@ -9,7 +9,6 @@ from pathlib import Path
 from ssm.plan.plan import Plan
 from ssm.plan.resources import Need, needs, takes_gpus, training_tokens
 from ssm.plan.walltime import jobs_for, wall_seconds
-from ssm.specs.base import Spec
 from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 
@@ -50,46 +49,42 @@ def summary(
 
         past = elapsed(plan, found, results, gpu)
 
-    def wall(jobs: set[str], figures: int) -> tuple[str, ...]:
+    def costs(jobs: set[str], new: set[str], figures: int) -> list[str]:
         around = CALL_SECONDS + DRAW_SECONDS * figures
-        times = [_time(around + wall_seconds(plan, jobs, found, slots))]
+        cells = [*_sums(plan, new, found, gpu), *_most(plan, jobs, found, gpu)]
+        cells.append(_time(around + wall_seconds(plan, jobs, found, slots)))
         if results is not None:
-            times.append(_time(around + wall_seconds(plan, jobs, past, slots)) if jobs <= past.keys() else "")
-        return tuple(times)
+            cells.append(_time(around + wall_seconds(plan, jobs, past, slots)) if jobs <= past.keys() else "")
+        return cells
 
-    counts_head = ("runs", "new", "tables", "new", "claims")
-    most_head = ("GPUs a run", "memory") if gpu else ("memory",)
-    costs_head = ("training tokens", _unit(gpu), "disk", *most_head, "wall time", *(("took",) if results else ()))
-    lines: list[tuple[str, ...]] = [("figure", *counts_head, *costs_head)]
+    head = ["figure", "runs", "new", "tables", "new", "claims", "training tokens", "GPU hours" if gpu else "CPU hours"]
+    head += ["disk", *(["GPUs a run"] if gpu else []), "memory", "wall time", *(["took"] if results else [])]
+    rows = [head]
     seen: set[str] = set()
     for target, task in plan.figures.items():
         runs, tables = plan.runs_of(target), plan.tables_of(target)
         jobs = jobs_for(plan, tables)
         new = jobs - seen
         counts = (len(runs), len(new & set(runs)), len(tables), len(new & set(tables)), len(task.figure.claims))
-        cost, times = _cost(plan, new, found, gpu), wall(jobs, 1)
-        lines.append((target, *map(str, counts), *cost, *_most(plan, jobs, found, gpu), *times))
+        rows.append([target, *map(str, counts), *costs(jobs, new, figures=1)])
         seen |= jobs
     claims = sum(len(task.figure.claims) for task in plan.figures.values())
-    total = ("all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(claims))
-    cost, times = _cost(plan, seen, found, gpu), wall(seen, len(plan.figures))
-    lines.append((*total, *cost, *_most(plan, seen, found, gpu), *times))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = [
-        "  ".join(_padded(cell, width, column) for column, (cell, width) in enumerate(zip(line, widths, strict=True)))
-        for line in lines
-    ]
-    counted: dict[str, Mapping[str, Spec]] = {
-        "data sets": plan.data,
-        "training runs": {name: run for name, run in plan.runs.items() if run.checkpoint is None},
-        "tables": plan.measurements,
-        "figures": plan.figures,
-    }
-    title = f"Plan at the scale '{plan.scale}': " + ", ".join(f"{what} {len(specs)}" for what, specs in counted.items())
-    table = [title, "", *(row.rstrip() for row in rows), ""]
+    total = ["all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(claims)]
+    rows.append([*total, *costs(seen, seen, len(plan.figures))])
+
+    trained = sum(run.checkpoint is None for run in plan.runs.values())
+    title = f"Plan at the scale '{plan.scale}': data sets {len(plan.data)}, training runs {trained}, "
+    title += f"tables {len(plan.measurements)}, figures {len(plan.figures)}"
     large = _too_large(plan, workflow, found) if gpu else []
     elsewhere = [*_published_lines(plan), *_checkpoint_lines(checkpoints or {})]
-    return "\n".join([*table, *elsewhere, *large, *_basis(plan, workflow, found, gpu, slots)])
+    notes = _notes(plan, workflow, found, gpu, slots)
+    return "\n".join([title, "", *_aligned(rows), "", *elsewhere, *large, *notes])
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """The rows of a table as lines. The first column is aligned left, the others right."""
+    first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return ["  ".join([name.ljust(first), *map(str.rjust, cells, widths)]).rstrip() for name, *cells in rows]
 
 
 def _published_lines(plan: Plan) -> list[str]:
@@ -113,11 +108,7 @@ def _checkpoint_lines(checkpoints: Mapping[str, CheckpointSpec]) -> list[str]:
     return ["Targets of checkpoints (models.yaml), made only when you name them:", *lines, ""] if lines else []
 
 
-def _unit(gpu: bool) -> str:
-    return "GPU hours" if gpu else "CPU hours"
-
-
-def _cost(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool) -> tuple[str, str, str]:
+def _sums(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool) -> tuple[str, str, str]:
     """The sums of training tokens, hours and disk of some jobs."""
     jobs = list(jobs)
     tokens = sum(training_tokens(plan.runs[job]) for job in jobs if job in plan.runs)
@@ -165,7 +156,7 @@ def _passing(plan: Plan, found: Mapping[str, Need], gpus: int) -> int:
     return most
 
 
-def _basis(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu: bool, gpus: int) -> list[str]:
+def _notes(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu: bool, gpus: int) -> list[str]:
     """The notes below the table: what the numbers mean, and how they are estimated."""
     hardware, passing = workflow.hardware, _passing(plan, found, gpus)
     speed = f"{hardware.cpu_gflops:g} GFLOP/s per thread and {hardware.cpu_layer_ms:g} ms per layer and batch"
@@ -184,10 +175,6 @@ def _basis(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu:
         f"All numbers are estimates: {speed} (config.yaml: hardware).",
     ]
     return [line for line in lines if line]
-
-
-def _padded(cell: str, width: int, column: int) -> str:
-    return cell.ljust(width) if column == 0 else cell.rjust(width)
 
 
 def _short(value: float, units: tuple[tuple[float, str], ...]) -> str:
