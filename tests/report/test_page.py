@@ -122,15 +122,30 @@ def test_every_claim_has_its_verdict_number_and_reason(tmp_path: Path) -> None:
     assert "Mamba-2 370m, 100 steps" in text  # the paper's setting
 
 
-def test_the_page_follows_the_data(tmp_path: Path) -> None:
-    results_folder(
-        tmp_path, readings={(arm, seed): {"late": 4.0 + seed / 10} for arm in ("base", "passed") for seed in (1, 2, 3)}
-    )
-    text = squeezed(built(tmp_path)[1].text)
-    assert "Statements of the papers 2 0 0" in text
+COUNTS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "other readings": (
+        {"readings": {(arm, seed): {"late": 4.0 + seed / 10} for arm in ("base", "passed") for seed in (1, 2, 3)}},
+        ["Statements of the papers 2 0 0"],
+    ),
+    "two panels": ({"panels": ("tiny", "small")}, ["Statements of the papers 2 2 0"]),
+    "a definition": (
+        {"claims": [*CLAIMS, claim({"kind": "parameter_ratio", "model": "tiny"}, "size", above=1.0)]},
+        ["Statements of the papers 1 1 0 Definitions 1 0 0 Added checks 0 0 1", "the claim size holds definition"],
+    ),
+}
 
 
-def test_the_same_number_of_two_figures_counts_once(results: Path) -> None:
+@pytest.mark.parametrize("case", COUNTS)
+def test_the_counts_follow_the_verdicts(tmp_path: Path, case: str) -> None:
+    options, shown = COUNTS[case]
+    results_folder(tmp_path, **options)
+    _, page = built(tmp_path)
+    text = squeezed(page.text)
+    assert all(words in text for words in shown)
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_a_number_counts_once_for_two_figures(results: Path) -> None:
     text = squeezed(built(results)[1].text)
     assert "Statements of the papers 1 1 0 Added checks 0 0 1" in text
     assert "For this reason 3 of 6 verdicts are not counted again." in text
@@ -196,21 +211,6 @@ def test_all_figures_of_the_papers_have_a_card() -> None:
         assert all(target.startswith(f"{short}_") and spoken(target)[0].isupper() for target in paper.shows)
     planned = figure_targets(Path(__file__).parents[2] / "config")
     assert not set(planned) - {target for paper in GROUPS.values() for target in paper.shows}
-
-
-def test_definitions_are_counted_separately(tmp_path: Path) -> None:
-    size = claim({"kind": "parameter_ratio", "model": "tiny"}, "size", above=1.0)
-    results_folder(tmp_path, claims=[*CLAIMS, size])
-    text = squeezed(built(tmp_path)[1].text)
-    assert "Statements of the papers 1 1 0 Definitions 1 0 0 Added checks 0 0 1" in text
-    assert "the claim size holds definition" in text
-
-
-def test_every_panel_has_its_own_verdict(tmp_path: Path) -> None:
-    results_folder(tmp_path, panels=("tiny", "small"))
-    _, page = built(tmp_path)
-    assert "Statements of the papers 2 2 0" in squeezed(page.text)
-    assert len(page.ids) == len(set(page.ids))
 
 
 def test_text_is_escaped_everywhere(results: Path) -> None:
