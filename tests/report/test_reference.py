@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from claims.synthetic import claim
 from PIL import Image
+from plan import own
 from plan.mini import edit, write_config
 from report.folder import CLAIMS, results_folder
 
@@ -411,6 +412,15 @@ def test_new_wording_of_a_new_claim_is_one_line(planned: Path, capsys: pytest.Ca
     planned.write_text(json.dumps(content | {"claims": []}))
     (line,) = lines(capsys, "reference", "--wording", code=2)
     assert "it has no verdict on 'repaired', a claim of its figure file" in line
+
+
+def test_the_statements_of_the_references_are_those_of_the_figure_files() -> None:
+    """If this fails, run `ssm reference --wording`."""
+    figures = own.plan("smoke").figures
+    for target, reference in read_references(ROOT / "reports" / "smoke").items():
+        says = {name: claim.says for name, claim, _ in figures[target].verdicts}
+        stale = [claim.claim for claim in reference.claims if claim.says != says.get(claim.claim, claim.says)]
+        assert not stale, target
 
 
 def test_the_projects_own_tables_are_up_to_date() -> None:
