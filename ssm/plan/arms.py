@@ -117,20 +117,20 @@ class ArmResolver:
             data: Spec = capped_data(self.library.data.get(entry.data or str(self.figure.data), data_key), caps)
             # An arm that takes all weights of a parent also takes the values of the parent's grid. An arm that takes
             # single layers has its own model.
-            gridded = entry.parent is not None and self._entry(entry.parent).member is not None
-            if entry.parent is not None and entry.layer is None and (gridded or entry.repair is not None):
+            parent_has_grid = entry.parent is not None and self._entry(entry.parent).member is not None
+            if entry.parent is not None and entry.layer is None and (parent_has_grid or entry.repair is not None):
                 above = self._specs_of(entry.parent, panel)
                 model = above["model"]
                 data = data if entry.data else above["data"]
             training = self._training(entry, panel, self._where(arm))
             specs = {"model": model, "data": data, "training": training, "initial_state": training.initial_state}
             if entry.member is not None:
-                specs |= self._gridded(entry, entry.member, specs, self._where(arm))
-            specs["training"] = self._kept(arm, specs["training"], specs.pop("initial_state"))
+                specs |= self._with_grid(entry, entry.member, specs, self._where(arm))
+            specs["training"] = self._with_snapshots(arm, specs["training"], specs.pop("initial_state"))
             self._specs[arm, panel] = specs
         return dict(self._specs[arm, panel])
 
-    def _gridded(self, entry: ArmEntry, member: Member, specs: dict[str, Spec], where: str) -> dict[str, Spec]:
+    def _with_grid(self, entry: ArmEntry, member: Member, specs: dict[str, Spec], where: str) -> dict[str, Spec]:
         """The specs with the values of a grid. They cannot set the training of weights that were trained elsewhere."""
         roots = ["model", "data"] if entry.training is None else list(specs)
         called = {"data": "task"} if isinstance(specs["data"], Task) else {}
@@ -156,7 +156,7 @@ class ArmResolver:
         content = recipe.model_dump() | override | {"initial_state": state | changed}
         return TrainingSpec.parse(content, f"{where}.override")
 
-    def _kept(self, arm: str, training: Spec, initial_state: Spec) -> TrainingSpec:
+    def _with_snapshots(self, arm: str, training: Spec, initial_state: Spec) -> TrainingSpec:
         """The arm's training, with its initial state and the snapshots that the figure takes from it."""
         assert isinstance(training, TrainingSpec)
         taken = {other.at for other in self.figure.arms.values() if other and other.snapshot_of == arm}

@@ -76,7 +76,7 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
 
     layers, backward = _activations(model, micro, training.context, training.initial_state.from_zero, bfloat16)
     width = NUMBER * (BFLOAT16 if bfloat16 else 1.0)
-    one, inputs = max(layers) + backward, width * D * tokens * len(layers)
+    largest, inputs = max(layers) + backward, width * D * tokens * len(layers)
     kept = inputs if recompute else sum(layers)
     hidden = width * 2 * D * tokens  # the last layer's output and what the last norm makes of it
 
@@ -90,13 +90,13 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
     gradients = NUMBER * parameters // (processes if shard else 1)
     cast = weights // 2 if bfloat16 else 0  # autocast keeps the weights in bfloat16 as well
     early = gradients if processes > 1 or micro < sequences else 0
-    twice = NUMBER * D * vocabulary if model.tie_embeddings and run.data.channels is None else 0
+    tied = NUMBER * D * vocabulary if model.tie_embeddings and run.data.channels is None else 0
     logits = NUMBER * 3 * vocabulary * tokens
-    last_layer = kept + (one if recompute else backward) + hidden
+    last_layer = kept + (largest if recompute else backward) + hidden
     phases = [
         Memory(weights, early, moments, round(kept + hidden) + cast, logits, within),
         Memory(weights, early, moments, round(last_layer) + cast, 0, within),
-        Memory(weights, gradients + twice, moments, round(one), 0, within),
+        Memory(weights, gradients + tied, moments, round(largest), 0, within),
         Memory(weights, gradients, moments, 0, 0, max(before, behind)),
     ]
     return max(phases, key=lambda memory: memory.total)

@@ -61,12 +61,12 @@ def with_preregistrations(
         for name, content in found.items()
     }
     past = preregistrations.of(task.figure.target, task.scale)
-    standing = _standing(past, seeds)
+    current = _current(past, seeds)
     registered = {}
-    if standing is not None and not _spent(past[:-1], seeds):
-        known = _known(task, standing.date, found, preregistrations)
-        same = [name for name in found if standing.claims.get(name) == found[name] and name not in known]
-        registered = dict.fromkeys(same, standing.date)
+    if current is not None and not _used_before(past[:-1], seeds):
+        known = _registered_elsewhere(task, current.date, found, preregistrations)
+        same = [name for name in found if current.claims.get(name) == found[name] and name not in known]
+        registered = dict.fromkeys(same, current.date)
     return task.model_copy(update={"numbers": numbers, "registered": registered})
 
 
@@ -79,22 +79,22 @@ def review(task: FigureTask, found: Mapping[str, Content], preregistrations: Pre
     """Compare a planned figure, with its `contents`, with its preregistrations."""
     target, scale, seeds = task.figure.target, task.scale, seeds_of(task)
     past = preregistrations.of(target, scale)
-    standing = _standing(past, seeds)
+    current = _current(past, seeds)
     where = f"{target} ({scale})"
-    if not found and (standing is None or not seeds):
+    if not found and (current is None or not seeds):
         return Findings()
     refused, missing = [], []
-    if standing is None or (not seeds and standing.claims != found):
-        refused = _spent(past, seeds)
+    if current is None or (not seeds and current.claims != found):
+        refused = _used_before(past, seeds)
         missing = [] if refused else [f"{where}: not registered; `ssm register {target} --scale {scale}`"]
     else:
-        refused = _spent(past[:-1], seeds)
-        changes = _changes(standing.claims, found)
+        refused = _used_before(past[:-1], seeds)
+        changes = _changes(current.claims, found)
         if changes:
             replace = f"replace the seeds {_list(seeds)} by unused ones, or undo the change ({_used(past)})"
-            refused.append(f"{'; '.join(changes)}, since the registration of {standing.date[:10]}; {replace}")
-    date = standing.date if standing is not None else None
-    refused += _known(task, date, found, preregistrations).values()
+            refused.append(f"{'; '.join(changes)}, since the registration of {current.date[:10]}; {replace}")
+    date = current.date if current is not None else None
+    refused += _registered_elsewhere(task, date, found, preregistrations).values()
     return Findings([f"{where}: {'; '.join(refused)}"], []) if refused else Findings([], missing)
 
 
@@ -142,12 +142,12 @@ def _content(
     )
 
 
-def _standing(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> Preregistration | None:
+def _current(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> Preregistration | None:
     """The last registration, if it has exactly these seeds."""
     return past[-1] if past and past[-1].claims and set(past[-1].seeds) == set(seeds) else None
 
 
-def _spent(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> list[str]:
+def _used_before(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> list[str]:
     """A message if seeds were used before: read without registration, or registered together with other seeds."""
     for entry in reversed(past):
         shared = sorted(set(entry.seeds) & set(seeds))
@@ -161,7 +161,7 @@ def _spent(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> list[str]
     return []
 
 
-def _known(
+def _registered_elsewhere(
     task: FigureTask, date: str | None, found: Mapping[str, Content], preregistrations: Preregistrations
 ) -> dict[str, str]:
     """Claim -> a message if another figure registered the same number earlier, with another region.
