@@ -1,10 +1,9 @@
-"""Config files become specs, and specs the graph of data, runs, measurements and figures.
+"""Turn config files into specs, and specs into a plan: data sets, runs, measurements and figures.
 
-Pure functions: nothing is read but the config files, nothing is written but specs, and torch is never imported.
+Only config files are read, only specs are written, and torch is never imported.
 """
 
 from ssm.plan.library import Library, load_config
-from ssm.plan.plan import Inputs, Plan, make_plan
-from ssm.plan.write import write_specs
+from ssm.plan.plan import Inputs, Plan, make_plan, write_specs
 
 __all__ = ["Inputs", "Library", "Plan", "load_config", "make_plan", "write_specs"]

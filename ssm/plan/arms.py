@@ -19,7 +19,7 @@ from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 
 @dataclass(frozen=True)
 class Resolved:
-    """What one arm means for one panel and seed: a run, and the snapshot of it (None: its final weights)."""
+    """The weights of an arm for one panel and seed: a run, and a snapshot of it (None: the final weights)."""
 
     run: RunSpec
     snapshot: float | None = None
@@ -27,18 +27,18 @@ class Resolved:
 
 @dataclass(frozen=True)
 class ArmResolver:
-    """Resolves the arms of one figure."""
+    """Resolves the arms of a figure to training runs."""
 
     library: Library
     figure: FigureSpec
-    _specs: dict[tuple[str, str], dict[str, Spec]] = field(default_factory=dict)  # (arm, panel): of all seeds
+    _specs: dict[tuple[str, str], dict[str, Spec]] = field(default_factory=dict)  # (arm, panel) -> specs of all seeds
     _resolved: dict[tuple[str, str, int], Resolved] = field(default_factory=dict)
 
     def resolve(self, arm: str, panel: str, seed: int) -> Resolved:
-        """The run of an arm; an arm with a parent takes the parent's panel and seed.
+        """The weights of an arm. A parent is resolved for the same panel and seed.
 
         Raises:
-            ConfigError: an unknown recipe, initial state, model or data set; an impossible override; a circle of arms.
+            ConfigError: unknown recipe, initial state, model or data set; impossible override; arms in a circle.
         """
         key = (arm, panel, seed)
         if key not in self._resolved:
@@ -49,7 +49,7 @@ class ArmResolver:
         entry = self._entry(arm)
         where = self._where(arm)
         if arm in below:
-            raise ConfigError(f"{where}: the arms {' -> '.join((*below, arm))} stand in a circle")
+            raise ConfigError(f"{where}: the arms {' -> '.join((*below, arm))} form a circle; change 'from' in one")
         if entry.snapshot_of is not None:
             taken_of = self._entry(entry.snapshot_of)
             if taken_of.training is None:
@@ -57,7 +57,7 @@ class ArmResolver:
                 raise ConfigError(f"{where}.snapshot_of: '{entry.snapshot_of}' is {what}; name a trained arm")
             taken = self._resolve(entry.snapshot_of, panel, seed, (*below, arm)).run
             if taken.training.budget.steps == 0:
-                raise ConfigError(f"{where}.snapshot_of: '{entry.snapshot_of}' makes no steps; name a trained arm")
+                raise ConfigError(f"{where}.snapshot_of: '{entry.snapshot_of}' has no steps; name a trained arm")
             return Resolved(taken, entry.at)
         parent = None
         if entry.parent is not None:
@@ -72,9 +72,9 @@ class ArmResolver:
         return Resolved(RunSpec.parse(content, where))
 
     def _weights(self, entry: ArmEntry, panel: str, where: str) -> tuple[str, int]:
-        """Of an arm that is not trained here: where its weights are, and T, the tokens that they were trained on.
+        """Where the weights of an untrained arm are, and the context T that they were trained on, in tokens.
 
-        No file is looked at: the run's import does that.
+        No file is read; the import job does that.
         """
         name, model, library = str(entry.checkpoint), entry.model or panel, self.library
         found: PublishedSpec | CheckpointSpec | None = None
@@ -83,19 +83,19 @@ class ArmResolver:
             if found is None:
                 models = ", ".join(library.published) or "none"
                 raise ConfigError(
-                    f"{where}.checkpoint: {library.folder / 'models.yaml'}: '{model}' has no key 'published'; of the "
-                    f"models there these have: {models}"
+                    f"{where}.checkpoint: {library.folder / 'models.yaml'}: '{model}' has no key 'published'; "
+                    f"models with this key: {models}"
                 )
         elif "/" not in name:
             if name not in library.checkpoints:
                 hint = nearest(name, [PUBLISHED, *library.checkpoints])
                 raise ConfigError(
-                    f"{where}.checkpoint: unknown checkpoint '{name}'; {hint}; a folder is named with a /"
+                    f"{where}.checkpoint: unknown checkpoint '{name}'; {hint}; the path of a folder needs a /"
                 )
             found = library.checkpoints[name]
         context = entry.context or (found.context if found else None)
         if context is None:
-            raise ConfigError(f"{where}: needs 'context', the tokens a sequence that {name} was trained on")
+            raise ConfigError(f"{where}: give 'context', the tokens of a sequence that {name} was trained on")
         return found.checkpoint if found else name, context
 
     def _entry(self, arm: str) -> ArmEntry:
@@ -107,7 +107,7 @@ class ArmResolver:
         return f"{self.library.figure_file(self.figure.target)}: arms.{arm}"
 
     def _specs_of(self, arm: str, panel: str) -> dict[str, Any]:
-        """The model, the data and the training of an arm, with its keys of a grid set."""
+        """The model, the data and the training of an arm. The values of a grid are set."""
         if (arm, panel) not in self._specs:
             entry, file = self._entry(arm), self.library.figure_file(self.figure.target)
             caps = self.library.workflow.dry_run
@@ -115,29 +115,30 @@ class ArmResolver:
             model: Spec = self.library.models.get(entry.model or panel, model_key)
             data_key = f"{self._where(arm)}.data" if entry.data else f"{file}: data"
             data: Spec = capped_data(self.library.data.get(entry.data or str(self.figure.data), data_key), caps)
-            # Who takes all weights goes on with what a member's grid has set; who takes layers has a model of its own.
-            gridded = entry.parent is not None and self._entry(entry.parent).member is not None
-            if entry.parent is not None and entry.layer is None and (gridded or entry.repair is not None):
+            # An arm that takes all weights of a parent also takes the values of the parent's grid. An arm that takes
+            # single layers has its own model.
+            parent_has_grid = entry.parent is not None and self._entry(entry.parent).member is not None
+            if entry.parent is not None and entry.layer is None and (parent_has_grid or entry.repair is not None):
                 above = self._specs_of(entry.parent, panel)
                 model = above["model"]
                 data = data if entry.data else above["data"]
             training = self._training(entry, panel, self._where(arm))
             specs = {"model": model, "data": data, "training": training, "initial_state": training.initial_state}
             if entry.member is not None:
-                specs |= self._gridded(entry, entry.member, specs, self._where(arm))
-            specs["training"] = self._kept(arm, specs["training"], specs.pop("initial_state"))
+                specs |= self._with_grid(entry, entry.member, specs, self._where(arm))
+            specs["training"] = self._with_snapshots(arm, specs["training"], specs.pop("initial_state"))
             self._specs[arm, panel] = specs
         return dict(self._specs[arm, panel])
 
-    def _gridded(self, entry: ArmEntry, member: Member, specs: dict[str, Spec], where: str) -> dict[str, Spec]:
-        """What a member's keys change. Of weights that were trained elsewhere no training can be set."""
+    def _with_grid(self, entry: ArmEntry, member: Member, specs: dict[str, Spec], where: str) -> dict[str, Spec]:
+        """The specs with the values of a grid. They cannot set the training of weights that were trained elsewhere."""
         roots = ["model", "data"] if entry.training is None else list(specs)
         called = {"data": "task"} if isinstance(specs["data"], Task) else {}
         found = with_overrides({called.get(root, root): specs[root] for root in roots}, member.sets, where)
         return {root: found[called.get(root, root)] for root in roots}
 
     def _training(self, entry: ArmEntry, panel: str, where: str) -> TrainingSpec:
-        """The arm's recipe with its overrides, and its initial state; of published or repaired weights zero steps."""
+        """The arm's recipe with its overrides and its initial state. Published and repaired weights have zero steps."""
         if entry.checkpoint is not None:
             return TrainingSpec.of_zero_steps(self._weights(entry, panel, where)[1], where)
         if entry.repair is not None:
@@ -151,12 +152,12 @@ class ArmResolver:
                 raise ConfigError(f"{where}.override: unknown key '{key}'; {hint}")
         changed = override.pop("initial_state", {})
         if not isinstance(changed, dict) or "policy" in changed:
-            raise ConfigError(f"{where}.override.initial_state: expected values of the initial state, without 'policy'")
+            raise ConfigError(f"{where}.override.initial_state: expected keys of the initial state, without 'policy'")
         content = recipe.model_dump() | override | {"initial_state": state | changed}
         return TrainingSpec.parse(content, f"{where}.override")
 
-    def _kept(self, arm: str, training: Spec, initial_state: Spec) -> TrainingSpec:
-        """The arm's training with its initial state, and the snapshots that the figure takes of it."""
+    def _with_snapshots(self, arm: str, training: Spec, initial_state: Spec) -> TrainingSpec:
+        """The arm's training, with its initial state and the snapshots that the figure takes from it."""
         assert isinstance(training, TrainingSpec)
         taken = {other.at for other in self.figure.arms.values() if other and other.snapshot_of == arm}
         content = training.model_dump() | {"initial_state": initial_state.model_dump()}

@@ -1,4 +1,4 @@
-"""What the workflow makes of the checkpoints in config/models.yaml: of each a diagnosis and an extension."""
+"""The workflow's jobs for the checkpoints in config/models.yaml: a diagnosis and an extension for each."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ssm.specs.config import WorkflowConfig
 from ssm.specs.diagnosis import OCTAVES
 from ssm.specs.extension import MOST, SEQUENCES
 
-BYTES_PER_PARAMETER = 2  # in a file; where it has more, more is asked for than is needed
-UNSEEN_BYTES = 3_000_000_000  # of weights that are not on this machine yet
+BYTES_PER_PARAMETER = 2  # in a file; with 4 bytes, the job asks for more than it needs
+UNSEEN_BYTES = 3_000_000_000  # assumed size of weights that are not on this machine yet
 TABLES = 6  # of a diagnosis
-LAYERS = 64  # of a model that nobody has looked into, at most
+LAYERS = 64  # assumed number of layers, because no file is read
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class CheckpointJob:
 
     spec: CheckpointSpec
     extends: bool
-    files: tuple[Path, ...] | None  # of the user's, that it reads; None: one of them is not there
+    files: tuple[Path, ...] | None  # the user's files that it reads; None: one of them is missing
     weights_bytes: int
 
     @property
@@ -49,30 +49,32 @@ class CheckpointJob:
 
     @property
     def title(self) -> str:
-        does = "post-trained to read on beyond its context" if self.extends else "up to where can it be trusted?"
+        does = "post-trained for longer sequences" if self.extends else "up to which length can it be trusted?"
         return f"{self.spec.checkpoint}: {does}"
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Of the command line, but for --out, --device and --threads."""
+        """The arguments of the command line, without --out, --device and --threads."""
         return self.spec.extend_words if self.extends else self.spec.diagnose_words
 
     @property
     def version(self) -> str:
-        """Eight hex digits of what is asked and of which files, by their sizes and times: unfinished work of another
-        version is not gone on with."""
+        """Eight hex digits: a hash of the arguments and of the files' sizes and times.
+
+        Unfinished work of another version is not continued.
+        """
         states = [(str(file), status.st_size, status.st_mtime_ns) for file, status in _present(self.files or ())]
         return hashlib.sha256(json.dumps([self.words, states]).encode()).hexdigest()[:8]
 
     def need(self, workflow: WorkflowConfig, gpu: bool) -> Need:
-        """What it is expected to take: all of its budgets, and training as of any run.
+        """The expected needs of the job: its whole time budget, and training like that of a run.
 
-        An upper bound of parameters is known from the files' size; what activations and logits take is not.
+        The size of the files gives an upper bound of the parameters. The memory of activations and logits is not known.
         """
         parameters = (self.weights_bytes or UNSEEN_BYTES) / BYTES_PER_PARAMETER
         diagnoses = 2 + self.spec.control if self.extends else 1
         seconds, disk = START_SECONDS[gpu] + 60 * self.spec.budget * diagnoses, float(TABLES * TABLE_MB * diagnoses)
-        memory = 2 * 4 * parameters / MB  # as they lie on disk, and in float32
+        memory = 2 * 4 * parameters / MB  # in the file's precision, and in float32
         if self.extends:
             hardware = workflow.hardware
             rate = hardware.cpu_gflops * 1e9 * workflow.threads
@@ -82,21 +84,21 @@ class CheckpointJob:
             tokens = self.spec.training_steps * (self.spec.batch_tokens or SEQUENCES * context) * arms
             seconds += 6 * parameters * tokens / rate
             if self.spec.trains_nothing:
-                # Windows that choose, read whole and restarted, which is all of them twice: a trial.
+                # A trial reads its windows three times: once whole, and the restarts read them twice.
                 tokens = self.spec.trials(LAYERS) * MOST * 3 * (self.spec.length or OCTAVES * context)
                 seconds += 2 * parameters * tokens / rate
-                memory = (2 + 2) * 4 * parameters / MB  # and the original and its copy that is tried
-                disk += 4 * parameters / MB  # the model that is taken home
+                memory = (2 + 2) * 4 * parameters / MB  # also the original and the copy that is tried
+                disk += 4 * parameters / MB  # the final model
             else:
                 memory = (2 * 12 if gpu else 16 + 12) * parameters / MB
-                # The original, three snapshots and the end; a checkpoint, the one that it replaces, and what a run that
-                # diverges goes back to; the model that is taken home. States passed on are not known before it is.
+                # The original; three snapshots and the last weights of each arm; a checkpoint and the one that it
+                # replaces; the weights for a run that diverges; the final model. The size of passed states is unknown.
                 disk += (4 * (1 + 4 * arms) + 2 * CHECKPOINT_BYTES + 4 * GOOD + 4) * parameters / MB
         return Need(int(gpu), workflow.threads, MEMORY_MB[gpu] + ceil(memory), seconds, ceil(disk))
 
 
 def checkpoint_jobs(library: Library) -> dict[str, CheckpointJob]:
-    """Id -> job, two of every checkpoint."""
+    """Id -> job; two jobs for every checkpoint."""
     jobs = []
     for entry in library.checkpoints.values():
         spec = capped_checkpoint(entry, library.workflow.dry_run)
@@ -110,7 +112,7 @@ def checkpoint_jobs(library: Library) -> dict[str, CheckpointJob]:
 
 
 def _together(parts: Iterable[tuple[Path, ...] | None]) -> tuple[Path, ...] | None:
-    """All files, each once; None if one of the parts is None."""
+    """All files without repetition; None if one of the parts is None."""
     found: dict[Path, None] = {}
     for part in parts:
         if part is None:

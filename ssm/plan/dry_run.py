@@ -1,4 +1,4 @@
-"""The caps of a dry run: every job of a plan is real, and takes seconds."""
+"""The limits of a dry run: every job of a plan runs, and takes only seconds. Without `caps`, nothing changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ssm.specs.training import Budget, TrainingSpec
 
 
 def capped_training(training: TrainingSpec, caps: DryRun | None) -> TrainingSpec:
-    """At most `max_steps` steps; a warm-up given in steps takes at most half of them."""
+    """At most `max_steps` steps. A warm-up in steps takes at most half of them."""
     if caps is None:
         return training
     budget = training.budget
@@ -27,7 +27,7 @@ def capped_training(training: TrainingSpec, caps: DryRun | None) -> TrainingSpec
 
 
 def capped_repair(repair: RepairSpec, caps: DryRun | None) -> RepairSpec:
-    """Trials that read at most `max_sequences` windows of `max_contexts` training contexts."""
+    """Trials read at most `max_sequences` windows of `max_contexts` training contexts."""
     if caps is None:
         return repair
     fewer = {"sequences": min(repair.sequences, caps.max_sequences)}
@@ -40,9 +40,9 @@ def capped_data(data: Data, caps: DryRun | None) -> Data:
 
 
 def capped_figure(figure: FigureSpec, caps: DryRun | None) -> FigureSpec:
-    """At most `max_seeds` seeds, and of an axis of a grid its first and its last value.
+    """At most `max_seeds` seeds, and only the first and the last value of each axis of a grid.
 
-    Measurements are capped by themselves (ssm/specs/measurements).
+    Measurements have their own limits (ssm/specs/measurements).
     """
     if caps is None:
         return figure
@@ -54,7 +54,7 @@ def capped_figure(figure: FigureSpec, caps: DryRun | None) -> FigureSpec:
 
 
 def _at_corners(figure: FigureSpec) -> set[str]:
-    """The members at the first or last value of each of their axes, and those whose weights these take."""
+    """The members at the first or last value of every axis, and all arms that they take weights from."""
     kept = set()
     for members in figure.families.values():
         values: dict[str, list[Setting]] = {}
@@ -72,7 +72,7 @@ def _at_corners(figure: FigureSpec) -> set[str]:
 
 
 def capped_checkpoint(checkpoint: CheckpointSpec, caps: DryRun | None) -> CheckpointSpec:
-    """At most `max_steps` steps, and `max_sequences` windows but never fewer than a diagnosis needs."""
+    """At most `max_steps` steps and `max_sequences` windows, but as many windows as a diagnosis needs."""
     if caps is None:
         return checkpoint
     most = max(LEAST, caps.max_sequences)

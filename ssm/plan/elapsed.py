@@ -1,4 +1,4 @@
-"""What jobs took that are finished: read from their results, for comparison with the estimate."""
+"""The time that finished jobs took, for comparison with the estimate."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ssm.plan.resources import START_SECONDS, Need
 
 
 def elapsed(plan: Plan, expected: Mapping[str, Need], results: Path, gpu: bool) -> dict[str, Need]:
-    """Run, table or data id -> what was expected, but for the seconds: what the results say, and a job's start.
+    """Run, table or data id -> the expected need with the seconds that the job took, including its start.
 
-    Jobs that are not finished are left out. A token store does not say what it took: it counts as expected.
+    Unfinished jobs are left out. Token stores do not record their time, so the expected time is used.
 
     Args:
         results: a scale's folder, such as results/smoke.
 
     Raises:
-        TableError: a table or a record of a run is broken.
+        TableError: a table or the record of a run is broken.
     """
     found = {data: expected[data] for data in plan.data}
     for job in (*plan.runs, *plan.measurements):

@@ -1,8 +1,8 @@
-"""Job packing: which tables one job of a cluster makes. Those of one run, as far as a job's time limit goes.
+"""Job packing: which tables one cluster job makes.
 
-Tables are short and wait for the same weights, so that a job makes one after another. It asks for the sum of what they
-ask for, and a batch system takes no job that asks for more than its limit: so a run's tables are as many jobs as it
-takes for the sums to stay below it, at the last attempt too.
+Measurements are short, and those of one run wait for the same weights. One job makes several of their tables, one after
+another. It asks for the sum of their times. A batch system refuses a job that asks for more than its time limit. The
+tables of a run are therefore split into several jobs, so that even the last attempt of a job stays below the limit.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ssm.specs.config import Cluster
 
 @dataclass(frozen=True)
 class JobShare:
-    """The job that makes a table, and its share of it.
+    """The job that makes a table.
 
     Attributes:
-        job: its name, the same for all tables of the job.
-        share: of the time limit, what the table may ask for; all shares of a job make 1.
+        job: the name of the job. All its tables have the same.
+        share: the share of the time limit that the table can ask for. The shares of a job add up to 1.
     """
 
     job: str
@@ -30,7 +30,7 @@ class JobShare:
 
 
 def job_names(plan: Plan) -> set[str]:
-    """All names that jobs may have."""
+    """All names that jobs can have."""
     counts = Counter(plan.inputs_of(table).run for table in plan.measurements)
     return {_name(run, number) for run, count in counts.items() if run for number in range(count)}
 
@@ -38,8 +38,8 @@ def job_names(plan: Plan) -> set[str]:
 def pack_jobs(plan: Plan, found: Mapping[str, Need], cluster: Cluster) -> dict[str, JobShare]:
     """Table -> its job and share, for every table that is measured on a run.
 
-    A job's tables stand one behind another in the plan, where a table comes behind the one that it is made from. So a
-    job waits for none that waits for it.
+    The tables of a job follow each other in the plan, where each table comes after its input table. So two jobs never
+    wait for each other.
     """
     lines: dict[str, list[list[str]]] = {}  # run -> jobs -> tables
     minutes = {table: found[table].minutes_to_ask_for(cluster) for table in plan.measurements}

@@ -1,4 +1,4 @@
-"""The named things of the config folder, at one scale: models, data, recipes, initial states, figures."""
+"""The content of the config folder at one scale: models, data, recipes, initial states and figures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TrainingFile(Spec):
 
 
 class NamedModel(ModelSpec):
-    """An entry of config/models.yaml that figures train; where its weights are published is no part of what it is."""
+    """An entry of config/models.yaml that figures train. `published` and `title` do not change its id."""
 
     published: PublishedSpec | None = None
     title: Prose | None = None  # its name in pictures, tables and pages; none: the names of its systems
@@ -49,48 +49,51 @@ class NamedModel(ModelSpec):
 
 @dataclass(frozen=True)
 class ConfigSection(Generic[T]):
-    """Named things of one file. A thing without a value for this scale is an error only where it is asked for."""
+    """The named entries of a file. An entry without a value for this scale is an error only if it is used."""
 
     what: str  # "model", "data set" ...
-    things: dict[str, T | ConfigError]
+    entries: dict[str, T | ConfigError]
 
     def get(self, name: str, where: str) -> T:
-        """The thing of that name.
+        """The entry of a name.
+
+        Args:
+            where: the place that uses it, for errors.
 
         Raises:
-            ConfigError: there is none, with `where` it was asked for and its nearest name; or it has no value here.
+            ConfigError: the name is unknown (with the nearest name), or the entry has no value for this scale.
         """
-        if name not in self.things:
-            raise ConfigError(f"{where}: unknown {self.what} '{name}'; {nearest(name, self.things)}")
-        thing = self.things[name]
-        if isinstance(thing, ConfigError):
-            raise ConfigError(f"{thing} (asked for by {where})")
-        return thing
+        if name not in self.entries:
+            raise ConfigError(f"{where}: unknown {self.what} '{name}'; {nearest(name, self.entries)}")
+        entry = self.entries[name]
+        if isinstance(entry, ConfigError):
+            raise ConfigError(f"{entry} (used by {where})")
+        return entry
 
 
 @dataclass(frozen=True)
 class Library:
-    """Everything that the config folder says, at the scale of its workflow configuration."""
+    """The content of the config folder, at the scale of its workflow configuration."""
 
     folder: Path
     workflow: WorkflowConfig
     models: ConfigSection[ModelSpec]
-    checkpoints: dict[str, CheckpointSpec]  # the entries of models.yaml that were trained elsewhere
-    published: dict[str, PublishedSpec]  # named model -> its published weights, of those that have some
+    checkpoints: dict[str, CheckpointSpec]  # entries of models.yaml that were trained elsewhere
+    published: dict[str, PublishedSpec]  # named model -> its published weights, if there are any
     titles: dict[str, str]  # named model -> its title for readers
     data: ConfigSection[Data]
     recipes: ConfigSection[TrainingSpec]
     initial_states: ConfigSection[InitialStateSpec]
-    figures: dict[str, FigureSpec]  # by target: the wanted ones, and those that they collect
+    figures: dict[str, FigureSpec]  # by target: the wanted figures, and the figures that they collect from
     wanted: tuple[str, ...]  # the targets that are planned
-    preregistrations: Preregistrations  # what was registered of all figures, at all scales
+    preregistrations: Preregistrations  # of all figures at all scales
 
     @property
     def scale(self) -> str:
         return self.workflow.scale
 
     def figure_file(self, target: str) -> Path:
-        """Where a figure is described: the first word of an error about it."""
+        """The file of a figure. An error about the figure starts with it."""
         return self.folder / "figures" / f"{target}.yaml"
 
 
@@ -104,9 +107,9 @@ def load_config(
 
     Args:
         folder: holds config.yaml, models.yaml, data.yaml, training.yaml and figures/.
-        scale: instead of config.yaml's.
-        figures: targets instead of config.yaml's `figures`.
-        overrides: keys of config.yaml with other values.
+        scale: replaces the scale in config.yaml.
+        figures: targets that replace `figures` in config.yaml.
+        overrides: keys of config.yaml with new values.
 
     Raises:
         ConfigError: one line with the file, the key, what was expected and the nearest valid name.
@@ -138,10 +141,10 @@ def load_config(
 
 
 def read_preregistrations(folder: Path) -> Preregistrations:
-    """config/registered.json; without the file nothing is registered.
+    """Read config/registered.json. Without the file, nothing is registered.
 
     Raises:
-        ConfigError: it is no such file.
+        ConfigError: the file is broken.
     """
     path = folder / PREREGISTERED
     return Preregistrations.load(path) if os.path.isfile(path) else Preregistrations()  # noqa: PTH113 (a name may be too long)
@@ -156,7 +159,7 @@ def _workflow(
     folder: Path, scale: str | None, figures: Sequence[str] | None, overrides: Mapping[str, Any]
 ) -> WorkflowConfig:
     path = folder / "config.yaml"
-    given = pointless_numbers(dict(overrides))  # Snakemake's own reader keeps to the letter of YAML 1.1
+    given = pointless_numbers(dict(overrides))  # Snakemake reads 1e3 as text, as YAML 1.1 says
     if scale is not None:
         given["scale"] = scale
     if figures is not None:
@@ -186,7 +189,7 @@ def _wanted(folder: Path, workflow: WorkflowConfig) -> tuple[str, ...]:
 
 
 def _figures(folder: Path, wanted: tuple[str, ...], scale: str) -> dict[str, FigureSpec]:
-    """The wanted figures, and those that they collect: one that collects is the same whatever is wanted."""
+    """The wanted figures, and all figures that they collect from, wanted or not."""
     figures = {target: _figure(folder, target, scale) for target in wanted}
     existing = figure_targets(folder)
     for target in wanted:
@@ -196,7 +199,7 @@ def _figures(folder: Path, wanted: tuple[str, ...], scale: str) -> dict[str, Fig
                 raise ConfigError(f"{where}: unknown figure '{other}'; {nearest(other, existing)}")
             figures[other] = figures.get(other) or _figure(folder, other, scale)
             if figures[other].collect:
-                raise ConfigError(f"{where}: '{other}' is a figure that collects")
+                raise ConfigError(f"{where}: '{other}' has 'collect' itself; name the figures that it collects from")
     return figures
 
 
@@ -204,14 +207,14 @@ def _figure(folder: Path, target: str, scale: str) -> FigureSpec:
     path = folder / "figures" / f"{target}.yaml"
     content = {"target": target} | choose_scale(read_yaml(path), scale, str(path))
     if content["target"] != target:
-        raise ConfigError(f"{path}: target: expected '{target}' as the file is named, got {shown(content['target'])}")
+        raise ConfigError(f"{path}: target: expected '{target}', the name of the file, got {shown(content['target'])}")
     return FigureSpec.parse(content, str(path))
 
 
 def _each(
     entries: Any, path: Path, section: str, scale: str, parse: Callable[[str, Any, Path], T]
 ) -> dict[str, T | ConfigError]:
-    """Every entry of a section, checked now; one without a value for this scale keeps its error for later."""
+    """Parse every entry of a section. An entry without a value for this scale keeps its error for later."""
     found: dict[str, T | ConfigError] = {}
     if not isinstance(entries or {}, dict):
         raise ConfigError(f"{path}: {section or 'file'}: expected a mapping of names, got {type(entries).__name__}")
@@ -226,7 +229,7 @@ def _each(
 
 
 def _named(path: Path, kind: Callable[[Any, str], T], scale: str) -> dict[str, T | ConfigError]:
-    """A file of entries whose name is their key."""
+    """Parse a file in which the key of each entry is its name."""
 
     def parse(name: str, content: Any, path: Path) -> T:
         if not isinstance(content, dict) or "name" in content:
@@ -239,37 +242,37 @@ def _named(path: Path, kind: Callable[[Any, str], T], scale: str) -> dict[str, T
 def _models(
     path: Path, scale: str
 ) -> tuple[ConfigSection[ModelSpec], dict[str, CheckpointSpec], dict[str, PublishedSpec], dict[str, str]]:
-    """models.yaml: the models that figures train, the checkpoints, and the published weights and titles of models."""
+    """models.yaml: models that figures train, checkpoints, and the published weights and titles of models."""
     checkpoints: dict[str, CheckpointSpec] = {}
     published: dict[str, PublishedSpec] = {}
     titles: dict[str, str] = {}
-    things: dict[str, ModelSpec | ConfigError] = {}
-    for name, thing in _named(path, _model_or_checkpoint, scale).items():
-        if isinstance(thing, CheckpointSpec):
-            checkpoints[name] = thing
-            things[name] = ConfigError(
-                f"{path}: '{name}' is a checkpoint ({thing.checkpoint}) and no model: an arm may have it as its "
-                f"'checkpoint'; its targets are {' and '.join(thing.targets)}"
+    models: dict[str, ModelSpec | ConfigError] = {}
+    for name, entry in _named(path, _model_or_checkpoint, scale).items():
+        if isinstance(entry, CheckpointSpec):
+            checkpoints[name] = entry
+            models[name] = ConfigError(
+                f"{path}: '{name}' is a checkpoint ({entry.checkpoint}), not a model. Name it as 'checkpoint' of an "
+                f"arm, or make its targets {' and '.join(entry.targets)}"
             )
-        elif isinstance(thing, ConfigError):
-            things[name] = thing
+        elif isinstance(entry, ConfigError):
+            models[name] = entry
         else:
-            things[name] = thing.model
-            titles[name] = thing.title or " and ".join(dict.fromkeys(mixer.taxonomy.system for mixer in thing.mixers()))
-            if thing.published is not None:
-                published[name] = thing.published
-    return ConfigSection("model", things), checkpoints, published, titles
+            models[name] = entry.model
+            titles[name] = entry.title or " and ".join(dict.fromkeys(mixer.taxonomy.system for mixer in entry.mixers()))
+            if entry.published is not None:
+                published[name] = entry.published
+    return ConfigSection("model", models), checkpoints, published, titles
 
 
 def _model_or_checkpoint(content: Any, source: str) -> NamedModel | CheckpointSpec:
-    """By its keys: an architecture reads no text of its own."""
+    """The keys decide which it is: only a checkpoint names its own text."""
     kind = CheckpointSpec if content.keys() & {"checkpoint", "text"} else NamedModel
     return kind.parse(content, source)
 
 
 def _recipe(name: str, content: Any, path: Path) -> TrainingSpec:
     if isinstance(content, dict) and "initial_state" in content:
-        raise ConfigError(f"{path}: recipes.{name}.initial_state: a recipe has none; a figure's arm names it")
+        raise ConfigError(f"{path}: recipes.{name}.initial_state: not a key of a recipe; set it in the arm of a figure")
     return TrainingFile.parse({"recipes": {name: content}}, str(path)).recipes[name]
 
 

@@ -1,4 +1,4 @@
-"""The examples in the reference: the shortest mapping of a kind in the config files."""
+"""The examples in the reference: the shortest mapping of each kind in the config files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssm.base.errors import ConfigError
 from ssm.base.strict_parsing import read_yaml
 from ssm.specs.base import SCALES
 
-NAMED = frozenset({"data.yaml", "initial_states"})  # places whose entries have names
+NAMED = frozenset({"data.yaml", "initial_states"})  # places with named entries
 
 
 @dataclass(frozen=True)
@@ -22,21 +22,21 @@ class Example:
     """A mapping in a config file."""
 
     file: str
-    keys: tuple[str, ...]  # that lead to it
+    keys: tuple[str, ...]  # the path to it: the file's name, then keys
     mapping: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What an example has to be."""
+    """Which example is wanted."""
 
-    places: frozenset[str]  # the keys that lead to it
-    key: str  # the key of its kind: kind, task or policy
+    places: frozenset[str]  # the last key of its path
+    key: str  # that names the kind: kind, task or policy
     kind: str
 
 
 def all_examples(config: Path) -> list[Example]:
-    """All mappings of all config files.
+    """All mappings in all config files.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -51,16 +51,20 @@ def all_examples(config: Path) -> list[Example]:
 
 def shortest_example(wanted: Wanted, examples: list[Example]) -> list[str]:
     """The lines of the shortest example, as YAML with its file; none if there is no example."""
-    found = [one for one in examples if one.mapping.get(wanted.key) == wanted.kind and _leads(one.keys, wanted.places)]
+    found = [
+        example
+        for example in examples
+        if example.mapping.get(wanted.key) == wanted.kind and _is_at(example.keys, wanted.places)
+    ]
     if not found:
         return []
-    shortest = min(found, key=lambda one: (len(json.dumps(one.mapping)), one.file))
+    shortest = min(found, key=lambda example: (len(json.dumps(example.mapping)), example.file))
     text = yaml.dump(shortest.mapping, Dumper=_NoAnchors, sort_keys=False, default_flow_style=True, width=110)
     return [f"Example, from `{shortest.file}`:", "", "```yaml", *text.strip().splitlines(), "```", ""]
 
 
 def _mappings(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """The mappings in a value, each with the keys that lead to it, without scales and layer numbers."""
+    """The mappings in a value, each with its path. Scales and layer numbers are no part of the path."""
     if isinstance(value, list):
         for item in value:
             yield from _mappings(item, keys)
@@ -70,13 +74,13 @@ def _mappings(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
             yield from _mappings(item, keys if name in SCALES or not isinstance(name, str) else (*keys, name))
 
 
-def _leads(keys: tuple[str, ...], places: frozenset[str]) -> bool:
-    """Whether the last key is one of the places, or the key before the name of an entry is."""
+def _is_at(keys: tuple[str, ...], places: frozenset[str]) -> bool:
+    """Whether the path ends in one of the places, or in the name of an entry of one."""
     return keys[-1] in places or (len(keys) > 1 and keys[-2] in places & NAMED)
 
 
 class _NoAnchors(yaml.SafeDumper):
-    """Writes a repeated value in full each time."""
+    """Writes a repeated value in full every time."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

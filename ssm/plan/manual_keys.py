@@ -1,4 +1,4 @@
-"""The tables of config keys in the reference: key, type, default, and the comment at the field."""
+"""The tables of config keys in the reference: key, type, default, and meaning (the comment at the field)."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from typing import Any
 from ssm.specs.base import Spec
 from ssm.specs.measurements.base import ArmsEntry
 
-KINDS = frozenset({"kind", "task", "policy"})  # the heading of a section names these
+KINDS = frozenset({"kind", "task", "policy"})  # keys that are in the heading of a section
 GIVEN = frozenset({"member", "target"})  # fields that no file sets
 
 
 def escaped(text: str) -> str:
-    """Plain text as Markdown: escape its special characters outside backticks."""
+    """Escape the special characters of Markdown outside backticks."""
     parts = text.split("`")
     parts[::2] = [re.sub(r"([*$<|])", r"\\\1", part) for part in parts[::2]]
     return "`".join(parts)
 
 
-def tables_of_keys(spec: type[Spec], keys: type[Spec], homes: Mapping[str, str]) -> Iterator[str]:
-    """The lines of a table of the keys, then of one table for each nested spec without a section.
+def tables_of_keys(spec: type[Spec], keys: type[Spec], links: Mapping[str, str]) -> Iterator[str]:
+    """The lines of a table of keys, and of a table for each nested spec that has no section.
 
     Args:
-        spec: the comments at its fields are the meanings.
-        keys: the spec whose fields a file sets.
-        homes: name of a spec -> the link to its section.
+        spec: the spec with the comments.
+        keys: the spec with the fields that a file can set.
+        links: name of a spec -> the link to its section.
     """
     schema = keys.model_json_schema(by_alias=True)
-    yield from _table(keys, spec, schema, schema.get("$defs", {}), homes, "")
+    yield from _table(keys, spec, schema, schema.get("$defs", {}), links, "")
 
 
 def _table(
@@ -44,7 +44,7 @@ def _table(
     spec: type[Spec],
     schema: dict[str, Any],
     definitions: dict[str, Any],
-    homes: Mapping[str, str],
+    links: Mapping[str, str],
     inside: str,
 ) -> Iterator[str]:
     words, rows, deeper = _words(spec), [], []
@@ -52,7 +52,7 @@ def _table(
     for name, field in keys.model_fields.items():
         key = field.alias or name
         about, given = schema["properties"][key], spec.model_fields.get(name, field)
-        of_the_entry = name == "name" and given.is_required()  # the key under which a file has it
+        of_the_entry = name == "name" and given.is_required()  # the file has it as the key of the entry
         if name in GIVEN or name in common or of_the_entry or (name in KINDS and "const" in about and not inside):
             continue
         default = "none" if given.is_required() else _default(given.get_default(call_default_factory=True))
@@ -60,11 +60,11 @@ def _table(
             default = "required"
         elif name == getattr(spec, "in_contexts", None):
             default = "or `times_context`"
-        said = words.get(name, "")
+        meaning = words.get(name, "")
         if name == "times_context" and name not in spec.model_fields:
-            said, default = "the lengths in training contexts of the arm, instead of tokens", "none"
-        rows.append(f"| `{key}` | {_type(about, definitions, homes)} | {default} | {escaped(said)} |")
-        deeper += [(key, name) for name in _names(about) if name not in homes]
+            meaning, default = "the lengths in training contexts of the arm, instead of tokens", "none"
+        rows.append(f"| `{key}` | {_type(about, definitions, links)} | {default} | {escaped(meaning)} |")
+        deeper += [(key, name) for name in _names(about) if name not in links]
     if rows:
         yield from ((f"Keys of {inside}:", "") if inside else ())
         yield from ("| key | takes | default | meaning |", "|---|---|---|---|", *rows, "")
@@ -74,7 +74,7 @@ def _table(
             own = classes[name]
             kind = own.model_fields["kind"].default if "kind" in own.model_fields else None
             title = f"`{key}`, kind `{kind}`" if kind else f"`{key}`"
-            yield from _table(own, own, definitions[name], definitions, homes, title)
+            yield from _table(own, own, definitions[name], definitions, links, title)
 
 
 def _default(value: Any) -> str:
@@ -86,37 +86,37 @@ def _default(value: Any) -> str:
 
 
 def _names(about: dict[str, Any]) -> list[str]:
-    """The definitions that a schema refers to, at any depth of lists and choices."""
+    """The definitions that a schema refers to, also inside lists and choices."""
     if "$ref" in about:
         return [about["$ref"].rpartition("/")[2]]
     inner = [*about.get("anyOf", []), *about.get("oneOf", []), about.get("items"), about.get("additionalProperties")]
-    return [name for one in inner if isinstance(one, dict) for name in _names(one)]
+    return [name for part in inner if isinstance(part, dict) for name in _names(part)]
 
 
-def _type(about: dict[str, Any], definitions: dict[str, Any], homes: Mapping[str, str]) -> str:
-    """What a value may be, in words."""
+def _type(about: dict[str, Any], definitions: dict[str, Any], links: Mapping[str, str]) -> str:
+    """The type of a value, in words."""
     if "const" in about or "enum" in about:
         return " or ".join(f"`{value}`" for value in about.get("enum", [about.get("const")]))
-    options = [one for one in (*about.get("anyOf", []), *about.get("oneOf", [])) if one.get("type") != "null"]
+    options = [option for option in (*about.get("anyOf", []), *about.get("oneOf", [])) if option.get("type") != "null"]
     if options:
-        names = [name for one in options for name in _names(one) if "$ref" in one]
-        if len(names) == len(options) > 2 and names[0] in homes:
-            page = homes[names[0]].partition("#")[0]
+        names = [name for option in options for name in _names(option) if "$ref" in option]
+        if len(names) == len(options) > 2 and names[0] in links:
+            page = links[names[0]].partition("#")[0]
             return f"[one of these]({page})"
-        return " or ".join(dict.fromkeys(_type(one, definitions, homes) for one in options))
+        return " or ".join(dict.fromkeys(_type(option, definitions, links) for option in options))
     if "$ref" in about:
         (name,) = _names(about)
-        if name in homes:
-            return f"[keys]({homes[name]})"
-        return "keys" if "properties" in definitions[name] else _type(definitions[name], definitions, homes)
+        if name in links:
+            return f"[keys]({links[name]})"
+        return "keys" if "properties" in definitions[name] else _type(definitions[name], definitions, links)
     kind = about.get("type")
     if kind == "array" and "prefixItems" in about:
         return f"list of {len(about['prefixItems'])}"
     if kind == "array":
-        return f"list: {_type(about.get('items', {}), definitions, homes)}"
+        return f"list: {_type(about.get('items', {}), definitions, links)}"
     if kind == "object":
         inner = about.get("additionalProperties")
-        return f"name: {_type(inner, definitions, homes)}" if isinstance(inner, dict) else "keys"
+        return f"name: {_type(inner, definitions, links)}" if isinstance(inner, dict) else "keys"
     plain = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true` or `false`"}
     return plain.get(str(kind), "any value") + _range(about)
 
@@ -126,7 +126,7 @@ def _range(about: dict[str, Any]) -> str:
     above, below = about.get("exclusiveMinimum"), about.get("exclusiveMaximum")
     found = [f"at least {low:,}"] if low is not None else [f"above {above:,}"] if above is not None else []
     found += [f"at most {high:,}"] if high is not None else [f"below {below:,}"] if below is not None else []
-    return "".join(f", {one}" for one in found)
+    return "".join(f", {bound}" for bound in found)
 
 
 @cache
@@ -134,18 +134,18 @@ def _classes() -> dict[str, type[Spec]]:
     """Name -> class of all specs."""
     waiting, found = [Spec], dict[str, type[Spec]]()
     while waiting:
-        one = waiting.pop()
-        found[one.__name__] = one
-        waiting += one.__subclasses__()
+        spec = waiting.pop()
+        found[spec.__name__] = spec
+        waiting += spec.__subclasses__()
     return found
 
 
 def _words(spec: type[Spec]) -> dict[str, str]:
-    """Field -> the comments at it, those of base classes too."""
+    """Field -> its comment, also for fields of base classes."""
     found: dict[str, str] = {}
-    for one in reversed(spec.__mro__):
-        if issubclass(one, Spec):
-            found |= _comments(one)
+    for base in reversed(spec.__mro__):
+        if issubclass(base, Spec):
+            found |= _comments(base)
     return found
 
 
@@ -170,4 +170,4 @@ def _comments(spec: type[Spec]) -> dict[str, str]:
             above -= 1
         lines += [line for line in range(node.lineno, (node.end_lineno or node.lineno) + 1) if line in comments]
         found[node.target.id] = " ".join(comments[line].string.lstrip("# ") for line in lines)
-    return {name: said for name, said in found.items() if said}
+    return {name: meaning for name, meaning in found.items() if meaning}

@@ -1,4 +1,4 @@
-"""The measurements of a figure, resolved to tasks: one task, one table."""
+"""The measurements of a figure, resolved to tasks. Each task makes one table."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import SPECS as MEASUREMENTS
 from ssm.specs.measurements.base import Arm, ArmsEntry, OfArm, OfFigure, OfTable
 
-Tasks = dict[str, MeasurementTask]  # by their measurements' names in the figure
+Tasks = dict[str, MeasurementTask]  # by the measurement's name in the figure
 
 
 def series_tasks(library: Library, figure: FigureSpec, arm: str, resolved: Resolved) -> Tasks:
-    """Every measurement that the figure wants of this arm.
+    """Every measurement that the figure wants for an arm.
 
     Raises:
-        ConfigError: a length that is missing, given twice, or impossible; two measurements of one name for one arm.
+        ConfigError: a length is missing, given twice or impossible; or two measurements of the arm have one name.
     """
     wanted = [entry for entry in arm_entries(figure) if entry.arms is None or arm in entry.arms]
     return tasks_beside({}, wanted, library, figure, arm, resolved)
@@ -30,7 +30,7 @@ def series_tasks(library: Library, figure: FigureSpec, arm: str, resolved: Resol
 def tasks_beside(
     before: Tasks, entries: Iterable[ArmsEntry], library: Library, figure: FigureSpec, arm: str, resolved: Resolved
 ) -> Tasks:
-    """The tasks `before`, of the same weights, and those that entries ask for, which may be made from their tables.
+    """The tasks `before`, and the tasks of some entries for the same weights. They may read the tables of `before`.
 
     Raises:
         ConfigError: see `series_tasks`.
@@ -39,7 +39,7 @@ def tasks_beside(
     for entry in entries:
         where = f"{library.figure_file(figure.target)}: measurements.{entry.called}"
         if entry.called in tasks:
-            raise ConfigError(f"{where}: is given twice for the arm '{arm}'; give one of the two another 'name'")
+            raise ConfigError(f"{where}: given twice for the arm '{arm}'; give one of them another 'name'")
         kind = MEASUREMENTS[entry.kind]
         assert issubclass(kind, OfArm)
         measured = {name: task.measurement for name, task in tasks.items()}
@@ -55,16 +55,16 @@ def _named_data(library: Library, where: str) -> Callable[[str], Data]:
 
 
 def arm_entries(figure: FigureSpec) -> list[ArmsEntry]:
-    """The entries that are measured of arms: on runs first, then from tables of these, which may stand above."""
+    """The entries that measure arms: first those that read runs, then those that read tables of others."""
     entries = [entry for entry in figure.measurements if isinstance(entry, ArmsEntry)]
     return sorted(entries, key=lambda entry: issubclass(MEASUREMENTS[entry.kind], OfTable))
 
 
 def own_tasks(library: Library, figure: FigureSpec) -> list[MeasurementTask]:
-    """The tasks that measure what the figure names, without an arm: its models as they are built, its task, or nothing.
+    """The tasks that need no arm: they measure untrained models, a data set, or nothing that is named.
 
     Raises:
-        ConfigError: the figure does not name what is measured, or an entry that its kind does not take.
+        ConfigError: the figure does not name what is measured, or a measurement of its kind cannot have a key.
     """
     file, caps = library.figure_file(figure.target), library.workflow.dry_run
     tasks = []
@@ -80,7 +80,7 @@ def own_tasks(library: Library, figure: FigureSpec) -> list[MeasurementTask]:
 
 
 def source_of(task: MeasurementTask) -> MeasurementTask | None:
-    """The task whose table this one is made from; None: it is made from none."""
+    """The task that makes this task's input table; None: this task reads no table."""
     if not isinstance(task.measurement, OfTable):
         return None
     return MeasurementTask(measurement=task.measurement.of, run=task.run, snapshot=task.snapshot)

@@ -1,23 +1,24 @@
-"""The memory that training takes at its peak, in bytes, from the spec alone: arithmetic, nothing is built or measured.
+"""The peak memory of training in bytes, computed from the spec. Nothing is built or measured.
 
-P parameters take 4 P bytes of weights, 8 P of AdamW's moments and 4 P of gradients. Gradients come into being in the
-backward pass and go behind the step; with gradient accumulation they are there from the second micro-batch on, with
-several processes all the time. All else grows with the tokens of one process's micro-batch:
+P parameters take 4 P bytes of weights, 8 P of AdamW's moments and 4 P of gradients. Gradients exist from the backward
+pass to the end of the step. With gradient accumulation they also exist in later forward passes, and with several
+processes always. The rest grows with the tokens in a micro-batch of one process:
 
-- every layer keeps numbers for the backward pass: its input, what its norm makes of it, and what its mixer and its ffn
-  need (`kept` of their specs). With activation checkpointing it keeps its input, and one layer at a time computes the
-  rest again;
-- a layer that goes backward holds gradients besides, a share of what it keeps;
-- the logits are there three times when the loss goes backward: log-probabilities and two gradients; a tied embedding
-  has two gradients until they are added up;
-- the initial-state policy may hold states of the whole batch: those that it starts from, those that it ended in (`held`
-  of its spec).
+- Each layer keeps numbers for the backward pass: its input, the output of its norm, and what its mixer and its
+  feed-forward layer need (`activation_memory` of their specs). With activation checkpointing it keeps only its input,
+  and one layer at a time computes the rest again.
+- In its own backward pass, a layer also holds gradients. Their size is a share of what it keeps.
+- The backward pass of the loss needs three times the logits: log-probabilities and two gradients. A tied embedding has
+  two gradients until they are added.
+- The initial-state policy can hold states of the whole batch: initial states and final states (`held` of its spec).
 
-The peak is the largest of these moments: the backward pass begins (all activations, logits), it ends (gradients, one
-layer's activations), no micro-batch is under way (gradients, and what the policy does with states of the whole batch).
-Within 20% of what torch's allocator counts on a CPU (tests/plan/test_memory.py). Not in it: Python and torch themselves
-(0.4 GB; on a GPU its libraries, 1 GB and more), what an allocator keeps back unused, and the states of all processes
-that the first one brings together on the host for a checkpoint.
+The peak is the largest of four moments. At the beginning of the backward pass there are all activations and the logits.
+Then the last layer goes backward. At its end there are the gradients and the activations of one layer. Between
+micro-batches there are the gradients and the policy's states.
+
+The result is within 20% of what torch's allocator counts on a CPU (tests/plan/test_memory.py). It does not include
+Python and torch (0.4 GB, or more than 1 GB with the libraries of a GPU) and the memory that an allocator holds unused.
+It does not include the states that the first process collects on the host for a checkpoint either.
 """
 
 from __future__ import annotations
@@ -32,34 +33,32 @@ from ssm.specs.sublayer import SublayerSpec
 from ssm.specs.training import RunSpec
 
 NUMBER = 4  # bytes: float32
-BFLOAT16 = 0.75  # of float32's bytes, of what lies between layers, where bfloat16 is asked for
+BFLOAT16 = 0.75  # bytes between layers with precision bfloat16, as a share of those with float32
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one process at the peak of a training step."""
+    """Bytes of one process at one moment of a training step."""
 
     parameters: int
     gradients: int
     optimizer: int
-    activations: int  # kept for the backward pass, with what the layer that goes backward holds besides
+    activations: int  # kept for the backward pass, and the gradients inside the layer that goes backward
     logits: int
     states: int
 
     @property
     def total(self) -> int:
-        """The peak."""
         return sum(vars(self).values())
 
 
 def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_batch_tokens: int | None = None) -> Memory:
-    """What one process of a training run holds at its peak.
+    """The memory of one process of a training run at its peak.
 
     Args:
-        run: the run; its activation checkpointing and precision are heeded.
-        processes: how many share every batch.
-        shard: parameters, gradients and moments are spread over them (FSDP2); blocks are gathered one by one.
-        micro_batch_tokens: tokens a forward pass of one process; None: as the run's spec says.
+        processes: the number of processes that share every batch.
+        shard: parameters, gradients and moments are split over the processes (FSDP2), and gathered block by block.
+        micro_batch_tokens: tokens of a process's forward pass; None: from the run's spec.
     """
     model, training, vocabulary = run.own_model, run.training, run.data.vocab_size
     D, recompute = model.d_model, training.activation_checkpointing
@@ -77,12 +76,12 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
 
     layers, backward = _activations(model, micro, training.context, training.initial_state.from_zero, bfloat16)
     width = NUMBER * (BFLOAT16 if bfloat16 else 1.0)
-    one, inputs = max(layers) + backward, width * D * tokens * len(layers)
+    largest, inputs = max(layers) + backward, width * D * tokens * len(layers)
     kept = inputs if recompute else sum(layers)
     hidden = width * 2 * D * tokens  # the last layer's output and what the last norm makes of it
 
     passed = passed_bytes(model, training.context)
-    caches = state_bytes(model, training.context) - passed  # of the micro-batch that is under way
+    caches = state_bytes(model, training.context) - passed  # of each sequence of the micro-batch
     held = training.initial_state.held(Sequences(training.batch_size, sequences, micro, model.n_layers))
     before, within, behind = (round(rows * passed) for rows in (held.before, held.within, held.behind))
     within += micro * caches
@@ -91,13 +90,13 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
     gradients = NUMBER * parameters // (processes if shard else 1)
     cast = weights // 2 if bfloat16 else 0  # autocast keeps the weights in bfloat16 as well
     early = gradients if processes > 1 or micro < sequences else 0
-    twice = NUMBER * D * vocabulary if model.tie_embeddings and run.data.channels is None else 0
+    tied = NUMBER * D * vocabulary if model.tie_embeddings and run.data.channels is None else 0
     logits = NUMBER * 3 * vocabulary * tokens
-    turning = kept + (one if recompute else backward) + hidden  # the last layer goes backward
+    last_layer = kept + (largest if recompute else backward) + hidden
     phases = [
         Memory(weights, early, moments, round(kept + hidden) + cast, logits, within),
-        Memory(weights, early, moments, round(turning) + cast, 0, within),
-        Memory(weights, gradients + twice, moments, round(one), 0, within),
+        Memory(weights, early, moments, round(last_layer) + cast, 0, within),
+        Memory(weights, gradients + tied, moments, round(largest), 0, within),
         Memory(weights, gradients, moments, 0, 0, max(before, behind)),
     ]
     return max(phases, key=lambda memory: memory.total)
@@ -106,11 +105,11 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
 def _activations(
     model: ModelSpec, sequences: int, length: int, from_zero: bool, bfloat16: bool
 ) -> tuple[list[float], float]:
-    """Bytes each layer keeps for the backward pass, and what the worst one holds besides when it goes backward."""
+    """Bytes that each layer keeps for the backward pass, and the most that a layer adds in its backward pass."""
     D = model.d_model
 
     def kept_by(part: SublayerSpec | None) -> float:
-        """With the norm before it and its input."""
+        """Includes its input and the norm before it."""
         if part is None:
             return 0.0
         kept = part.activation_memory(D)
@@ -124,25 +123,25 @@ def _activations(
 
 
 def graph_bytes(model: ModelSpec, sequences: int, length: int) -> int:
-    """What a model in float32 holds at the peak of a backward pass that leaves its weights alone."""
+    """Bytes of a float32 model at the peak of a backward pass without gradients of its weights."""
     layers, backward = _activations(model, sequences, length, from_zero=True, bfloat16=False)
     hidden = NUMBER * 4 * model.d_model * sequences * length  # the last layer's output, its norm, and their gradients
     return round(sum(layers) + backward + hidden)
 
 
 def state_bytes(model: ModelSpec, context: int) -> int:
-    """The state of one sequence behind `context` tokens: of attention the keys and values of all, or of its window."""
+    """Bytes of one sequence's state after `context` tokens. Attention keeps the keys and values of its window."""
     return NUMBER * sum(part.state_numbers(model.d_model, context) for part in model.sublayers())
 
 
 def passed_bytes(model: ModelSpec, context: int) -> int:
-    """What of it one sequence hands on to another: not the caches of attention without a window."""
+    """Bytes of the state that is passed to another sequence: without the caches of attention that has no window."""
     mixers = model.mixers()
     caches = sum(mixers[layer].state_numbers(model.d_model, context) for layer in model.endless)
     return state_bytes(model, context) - NUMBER * caches
 
 
 def policy_bytes(run: RunSpec) -> int:
-    """What a checkpoint holds for the initial-state policy, whatever the number of processes."""
+    """Bytes of a checkpoint for the initial-state policy. They do not depend on the number of processes."""
     training = run.training
     return round(training.initial_state.remembered(training.batch_size) * passed_bytes(run.own_model, training.context))

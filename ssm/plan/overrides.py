@@ -1,8 +1,8 @@
-"""Overrides: what a key of a grid in a figure file means for one arm, and the specs with it set.
+"""Set the values of a grid in the specs of an arm.
 
-A key is the path of a field from what it belongs to: `model.mixer.d_state`, `training.lr_scale`,
-`initial_state.p_zero`, `data.held_out` of a text or `task.alphabet` of a task. Its end is enough where no other path
-ends so: `d_state`, `mimetic.conv`.
+A key of a grid is the path of a field: `model.mixer.d_state`, `training.lr_scale`, `initial_state.p_zero`,
+`data.held_out` of a text or `task.alphabet` of a task. If no other path has the same end, the end is enough: `d_state`,
+`mimetic.conv`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ssm.figures.grid import OF_ARMS
 from ssm.specs.base import Spec, short_hash
 
 Path = tuple[Any, ...]
-# Names and kinds say which fields there are; the others are set by an arm in ways of their own.
+# A grid cannot set these. Names and kinds decide which fields a spec has. An arm has other keys for the rest.
 NOT_SET = ("name", "kind", "policy", "task", "initial_state", "snapshots")
 LONGEST = 80  # characters of a name (ssm.specs.base.Name)
 
@@ -24,16 +24,16 @@ LONGEST = 80  # characters of a name (ssm.specs.base.Name)
 def with_overrides(specs: Mapping[str, Spec], sets: Mapping[str, Any], where: str) -> dict[str, Spec]:
     """The specs of an arm with some of their fields set.
 
-    What has a name and is changed is called after the change, `tiny[d_state=16]`: the same change of the same thing has
-    the same name in every figure, and what a value leaves as it was keeps its own.
+    The name of a changed spec shows the change, such as `tiny[d_state=16]`. The same change has the same name in every
+    figure. A spec that does not change keeps its name.
 
     Args:
-        specs: what keys begin with -> the spec.
-        sets: axis -> value. An axis that is no key stands for a mapping of keys to values.
+        specs: first part of a key -> the spec.
+        sets: axis -> value. If the axis is not a key, the value is a mapping of keys to values.
         where: the file and the arm, for errors.
 
     Raises:
-        ConfigError: an unknown or ambiguous key, with its nearest valid name; or a value that its field does not take.
+        ConfigError: an unknown key (with the nearest name), an ambiguous key, or an impossible value.
     """
     if not sets:
         return dict(specs)
@@ -52,7 +52,7 @@ def with_overrides(specs: Mapping[str, Spec], sets: Mapping[str, Any], where: st
 
 
 def _paths(spec: Spec) -> Iterator[Path]:
-    """The path of every field of a spec, and of those of the specs in it, as its plain content has them."""
+    """The paths of all fields of a spec, and of the specs in it, as in its plain content."""
     for name in type(spec).model_fields:
         if name in NOT_SET:
             continue
@@ -64,7 +64,7 @@ def _paths(spec: Spec) -> Iterator[Path]:
 
 
 def _inside(value: Any) -> Iterator[tuple[Path, Spec]]:
-    """The specs that a field holds, and where in it."""
+    """The specs that a field holds, each with its path in the field."""
     if isinstance(value, Spec):
         yield (), value
     elif isinstance(value, dict):
@@ -78,7 +78,7 @@ def _text(path: Path) -> str:
 
 
 def _found(key: str, paths: list[Path]) -> list[Path]:
-    """The paths that a key may mean: the one that it is, or those that end in it."""
+    """The paths that a key can mean: the equal path, or else all paths that end in it."""
     parts = key.split(".")
     texts = [(path, _text(path).split(".")) for path in paths]
     whole = [path for path, text in texts if text == parts]
@@ -90,14 +90,14 @@ def _path(key: str, paths: list[Path], where: str) -> Path:
     if len(found) == 1:
         return found[0]
     if found:
-        raise ConfigError(f"{where}.{key}: may be {' or '.join(map(_text, found))}; write which")
+        raise ConfigError(f"{where}.{key}: ambiguous; write {' or '.join(map(_text, found))}")
     ends = [_text(path[-1:]) for path in paths]
     names = map(_text, paths) if "." in key else (*(end for end in ends if ends.count(end) == 1), *OF_ARMS)
     raise ConfigError(f"{where}.{key}: unknown key; {nearest(key, names)}")
 
 
 def _named(before: Spec, after: Spec) -> Spec:
-    """The spec, called after what is changed in it, where it has a name."""
+    """The spec with the changes in its name, if it has a name."""
     name = getattr(before, "name", None)
     if name is None or before == after:
         return after

@@ -1,6 +1,7 @@
-"""Parameters and operations of a model, from its spec alone: what the models count themselves, without building them.
+"""Parameters and operations of a model, computed from its spec without building it.
 
-The counts are exact: a test builds every named model and compares. Mixers and ffns count their own.
+The number of parameters is exact: a test builds every named model and compares. The spec of each mixer and feed-forward
+layer counts its own part.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from ssm.specs.sublayer import linear
 
 
 def parameter_count(model: ModelSpec, vocab_size: int, channels: int | None = None) -> int:
-    """Parameters of a model over `vocab_size` tokens, tied embeddings once.
+    """Parameters of a model. Tied embeddings count once.
 
-    With `channels` its inputs are values of so many numbers, and `vocab_size` is the classes of its head.
+    Args:
+        vocab_size: tokens; with `channels` the classes of the head.
+        channels: numbers of each input value; None: the inputs are tokens.
     """
     D = model.d_model
     norm = 2 * D if model.norm == "layer" else D
     layers = sum(part.parameters(D) + norm for part in model.sublayers())
-    rows = _embedding(model, vocab_size)  # of the head too
+    rows = _embedding(model, vocab_size)  # the head has as many
     if channels is None:
         embeddings = (1 if model.tie_embeddings else 2) * rows
     else:
@@ -30,10 +33,10 @@ def _embedding(model: ModelSpec, vocab_size: int) -> int:
 
 
 def operations_per_token(model: ModelSpec, vocab_size: int, context: int, channels: int | None = None) -> float:
-    """Floating-point operations of a forward pass, a token, in a sequence of `context` tokens.
+    """Floating-point operations for each token of a forward pass over `context` tokens.
 
-    Two a parameter (but for an untied embedding, which is looked up, and for experts that are not chosen), and those of
-    every mixer's state.
+    Two operations for each parameter that is used, and the operations on the mixers' states. An untied embedding is
+    only looked up, and experts that are not chosen are not used.
     """
     looked_up = 0 if model.tie_embeddings or channels is not None else _embedding(model, vocab_size)
     idle = sum(part.idle(model.d_model) for part in model.sublayers())

@@ -1,11 +1,14 @@
-"""The plan: every data set, run, measurement and figure that is wanted, each once, and what each of them needs."""
+"""The plan: all wanted data sets, runs, measurements and figures, and what each of them reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ssm.base.errors import ConfigError
+from ssm.base.files import write_text
 from ssm.base.progress import short
 from ssm.claims.series import Series
 from ssm.figures.figure import FigureSpec, FigureTask
@@ -15,6 +18,7 @@ from ssm.plan.library import Library
 from ssm.plan.measurements import arm_entries, own_tasks, series_tasks, source_of, tasks_beside
 from ssm.plan.parameters import parameter_count
 from ssm.plan.preregistration import with_preregistrations
+from ssm.specs.base import Spec
 from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import SPECS as MEASUREMENTS
@@ -24,16 +28,16 @@ from ssm.specs.training import RunSpec
 
 @dataclass(frozen=True)
 class Inputs:
-    """The ids of what a job reads; None: it reads no such thing."""
+    """The ids of the inputs of a job. None: the job has no such input."""
 
     data: str | None = None  # a token store
-    run: str | None = None  # a training job's parent, or the run that is measured
+    run: str | None = None  # the parent of a training run, or the measured run
     table: str | None = None  # the table that a measurement is made from
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The graph of all work. Keys are ids: content-addressed, but for figures, whose id is their target."""
+    """The graph of all work. The key of a figure is its target; all other keys are hashes of the content."""
 
     scale: str
     data: dict[str, Data] = field(default_factory=dict)
@@ -43,7 +47,7 @@ class Plan:
     edges: dict[str, Inputs] = field(default_factory=dict)  # run id or table id -> what it reads
 
     def inputs_of(self, job: str) -> Inputs:
-        """What the training job (by run id) or the measurement (by table id) reads."""
+        """The inputs of a training job (by run id) or of a measurement (by table id)."""
         return self.edges[job]
 
     def tables_of(self, target: str) -> tuple[str, ...]:
@@ -62,7 +66,7 @@ class Plan:
         return tuple(found)
 
     def targets(self, paper: str | None = None, headline: bool = False) -> tuple[str, ...]:
-        """The planned figures: all, a paper's, or those of the headline report."""
+        """The targets of all planned figures, of one paper, or of the headline figures."""
         return tuple(
             target
             for target, task in self.figures.items()
@@ -70,18 +74,18 @@ class Plan:
         )
 
     def add_run(self, run: RunSpec) -> str:
-        """Enter a run, its parents and its data set; its id."""
+        """Add a run, its parents and its data set. Returns its id."""
         name = run.id
         if name not in self.runs:
             parent = self.add_run(run.parent) if run.parent is not None else None
             self.data[run.data.id] = run.data
             self.runs[name] = run
-            # An import reads no tokens: what is wrong with its weights is told before there are any.
+            # An import does not wait for tokens, so that broken weights are reported early.
             self.edges[name] = Inputs(data=run.data.id if run.checkpoint is None else None, run=parent)
         return name
 
     def add_measurement(self, task: MeasurementTask) -> str:
-        """Enter a measurement and what it reads; the id of its table."""
+        """Add a measurement and its inputs. Returns the id of its table."""
         name = task.id
         if name not in self.measurements:
             run = self.add_run(task.run) if task.run is not None else None
@@ -96,13 +100,13 @@ class Plan:
 
 
 def make_plan(library: Library) -> Plan:
-    """Plan the wanted figures of a library. Two figures that ask for the same run or table share it.
+    """Plan the wanted figures of a library. Figures that ask for the same run or table share it.
 
     Raises:
         ConfigError: one line with the file, the key, what was expected and the nearest valid name.
     """
     plan = Plan(scale=library.scale)
-    others = Plan(scale=library.scale)  # what a figure that collects reads, wanted or not
+    others = Plan(scale=library.scale)  # figures that wanted figures collect from
     for target in dict.fromkeys(other for name in library.wanted for other in library.figures[name].collect):
         others.figures[target] = _figure(library, library.figures[target], others)
     for target in library.wanted:
@@ -117,7 +121,7 @@ def make_plan(library: Library) -> Plan:
 
 
 def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
-    """A figure with arms of its own, or none; what it needs is entered into `plan`."""
+    """Plan a figure that does not collect from other figures. Its runs and tables are added to `plan`."""
     figure = capped_figure(figure, library.workflow.dry_run)
     resolver = ArmResolver(library, figure)
     series = []
@@ -165,10 +169,10 @@ def _task(
 
 
 def _titles(library: Library, series: tuple[Series, ...], plan: Plan) -> dict[str, str]:
-    """Panel -> its title for readers, with the number of parameters if it is the same for all arms."""
+    """Panel -> its title for readers. It has the number of parameters if that is equal in all arms."""
     runs: dict[str, list[RunSpec]] = {}
-    for one in series:
-        runs.setdefault(one.panel, []).append(plan.runs[one.run])
+    for member in series:
+        runs.setdefault(member.panel, []).append(plan.runs[member.run])
     return {panel: _title(library.titles[panel], own) for panel, own in runs.items()}
 
 
@@ -180,22 +184,26 @@ def _title(title: str, runs: list[RunSpec]) -> str:
 
 
 def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) -> FigureTask:
-    """A figure of other figures' tables: of the measurements that it names, each run once, by its longest.
+    """Plan a figure that collects the series of other figures.
 
-    What it takes from `others` is entered into `plan`, and no more. A series must have all that are named but those
-    that are made from others' tables. An arm is named after the figure that it comes from: `lg_fig5.base`.
+    A series is taken if it has all measurements that the figure names. (Those made from tables are added here.) If
+    several series measure the same weights, the one with the longest sequences is taken. Its arm is named after the
+    figure it comes from: `lg_fig5.base`. Only what is taken from `others` is added to `plan`.
     """
     file = library.figure_file(figure.target)
     if figure.arms:
-        raise ConfigError(f"{file}: arms: a figure that collects has none of its own")
+        raise ConfigError(f"{file}: arms: a figure with 'collect' cannot have its own arms")
     entries = arm_entries(figure)
     made = [entry for entry in entries if issubclass(MEASUREMENTS[entry.kind], OfTable)]
     needed = [entry.called for entry in entries if entry not in made]
     for entry in figure.measurements:
         if entry not in made and (entry not in entries or entry.given()):
-            raise ConfigError(f"{file}: measurements.{entry.called}: a figure that collects names what arms have")
+            raise ConfigError(
+                f"{file}: measurements.{entry.called}: a figure with 'collect' can only name measurements of arms, "
+                "without other keys"
+            )
     if not needed:
-        raise ConfigError(f"{file}: measurements: a figure that collects names what it collects")
+        raise ConfigError(f"{file}: measurements: name the measurements that are collected")
     longest: dict[tuple[str, float | None], tuple[int, Series]] = {}
     for target in figure.collect:
         for series in others.figures[target].series:
@@ -210,7 +218,7 @@ def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) 
                 named["family"] = f"{target}.{series.family}"
             longest[key] = (length, series.model_copy(update=named))
     if not longest:
-        raise ConfigError(f"{file}: collect: no arm of these figures has {' and '.join(needed)}")
+        raise ConfigError(f"{file}: collect: no arm of these figures has the measurements {' and '.join(needed)}")
     collected = []
     for _, series in longest.values():
         taken = {name: others.measurements[series.tables[name]] for name in needed}
@@ -222,7 +230,35 @@ def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) 
 
 
 def _length(task: MeasurementTask) -> int:
-    """Of the longest sequence that is read, in tokens."""
+    """Tokens of the longest sequence that a measurement reads."""
     assert isinstance(task.measurement, OfRun)
     assert task.run is not None
     return task.measurement.read(task.run)[1]
+
+
+def write_specs(plan: Plan, folder: str | Path) -> int:
+    """Write every spec as a JSON file below `folder`, such as `runs/<id>.json`. Jobs read nothing else of a plan.
+
+    Files with the right content are not touched.
+
+    Returns:
+        The number of files written.
+
+    Raises:
+        OutputError: the folder cannot be written.
+    """
+    written = 0
+    specs_by_folder: dict[str, Mapping[str, Spec]] = {
+        "data": plan.data,
+        "runs": plan.runs,
+        "measurements": plan.measurements,
+        "figures": plan.figures,
+    }
+    for kind, specs in specs_by_folder.items():
+        for name, spec in specs.items():
+            path = Path(folder) / kind / f"{name}.json"
+            text = json.dumps(spec.content(), indent=2, sort_keys=True) + "\n"
+            if not path.is_file() or path.read_bytes() != text.encode():
+                write_text(path, text)
+                written += 1
+    return written

@@ -1,4 +1,4 @@
-"""The file of preregistrations: all figures and scales reviewed, and what is missing added."""
+"""Review all figures and scales against the file of preregistrations, and add what is missing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from ssm.plan.preregistration import Findings, contents, review, seeds_of
 def preregister_figures(
     folder: str | Path, targets: Sequence[str] | None, scales: Iterable[str], date: str
 ) -> tuple[Preregistrations, tuple[str, ...], Findings]:
-    """Review figures against what was registered, and add what is missing.
+    """Review figures against their preregistrations, and add what is missing.
 
     Args:
         folder: the config folder.
         targets: None: all figures.
-        date: of what is added, UTC.
+        date: the date of new entries, UTC.
 
     Returns:
-        The preregistrations with what was missing, what that is in words, and the findings. A figure that is refused is
-        not added.
+        The completed preregistrations, the names of new entries, and the findings. A refused figure is not added.
 
     Raises:
         ConfigError: the config folder does not make a plan.
@@ -39,16 +38,16 @@ def preregister_figures(
         plan = make_plan(load_config(folder, scale, wanted, {"dry_run": None}))
         for target, task in plan.figures.items():
             found = contents(task, plan.runs, plan.measurements)
-            one = review(task, found, before)
-            if one.missing and not one.refused:
+            of_figure = review(task, found, before)
+            if of_figure.missing and not of_figure.refused:
                 preregistrations = _added(task, found, preregistrations, date)
                 added.append(f"{target} ({scale})")
-            findings += one
+            findings += of_figure
     return preregistrations, tuple(added), findings
 
 
 def write_preregistrations(preregistrations: Preregistrations, path: Path) -> None:
-    """Write the file, a line for each claim, so that a change is seen as one.
+    """Write the file with a line for each claim, so that a diff shows which claim changed.
 
     Raises:
         OutputError: it cannot be written.
@@ -59,7 +58,7 @@ def write_preregistrations(preregistrations: Preregistrations, path: Path) -> No
 def _added(
     task: FigureTask, found: Mapping[str, Content], preregistrations: Preregistrations, date: str
 ) -> Preregistrations:
-    """The preregistrations with one more."""
+    """The preregistrations with a new entry."""
     target, scale = task.figure.target, task.scale
     entry = Preregistration(date=date, seeds=seeds_of(task), claims=dict(found))
     scales = preregistrations.figures.get(target, {})

@@ -1,8 +1,8 @@
-"""What decides each verdict of a planned figure, and whether it was preregistered: before its seeds were read.
+"""Whether the claims of a planned figure were preregistered, which means before their seeds were read.
 
-A figure's claims are registered together, at one scale, with its seeds (`ssm register`). From then on these seeds judge
-what was registered and nothing else: who moves a bound, adds or drops a claim, or changes what is trained or measured
-for one takes seeds that this figure never had. So it is with the seeds themselves: none is added or left out.
+`ssm register` registers all claims of a figure at one scale together, with the seeds. From then on, these seeds only
+judge what was registered. After a change the figure needs seeds that it never had. Changes are: another bound, a new or
+removed claim, another training or measurement, and seeds that are added or left out.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ssm.specs.training import RunSpec
 
 DIGITS = 12
 CHANGES = {
-    "quantity": "its quantity is another one",
-    "arms": "the models, recipes or data behind it are others",
-    "measurements": "its tables are measured in another way",
-    "seeds": "its arms have others of the seeds",
+    "quantity": "its quantity changed",
+    "arms": "its models, recipes or data changed",
+    "measurements": "its measurements changed",
+    "seeds": "its arms use other seeds of the figure",
     "judged": "it is about other models",
-    "ours": "it is somebody else's statement",
+    "ours": "'ours' changed",
 }
 
 Runs = Mapping[str, RunSpec]
@@ -35,17 +35,17 @@ Measurements = Mapping[str, MeasurementTask]
 
 @dataclass(frozen=True)
 class Findings:
-    """How figures differ from their preregistrations: a line for each figure, which names its claims."""
+    """How figures differ from their preregistrations: a line for each figure, with the names of its claims."""
 
-    refused: list[str] = field(default_factory=list)  # only other seeds, or what was registered, can put it right
-    missing: list[str] = field(default_factory=list)  # `ssm register` does
+    refused: list[str] = field(default_factory=list)  # must get other seeds, or be changed back
+    missing: list[str] = field(default_factory=list)  # `ssm register` can register it
 
     def __add__(self, other: Findings) -> Findings:
         return Findings(self.refused + other.refused, self.missing + other.missing)
 
 
 def contents(task: FigureTask, runs: Runs, measurements: Measurements) -> dict[str, Content]:
-    """Verdict -> what decides it. The seeds are apart, in the preregistration."""
+    """Verdict -> hashes of everything that decides it, except the figure's seeds."""
     cache: dict[str, Any] = {}
     return {name: _content(task, claim, panel, runs, measurements, cache) for name, claim, panel in task.verdicts}
 
@@ -53,7 +53,7 @@ def contents(task: FigureTask, runs: Runs, measurements: Measurements) -> dict[s
 def with_preregistrations(
     task: FigureTask, runs: Runs, measurements: Measurements, preregistrations: Preregistrations
 ) -> FigureTask:
-    """The task with the number that each verdict judges, and when it was registered with the task's seeds."""
+    """The task with a hash of the number that each verdict judges, and the date of its registration."""
     found = contents(task, runs, measurements)
     seeds = seeds_of(task)
     numbers = {
@@ -61,44 +61,40 @@ def with_preregistrations(
         for name, content in found.items()
     }
     past = preregistrations.of(task.figure.target, task.scale)
-    standing = _standing(past, seeds)
+    current = _current(past, seeds)
     registered = {}
-    if standing is not None and not _spent(past[:-1], seeds):
-        known = _known(task, standing.date, found, preregistrations)
-        same = [name for name in found if standing.claims.get(name) == found[name] and name not in known]
-        registered = dict.fromkeys(same, standing.date)
+    if current is not None and not _used_before(past[:-1], seeds):
+        known = _registered_elsewhere(task, current.date, found, preregistrations)
+        same = [name for name in found if current.claims.get(name) == found[name] and name not in known]
+        registered = dict.fromkeys(same, current.date)
     return task.model_copy(update={"numbers": numbers, "registered": registered})
 
 
 def seeds_of(task: FigureTask) -> tuple[int, ...]:
-    """The seeds that judge the task's claims, ascending; none where all is measured on models as they are built."""
+    """The seeds of the task, ascending. There are none if nothing is trained."""
     return tuple(sorted({series.seed for series in task.series}))
 
 
 def review(task: FigureTask, found: Mapping[str, Content], preregistrations: Preregistrations) -> Findings:
-    """Whether a planned figure is what was registered.
-
-    Args:
-        found: its `contents`.
-    """
+    """Compare a planned figure, with its `contents`, with its preregistrations."""
     target, scale, seeds = task.figure.target, task.scale, seeds_of(task)
     past = preregistrations.of(target, scale)
-    standing = _standing(past, seeds)
+    current = _current(past, seeds)
     where = f"{target} ({scale})"
-    if not found and (standing is None or not seeds):
+    if not found and (current is None or not seeds):
         return Findings()
     refused, missing = [], []
-    if standing is None or (not seeds and standing.claims != found):
-        refused = _spent(past, seeds)
+    if current is None or (not seeds and current.claims != found):
+        refused = _used_before(past, seeds)
         missing = [] if refused else [f"{where}: not registered; `ssm register {target} --scale {scale}`"]
     else:
-        refused = _spent(past[:-1], seeds)
-        changes = _changes(standing.claims, found)
+        refused = _used_before(past[:-1], seeds)
+        changes = _changes(current.claims, found)
         if changes:
-            replace = f"replace the seeds {_list(seeds)} by unused ones, or take it back ({_used(past)})"
-            refused.append(f"{'; '.join(changes)}, since the registration of {standing.date[:10]}; {replace}")
-    date = standing.date if standing is not None else None
-    refused += _known(task, date, found, preregistrations).values()
+            replace = f"replace the seeds {_list(seeds)} by unused ones, or undo the change ({_used(past)})"
+            refused.append(f"{'; '.join(changes)}, since the registration of {current.date[:10]}; {replace}")
+    date = current.date if current is not None else None
+    refused += _registered_elsewhere(task, date, found, preregistrations).values()
     return Findings([f"{where}: {'; '.join(refused)}"], []) if refused else Findings([], missing)
 
 
@@ -114,13 +110,13 @@ def _content(
     fewer: tuple[int, ...] = ()
     if not isinstance(quantity, FigureQuantity):
         places = task.series_of(claim, panel)
-        seeds = {frozenset(one.seed for one in found) for found in places.values() if found}
+        seeds = {frozenset(series.seed for series in found) for found in places.values() if found}
         if seeds and seeds != {frozenset(seeds_of(task))}:
             fewer = tuple(sorted(frozenset.intersection(*seeds)))
         arms: list[Any] = []
         measured: list[Any] = []
         for found in places.values():
-            if not found:  # at this scale there is none
+            if not found:  # this scale lacks the arm
                 arms.append(None)
                 measured.append(None)
                 continue
@@ -132,7 +128,9 @@ def _content(
             measured.append([measurements[table].measurement.content() for table in tables])
     else:
         own = [measurements[table].measurement for table in task.tables]
-        arms, measured = quantity.decided_by([one for one in own if one.kind in (*quantity.reads, *quantity.names)])
+        arms, measured = quantity.decided_by(
+            [measured for measured in own if measured.kind in (*quantity.reads, *quantity.names)]
+        )
     return Content(
         expected=claim.expected.words(),
         quantity=short_hash(quantity.canonical(panel, task.series), DIGITS),
@@ -144,52 +142,52 @@ def _content(
     )
 
 
-def _standing(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> Preregistration | None:
-    """The last registration, if it is one of exactly these seeds."""
+def _current(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> Preregistration | None:
+    """The last registration, if it has exactly these seeds."""
     return past[-1] if past and past[-1].claims and set(past[-1].seeds) == set(seeds) else None
 
 
-def _spent(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> list[str]:
-    """A sentence where seeds were used before: read unregistered, or registered in other company."""
-    for one in reversed(past):
-        shared = sorted(set(one.seeds) & set(seeds))
+def _used_before(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> list[str]:
+    """A message if seeds were used before: read without registration, or registered together with other seeds."""
+    for entry in reversed(past):
+        shared = sorted(set(entry.seeds) & set(seeds))
         if shared:
-            why = one.used or f"registered with the seeds {_list(one.seeds)}, of which none is added or left out"
-            every = next(iter(one.claims), "all claims")
+            why = entry.used or f"registered with the seeds {_list(entry.seeds)}; none can be added or left out"
+            first = next(iter(entry.claims), "all claims")
             return [
-                f"{every}: seeds {_list(shared)} were used before ({one.date[:10]}: {why}); replace them by "
+                f"{first}: seeds {_list(shared)} were used before ({entry.date[:10]}: {why}); replace them by "
                 f"unused ones ({_used(past)})"
             ]
     return []
 
 
-def _known(
+def _registered_elsewhere(
     task: FigureTask, date: str | None, found: Mapping[str, Content], preregistrations: Preregistrations
 ) -> dict[str, str]:
-    """Claim -> a sentence, where another figure had registered its very number before, with another region.
+    """Claim -> a message if another figure registered the same number earlier, with another region.
 
     Args:
-        date: when these claims were registered; None: they are about to be.
+        date: when these claims were registered; None: not yet.
     """
     lines, seeds = {}, seeds_of(task)
     for other, scales in preregistrations.figures.items():
-        for one in scales.get(task.scale, ()):
-            late = date is None or one.date < date
-            if other == task.figure.target or not late or not set(seeds) & set(one.seeds):
+        for entry in scales.get(task.scale, ()):
+            earlier = date is None or entry.date < date
+            if other == task.figure.target or not earlier or not set(seeds) & set(entry.seeds):
                 continue
             for name, content in found.items():
-                for its, before in one.claims.items():
+                for its, before in entry.claims.items():
                     same = before.model_copy(update={"expected": content.expected}) == content
                     if same and before != content:
                         lines[name] = (
-                            f"{name}: expects {content.expected} of the number of which {other} {its} expects "
-                            f"{before.expected} since {one.date[:10]}; replace the seeds {_list(seeds)} by unused ones"
+                            f"{name}: expects {content.expected}, but {other} {its} expects {before.expected} of the "
+                            f"same number since {entry.date[:10]}; replace the seeds {_list(seeds)} by unused ones"
                         )
     return lines
 
 
 def _changes(before: Mapping[str, Content], now: Mapping[str, Content]) -> list[str]:
-    """How a figure's claims differ from what was registered: the claim and what is different, for each."""
+    """A message for each claim that differs from its registration."""
     fresh = {name: content for name, content in now.items() if name not in before}
     found = []
     for name, content in before.items():
@@ -200,22 +198,22 @@ def _changes(before: Mapping[str, Content], now: Mapping[str, Content]) -> list[
             del fresh[renamed]
             change = f"its name is {renamed} now"
         else:
-            change = "it is gone"
+            change = "it was removed"
         if change:
             found.append(f"{name}: {change}")
     return found + [f"{name}: it is new" for name in fresh]
 
 
 def _change(before: Content, now: Content) -> str:
-    """How a claim differs from what was registered; empty where it does not."""
+    """How a claim differs from its registration; empty if it does not."""
     changes = [words for name, words in CHANGES.items() if getattr(before, name) != getattr(now, name)]
     if before.expected != now.expected:
-        changes.insert(0, f"it expects {now.expected} where it expected {before.expected}")
+        changes.insert(0, f"it expects {now.expected} instead of {before.expected}")
     return " and ".join(changes)
 
 
 def _used(past: Iterable[Preregistration]) -> str:
-    return f"used so far: {_list(sorted({seed for one in past for seed in one.seeds}))}"
+    return f"used so far: {_list(sorted({seed for entry in past for seed in entry.seeds}))}"
 
 
 def _list(seeds: Iterable[int]) -> str:

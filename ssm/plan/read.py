@@ -1,4 +1,4 @@
-"""YAML config files: read without surprises, and every value resolved to one scale."""
+"""Read YAML config files, and choose the values of one scale."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ssm.specs.base import SCALES
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file that holds a mapping; an empty file is an empty mapping.
+    """Read a YAML file that holds a mapping. An empty file is an empty mapping.
 
     Raises:
-        ConfigError: the file is missing, not UTF-8 YAML (with its line), has a key twice, or is no mapping.
+        ConfigError: the file is missing, is not a mapping in UTF-8 YAML (with the line), or has a key twice.
     """
     value = strict_parsing.read_yaml(path, ConfigError, "YAML file", f"{path}: no such config file")
     if value is None:
@@ -25,14 +25,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def choose_scale(value: Any, scale: str, source: str, key: str = "") -> Any:
-    """`value` with every choice by scale replaced by what it holds for `scale`.
+    """Replace every choice by scale, at any depth, by its value for `scale`.
 
-    A choice by scale is a mapping whose keys are one or more of the scales' names and nothing else, at any depth.
+    A choice by scale is a mapping whose keys are all names of scales.
 
     Args:
         value: plain data from a config file.
         scale: smoke, gpu or paper.
-        source: the file, and key: the path of `value` inside it; both for the error alone.
+        source, key: the file, and the path of `value` in it, for the error message.
 
     Raises:
         ConfigError: a choice has no value for this scale.

@@ -1,23 +1,25 @@
-"""What every job of a plan is expected to take: GPUs, CPUs, memory, time, disk. Arithmetic on specs, nothing measured.
+"""What every job of a plan needs: GPUs, CPUs, memory, time and disk. It is computed from specs; nothing is measured.
 
-Operations: a training token takes three forward passes (one forward, two backward), four with activation checkpointing;
-a forward pass has the operations of ssm/plan/parameters.py. On a GPU seconds are these over peak times utilization
-(config.yaml: hardware), and no less than what Python and kernel launches take: `layer_ms` a layer and training batch.
-Training runs at its precision's peak, measurements at float32's. A CPU does one after the other: the operations at
-`cpu_gflops`, which is what a thread reaches, and `cpu_layer_ms` a layer and batch.
+Operations: a forward pass has the operations of ssm/plan/parameters.py. A training token takes three forward passes
+(one forward, two backward), or four with activation checkpointing.
 
-Memory: training's peak (ssm/plan/memory.py), on a CPU with what an allocator holds back unused. A run takes 2, 4, 8 ...
-GPUs while its peak does not fit into one or it takes too long, and is allowed more (config.yaml: gpus_per_run): then
-every process trains its share of a batch.
+Time: the values are in config.yaml: hardware. On a GPU, a job takes its operations divided by (peak x utilization).
+It takes at least `layer_ms` for each layer and training batch, because Python and kernel launches need time. Training
+has the peak of its precision, measurements have that of float32. On a CPU, a thread does `cpu_gflops`, and each layer
+and batch adds `cpu_layer_ms`.
 
-A checkpoint holds 12 bytes a parameter, weights and AdamW's moments, and what the initial-state policy has to remember:
-with State Passing and TBTT the states of the whole batch, which can be more. With GPUs the host keeps a copy for every
-process, which reads it, and one on its way to the disk; of several processes the first has the others' states once more
-when it joins them.
+GPUs and memory: a run takes 2, 4, 8 ... GPUs if its peak memory (ssm/plan/memory.py) does not fit into one or it takes
+too long. The limit is config.yaml: gpus_per_run. Each process trains its share of a batch. On a CPU, the memory that an
+allocator holds unused is added.
 
-Disk: a run keeps its last checkpoint, its weights and its snapshots. While it trains, a checkpoint is written beside
-the one that it replaces, and two sets of weights are kept for the case that it diverges. A token of a store takes 2
-bytes, or 4 from 65,536 tokens on.
+A checkpoint holds 12 bytes for each parameter (weights and AdamW's moments) and what the initial-state policy
+remembers. With State Passing and TBTT these are the states of the whole batch, which can be larger. With GPUs, the host
+holds a copy for every process that reads it, and another copy while it is written. If there are several processes, the
+first one also holds the states of all others when it joins them.
+
+Disk: a run keeps its last checkpoint, its weights and its snapshots. While it trains, it has two checkpoints when it
+replaces one. It also keeps two sets of weights in case it diverges. A token in a store takes 2 bytes, or 4 if the
+vocabulary has more than 65,536 tokens.
 """
 
 from __future__ import annotations
@@ -37,35 +39,36 @@ from ssm.specs.repairs import RepairSpec
 from ssm.specs.training import RunSpec
 
 MB = 1e6
-# With a GPU: Python, torch, the GPU, the model's weights; without: a job forked from a process that has all but these.
+# The keys True and False: with and without a GPU. With one, a job starts Python, torch and the GPU, and reads weights.
+# Without one, it is forked from a process that has imported everything.
 START_SECONDS = {True: 30.0, False: 0.7}
-LEAST_SECONDS = 600.0  # that a job asks for: a shared disk may be slow, and short jobs are let in anyway
-AROUND_SECONDS = 180.0  # of a time limit that are no training, checkpoints not counted: a job's start, its last step
-DISK_RATE = 200.0  # MB/s that one job reads and writes at: assumed, of a shared disk with others on it
-CHECKPOINTS_A_JOB = 3  # read at its start, written at its end, and perhaps right before that because it was due
-ATTEMPTS = 4  # of a job: one, and the slurm profile's retries
-MEMORY_MB = {True: 6000, False: 2000}  # of any job: with a GPU (its libraries), without
-HELD_BACK = 1.5  # times the peak that is in use: what the C library keeps of freed memory, at most
-CHECKPOINT_BYTES = 12  # a parameter
-GOOD = 2  # sets of weights that a run keeps while it trains: what it goes back to where it diverges
-PASS_TOKENS = {True: 131_072, False: 2048}  # a measurement's forward pass, with and without a GPU
-TOKENIZE_CPUS = 16  # or as many as there are
-TOKENIZE_RATE = 200_000  # tokens a second and thread
-ROW_BYTES = 16  # of a table that has many, packed
-METRICS_BYTES = 64  # a training step's row
-TABLE_MB = 1  # any other table
+LEAST_SECONDS = 600.0  # a job asks for at least this: shared disks can be slow, and short jobs start early anyway
+AROUND_SECONDS = 180.0  # of a time limit: a job's start and its last step, without checkpoints
+DISK_RATE = 200.0  # MB/s of one job, assumed for a shared disk that others use too
+CHECKPOINTS_A_JOB = 3  # one is read at the start, one written at the end, and perhaps one shortly before that
+ATTEMPTS = 4  # the first attempt of a job, and the retries of the slurm profile
+MEMORY_MB = {True: 6000, False: 2000}  # of any job: Python, torch, and the libraries of a GPU
+HELD_BACK = 1.5  # memory of a process as a multiple of what it uses: the C library keeps freed memory
+CHECKPOINT_BYTES = 12  # for each parameter
+GOOD = 2  # sets of weights that a run keeps while it trains, to return to if it diverges
+PASS_TOKENS = {True: 131_072, False: 2048}  # in a measurement's forward pass
+TOKENIZE_CPUS = 16  # or all of the machine, if it has fewer
+TOKENIZE_RATE = 200_000  # tokens per second and thread
+ROW_BYTES = 16  # of a compressed table with many rows
+METRICS_BYTES = 64  # of the row of a training step
+TABLE_MB = 1  # other tables
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a job is expected to take.
+    """The expected needs of a job.
 
     Attributes:
         memory_mb: of the host.
         disk_mb: at the job's peak.
-        gpu_memory_mb: of each GPU; its libraries take 1 GB more. Of measurements: weights, a backward pass.
-        passing_mb: of disk_mb, what is gone when the job has ended.
-        checkpoint_mb: of training.
+        gpu_memory_mb: of each GPU, without its libraries (1 GB). For measurements: weights and a backward pass.
+        passing_mb: the part of disk_mb that is free again after the job.
+        checkpoint_mb: the size of a checkpoint of training.
     """
 
     gpus: int
@@ -79,7 +82,7 @@ class Need:
 
     @property
     def kept_mb(self) -> int:
-        """Of the disk, what stays."""
+        """MB on the disk after the job."""
         return self.disk_mb - self.passing_mb
 
     @property
@@ -88,37 +91,37 @@ class Need:
 
     @property
     def disk_seconds(self) -> float:
-        """That a job may be busy with checkpoints, those not counted that are written while there is time."""
+        """The time for the checkpoints that delay a job's end."""
         return CHECKPOINTS_A_JOB * self.checkpoint_mb / DISK_RATE
 
     def minutes_to_ask_for(self, cluster: Cluster, attempt: int = 1, share: float = 1.0) -> int:
-        """Minutes of a batch system: the expected time with its margin, times the attempt, and at most the limit.
+        """Minutes to ask a batch system for: the expected time with a margin, times the attempt, up to the limit.
 
         Args:
-            share: of the limit, where several are one job and their minutes are added up (ssm/plan/job_packing.py).
+            share: of the limit, if several tables are made by one job (ssm/plan/job_packing.py).
         """
         seconds = max(LEAST_SECONDS, cluster.time_margin * (self.seconds + self.disk_seconds))
-        most = floor(60 * cluster.max_hours * share + 1e-6)  # shares of integers make integers but for rounding
+        most = floor(60 * cluster.max_hours * share + 1e-6)  # integer apart from rounding errors
         return max(1, min(attempt * ceil(seconds / 60), most))
 
     def seconds_to_train(self, minutes: int) -> int:
-        """Of a job's time limit, what is left for steps, with time to write the last checkpoint: half at least."""
+        """Seconds of a job's time limit for training: at least half. The rest is for its start and checkpoints."""
         return round(max(60 * minutes - AROUND_SECONDS - self.disk_seconds, 30 * minutes))
 
     def memory_to_ask_for(self, attempt: int = 1) -> int:
-        """MB: a second attempt gets twice as much, and so on."""
+        """MB; the second attempt gets twice as much, and so on."""
         return self.memory_mb * attempt
 
 
 def takes_gpus(workflow: WorkflowConfig, cluster: bool = False, here: bool = False) -> bool:
-    """Whether training and measuring take a GPU each.
+    """Whether training and measuring jobs use a GPU.
 
     Args:
-        cluster: jobs run on one, of which this machine's own GPU says nothing.
+        cluster: the jobs run on a cluster, so the GPU of this machine does not matter.
         here: whether this machine has a GPU.
 
     Raises:
-        ConfigError: a cluster of which nobody has said whether it has GPUs: a job that asks for none is given none.
+        ConfigError: nobody has configured whether the cluster has GPUs. A job only gets a GPU if it asks for one.
     """
     if workflow.device != "auto":
         return workflow.device == "cuda"
@@ -126,21 +129,21 @@ def takes_gpus(workflow: WorkflowConfig, cluster: bool = False, here: bool = Fal
         return True
     if cluster:
         raise ConfigError(
-            "config.yaml: device: 'auto' cannot tell whether a cluster has GPUs; give device=cuda or device=cpu, or "
-            "name cluster.gpu_partition"
+            "config.yaml: device: 'auto' cannot know whether a cluster has GPUs; set device=cuda or device=cpu, or "
+            "set cluster.gpu_partition"
         )
     return here
 
 
 def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
-    """Run, table or data id -> what its job takes.
+    """Run, table or data id -> the needs of its job.
 
     Args:
-        gpu: whether training and measuring take a GPU each; without, a job takes the configured CPU threads.
+        gpu: whether training and measuring jobs use a GPU. Otherwise they use the configured CPU threads.
     """
-    reckoner = _Estimator(workflow.hardware, workflow.threads, gpu)
-    found = {name: reckoner.run(run) for name, run in plan.runs.items()}
-    found |= {name: reckoner.measuring(task) for name, task in plan.measurements.items()}
+    estimator = _Estimator(workflow.hardware, workflow.threads, gpu)
+    found = {name: estimator.run(run) for name, run in plan.runs.items()}
+    found |= {name: estimator.measuring(task) for name, task in plan.measurements.items()}
     most: dict[str, int] = {}
     for run in plan.runs.values():
         name = run.data.id
@@ -149,7 +152,7 @@ def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
 
 
 def training_tokens(run: RunSpec) -> int:
-    """Tokens that a run trains on, its parents not counted."""
+    """Tokens that a run trains on, without those of its parents."""
     return _steps(run) * run.training.batch_tokens
 
 
@@ -159,7 +162,7 @@ def _steps(run: RunSpec) -> int:
 
 
 def _tokenizing(data: Data, read: int, gpu: bool) -> Need:
-    """A store's size is estimated from the longest run that reads it: only its files know the true size."""
+    """The needs of tokenizing, estimated for the `read` tokens of the longest run that reads the store."""
     width, tokens = 2 if data.vocab_size <= 2**16 else 4, data.stored_tokens(read)
     seconds = START_SECONDS[gpu] + tokens / (TOKENIZE_RATE * TOKENIZE_CPUS)
     return Need(0, TOKENIZE_CPUS, 2 * MEMORY_MB[False], seconds, ceil(width * tokens / MB))
@@ -170,9 +173,9 @@ def _weights_mb(run: RunSpec) -> float:
 
 
 def _starting_mb(run: RunSpec) -> float:
-    """What one process holds of weights when a run that takes layers starts: its own, and its parent's twice.
+    """MB of weights in one process when a run starts that takes layers of its parent: its own, and its parent's twice.
 
-    So once more where it diverges, while all of training is still there (ssm/training/finalize.py).
+    If the run diverges, they are needed again in addition to training (ssm/training/finalize.py).
     """
     return 0.0 if run.parent is None or run.layer is None else _weights_mb(run) + 2 * _weights_mb(run.parent)
 
@@ -191,7 +194,7 @@ class _Estimator:
         return self.training(run) if _steps(run) else self.without_training(run)
 
     def repairing(self, run: RunSpec, repair: RepairSpec) -> Need:
-        """Every trial reads its windows, with a copy of the weights."""
+        """Every trial reads its windows with a copy of the weights."""
         weights, length = _weights_mb(run), repair.length(run.training.context)
         tokens = repair.tokens_read(run.own_model, run.training.context)
         operations = tokens * operations_per_token(run.own_model, run.data.vocab_size, length, run.data.channels)
@@ -201,9 +204,9 @@ class _Estimator:
         return Need(gpus, self.threads, MEMORY_MB[self.gpu] + held, seconds, ceil(weights), gpu_memory_mb=gpus * held)
 
     def without_training(self, run: RunSpec) -> Need:
-        """Weights that are written as they were initialized; or imported: read, perhaps over a network, and written.
+        """Weights are initialized and written, or imported and written.
 
-        They are held twice, as they lie on disk and in float32. `ssm train`, which initializes, is given its GPU.
+        They are in memory twice: in the file's precision and in float32. `ssm train` initializes, and gets a GPU.
         """
         weights = _weights_mb(run)
         seconds = START_SECONDS[self.gpu] + 2 * weights / DISK_RATE
@@ -220,7 +223,7 @@ class _Estimator:
         batches = steps * (training.batch_size // training.micro_batch_size)
         seconds = self._seconds(operations, training.precision, batches * model.n_layers * training.passes / 3)
         gpus = self._gpus(run, seconds)
-        processes = max(1, gpus)  # a GPU each
+        processes = max(1, gpus)  # one for each GPU
         peak, states = peak_memory(run, processes).total / MB, policy_bytes(run) / MB
         weights, checkpoint = _weights_mb(run), CHECKPOINT_BYTES * parameters / MB + states
         joining = states if processes > 1 else 0.0
@@ -254,17 +257,17 @@ class _Estimator:
             assert run is not None
             windows = min(measurement.sequences, measurement.together("cuda" if self.gpu else "cpu"))
             graph = graph_bytes(run.own_model, windows, measurement.length) / MB
-        gpus = int(self.gpu and seconds > 0)  # a table made of another table, or of specs, needs none
+        gpus = int(self.gpu and seconds > 0)  # a table that is made from another table or from specs needs none
         seconds += START_SECONDS[self.gpu]
         host = MEMORY_MB[bool(gpus)] + ceil(memory + (0 if gpus else HELD_BACK * graph))
         return Need(gpus, self.threads, host, seconds, ceil(disk), gpu_memory_mb=gpus * ceil(memory / 2 + graph))
 
     def _seconds(self, operations: float, precision: str, layers: float) -> float:
-        """Seconds of one GPU, arithmetic or launches, whichever takes longer; or of the threads, both together.
+        """Seconds on one GPU (the longer of arithmetic and kernel launches) or on the CPU threads (the sum of both).
 
         Args:
-            operations: floating-point operations altogether.
-            layers: layers gone through forward and backward altogether.
+            operations: the total floating-point operations.
+            layers: the total number of layers that are passed forward and backward.
         """
         hardware = self.hardware
         if not self.gpu:
@@ -273,7 +276,7 @@ class _Estimator:
         return max(operations / (peak * hardware.utilization), layers * hardware.layer_ms / 1e3)
 
     def _gpus(self, run: RunSpec, seconds: float) -> int:
-        """1, 2, 4 ... GPUs: see the top. Each has as many sequences of a batch as the others."""
+        """1, 2, 4 ... GPUs: see the module's docstring. All have the same number of sequences of a batch."""
         if not self.gpu:
             return 0
         hardware, batch_size, gpus = self.hardware, run.training.batch_size, 1

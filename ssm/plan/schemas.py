@@ -1,4 +1,4 @@
-"""JSON schemas of the config files, made from the specs: for editors, and for Snakemake's own check."""
+"""JSON schemas of the config files, made from the specs. Editors and Snakemake's own check use them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ssm.specs.tasks import SPECS as TASKS
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """Name -> JSON schema of every kind of config file."""
+    """Name -> JSON schema, for every kind of config file."""
     figure = _schema(FigureSpec, "A figure or table: runs, measurements, plots, claims")
-    figure["required"].remove("target")  # the file's name says it
-    for made in ("Member", "AxisValue"):  # of a grid, and written by nobody
+    figure["required"].remove("target")  # the name of the file
+    for made in ("Member", "AxisValue"):  # made from a grid, never written into a file
         del figure["$defs"][made]
     del figure["$defs"]["ArmEntry"]["properties"]["member"]
     return {
@@ -44,7 +44,7 @@ def _schema(kind: type[Spec], title: str) -> dict[str, Any]:
 
 
 def _named(title: str, *kinds: type[NamedModel] | type[CheckpointSpec] | type[Data]) -> dict[str, Any]:
-    """A file of entries whose name is their key, each of one of the kinds."""
+    """The schema of a file whose entries each have one of the kinds. An entry's name is its key."""
     definitions: dict[str, Any] = {}
     for kind in kinds:
         entry = kind.model_json_schema(by_alias=True)
@@ -58,7 +58,7 @@ def _named(title: str, *kinds: type[NamedModel] | type[CheckpointSpec] | type[Da
 
 
 def _by_scale(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema, where every value may also be a choice by scale."""
+    """The schema in which every value can also be a choice by scale."""
     schema = copy.deepcopy(schema)
     for part in (schema, *schema.get("$defs", {}).values()):
         _open_values(part)
@@ -79,7 +79,7 @@ def _open_values(schema: dict[str, Any]) -> None:
 def _or_choice(schema: dict[str, Any]) -> dict[str, Any]:
     _open_values(schema)
     if schema.get("const") is not None:
-        return schema  # what kind a thing is is told by its schema, at every scale
+        return schema  # a kind is the same at every scale
     note = {key: schema[key] for key in ("title", "description", "default") if key in schema}
     bare = {key: value for key, value in schema.items() if key not in note}
     options = dict.fromkeys(SCALES, bare)

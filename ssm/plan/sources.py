@@ -1,4 +1,4 @@
-"""The files that a token store, or an answer on a checkpoint, is made from: when they change, it is made anew."""
+"""The user's files that jobs read. When one of them changes, the workflow makes the result again."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ssm.base.names import HUB
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, Data, DataSpec
 
-WEIGHTS = ("*.safetensors", "*.bin")  # beside a config.json or a run.json
+WEIGHTS = ("*.safetensors", "*.bin")  # in the folder of a config.json or a run.json
 
 
 def source_files(data: Data) -> tuple[Path, ...] | None:
-    """The files of its corpora and its tokenizer, as absolute paths; empty where they are none of the user's files.
+    """The user's files that a token store is made from: corpora and tokenizers.
 
     Returns:
-        None when one of them is not there. That is no error here, because a finished store does not need them: it is
-        `ssm tokenize` that misses them.
+        Absolute paths. None: a file is missing. This is not an error here, because a finished store does not need its
+        sources any more. `ssm tokenize` reports missing files.
     """
     found: list[Path] = []
     for corpus in data.sources.corpora:
-        from ssm.data import corpora  # Arrow, which no other part of the plan needs
+        from ssm.data import corpora  # imports Arrow, which the rest of the plan does not need
 
         try:
             found += [path for _, path in corpora.source_files(corpus)]
@@ -37,39 +37,39 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
 
 
 def text_files(paths: tuple[str, ...]) -> tuple[Path, ...] | None:
-    """Those of texts that are given as files, folders or globs; None as of `source_files`."""
+    """The files of texts that are given as files, folders or globs; None: a file is missing."""
     return source_files(DataSpec(name="text", corpus=FilesCorpus(paths=paths), tokenizer=BytesTokenizer()))
 
 
 def weight_files(checkpoint: str) -> tuple[Path, ...] | None:
-    """The files that hold the weights of a checkpoint: none of a hub's; None as of `source_files`."""
+    """The files of a checkpoint's weights. Empty: it is on the Hugging Face Hub. None: a file is missing."""
     path = Path(checkpoint).expanduser()
     if path.is_file() and path.suffix != ".json":
         return (path.resolve(),)
     if not path.exists():
         return () if re.fullmatch(HUB, checkpoint) else None
     folder = path if path.is_dir() else path.parent  # a file: an index of shards
-    return next(filter(None, (_inside(folder, pattern) for pattern in WEIGHTS)), None)
+    return next(filter(None, (_files(folder, pattern) for pattern in WEIGHTS)), None)
 
 
 def imported_files(checkpoint: str) -> tuple[Path, ...] | None:
-    """Those of the weights of a figure's arm, and what lies beside them.
+    """The files that the import of a checkpoint reads: weights, and the JSON files next to them.
 
     Returns:
-        None when they are not there: gone, or the hub's. A finished import does not need them; `ssm import` does.
+        None: the files are missing, or on the Hub. A finished import does not need them any more.
     """
     weights = weight_files(checkpoint)
     return tuple(dict.fromkeys((*weights, *settings_files(checkpoint)))) if weights else None
 
 
 def settings_files(checkpoint: str) -> tuple[Path, ...]:
-    """What lies beside the weights and says what the model, its run, and its tokenizer are."""
+    """The JSON files next to the weights, which describe the model, its training run and its tokenizer."""
     path = Path(checkpoint).expanduser()
-    return _inside(path if path.is_dir() else path.parent, "*.json") if path.exists() else ()
+    return _files(path if path.is_dir() else path.parent, "*.json") if path.exists() else ()
 
 
 def tokenizer_files(tokenizer: str | None) -> tuple[Path, ...] | None:
-    """The tokenizer.json that is named by its path; None as of `source_files`."""
+    """The tokenizer.json file. Empty: bytes, or a name on the Hub. None: the file is missing."""
     if tokenizer is None or tokenizer == "bytes":
         return ()
     path = Path(tokenizer).expanduser()
@@ -79,5 +79,5 @@ def tokenizer_files(tokenizer: str | None) -> tuple[Path, ...] | None:
     return () if re.fullmatch(HUB, tokenizer) and not path.exists() else None
 
 
-def _inside(folder: Path, pattern: str) -> tuple[Path, ...]:
+def _files(folder: Path, pattern: str) -> tuple[Path, ...]:
     return tuple(file.resolve() for file in sorted(folder.glob(pattern)) if file.is_file())

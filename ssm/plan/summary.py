@@ -1,4 +1,4 @@
-"""What a plan amounts to, as text: one line a figure."""
+"""The printed summary of a plan: a table with one line for each figure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from pathlib import Path
 from ssm.plan.plan import Plan
 from ssm.plan.resources import Need, needs, takes_gpus, training_tokens
 from ssm.plan.walltime import jobs_for, wall_seconds
-from ssm.specs.base import Spec
 from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 
 TOKENS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 DISK = ((1e6, "TB"), (1e3, "GB"), (0.0, "MB"))  # from MB
-GPUS = 8  # where nobody says how many
-CALL_SECONDS = 8.0  # of one call: snakemake reads and plans, and starts the process that its jobs are forked from
-DRAW_SECONDS = 2.0  # a figure: drawn and judged
-LONG = 2  # times `hours_per_run`: a run of which a word is said
+GPUS = 8  # the default number
+CALL_SECONDS = 8.0  # of a call of snakemake: it plans, and starts the process that jobs are forked from
+DRAW_SECONDS = 2.0  # for drawing and judging a figure
+LONG = 2  # times `hours_per_run`: longer runs are reported
 
 
 def summary(
@@ -29,96 +28,88 @@ def summary(
     here: bool = True,
     results: Path | None = None,
 ) -> str:
-    """A table with a line per figure, the targets of checkpoints, and what the table's numbers are estimated with.
+    """A table with a line for each figure, the targets of checkpoints, and the assumptions of the estimates.
 
-    Runs and tables that several figures share are `new` in the first one alone, and so are their tokens, hours and
-    disk, what stays of them: these add up. GPUs and memory are the most that one of its runs takes, memory of each GPU,
-    or of a job without one. The wall time is that of the figure by itself, with all that it needs.
+    Runs and tables that several figures share are `new` only in the first of them. Tokens, hours and disk count only
+    what is new, so that they add up. GPUs and memory are the maximum over the figure's runs: memory of one GPU, or of a
+    job without GPUs. The wall time is that of making only this figure.
 
     Args:
-        gpus: as many, or as many jobs side by side where none are used; None: GPUS, or what the cores here serve.
-        here: whether this machine has a GPU, which decides where nothing else does.
-        results: a scale's folder; a last column says what figures took of which all is finished there, in the same
-            layout, from the seconds that their runs and tables say.
+        gpus: the number of GPUs, or of parallel jobs if no job uses a GPU. None: GPUS, or as many as the cores allow.
+        here: whether this machine has a GPU. It decides if the configuration does not.
+        results: a scale's folder. A last column shows the wall time of finished figures, from the recorded seconds of
+            their jobs.
     """
     gpu = takes_gpus(workflow, here=here)
     slots = gpus or (GPUS if gpu else max(1, (os.cpu_count() or 1) // workflow.threads))
     found = needs(plan, workflow, gpu)
     past: dict[str, Need] = {}
     if results is not None:
-        from ssm.plan.elapsed import elapsed  # tables are read with what takes long to import
+        from ssm.plan.elapsed import elapsed  # slow import
 
         past = elapsed(plan, found, results, gpu)
 
-    def wall(jobs: set[str], figures: int) -> tuple[str, ...]:
+    def costs(jobs: set[str], new: set[str], figures: int) -> list[str]:
         around = CALL_SECONDS + DRAW_SECONDS * figures
-        times = [_time(around + wall_seconds(plan, jobs, found, slots))]
+        cells = [*_sums(plan, new, found, gpu), *_most(plan, jobs, found, gpu)]
+        cells.append(_time(around + wall_seconds(plan, jobs, found, slots)))
         if results is not None:
-            times.append(_time(around + wall_seconds(plan, jobs, past, slots)) if jobs <= past.keys() else "")
-        return tuple(times)
+            cells.append(_time(around + wall_seconds(plan, jobs, past, slots)) if jobs <= past.keys() else "")
+        return cells
 
-    counts_head = ("runs", "new", "tables", "new", "claims")
-    most_head = ("GPUs a run", "memory") if gpu else ("memory",)
-    costs_head = ("training tokens", _unit(gpu), "disk", *most_head, "wall time", *(("took",) if results else ()))
-    lines: list[tuple[str, ...]] = [("figure", *counts_head, *costs_head)]
+    head = ["figure", "runs", "new", "tables", "new", "claims", "training tokens", "GPU hours" if gpu else "CPU hours"]
+    head += ["disk", *(["GPUs a run"] if gpu else []), "memory", "wall time", *(["took"] if results else [])]
+    rows = [head]
     seen: set[str] = set()
     for target, task in plan.figures.items():
         runs, tables = plan.runs_of(target), plan.tables_of(target)
         jobs = jobs_for(plan, tables)
         new = jobs - seen
         counts = (len(runs), len(new & set(runs)), len(tables), len(new & set(tables)), len(task.figure.claims))
-        cost, times = _cost(plan, new, found, gpu), wall(jobs, 1)
-        lines.append((target, *map(str, counts), *cost, *_most(plan, jobs, found, gpu), *times))
+        rows.append([target, *map(str, counts), *costs(jobs, new, figures=1)])
         seen |= jobs
     claims = sum(len(task.figure.claims) for task in plan.figures.values())
-    total = ("all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(claims))
-    cost, times = _cost(plan, seen, found, gpu), wall(seen, len(plan.figures))
-    lines.append((*total, *cost, *_most(plan, seen, found, gpu), *times))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = [
-        "  ".join(_padded(cell, width, column) for column, (cell, width) in enumerate(zip(line, widths, strict=True)))
-        for line in lines
-    ]
-    counted: dict[str, Mapping[str, Spec]] = {
-        "data sets": plan.data,
-        "training runs": {name: run for name, run in plan.runs.items() if run.checkpoint is None},
-        "tables": plan.measurements,
-        "figures": plan.figures,
-    }
-    title = f"Plan at the scale '{plan.scale}': " + ", ".join(f"{what} {len(one)}" for what, one in counted.items())
-    table = [title, "", *(row.rstrip() for row in rows), ""]
+    total = ["all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(claims)]
+    rows.append([*total, *costs(seen, seen, len(plan.figures))])
+
+    trained = sum(run.checkpoint is None for run in plan.runs.values())
+    title = f"Plan at the scale '{plan.scale}': data sets {len(plan.data)}, training runs {trained}, "
+    title += f"tables {len(plan.measurements)}, figures {len(plan.figures)}"
     large = _too_large(plan, workflow, found) if gpu else []
     elsewhere = [*_published_lines(plan), *_checkpoint_lines(checkpoints or {})]
-    return "\n".join([*table, *elsewhere, *large, *_basis(plan, workflow, found, gpu, slots)])
+    notes = _notes(plan, workflow, found, gpu, slots)
+    return "\n".join([title, "", *_aligned(rows), "", *elsewhere, *large, *notes])
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """The rows of a table as lines. The first column is aligned left, the others right."""
+    first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return ["  ".join([name.ljust(first), *map(str.rjust, cells, widths)]).rstrip() for name, *cells in rows]
 
 
 def _published_lines(plan: Plan) -> list[str]:
-    """The weights from elsewhere that runs start from."""
+    """A line about imported weights."""
     names = dict.fromkeys(run.checkpoint.name for run in plan.runs.values() if run.checkpoint is not None)
-    return [f"Weights from elsewhere, which are imported and not trained: {', '.join(names)}.", ""] if names else []
+    return [f"Imported weights, not trained here: {', '.join(names)}.", ""] if names else []
 
 
 def _checkpoint_lines(checkpoints: Mapping[str, CheckpointSpec]) -> list[str]:
-    """A line per target of a checkpoint."""
+    """A line for each target of a checkpoint."""
     rows = []
     for spec in checkpoints.values():
         diagnose, extend = spec.targets
         arms = " and a control" if spec.control else ""
         work = f"{spec.training_steps} steps of {spec.policy}{arms}"
         work = f"{spec.policy}, without training" if spec.trains_nothing else work
-        rows.append((diagnose, f"{spec.checkpoint}: {spec.budget:g} minutes at most"))
+        rows.append((diagnose, f"{spec.checkpoint}: at most {spec.budget:g} minutes"))
         rows.append((extend, f"{spec.checkpoint}: {work}, and diagnoses"))
     width = max((len(target) for target, _ in rows), default=0)
     lines = [f"{target:<{width}}  {does}" for target, does in rows]
-    return ["Checkpoints (models.yaml), each made when it is asked for by name:", *lines, ""] if lines else []
+    return ["Targets of checkpoints (models.yaml), made only when you name them:", *lines, ""] if lines else []
 
 
-def _unit(gpu: bool) -> str:
-    return "GPU hours" if gpu else "CPU hours"
-
-
-def _cost(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool) -> tuple[str, str, str]:
-    """Training tokens, hours and disk of some jobs together."""
+def _sums(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool) -> tuple[str, str, str]:
+    """The sums of training tokens, hours and disk of some jobs."""
     jobs = list(jobs)
     tokens = sum(training_tokens(plan.runs[job]) for job in jobs if job in plan.runs)
     hours = sum(found[job].gpu_hours if gpu else found[job].cpus * found[job].seconds / 3600 for job in jobs)
@@ -126,7 +117,7 @@ def _cost(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool)
 
 
 def _most(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool) -> tuple[str, ...]:
-    """The GPUs, where there are any, and the memory of the runs that take most of either; nothing without runs."""
+    """The largest number of GPUs (if any are used) and the largest memory of a run; empty cells without runs."""
     runs = [found[job] for job in jobs if job in plan.runs and plan.runs[job].checkpoint is None]
     if not runs:
         return ("", "") if gpu else ("",)
@@ -136,28 +127,28 @@ def _most(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool)
 
 
 def _too_large(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need]) -> list[str]:
-    """What GPUs of another number would have to bear: runs that do not fit, or take very long."""
+    """Lines about jobs that do not fit into a GPU, and about a run that takes very long."""
     hardware, runs = workflow.hardware, [found[run] for run in plan.runs]
     lines = []
     for names, what, see in ((plan.runs, "runs", "gpus_per_run and "), (plan.measurements, "measurements", "")):
         taken = [found[name].gpu_memory_mb for name in names]
-        large = [one for one in taken if one > 1e3 * hardware.gpu_memory_gb]
+        large = [megabytes for megabytes in taken if megabytes > 1e3 * hardware.gpu_memory_gb]
         if large:
             lines.append(
                 f"{len(large)} of {len(taken)} {what} do not fit into a GPU's {hardware.gpu_memory_gb:g} GB (the "
-                f"largest takes {_short(max(large), DISK)}): see {see}gpu_memory_gb in config.yaml."
+                f"largest needs {_short(max(large), DISK)}): change {see}gpu_memory_gb in config.yaml."
             )
     longest = max(runs, key=lambda need: need.seconds, default=None)
     if longest and longest.seconds > LONG * hardware.hours_per_run * 3600:
         lines.append(
-            f"The longest run takes {_time(longest.seconds)} on {longest.gpus} GPU{'s' * (longest.gpus > 1)}: see "
+            f"The longest run takes {_time(longest.seconds)} on {longest.gpus} GPU{'s' * (longest.gpus > 1)}: change "
             "gpus_per_run in config.yaml."
         )
     return [*lines, ""] if lines else []
 
 
 def _passing(plan: Plan, found: Mapping[str, Need], gpus: int) -> int:
-    """MB of the disk that the runs beside each other on `gpus` GPUs need for a time: of those that need most."""
+    """MB of temporary disk space of the runs that can train at the same time on `gpus` GPUs, at most."""
     most, free = 0, gpus
     for need in sorted((found[run] for run in plan.runs), key=lambda need: -need.passing_mb):
         slots = min(max(1, need.gpus), gpus)
@@ -165,31 +156,25 @@ def _passing(plan: Plan, found: Mapping[str, Need], gpus: int) -> int:
     return most
 
 
-def _basis(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu: bool, gpus: int) -> list[str]:
-    """What the numbers rest on, in words."""
+def _notes(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu: bool, gpus: int) -> list[str]:
+    """The notes below the table: what the numbers mean, and how they are estimated."""
     hardware, passing = workflow.hardware, _passing(plan, found, gpus)
-    speed = f"{hardware.cpu_gflops:g} GFLOP/s a thread and {hardware.cpu_layer_ms:g} ms a layer and batch"
+    speed = f"{hardware.cpu_gflops:g} GFLOP/s per thread and {hardware.cpu_layer_ms:g} ms per layer and batch"
     if gpu:
         peaks = hardware.gpu_tflops
-        speed = f"{peaks.bfloat16:g} TFLOP/s a GPU in bfloat16 and {peaks.float32:g} in float32"
+        speed = f"{peaks.bfloat16:g} TFLOP/s per GPU in bfloat16 and {peaks.float32:g} in float32"
         speed = f"{hardware.utilization:.0%} of {speed}"
-    side = (
-        f"on {gpus} GPU{'s' if gpus > 1 else ''}" if gpu else f"with {gpus} job{'s' if gpus > 1 else ''} side by side"
-    )
+    side = f"on {gpus} GPU{'s' if gpus > 1 else ''}" if gpu else f"with {gpus} job{'s' if gpus > 1 else ''} in parallel"
     lines = [
-        "A run or table that figures share is new in the first one; tokens, hours and disk are those of what is new.",
-        f"Disk: what stays; runs under way {side} take {_short(passing, DISK)} more at most." if passing else "",
-        "GPUs a run and memory: the most that a run takes, memory of each GPU."
+        "A shared run or table is new in the first figure that uses it. Tokens, hours and disk count only what is new.",
+        f"Disk: what stays. Runs {side} need up to {_short(passing, DISK)} more while they train." if passing else "",
+        "GPUs a run and memory: the most that a run needs. The memory is that of one GPU."
         if gpu
-        else "Memory: the most that a run takes.",
-        f"Wall time: the figure by itself, with all that it needs, {side}; nothing waits in a queue.",
-        f"Expected, not measured: {speed} (config.yaml: hardware).",
+        else "Memory: the most that a run needs.",
+        f"Wall time: for making only this figure, {side}, without waiting in a queue.",
+        f"All numbers are estimates: {speed} (config.yaml: hardware).",
     ]
     return [line for line in lines if line]
-
-
-def _padded(cell: str, width: int, column: int) -> str:
-    return cell.ljust(width) if column == 0 else cell.rjust(width)
 
 
 def _short(value: float, units: tuple[tuple[float, str], ...]) -> str:

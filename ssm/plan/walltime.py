@@ -1,4 +1,4 @@
-"""How long a plan takes on so many GPUs: its jobs laid out over time, in the order of a scheduler."""
+"""The wall time of a plan on a number of GPUs, by simulating a scheduler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ssm.plan.resources import Need
 
 
 def jobs_for(plan: Plan, tables: Iterable[str]) -> set[str]:
-    """The tables, and all that must be there before them: ids of tables, runs and data sets."""
+    """The ids of some tables and of everything they need: other tables, runs and data sets."""
     found: set[str] = set()
     wanted = list(tables)
     while wanted:
@@ -22,24 +22,25 @@ def jobs_for(plan: Plan, tables: Iterable[str]) -> set[str]:
 
 
 def wall_seconds(plan: Plan, jobs: Iterable[str], needs: Mapping[str, Need], gpus: int) -> float:
-    """Seconds from the first job to the last on `gpus` GPUs, by list scheduling: the longest way to the end goes first.
+    """Seconds until all jobs are finished on `gpus` GPUs, by list scheduling.
 
-    A job that asks for more GPUs takes all of them. Jobs without a GPU wait for their inputs alone, unless no job asks
-    for one: then `gpus` counts jobs side by side.
+    Of the jobs that are ready, the job with the longest remaining path starts first. A job that needs more than `gpus`
+    GPUs takes all of them. A job without a GPU only waits for its inputs. If no job needs a GPU, `gpus` is the number
+    of jobs that run at the same time.
     """
     jobs = set(jobs)
-    some = any(needs[job].gpus for job in jobs)
-    slots = {job: min(needs[job].gpus if some else 1, gpus) for job in jobs}
+    on_gpus = any(needs[job].gpus for job in jobs)
+    slots = {job: min(needs[job].gpus if on_gpus else 1, gpus) for job in jobs}
     before = {job: set(_before(plan, job)) & jobs for job in jobs}
     after: dict[str, list[str]] = {job: [] for job in jobs}
     for job, inputs in before.items():
-        for one in inputs:
-            after[one].append(job)
-    rest: dict[str, float] = {}  # seconds from a job's start to the end of the longest way behind it
-    order = sorted(jobs, key=lambda job: len(jobs_for(plan, [job])), reverse=True)  # what needs a job stands before it
+        for earlier in inputs:
+            after[earlier].append(job)
+    path: dict[str, float] = {}  # job -> seconds of the longest chain of jobs that starts with it
+    order = sorted(jobs, key=lambda job: len(jobs_for(plan, [job])), reverse=True)  # jobs come before their inputs
     for job in order:
-        rest[job] = needs[job].seconds + max((rest[later] for later in after[job]), default=0.0)
-    ready = [(-rest[job], job) for job in sorted(jobs) if not before[job]]
+        path[job] = needs[job].seconds + max((path[later] for later in after[job]), default=0.0)
+    ready = [(-path[job], job) for job in sorted(jobs) if not before[job]]
     ready.sort()
     running: list[tuple[float, str]] = []
     now, free = 0.0, gpus
@@ -53,12 +54,12 @@ def wall_seconds(plan: Plan, jobs: Iterable[str], needs: Mapping[str, Need], gpu
         for later in after[ended]:
             before[later].discard(ended)
             if not before[later]:
-                heappush(ready, (-rest[later], later))
+                heappush(ready, (-path[later], later))
     return now
 
 
 def _before(plan: Plan, job: str) -> list[str]:
-    """What a job reads: the ids of its inputs."""
+    """The ids of a job's inputs."""
     if job not in plan.edges:
         return []  # a data set
     needs = plan.inputs_of(job)

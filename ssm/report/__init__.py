@@ -1,1 +1,1 @@
-"""From a results folder to one self-contained HTML page."""
+"""A results folder becomes HTML pages. Reference results are committed and compared here, too."""

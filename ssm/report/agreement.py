@@ -1,4 +1,4 @@
-"""Agreement with the reference results: whether what is made here agrees, and what is shown in place of the rest."""
+"""Reference results in the report: they replace missing figures, and are compared with finished ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MADE = {"processor": "on {}", "python": "Python {}", "torch": "torch {}", "commi
 
 
 class ReferenceClaim(Verdict):
-    """A verdict of the reference, as the page shows it."""
+    """A verdict of the reference, as a page shows it."""
 
     @property
     def words(self) -> str:
@@ -28,13 +28,13 @@ class ReferenceClaim(Verdict):
 
 @dataclass(frozen=True)
 class ReferenceFigure:
-    """A figure that is not made here, as the reference has it.
+    """The reference of a figure that is missing here.
 
     Attributes:
-        caption: what the plan says of it; "": it is not planned here.
-        made: when, on what and with what.
-        source: the file that its verdicts come from.
-        planned: whether the workflow makes it here when it is asked to.
+        caption: from the plan; empty if the figure is not planned here.
+        made: when, on which machine and with which software.
+        source: the file of its verdicts.
+        planned: whether the workflow can make it here.
     """
 
     target: str
@@ -54,10 +54,10 @@ class ReferenceFigure:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How the claims of one or several figures that are made here compare with the reference."""
+    """How the claims of finished figures compare with the reference."""
 
     claims: tuple[Comparison, ...]
-    unlike: tuple[str, ...]  # what the two were made with that differs and moves numbers
+    unlike: tuple[str, ...]  # a line for each software version that differs and can change numbers
 
     @property
     def agree(self) -> int:
@@ -73,32 +73,32 @@ class Agreement:
 
     @property
     def words(self) -> str:
-        """In a few words, for a card."""
+        """A summary for a card."""
         differ = f", {len(self.differing)} differ" if self.differing else ""
         return f"{self.agree} of {len(self.claims)} claims agree with the reference{differ}"
 
 
 @dataclass(frozen=True)
-class Against:
-    """The reference results beside those of a report; without a folder of references there is nothing in it."""
+class ReferenceResults:
+    """The reference results for a report; empty without a folder of references."""
 
-    figures: dict[str, ReferenceFigure] = field(default_factory=dict)  # target -> what is not made here
-    agreements: dict[str, Agreement] = field(default_factory=dict)  # target -> of what is made here
+    figures: dict[str, ReferenceFigure] = field(default_factory=dict)  # by target: figures that are missing here
+    agreements: dict[str, Agreement] = field(default_factory=dict)  # by target: finished figures
 
     @property
     def total(self) -> Agreement:
-        """Over all figures that are made here and have a reference."""
+        """The agreement of all finished figures that have a reference."""
         found = self.agreements.values()
         lines = dict.fromkeys(line for agreement in found for line in agreement.unlike)
         return Agreement(tuple(claim for agreement in found for claim in agreement.claims), tuple(lines))
 
     @property
     def claims(self) -> tuple[ReferenceClaim, ...]:
-        """Those of the figures that are not made here."""
+        """The claims of all figures that are missing here."""
         return tuple(claim for figure in self.figures.values() for claim in figure.claims)
 
-    def of(self, targets: Iterable[str]) -> Against:
-        """Those figures alone."""
+    def of(self, targets: Iterable[str]) -> ReferenceResults:
+        """Only these figures."""
         wanted = set(targets)
         return replace(
             self,
@@ -107,26 +107,26 @@ class Against:
         )
 
 
-def against(results: Results, folder: Path, reference: Path | None) -> Against:
-    """What a report shows of the reference results of its scale.
+def reference_results(results: Results, folder: Path, reference: Path | None) -> ReferenceResults:
+    """The reference results that a report shows. They have the scale of the report.
 
     Args:
-        results: what is made here. Beside a dry run, whose numbers mean nothing, no reference is shown.
+        results: the content of `folder`. The report of a dry run shows no reference, because its numbers mean nothing.
         folder: the results folder.
-        reference: the folder of reference results; None: there is none.
+        reference: the folder of reference results; None: there are none.
 
     Raises:
-        ConfigError: a reference is broken; one line that names it.
-        TableError: there is no reference in the folder, or an image of it is missing or broken.
+        ConfigError: a reference is broken. The message names the file.
+        TableError: the folder holds no reference, or a picture is missing or broken.
     """
     if reference is None or results.dry_run:
-        return Against()
+        return ReferenceResults()
     found = read_references(reference)
     if not found:
         raise TableError(f"{reference}: no reference results")
     references = {name: one for name, one in found.items() if one.scale == results.scale}
     made = [figure.target for figure in results.figures]
-    return Against(
+    return ReferenceResults(
         {name: _figure(one, reference, results, folder) for name, one in references.items() if name not in made},
         {name: _agreement(folder, {name: references[name]}) for name in made if name in references},
     )
@@ -138,7 +138,7 @@ def _agreement(folder: Path, reference: Mapping[str, Reference]) -> Agreement:
 
 def _figure(reference: Reference, source: Path, results: Results, folder: Path) -> ReferenceFigure:
     target = reference.target
-    title, caption = _said(folder / "specs" / "figures" / f"{target}.json")
+    title, caption = _words_of(folder / "specs" / "figures" / f"{target}.json")
     path = source / f"{target}.png"
     with open_png(path) as image:
         size = image.size
@@ -156,8 +156,8 @@ def _figure(reference: Reference, source: Path, results: Results, folder: Path) 
     )
 
 
-def _said(spec: Path) -> tuple[str, str]:
-    """Title and caption of a planned figure; nothing where it is not planned, or by an older plan."""
+def _words_of(spec: Path) -> tuple[str, str]:
+    """Title and caption of a planned figure; empty if it is not planned, or its spec is out of date."""
     try:
         figure = FigureTask.load(spec).figure
     except UserError:
@@ -166,6 +166,6 @@ def _said(spec: Path) -> tuple[str, str]:
 
 
 def _made(made: Mapping[str, str]) -> str:
-    """When, on what and with what a reference was made."""
+    """When, on which machine and with which software a reference was made."""
     written = [f"{made['written'][:16].replace('T', ' ')} UTC"] if "written" in made else []
     return ", ".join([*written, *(words.format(made[key]) for key, words in MADE.items() if key in made)])

@@ -1,12 +1,13 @@
-"""Whether another build comes to the same verdicts as the reference.
+"""Compare verdicts with the reference.
 
 A machine that rounds or adds in another order trains other weights. Therefore a claim agrees if its verdict is the same
 and its estimate moved by no more than a tolerance. The tolerance is a share of the estimate or of half its interval,
 whichever is larger, because an estimate may be near zero. The ends of the interval may move by the same amount, or by a
 quarter of half the interval. Numbers that differ only by rounding agree too (`Judged.rounding`).
 
-Two kinds of claims are compared by their verdict alone, and only "confirmed" against "refuted" disagrees: claims about
-times, and claims about models that read another text. The standard library of another Python version is another text.
+For two kinds of claims, numbers are not compared, and only "confirmed" against "refuted" disagrees. These are claims
+about times, and claims about models that read another text. Another Python version has another standard library, which
+is the text at the scale smoke.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from ssm.report.reference import Judged, Reference, judged, made_with
 from ssm.specs.training import RunSpec
 
 CONSEQUENCES = {
-    "python": ("Python", "the text, the source of its standard library, is another"),
-    "torch": ("torch", "it may round otherwise"),
+    "python": ("Python", "the text is the source of its standard library, which differs"),
+    "torch": ("torch", "it may round differently"),
 }
 NUMBERS = ("the estimate", "the lower end", "the upper end")  # `Judged.numbers` in words
-ENDS = 0.25  # of half an interval: a standard deviation over five seeds is known to a third
-TOLERANCE = 0.02  # a thousand times what AVX2 in place of AVX-512 moves a ratio of lg_fig5
+ENDS = 0.25  # of half an interval: five seeds give a standard deviation only to about a third
+TOLERANCE = 0.02  # AVX2 instead of AVX-512 moves a ratio of lg_fig5 by a thousandth of this
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A claim here and in the reference."""
+    """How a claim's verdict compares with the reference."""
 
     target: str
     claim: str
@@ -45,19 +46,19 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Move:
-    """A number of a claim that is another one here than in the reference."""
+    """How far a number of a claim is from the reference."""
 
     what: str
     by: float
-    most: float  # by which it may have moved
-    size: float  # of which that is a share
+    most: float  # the largest difference that agrees
+    size: float  # `by` is reported as a share of this
 
 
 def compare(results: Path, references: Mapping[str, Reference], tolerance: float = TOLERANCE) -> list[Comparison]:
-    """Every claim of the figures that both have, here and in the reference.
+    """Compare every claim of the figures that both have.
 
     Raises:
-        TableError: a table of verdicts is broken, or of a dry run.
+        TableError: a table of verdicts is broken, or comes from a dry run.
     """
     found = []
     for target, reference in references.items():
@@ -66,7 +67,7 @@ def compare(results: Path, references: Mapping[str, Reference], tolerance: float
             continue
         rows = list(read_table(path, VERDICTS).iter_rows(named=True))
         if any(row["reason"] == DRY_RUN for row in rows):
-            raise TableError(f"{path}: a dry run, whose numbers mean nothing: nothing to compare")
+            raise TableError(f"{path}: a dry run, whose numbers mean nothing; give results of a full run")
         other_text = _reads_another_text(results, target, made_with(read_provenance(path)), reference)
         here = {row["claim"]: judged(row) for row in rows}
         there = {one.claim: one for one in reference.claims}
@@ -79,7 +80,7 @@ def compare(results: Path, references: Mapping[str, Reference], tolerance: float
 
 
 def unlike(results: Path, references: Mapping[str, Reference]) -> list[str]:
-    """What the figures of both were made with that differs and moves numbers, in a line each.
+    """A line for each software version that differs between a figure and its reference, and can change numbers.
 
     Raises:
         TableError: a table of verdicts is broken.
@@ -96,7 +97,7 @@ def unlike(results: Path, references: Mapping[str, Reference]) -> list[str]:
 
 
 def _reads_another_text(results: Path, target: str, made: Mapping[str, str], reference: Reference) -> bool:
-    """Whether a figure's models read the standard library of another Python version than those of the reference."""
+    """Whether a figure's models read Python's standard library, and the reference was made with another Python."""
     planned = results / "specs" / "figures" / f"{target}.json"
     if made.get("python") == reference.made.get("python") or not planned.is_file():
         return False
@@ -110,33 +111,33 @@ def _compared(here: Judged | None, there: Judged | None, tolerance: float, other
     if here.expected != there.expected:
         return False, f"expects {here.expected} here, {there.expected} in the reference"
     if here.number != there.number:
-        return False, "is decided by other seeds, arms or measurements than in the reference"
+        return False, "has other seeds, arms or measurements than in the reference"
     both = f"{_result(here)} here, {_result(there)} in the reference"
     moves = _moves(here, there, tolerance)
     only_rounding = bool(moves) and max(move.by for move in moves) <= there.rounding
     known = here.estimate is not None and there.estimate is not None
     if other_text and {here.verdict, there.verdict} != {CONFIRMED, REFUTED}:
-        return True, f"{both}: another text, so that only a contradiction counts"
+        return True, f"{both}: another text, so only a contradiction would disagree"
     if there.timed and known and OPEN in (here.verdict, there.verdict):
-        return True, f"{both}: a time, which a busy machine leaves undecided"
+        return True, f"{both}: a time, which may stay undecided on a busy machine"
     if here.verdict != there.verdict:
-        hangs = only_rounding and here.numbers != there.numbers
-        return False, f"{both}: rounding alone makes the difference" if hangs else both
+        by_rounding = only_rounding and here.numbers != there.numbers
+        return False, f"{both}: only rounding makes the difference" if by_rounding else both
     if there.timed:
-        return True, f"{both}: a time, of which the verdict counts alone"
+        return True, f"{both}: a time, so only the verdict is compared"
     if here.numbers == there.numbers:
         return True, f"{_result(here)}, bitwise"
     if not moves:
         return False, both
     if only_rounding:
-        return True, f"{both}: the same but for rounding"
+        return True, f"{both}: equal up to rounding"
     beyond = [move for move in moves if move.by > move.most]
-    told = max(beyond or moves, key=lambda move: move.by)
-    return not beyond, f"{both}: {told.what} moved by {_share(told.by, told.size)}"
+    largest = max(beyond or moves, key=lambda move: move.by)
+    return not beyond, f"{both}: {largest.what} moved by {_share(largest.by, largest.size)}"
 
 
 def _moves(here: Judged, there: Judged, tolerance: float) -> list[Move]:
-    """How far an estimate and the ends of its interval moved; nothing where a number is missing."""
+    """How far the estimate and the ends of its interval moved; empty if a number is missing."""
     ones, others = ([one for one in side.numbers if one is not None] for side in (here, there))
     if len(ones) < len(NUMBERS) or len(others) < len(NUMBERS):
         return []

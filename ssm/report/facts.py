@@ -1,4 +1,4 @@
-"""What was run and on what: sums and distinct values over the runs of a report."""
+"""The facts of the section "What was run and on what": sums and distinct values over the runs of a report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rows = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """One named model and what its runs saw."""
+    """A named model, with the runs that use it."""
 
     name: str
     shape: str
@@ -31,7 +31,7 @@ class Facts:
     work: Rows
     machine: Rows
     models: tuple[ModelFacts, ...]
-    size: str  # the largest model, the longest run and the longest context, in sentences
+    size: str  # sentences about the largest model, the longest run and the longest context
     diverged: tuple[Run, ...]
 
 
@@ -40,9 +40,7 @@ def facts(results: Results) -> Facts:
     runs = list(results.runs.values())
     trained = [run for run in runs if run.spec.checkpoint is None]
     diverged = tuple(run for run in trained if run.diverged)
-    tables = {
-        table.link.text: table.provenance for figure in results.figures for table in figure.tables
-    }  # once, whatever number of figures read it
+    tables = {table.link.text: table.provenance for figure in results.figures for table in figure.tables}
     origins = [run.record["provenance"] for run in runs] + list(tables.values())
     tokens, seconds = (sum(run.record[key] for run in runs) for key in ("tokens", "seconds"))
     work: list[tuple[str, str]] = [
@@ -62,24 +60,24 @@ def facts(results: Results) -> Facts:
         ("Code", _distinct(_code(origin) for origin in origins)),
     ]
     return Facts(
-        work=_said(
+        work=_without_empty(
             work
-            + [("Weights from elsewhere", text) for text in _imported(runs)]
+            + [("Imported weights", text) for text in _imported(runs)]
             + [("Data", text) for text in _data(results)]
         ),
-        machine=_said(machine),
+        machine=_without_empty(machine),
         models=_models(runs),
         size=_size(runs),
         diverged=diverged,
     )
 
 
-def _said(rows: list[tuple[str, str]]) -> Rows:
+def _without_empty(rows: list[tuple[str, str]]) -> Rows:
     return tuple((name, text) for name, text in rows if text)
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """A duration in its two largest units.
 
     >>> duration(4.26), duration(100), duration(3725), duration(200000)
     ('4.3 s', '1 min 40 s', '1 h 2 min', '55 h 33 min')
@@ -136,7 +134,7 @@ def _data(results: Results) -> list[str]:
 
 
 def _imported(runs: list[Run]) -> list[str]:
-    """Checkpoints that were trained elsewhere, each with what tells its files from others."""
+    """The checkpoints that were trained elsewhere, each with its revision and the fingerprint of its files."""
     found: dict[str, None] = {}
     for run in runs:
         published = run.record.get("published")

@@ -1,4 +1,4 @@
-"""What the report says, read from a results folder and checked: runs, figures, claims, and the files behind them."""
+"""Read and check everything that the report shows: figures, claims, runs, and links to their files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ssm.specs.base import slug
 from ssm.specs.training import RunSpec
 
 SYMBOLS = {CONFIRMED: "✓", REFUTED: "✗", OPEN: "?"}
-MARKS = {  # of claims in the overview, in the order of its legend
+MARKS = {  # a claim's mark in the overview -> its words, in the order of the legend
     **{CONFIRMED: "confirmed", REFUTED: "refuted", "not-decided": OPEN},
     **{"unregistered": "not registered", "elsewhere": "about models that this scale lacks", "dry-run": "dry run"},
 }
@@ -40,7 +40,7 @@ RUN_KEYS = ("status", "message", "steps", "tokens", "parameters", "seconds", "de
 
 @dataclass(frozen=True)
 class Link:
-    """A link to a file beside the page."""
+    """A link from a page to a file of the results folder."""
 
     text: str
     href: str
@@ -48,7 +48,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Run:
-    """One training run: its spec and its run.json."""
+    """A training run: its spec and its run.json."""
 
     id: str
     spec: RunSpec
@@ -62,23 +62,23 @@ class Run:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One row of the verdicts table, as the page shows it."""
+    """A row of the verdicts table, as a page shows it."""
 
     row: dict[str, Any]
 
     @property
     def title(self) -> str:
-        """The name of the model that is judged, where a figure has several."""
+        """The name of the judged model, if the figure has several models."""
         return str(self.row["claim"]).partition("/")[2]
 
     @property
     def sort(self) -> str:
-        """Whose statement it is: the paper's, a definition, an added check."""
+        """Who makes the statement: a key of `ssm.claims.words.SORTS`."""
         return str(self.row["sort"])
 
     @property
     def unregistered(self) -> bool:
-        """Whether it was not registered before its seeds were read, so that it counts nowhere."""
+        """True: the claim was not registered before its seeds were read. It is not counted."""
         return self.row["registered"] is False
 
     @property
@@ -99,7 +99,7 @@ class Verdict:
 
     @property
     def mark(self) -> str:
-        """How it stands in the overview: its verdict, or why that is none that counts."""
+        """A key of MARKS: the verdict, or the reason why it is not counted."""
         if self.row["reason"] == DRY_RUN:
             return "dry-run"
         if self.sort == ELSEWHERE:
@@ -108,21 +108,20 @@ class Verdict:
 
     @property
     def words(self) -> str:
-        """What a mark stands for, for whom hovers over it or hears it."""
+        """The text of a mark, for tooltips and screen readers."""
         number = "" if self.mark in ("dry-run", "elsewhere") else f": {measured(self.row)}"
         return f"{plain(self.row['says'])} {MARKS[self.mark].capitalize()}{number}"
 
 
 @dataclass(frozen=True)
 class Claim(Verdict):
-    """A verdict that was made here, and the claim that it is about."""
+    """A verdict of this results folder, with its claim."""
 
     spec: ClaimSpec
-    model_title: str  # of the model that is judged, where a figure has several
+    model_title: str  # of the judged model; empty if the figure has only one
 
     @property
     def title(self) -> str:
-        """The title of the model that is judged, where a figure has several."""
         return self.model_title
 
     @property
@@ -132,7 +131,7 @@ class Claim(Verdict):
 
 @dataclass(frozen=True)
 class TableFile:
-    """One result table behind a figure."""
+    """A result table that a figure is made from."""
 
     link: Link
     provenance: dict[str, Any]
@@ -140,13 +139,13 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure or table of a paper, rebuilt."""
+    """A rebuilt figure or table of a paper."""
 
     task: FigureTask
     image: Image
     claims: tuple[Claim, ...]
     runs: tuple[str, ...]  # ids
-    files: tuple[Link, ...]  # image formats
+    files: tuple[Link, ...]  # the picture in every format
     specs: tuple[Link, ...]
     tables: tuple[TableFile, ...]
 
@@ -168,31 +167,31 @@ class Figure:
 
     @property
     def alternative(self) -> str:
-        """The text in place of the image, for readers who cannot see it."""
+        """The alternative text of the image."""
         return plain(f"{self.task.figure.title}. {self.task.figure.caption}")
 
 
 @dataclass(frozen=True)
 class Absent:
-    """Why a figure is not shown."""
+    """Why a figure is missing."""
 
     state: str  # in two or three words
-    why: str  # and what makes it
+    why: str  # the command that makes it, or the reason
 
 
 @dataclass(frozen=True)
 class Results:
-    """What a results folder holds."""
+    """The content of a results folder."""
 
     scale: str
-    figures: tuple[Figure, ...]  # that are finished
+    figures: tuple[Figure, ...]  # finished figures
     runs: dict[str, Run]
     manifests: dict[str, dict[str, Any]]  # data id -> the token store's manifest
-    unfinished: dict[str, Absent]  # planned figures that are not here
+    unfinished: dict[str, Absent]  # target -> why this planned figure is missing
 
     @property
     def dry_run(self) -> bool:
-        """Whether a figure is of a dry run: then nothing on the pages is a result."""
+        """Whether a figure comes from a dry run. Then no number on the pages is a result."""
         return any(figure.task.dry_run for figure in self.figures)
 
     @property
@@ -200,7 +199,7 @@ class Results:
         return tuple(claim for figure in self.figures for claim in figure.claims)
 
     def of(self, targets: Iterable[str]) -> Results:
-        """Those figures alone, with what is behind them."""
+        """Only these figures, with their runs and token stores."""
         wanted = set(targets)
         figures = tuple(figure for figure in self.figures if figure.target in wanted)
         runs = {id: self.runs[id] for figure in figures for id in figure.runs}
@@ -210,7 +209,7 @@ class Results:
 
 
 class Gatherer:
-    """Reads a results folder for pages that will stand in the folder `out`."""
+    """Reads a results folder for pages in the folder `out`."""
 
     def __init__(self, results: Path, out: Path):
         self.results, self.out = results, out
@@ -218,20 +217,23 @@ class Gatherer:
         self.manifests: dict[str, dict[str, Any]] = {}
 
     def gather(self, needed: Sequence[str] = ()) -> Results:
-        """Everything that the pages need.
+        """Read everything that the pages show.
 
         Args:
-            needed: figures that have to be finished. Any other that is not, or was made of an older plan, is left out.
+            needed: figures that must be finished. Other figures are left out if they are unfinished or out of date.
 
         Raises:
-            TableError: of what is needed, a file is missing or broken; one line that names it and the command that
-                makes it. Or nothing is finished.
-            ConfigError: likewise a planned figure or a run's spec cannot be read.
+            TableError: a needed file is missing or broken, or no figure is finished. The message names the file and
+                the command that makes it.
+            ConfigError: the spec of a needed figure or run cannot be read.
         """
-        planned, figures, unfinished = self._planned(), [], {}
+        folder = self.results / "specs" / "figures"
+        planned = sorted((path.stem for path in folder.glob("*.json")), key=natural)
+        if not planned:
+            raise TableError(f"{folder}: no planned figures; `{self._plan()}` makes them")
+        figures, unfinished = [], {}
         for target in needed:
             if target not in planned:
-                folder = self.results / "specs" / "figures"
                 raise TableError(f"{folder}: no figure '{target}' is planned; {nearest(target, planned)}")
         for target in planned:
             if target not in needed and not self._finished(target):
@@ -250,18 +252,10 @@ class Gatherer:
         scales = sorted({figure.task.scale for figure in figures})
         if len(scales) > 1:
             raise TableError(
-                f"{self.results}: holds figures of several scales ({', '.join(scales)}); one folder a scale"
+                f"{self.results}: holds figures of several scales ({', '.join(scales)}); use one folder for each scale"
             )
         everything = Results(scales[0], tuple(figures), self.runs, self.manifests, unfinished)
         return everything.of(planned)
-
-    def _planned(self) -> list[str]:
-        """The planned figures, in natural order."""
-        folder = self.results / "specs" / "figures"
-        found = sorted((path.stem for path in folder.glob("*.json")), key=natural)
-        if not found:
-            raise TableError(f"{folder}: no planned figures; `{self._plan()}` makes them")
-        return found
 
     def _finished(self, target: str) -> bool:
         return all(path.is_file() for path in (*self._images(target), self._verdicts(target)))
@@ -312,7 +306,7 @@ class Gatherer:
         return tuple(claims)
 
     def _run(self, series: Series, command: str) -> list[str]:
-        """The ids of a series' run and of the runs it continues, first ones first; they are read once."""
+        """The ids of a series' run and its parents, oldest first. Each run is read once."""
         ids = []
         run: str | None = series.run
         while run is not None:
@@ -346,7 +340,7 @@ class Gatherer:
 
     def _link(self, path: Path, text: str) -> Link:
         relative = Path(os.path.relpath(path, self.out)).as_posix()
-        return Link(text, quote(os.fsencode(relative)))  # a colon too, which would name a scheme
+        return Link(text, quote(os.fsencode(relative)))  # also quotes a colon, which would start a URL scheme
 
     def _need(self, path: Path, command: str) -> Path:
         if not path.is_file():

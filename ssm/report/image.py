@@ -1,4 +1,4 @@
-"""Figures as images that a page holds, so that it needs no other file to show them."""
+"""Figures as `data:` URIs, so that a page needs no other file."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ _ROOT = re.compile(r'<svg\b[^>]*\sviewBox="0 0 (\d{1,6}(?:\.\d*)?) (\d{1,6}(?:\.
 
 @dataclass(frozen=True)
 class Image:
-    """What an `<img>` element needs.
-
-    Attributes:
-        source: a `data:` URI.
-        width: CSS pixels, as the height.
-    """
+    """The attributes of an `<img>` element: a `data:` URI, and its size in CSS pixels."""
 
     source: str
     width: int
@@ -30,24 +25,20 @@ class Image:
 
 
 def png_image(png: bytes, size: tuple[int, int]) -> Image:
-    """A PNG file's content as an image.
-
-    Args:
-        size: width and height in pixels.
-    """
+    """A PNG file's content as an image; `size` is width and height in pixels."""
     return Image(_data_uri("png", png), *size)
 
 
 def svg_image(svg: bytes, source: str) -> Image:
-    """An SVG file's content as an image; in dark mode its text, axes and grid are light.
+    """An SVG file's content as an image. In dark mode its text, axes and grid are light.
 
-    An SVG in an `<img>` element runs no script and loads no other file, whatever it holds.
+    In an `<img>` element, an SVG cannot run scripts or load other files.
 
     Args:
-        source: where it comes from, for errors.
+        source: the file, for errors.
 
     Raises:
-        TableError: it is no SVG with a viewBox.
+        TableError: it is not an SVG image with a viewBox.
     """
     text = svg.decode("utf-8", errors="replace")
     root = _ROOT.search(text)

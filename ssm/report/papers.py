@@ -1,4 +1,4 @@
-"""The four papers, every figure and table of theirs that is to be rebuilt here (49 in all), and comparisons of ours."""
+"""The four papers with the 49 figures and tables that are rebuilt, and our added comparisons."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Paper:
-    """One paper, or what stands in a paper's place.
+    """A paper, or the group of our added comparisons.
 
     Attributes:
-        shows: target -> what that figure or table of the paper shows, in few words; in the paper's order.
-        added: it is no paper.
+        shows: target -> what the figure or table shows, in a few words and in the paper's order.
+        added: True: our comparisons, not a paper.
     """
 
     short: str
@@ -100,15 +100,15 @@ PAPERS = {
     )
 }
 ADDED = Paper("x", "Added comparisons", {"x_repairs": "repairs with and without training"}, added=True)
-GROUPS = PAPERS | {ADDED.short: ADDED}  # of figures: a page each
+GROUPS = PAPERS | {ADDED.short: ADDED}  # one page for each
 NAMES = {"fig": "Figure", "tab": "Table", "def": "Definition", "eq": "Equation", "app": "Appendix"}
-NUMBERS = {"ls_def21": "2.1"}  # that a target cannot spell
+NUMBERS = {"ls_def21": "2.1"}  # a target has no dots
 FRONT = "index"
-PAGES = tuple(f"{name}.html" for name in (FRONT, *GROUPS))  # of a report: the front page, and one a group
+PAGES = tuple(f"{name}.html" for name in (FRONT, *GROUPS))  # all files of a report
 
 
 def spoken(target: str) -> str:
-    """What a paper calls the thing.
+    """The name of a figure or table in its paper.
 
     >>> spoken("lg_fig5"), spoken("bn_appB"), spoken("ls_def21"), spoken("x_repairs")
     ('Figure 5', 'Appendix B', 'Definition 2.1', 'Repairs')

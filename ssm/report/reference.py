@@ -1,4 +1,4 @@
-"""Reference results, which are committed: a folder such as reports/smoke, with an image and a JSON file a figure."""
+"""Reference results: a committed folder such as reports/smoke, with a picture and a JSON file for each figure."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from typing import Annotated, Any, ClassVar
 from PIL import Image
 from pydantic import Field
 
-from ssm.base.errors import TableError
+from ssm.base.errors import ConfigError, TableError, nearest
 from ssm.base.files import whole_file, write_text
 from ssm.base.names import natural
 from ssm.base.tables import read_provenance
 from ssm.claims.claim import ClaimSpec
 from ssm.claims.quantity import ROUNDING
+from ssm.figures.figure import FigureTask
 from ssm.report.gather import Gatherer
 from ssm.report.papers import GROUPS
 from ssm.specs.base import Spec
 
-COLORS = 128  # of a committed image: a third of the bytes
+COLORS = 128  # of a committed picture: this saves two thirds of the bytes
 
 
 class Judged(Spec):
-    """A claim's verdict: a row of the verdicts table, of its explanations with that of a missing number alone."""
+    """The verdict on a claim: a row of the verdicts table, without most of its explanations."""
 
     later: ClassVar[frozenset[str]] = frozenset({"timed", "rounding", "reason"})
     claim: str
@@ -38,10 +39,10 @@ class Judged(Spec):
     expected: str
     verdict: str
     sort: str
-    number: str  # the same as long as the same seeds, arms and measurements decide it
+    number: str  # a hash of the seeds, arms and measurements that decide the number
     registered: bool
-    timed: bool = False  # made of times, so that the next run has another estimate
-    rounding: float = ROUNDING  # how far rounding alone may move a number of its quantity
+    timed: bool = False  # True: made of times, so that every run has another estimate
+    rounding: float = ROUNDING  # by how much rounding can move the estimate and its interval
     reason: str = ""  # why there is no estimate
 
     @property
@@ -50,44 +51,78 @@ class Judged(Spec):
 
 
 class Reference(Spec):
-    """A figure's reference results."""
+    """The reference results of a figure."""
 
     target: str
     scale: str
-    made: dict[str, str]  # on what, when and with what
+    made: dict[str, str]  # on which machine, when, and with which software
     claims: Annotated[tuple[Judged, ...], Field(strict=False)]
 
 
 def write_reference(results: Path, out: Path) -> list[str]:
-    """Take the finished figures of a results folder as the reference: `out`/<target>.png and .json, each a whole file.
+    """Write the finished figures of a results folder as reference results: `out`/<target>.png and .json.
 
     Returns:
         Their targets.
 
     Raises:
-        TableError: nothing is finished, it is a dry run, or an image is none.
+        TableError: no figure is finished, the results are of a dry run, or a picture cannot be read.
         OutputError: `out` cannot be written.
     """
     gathered = Gatherer(results, out).gather()
     if gathered.dry_run:
-        raise TableError(f"{results}: a dry run, whose numbers mean nothing: no reference")
+        raise TableError(f"{results}: a dry run, whose numbers mean nothing; give results of a full run")
     for figure in gathered.figures:
         verdicts = results / "verdicts" / f"{figure.target}.parquet"
         made = made_with(read_provenance(verdicts))
         claims = tuple(judged(claim.row, claim.spec) for claim in figure.claims)
-        reference = Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims)
-        write_text(out / f"{figure.target}.json", _layout(reference))
-        image = _small(results / "figures" / f"{figure.target}.png")
+        save_reference(Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims), out)
+        with open_png(results / "figures" / f"{figure.target}.png") as image:
+            small = image.convert("RGB").quantize(COLORS)
         with whole_file(out / f"{figure.target}.png") as temporary:
-            image.save(temporary, format="png", optimize=True)
+            small.save(temporary, format="png", optimize=True)
     return [figure.target for figure in gathered.figures]
+
+
+def save_reference(reference: Reference, folder: Path) -> None:
+    """Write the JSON file, with one line for each claim, so that a diff shows which claim changed."""
+    content = reference.content()
+    claims = ",\n".join(f"    {json.dumps(claim, ensure_ascii=False)}" for claim in content.pop("claims"))
+    head = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
+    listed = f"[\n{claims}\n  ]" if claims else "[]"
+    write_text(folder / f"{reference.target}.json", f'{{\n{head},\n  "claims": {listed}\n}}\n')
+
+
+def reworded(reference: Reference, task: FigureTask) -> Reference:
+    """The reference with the statements of the planned figure. Nothing else changes.
+
+    Raises:
+        ConfigError: the figure has other claims than the reference.
+    """
+    planned = {name: claim for name, claim, _ in task.verdicts}
+    judged_here = {claim.claim: claim for claim in reference.claims}
+    for name in dict.fromkeys([*judged_here, *planned]):
+        problem = ""
+        if name not in planned:
+            problem = f"its figure file has no claim '{name}'; {nearest(name, planned)}"
+        elif name not in judged_here:
+            problem = f"it has no verdict on '{name}', a claim of its figure file"
+        elif judged_here[name].expected != planned[name].expected.words():
+            problem = f"{name}: another region is expected in its figure file"
+        elif judged_here[name].number != task.numbers[name]:
+            problem = f"{name}: other seeds, arms or measurements decide it in its figure file"
+        if problem:
+            again = f"make {reference.target}, then take its results with `ssm reference results/{reference.scale}`"
+            raise ConfigError(f"reference results of {reference.target}: {problem}: {again}")
+    claims = tuple(claim.model_copy(update={"says": planned[claim.claim].says}) for claim in reference.claims)
+    return reference.model_copy(update={"claims": claims})
 
 
 def read_references(folder: Path) -> dict[str, Reference]:
     """Target -> its reference, in the order of the papers.
 
     Raises:
-        ConfigError: a file is none.
+        ConfigError: a file is not a reference.
     """
     found = {path.stem: Reference.load(path) for path in folder.glob("*.json")}
     order = [target for paper in GROUPS.values() for target in paper.shows]
@@ -96,33 +131,28 @@ def read_references(folder: Path) -> dict[str, Reference]:
 
 
 def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None) -> Judged:
-    """A row of the verdicts table; a number that is not finite is none.
+    """A row of the verdicts table. Numbers that are not finite become None.
 
     Args:
-        claim: that is judged, of which a reference says what a comparison needs to know.
+        claim: the claim that was judged. A reference needs it for `timed` and `rounding`.
     """
     content = {name: row[name] for name in Judged.model_fields if name not in ("timed", "rounding")}
     for name in ("estimate", "low", "high"):
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
     content["reason"] = content["reason"] if content["estimate"] is None else ""
-    known = {}
+    content["registered"] = content["registered"] is not False
     if claim is not None:
-        known = {"timed": claim.quantity.timed, "rounding": claim.rounding or claim.quantity.rounding}
-    return Judged(**content | {"registered": content["registered"] is not False} | known)
-
-
-def _small(path: Path) -> Image.Image:
-    """An image with few colours."""
-    with open_png(path) as image:
-        return image.convert("RGB").quantize(COLORS)
+        content["timed"] = claim.quantity.timed
+        content["rounding"] = claim.rounding or claim.quantity.rounding
+    return Judged(**content)
 
 
 @contextmanager
 def open_png(path: Path) -> Iterator[Image.Image]:
-    """A PNG image.
+    """Open a PNG image.
 
     Raises:
-        TableError: it is none.
+        TableError: the file is missing, broken, or not a PNG image.
     """
     try:
         with Image.open(path, formats=["PNG"]) as image:
@@ -132,21 +162,13 @@ def open_png(path: Path) -> Iterator[Image.Image]:
 
 
 def made_with(origin: Mapping[str, Any]) -> dict[str, str]:
-    """Of a table's provenance, what a reader asks for: when, on what and with what it was made."""
+    """The part of a table's provenance that readers ask for: date, processor, versions, commit."""
     machine, code, packages = (origin.get(key, {}) for key in ("machine", "code", "packages"))
-    found = {
+    made = {
         "written": origin.get("written"),
         "processor": machine.get("processor"),
         "python": machine.get("python"),
         "torch": packages.get("torch"),
         "commit": code.get("commit"),
     }
-    return {name: str(value) for name, value in found.items() if value}
-
-
-def _layout(reference: Reference) -> str:
-    """JSON with one line for each claim, so that a diff shows which claim changed."""
-    content = reference.content()
-    claims = ",\n".join(f"    {json.dumps(claim, ensure_ascii=False)}" for claim in content.pop("claims"))
-    head = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
-    return f'{{\n{head},\n  "claims": [\n{claims}\n  ]\n}}\n' if claims else f'{{\n{head},\n  "claims": []\n}}\n'
+    return {name: str(value) for name, value in made.items() if value}

@@ -1,4 +1,4 @@
-"""An interval against the region that confirms, as a strip of a few pixels beside its numbers."""
+"""A small SVG that shows an interval and the region that confirms the claim."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from markupsafe import Markup
 from ssm.claims.claim import Expected
 
 WIDTH, HEIGHT, MARGIN = 150, 16, 8  # CSS pixels
-LOGARITHMIC_FROM = 3.0  # a positive range that spans more than this factor is drawn on a logarithmic scale
+LOGARITHMIC_FROM = 3.0  # the scale is logarithmic if all values are positive and differ by more than this factor
 
 
 def strip(row: dict[str, Any], expected: Expected) -> Markup:
-    """The strip of one verdict: the expected region shaded, the interval as a bar, the estimate as a dot.
+    """The strip of a verdict: the expected region is shaded, the interval is a bar, the estimate is a dot.
 
-    It repeats what the text beside it says, so it is hidden from screen readers; nothing where there is no number.
+    It repeats the text next to it, so it is hidden from screen readers. Without an estimate it is empty.
     """
     if row["estimate"] is None:
         return Markup("")
@@ -36,7 +36,7 @@ def strip(row: dict[str, Any], expected: Expected) -> Markup:
 
 
 def _scale(values: list[float]) -> Callable[[float], float]:
-    """From a value to its place in pixels, so that all `values` are seen with a margin around them."""
+    """A function from a value to its place in pixels. All `values` are visible, with a margin around them."""
     least, most = min(values), max(values)
     logarithmic = least > 0 and most / least > LOGARITHMIC_FROM
     change: Callable[[float], float] = math.log if logarithmic else float

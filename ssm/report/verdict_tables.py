@@ -1,4 +1,4 @@
-"""Verdict tables, as README files show them: tables that are made of the committed reference results."""
+"""The tables of verdicts in README files, made from the committed reference results."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ssm.claims.words import ADDED, PAPER, VERDICT_NAMES, measured, tally
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference, read_references
 
-COLUMNS = "held / did not hold / not decided"  # as VERDICT_NAMES, for those who read no statistics
+COLUMNS = "held / did not hold / not decided"  # VERDICT_NAMES in everyday words
 START, END = "<!-- verdicts: written by `ssm reference` -->", "<!-- end of verdicts -->"
 
 
 def verdict_summary(references: Iterable[Reference]) -> str:
-    """How many statements held and how many did not, as a Markdown table: a row a paper."""
+    """Counts of verdicts, as a Markdown table with a row for each paper."""
     lines = [
         f"| paper | figures and tables | its statements: {COLUMNS} | added checks: {COLUMNS} |",
         "|---|---|---|---|",
@@ -30,7 +30,7 @@ def verdict_summary(references: Iterable[Reference]) -> str:
 
 
 def every_verdict(references: Iterable[Reference]) -> str:
-    """Every verdict with its number, as Markdown: a section a paper with its table, a row a claim."""
+    """Every verdict with its number, as Markdown: a section for each paper, and a row for each claim."""
     lines: list[str] = []
     for paper, figures in _by_paper(references).items():
         lines += [
@@ -67,12 +67,14 @@ def _counts(verdicts: Counter[str] | None) -> str:
 
 
 def _in_a_cell(text: str) -> str:
-    """Prose as a cell of a Markdown table; GitHub renders the formulas, which are LaTeX between dollar signs."""
+    """Prose as a cell of a Markdown table. GitHub renders formulas, which are LaTeX between dollar signs."""
     return text.replace("|", "\\|")
 
 
 def readmes(folder: Path, readme: Path) -> dict[Path, tuple[str, str]]:
-    """README -> its text as it is, and as it should be: the project's own, and that of the reference folder's parent.
+    """README -> its present text, and its text with the table of the present references.
+
+    The two files are `readme`, and the file of the same name next to the folder of references.
 
     Args:
         folder: of the references, such as reports/smoke.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
@@ -52,7 +53,7 @@ class Spec(BaseModel):
     @classmethod
     def later_fields(cls) -> frozenset[str]:
         """All `later` fields, those of the base classes included."""
-        return frozenset().union(*(vars(base).get("later", ()) for base in cls.__mro__))
+        return _later_fields(cls)
 
     @model_serializer(mode="wrap")
     def _leave_out_later_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -100,6 +101,11 @@ class Spec(BaseModel):
         missing = f"{path}: no such spec; `ssm plan --write` makes them"
         value = read_json(path, ConfigError, "JSON spec", missing)
         return cls.parse(value, str(path))
+
+
+@cache
+def _later_fields(spec: type[Spec]) -> frozenset[str]:
+    return frozenset().union(*(vars(base).get("later", ()) for base in spec.__mro__))
 
 
 def _canonical(value: Any, content: Any) -> Any:

@@ -1,1 +1,1 @@
-"""What goes on in a results folder, from its files alone. Nothing is written, nothing is locked."""
+"""Show the runs of a results folder. Only files are read; nothing is written or locked."""

@@ -1,9 +1,9 @@
-"""The runs of a results folder: what each is doing, and how far it is.
+"""The state and the progress of the runs in a results folder.
 
-Any file may be replaced, or vanish, while it is looked at: what is not there now is looked for again next time. A file
-that is there and damaged makes its run's line say so, and no other's. Nothing but files is asked, so that it works for
-jobs of other machines on a shared disk. Whether a run is alive is told by the age of its files: training writes its
-progress every ten seconds. Clocks may differ by less than that limit.
+Only files are read, so this also works for jobs on other machines, over a shared disk. Training writes its progress
+every ten seconds, so the age of its files shows whether a run is alive. (The clocks of the machines must agree to less
+than the limit for "stale".) Files can be replaced or vanish while they are read. A missing file is looked for again
+next time. A damaged file makes only its own run "unreadable".
 """
 
 from __future__ import annotations
@@ -20,25 +20,24 @@ from ssm.base.records import read_run_record
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.base.tables import METRICS, read_table
 
-# in the order in which they are shown
+# in the order of display
 STATES = ("unreadable", "running", "stale", "stopped", "diverged", "waiting", "finished")
 RECORD = "run.json"
-TABLES = ("metrics.parquet", "checkpoint.metrics.parquet")  # of a finished run; up to the last checkpoint
-SLOW_STEPS = 5  # a run whose steps take minutes is stale after so many of them
+TABLES = ("metrics.parquet", "checkpoint.metrics.parquet")  # of a finished run, and up to the last checkpoint
+SLOW_STEPS = 5  # if steps take minutes, a run is stale after the time of this many steps
 
 
 @dataclass(frozen=True)
 class RunView:
-    """One run, as its files tell of it.
+    """The state of a run, read from its files. None: not known.
 
     Attributes:
-        state: waiting (planned, not begun), running, stale (begun, and its files do not change any more), stopped (told
-            to stop, or failed: the same command goes on), diverged, finished, unreadable (one of its files is damaged).
-        done, total: steps; None: not known.
-        rate: tokens a second, of the last minute; of a run that has ended, altogether.
-        seconds_left: None: not known.
+        state: waiting (planned, but not started), running, stale (its files do not change any more), stopped (by a
+            signal or an error; the same command continues it), diverged, finished, or unreadable (a damaged file).
+        done, total: steps.
+        rate: tokens per second in the last minute, or the average of a run that has ended.
         losses: by step, up to the last checkpoint.
-        note: what training says of itself last.
+        note: the last message of training.
     """
 
     id: str
@@ -53,7 +52,7 @@ class RunView:
 
 @dataclass(frozen=True)
 class ResultsView:
-    """A results folder: its runs, and how many of the planned tables are there."""
+    """The runs of a results folder, and the numbers of finished and planned tables."""
 
     runs: tuple[RunView, ...]
     tables: int
@@ -61,14 +60,14 @@ class ResultsView:
 
 
 class Watcher:
-    """Looks at a results folder again and again; a table of metrics that has not changed is not read twice.
+    """Reads a results folder repeatedly. Unchanged tables of metrics are not read again.
 
     Args:
         folder: a scale's results, such as results/smoke.
-        stale: seconds without a change after which a run counts as stale.
+        stale: seconds without a change after which a run is stale.
 
     Raises:
-        UserError: there are no runs in the folder.
+        UserError: the folder has no runs.
     """
 
     def __init__(self, folder: Path, stale: float):
@@ -80,7 +79,7 @@ class Watcher:
             raise UserError(f"{folder}: no runs here{hint}")
 
     def look(self) -> ResultsView:
-        """What the files say now."""
+        """Read the present state of all runs."""
         planned, begun = _names(self.folder / "specs/runs", ".json"), _folders(self.folder / "runs")
         runs = [self._run(name) for name in sorted(planned | begun, key=natural)]
         tables, planned_tables = (
@@ -100,7 +99,6 @@ class Watcher:
             return RunView(name, "unreadable", note=first_line(error))
 
     def _read_run(self, name: str) -> RunView:
-        """Raises UserError: a file of the run is damaged."""
         folder = self.folder / "runs" / name
         record = read_run_record(folder / RECORD, TableError, "") if (folder / RECORD).exists() else None
         losses = self._losses(folder)
@@ -116,7 +114,7 @@ class Watcher:
             return RunView(name, state, losses=losses)
         limit = max(self.stale, SLOW_STEPS * heartbeat.unit_seconds)
         state = "stale" if time.time() - changed > limit else "running"
-        if heartbeat.state == "stopped":  # it has said so: no silence is too long for it
+        if heartbeat.state == "stopped":  # a stopped run never becomes stale
             state = "stopped"
         rate, left = (heartbeat.rate, heartbeat.seconds_left) if state == "running" else (None, None)
         return RunView(name, state, heartbeat.done, heartbeat.total, rate, left, losses, heartbeat.note)
@@ -155,7 +153,7 @@ def _folders(folder: Path) -> set[str]:
 
 
 def _heartbeat(path: Path) -> progress.Heartbeat | None:
-    """What training says of itself; None: nothing yet.
+    """The last progress that training wrote; None: nothing yet.
 
     Raises:
         TableError: the file is damaged.
@@ -167,11 +165,11 @@ def _heartbeat(path: Path) -> progress.Heartbeat | None:
 
 
 def _last_change(folder: Path) -> float | None:
-    """When the newest file of the folder was written, by the disk's clock; None: there is none."""
+    """The time of the newest file, by the disk's clock; None: there are no files."""
     times = []
     try:
         for path in folder.iterdir():
-            with suppress(OSError):  # a temporary file that has its final name by now
+            with suppress(OSError):  # a temporary file was renamed in the meantime
                 if not path.is_dir():
                     times.append(path.stat().st_mtime)
     except OSError:

@@ -1,4 +1,4 @@
-"""The runs of a results folder as lines of text, as narrow as a terminal."""
+"""The runs of a results folder as lines of text that fit into a terminal."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ssm.base.progress import clock, short
 from ssm.watch.runs import STATES, ResultsView, RunView
 
 BLOCKS, CROSS, GAP = "▁▂▃▄▅▆▇█", "×", "…"
-PLAIN = str.maketrans(BLOCKS + CROSS + GAP, "_.-:=+*#x~")  # on a terminal that has no such characters
+PLAIN = str.maketrans(BLOCKS + CROSS + GAP, "_.-:=+*#x~")  # for terminals without these characters
 SPARKS = 12  # characters of a sparkline
-COLUMNS = (10, 4, 8, 8, SPARKS, 6)  # state, done, rate, left, loss as a line, loss
+COLUMNS = (10, 4, 8, 8, SPARKS, 6)  # widths of state, done, rate, time left, sparkline, loss
 HEADER = ("STATE", "DONE", "TOKENS/S", "LEFT", "LOSS", "")
 NARROWEST = 12  # characters of a name
 
@@ -20,8 +20,8 @@ def lines(view: ResultsView, width: int, height: int | None = None) -> list[str]
     """What to print: a summary, a header, and a line for each run.
 
     Args:
-        width: columns; names are cut in their middle to fit.
-        height: lines, at most; None: one for every run.
+        width: columns. Names that are too long are cut in the middle.
+        height: the largest number of lines; None: no limit.
     """
     counts = Counter(run.state for run in view.runs)
     parts = [f"{counts[state]} {state}" for state in STATES if counts[state]]
@@ -33,12 +33,12 @@ def lines(view: ResultsView, width: int, height: int | None = None) -> list[str]
     shown = view.runs if height is None else view.runs[: max(1, height - len(found) - 2)]
     found += [_row("RUN", HEADER, name), *(_row(printable(run.id), _cells(run), name) for run in shown)]
     if len(shown) < len(view.runs):
-        found.append(f"and {len(view.runs) - len(shown)} more: a longer window, or --once, shows them")
+        found.append(f"and {len(view.runs) - len(shown)} more: use a taller window or --once")
     return found
 
 
 def for_terminal(line: str, encoding: str) -> str:
-    """The line in characters that a terminal of this encoding has."""
+    """The line, with only characters that the terminal's encoding has."""
     try:
         line.encode(encoding)
         return line
@@ -47,7 +47,7 @@ def for_terminal(line: str, encoding: str) -> str:
 
 
 def sparkline(losses: tuple[float, ...], characters: int = SPARKS) -> str:
-    """The losses as blocks, each the mean of as many steps; the lowest is the lowest block. Not a number: a cross."""
+    """The losses as blocks. Each block is the mean over an equal number of steps. NaN is a cross."""
     count = min(characters, len(losses))
     bins = [losses[i * len(losses) // count : (i + 1) * len(losses) // count] for i in range(count)]
     means = [sum(values) / len(values) for values in bins]
@@ -68,7 +68,7 @@ def _cells(run: RunView) -> tuple[str, ...]:
 
 
 def _row(name: str, cells: tuple[str, ...], width: int) -> str:
-    """Names and states to the left, numbers to the right."""
+    """A row of the table: names and states are aligned left, and numbers right."""
     state, *numbers = cells
     aligned = [f"{cell:>{room}}" for cell, room in zip(numbers, COLUMNS[1:], strict=True)]
     aligned[3] = f"{numbers[3]:<{SPARKS}}"
@@ -76,7 +76,7 @@ def _row(name: str, cells: tuple[str, ...], width: int) -> str:
 
 
 def _cut(name: str, width: int) -> str:
-    """The beginning and the end: models differ there, seeds and hashes here."""
+    """The beginning and the end of a name, because models differ in one and seeds and hashes in the other."""
     if len(name) <= width:
         return name
     end = (width - 1) // 2

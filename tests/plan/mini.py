@@ -76,7 +76,7 @@ claims:
 
 
 def write_config(folder: Path) -> Path:
-    """Write the small config folder; the folder."""
+    """Write the small config folder."""
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text.lstrip(), encoding="utf-8")
@@ -84,13 +84,13 @@ def write_config(folder: Path) -> Path:
 
 
 def edit(folder: Path, name: str, old: str, new: str) -> None:
-    """Replace the one place that reads `old` in a file of the folder."""
+    """Replace `old`, which occurs once in a file of the folder."""
     text = (folder / name).read_text(encoding="utf-8")
-    assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {name}"
+    assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times in {name}"
     (folder / name).write_text(text.replace(old, new), encoding="utf-8")
 
 
 def figure(folder: Path, target: str, **changed: object) -> None:
-    """Write a figure that is lg_fig5 but for some keys."""
+    """Write a figure like lg_fig5 with some keys changed."""
     content = yaml.safe_load(FILES["figures/lg_fig5.yaml"]) | {"claims": [], "headline": False} | changed
     (folder / "figures" / f"{target}.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")

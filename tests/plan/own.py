@@ -1,4 +1,4 @@
-"""This project's own config: read, and planned, once a scale for all tests, which change neither."""
+"""The project's own config and its plans, made once for all tests. Do not change them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints in models.yaml: what the command line is asked, what is read, what it is expected to take."""
+"""The jobs of checkpoints in models.yaml: their command lines, files and needs."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def checkpoint(**keys: Any) -> CheckpointSpec:
     return CheckpointSpec.parse({"name": "mine", "checkpoint": "models/mine", "text": ["a b", "c"]} | keys, "test")
 
 
-OF_THE_JOB = ("out", "replace", "json", "device", "threads")  # options that are no part of what is asked
+OF_THE_JOB = ("out", "replace", "json", "device", "threads")  # options that are not keys
 
 
 def understood(words: tuple[str, ...]) -> dict[str, Any]:
-    """What the verb's own parser makes of the words."""
+    """The arguments as the command parses them."""
     verb, *arguments = words
     parser = argparse.ArgumentParser(allow_abbrev=False)
     {"diagnose": diagnose, "extend": extend}[verb].add_arguments(parser)
@@ -75,7 +75,7 @@ def test_every_key_is_an_option_and_every_option_a_key() -> None:
     assert set(FULL) | {"name", "checkpoint", "text", "by"} == set(CheckpointSpec.model_fields)
 
 
-def test_what_an_entry_leaves_out_is_left_to_the_command_line() -> None:
+def test_missing_keys_have_the_defaults_of_the_command_line() -> None:
     bare = understood(("extend", "models/mine", "--text", "a b", "c"))
     assert understood(checkpoint().extend_words) == bare
     assert bare["budget"] == checkpoint().budget
@@ -83,7 +83,7 @@ def test_what_an_entry_leaves_out_is_left_to_the_command_line() -> None:
     assert bare["steps"] == checkpoint().steps
 
 
-def test_a_checkpoint_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_can_start_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/somewhere")
     assert checkpoint(checkpoint="~/mine").diagnose_words[1] == "/somewhere/mine"
 
@@ -111,7 +111,7 @@ def test_a_checkpoint_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"name": ".."}, "name: a checkpoint's name is that of a folder and of targets: letters, digits, "),
     ],
 )
-def test_what_the_command_line_would_refuse_is_refused_first(keys: dict[str, Any], says: str) -> None:
+def test_an_entry_that_the_command_line_would_refuse_is_refused(keys: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as error:
         checkpoint(**keys)
     assert str(error.value).startswith(f"test: {says}")
@@ -153,15 +153,15 @@ def names(job: CheckpointJob) -> set[str] | None:
 READ = {"m/config.json", "m/model.safetensors", "a.txt", "t/tokenizer.json"}
 
 
-def test_the_files_that_an_answer_is_made_from(folder: Path) -> None:
+def test_the_files_that_a_job_reads(folder: Path) -> None:
     diagnosed, extended = jobs(folder)
     assert names(diagnosed) == READ
     assert names(extended) == READ | {"held/b.txt"}
     assert (diagnosed.target, extended.target) == ("diagnose_mine", "extend_mine")
     Path("held/b.txt").unlink()
     diagnosed, extended = jobs(folder)
-    assert names(diagnosed) == READ, "what is held out is no matter of the diagnosis"
-    assert extended.files is None, "ssm extend says what is missing"
+    assert names(diagnosed) == READ, "a diagnosis reads no held-out text"
+    assert extended.files is None, "`ssm extend` reports the missing file"
 
 
 @pytest.mark.parametrize(
@@ -174,18 +174,18 @@ def test_the_files_that_an_answer_is_made_from(folder: Path) -> None:
         ("t", None),  # holds no weights
     ],
 )
-def test_a_file_a_name_of_the_hub_or_nothing(folder: Path, value: str, found: set[str] | None) -> None:
+def test_a_checkpoint_is_a_file_a_name_on_the_hub_or_missing(folder: Path, value: str, found: set[str] | None) -> None:
     edit(folder, "models.yaml", "checkpoint: m", f"checkpoint: {value}")
     assert names(jobs(folder)[0]) == found
 
 
 @pytest.mark.parametrize(("value", "found"), [("bytes", True), ("owner/model", True), ("m", False), ("x.json", False)])
-def test_a_tokenizer_that_is_named_otherwise(folder: Path, value: str, found: bool) -> None:
+def test_other_names_of_a_tokenizer(folder: Path, value: str, found: bool) -> None:
     edit(folder, "models.yaml", "tokenizer: t", f"tokenizer: {value}")
     assert names(jobs(folder)[0]) == (READ - {"t/tokenizer.json"} if found else None)
 
 
-def test_a_sharded_checkpoint_is_all_of_its_shards(folder: Path) -> None:
+def test_a_sharded_checkpoint_has_all_of_its_shards(folder: Path) -> None:
     Path("m/model.safetensors").unlink()
     Path("m/optimizer.bin").unlink()
     shards = {f"m/pytorch_model-0000{number}-of-00002.bin" for number in (1, 2)}
@@ -199,7 +199,7 @@ def test_a_sharded_checkpoint_is_all_of_its_shards(folder: Path) -> None:
         edit(folder, "models.yaml", f"checkpoint: {value}", "checkpoint: m")
 
 
-def test_the_version_is_that_of_words_and_files(folder: Path) -> None:
+def test_the_version_changes_with_arguments_and_files(folder: Path) -> None:
     before = [job.version for job in jobs(folder)]
     assert [job.version for job in jobs(folder)] == before
     assert before[0] != before[1]
@@ -220,7 +220,7 @@ def test_a_checkpoint_at_each_scale(folder: Path) -> None:
         library.models.get("mine", "x")
 
 
-def test_a_dry_run_caps_an_extension(folder: Path) -> None:
+def test_a_dry_run_limits_an_extension(folder: Path) -> None:
     _, extended = jobs(folder, dry_run={"max_steps": 3, "max_sequences": 2})
     assert (extended.spec.steps, extended.spec.sequences) == (3, 4)
 
@@ -229,8 +229,8 @@ def workflow(**hardware: Any) -> WorkflowConfig:
     return WorkflowConfig.parse({"threads": 2, "hardware": hardware}, "test")
 
 
-def test_what_the_answers_are_expected_to_take() -> None:
-    """A thousand parameters of two bytes; 5 steps of 2048 tokens, six operations a parameter and token."""
+def test_the_needs_of_both_jobs() -> None:
+    """10^9 parameters of two bytes; 5 steps of 2048 tokens; six operations for each parameter and token."""
     spec = checkpoint(context=64, budget=3, steps=5, control=True)
     rate, start = 2 * 1e9, START_SECONDS[False]
     slow = workflow(cpu_gflops=1)
@@ -252,11 +252,11 @@ def text_of(library: Library) -> str:
     return summary(make_plan(library), library.workflow, 1, library.checkpoints)
 
 
-def test_the_summary_has_a_line_a_target(folder: Path) -> None:
+def test_the_summary_has_a_line_for_each_target(folder: Path) -> None:
     lines = text_of(load_config(folder)).splitlines()
-    start = lines.index("Checkpoints (models.yaml), each made when it is asked for by name:")
+    start = lines.index("Targets of checkpoints (models.yaml), made only when you name them:")
     assert lines[start + 1 : start + 4] == [
-        "diagnose_mine  m: 10 minutes at most",
+        "diagnose_mine  m: at most 10 minutes",
         "extend_mine    m: 9 steps of state_passing, and diagnoses",
         "",
     ]
@@ -264,8 +264,8 @@ def test_the_summary_has_a_line_a_target(folder: Path) -> None:
     assert "Checkpoints" not in text_of(load_config(folder))
 
 
-def test_a_repair_is_planned_by_its_trials() -> None:
-    """A thousand million parameters; of scale_a 8 factors for all layers, and 8 for each of 64."""
+def test_the_needs_of_a_repair_follow_from_its_trials() -> None:
+    """10^9 parameters; scale_a tries 8 factors for all layers, and 8 more for each of 64 layers."""
     rate, start, size = 2 * 1e9, START_SECONDS[False], 2_000_000_000
     for by, trials in (("model", 1 + 8), ("layer", 1 + 8 * 65)):
         spec = checkpoint(context=64, budget=3, policy="scale_a", by=by)

@@ -1,4 +1,4 @@
-"""What finished figures took stands beside what they were expected to take."""
+"""The time of finished figures is shown next to the estimate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def planned(tmp_path: Path) -> tuple[Plan, WorkflowConfig]:
 
 
 def finish(results: Path, plan: Plan, target: str, run: float, table: float) -> None:
-    """The records of a figure's jobs, that took so many seconds each."""
+    """Write the records of a figure's jobs, with the seconds of each run and table."""
     for name in plan.runs_of(target):
         write_json(results / "runs" / name / "run.json", {"status": "finished", "seconds": run})
     for name in plan.tables_of(target):
@@ -34,7 +34,7 @@ def finish(results: Path, plan: Plan, target: str, run: float, table: float) -> 
         write_table(frame, METRICS, results / "tables" / f"{name}.parquet", {"seconds": table})
 
 
-def test_finished_figures_show_what_they_took(tmp_path: Path, planned: tuple[Plan, WorkflowConfig]) -> None:
+def test_finished_figures_show_their_time(tmp_path: Path, planned: tuple[Plan, WorkflowConfig]) -> None:
     plan, workflow = planned
     finish(tmp_path, plan, "lg_fig5", run=200.0, table=30.0)
     rows = [line.split() for line in summary(plan, workflow, 1, results=tmp_path, here=False).splitlines()]

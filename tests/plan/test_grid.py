@@ -1,4 +1,4 @@
-"""Grids, planned: what a key means, which runs there are, what is registered, what a dry run keeps; and one made."""
+"""Plans of grids: keys, runs, registrations and dry runs. One grid is made from plan to picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 import small
 import torch
-from plan.mini import edit, figure, write_config
+from plan.mini import edit, figure
 from pydantic import Field
 
 from ssm.base.errors import ConfigError
@@ -64,24 +64,19 @@ class Wagon(Spec):
         ({"spare": None}, "cart[spare=none]"),
         ({"wheels": [{"size": 1}, {"size": 3}]}, "cart[wheels=????????]"),
         ({"wheels.0.size": 2, "horses": [1]}, "cart[horses=1,size=2]"),
-        ({"size": 1}, "cart"),  # as it was
+        ({"size": 1}, "cart"),  # unchanged
     ],
 )
-def test_what_is_changed_is_called_after_its_change(sets: dict[str, Any], called: str) -> None:
+def test_the_name_of_a_spec_shows_its_changes(sets: dict[str, Any], called: str) -> None:
     wagon = Wagon(name="cart", spare=None if "size" in sets else Wheel())
     assert fnmatch(with_overrides({"wagon": wagon}, sets, "here")["wagon"].name, called.replace("[", "[[]"))
 
 
-def test_a_name_that_would_be_too_long_is_cut() -> None:
+def test_a_long_name_is_cut() -> None:
     cart = {"wagon": Wagon(name="cart" * 20)}
     one, other = (with_overrides(cart, {"horses": [n] * 9}, "here")["wagon"].name for n in (1, 2))
     assert len(one) == len(other) == 80
     assert one != other
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return write_config(tmp_path / "config")
 
 
 def planned(folder: Path, scale: str | None = None, dry_run: dict[str, int] | None = None, **changed: Any) -> Plan:
@@ -102,7 +97,7 @@ def one(**grid: Any) -> dict[str, Any]:
     return {"base": BASE | {"grid": grid}}
 
 
-def test_keys_of_everything_that_an_arm_is_made_of(folder: Path) -> None:
+def test_keys_set_models_data_training_and_initial_states(folder: Path) -> None:
     grid = {
         "model.mixer.d_state": [8, 32],
         "mimetic.a": [None, 8],
@@ -128,8 +123,7 @@ def test_keys_of_everything_that_an_arm_is_made_of(folder: Path) -> None:
     assert len(plan.data) == 1
 
 
-def test_a_value_that_changes_nothing_is_the_run_that_others_share(folder: Path) -> None:
-    """A member is an arm like any other: written out by hand it is the same run, and so are its tables."""
+def test_a_member_shares_its_run_with_the_same_arm_written_by_hand(folder: Path) -> None:
     plain = planned(folder, arms={"base": BASE, "wide": BASE | {"override": {"context": 64}}})
     for grid in ({"context": [32, 64]}, {"T": {"short": {"context": 32}, "long": {"training.context": 64}}}):
         spanned = planned(folder, arms=one(**grid))
@@ -139,7 +133,7 @@ def test_a_value_that_changes_nothing_is_the_run_that_others_share(folder: Path)
     assert "tiny-d-state-16_T32_s1-" in next(iter(planned(folder, arms=one(d_state=[16])).runs))
 
 
-def test_the_name_of_a_model_is_that_of_its_change_however_it_was_written(folder: Path) -> None:
+def test_the_same_change_has_the_same_name(folder: Path) -> None:
     ways = ({"d_state": [16]}, {"width": {"double": {"model.mixer.d_state": 16}}})
     runs = [next(iter(planned(folder, arms=one(**grid)).runs.values())) for grid in ways]
     assert runs[0] == runs[1]
@@ -181,7 +175,7 @@ def test_values_have_labels_and_panels_have_titles(folder: Path) -> None:
         ([8], "value_labels: expected a mapping of axes to labels, got "),
     ],
 )
-def test_a_label_that_fits_no_value_is_told_in_one_line(folder: Path, labels: Any, says: str) -> None:
+def test_a_label_without_a_value_is_one_line(folder: Path, labels: Any, says: str) -> None:
     with pytest.raises(ConfigError) as error:
         planned(folder, arms=one(d_state=[8, 16]), value_labels=labels)
     assert says in str(error.value)
@@ -202,7 +196,7 @@ def test_switches_are_on_or_off(folder: Path) -> None:
     assert plan.runs[series(plan)["base[mimetic=on]"].run].model.name == "tiny[a=2,conv=on]"
 
 
-def test_a_child_has_its_parents_model_and_a_recipe_of_its_own(folder: Path) -> None:
+def test_a_child_has_its_parents_model_and_its_own_recipe(folder: Path) -> None:
     grid = {"d_state": [8, 16], "lr_scale": [0.5, 1.0], "data.held_out": [0.2]}
     arms = one(**grid) | {"after": AFTER | {"grid": {"p_zero": [0.1, 0.2]}}}
     plan = planned(folder, arms=arms)
@@ -243,8 +237,8 @@ def test_named_recipes_models_and_states_are_axes_too(folder: Path) -> None:
     assert found == [ZeroState(), StatePassing()]
 
 
-def test_a_tasks_fields_are_keys_too(folder: Path) -> None:
-    """How large a vocabulary, and how long strings: with `size` two keys at a time, in lists of a task's parts."""
+def test_a_tasks_fields_are_keys(folder: Path) -> None:
+    """`size` sets two keys at a time, one of them in a list."""
     copying = "\ncopy: {task: copy, alphabet: 26, mix: [{shortest: 2, longest: 4}, {shortest: 5, longest: 10}]}\n"
     (folder / "data.yaml").write_text((folder / "data.yaml").read_text() + copying)
     long = {"mix.1.longest": 14, "mix.1.shortest": 8}
@@ -260,15 +254,13 @@ def test_a_tasks_fields_are_keys_too(folder: Path) -> None:
     assert names == {"copy", *(f"copy[{change}]" for change in changes)}
     with pytest.raises(ConfigError, match=r"grid.alphabt: unknown key; did you mean 'alphabet'"):
         planned(folder, data="copy", arms=one(alphabt=[8]), measurements=[])
-    with pytest.raises(
-        ConfigError, match=r"grid.longest: may be task.mix.0.longest or task.mix.1.longest; write which"
-    ):
+    with pytest.raises(ConfigError, match=r"grid.longest: ambiguous; write task.mix.0.longest or task.mix.1.longest"):
         planned(folder, data="copy", arms=one(longest=[8]), measurements=[])
     of_text = planned(folder, arms=one(data=["text", "copy"]), measurements=[])
     assert [of_text.runs[own.run].data.name for own in series(of_text).values()] == ["text", "copy"]
 
 
-def test_weights_from_elsewhere_are_an_axis_and_take_no_recipe(folder: Path) -> None:
+def test_checkpoints_are_an_axis_and_take_no_recipe(folder: Path) -> None:
     base = {"label": "Base", "context": 32, "grid": {"checkpoint": {"small": "their/small", "large": "their/large"}}}
     plan = planned(folder, arms={"base": base, "after": AFTER})
     names = {arm: plan.runs[own.run].origin.checkpoint for arm, own in series(plan).items()}
@@ -291,7 +283,7 @@ def test_a_grid_has_values_for_each_scale(folder: Path) -> None:
     assert list(series(planned(folder, "paper", arms={"base": BASE | {"grid": {}}, "other": entry}))) == ["base"]
 
 
-def test_a_dry_run_takes_the_ends_of_every_axis_and_what_they_go_on_from(folder: Path) -> None:
+def test_a_dry_run_takes_the_ends_of_every_axis_and_their_parents(folder: Path) -> None:
     caps = {"max_steps": 2}
     arms = one(d_state=[8, 16, 32, 64], context=[16, 32, 64]) | {"after": AFTER}
     plan = planned(folder, dry_run=caps, arms=arms, claims=[CLAIM | {"quantity": CLAIM["quantity"] | {"arm": "after"}}])
@@ -319,7 +311,7 @@ def test_a_claim_about_a_family_is_judged_and_registered_for_each_member(
         ("alone[d_state=16]", ("alone", "base[d_state=16]")),
     ]
     assert claim_of(task, "less[d_state=16]") == claim_of(task, "less[d_state=8]/tiny") == task.figure.claims[0]
-    # The same arms written out by hand are the same content: a registration knows no names.
+    # The same arms written by hand have the same content, because a registration has no names of arms.
     by_hand = {"b": BASE, "a": AFTER | {"from": "b"}}
     claim = CLAIM | {"quantity": CLAIM["quantity"] | {"arm": "a", "against": "b"}}
     plain = planned(folder, arms=by_hand, claims=[claim])
@@ -332,7 +324,7 @@ def test_a_claim_about_a_family_is_judged_and_registered_for_each_member(
     figure(folder, "lg_fig2", seeds=[7], arms=arms | one(d_state=[8, 32]), claims=[CLAIM])
     capsys.readouterr()
     assert main(words) == 2
-    assert "less[d_state=16]: it is gone" in capsys.readouterr().err
+    assert "less[d_state=16]: it was removed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -341,7 +333,7 @@ def test_a_claim_about_a_family_is_judged_and_registered_for_each_member(
         (one(d_stat=[8]), "base[d_stat=8].grid.d_stat: unknown key; did you mean 'd_state'?"),
         (one(**{"model.mixer.d_stat": [8]}), "unknown key; did you mean 'model.mixer.d_state'?"),
         (one(size={"s": {"d_modle": 8}}), "base[size=s].grid.size.d_modle: unknown key; did you mean 'd_model'?"),
-        (one(p_zero=[0.1]), ".grid.p_zero: unknown key; "),  # the zero state has none
+        (one(p_zero=[0.1]), ".grid.p_zero: unknown key; "),  # the zero state has no p_zero
         (one(d_state=[8.5]), "base[d_state=8.5].grid: mixer.d_state: expected a whole number, got 8.5"),
         (one(head_dim=[7]), "base[head_dim=7].grid: mixer: head_dim 7 must divide expand * d_model = 32"),
         (one(context=[31]), "base[context=31].grid: batch_tokens 128 must be a multiple of context 31"),
@@ -357,11 +349,11 @@ def test_a_claim_about_a_family_is_judged_and_registered_for_each_member(
         ),
         (
             {"a": AFTER | {"from": "b", "grid": {"d_state": [1]}}, "b": AFTER | {"from": "a"}},
-            "the arms a[d_state=1] -> b[d_state=1] -> a[d_state=1] stand in a circle",
+            "the arms a[d_state=1] -> b[d_state=1] -> a[d_state=1] form a circle",
         ),
     ],
 )
-def test_a_key_or_value_that_does_not_fit_is_told_in_one_line(folder: Path, arms: dict[str, Any], says: str) -> None:
+def test_an_impossible_key_or_value_is_one_line(folder: Path, arms: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as error:
         planned(folder, arms=arms)
     assert f"{folder / 'figures' / 'lg_fig2.yaml'}: arms." in str(error.value)
@@ -369,10 +361,10 @@ def test_a_key_or_value_that_does_not_fit_is_told_in_one_line(folder: Path, arms
     assert "\n" not in str(error.value)
 
 
-def test_a_key_that_several_fields_answer_to_is_asked_for_in_full(folder: Path) -> None:
+def test_an_ambiguous_key_must_be_written_in_full(folder: Path) -> None:
     edit(folder, "models.yaml", "head_dim: 16}", "head_dim: 16, slow_heads: {share: 0.5}}")
     with pytest.raises(
-        ConfigError, match=r"a_range: may be model.mixer.a_range or model.mixer.slow_heads.a_range; write"
+        ConfigError, match=r"a_range: ambiguous; write model.mixer.a_range or model.mixer.slow_heads.a_range"
     ):
         planned(folder, arms=one(a_range={"slow": [1, 1]}))
     plan = planned(folder, arms=one(**{"slow_heads.a_range": {"slow": [2, 2]}, "model.mixer.a_range": {"all": [1, 1]}}))
@@ -383,7 +375,7 @@ def test_a_key_that_several_fields_answer_to_is_asked_for_in_full(folder: Path) 
 
 
 def test_a_small_grid_from_the_plan_to_the_picture(folder: Path, tmp_path: Path) -> None:
-    """A dry run: the corners of a grid are trained, measured, judged and drawn, each job from its spec."""
+    """A dry run in which the corners of a grid are trained, measured, judged and drawn."""
     texts = tmp_path / "texts"
     texts.mkdir()
     for number in range(12):

@@ -1,4 +1,4 @@
-"""Arms that take layers of another arm's: what is planned, on a grid over the layers and from published weights."""
+"""Arms that take a layer of another arm (its teacher)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plan.mini import figure, write_config
+from plan.mini import figure
 
 from ssm.base.errors import ConfigError
 from ssm.plan import Inputs, Plan, load_config, make_plan
@@ -31,8 +31,7 @@ STUDENT = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = write_config(tmp_path / "config")
+def folder(folder: Path) -> Path:
     with (folder / "models.yaml").open("a") as models:
         models.write(MODELS)
     return folder
@@ -62,8 +61,8 @@ def test_a_grid_over_layers(folder: Path) -> None:
     assert [one.axes.get("layer") for one in few.figures["lg_fig2"].series] == [None, 1, 5]
 
 
-def test_of_a_teacher_on_a_grid_students_have_a_model_and_data_of_their_own(folder: Path) -> None:
-    """Who takes all weights has the parent's model and data, who takes layers its own, or the figure's."""
+def test_students_of_a_teacher_on_a_grid_have_their_own_model_and_data(folder: Path) -> None:
+    """An arm that takes all weights has the parent's model and data. An arm that takes a layer does not."""
     plain = {key: value for key, value in STUDENT.items() if key != "data"}
     teacher = TEACHER | {"data": "keys", "override": plain["override"], "grid": {"peak_lr": [1e-3, 2e-3]}}
     arms = {"student": plain | {"layer": 2}, "named": STUDENT | {"model": "deep", "layer": 2}, "tuned": plain}
@@ -77,7 +76,7 @@ def test_of_a_teacher_on_a_grid_students_have_a_model_and_data_of_their_own(fold
             assert run.model.name == "deep"
 
 
-def test_of_a_teacher_on_a_grid_of_shapes_students_name_the_axis_too(folder: Path) -> None:
+def test_students_of_a_teacher_on_a_grid_of_shapes_need_the_same_axis(folder: Path) -> None:
     teacher = TEACHER | {"grid": {"d_state": [8, 16]}}
     file = folder / "figures" / "lg_fig2.yaml"
     with pytest.raises(ConfigError) as error:
@@ -92,7 +91,7 @@ def test_of_a_teacher_on_a_grid_of_shapes_students_name_the_axis_too(folder: Pat
 
 
 def test_students_start_from_the_same_weights_if_layer_and_model_are_the_same(folder: Path) -> None:
-    """Sequences decide between arms that do, seeds between others."""
+    """Arms with the same start are compared over sequences, other arms over seeds."""
     teacher = STUDENT | {"from": None, "model": "deep", "training": "pretrain"}
     arms = {
         "first": STUDENT | {"layer": 1},
@@ -113,7 +112,7 @@ def test_students_start_from_the_same_weights_if_layer_and_model_are_the_same(fo
     assert len(set(origin.values())) == 6
 
 
-def test_published_weights_teach(folder: Path) -> None:
+def test_published_weights_can_be_a_teacher(folder: Path) -> None:
     teacher = {"label": "Teacher", "checkpoint": "x/y", "context": 64, "model": "deep"}
     plan = planned(folder, teacher=teacher, student=STUDENT | {"layer": 4})
     one = plan.figures["lg_fig2"].series[1]
@@ -123,10 +122,10 @@ def test_published_weights_teach(folder: Path) -> None:
     assert (run.layer, one.published) == (4, "x/y")
 
 
-def test_a_job_is_given_memory_for_its_teacher(folder: Path) -> None:
-    """Its weights are there twice, as they lie on disk and as a model, beside the student's own.
+def test_a_job_asks_for_the_memory_of_its_teacher(folder: Path) -> None:
+    """The teacher's weights are in memory twice, as in the file and as a model, together with the student's.
 
-    And beside all that training holds: a run that diverges goes back to what it started from.
+    A run that diverges needs them again, together with all memory of training.
     """
     override = STUDENT["override"] | {"micro_batch_tokens": 256}  # type: ignore[operator]
     student = STUDENT | {"model": "narrow", "layer": 40, "override": override}
@@ -157,6 +156,6 @@ def test_a_layer_that_does_not_fit_names_file_and_arm(folder: Path, student: dic
     assert str(error.value) == f"{folder / 'figures' / 'lg_fig2.yaml'}: arms.student: {says}"
 
 
-def test_a_layer_is_of_an_arm(folder: Path) -> None:
+def test_a_layer_needs_a_parent(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"arms\.student: 'layer' goes with 'from', the arm whose layer it is"):
         planned(folder, student={"label": "S", "training": "pretrain", "layer": 1})

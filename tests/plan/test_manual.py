@@ -1,4 +1,4 @@
-"""The reference of config keys says what the specs say, and docs/reference is what is made of them."""
+"""The reference of config keys shows what the specs say, and docs/reference is up to date."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REGISTRIES: dict[str, Mapping[str, type[Spec]]] = {
     "models.md": MIXERS,
     "training.md": INITIAL_STATES,
 }
-NO_KEYS = {"kind", "task", "policy", "name"}  # say what it is, and how an entry is called
+NO_KEYS = {"kind", "task", "policy", "name"}  # the kind and the name of an entry
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +36,14 @@ def pages() -> dict[str, str]:
     return manual(ROOT / "config")
 
 
-def test_the_committed_pages_are_made_of_these_specs(pages: dict[str, str]) -> None:
-    """`python -m ssm.plan.manual` writes them."""
+def test_the_committed_pages_are_up_to_date(pages: dict[str, str]) -> None:
     committed = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / FOLDER).glob("*.md")}
     stale = [name for name in committed.keys() | pages.keys() if committed.get(name) != pages.get(name)]
     assert stale == [], "python -m ssm.plan.manual"
 
 
 @pytest.mark.parametrize("page", REGISTRIES)
-def test_every_kind_has_a_section_with_its_words_and_keys(page: str, pages: dict[str, str]) -> None:
+def test_every_kind_has_a_section_with_its_docstring_and_keys(page: str, pages: dict[str, str]) -> None:
     for kind, spec in REGISTRIES[page].items():
         (section,) = re.findall(rf"^## `{kind}`\n\n(.*?)(?=^## |\Z)", pages[page], re.M | re.S)
         assert section.split() != [], kind
@@ -53,13 +52,13 @@ def test_every_kind_has_a_section_with_its_words_and_keys(page: str, pages: dict
         assert keys <= set(re.findall(r"^\| `(\w+)` \|", section, re.M)), kind
 
 
-def test_a_key_has_its_type_its_default_and_the_comment_at_its_field(pages: dict[str, str]) -> None:
+def test_a_key_has_its_type_default_and_meaning(pages: dict[str, str]) -> None:
     assert "| `sequences` | whole number, above 0, at most 100,000 | `16` | windows" in pages["repairs.md"]
     assert '| `scale` | `smoke` or `gpu` or `paper` | `"smoke"` |' in pages["config.md"]
     assert "CPU threads a training or measuring job uses" in pages["config.md"]
 
 
-def test_a_kind_that_a_config_file_uses_has_its_example(pages: dict[str, str]) -> None:
+def test_every_kind_in_a_config_file_has_an_example(pages: dict[str, str]) -> None:
     used = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "config" / "figures").glob("*.yaml"))
     for kind in MEASUREMENTS:
         section = pages["measurements.md"].partition(f"## `{kind}`\n")[2].partition("\n## ")[0]

@@ -1,4 +1,4 @@
-"""The reckoned peak of training against what torch's allocator counts, and against the process's own memory."""
+"""The estimated peak memory of training, compared with torch's allocator and with the memory of a process."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def run_of(model: dict[str, Any], vocabulary: int, **training: Any) -> RunSpec:
 
 
 def random_store(run: RunSpec) -> TokenStore:
-    """A store in memory: no tokenizer has so many tokens of so little text."""
+    """A store in memory with random tokens of a large vocabulary."""
     tokens = np.random.default_rng(0).integers(run.data.vocab_size, size=4 * run.training.batch_tokens)
     split = TokenSplit("random", [tokens], np.zeros(1, np.int64), run.data.vocab_size)
     return TokenStore(Path(), {"spec": run.data.content(), "corpus": {"sha256": ""}}, split, split, split)
 
 
 def measured(run: RunSpec, folder: Path, group: ProcessGroup = SINGLE_PROCESS) -> int:
-    """Bytes that torch's allocator had given out at the peak of training, those inside kernels too."""
+    """Bytes of torch's allocator at the peak of training, including those inside kernels."""
     store = random_store(run)
     return peak_of(lambda: train(run, store, folder / "run", torch.device("cpu"), machine=Machine(group)))
 
 
 def peak_of(work: Callable[[], object]) -> int:
-    """Bytes that are given out at the peak of some work, over those before it."""
+    """Bytes that some work adds at its peak."""
     gc.collect()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         work()
@@ -81,7 +81,7 @@ def peak_of(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
-def test_the_graph_of_an_influence_is_reckoned_within_a_fifth(mixer: str) -> None:
+def test_the_graph_of_an_influence_is_estimated_within_20_percent(mixer: str) -> None:
     given = dict(SIZES["middle"])
     run = run_of(given.pop("model") | {"mixer": MIXERS[mixer]}, **given)
     model, directions = build_model(run.model, run.data.vocab_size, seed=0), torch.eye(4, run.model.d_model)
@@ -96,7 +96,7 @@ REST = [case for case in product(MIXERS, SIZES, [False, True]) if case not in FE
 @pytest.mark.parametrize(
     ("mixer", "size", "recompute"), [*FEW, *(pytest.param(*case, marks=exhaustive) for case in REST)]
 )
-def test_the_peak_is_reckoned_within_a_fifth(mixer: str, size: str, recompute: bool, tmp_path: Path) -> None:
+def test_the_peak_is_estimated_within_20_percent(mixer: str, size: str, recompute: bool, tmp_path: Path) -> None:
     given = dict(SIZES[size])
     model = given.pop("model") | {"mixer": MIXERS[mixer]}
     run = run_of(model, **given, activation_checkpointing=recompute)
@@ -111,24 +111,24 @@ POLICIES: list[dict[str, Any]] = [
     {"policy": "state_passing", "p_zero": 0.0},
     {"policy": "tbtt"},
 ]
-SHORT = {"context": 16, "batch_tokens": 2048}  # a state of a layer is 14 times what its tokens are
+SHORT = {"context": 16, "batch_tokens": 2048}  # a layer's state is 14 times as large as its tokens
 
 
 @pytest.mark.parametrize("micro", [*(pytest.param(micro, marks=exhaustive) for micro in (None, 1024)), 64], ids=str)
 @pytest.mark.parametrize(
     "policy",
     [
-        *POLICIES[2:4],
-        *(pytest.param(policy, marks=exhaustive) for policy in (*POLICIES[:2], *POLICIES[4:])),
+        POLICIES[3],
+        *(pytest.param(policy, marks=exhaustive) for policy in (*POLICIES[:3], *POLICIES[4:])),
     ],
     ids=str,
 )
-def test_states_are_reckoned_within_a_fifth(policy: dict[str, Any], micro: int | None, tmp_path: Path) -> None:
+def test_states_are_estimated_within_20_percent(policy: dict[str, Any], micro: int | None, tmp_path: Path) -> None:
     run = run_of({"d_model": 64, "n_layers": 4}, 256, **SHORT, initial_state=policy, micro_batch_tokens=micro)
     assert peak_memory(run).total == pytest.approx(measured(run, tmp_path), rel=0.2)
 
 
-def test_every_policy_is_reckoned() -> None:
+def test_every_policy_has_an_example() -> None:
     assert set(SPECS) == {policy["policy"] for policy in POLICIES}
 
 
@@ -139,7 +139,7 @@ def measure_in_a_group(group: ProcessGroup, run: RunSpec, folder: Path) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("micro", [None, 64], ids=str)
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-def test_states_of_two_processes_are_reckoned_too(policy: dict[str, Any], micro: int | None, tmp_path: Path) -> None:
+def test_states_of_two_processes_are_estimated(policy: dict[str, Any], micro: int | None, tmp_path: Path) -> None:
     run = run_of({"d_model": 64, "n_layers": 4}, 256, **SHORT, initial_state=policy, micro_batch_tokens=micro)
     assert run_team(2, measure_in_a_group, run, tmp_path) == [0, 0]
     for rank in "01":
@@ -147,27 +147,19 @@ def test_states_of_two_processes_are_reckoned_too(policy: dict[str, Any], micro:
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-def test_a_checkpoint_holds_what_is_reckoned_for_its_policy(policy: dict[str, Any], tmp_path: Path) -> None:
-    """Twelve bytes a parameter, what the policy remembers of the whole batch, and a header."""
+def test_the_size_of_a_checkpoint_is_estimated_for_every_policy(policy: dict[str, Any], tmp_path: Path) -> None:
+    """Twelve bytes for each parameter, the policy's states of the whole batch, and a header."""
     model = {"d_model": 64, "n_layers": 2}
     run = run_of(model, 256, context=16, batch_tokens=512, initial_state=policy)
     train(run, random_store(run), tmp_path, torch.device("cpu"))
     found = (tmp_path / "checkpoint.safetensors").stat().st_size
-    reckoned = 12 * parameter_count(run.model, 256) + policy_bytes(run)
-    assert reckoned == pytest.approx(found, rel=0.02)
+    assert 12 * parameter_count(run.model, 256) + policy_bytes(run) == pytest.approx(found, rel=0.02)
     if policy["policy"] in ("state_passing", "tbtt"):
-        assert policy_bytes(run) > 0.5 * found, "most of it"
+        assert policy_bytes(run) > 0.5 * found, "states are most of it"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"micro_batch_tokens": 512},
-        {"precision": "bfloat16"},
-    ],
-    ids=str,
-)
-def test_micro_batches_and_precision_are_heeded(changes: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("changes", [{"micro_batch_tokens": 512}, {"precision": "bfloat16"}], ids=str)
+def test_micro_batches_and_precision_count(changes: dict[str, Any], tmp_path: Path) -> None:
     run = run_of({"d_model": 64, "n_layers": 4}, 256, context=32, batch_tokens=2048, **changes)
     assert peak_memory(run).total == pytest.approx(measured(run, tmp_path), rel=0.2)
 
@@ -205,12 +197,12 @@ OTHERS: list[dict[str, Any]] = [
         "ffn": {"kind": "rwkv_channel_mix", "d_hidden": 256, "receptance": False},
     },
 ]
-USUAL = ("attention", "h3", "mamba1", "rglru", "rwkv6", "s4d")  # one of those that are reckoned alike
+USUAL = ("attention", "h3", "mamba1", "rglru", "rwkv6", "s4d")  # one of each group with the same estimate
 
 
 @pytest.mark.parametrize("model", [*OTHERS, *({"mixer": mixer} for mixer in MIXERS.values())], ids=str)
-def test_the_state_of_every_system_is_reckoned_to_the_byte(model: dict[str, Any]) -> None:
-    """But for an attention's note of which of its tokens exist: a byte each."""
+def test_the_size_of_every_state_is_exact(model: dict[str, Any]) -> None:
+    """Attention also stores one byte for each token that exists."""
     run = run_of({"d_model": 64, "n_layers": 3} | model, 256, context=32, batch_tokens=64)
     _, state = build_model(run.model, 256, seed=0)(torch.zeros(2, 32, dtype=torch.int64))
     notes = 3 * 32 * (run.model.mixers()[0].kind == "attention")
@@ -232,7 +224,7 @@ def test_the_state_of_every_system_is_reckoned_to_the_byte(model: dict[str, Any]
     ],
     ids=lambda model: model["mixer"]["kind"],
 )
-def test_every_system_is_reckoned_within_a_fifth(
+def test_every_system_is_estimated_within_20_percent(
     model: dict[str, Any], recompute: bool, precision: str, tmp_path: Path
 ) -> None:
     how = {"activation_checkpointing": recompute, "precision": precision}
@@ -240,13 +232,13 @@ def test_every_system_is_reckoned_within_a_fifth(
     assert peak_memory(run).total == pytest.approx(measured(run, tmp_path), rel=0.2)
 
 
-def test_every_kind_is_among_them() -> None:
+def test_every_mixer_and_ffn_has_an_example() -> None:
     mixers = {model["mixer"]["kind"] for model in OTHERS} | set(MIXERS)
     ffns = {model["ffn"]["kind"] for model in OTHERS if "ffn" in model}
     assert (mixers, ffns) == (set(REGISTERED), set(FFNS))
 
 
-def test_processes_share_the_batch_and_shards_the_weights() -> None:
+def test_processes_share_the_batch_and_shards_share_the_weights() -> None:
     run = run_of({"d_model": 64, "n_layers": 8}, 256, context=64, batch_tokens=4096)
     alone, two, sharded = peak_memory(run), peak_memory(run, 2), peak_memory(run, 2, shard=True)
     assert two.activations == pytest.approx(alone.activations / 2, rel=0.01)
@@ -256,9 +248,9 @@ def test_processes_share_the_batch_and_shards_the_weights() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone tells the peak of one process's memory")
-def test_the_process_grows_by_what_is_reckoned(tmp_path: Path) -> None:
-    """The whole process, by the kernel's account: more than torch's own count, for what the C library holds back."""
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux reports the peak memory of a process")
+def test_a_process_grows_by_the_estimate(tmp_path: Path) -> None:
+    """The kernel reports more memory than torch, because the C library keeps freed memory."""
     code = (
         "import re, sys, torch; from pathlib import Path\n"
         "sys.path.insert(0, sys.argv[1])\n"
@@ -277,5 +269,4 @@ def test_the_process_grows_by_what_is_reckoned(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     run = run_of({"d_model": 256, "n_layers": 4}, 4096, context=128, batch_tokens=4096)
-    reckoned = peak_memory(run).total
-    assert 0.8 * reckoned < int(result.stdout) < 1.5 * reckoned
+    assert 0.8 < int(result.stdout) / peak_memory(run).total < 1.5

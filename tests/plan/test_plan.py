@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from plan.mini import edit, figure, write_config
+from plan.mini import edit, figure
 
 from ssm.base.errors import ConfigError
 from ssm.figures.figure import FigureTask
@@ -27,11 +27,6 @@ from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.restart_loss import RestartLoss
 from ssm.specs.measurements.taxonomy import Taxonomy
 from ssm.specs.training import RunSpec
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return write_config(tmp_path / "config")
 
 
 def planned(folder: Path, scale: str | None = None, **overrides: object) -> Plan:
@@ -66,7 +61,7 @@ def test_a_parent_that_no_figure_shows_is_planned(folder: Path) -> None:
     assert plan.inputs_of(passing).run == base
 
 
-def test_the_arm_is_the_recipe_with_its_changes(folder: Path) -> None:
+def test_an_arm_is_the_recipe_with_its_overrides(folder: Path) -> None:
     passing = {"label": "SP", "from": "base", "training": "posttrain", "initial_state": "state_passing"}
     passing["override"] = {"budget": {"tokens": 640}, "initial_state": {"p_zero": 0.5}, "lr_scale": 1}
     figure(folder, "lg_fig5", arms={"base": {"label": "B", "training": "pretrain"}, "state_passing": passing})
@@ -78,8 +73,8 @@ def test_the_arm_is_the_recipe_with_its_changes(folder: Path) -> None:
     assert plan.runs[runs_by_arm(plan, "lg_fig5")["base"]].training.initial_state == ZeroState()
 
 
-def test_an_arm_differs_by_panel_where_it_says_so(folder: Path) -> None:
-    """The paper trains its sizes for different budgets: `override_at` a model goes over `override`, key by key."""
+def test_an_arm_can_differ_by_panel(folder: Path) -> None:
+    """The keys in `override_at` of a model replace those in `override`."""
     base = {"label": "B", "training": "pretrain", "override": {"warmup": 5, "budget": {"chinchilla": 25}}}
     base["override_at"] = {"large": {"budget": {"chinchilla": 10}}}
     figure(folder, "lg_fig2", models=["tiny", "large"], arms={"base": base})
@@ -89,8 +84,8 @@ def test_an_arm_differs_by_panel_where_it_says_so(folder: Path) -> None:
     assert {recipe.warmup for recipe in training.values()} == {5}
 
 
-def test_an_arm_may_have_some_of_the_seeds(folder: Path) -> None:
-    """The first so many; a child has all of them all the same, and its parents are planned."""
+def test_an_arm_can_have_only_some_of_the_seeds(folder: Path) -> None:
+    """It has the first ones. Its child has all seeds, and the parents of all of them are planned."""
     arms = {
         "base": {"label": "B", "training": "pretrain", "seeds": 2},
         "control": {"label": "C", "from": "base", "training": "posttrain"},
@@ -102,7 +97,7 @@ def test_an_arm_may_have_some_of_the_seeds(folder: Path) -> None:
     assert len(plan.runs) == 6
 
 
-def test_lengths_in_contexts_are_the_arms_own(folder: Path) -> None:
+def test_lengths_in_contexts_use_the_arms_context(folder: Path) -> None:
     arms = {
         "short": {"label": "T=32", "training": "pretrain"},
         "long": {"label": "T=64", "training": "pretrain", "override": {"context": 64}},
@@ -124,7 +119,7 @@ def test_lengths_in_contexts_are_the_arms_own(folder: Path) -> None:
         assert position.seed == restart.seed
 
 
-def test_snapshots_are_weights_of_the_trained_arm(folder: Path) -> None:
+def test_a_snapshot_is_part_of_the_trained_run(folder: Path) -> None:
     arms = {
         "early": {"label": "Early", "snapshot_of": "base", "at": 0.25},
         "base": {"label": "Base", "training": "pretrain"},
@@ -142,7 +137,7 @@ def test_snapshots_are_weights_of_the_trained_arm(folder: Path) -> None:
     assert sorted((task.snapshot or 1) for task in plan.measurements.values()) == [0.25, 0.5, 1]
 
 
-def test_an_arm_keeps_the_snapshots_that_are_taken_of_it_and_no_others(folder: Path) -> None:
+def test_a_run_keeps_only_the_snapshots_that_arms_need(folder: Path) -> None:
     arms = {
         "base": {"label": "Base", "training": "pretrain"},
         "short": {"label": "Short", "training": "posttrain"},
@@ -167,7 +162,7 @@ def test_a_class_reads_the_position_loss_of_its_arm(folder: Path) -> None:
         assert needs == Inputs(run=series.run, table=series.tables["position_loss"])
 
 
-def test_an_arm_may_have_two_of_a_kind_under_two_names(folder: Path) -> None:
+def test_an_arm_can_have_two_measurements_of_a_kind(folder: Path) -> None:
     far = {"kind": "position_loss", "name": "far", "length": 256, "arms": ["base"]}
     classes = [{"kind": "length_class"}, {"kind": "length_class", "name": "far_class", "of": "far", "arms": ["base"]}]
     figure(folder, "ls_fig2", paper="ls", measurements=[*classes, {"kind": "position_loss", "length": 128}, far])
@@ -182,11 +177,10 @@ def test_an_arm_may_have_two_of_a_kind_under_two_names(folder: Path) -> None:
     only = [{"kind": "length_class"}, far]
     figure(folder, "ls_fig2", paper="ls", arms={"base": {"label": "B", "training": "pretrain"}}, measurements=only)
     (series,) = planned(folder, figures=["ls_fig2"]).figures["ls_fig2"].series
-    assert set(series.tables) == {"far", "length_class"}, "a class of the one curve that there is"
+    assert set(series.tables) == {"far", "length_class"}, "the only curve is classified"
 
 
-def test_a_figure_can_ask_for_passkeys(folder: Path) -> None:
-    """Whatever the fields of a kind are: lengths may be given in training contexts of the arm."""
+def test_lists_of_lengths_can_be_given_in_contexts(folder: Path) -> None:
     asked = {"kind": "passkey", "times_context": [8, 16.5], "depths": [0, 0.5], "trials": 3}
     figure(folder, "lg_fig7", measurements=[asked])
     plan = planned(folder, figures=["lg_fig7"])
@@ -199,9 +193,9 @@ def test_a_figure_can_ask_for_passkeys(folder: Path) -> None:
     }
 
 
-def test_a_collection_classifies_every_curve_once_at_its_longest(folder: Path) -> None:
+def test_a_collection_takes_every_run_once_with_its_longest_curve(folder: Path) -> None:
     figure(folder, "lg_fig6", measurements=[{"kind": "position_loss", "length": 1024, "arms": ["base"]}])
-    figure(folder, "lg_fig7", measurements=[{"kind": "position_loss", "length": 2048}])  # which it does not name
+    figure(folder, "lg_fig7", measurements=[{"kind": "position_loss", "length": 2048}])  # not collected
     kinds = [{"kind": "length_class"}, {"kind": "position_loss"}]
     chart = {"arms": {}, "measurements": kinds, "drawings": [{"kind": "length_classes"}]}
     figure(folder, "ls_fig1", paper="ls", collect=["lg_fig4", "lg_fig5", "lg_fig6"], **chart)
@@ -215,14 +209,14 @@ def test_a_collection_classifies_every_curve_once_at_its_longest(folder: Path) -
     assert longest.of.length == 1024
     assert set(plan.tables_of("ls_fig1")) <= set(plan.measurements)
 
-    # Asked for alone it is the same figure, and nothing is planned or reported that it does not show.
+    # Planned alone it is the same figure, and nothing else is planned.
     alone = planned(folder, figures=["ls_fig1"])
     assert alone.figures == {"ls_fig1": plan.figures["ls_fig1"]}
     assert set(alone.measurements) == set(alone.tables_of("ls_fig1"))
     assert set(alone.runs) == set(alone.runs_of("ls_fig1"))
 
 
-def test_model_sizes_need_no_run_and_no_tokens(folder: Path) -> None:
+def test_model_sizes_need_no_run_and_no_data(folder: Path) -> None:
     arms = {"arms": {}, "measurements": [{"kind": "model_size"}], "drawings": [{"kind": "configuration_table"}]}
     figure(folder, "lg_tab2", models=["tiny", "large"], **arms)
     plan = planned(folder, "paper", figures=["lg_tab2"])
@@ -235,7 +229,7 @@ def test_model_sizes_need_no_run_and_no_tokens(folder: Path) -> None:
     assert plan.inputs_of(name) == Inputs()
 
 
-def test_costs_and_taxonomies_need_no_run_either(folder: Path) -> None:
+def test_costs_and_taxonomies_need_no_run(folder: Path) -> None:
     entries = [{"kind": "taxonomy"}, {"kind": "cost", "lengths": [4, 8, 16], "repeats": 2}]
     figure(folder, "ls_tab1", models=["tiny"], arms={}, measurements=entries, drawings=[{"kind": "cost_curves"}])
     plan = planned(folder, figures=["ls_tab1"])
@@ -251,7 +245,7 @@ def test_costs_and_taxonomies_need_no_run_either(folder: Path) -> None:
         planned(folder, figures=["ls_tab1"])
 
 
-def test_an_arm_that_a_scale_lacks_leaves_its_claims(folder: Path) -> None:
+def test_claims_stay_if_a_scale_lacks_their_arm(folder: Path) -> None:
     edit(folder, "figures/lg_fig5.yaml", "state_passing: {label", "state_passing: {paper: null, smoke: {label")
     edit(folder, "figures/lg_fig5.yaml", "initial_state: state_passing}", "initial_state: state_passing}}")
     plan = planned(folder, "paper", figures=["lg_fig5"])
@@ -259,7 +253,7 @@ def test_an_arm_that_a_scale_lacks_leaves_its_claims(folder: Path) -> None:
     assert [claim.id for claim in plan.figures["lg_fig5"].figure.claims] == ["repaired"]
 
 
-def test_a_dry_run_caps_everything(folder: Path) -> None:
+def test_a_dry_run_limits_everything(folder: Path) -> None:
     figure(folder, "lg_fig5", seeds=[1, 2, 3])
     caps = DryRun(max_steps=3, max_sequences=2, max_contexts=4, max_seeds=2, max_documents=7)
     plan = planned(folder, dry_run=caps.content())
@@ -295,7 +289,7 @@ def test_specs_are_written_once_and_read_back(folder: Path, tmp_path: Path) -> N
 
 
 def test_the_summary_counts_shared_work_once(folder: Path) -> None:
-    """A layer takes 36 s: the base run's 100 steps are an hour, the other's 20 are 12 minutes."""
+    """A layer takes 36 s: the 100 steps of the base run take an hour, the 20 of the other run 12 minutes."""
     library = load_config(folder, overrides={"hardware": {"layer_ms": 36_000.0}})
     plan = make_plan(library)
     assert sum(training_tokens(run) for run in plan.runs.values()) == 120 * 128
@@ -309,32 +303,34 @@ def test_the_summary_counts_shared_work_once(folder: Path) -> None:
         ["all", "2", "3", "1", "15.4 k", "1.2", "7 MB", "1", "1 MB", "1 h 15 min"],
     ]
     assert lines[-1] == (
-        "Expected, not measured: 20% of 989 TFLOP/s a GPU in bfloat16 and 67 in float32 (config.yaml: hardware)."
+        "All numbers are estimates: 20% of 989 TFLOP/s per GPU in bfloat16 and 67 in float32 (config.yaml: hardware)."
     )
-    assert "1 h 14 min" in summary(plan, library.workflow, gpus=2), "two tables side by side"
+    assert "1 h 14 min" in summary(plan, library.workflow, gpus=2), "two tables in parallel"
     on_cpu = load_config(folder, overrides={"device": "cpu"})
     assert "CPU hours" in summary(make_plan(on_cpu), on_cpu.workflow, gpus=1)
 
 
-def test_the_summary_tells_of_runs_that_a_gpu_cannot_bear(folder: Path) -> None:
-    """The base run takes an hour, and half a MB; two GPUs share the states, the activations, and the time."""
+def test_the_summary_warns_about_runs_that_are_too_large_or_too_long(folder: Path) -> None:
+    """The base run takes an hour and half a MB. Two GPUs share the states, the activations and the time."""
 
-    def told(**hardware: float) -> list[str]:
+    def warned(**hardware: float) -> list[str]:
         library = load_config(folder, overrides={"hardware": {"layer_ms": 36_000.0} | hardware})
         plan = make_plan(library)
         lines = summary(plan, library.workflow, gpus=8).splitlines()
         assert all(run.training.batch_size == 4 for run in plan.runs.values())
         return [line for line in lines if "gpus_per_run" in line or "gpu_memory_gb" in line]
 
-    assert told() == told(hours_per_run=0.51) == []
-    assert told(hours_per_run=0.5) == ["The longest run takes 1 h 0 min on 1 GPU: see gpus_per_run in config.yaml."]
-    assert told(hours_per_run=0.2, gpus_per_run=2) == [
-        "The longest run takes 30 min on 2 GPUs: see gpus_per_run in config.yaml."
+    assert warned() == warned(hours_per_run=0.51) == []
+    assert warned(hours_per_run=0.5) == [
+        "The longest run takes 1 h 0 min on 1 GPU: change gpus_per_run in config.yaml."
     ]
-    assert told(hours_per_run=0.2, gpus_per_run=4) == []
-    runs, measurements = told(gpu_memory_gb=1e-4)
+    assert warned(hours_per_run=0.2, gpus_per_run=2) == [
+        "The longest run takes 30 min on 2 GPUs: change gpus_per_run in config.yaml."
+    ]
+    assert warned(hours_per_run=0.2, gpus_per_run=4) == []
+    runs, measurements = warned(gpu_memory_gb=1e-4)
     assert re.fullmatch(
-        r"2 of 2 runs do not fit into a GPU's 0\.0001 GB \(the largest takes 1 MB\): see gpus_per_run and "
+        r"2 of 2 runs do not fit into a GPU's 0\.0001 GB \(the largest needs 1 MB\): change gpus_per_run and "
         r"gpu_memory_gb in config\.yaml\.",
         runs,
     )
@@ -342,8 +338,7 @@ def test_the_summary_tells_of_runs_that_a_gpu_cannot_bear(folder: Path) -> None:
     assert "gpus_per_run" not in measurements
 
 
-def test_a_learning_curve_needs_the_run_alone(folder: Path) -> None:
-    """Neither tokens nor a GPU, and nothing goes through a model."""
+def test_a_learning_curve_needs_only_the_run(folder: Path) -> None:
     figure(folder, "lg_fig2", measurements=[{"kind": "learning_curve", "every": 5, "arms": ["base"]}])
     plan = planned(folder, figures=["lg_fig2"])
     ((name, task),) = plan.measurements.items()

@@ -1,4 +1,4 @@
-"""Arms of weights that were trained elsewhere: what is planned, what is reckoned, what is registered."""
+"""Arms with imported weights: plan, needs and registrations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from plan import own
-from plan.mini import edit, figure, write_config
+from plan.mini import edit, figure
 
 from ssm.base.errors import ConfigError
 from ssm.plan import Inputs, Plan, load_config, make_plan
@@ -25,11 +25,6 @@ BASE = {
 PASSING = {"label": "State Passing", "from": "base", "training": "posttrain", "initial_state": "state_passing"}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return write_config(tmp_path / "config")
-
-
 def planned(folder: Path, scale: str = "smoke", target: str = "lg_fig5") -> Plan:
     return make_plan(load_config(folder, scale, [target]))
 
@@ -43,7 +38,7 @@ def test_an_arm_is_trained_at_one_scale_and_imported_at_another(folder: Path) ->
     figure(
         folder, "lg_fig5", arms={"base": BASE | {"context": {"smoke": None, "paper": 2048}}, "state_passing": PASSING}
     )
-    assert planned(folder).runs == before.runs, "where it is trained nothing has changed"
+    assert planned(folder).runs == before.runs, "nothing changes at the scale where it is trained"
     assert planned(folder).figures["lg_fig5"].series == before.figures["lg_fig5"].series
 
     plan = planned(folder, "paper")
@@ -51,7 +46,7 @@ def test_an_arm_is_trained_at_one_scale_and_imported_at_another(folder: Path) ->
     assert base.checkpoint == CheckpointRef(name="x/y")
     assert (base.training.context, base.training.budget.steps, base.parent) == (2048, 0, None)
     assert passing.parent == base
-    assert plan.inputs_of(base.id) == Inputs(), "to import weights no text is tokenized"
+    assert plan.inputs_of(base.id) == Inputs(), "an import needs no tokens"
     assert plan.inputs_of(passing.id) == Inputs(data=base.data.id, run=base.id)
     assert plan.inputs_of(plan.figures["lg_fig5"].series[0].tables["position_loss"]) == Inputs(base.data.id, base.id)
     assert plan.measurements[plan.figures["lg_fig5"].series[0].tables["position_loss"]].measurement.length == 16 * 2048
@@ -59,8 +54,8 @@ def test_an_arm_is_trained_at_one_scale_and_imported_at_another(folder: Path) ->
     assert [series.published for series in plan.figures["lg_fig5"].series] == ["x/y", "x/y"]
 
 
-def test_where_the_weights_are(folder: Path) -> None:
-    """With the model, in an entry of models.yaml, on the hub, in a folder; T is the arm's own where it gives one."""
+def test_weights_have_several_sources(folder: Path) -> None:
+    """The key `published`, an entry of models.yaml, the Hub, or a folder. An arm's own context comes first."""
     edit(folder, "models.yaml", "tiny: {", "tiny: {published: {checkpoint: o/tiny@5f, context: 64}, ")
     with (folder / "models.yaml").open("a") as models:
         models.write("mine: {checkpoint: my models/mine, text: [a], context: {smoke: 16, paper: 32}}\n")
@@ -82,8 +77,8 @@ def test_where_the_weights_are(folder: Path) -> None:
     }
 
 
-def test_every_seed_has_an_import_of_its_own(folder: Path) -> None:
-    """Its windows follow the seed, and arms are paired by it."""
+def test_every_seed_has_its_own_import(folder: Path) -> None:
+    """Because the seed decides the windows of text, and arms are compared by seed."""
     arms = {"base": {"label": "B", "checkpoint": "x/y", "context": 32}, "state_passing": PASSING}
     figure(folder, "lg_fig5", arms=arms, seeds=[7, 5])
     plan = planned(folder)
@@ -98,7 +93,7 @@ def test_every_seed_has_an_import_of_its_own(folder: Path) -> None:
         assert run.origin.seed == run.seed
 
 
-def test_an_import_takes_no_gpu_and_no_training(folder: Path) -> None:
+def test_an_import_needs_no_gpu_and_no_training(folder: Path) -> None:
     edit(folder, "models.yaml", "d_model: {paper: 512}", "d_model: 512")
     arms = {"base": {"label": "B", "checkpoint": "x/y", "context": 2048}, "state_passing": PASSING}
     figure(folder, "lg_fig5", arms=arms, models=["large"])
@@ -113,12 +108,12 @@ def test_an_import_takes_no_gpu_and_no_training(folder: Path) -> None:
     assert training_tokens(base) == 0
     told = summary(plan, library.workflow)
     assert told.startswith("Plan at the scale 'smoke': data sets 1, training runs 1, tables 2")
-    assert "Weights from elsewhere, which are imported and not trained: x/y." in told
-    assert "Weights from elsewhere" not in summary(planned(folder, target="lg_fig4"), library.workflow)
+    assert "Imported weights, not trained here: x/y." in told
+    assert "Imported weights" not in summary(planned(folder, target="lg_fig4"), library.workflow)
 
 
-def test_a_registration_holds_the_weights(folder: Path) -> None:
-    """Another revision is another base model; what the arm is called is not."""
+def test_a_registration_depends_on_the_weights(folder: Path) -> None:
+    """Another revision changes it; another label does not."""
 
     def decided(**changes: object) -> object:
         base = {"label": "B", "checkpoint": "x/y", "context": 32} | changes
@@ -134,7 +129,7 @@ def test_a_registration_holds_the_weights(folder: Path) -> None:
 
 
 def test_the_files_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights, and what says what they are; None where there are none, of the hub or gone."""
+    """The weights and the JSON files; None for weights on the Hub and for missing files."""
     monkeypatch.chdir(tmp_path)
     for name in (
         "models/m/pytorch_model.bin",
@@ -150,9 +145,8 @@ def test_the_files_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_papers_figures_start_from_the_official_checkpoints() -> None:
-    """What was 300B tokens of pre-training a size."""
     targets = [f"lg_fig{number}" for number in (1, 4, 5, 9, 12, 13)]
-    plan = own.plan("paper")
+    plan = make_plan(load_config(own.CONFIG, "paper", targets))
     runs = [plan.runs[name] for name in {name for target in targets for name in plan.runs_of(target)}]
     bases = {run.model.name: run for run in runs if run.parent is None}
     assert {name: run.published for name, run in bases.items()} == {
@@ -163,18 +157,17 @@ def test_the_papers_figures_start_from_the_official_checkpoints() -> None:
     assert {run.training.context for run in bases.values()} == {2048}
     assert sum(map(training_tokens, runs)) < 4e9
     used = {31, *range(11, 14), *range(21, 25), *range(32, 37)}
-    assert not used & {run.seed for run in runs}, "registered for the base models that were trained here"
+    assert not used & {run.seed for run in runs}, "registered for base models that were trained here"
 
 
-def test_published_weights_are_no_part_of_a_model(folder: Path) -> None:
+def test_published_weights_do_not_change_a_model(folder: Path) -> None:
     before = load_config(folder).models.get("tiny", "here")
     edit(folder, "models.yaml", "tiny: {", "tiny: {published: {checkpoint: o/m, context: 8}, ")
     library = load_config(folder)
     assert library.models.get("tiny", "here") == before
 
 
-def test_published_weights_are_fine_tuned_on_a_task(folder: Path) -> None:
-    """In the tokens that they read; of another vocabulary there is one line."""
+def test_published_weights_are_fine_tuned_on_a_task_with_the_same_vocabulary(folder: Path) -> None:
     data = folder / "data.yaml"
     copy = "copy: {task: copy, alphabet: 12, mix: [{shortest: 5, longest: 6}]}"
     tasks = f"passkey: {{task: passkey, mix: [{{length: 256}}]}}\n{copy}\n"

@@ -1,4 +1,4 @@
-"""YAML without surprises, and values by scale."""
+"""YAML config files, and values by scale."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _has_choice(value: Any) -> bool:
 
 
 @given(PLAIN)
-def test_a_value_without_choices_stays_as_it_is(value: Any) -> None:
+def test_a_value_without_choices_is_unchanged(value: Any) -> None:
     assert choose_scale(value, "gpu", "file") == value
 
 
 @given(PLAIN, PLAIN, st.sampled_from(["a", "b"]))
-def test_a_choice_gives_the_scale_its_value_at_any_depth(smoke: Any, paper: Any, key: str) -> None:
+def test_a_choice_is_replaced_at_any_depth(smoke: Any, paper: Any, key: str) -> None:
     choice = {key: [{"smoke": smoke, "paper": paper}], "other": 1}
     assert choose_scale(choice, "smoke", "file") == {key: [smoke], "other": 1}
     assert choose_scale(choice, "paper", "file") == {key: [paper], "other": 1}
@@ -44,7 +44,7 @@ def test_choices_inside_choices_and_null_values() -> None:
     assert choose_scale({"smoke": {"gpu": 1, "smoke": None}}, "smoke", "file") is None
 
 
-def test_a_mapping_that_only_contains_a_scale_name_is_no_choice() -> None:
+def test_a_mapping_with_other_keys_is_no_choice() -> None:
     assert choose_scale({"smoke": 1, "fire": 2}, "gpu", "file") == {"smoke": 1, "fire": 2}
 
 
@@ -72,7 +72,7 @@ def test_numbers_are_numbers(tmp_path: Path, text: str) -> None:
         ("[a, b]: 1\n", ":1: "),
     ],
 )
-def test_bad_yaml_is_one_line_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+def test_bad_yaml_is_one_line_with_file_and_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as error:
@@ -81,7 +81,7 @@ def test_bad_yaml_is_one_line_with_its_place(tmp_path: Path, text: str, message:
     assert "\n" not in str(error.value)
 
 
-def test_merged_keys_may_be_replaced(tmp_path: Path) -> None:
+def test_merged_keys_can_be_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("x: {deep: {b: &b {<<: &a {k: 1, l: 1}, k: 2}}}\ny: {<<: *b, l: 3}\n")
     assert read_yaml(path) == {"x": {"deep": {"b": {"k": 2, "l": 1}}}, "y": {"k": 2, "l": 3}}

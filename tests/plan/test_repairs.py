@@ -1,4 +1,4 @@
-"""Arms that are another arm's weights, repaired without training."""
+"""Arms that repair the weights of another arm without training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plan.mini import edit, figure, write_config
+from plan.mini import edit, figure
 
 from ssm.base.errors import ConfigError
 from ssm.plan import Inputs, Plan, load_config, make_plan
@@ -19,8 +19,7 @@ RESET = {"label": "Reset", "from": "base", "repair": {"kind": "reset_state"}}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = write_config(tmp_path / "config")
+def folder(folder: Path) -> Path:
     edit(folder, "data.yaml", "text: {corpus: {kind: stdlib}}", "text: {corpus: {kind: stdlib}, choice: 0.1}")
     return folder
 
@@ -37,7 +36,7 @@ def planned(
     return make_plan(load_config(folder, figures=["x_mine"], overrides=overrides or {}))
 
 
-def test_it_is_a_run_of_its_parents_weights(folder: Path) -> None:
+def test_a_repair_is_a_run_with_its_parents_weights(folder: Path) -> None:
     plan = planned(folder, scaled=SCALED)
     base, scaled = (plan.runs[series.run] for series in plan.figures["x_mine"].series)
     assert (scaled.parent, scaled.training.budget.steps, scaled.training.context) == (base, 0, 32)
@@ -48,8 +47,8 @@ def test_it_is_a_run_of_its_parents_weights(folder: Path) -> None:
     assert "_scale-a-by-layer_s1-" in other.figures["x_mine"].series[1].run
 
 
-def test_its_job_reads_every_trial(folder: Path) -> None:
-    """The model as it is, and two factors: 3 trials of 16 windows of 128 tokens."""
+def test_the_job_of_a_repair_reads_every_trial(folder: Path) -> None:
+    """The unchanged model and two factors: 3 trials of 16 windows of 128 tokens."""
     plan = planned(folder, overrides={"hardware": {"cpu_gflops": 1e-3, "cpu_layer_ms": 0.0}}, scaled=SCALED)
     (run,) = (run for run in plan.runs.values() if run.repair is not None)
     assert run.repair is not None
@@ -61,14 +60,13 @@ def test_its_job_reads_every_trial(folder: Path) -> None:
     assert (found.gpus, found.memory_mb) == (0, MEMORY_MB[False] + 1)
 
 
-def test_a_dry_run_reads_less(folder: Path) -> None:
+def test_a_dry_run_of_a_repair_reads_less(folder: Path) -> None:
     plan = planned(folder, overrides={"dry_run": {"max_sequences": 2, "max_contexts": 3}}, scaled=SCALED)
     (repair,) = (run.repair for run in plan.runs.values() if run.repair is not None)
     assert (repair.sequences, repair.times_context) == (2, 3.0)
 
 
-def test_it_has_its_arms_model(folder: Path) -> None:
-    """Not that of the panel, where the arm that is repaired has one of its own."""
+def test_a_repair_has_the_model_of_its_parent(folder: Path) -> None:
     with (folder / "models.yaml").open("a") as models:
         models.write(
             "other: {d_model: 32, n_layers: 1, mixer: {kind: mamba2, d_state: 8, head_dim: 16}, peak_lr: 4e-3}\n"
@@ -103,7 +101,7 @@ def test_it_has_its_arms_model(folder: Path) -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_a_line(folder: Path, arms: dict[str, Any], said: str) -> None:
+def test_an_impossible_repair_is_one_line(folder: Path, arms: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         planned(folder, **arms)
 
@@ -114,7 +112,7 @@ def test_a_text_without_a_part_for_choices_is_refused(folder: Path) -> None:
         planned(folder, scaled=SCALED)
 
 
-def test_what_looks_inside_takes_no_way_of_reading(folder: Path) -> None:
+def test_a_measurement_inside_the_model_refuses_a_way_of_reading(folder: Path) -> None:
     planned(folder, "state_statistics", scaled=SCALED)
     planned(folder, reset=RESET)
     planned(folder, "compute", reset=RESET)

@@ -1,4 +1,4 @@
-"""What jobs are expected to take: arithmetic that can be done by hand."""
+"""The needs of jobs, compared with arithmetic by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 from plan import own
-from plan.mini import edit, figure, write_config
+from plan.mini import edit, figure
 from plan.test_memory import random_store, run_of
 
 from ssm.base.errors import ConfigError
@@ -37,11 +37,6 @@ from ssm.training.loop import Interval, train
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return write_config(tmp_path / "config")
-
-
 def planned(folder: Path, scale: str = "smoke", **overrides: Any) -> tuple[Plan, WorkflowConfig]:
     library = load_config(folder, scale, overrides=overrides)
     return make_plan(library), library.workflow
@@ -50,8 +45,8 @@ def planned(folder: Path, scale: str = "smoke", **overrides: Any) -> tuple[Plan,
 SLOW = {"gpu_tflops": {"bfloat16": 2e-6, "float32": 1e-6}, "utilization": 0.5, "layer_ms": 0.0}  # half a MFLOP/s
 
 
-def test_training_takes_its_operations_over_the_rate(folder: Path) -> None:
-    """Three forward passes a token; four with activation checkpointing; bfloat16 at its own peak."""
+def test_the_time_of_training_is_operations_divided_by_the_rate(folder: Path) -> None:
+    """A token takes three forward passes, or four with activation checkpointing. bfloat16 has its own peak."""
     plan, workflow = planned(folder, hardware=SLOW)
     (base,) = (run for run in plan.runs.values() if run.parent is None)
     forward = operations_per_token(base.model, 256, 32) * 100 * 128
@@ -65,7 +60,7 @@ def test_training_takes_its_operations_over_the_rate(folder: Path) -> None:
     assert found.seconds == pytest.approx(resources.START_SECONDS[True] + 4 * forward / 1e6)
 
 
-def test_a_run_of_zero_steps_takes_its_weights_alone(folder: Path) -> None:
+def test_a_run_of_zero_steps_needs_only_its_weights(folder: Path) -> None:
     edit(folder, "training.yaml", "{steps: 100}", "{steps: 0}")
     edit(folder, "figures/lg_fig4.yaml", "[tiny]", "[large]")
     plan, workflow = planned(folder, "paper")
@@ -79,15 +74,15 @@ def test_a_run_of_zero_steps_takes_its_weights_alone(folder: Path) -> None:
         assert found.disk_mb == math.ceil(weights)
 
 
-def test_small_models_take_no_less_than_their_launches(folder: Path) -> None:
+def test_a_small_model_takes_the_time_of_its_launches(folder: Path) -> None:
     edit(folder, "training.yaml", "{steps: 100}", "{steps: 100}, micro_batch_tokens: 32")
     plan, workflow = planned(folder, hardware={"layer_ms": 1000})
     (base,) = (name for name, run in plan.runs.items() if run.parent is None)
-    micro_batches = 100 * 4  # of one layer and a second each
+    micro_batches = 100 * 4  # each has one layer, which takes a second
     assert needs(plan, workflow, gpu=True)[base].seconds == resources.START_SECONDS[True] + micro_batches
 
 
-def test_threads_make_a_cpu_faster_and_no_job_asks_for_a_gpu(folder: Path) -> None:
+def test_without_gpus_two_threads_halve_the_time(folder: Path) -> None:
     slow_cpu, start = {"cpu_gflops": 1e-3, "cpu_layer_ms": 0}, resources.START_SECONDS[False]
     one, two = (planned(folder, threads=threads, hardware=slow_cpu) for threads in (1, 2))
     assert all(need.gpus == 0 for need in needs(*one, gpu=False).values())
@@ -97,18 +92,18 @@ def test_threads_make_a_cpu_faster_and_no_job_asks_for_a_gpu(folder: Path) -> No
         assert (slow.cpus, fast.cpus) == (1, 2)
 
 
-def test_a_cpu_does_operations_and_python_one_after_the_other(folder: Path) -> None:
-    """Unlike a GPU, which computes while the next operations are launched."""
+def test_a_cpu_adds_the_times_of_operations_and_python(folder: Path) -> None:
+    """A GPU computes while the next operations are launched."""
     plan, workflow = planned(folder, hardware={"cpu_gflops": 1e-3, "cpu_layer_ms": 1000, "utilization": 0.5})
     (base,) = (run for run in plan.runs.values() if run.parent is None)
     operations = 3 * operations_per_token(base.model, 256, 32) * 100 * 128
-    steps = 100  # of one layer and a second each
+    steps = 100  # each has one layer, which takes a second
     found = needs(plan, workflow, gpu=False)[base.id].seconds
     assert found == pytest.approx(resources.START_SECONDS[False] + operations / 1e6 + steps)
 
 
-def test_the_smoke_scale_takes_what_it_took() -> None:
-    """Means of jobs that were measured two side by side on two cores of an AMD EPYC with AVX-512."""
+def test_estimates_agree_with_measured_times_of_the_smoke_scale() -> None:
+    """Mean times of jobs. Two ran at the same time on two cores of an AMD EPYC with AVX-512."""
     library = load_config(ROOT / "config", "smoke", figures=["lg_fig4", "lg_fig5", "lg_fig11", "lg_fig13"])
     plan = make_plan(library)
     found = needs(plan, library.workflow, gpu=False)
@@ -128,8 +123,8 @@ def test_the_smoke_scale_takes_what_it_took() -> None:
         assert 1 / 1.5 < (expected - start) / measured < 1.5
 
 
-def test_a_long_run_takes_more_gpus_up_to_its_sequences(folder: Path) -> None:
-    """128 tokens of context 32 are four sequences; a power of two, no more than are allowed, and as many for each."""
+def test_a_long_run_takes_more_gpus_up_to_its_number_of_sequences(folder: Path) -> None:
+    """The number of GPUs is a power of two that divides the sequences of a batch (four here), up to the limit."""
     for allowed, hours, expected in ((1, 1e-9, 1), (8, 1e-9, 4), (3, 1e-9, 2), (8, 1e9, 1)):
         hardware = SLOW | {"gpus_per_run": allowed, "hours_per_run": hours}
         plan, workflow = planned(folder, hardware=hardware)
@@ -156,7 +151,7 @@ def test_a_run_that_does_not_fit_takes_more_gpus(folder: Path) -> None:
         assert (found.gpus, found.gpu_memory_mb) == (expected, math.ceil(peaks[expected] / 1e6))
 
 
-def test_a_measurement_takes_the_tokens_that_it_reads(folder: Path) -> None:
+def test_the_time_of_a_measurement_follows_from_its_tokens(folder: Path) -> None:
     kinds = ("position_loss", "restart_loss", "effective_remembrance", "state_statistics")
     figure(folder, "lg_fig5", measurements=[{"kind": kind, "length": 1024, "sequences": 3} for kind in kinds])
     plan, workflow = planned(folder, figures=["lg_fig5"], hardware=SLOW)
@@ -175,7 +170,7 @@ def test_a_measurement_takes_the_tokens_that_it_reads(folder: Path) -> None:
         assert found[name].gpus == 1
 
 
-def test_measurements_that_no_figure_plans_take_what_they_read(folder: Path) -> None:
+def test_the_time_of_other_measurements_follows_from_their_tokens(folder: Path) -> None:
     plan, workflow = planned(folder, hardware=SLOW)
     run = next(iter(plan.runs.values()))
     restarts = RestartLoss(length=1000, sequences=3, context=32, everywhere=True)
@@ -190,7 +185,7 @@ def test_measurements_that_no_figure_plans_take_what_they_read(folder: Path) -> 
         assert found.gpus == 1
 
 
-def test_passes_are_those_of_the_measurements() -> None:
+def test_pass_tokens_are_those_of_the_evaluation() -> None:
     assert {"cuda": resources.PASS_TOKENS[True], "cpu": resources.PASS_TOKENS[False]} == stream.FORWARD_TOKENS
 
 
@@ -204,7 +199,7 @@ def test_tables_of_tables_and_of_specs_need_no_gpu(folder: Path) -> None:
 
 
 def test_memory_and_disk_hold_weights_moments_and_states(folder: Path) -> None:
-    """State Passing has to remember a state of every sequence of a batch: the 12 layers' memory and last inputs."""
+    """State Passing remembers a state for every sequence of a batch: the states and last inputs of 12 layers."""
     figure(folder, "lg_fig5", models=["large"])
     edit(folder, "models.yaml", "d_model: {paper: 512}", "d_model: 512")
     plan, workflow = planned(folder, figures=["lg_fig5"])
@@ -223,7 +218,7 @@ def test_memory_and_disk_hold_weights_moments_and_states(folder: Path) -> None:
         assert found[name].gpu_memory_mb == math.ceil(peak_memory(run).total / 1e6)
     more = sorted((16 * parameters + states_of) / 1e6 for states_of in expected.values())
     for gpus, in_flight in ((1, more[1]), (2, sum(more))):
-        said = re.search(r"Disk: what stays; .* take (\d+) MB more", summary(plan, workflow, gpus))
+        said = re.search(r"Disk: what stays\. .* up to (\d+) MB more", summary(plan, workflow, gpus))
         assert said
         assert float(said[1]) == pytest.approx(in_flight, abs=4)
     host = needs(plan, workflow, gpu=False)
@@ -237,11 +232,11 @@ def test_memory_and_disk_hold_weights_moments_and_states(folder: Path) -> None:
     for name in plan.runs:
         assert shared[name].gpus == 2
         copies = math.ceil((36 * parameters + 4 * expected[name]) / 1e6)
-        why = "each reads a checkpoint, and one joins the states of both"
+        why = "each process reads a checkpoint, and one joins the states of both"
         assert shared[name].memory_mb == 2 * resources.MEMORY_MB[True] + copies, why
 
 
-def test_a_store_is_sized_by_the_longest_run_that_reads_it(folder: Path) -> None:
+def test_the_size_of_a_store_follows_from_its_longest_run(folder: Path) -> None:
     edit(folder, "training.yaml", "{steps: 100}", "{steps: 100_000}")
     plan, workflow = planned(folder)
     (data,) = plan.data
@@ -253,7 +248,7 @@ def test_a_store_is_sized_by_the_longest_run_that_reads_it(folder: Path) -> None
 def test_the_disk_of_a_run_is_its_peak_and_what_stays(
     policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder is looked at whenever a whole file is about to take another one's place."""
+    """The size of the folder is recorded whenever a file is about to be replaced."""
     run = run_of({"d_model": 64, "n_layers": 2}, 256, context=16, batch_tokens=512, initial_state={"policy": policy})
     changes = {"budget": Budget(steps=60), "snapshots": (0.5,)}
     run = run.model_copy(update={"training": run.training.model_copy(update=changes)})
@@ -282,7 +277,7 @@ def test_budgets_in_chinchillas_count_the_parameters(folder: Path) -> None:
     assert training_tokens(base) == round(tokens / 128) * 128
 
 
-def test_what_jobs_ask_for_grows_with_the_attempt_and_stays_below_the_limit() -> None:
+def test_requests_grow_with_the_attempt_up_to_the_limit() -> None:
     need = Need(gpus=1, cpus=1, memory_mb=3000, seconds=3600, disk_mb=1)
     cluster = Cluster(max_hours=5, time_margin=2)
     assert [need.minutes_to_ask_for(cluster, attempt) for attempt in (1, 2, 3)] == [120, 240, 300]
@@ -294,21 +289,21 @@ def test_what_jobs_ask_for_grows_with_the_attempt_and_stays_below_the_limit() ->
 
 
 def test_a_large_checkpoint_is_written_within_the_time_limit() -> None:
-    """At 200 MB/s, 40 GB take 200 s: to read, to write because it was due, and to write when the time is over."""
+    """At 200 MB/s, 40 GB take 200 s. A checkpoint is read once and written twice."""
     need = Need(gpus=1, cpus=1, memory_mb=1, seconds=3600, disk_mb=1, checkpoint_mb=40_000)
     assert need.seconds_to_train(120) == 7200 - 180 - 600
     assert need.minutes_to_ask_for(Cluster(time_margin=2)) == 2 * (60 + 10)
 
 
 def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
-    """Tables of one run are one job whose minutes are added up: at the paper's scale, at every attempt."""
+    """The minutes of all tables in a job are added, at the scale paper and for every attempt."""
     plan = own.plan("paper")
     found = needs(plan, own.library("paper").workflow, gpu=True)
     measured = [table for table in plan.measurements if plan.inputs_of(table).run]
     wide = "mamba2-1.3b_T2048_imported_s41-"
     largest = [table for table in measured if str(plan.inputs_of(table).run).startswith(wide)]
     alone = [sum(found[table].minutes_to_ask_for(Cluster(), attempt) for table in largest) / 60 for attempt in (1, 4)]
-    most = sum(alone) / 2  # hours: one job for all of them would be refused at last
+    most = sum(alone) / 2  # hours: the last attempt of a job with all tables would be refused
     names = {}
     for hours in (most, 3.0, 1.0):
         cluster = Cluster(max_hours=hours)
@@ -323,7 +318,7 @@ def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
                 asked[place.job] = asked.get(place.job, 0) + minutes
                 assert minutes > 0
             assert max(asked.values()) <= 60 * hours
-        # At an attempt that is to be expected no table gets less because of the others in its job.
+        # Up to the last attempt, a table does not get less time because of other tables in its job.
         together = Counter(place.job for place in places.values())
         for table, place in places.items():
             if together[place.job] > 1:
@@ -331,7 +326,7 @@ def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
                 assert found[table].minutes_to_ask_for(cluster, ATTEMPTS, place.share) == whole
         order = list(plan.measurements)
         for table in measured:
-            curve = plan.inputs_of(table).table  # stands before it, in the same job or an earlier one
+            curve = plan.inputs_of(table).table  # comes before it, in the same job or an earlier one
             assert curve is None or order.index(curve) < order.index(table)
         for one, other in pairwise([table for table in order if table in places]):
             if plan.inputs_of(one).run == plan.inputs_of(other).run:
@@ -342,32 +337,32 @@ def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
     assert len(runs) < len(names[most]) < len(names[3.0]) < len(names[1.0]) == len(measured)
 
 
-def test_attempts_are_those_of_the_profile() -> None:
+def test_attempts_agree_with_the_slurm_profile() -> None:
     profile = yaml.safe_load((ROOT / "workflow/profiles/slurm/config.yaml").read_text())
     assert profile["retries"] + 1 == ATTEMPTS
 
 
-def test_who_takes_a_gpu_is_one_rule_for_the_plan_and_the_jobs() -> None:
-    """Of a cluster this machine's GPU says nothing, and neither does `auto`."""
+def test_the_configuration_decides_whether_jobs_use_gpus() -> None:
+    """For a cluster, neither this machine's GPU nor `auto` decides."""
     auto, partition = WorkflowConfig(), WorkflowConfig(cluster=Cluster(gpu_partition="gpu"))
     for cluster in (False, True):
         for here in (False, True):
             assert takes_gpus(WorkflowConfig(device="cuda"), cluster, here)
             assert takes_gpus(partition, cluster, here)
             assert not takes_gpus(WorkflowConfig(device="cpu", cluster=partition.cluster), cluster, here)
-        with pytest.raises(ConfigError, match=r"device=cuda or device=cpu, or name cluster\.gpu_partition"):
+        with pytest.raises(ConfigError, match=r"device=cuda or device=cpu, or set cluster\.gpu_partition"):
             takes_gpus(auto, True, here=cluster)
     assert [takes_gpus(auto, False, here) for here in (False, True)] == [False, True]
 
 
-def test_the_config_file_shows_all_that_can_be_set() -> None:
+def test_the_config_file_shows_all_keys() -> None:
     written = yaml.safe_load((ROOT / "config/config.yaml").read_text())
     assert set(written["hardware"]) == set(Hardware.model_fields)
     assert set(written["cluster"]) == set(Cluster.model_fields)
 
 
-def test_planning_large_figures_is_little_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work is counted, not timed: specs written out and parameters counted, so many for each thing that is planned."""
+def test_the_work_of_planning_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts how often specs are dumped and parameters counted, for each planned job."""
     counts = dict.fromkeys(("hashed", "counted"), 0)
     content, count = Spec.content, resources.parameter_count
 
@@ -382,8 +377,8 @@ def test_planning_large_figures_is_little_work(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(resources, "parameter_count", counting("counted", count))
     library = load_config(ROOT / "config", "paper", ["lg_fig5", "lg_fig13", "x_repairs", "mi_fig7"])
     plan = make_plan(library)
-    things = len(plan.runs) + len(plan.measurements) + len(plan.data)
-    assert things > 200
+    jobs = len(plan.runs) + len(plan.measurements) + len(plan.data)
+    assert jobs > 200
     needs(plan, library.workflow, gpu=True)
-    assert counts["hashed"] < 12 * things
-    assert counts["counted"] < 3 * things
+    assert counts["hashed"] < 12 * jobs
+    assert counts["counted"] < 3 * jobs

@@ -1,4 +1,4 @@
-"""The JSON schemas: right about this project's own config files; the one that Snakemake asks for is current."""
+"""The JSON schemas accept our config files, and the committed one is up to date."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ssm.plan.read import read_yaml
 from ssm.plan.schemas import schemas as made
 
 ROOT = Path(__file__).parents[2]
-schemas = cache(made)  # which take a second
+schemas = cache(made)  # they take a second
 
 
 def config_files() -> list[tuple[str, Path]]:
@@ -28,8 +28,8 @@ def config_files() -> list[tuple[str, Path]]:
     ]
 
 
-def test_the_schema_that_is_checked_in_is_current_and_the_others_are_made(tmp_path: Path) -> None:
-    """They are large, and change by thousands of lines with any spec: `make` writes them for editors."""
+def test_the_committed_schema_is_up_to_date_and_the_others_are_written(tmp_path: Path) -> None:
+    """The others are large and change often, so that `make` writes them for editors."""
     assert main(["plan", "--schemas", str(tmp_path)]) == 0
     found = {path.name.removesuffix(".schema.json"): json.loads(path.read_text()) for path in tmp_path.iterdir()}
     assert found == schemas()
@@ -38,7 +38,7 @@ def test_the_schema_that_is_checked_in_is_current_and_the_others_are_made(tmp_pa
 
 
 @pytest.mark.parametrize(("name", "path"), config_files(), ids=lambda value: getattr(value, "stem", value))
-def test_our_config_files_follow_them(name: str, path: Path) -> None:
+def test_our_config_files_are_valid(name: str, path: Path) -> None:
     validator = Draft202012Validator(schemas()[name])
     assert not [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(read_yaml(path))]
 
@@ -58,7 +58,7 @@ def test_our_config_files_follow_them(name: str, path: Path) -> None:
         ("figure", {"paper": "lg", "target": 3}),
     ],
 )
-def test_they_refuse_what_the_specs_refuse(name: str, value: dict[str, Any]) -> None:
+def test_invalid_content_is_refused(name: str, value: dict[str, Any]) -> None:
     assert list(Draft202012Validator(schemas()[name]).iter_errors(value))
 
 
@@ -70,6 +70,6 @@ def test_they_refuse_what_the_specs_refuse(name: str, value: dict[str, Any]) -> 
         {"smoke": {"checkpoint": "mine", "text": ["a"], "control": True}},
     ],
 )
-def test_a_checkpoint_stands_among_the_models(entry: dict[str, Any]) -> None:
+def test_a_checkpoint_is_valid_in_models_yaml(entry: dict[str, Any]) -> None:
     models = read_yaml(ROOT / "config" / "models.yaml") | {"mine": entry}
     assert not list(Draft202012Validator(schemas()["models"]).iter_errors(models))

@@ -30,11 +30,11 @@ def test_files_folders_globs_and_the_tokenizer(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("path", ["missing.txt", "missing/*.txt", "empty"])
-def test_missing_files_are_told_by_tokenize_and_not_here(tmp_path: Path, path: str) -> None:
+def test_missing_files_are_no_error(tmp_path: Path, path: str) -> None:
     (tmp_path / "empty").mkdir()
     assert sources({"kind": "files", "paths": [str(tmp_path / path)]}) is None
 
 
-def test_a_corpus_without_files_of_the_user_has_none() -> None:
+def test_other_corpora_have_no_files() -> None:
     assert sources({"kind": "stdlib"}) == ()
     assert sources({"kind": "hub", "name": "x"}, {"kind": "hub", "name": "x", "vocab_size": 9}) == ()

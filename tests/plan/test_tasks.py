@@ -1,4 +1,4 @@
-"""Tasks in the plan: beside text in one figure, with the stores and the measurements that they need."""
+"""Tasks in the plan, with their data and measurements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plan.mini import edit, figure, write_config
+from plan.mini import edit, figure
 
 from ssm.base.errors import ConfigError
 from ssm.figures.figure import ArmEntry
@@ -31,8 +31,7 @@ ARMS = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = write_config(tmp_path / "config")
+def folder(folder: Path) -> Path:
     data = folder / "data.yaml"
     data.write_text(data.read_text() + TASKS)
     return folder
@@ -65,7 +64,7 @@ def test_a_figure_of_a_task(folder: Path) -> None:
 
 
 def test_fine_tuning_on_a_task_from_text(folder: Path) -> None:
-    """The base is measured on the task too: an arm's own data, the measurement's task."""
+    """The base is also measured on the task."""
     fine = {"label": "Fine-tuned", "from": "base", "training": "posttrain", "data": "passkey"}
     fine["override"] = {"context": 256, "batch_tokens": 512}
     entries = [
@@ -113,7 +112,7 @@ def test_a_dry_run_is_short(folder: Path) -> None:
 
 
 def sample(data: str = "passkey", **keys: Any) -> dict[str, Any]:
-    """What a figure has that shows an example of a task."""
+    """The keys of a figure that shows an example of a task."""
     plot = {"kind": "text", "measurement": "sample", "column": "text"}
     entry = {"kind": "sample", "length": 300} | keys
     return {"data": data, "models": [], "seeds": [], "arms": {}, "measurements": [entry], "drawings": [plot]}
@@ -170,12 +169,12 @@ def test_mistakes_are_one_line(changes: dict[str, Any], said: str, folder: Path)
         planned(folder, **changes)
 
 
-def test_a_depth_of_what_hides_no_key_is_refused(folder: Path) -> None:
+def test_a_depth_is_refused_for_a_task_without_depths(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"facts at depth 0.5: mix.0: unknown key 'depths'"):
         planned(folder, **sample("facts", depth=0.5))
 
 
-def test_curves_of_a_measurement_that_the_figure_lacks_are_refused(folder: Path) -> None:
+def test_curves_of_an_unknown_measurement_are_refused(folder: Path) -> None:
     curves = {"kind": "curves", "measurement": "sampel", "column": "tokens", "x": "place"}
     with pytest.raises(ConfigError, match=r"drawings.curves.measurement: no measurement 'sampel'.*'sample'"):
         planned(folder, **(sample() | {"drawings": [curves]}))
@@ -192,8 +191,8 @@ def test_mistakes_of_a_task_name_their_file(folder: Path) -> None:
         planned(folder)
 
 
-def test_what_a_figure_file_leaves_out_is_no_part_of_its_content() -> None:
-    """Every field that is younger than the first figures, or their plots would be drawn anew."""
+def test_new_keys_with_defaults_are_not_part_of_the_content() -> None:
+    """Otherwise plots of older figures would be drawn again."""
     content = ArmEntry(label="B", training="pretrain").content()
     assert not content.keys() & {"checkpoint", "context", "data", "grid", "member"}
 

@@ -1,4 +1,4 @@
-"""A small results folder with everything that a report reads."""
+"""A small results folder with all files that a report reads."""
 
 from __future__ import annotations
 
@@ -52,20 +52,16 @@ def run_spec(panel: str, arm: str, seed: int) -> RunSpec:
     return RunSpec.parse(content, "test")
 
 
-MADE: dict[str, tuple[tempfile.TemporaryDirectory[str], FigureTask]] = {}  # by what was asked for
+MADE: dict[str, tuple[tempfile.TemporaryDirectory[str], FigureTask]] = {}  # by the arguments
 
 
 def results_folder(folder: Path, target: str = "lg_fig5", **options: Any) -> FigureTask:
-    """Write one figure's results into `folder`: a copy of what was made when somebody first asked for the same.
-
-    Args:
-        options: of `_make`.
-    """
-    asked = repr((target, options))
-    if asked not in MADE:
+    """Write one figure's results into `folder`; `options` are those of `_make`. Equal calls share files."""
+    key = repr((target, options))
+    if key not in MADE:
         made = tempfile.TemporaryDirectory()
-        MADE[asked] = made, _make(Path(made.name), target, **options)
-    made, task = MADE[asked]
+        MADE[key] = made, _make(Path(made.name), target, **options)
+    made, task = MADE[key]
     shutil.copytree(made.name, folder, dirs_exist_ok=True)
     return task
 
@@ -84,7 +80,7 @@ def _make(
     """Write one figure's results into `folder`.
 
     Args:
-        diverged: an arm whose runs have diverged.
+        diverged: the arm with diverged runs.
         registered: the verdicts that were registered in time; None: all.
     """
     task = figure_task(list(claims), seeds, panels, target).model_copy(update={"dry_run": dry_run})

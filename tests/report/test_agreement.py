@@ -1,4 +1,4 @@
-"""The report shows the reference results of what is not made, labelled and counted apart, and compares what is made."""
+"""The report shows the references of missing figures, labeled and counted separately, and compares finished figures."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(target: str) -> None:
-    """Plan a figure that is not made, as lg_fig5 is planned."""
+    """Plan a figure like lg_fig5, but do not make it."""
     specs = RESULTS / "specs" / "figures"
     (specs / f"{target}.json").write_text((specs / "lg_fig5.json").read_text().replace("lg_fig5", target))
 
 
 def changed(provenance: dict[str, object] | None = None, **columns: pl.Expr) -> None:
-    """Other verdicts of lg_fig5 here."""
+    """Change the verdicts of lg_fig5."""
     path = RESULTS / "verdicts" / "lg_fig5.parquet"
     kept = read_provenance(path) | (provenance or {})
     write_table(read_table(path).with_columns(**columns), VERDICTS, path, kept)
 
 
 def pages(*options: str) -> dict[str, str]:
-    """Name -> text of the pages that `ssm report` writes."""
+    """Run `ssm report`; name -> text of a page."""
     out = RESULTS / "report"
     assert main(["report", str(RESULTS), "--out", str(out), *options]) == 0
     return {path.stem: path.read_text(encoding="utf-8") for path in out.iterdir()}
@@ -65,17 +65,17 @@ def text_of(page: str) -> str:
 
 
 def marks(page: str, reference: bool) -> list[str]:
-    """The marks of claims on cards, those of the reference or those that were made."""
+    """The marks of claims on cards: those of references, or those of finished figures."""
     ending = " reference" if reference else ""
     return re.findall(rf'<a class="(?:large|small)"[^>]*><svg class="mark ([a-z-]+){ending}"', page)
 
 
-def test_what_is_not_made_shows_its_reference() -> None:
+def test_a_missing_figure_shows_its_reference() -> None:
     plan("lg_fig1")
     front, paper = (pages()[name] for name in ("index", "lg"))
     for page in (front, paper):
         assert marks(page, reference=False) == ["confirmed", "refuted", "not-decided"]
-    assert marks(front, reference=True) == ["confirmed", "refuted", "not-decided"] * 2, "one is of mi"
+    assert marks(front, reference=True) == ["confirmed", "refuted", "not-decided"] * 2, "one figure is of the paper mi"
     assert marks(paper, reference=True) == ["confirmed", "refuted", "not-decided"]
     assert {"lg.html#lg_fig1", "lg.html#lg-fig1_base-fails", "mi.html#mi_fig1"} <= set(Page(front).links)
     assert f'title="{LABEL}. the claim base_fails holds Confirmed: 3 (2.34 to 3.85)"' in front
@@ -90,23 +90,23 @@ def test_what_is_not_made_shows_its_reference() -> None:
     assert re.search(r'<img src="data:image/png;base64,[A-Za-z0-9+/=]+" width="9" height="7"', paper)
 
 
-def test_what_is_made_and_what_is_reference_are_counted_apart() -> None:
+def test_references_are_counted_separately() -> None:
     plan("lg_fig1")
     front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
     assert "Rebuilt here: 1 of the 49 figures" in front
-    assert "Not made here, and shown as reference results : 2." in front.replace("results:", "results :")
+    assert "Not made here, but shown as reference results : 2." in front.replace("results:", "results :")
     assert "Rebuilt here: 1 of the 15 figures" in paper
     counts = "confirmed (1) refuted (1) not decided (1)"
     assert paper.count(counts) == 2
-    assert front.count(counts) == 1, "of the reference there are two figures"
+    assert front.count(counts) == 1, "the two references are added up"
     assert "confirmed (2) refuted (2) not decided (2)" in front
     for page, of_reference in ((front, 2), (paper, 1)):
-        for head, count in (("made here", 1), ("reference results of what is not made here", of_reference)):
+        for head, count in (("made here", 1), ("reference results", of_reference)):
             table = page.split(f"Distinct numbers, {head}", 1)[1].removeprefix(" confirmed refuted not decided ")
             assert table.startswith(f"Statements of the papers {count} {count} 0 Added checks 0 0 {count}")
 
 
-def test_pages_with_references_stand_alone_and_their_links_lead_somewhere() -> None:
+def test_pages_with_references_are_self_contained_and_have_no_broken_links() -> None:
     found = pages()
     parsed = {f"{name}.html": Page(text) for name, text in found.items()}
     assert set(parsed) == set(PAGES)
@@ -118,29 +118,29 @@ def test_pages_with_references_stand_alone_and_their_links_lead_somewhere() -> N
             assert not anchor or anchor in parsed[file or name].ids
 
 
-def test_a_reference_of_what_is_not_planned_says_so() -> None:
+def test_a_reference_of_an_unplanned_figure_says_so() -> None:
     text = text_of(pages()["mi"])
     assert "It is not planned here: it has no figure file yet, or config.yaml leaves it out." in text
     assert "make figures TARGETS=mi_fig1" not in text
 
 
-def test_what_is_made_says_whether_it_agrees() -> None:
+def test_a_finished_figure_says_whether_it_agrees() -> None:
     front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
     assert "3 of 3 claims agree with the reference" in front
-    assert "Against the reference. 3 of 3 claims agree (3 of them bitwise), 0 differ." in paper
+    assert "Compared with the reference. 3 of 3 claims agree (3 of them bitwise), 0 differ." in paper
     moved = pl.when(pl.col("claim") == "base_fails").then(pl.col("estimate") * 1.1).otherwise("estimate")
     changed({"packages": {"torch": "2.12.0"}}, estimate=moved)
     front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
     assert "2 of 3 claims agree with the reference, 1 differ" in front
     for page in (front, paper):
         assert "Of 3 claims that are made here and have a reference result, 2 agree with it (2 of them bitwise)" in page
-        assert "and 1 differ. torch is 2.12.0 here, 2.13.0 in the reference: it may round otherwise" in page
+        assert "and 1 differ. torch is 2.12.0 here, 2.13.0 in the reference: it may round differently" in page
     assert "base_fails : confirmed 3.3 here, confirmed 3 in the reference: the estimate moved by 10%" in paper.replace(
         "s:", "s :"
     )
 
 
-def test_without_a_reference_nothing_is_said_of_one() -> None:
+def test_without_references_no_page_mentions_them() -> None:
     plan("lg_fig1")
     plan("lg_own")  # a figure of the user's own
     paper = pages()["lg"]
@@ -155,13 +155,13 @@ def test_without_a_reference_nothing_is_said_of_one() -> None:
     assert "lg_fig1" in Page(pages("--reference", "moved/smoke")["lg"]).ids
 
 
-def test_a_reference_of_another_scale_is_none_of_these_results() -> None:
+def test_references_of_another_scale_are_ignored() -> None:
     for path in REFERENCE.glob("*.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"scale": "gpu"}))
     assert "reference" not in Page(pages()["index"]).text.lower()
 
 
-def test_beside_a_dry_run_no_reference_is_shown() -> None:
+def test_the_report_of_a_dry_run_shows_no_reference() -> None:
     results_folder(RESULTS, dry_run=True)
     for page in pages().values():
         assert "reference" not in Page(page).text.lower()

@@ -1,4 +1,4 @@
-"""ssm judge, ssm verdicts and ssm report, as a user types them."""
+"""`ssm judge`, `ssm verdicts` and `ssm report`, as a user types them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_verdicts_fit_a_terminal(
     results_folder(tmp_path)
     monkeypatch.setenv("COLUMNS", "90")
     assert main(["verdicts", str(tmp_path)]) == 0
-    assert max(map(len, capsys.readouterr().out.splitlines())) > 90  # nobody looks: nothing is cut
+    assert max(map(len, capsys.readouterr().out.splitlines())) > 90  # not a terminal: nothing is cut
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert main(["verdicts", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()[:4]
@@ -75,7 +75,7 @@ def test_verdicts_of_a_dry_run_say_so(tmp_path: Path, capsys: pytest.CaptureFixt
     ]
 
 
-def test_a_report_says_what_it_does_not_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_names_missing_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for target in ("lg_fig5", "lg_fig11"):
         results_folder(tmp_path, target)
     (tmp_path / "figures" / "lg_fig11.pdf").unlink()
@@ -88,7 +88,7 @@ def test_a_report_says_what_it_does_not_show(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("verb", ["judge", "plot", "report", "verdicts"])
-def test_help_says_what_is_read_and_written_once(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_does_not_repeat_itself(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main([verb, "--help"])
     assert stopped.value.code == 0
@@ -122,7 +122,7 @@ EMPTY = "argument --out: expected a name or a path, got '' (is a variable unset?
         ),
     ],
 )
-def test_an_output_that_is_no_name_is_one_line(
+def test_an_impossible_output_is_one_line(
     verb: str,
     out: str,
     said: str,

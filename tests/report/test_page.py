@@ -1,4 +1,4 @@
-"""The pages parse, stand alone, lead only to what exists, and say what the verdicts say."""
+"""The pages parse, are self-contained, have no broken links, and show what the tables say."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def results(tmp_path: Path) -> Path:
 
 
 def built(results: Path, name: str = "lg", front: list[str] | None = None) -> tuple[str, Page]:
-    """A page of the report, that of the paper `lg` or another."""
+    """Build the report; the text and the parsed content of a page."""
     out = results / "report"
     build_report(results, out, front)
     text = (out / f"{name}.html").read_text(encoding="utf-8")
     return text, Page(text)
 
 
-def test_every_page_stands_alone_and_every_link_leads_somewhere(results: Path) -> None:
+def test_every_page_is_self_contained_and_has_no_broken_links(results: Path) -> None:
     (results / "specs/figures/lg_fig4.json").write_text("{}")  # planned, and not finished
     built(results, "index", ["lg_fig5"])
     texts = {name: (results / "report" / name).read_text(encoding="utf-8") for name in PAGES}
@@ -56,7 +56,6 @@ def test_every_page_stands_alone_and_every_link_leads_somewhere(results: Path) -
 
 
 def test_the_front_page_says_what_to_open_first(results: Path) -> None:
-    """One figure with its confirmed statements, then those with a refuted one."""
     text, page = built(results, "index", ["lg_fig5"])
     said = squeezed(page.text)
     assert "Start with lg_fig5, " in said
@@ -83,7 +82,7 @@ def test_a_figure_starts_with_the_paper_here_and_why_it_may_differ(results: Path
     assert section.index("The paper</th>") < section.index("Expected</th>"), "before the numbers"
 
 
-def test_links_are_relative_to_wherever_the_pages_stand(results: Path) -> None:
+def test_links_are_relative_to_the_folder_of_the_pages(results: Path) -> None:
     out = results.parent / "elsewhere" / "deep"
     build_report(results, out)
     links = [href.partition("#")[0] for href in Page((out / "lg.html").read_text()).links if not href.startswith("#")]
@@ -92,7 +91,7 @@ def test_links_are_relative_to_wherever_the_pages_stand(results: Path) -> None:
 
 
 def test_links_are_percent_encoded(tmp_path: Path) -> None:
-    """A name of a file is one to a browser too: no scheme, no query, no mark-up."""
+    """A browser takes no part of a file name for a scheme, a query or markup."""
     results = tmp_path / 'javascript:alert(1)?a=100%&b#c "d" é'
     results_folder(results)
     build_report(results, tmp_path)
@@ -104,7 +103,7 @@ def test_links_are_percent_encoded(tmp_path: Path) -> None:
         assert (tmp_path / unquote(href)).is_file()
 
 
-def test_every_claim_stands_with_its_verdict_number_and_reason(tmp_path: Path) -> None:
+def test_every_claim_has_its_verdict_number_and_reason(tmp_path: Path) -> None:
     results_folder(tmp_path)
     _, page = built(tmp_path)
     text = squeezed(page.text)
@@ -123,24 +122,39 @@ def test_every_claim_stands_with_its_verdict_number_and_reason(tmp_path: Path) -
     assert "Mamba-2 370m, 100 steps" in text  # the paper's setting
 
 
-def test_the_page_follows_the_data(tmp_path: Path) -> None:
-    results_folder(
-        tmp_path, readings={(arm, seed): {"late": 4.0 + seed / 10} for arm in ("base", "passed") for seed in (1, 2, 3)}
-    )
-    text = squeezed(built(tmp_path)[1].text)
-    assert "Statements of the papers 2 0 0" in text
+COUNTS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "other readings": (
+        {"readings": {(arm, seed): {"late": 4.0 + seed / 10} for arm in ("base", "passed") for seed in (1, 2, 3)}},
+        ["Statements of the papers 2 0 0"],
+    ),
+    "two panels": ({"panels": ("tiny", "small")}, ["Statements of the papers 2 2 0"]),
+    "a definition": (
+        {"claims": [*CLAIMS, claim({"kind": "parameter_ratio", "model": "tiny"}, "size", above=1.0)]},
+        ["Statements of the papers 1 1 0 Definitions 1 0 0 Added checks 0 0 1", "the claim size holds definition"],
+    ),
+}
 
 
-def test_the_same_number_of_two_figures_counts_once(results: Path) -> None:
+@pytest.mark.parametrize("case", COUNTS)
+def test_the_counts_follow_the_verdicts(tmp_path: Path, case: str) -> None:
+    options, shown = COUNTS[case]
+    results_folder(tmp_path, **options)
+    _, page = built(tmp_path)
+    text = squeezed(page.text)
+    assert all(words in text for words in shown)
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_a_number_counts_once_for_two_figures(results: Path) -> None:
     text = squeezed(built(results)[1].text)
     assert "Statements of the papers 1 1 0 Added checks 0 0 1" in text
-    assert "So 3 of 6 verdicts count with others." in text
+    assert "For this reason 3 of 6 verdicts are not counted again." in text
 
 
-def test_what_was_not_registered_is_marked_and_counts_nowhere(tmp_path: Path) -> None:
+def test_an_unregistered_verdict_is_marked_and_not_counted(tmp_path: Path) -> None:
     results_folder(tmp_path, registered=("base_fails",))
     text = squeezed(built(tmp_path)[1].text)
-    assert "2 of 3 verdicts count nowhere: what they judge was not registered before its seeds were read." in text
+    assert "2 of 3 verdicts are not counted, because they were not registered before their seeds were read." in text
     assert "Statements of the papers 1 0 0" in text
     assert "Added checks" not in text
     assert text.count("✗ refuted not registered") == 2  # in the overview and in the figure
@@ -149,7 +163,7 @@ def test_what_was_not_registered_is_marked_and_counts_nowhere(tmp_path: Path) ->
 
 
 def marks(html: str) -> list[str]:
-    """The marks of claims in the overview, in their order; the legend's have no link."""
+    """The marks of claims in the overview, in order. The marks of the legend have no link."""
     return re.findall(r'<a class="(?:large|small)"[^>]*><svg class="mark ([a-z-]+)"', html)
 
 
@@ -168,7 +182,7 @@ def test_the_front_page_opens_with_every_figure_and_every_claim(results: Path) -
     assert len(re.findall("added check(?!s)", text)) == 1  # of the figure that is shown
 
 
-def test_a_mark_says_why_a_verdict_does_not_count(tmp_path: Path) -> None:
+def test_a_mark_says_why_a_verdict_is_not_counted(tmp_path: Path) -> None:
     elsewhere = CLAIMS[0] | {"id": "large", "models": []}
     results_folder(tmp_path, claims=[*CLAIMS[:2], elsewhere], registered=("base_fails", "large"))
     html, page = built(tmp_path, "index")
@@ -176,12 +190,12 @@ def test_a_mark_says_why_a_verdict_does_not_count(tmp_path: Path) -> None:
     assert "not registered (1) about models that this scale lacks (1)" in squeezed(page.text)
 
 
-def test_every_mark_has_a_shape_of_its_own() -> None:
+def test_every_mark_has_its_own_shape() -> None:
     assert list(SHAPES) == list(MARKS)
     assert len(set(SHAPES.values())) == len(SHAPES)
 
 
-def test_the_headline_figures_stand_on_the_front_page(results: Path) -> None:
+def test_the_headline_figures_are_on_the_front_page(results: Path) -> None:
     assert not {"lg_fig5", "lg_fig11"} & set(built(results, "index")[1].ids)
     task = FigureTask.load(results / "specs/figures/lg_fig11.json")
     headline = task.figure.model_copy(update={"headline": True})
@@ -192,27 +206,11 @@ def test_the_headline_figures_stand_on_the_front_page(results: Path) -> None:
 
 
 def test_all_figures_of_the_papers_have_a_card() -> None:
-    """What a figure file adds to these is shown too."""
     assert [len(paper.shows) for paper in PAPERS.values()] == [15, 13, 10, 11]
     for short, paper in PAPERS.items():
         assert all(target.startswith(f"{short}_") and spoken(target)[0].isupper() for target in paper.shows)
     planned = figure_targets(Path(__file__).parents[2] / "config")
     assert not set(planned) - {target for paper in GROUPS.values() for target in paper.shows}
-
-
-def test_definitions_are_named_and_counted_apart(tmp_path: Path) -> None:
-    size = claim({"kind": "parameter_ratio", "model": "tiny"}, "size", above=1.0)
-    results_folder(tmp_path, claims=[*CLAIMS, size])
-    text = squeezed(built(tmp_path)[1].text)
-    assert "Statements of the papers 1 1 0 Definitions 1 0 0 Added checks 0 0 1" in text
-    assert "the claim size holds definition" in text
-
-
-def test_panels_are_told_apart(tmp_path: Path) -> None:
-    results_folder(tmp_path, panels=("tiny", "small"))
-    _, page = built(tmp_path)
-    assert "Statements of the papers 2 2 0" in squeezed(page.text)
-    assert len(page.ids) == len(set(page.ids))
 
 
 def test_text_is_escaped_everywhere(results: Path) -> None:
@@ -222,7 +220,7 @@ def test_text_is_escaped_everywhere(results: Path) -> None:
     assert "Interventions <against> base" in page.text
 
 
-def test_the_setup_sums_over_runs_and_says_on_what(results: Path) -> None:
+def test_the_setup_shows_sums_over_runs_and_the_machine(results: Path) -> None:
     text = squeezed(built(results)[1].text)
     for shown in (
         "6 (6 finished, 0 diverged)",  # two figures share the same six runs
@@ -239,8 +237,7 @@ def test_the_setup_sums_over_runs_and_says_on_what(results: Path) -> None:
         assert shown in text, shown
 
 
-def test_many_models_are_folded_away(tmp_path: Path) -> None:
-    """The page of a sweep begins with what was found, not with its models."""
+def test_the_table_of_many_models_is_folded(tmp_path: Path) -> None:
     for folder, panels, head in (("few", 2, "<details open>"), ("many", 13, "<details>")):
         results_folder(tmp_path / folder, panels=tuple(f"model{place}" for place in range(panels)), seeds=(1,))
         text, _ = built(tmp_path / folder)
@@ -286,7 +283,7 @@ def test_a_missing_input_is_one_line_with_the_command_that_makes_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize("missing", ["figures/lg_fig5.png", "verdicts/lg_fig5.parquet"])
-def test_planned_figures_that_are_not_finished_are_named_and_not_shown(results: Path, missing: str) -> None:
+def test_unfinished_figures_are_named_and_not_shown(results: Path, missing: str) -> None:
     (results / missing).unlink()
     assert list(build_report(results, results / "report").unfinished) == ["lg_fig5"]
     _, page = built(results)
@@ -296,8 +293,7 @@ def test_planned_figures_that_are_not_finished_are_named_and_not_shown(results: 
 
 
 @pytest.mark.parametrize("broken", ["specs/figures/lg_fig5.json", "verdicts/lg_fig5.parquet", "figures/lg_fig5.svg"])
-def test_a_figure_of_an_older_plan_keeps_no_page_from_being_written(results: Path, broken: str) -> None:
-    """Unless it is needed: the workflow names what it has just made."""
+def test_an_outdated_figure_is_left_out_unless_it_is_needed(results: Path, broken: str) -> None:
     (results / broken).write_text("{}")
     _, page = built(results)
     assert "lg_fig11" in page.ids
@@ -317,7 +313,7 @@ def test_no_finished_figure_is_one_line(results: Path) -> None:
         build_report(results, results / "x")
 
 
-def test_a_dry_run_looks_like_none_of_the_real_thing(tmp_path: Path) -> None:
+def test_the_pages_of_a_dry_run_show_no_result(tmp_path: Path) -> None:
     results_folder(tmp_path, dry_run=True)
     for name in ("index", "lg"):
         html, page = built(tmp_path, name, ["lg_fig5"])
@@ -335,7 +331,7 @@ def test_a_dry_run_looks_like_none_of_the_real_thing(tmp_path: Path) -> None:
     assert "dry run" not in page.text.lower()
 
 
-def test_verdicts_on_the_real_thing_do_not_stand_on_the_page_of_a_dry_run(tmp_path: Path) -> None:
+def test_verdicts_of_a_dry_run_and_of_a_full_run_are_not_mixed(tmp_path: Path) -> None:
     results_folder(tmp_path)
     path = tmp_path / "specs" / "figures" / "lg_fig5.json"
     for dry_run in (True, False):
@@ -345,7 +341,7 @@ def test_verdicts_on_the_real_thing_do_not_stand_on_the_page_of_a_dry_run(tmp_pa
             build_report(tmp_path, tmp_path / "x")
 
 
-def test_the_page_says_what_intervals_over_seeds_hold(results: Path) -> None:
+def test_the_page_says_what_intervals_over_seeds_include(results: Path) -> None:
     text = squeezed(built(results, "index")[1].text)
     assert "They include the sampling error of the text, because every seed reads its own windows" in text
 
@@ -399,8 +395,8 @@ def test_a_run_record_with_another_spec_is_refused(results: Path) -> None:
         build_report(results, results / "x", needed=["lg_fig5"])
 
 
-def test_a_figure_is_an_image_with_its_words(tmp_path: Path) -> None:
-    """Nothing of the SVG file becomes an element of the page."""
+def test_a_figure_is_an_image_with_alternative_text(tmp_path: Path) -> None:
+    """No element of the SVG file becomes an element of the page."""
     results_folder(tmp_path)
     html, page = built(tmp_path)
     (image,) = re.findall(r"<img [^>]*>", html)

@@ -1,4 +1,4 @@
-"""Reference results are what was judged; other results agree with them or do not; README files say what they say."""
+"""Reference results are written and reworded, other results are compared with them, and README files list them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 from claims.synthetic import claim
 from PIL import Image
+from plan import own
+from plan.mini import edit, write_config
 from report.folder import CLAIMS, results_folder
 
 from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
@@ -18,9 +20,10 @@ from ssm.claims.claim import ClaimSpec
 from ssm.claims.quantities.cost_exponent import CostExponent
 from ssm.claims.quantity import ROUNDING
 from ssm.cli.main import main
+from ssm.plan import load_config, make_plan
 from ssm.report.compare import TOLERANCE
 from ssm.report.papers import PAPERS
-from ssm.report.reference import Judged, Reference, judged, read_references
+from ssm.report.reference import Judged, Reference, judged, read_references, save_reference
 from ssm.report.verdict_tables import END, START, readmes, verdict_summary
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +48,7 @@ def results(folder: Path, target: str = "lg_fig5", **options: Any) -> None:
 
 
 def changed(**columns: pl.Expr) -> None:
-    """Other verdicts of the figure."""
+    """Change columns of the figure's verdicts."""
     path = Path("results/smoke/verdicts/lg_fig5.parquet")
     write_table(read_table(path).with_columns(**columns), VERDICTS, path, read_provenance(path))
 
@@ -57,9 +60,7 @@ def lines(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> lis
     return (printed.out + printed.err).splitlines()
 
 
-def test_results_become_the_reference_with_a_line_a_claim_and_agree_bitwise(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_become_the_reference_and_agree_bitwise(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines(capsys, "reference", "results/smoke", code=0) == [
         "wrote reports/smoke: lg_fig5",
         "wrote the table in README.md",
@@ -78,10 +79,10 @@ def test_results_become_the_reference_with_a_line_a_claim_and_agree_bitwise(
     first, *_, last = lines(capsys, "compare", "results/smoke", code=0)
     assert first.split() == ["lg_fig5", "base_fails", "agrees", "confirmed", "3,", "bitwise"]
     assert last == "4 of 4 claims agree with reports/smoke, 4 of them bitwise"
-    assert lines(capsys, "reference", code=0) == []  # both tables say so already
+    assert lines(capsys, "reference", code=0) == []  # both tables are up to date
 
 
-def test_the_tables_say_what_the_reference_says(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tables_show_the_reference(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines(capsys, "reference", "--check", code=2)) == 2
     assert Path("README.md").read_text() == TABLE, "a check writes nothing"
     lines(capsys, "reference", "results/smoke", code=0)
@@ -90,35 +91,35 @@ def test_the_tables_say_what_the_reference_says(place: Path, capsys: pytest.Capt
     assert text.endswith("\n\nMore.\n")
     assert text.split("\n\n")[2].splitlines()[2:] == [f"| `lg` {PAPERS['lg'].citation} | 1 | 1 / 1 / 0 | 0 / 0 / 1 |"]
     every = Path("reports/README.md").read_text()
-    assert f"## `lg` {PAPERS['lg'].citation}\n\n| figure |" in every, "a section a paper"
+    assert f"## `lg` {PAPERS['lg'].citation}\n\n| figure |" in every, "a section for each paper"
     assert (
         "| `lg_fig5` Figure 5 | the claim base_fails holds (`base_fails`) | 3 (2.34 to 3.85) | > 1.5 | confirmed |"
         in every
     )
     missing = "| no number: the arm 'control' does not exist at the scale smoke | > 1 | not decided |"
     assert missing in every, "a missing number has its reason"
-    assert lines(capsys, "reference", "--check", code=0) == ["the tables say what the reference results say"]
+    assert lines(capsys, "reference", "--check", code=0) == ["the tables agree with the reference results"]
     Path("README.md").write_text(text.replace("1 / 1 / 0", "2 / 0 / 0"))
     assert lines(capsys, "reference", "--check", code=2) == [
-        "ssm reference: README.md: its table is not that of reports/smoke; `ssm reference` writes it"
+        "ssm reference: README.md: its table does not agree with reports/smoke; `ssm reference` writes it"
     ]
 
 
-def test_what_was_not_registered_is_no_result(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unregistered_verdict_is_not_counted(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results(Path("results/smoke"), registered=("base_fails",))
     lines(capsys, "reference", "results/smoke", code=0)
     assert f"| `lg` {PAPERS['lg'].citation} | 1 | 1 / 0 / 0 |  |" in Path("README.md").read_text()
     assert Path("reports/README.md").read_text().count(", not registered |") == 2
 
 
-def test_a_claim_counts_once_however_many_panels_judge_the_same_number() -> None:
+def test_a_number_counts_once_if_several_panels_judge_it() -> None:
     one = Judged(
         claim="", says="", estimate=None, low=None, high=None, interval="", expected="", verdict="confirmed",
         sort="paper", number="", registered=True,
     )  # fmt: skip
     claims = tuple(one.model_copy(update={"claim": name}) for name in ("decays/a", "decays/b", "whole"))
     table = verdict_summary([Reference(target="own", scale="smoke", made={}, claims=claims)]).splitlines()
-    assert table[2:] == ["| `own` | 1 | 1 / 0 / 0 |  |"], "all judge one number here"
+    assert table[2:] == ["| `own` | 1 | 1 / 0 / 0 |  |"], "all three judge one number"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_an_estimate_may_move_by_the_tolerance(
     lines(capsys, "compare", "results/smoke", "--tolerance", "0.5", code=0)
 
 
-def test_an_estimate_near_zero_is_held_against_its_interval(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_estimate_near_zero_is_compared_with_its_interval(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed(estimate=pl.lit(0.001), low=pl.lit(-1.0), high=pl.lit(1.0))
     lines(capsys, "reference", "results/smoke", code=0)
     changed(estimate=pl.lit(-0.018))
@@ -158,9 +159,9 @@ def test_an_estimate_near_zero_is_held_against_its_interval(place: Path, capsys:
             (1.18e-15, 1.18e-15, 1.18e-15),
             (7.7e-16, 7.7e-16, 7.7e-16),
             "agrees",
-            "confirmed 1.18e-15 here, confirmed 7.7e-16 in the reference: the same but for rounding",
+            "confirmed 1.18e-15 here, confirmed 7.7e-16 in the reference: equal up to rounding",
         ),
-        ((0.0, 0.0, 0.0), (7.7e-16, 7.7e-16, 7.7e-16), "agrees", "the same but for rounding"),
+        ((0.0, 0.0, 0.0), (7.7e-16, 7.7e-16, 7.7e-16), "agrees", "equal up to rounding"),
         ((0.0, 0.0, 1e-9), (0.0, 0.0, 2e-9), "DIFFERS", "the upper end moved by 100%"),
         ((1e-9, 1e-9, 1e-9), (0.0, 0.0, 0.0), "DIFFERS", "the estimate moved by infinitely much"),
         ((3.0, 2.0, 4.3), (3.0, 2.0, 4.0), "DIFFERS", "the upper end moved by 10%"),
@@ -170,7 +171,7 @@ def test_an_estimate_near_zero_is_held_against_its_interval(place: Path, capsys:
         ((3.1, 2.2, 4.0), (3.0, 2.0, 4.0), "DIFFERS", "the estimate moved by 3.33%"),
     ],
 )
-def test_zero_is_known_and_intervals_count(
+def test_rounding_errors_agree_and_intervals_are_compared(
     place: Path,
     capsys: pytest.CaptureFixture[str],
     here: tuple[float, float, float],
@@ -192,15 +193,15 @@ def test_zero_is_known_and_intervals_count(
     assert not any("DIFFERS" in line for line in rest)
 
 
-def test_a_verdict_that_rounding_alone_changes_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verdict_that_only_rounding_changes_is_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed(estimate=pl.lit(1e-15), low=pl.lit(1e-15), high=pl.lit(1e-15))
     lines(capsys, "reference", "results/smoke", code=0)
     changed(estimate=pl.lit(0.0), low=pl.lit(0.0), high=pl.lit(0.0), verdict=pl.lit("refuted"))
     first, *_ = lines(capsys, "compare", "results/smoke", code=1)
-    assert first.endswith("refuted 0 here, confirmed 1e-15 in the reference: rounding alone makes the difference")
+    assert first.endswith("refuted 0 here, confirmed 1e-15 in the reference: only rounding makes the difference")
 
 
-def test_a_reference_says_how_far_rounding_moves_a_number(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reference_holds_how_far_rounding_moves_a_number(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = read_table("results/smoke/verdicts/lg_fig5.parquet").row(0, named=True)
     shares = {"kind": "value_at", "arm": "base", "measurement": "accuracy", "column": "correct", "limits": [0, 100]}
     of_shares = ClaimSpec.parse(claim(shares, above=0.5), "claim")
@@ -212,10 +213,10 @@ def test_a_reference_says_how_far_rounding_moves_a_number(place: Path, capsys: p
     path.write_text(path.read_text().replace('"claim": "base_fails"', '"rounding": 0.5, "claim": "base_fails"'))
     changed(estimate=pl.col("estimate") + 0.4)
     first, *_ = lines(capsys, "compare", "results/smoke", code=1)
-    assert first.endswith("the same but for rounding")
+    assert first.endswith("equal up to rounding")
 
 
-def test_of_a_time_the_verdict_counts_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_verdict_of_a_time_is_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     path = Path("reports/smoke/lg_fig5.json")
     assert '"timed"' not in path.read_text()
@@ -223,10 +224,10 @@ def test_of_a_time_the_verdict_counts_alone(place: Path, capsys: pytest.CaptureF
     changed(estimate=pl.lit(9.0))
     first, *_ = lines(capsys, "compare", "results/smoke", code=1)
     assert first.split()[2] == "agrees"
-    assert first.endswith("a time, of which the verdict counts alone")
+    assert first.endswith("a time, so only the verdict is compared")
     changed(verdict=pl.lit("not decided"))
     assert lines(capsys, "compare", "results/smoke", code=1)[0].endswith(
-        "a time, which a busy machine leaves undecided"
+        "a time, which may stay undecided on a busy machine"
     )
     changed(verdict=pl.lit("refuted"))
     assert "DIFFERS" in lines(capsys, "compare", "results/smoke", code=1)[0]
@@ -239,11 +240,11 @@ def test_of_a_time_the_verdict_counts_alone(place: Path, capsys: pytest.CaptureF
     [
         ("verdict", "not decided", "not decided 3 here, confirmed 3 in the reference"),
         ("expected", "> 1.4", "expects > 1.4 here, > 1.5 in the reference"),
-        ("number", "another", "is decided by other seeds, arms or measurements than in the reference"),
+        ("number", "another", "has other seeds, arms or measurements than in the reference"),
         ("estimate", None, "confirmed, no number here, confirmed 3 in the reference"),
     ],
 )
-def test_another_verdict_or_another_claim_is_no_agreement(
+def test_another_verdict_or_another_claim_disagrees(
     place: Path, capsys: pytest.CaptureFixture[str], column: str, value: object, words: str
 ) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
@@ -253,7 +254,7 @@ def test_another_verdict_or_another_claim_is_no_agreement(
     assert not any("DIFFERS" in line for line in rest)
 
 
-def test_a_claim_that_one_side_lacks_is_no_agreement(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_claim_that_one_side_lacks_disagrees(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     changed(claim=pl.col("claim").replace("base_fails", "renamed"))
     found = lines(capsys, "compare", "results/smoke", code=1)
@@ -274,8 +275,7 @@ def test_figures_that_only_one_side_has_are_named(place: Path, capsys: pytest.Ca
     assert line == "ssm compare: elsewhere: no reference results"
 
 
-def test_another_python_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its standard library is the text."""
+def test_another_python_version_is_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("results/smoke/verdicts/lg_fig5.parquet")
 
     def made_by(python: str) -> None:
@@ -286,12 +286,12 @@ def test_another_python_is_said(place: Path, capsys: pytest.CaptureFixture[str])
     assert not any("in the reference" in line for line in lines(capsys, "compare", "results/smoke", code=0))
     made_by("3.12.1")
     *_, line, last = lines(capsys, "compare", "results/smoke", code=0)
-    so = "the text, the source of its standard library, is another"
+    so = "the text is the source of its standard library, which differs"
     assert line == f"Python is 3.12.1 here, 3.11.7 in the reference: {so}"
     assert last.startswith("4 of 4")
 
 
-def test_of_another_text_only_a_contradiction_counts(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_another_text_only_a_contradiction_disagrees(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("results/smoke/verdicts/lg_fig5.parquet")
 
     def compared(python: str, code: int, **columns: Any) -> str:
@@ -303,16 +303,15 @@ def test_of_another_text_only_a_contradiction_counts(place: Path, capsys: pytest
     lines(capsys, "reference", "results/smoke", code=0)
     assert "DIFFERS" in compared("3.11.7", 1, estimate=9.0)
     assert compared("3.12.1", 0).endswith(
-        "confirmed 9 here, confirmed 3 in the reference: another text, so that only a contradiction counts"
+        "confirmed 9 here, confirmed 3 in the reference: another text, so only a contradiction would disagree"
     )
     assert "agrees" in compared("3.12.1", 0, verdict="not decided")
     assert "DIFFERS" in compared("3.12.1", 1, verdict="refuted")
 
 
-def test_models_that_read_no_text_are_compared_by_their_numbers(
+def test_models_that_read_other_files_are_compared_after_a_change_of_python(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The standard library of another Python changes nothing for them."""
     path = Path("results/smoke/verdicts/lg_fig5.parquet")
     write_table(read_table(path), VERDICTS, path, {"machine": {"python": "3.11.7"}})
     lines(capsys, "reference", "results/smoke", code=0)
@@ -326,7 +325,7 @@ def test_models_that_read_no_text_are_compared_by_their_numbers(
     assert "DIFFERS" in lines(capsys, "compare", "results/smoke", code=1)[0]
 
 
-def test_a_dry_run_is_no_reference_and_agrees_with_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     before = Path("reports/smoke/lg_fig5.json").read_bytes()
     results(Path("results/smoke"), dry_run=True)
@@ -336,7 +335,7 @@ def test_a_dry_run_is_no_reference_and_agrees_with_none(place: Path, capsys: pyt
     assert Path("reports/smoke/lg_fig5.json").read_bytes() == before
 
 
-def test_what_cannot_be_read_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_file_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     Path("README.md").write_text("no place")
     (line,) = lines(capsys, "reference", code=2)
@@ -352,10 +351,78 @@ def test_what_cannot_be_read_is_one_line(place: Path, capsys: pytest.CaptureFixt
     (line,) = lines(capsys, "reference", "results/smoke", code=2)
     assert line.startswith("ssm reference: results/smoke/figures/lg_fig5.png: not a readable image")
     (line,) = lines(capsys, "reference", "results/smoke", "--check", code=2)
-    assert line == "ssm reference: give either RESULTS or --check: a check writes nothing"
+    assert line == "ssm reference: give only one of RESULTS, --wording and --check"
 
 
-def test_the_projects_own_tables_are_those_of_its_reference_results() -> None:
-    """`ssm reference` writes them."""
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a config folder, and a reference for the one claim of its lg_fig5."""
+    monkeypatch.chdir(tmp_path)
+    write_config(Path("config"))
+    task = make_plan(load_config("config", "smoke", ["lg_fig5"])).figures["lg_fig5"]
+    one = Judged(
+        claim="repaired", says="It is repaired.", estimate=0.1 + 0.2, low=0.1, high=None, interval="", expected="< 1.1",
+        verdict="confirmed", sort="paper", number=task.numbers["repaired"], registered=True, timed=True, rounding=0.1,
+    )  # fmt: skip
+    made = {"written": "2025-01-01T00:00:00+00:00", "processor": "é"}
+    save_reference(Reference(target="lg_fig5", scale="smoke", made=made, claims=(one,)), Path("reports/smoke"))
+    for readme in (Path("README.md"), Path("reports/README.md")):
+        readme.write_text(TABLE)
+    return Path("reports/smoke/lg_fig5.json")
+
+
+def test_new_wording_changes_the_statements_only(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines(capsys, "reference", code=0)
+    files = (planned, Path("README.md"), Path("reports/README.md"))
+    before = [file.read_text() for file in files]
+    assert lines(capsys, "reference", "--wording", code=0) == ["reports/smoke: new wording in no file"]
+    assert [file.read_text() for file in files] == before
+    edit(Path("config"), "figures/lg_fig5.yaml", "says: It is repaired.", "says: State Passing repairs it.")
+    assert lines(capsys, "reference", "--wording", code=0) == [
+        "reports/smoke: new wording in lg_fig5",
+        "wrote the table in reports/README.md",
+    ]
+    after = [text.replace("It is repaired.", "State Passing repairs it.") for text in before]
+    assert [file.read_text() for file in files] == after
+    assert after[0] != before[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("id: repaired", "id: repairs", "its figure file has no claim 'repaired'; did you mean 'repairs'?"),
+        ("below: 1.1", "below: 1.2", "repaired: another region is expected in its figure file"),
+        ("seeds: [1]", "seeds: [2]", "repaired: other seeds, arms or measurements decide it in its figure file"),
+    ],
+)
+def test_new_wording_of_other_claims_is_one_line(
+    planned: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, problem: str
+) -> None:
+    before = planned.read_text()
+    edit(Path("config"), "figures/lg_fig5.yaml", old, new)
+    edit(Path("config"), "figures/lg_fig5.yaml", "says: It is repaired.", "says: State Passing repairs it.")
+    (line,) = lines(capsys, "reference", "--wording", code=2)
+    again = "make lg_fig5, then take its results with `ssm reference results/smoke`"
+    assert line == f"ssm reference: reference results of lg_fig5: {problem}: {again}"
+    assert planned.read_text() == before
+
+
+def test_new_wording_of_a_new_claim_is_one_line(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = json.loads(planned.read_text())
+    planned.write_text(json.dumps(content | {"claims": []}))
+    (line,) = lines(capsys, "reference", "--wording", code=2)
+    assert "it has no verdict on 'repaired', a claim of its figure file" in line
+
+
+def test_the_statements_of_the_references_are_those_of_the_figure_files() -> None:
+    """If this fails, run `ssm reference --wording`."""
+    figures = own.plan("smoke").figures
+    for target, reference in read_references(ROOT / "reports" / "smoke").items():
+        says = {name: claim.says for name, claim, _ in figures[target].verdicts}
+        stale = [claim.claim for claim in reference.claims if claim.says != says.get(claim.claim, claim.says)]
+        assert not stale, target
+
+
+def test_the_projects_own_tables_are_up_to_date() -> None:
     for path, (text, wanted) in readmes(ROOT / "reports" / "smoke", ROOT / "README.md").items():
         assert text == wanted, path

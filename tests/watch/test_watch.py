@@ -1,4 +1,4 @@
-"""`ssm watch`: what it says of runs in every state, from their files, and that it reads alone."""
+"""`ssm watch` shows runs in every state from their files, and writes nothing."""
 
 from __future__ import annotations
 
@@ -39,17 +39,8 @@ def metrics(path: Path, losses: list[float]) -> None:
 
 
 def heartbeat(folder: Path, **changes: Any) -> None:
-    content = {
-        "done": 300,
-        "total": 1000,
-        "unit": "steps",
-        "rate": 38214.0,
-        "rate_unit": "tokens",
-        "unit_seconds": 0.5,
-        "seconds_left": 350.0,
-        "note": "loss 2.718",
-        "state": "running",
-    }
+    content = {"done": 300, "total": 1000, "unit": "steps", "unit_seconds": 0.5, "seconds_left": 350.0}
+    content |= {"rate": 38214.0, "rate_unit": "tokens", "note": "loss 2.718", "state": "running"}
     write_json(folder / progress.FILE, content | changes)
 
 
@@ -80,6 +71,11 @@ def results(tmp_path: Path) -> Path:
     return results
 
 
+def states(folder: Path) -> dict[str, str]:
+    """Run -> its state, in the order of display."""
+    return {run.id: run.state for run in Watcher(folder, stale=180).look().runs}
+
+
 def contents(folder: Path) -> dict[str, tuple[str, int]]:
     return {
         str(path.relative_to(folder)): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
@@ -88,42 +84,24 @@ def contents(folder: Path) -> dict[str, tuple[str, int]]:
     }
 
 
-def test_every_state_is_told_from_the_files_alone(results: Path) -> None:
+def test_every_state_is_recognized_and_nothing_is_written(results: Path) -> None:
     before = contents(results)
     view = Watcher(results, stale=180).look()
     assert contents(results) == before
-    states = {run.id: run.state for run in view.runs}
-    assert states == {
-        "done": "finished",
-        "dead": "diverged",
-        "gone": "stale",
-        "slow": "running",
-        "told": "stopped",
-        "late": "waiting",
-        LONG: "running",
-    }
-    assert [run.state for run in view.runs] == [
-        "running",
-        "running",
-        "stale",
-        "stopped",
-        "diverged",
-        "waiting",
-        "finished",
-    ]
+    expected = {LONG: "running", "slow": "running", "gone": "stale", "told": "stopped", "dead": "diverged"}
+    expected |= {"late": "waiting", "done": "finished"}
+    assert [(run.id, run.state) for run in view.runs] == list(expected.items())
     assert (view.tables, view.planned_tables) == (1, 3)
 
 
-def test_a_live_run_tells_progress_rate_time_left_and_loss_in_80_columns(
+def test_a_running_run_shows_progress_rate_time_left_and_loss_in_80_columns(
     results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["watch", str(results)]) == 0
     text = capsys.readouterr().out.splitlines()
-    assert text[:2] == [
-        "7 runs: 2 running, 1 stale, 1 stopped, 1 diverged, 1 waiting, 1 finished",
-        "1 of 3 tables",
-    ]
+    assert text[0] == "7 runs: 2 running, 1 stale, 1 stopped, 1 diverged, 1 waiting, 1 finished"
+    assert text[1] == "1 of 3 tables"
     assert all(len(line) <= 80 for line in text)
     (live,) = (line for line in text if line.startswith("mamba2-slow-T"))
     assert live.split() == [live.split()[0], "running", "30%", "38.2k", "5:50", "█▅▁", "2.718"]
@@ -134,16 +112,16 @@ def test_a_live_run_tells_progress_rate_time_left_and_loss_in_80_columns(
     assert stale.split() == ["gone", "stale", "30%", "2.718"], "no rate and no time left"
 
 
-def test_wide_terminals_show_whole_names_and_low_ones_the_first_rows() -> None:
+def test_a_wide_terminal_shows_whole_names_and_a_low_one_the_first_rows() -> None:
     view = ResultsView(tuple(RunView(f"{LONG}-{i}", "waiting") for i in range(30)), 0, 0)
     assert any(f"{LONG}-29 " in line for line in lines(view, 130))
     assert len(lines(view, 130)) == 32
     low = lines(view, 80, 10)
     assert len(low) == 10
-    assert low[-1] == "and 23 more: a longer window, or --once, shows them"
+    assert low[-1] == "and 23 more: use a taller window or --once"
 
 
-def test_sparklines_span_their_own_range() -> None:
+def test_a_sparkline_uses_all_blocks() -> None:
     assert sparkline(()) == ""
     assert sparkline((2.0,)) == BLOCKS[0]
     assert sparkline(tuple(float(i) for i in range(8))) == BLOCKS
@@ -152,53 +130,49 @@ def test_sparklines_span_their_own_range() -> None:
     assert sparkline((1.0, float("nan"), 2.0)) == BLOCKS[0] + "×" + BLOCKS[7]
 
 
-def test_a_run_that_was_stopped_stays_so_however_long_ago(results: Path) -> None:
+def test_a_stopped_run_never_becomes_stale(results: Path) -> None:
     aged(results / "runs/told", 7 * 24 * 3600)
-    states = {run.id: run.state for run in Watcher(results, stale=180).look().runs}
-    assert (states["told"], states["gone"]) == ("stopped", "stale")
+    assert (states(results)["told"], states(results)["gone"]) == ("stopped", "stale")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"done": 3'])
-def test_a_damaged_file_is_told_of_its_own_run_alone(results: Path, content: bytes) -> None:
+def test_a_damaged_file_only_affects_its_own_run(results: Path, content: bytes) -> None:
     folder = results / "runs" / LONG
-    before = {run.id: run.state for run in Watcher(results, stale=180).look().runs}
+    before = states(results)
     for name in (progress.FILE, SIDECAR, "run.json"):
         whole = (folder / name).read_bytes() if (folder / name).exists() else None
         (folder / name).write_bytes(content)
         assert main(["watch", str(results)]) == 0
-        states = {run.id: run.state for run in Watcher(results, stale=180).look().runs}
-        assert states == before | {LONG: "unreadable"}
+        assert states(results) == before | {LONG: "unreadable"}
         (folder / name).unlink() if whole is None else (folder / name).write_bytes(whole)
 
 
-def test_a_folder_that_may_not_be_read_is_told_of_its_own_run_alone(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_folder_only_affects_its_own_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Path.stat
 
-    def refusing(path: Path, **options: Any) -> Any:  # root may read everything
+    def refusing(path: Path, **options: Any) -> Any:  # root can read everything
         if path.parent == results / "runs" / LONG:
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return real(path, **options)
 
-    before = {run.id: run.state for run in Watcher(results, stale=180).look().runs}
+    before = states(results)
     monkeypatch.setattr(Path, "stat", refusing)
     runs = {run.id: run for run in Watcher(results, stale=180).look().runs}
     assert {name: run.state for name, run in runs.items()} == before | {LONG: "unreadable"}
     assert "Permission denied" in runs[LONG].note
 
 
-def test_a_file_that_vanishes_while_it_is_looked_at_is_no_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_vanishes_is_no_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, real = results / "runs" / LONG, Path.iterdir
 
     def vanishing(path: Path) -> Any:
         return iter([*real(path), path / ".gone.tmp"]) if path == folder else real(path)
 
     monkeypatch.setattr(Path, "iterdir", vanishing)
-    assert {run.id: run.state for run in Watcher(results, stale=180).look().runs}[LONG] == "running"
+    assert states(results)[LONG] == "running"
 
 
-def test_metrics_that_have_not_changed_are_read_once(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_metrics_are_read_once(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watcher, reads = Watcher(results, stale=180), []
     real = module.read_table
     monkeypatch.setattr(module, "read_table", lambda path, schema: reads.append(path) or real(path, schema))
@@ -211,7 +185,7 @@ def test_metrics_that_have_not_changed_are_read_once(results: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_terminal_that_has_no_blocks_is_given_other_characters(
+def test_a_terminal_without_block_characters_gets_others(
     results: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
 ) -> None:
     written = io.BytesIO()
@@ -221,22 +195,21 @@ def test_a_terminal_that_has_no_blocks_is_given_other_characters(
     text = written.getvalue().decode(encoding)
     assert for_terminal(sparkline((4.0, 3.0, 2.0, 1.25)), encoding) == "#=-_"
     assert "#=-_" in text
-    assert "~" in text  # where a name is cut
+    assert "~" in text  # the cut of a name
 
 
-def test_a_run_with_an_escape_in_its_name_is_shown_without(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_escape_characters_are_removed(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     heartbeat(results / "runs/a\x1b[31mb", note="loss \x1b[2J")
     assert main(["watch", str(results)]) == 0
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_a_folder_without_runs_is_told_the_nearest(results: Path) -> None:
+def test_a_folder_without_runs_suggests_one_with_runs(results: Path) -> None:
     with pytest.raises(UserError, match=r"no runs here; did you mean .*results/smoke\?"):
         Watcher(results.parent, stale=180)
 
 
-def test_training_leaves_what_it_takes(tmp_path: Path) -> None:
-    """The files that the watcher reads are those that training writes."""
+def test_the_files_of_a_real_training_are_read(tmp_path: Path) -> None:
     import torch
 
     store = make_store(tmp_path, documents=12)
@@ -249,7 +222,7 @@ def test_training_leaves_what_it_takes(tmp_path: Path) -> None:
     assert (run.state, run.total, len(run.losses)) == ("running", 30, 30)
 
 
-def test_it_refreshes_at_a_terminal_until_it_is_interrupted(results: Path) -> None:
+def test_a_terminal_is_refreshed_until_ctrl_c(results: Path) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "ssm", "watch", str(results), "--every", "0.05"]
     watching = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)

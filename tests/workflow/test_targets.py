@@ -62,7 +62,7 @@ def test_a_cluster_of_which_nobody_says_whether_it_has_gpus_is_sent_nothing(plac
     profile = [*SNAKEMAKE, "--workflow-profile", "workflow/profiles/slurm", "lg_fig4"]
     result = run(place, *profile)
     assert result.returncode != 0
-    told = "config.yaml: device: 'auto' cannot tell whether a cluster has GPUs; give device=cuda or device=cpu, or name"
+    told = "config.yaml: device: 'auto' cannot know whether a cluster has GPUs; set device=cuda or device=cpu, or set"
     assert told in result.stdout + result.stderr
     assert not (place / "results").exists()
     for example in re.findall("--config (.*)$", (ROOT / "workflow/profiles/slurm/config.yaml").read_text(), re.M):
@@ -92,7 +92,7 @@ def test_a_run_on_several_gpus_is_as_many_processes_that_share_the_threads(
 def test_targets_explain_themselves(own: Path) -> None:
     listed = snakemake(own, "--list").stdout.splitlines()
     assert "lg_fig4 (Norm of the state)" in listed
-    assert "diagnose_mine-1.3b (my model: up to where can it be trusted?)" in listed
+    assert "diagnose_mine-1.3b (my model: up to which length can it be trusted?)" in listed
     assert all("(" in line for line in listed), "a rule without a docstring"
 
 

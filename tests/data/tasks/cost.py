@@ -47,7 +47,7 @@ def main() -> None:
     library = load_config(ROOT / "config", "smoke")
     model, device = library.models.get("mamba2-slow", "cost.py"), prepare_device("cpu", 1)
     print(f"{'task':<12}{'T':>6}{'first, ms':>12}{'far, ms':>12}{'step, ms':>12}{'share':>8}")
-    for name in library.data.things:
+    for name in library.data.entries:
         task = library.data.get(name, "cost.py")
         if isinstance(task, Task):
             context = -(-task.least_context // 32) * 32
