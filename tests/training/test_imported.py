@@ -147,7 +147,7 @@ def test_other_weights_under_the_same_name_start_training_anew(
     import_run(base, tmp_path / "base")
     capsys.readouterr()
     train(child, store, tmp_path / "child", cpu, tmp_path / "base")
-    assert "its text or its parent has changed since; training starts anew" in capsys.readouterr().err
+    assert "its text or its parent run has changed; training starts again from step 1" in capsys.readouterr().err
 
 
 class KilledError(BaseException):
@@ -229,7 +229,7 @@ def test_another_vocabulary(tmp_path: Path) -> None:
     """Of another size, or the same size and another tokenizer beside the weights."""
     there = published(tmp_path / "theirs", vocab_size=40)
     said = refused(run_of(there), tmp_path / "run")
-    assert said == f"{there}: its vocabulary has 40 tokens, that of the data set 'words' 37"
+    assert said == f"{there}: its vocabulary has 40 tokens, but the data set 'words' has 37"
 
     there = published(tmp_path / "others")
     own = DATA.model_copy(update={"tokenizer": DATA.tokenizer.model_copy(update={"path": str(words(tmp_path / "t"))})})
@@ -237,12 +237,12 @@ def test_another_vocabulary(tmp_path: Path) -> None:
     import_run(run_of(there, own), tmp_path / "same")
     words(beside, shift=1)
     assert refused(run_of(there, own), tmp_path / "run") == (
-        f"{there}: comes with {beside}, which numbers 37 of 37 tokens otherwise than the data set 'words', such as 'w0'"
+        f"{there}: comes with {beside}, with other numbers for 37 of 37 tokens of the data set 'words', for example 'w0'"
     )
     shutil.copyfile(beside, published(tmp_path / "bytes", vocab_size=256) / "tokenizer.json")
     plain = DataSpec.parse({"name": "plain", "corpus": {"kind": "stdlib"}}, "tests")
     said = refused(run_of(tmp_path / "bytes", plain), tmp_path / "run")
-    assert said.endswith("tokenizer.json; the data set 'plain' has a tokenizer of its own (bytes)")
+    assert said.endswith("tokenizer.json; the data set 'plain' uses another tokenizer (bytes)")
 
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -282,7 +282,7 @@ def test_a_model_that_is_none_of_ours(tmp_path: Path) -> None:
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     hf.made("Llama", **sizes).save_pretrained(tmp_path / "theirs")
     said = refused(run_of(tmp_path / "theirs"), tmp_path / "run")
-    assert said.endswith("through transformers' own forward pass, which can be diagnosed, but is no model of ssm's own")
+    assert "through transformers' own forward pass; `ssm diagnose` can read it, but this run needs" in said
 
 
 def test_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,12 +326,12 @@ def test_a_run_of_ours_as_a_checkpoint(store: TokenStore, tmp_path: Path) -> Non
     other = store.spec.model_copy(update={"tokenizer": DATA.tokenizer.model_copy(update={"vocab_size": 256})})
     assert "was trained on tokens of 'small-" in refused(run_of(tmp_path / "own", other), tmp_path / "new")
     write_json(tmp_path / "own" / "run.json", record | {"status": "diverged", "diverged": "diverged: at step 1"})
-    assert import_run(run, tmp_path / "run")["diverged"] == "its weights are of a run that diverged: at step 1"
+    assert import_run(run, tmp_path / "run")["diverged"] == "its weights are from a run that diverged: at step 1"
 
 
 def test_what_is_trained_is_not_imported_and_the_other_way_round(store: TokenStore, tmp_path: Path) -> None:
     own = run_spec(store.spec, budget={"steps": 2})
-    assert "is trained here, by `ssm train`" in refused(own, tmp_path / "run")
+    assert "this run is trained by `ssm train`" in refused(own, tmp_path / "run")
     run = run_of(published(tmp_path / "theirs", vocab_size=256), store.spec)
     with pytest.raises(CheckpointError, match="its weights were imported; a run of zero steps cannot be trained"):
         train(run, store, tmp_path / "run", torch.device("cpu"))
@@ -341,7 +341,7 @@ def test_what_is_trained_is_not_imported_and_the_other_way_round(store: TokenSto
         import_run(run.model_copy(update={"seed": 4}), tmp_path / "run")
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
     pinned = run.model_copy(update={"checkpoint": CheckpointRef(name=str(tmp_path / "theirs"), fingerprint="0" * 16)})
-    assert "its files have changed: their fingerprint was 0000000000000000, is " in refused(pinned, tmp_path / "new")
+    assert "its files have changed: the fingerprint was 0000000000000000 and is" in refused(pinned, tmp_path / "new")
 
 
 def test_the_command_line_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

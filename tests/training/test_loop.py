@@ -343,14 +343,14 @@ def test_changed_text_or_parent_starts_the_run_anew(
     before = weights(tmp_path / "run")
     changed = dataclasses.replace(store, manifest=store.manifest | {"corpus": {"sha256": "other"}})
     assert train(run, changed, tmp_path / "run", CPU)["steps"] == 4
-    assert "training starts anew" in capsys.readouterr().err
+    assert "training starts again from step 1" in capsys.readouterr().err
     assert same(before, weights(tmp_path / "run"))  # the tokens themselves were the same here
     child = run_spec(store.spec, parent=run, budget={"steps": 2})
     train(child, store, tmp_path / "child", CPU, parent=tmp_path / "run")
     train(run, store, tmp_path / "run", CPU)
     capsys.readouterr()
     train(child, store, tmp_path / "child", CPU, parent=tmp_path / "run")
-    assert "training starts anew" in capsys.readouterr().err
+    assert "training starts again from step 1" in capsys.readouterr().err
 
 
 def test_two_processes_do_not_train_in_one_folder(store: TokenStore, tmp_path: Path) -> None:
