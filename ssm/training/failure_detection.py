@@ -129,8 +129,8 @@ class FailureDetector:
         if self.rank > 1:  # process 1 prints the line for all others
             return ""
         return (
-            f"ssm {self.verb}: {self.who[connection]} has died, so the other processes end too; run the same command to "
-            "continue from the last checkpoint"
+            f"ssm {self.verb}: {self.who[connection]} has died, so the other processes end too; run the same command "
+            "to continue from the last checkpoint"
         )
 
     def _end(self, code: int, message: str) -> None:

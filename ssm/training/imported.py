@@ -27,12 +27,10 @@ def import_run(run: RunSpec, folder: Path) -> dict[str, Any]:
     """Fill the folder of a run of zero steps with the weights that its spec names; returns the content of run.json.
 
     Writes model.safetensors in float32 and, last of all, run.json. A call after a kill writes both again.
-
     Raises:
-        CheckpointError: the run is a trained one; its weights cannot be found or read; they belong to another model or
-            vocabulary, or to a model that ssm does not implement; the folder holds another run.
+        CheckpointError: the run is a trained one; its weights cannot be found or read, or belong to another model or
+            vocabulary; ssm does not implement their model; the folder holds another run.
         ConfigError, DataError: a config.json or a tokenizer cannot be read.
-        OutputError: `folder` cannot be written.
     """
     if run.checkpoint is None:
         raise CheckpointError(f"{run.id}: this run is trained by `ssm train`; it has no weights to import")
@@ -123,8 +121,8 @@ def _check_tokenizer(loaded: LoadedModel, data: Data) -> None:
         wrong = [token for token, number in here.items() if there.get(token) != number]
         if wrong:
             raise CheckpointError(
-                f"{name}: comes with {theirs.path}, with other numbers for {len(wrong):,} of {len(here):,} tokens of the "
-                f"data set '{data.name}', for example {shown(min(wrong))}"
+                f"{name}: comes with {theirs.path}, with other numbers for {len(wrong):,} of {len(here):,} tokens of "
+                f"the data set '{data.name}', for example {shown(min(wrong))}"
             )
 
 

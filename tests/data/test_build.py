@@ -147,7 +147,7 @@ def test_a_part_is_set_aside_from_training(tmp_path: Path) -> None:
     assert "choice" not in plain.content()
     with pytest.raises(ConfigError, match=r"held_out 0.1 and choice 0.9 leave no document to train on"):
         DataSpec.parse(plain.content() | {"choice": 0.9}, "tests")
-    with pytest.raises(DataError, match="no document fell to the split 'choice'"):
+    with pytest.raises(DataError, match="the split 'choice' got no document"):
         build_store(data(plain.corpus, choice=1e-9), tmp_path / "none")
 
 
@@ -212,7 +212,7 @@ def test_the_tokenizer_is_shown_no_more_than_its_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [["only one"], ["a", "b"]])
 def test_both_splits_need_a_document(tmp_path: Path, rows: list[str]) -> None:
     spec = data(corpus(tmp_path, rows), held_out=1e-6)
-    with pytest.raises(DataError, match=rf"all {len(rows)} documents fell to the split 'train'.*held_out_seed$"):
+    with pytest.raises(DataError, match=rf"all {len(rows)} documents went to the split 'train'.*held_out_seed$"):
         build_store(spec, tmp_path / "store")
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
@@ -251,7 +251,7 @@ def test_foreign_files_are_never_touched(tmp_path: Path) -> None:
     spec = data(corpus(tmp_path, texts(50)))
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "thesis.tex").write_text("precious")
-    with pytest.raises(OutputError, match=r"holds 'thesis\.tex', which is no part of a token store"):
+    with pytest.raises(OutputError, match=r"holds 'thesis\.tex', which is not part of a token store"):
         build_store(spec, tmp_path / "store")
     with pytest.raises(OutputError, match="is a file, expected a folder"):
         build_store(spec, tmp_path / "rows.jsonl")

@@ -127,13 +127,13 @@ def test_wrong_sources_are_one_clear_line(tmp_path: Path) -> None:
         (files(tmp_path / "*.tsv"), r"\*\.tsv: no file found here"),
         (files(tmp_path / "empty"), "empty: no file found here"),
         (files(tmp_path / "empty", format="jsonl"), "empty: no jsonl file found here"),
-        (files(write(tmp_path / "blank.txt", b"")), "blank.txt: the corpus holds no text"),
+        (files(write(tmp_path / "blank.txt", b"")), "blank.txt: the corpus has no text"),
         (files(write(tmp_path / "cut.jsonl.gz", truncated)), r"cut\.jsonl\.gz: cannot be read \(Truncated"),
         (files(write(tmp_path / "cut.jsonl.zst", frame)), r"cut\.jsonl\.zst: cannot be read \(Truncated"),
         (files(write(tmp_path / "no.jsonl.gz", b"plain")), r"no\.jsonl\.gz: cannot be read"),
         (files(write(tmp_path / "no.parquet", b"plain")), r"no\.parquet: cannot be read"),
         (files(write(tmp_path / "bad.jsonl", rows() + b"{oops\n")), r"bad\.jsonl:5: not JSON .* column 2"),
-        (files(write(tmp_path / "deep.jsonl", rows() + b"[" * 100_000)), r"deep\.jsonl:5: not JSON that can be read"),
+        (files(write(tmp_path / "deep.jsonl", rows() + b"[" * 100_000)), r"deep\.jsonl:5: this JSON cannot be read"),
         (files(write(tmp_path / "long.jsonl", b'{"n": ' + b"9" * 6000 + b"}")), r"long\.jsonl:1: not JSON that can be"),
         (files(write(tmp_path / "list.jsonl", b"[1]\n")), r"list\.jsonl:1: expected a JSON object, got list"),
         (files(write(tmp_path / "int.jsonl", b'{"text": 3}\n')), r"int\.jsonl:1: 'text' holds int, expected text"),
@@ -197,7 +197,7 @@ def test_the_hub_fails_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
     cases = (
         (None, r"need `pip install 'ssm-length\[hub\]'`"),
-        (fake_datasets(absent), r"x \(train\): the hub does not open it \(no such data set\)$"),
+        (fake_datasets(absent), r"x \(train\): cannot be opened on the hub \(no such data set\)$"),
         (fake_datasets(lambda *args, **options: broken()), r"reading failed at row 1 \(reset\)$"),
     )
     for module, message in cases:

@@ -61,7 +61,7 @@ def test_a_tokenizer_of_the_hub(tokenizer: Path, monkeypatch: pytest.MonkeyPatch
     assert tokenizer_named("some/model@v2", 300) == HubTokenizer(name="some/model", revision="v2", vocab_size=300)
     assert tokenizer_named("some/model", 300) == HubTokenizer(name="some/model", vocab_size=300)
     assert asked == [("some/model", "tokenizer.json", "v2"), ("some/model", "tokenizer.json", None)]
-    refused("^some/model: a tokenizer of another vocabulary", "some/model", 299)
+    refused("^some/model: this tokenizer has another vocabulary", "some/model", 299)
 
 
 @pytest.mark.parametrize(("vocab_size", "fits"), [(299, False), (300, True), (400, True), (401, False)])
@@ -72,8 +72,8 @@ def test_the_vocabulary_is_the_models(vocab_size: int, fits: bool, tokenizer: Pa
         return
     what = "needs 300 rows" if vocab_size < 300 else "has 300 tokens"
     message = (
-        rf"^{path}: a tokenizer of another vocabulary \(it {what}, the model's embedding has {vocab_size} rows\); "
-        "name the model's own with --tokenizer$"
+        rf"^{path}: this tokenizer has another vocabulary \(it {what}, the model's embedding has {vocab_size} rows\); "
+        "give the model's own one with --tokenizer$"
     )
     refused(message, str(path), vocab_size)
 
@@ -83,7 +83,7 @@ def test_bytes_need_256_rows_and_most_of_all(vocab_size: int, fits: bool) -> Non
     if fits:
         assert tokenizer_named("bytes", vocab_size) == BytesTokenizer()
     else:
-        refused("^bytes: a tokenizer of another vocabulary", "bytes", vocab_size)
+        refused("^bytes: this tokenizer has another vocabulary", "bytes", vocab_size)
 
 
 def test_holes_among_the_tokens_are_rows_that_are_needed() -> None:
@@ -95,7 +95,9 @@ def test_holes_among_the_tokens_are_rows_that_are_needed() -> None:
 
 
 def test_what_is_no_tokenizer(tmp_path: Path) -> None:
-    refused(r"^byte: no such tokenizer.json or folder, no name of the hub \(owner/model\), and not 'bytes'$", "byte", 9)
+    refused(
+        r"^byte: no such tokenizer.json or folder; give one, a name on the hub \(owner/model\) or bytes$", "byte", 9
+    )
     refused("tokenizer.json: no such tokenizer$", str(tmp_path), 256)
     (tmp_path / "tokenizer.json").write_text("{}")
     refused(r"tokenizer.json: not a tokenizer.json \(", str(tmp_path), 256)
@@ -114,7 +116,7 @@ def test_the_models_own_tokenizer_unless_another_is_given(tokenizer: Path) -> No
     assert tokenizer_of(opened(None, 300), str(tokenizer)) == own
     with pytest.raises(DataError, match=r"^their-model: no tokenizer.json lies beside it; name its .* --tokenizer \("):
         tokenizer_of(opened(None, 300, "no tokenizer.json lies beside it"))
-    with pytest.raises(DataError, match=r"tokenizer.json: a tokenizer of another vocabulary \(it needs 300 rows"):
+    with pytest.raises(DataError, match=r"tokenizer.json: this tokenizer has another vocabulary \(it needs 300 rows"):
         tokenizer_of(opened(own.model_copy(update={"vocab_size": 290}), 290))
 
 
@@ -163,7 +165,7 @@ def test_a_share_is_held_out_and_the_store_is_made_once(
 def test_text_that_is_not_there_or_too_little(texts: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere: no such file or folder"):
         own_text(["nowhere"], BytesTokenizer(), tmp_path / "tokens", 1.0)
-    with pytest.raises(DataError, match=r"00\.txt: all 1 documents fell to the split"):
+    with pytest.raises(DataError, match=r"00\.txt: all 1 documents went to the split"):
         own_text([str(texts / "00.txt")], BytesTokenizer(), tmp_path / "tokens", 0.1)
 
 

@@ -109,7 +109,7 @@ def test_a_shard_that_shrinks_while_it_is_open_is_an_error_and_not_a_crash(built
     store = TokenStore.open(shutil.copytree(built, tmp_path / "store"))
     path = tmp_path / "store" / "train-00000.tokens"
     os.truncate(path, path.stat().st_size - 1)
-    with pytest.raises(DataError, match=r"train-00000.tokens: has shrunk since it was opened"):
+    with pytest.raises(DataError, match=r"train-00000.tokens: has become shorter since it was opened"):
         store.train.read(0, store.train.n_tokens)
 
 
@@ -120,9 +120,9 @@ def refuses(folder: Path, message: str, verify: bool | None = None) -> None:
 
 
 def test_a_missing_or_unfinished_store(copy: Path, tmp_path: Path) -> None:
-    refuses(tmp_path / "nowhere", "nowhere: no such token store; `ssm tokenize` makes it")
+    refuses(tmp_path / "nowhere", "nowhere: no such token store; run `ssm tokenize` to make it")
     (copy / "manifest.json").unlink()
-    refuses(copy, "no finished token store here; `ssm tokenize` makes it")
+    refuses(copy, "no finished token store here; run `ssm tokenize` to make it")
 
 
 @pytest.mark.parametrize("verify", [True, False])
@@ -144,8 +144,8 @@ def test_checksums_are_verified_when_asked_and_by_default_for_small_stores(
     content = bytearray((copy / name).read_bytes())
     content[5] ^= 1
     (copy / name).write_bytes(content)
-    refuses(copy, f"{name}: its content is not what was written", True)
-    refuses(copy, f"{name}: its content is not what was written")
+    refuses(copy, f"{name}: its content has changed since it was written", True)
+    refuses(copy, f"{name}: its content has changed since it was written")
     TokenStore.open(copy, verify=False)
     monkeypatch.setattr(store_module, "VERIFY_BELOW", 10)
     TokenStore.open(copy)

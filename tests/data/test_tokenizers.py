@@ -127,7 +127,7 @@ def test_a_tokenizer_of_the_hub(bpe: JsonTokenizer, tmp_path: Path, monkeypatch:
     hub.hf_hub_download = download  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     assert make_tokenizer(spec, iter(())).json == bpe.json
-    with pytest.raises(DataError, match=r"other: the hub does not give its tokenizer\.json \(other is not there\)$"):
+    with pytest.raises(DataError, match=r"other: cannot get its tokenizer\.json from the hub \(other is not there\)$"):
         make_tokenizer(HubTokenizer(name="other", vocab_size=300), iter(()))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(DataError, match=r"need `pip install 'ssm-length\[hub\]'`"):

@@ -237,7 +237,8 @@ def test_another_vocabulary(tmp_path: Path) -> None:
     import_run(run_of(there, own), tmp_path / "same")
     words(beside, shift=1)
     assert refused(run_of(there, own), tmp_path / "run") == (
-        f"{there}: comes with {beside}, with other numbers for 37 of 37 tokens of the data set 'words', for example 'w0'"
+        f"{there}: comes with {beside}, with other numbers for 37 of 37 tokens of the data set 'words', "
+        "for example 'w0'"
     )
     shutil.copyfile(beside, published(tmp_path / "bytes", vocab_size=256) / "tokenizer.json")
     plain = DataSpec.parse({"name": "plain", "corpus": {"kind": "stdlib"}}, "tests")

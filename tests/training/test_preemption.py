@@ -293,7 +293,7 @@ def test_a_shard_that_vanishes_is_one_line_and_the_last_checkpoint_holds(
     shard = tokens / "train-00000.tokens"
     with monkeypatch.context() as patch:
         at_step(patch, 25, lambda: os.truncate(shard, 0))
-        with pytest.raises(DataError, match=r"train-00000.tokens: has shrunk since it was opened"):
+        with pytest.raises(DataError, match=r"train-00000.tokens: has become shorter since it was opened"):
             train(run, TokenStore.open(tokens), tmp_path / "run")
     assert saved_step(tmp_path / "run") == 20
     ends_as_if_nothing_had_happened(run, store, tmp_path / "run", whole)

@@ -152,7 +152,7 @@ def test_the_shortest_prompt_holds_every_statement(store: TokenStore) -> None:
         shortest = needles(store, instruction=instruction).shortest
         needles(store, **at_depth(0.5, shortest, instruction=instruction)).make(np.arange(300))
         with pytest.raises(
-            DataError, match=rf"^length {shortest - 1}: too short for a needle, which takes {shortest} "
+            DataError, match=rf"^length {shortest - 1}: too short for a needle, which needs {shortest} "
         ):
             needles(store, **at_depth(0.5, shortest - 1, instruction=instruction))
     answers = [f" {one}." for form in FORMS.values() for one in form.objects.values()]
@@ -183,7 +183,7 @@ def test_other_tokenizers(store: TokenStore, tmp_path: Path, monkeypatch: pytest
         assert re.search(r" The (capital|young) of \D+ (is|called a) (\w+)\.\n.* \3\.$", text, re.DOTALL), text
         assert "  " not in text
     monkeypatch.setattr(TokenStore, "tokenizer", lambda store: with_a_space_in_front(iter([b"0123456789"])))
-    with pytest.raises(DataError, match=r"^the tokenizer cannot spell an answer: of Paris\. it makes"):
+    with pytest.raises(DataError, match=r"^the tokenizer cannot represent the answer 'Paris\.': it gives"):
         needles(store)
 
 

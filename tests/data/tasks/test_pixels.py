@@ -88,7 +88,9 @@ def test_the_digits_are_all_of_the_package(tmp_path: Path) -> None:
             np.concatenate([as_numbers(made.pixels(every), made.spec)[..., 0], made.labels(every)[:, None]], 1)
         )
         shares.append(found[-1][:, :-1] / 16)
-        with pytest.raises(DataError, match=rf"digits has {count} {split} images, and image {count} is asked for"):
+        with pytest.raises(
+            DataError, match=rf"digits has {count} {split} images; there is no image {count}, counted from 0"
+        ):
             made.pixels(np.array([count]))
         assert np.bincount(made.labels(every)).min() > 0.07 * count
     np.testing.assert_array_equal(sorted(np.concatenate(found).tolist()), sorted(expected.tolist()))
@@ -170,14 +172,14 @@ def broken(folder: Path, how: str) -> None:
     [
         (
             "pickle",
-            r"data_batch_1: of the classic archive, a pickle, which is never opened here; take the hub's Parquet",
+            r"data_batch_1: is a pickle of the archive for Python; ssm never opens pickles. Use the hub's Parquet",
         ),
-        ("cut", r"test_batch.bin: 3072 bytes are no whole records of 3073"),
+        ("cut", r"test_batch.bin: 3072 bytes; expected whole records of 3073 bytes"),
         ("label", r"test_batch.bin: holds labels from 10 to 10; CIFAR-10's are 0 to 9"),
-        ("column", r"test-00000-of-00001.parquet: no images as the hub has them, in columns img and label"),
+        ("column", r"test-00000-of-00001.parquet: expected images in the columns img and label"),
         ("size", r"test-00000-of-00001.parquet: holds an image of 8 x 8 pixels, not 32 x 32"),
         ("no picture", r"test-00000-of-00001.parquet: holds an image that cannot be read"),
-        ("no table", r"test-00000-of-00001.parquet: no images as the hub has them"),
+        ("no table", r"test-00000-of-00001.parquet: expected images in the columns"),
         ("nothing", r"cifar: holds no test images of CIFAR-10; put the hub's Parquet files .* there"),
     ],
 )
@@ -193,7 +195,7 @@ def test_more_examples_than_there_are(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="x: examples 1298: digits has 1297 training images"):
         parse_data({"name": "x"} | DIGITS | {"examples": 1298}, "x")
     write_binary(tmp_path / "cifar")
-    with pytest.raises(DataError, match="small: cifar10 holds 4 training images, and 5 are asked for"):
+    with pytest.raises(DataError, match="small: cifar10 has 4 training images, but the task asks for 5"):
         generator(tmp_path / "tokens", "train", **cifar10(tmp_path / "cifar", examples=5))
 
 
@@ -201,5 +203,5 @@ def test_the_digits_without_their_package(monkeypatch: pytest.MonkeyPatch) -> No
     images.read_images.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     spec = parse_data({"name": "x"} | DIGITS, "tests")
-    with pytest.raises(DataError, match="digits: come with scikit-learn, not installed here: pip install"):
+    with pytest.raises(DataError, match="digits: need scikit-learn, which is not installed: pip install"):
         images.read_images(spec.images, "train")  # type: ignore[attr-defined]

@@ -168,7 +168,7 @@ def test_a_tokenizer_without_digits_is_refused() -> None:
     model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     model.decoder = tokenizers.decoders.ByteLevel()
     model.train_from_iterator([f"{INSTRUCTION}{ROUND}"], tokenizers.trainers.BpeTrainer(show_progress=False))
-    with pytest.raises(DataError, match=r"^the tokenizer cannot spell a key: of \d{5} it makes '.*'$"):
+    with pytest.raises(DataError, match=r"^the tokenizer cannot represent the key \d{5}: it gives '.*'$"):
         passkey_pieces(SPEC, JsonTokenizer(model.to_str(), 1000, "test"), 3)
 
 

@@ -165,7 +165,7 @@ def test_every_prompt_of_the_shortest_length_fits(store: TokenStore) -> None:
         shortest = generator(store).shortest(task)
         generator(store, length=shortest, tasks=[task]).make(np.arange(100))
         with pytest.raises(
-            DataError, match=rf"^length {shortest - 1}: too short for {task}, which takes {shortest} tokens$"
+            DataError, match=rf"^length {shortest - 1}: too short for {task}, which needs {shortest} tokens$"
         ):
             generator(store, length=shortest - 1, tasks=[task])
 
@@ -206,7 +206,7 @@ def test_the_example_of_variable_tracking_takes_500_tokens_where_more_lines_fit(
 
 def test_a_tokenizer_without_digits_is_refused(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TokenStore, "tokenizer", lambda store: with_a_space_in_front(iter([b"The grass is green."])))
-    with pytest.raises(DataError, match=r"^the tokenizer cannot spell an answer: of \d{7} it makes"):
+    with pytest.raises(DataError, match=r"^the tokenizer cannot represent the answer '\d{7}': it gives"):
         generator(store, tasks=["niah_single_1"])
 
 

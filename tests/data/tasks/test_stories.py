@@ -196,9 +196,9 @@ def test_a_question_in_the_public_format_is_asked_of_all_sentences_before_it() -
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("Ann went.\n", "test:1: no line of bAbI's: 'Ann went.'"),
-        ("1 Ann went.\n2 Where? \there\n", "test:2: no line of bAbI's"),
-        ("1 Ann went.\n2 Where? \there\t7\n", "test:2: no line of bAbI's"),
+        ("Ann went.\n", "test:1: not a line in bAbI's format: 'Ann went.'"),
+        ("1 Ann went.\n2 Where? \there\n", "test:2: not a line in bAbI's format"),
+        ("1 Ann went.\n2 Where? \there\t7\n", "test:2: not a line in bAbI's format"),
         ("1 Ann went.\n", "test: holds no question"),
     ],
 )
