@@ -178,8 +178,8 @@ def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:
     for name, other in (("train", "held_out"), ("held_out", "train")):
         if wanted[name] and not n_documents[name]:
             raise DataError(
-                f"{spec.corpus.words}: all {n_documents[other]} documents went to the split '{other}', because they are "
-                f"never cut; give more documents, or change held_out (now {spec.held_out}) or held_out_seed",
+                f"{spec.corpus.words}: all {n_documents[other]} documents went to the split '{other}', because they "
+                f"are never cut; give more documents, or change held_out (now {spec.held_out}) or held_out_seed",
             )
 
 

@@ -134,7 +134,7 @@ def test_wrong_sources_are_one_clear_line(tmp_path: Path) -> None:
         (files(write(tmp_path / "no.parquet", b"plain")), r"no\.parquet: cannot be read"),
         (files(write(tmp_path / "bad.jsonl", rows() + b"{oops\n")), r"bad\.jsonl:5: not JSON .* column 2"),
         (files(write(tmp_path / "deep.jsonl", rows() + b"[" * 100_000)), r"deep\.jsonl:5: this JSON cannot be read"),
-        (files(write(tmp_path / "long.jsonl", b'{"n": ' + b"9" * 6000 + b"}")), r"long\.jsonl:1: not JSON that can be"),
+        (files(write(tmp_path / "long.jsonl", b'{"n": ' + b"9" * 6000 + b"}")), r"long\.jsonl:1: this JSON cannot be"),
         (files(write(tmp_path / "list.jsonl", b"[1]\n")), r"list\.jsonl:1: expected a JSON object, got list"),
         (files(write(tmp_path / "int.jsonl", b'{"text": 3}\n')), r"int\.jsonl:1: 'text' holds int, expected text"),
         (files(write(tmp_path / "key.jsonl", rows("texts"))), r"key\.jsonl:1: no key 'text' .*did you mean 'texts'\?"),
