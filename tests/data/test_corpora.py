@@ -1,4 +1,4 @@
-"""Corpora: every kind of source gives its documents, in order, and every wrong source is one clear line."""
+"""Corpora: every kind of source gives its documents in order, and every wrong source is one clear line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
     half = len(rows().splitlines(keepends=True)[0])
     sources = [
         write(tmp_path / "a.jsonl", rows()),
-        write(tmp_path / "b.ndjson", rows().replace(b"\n", b"\n\n")),  # blank lines are no documents
+        write(tmp_path / "b.ndjson", rows().replace(b"\n", b"\n\n")),  # blank lines are skipped
         write(tmp_path / "c.jsonl.gz", gzip.compress(rows())),
         write(tmp_path / "d.jsonl.zst", frame(rows()[:half]) + frame(rows()[half:])),  # two frames
     ]
@@ -61,7 +61,7 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
         assert texts_of(files(source)) == [text.encode() for text in TEXTS], source.name
 
 
-def test_a_corpus_in_order_with_names_that_do_not_depend_on_the_machine(tmp_path: Path) -> None:
+def test_documents_have_an_order_and_names_that_do_not_depend_on_the_machine(tmp_path: Path) -> None:
     for name in ("b/2.txt", "b/10.txt", "a.txt", ".hidden/x.txt", "b/.cache"):
         write(tmp_path / "corpus" / name, name.encode())
     write(tmp_path / "rows.jsonl", b'{"text": "one"}\n\n{"text": ""}\n{"text": null}\n{"text": "five"}\n')
@@ -74,7 +74,7 @@ def test_a_corpus_in_order_with_names_that_do_not_depend_on_the_machine(tmp_path
     ]
 
 
-def test_a_whole_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_with_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("1.txt", "inner/2.txt", ".hidden/3.txt"):
         write(tmp_path / name, b"text")
     monkeypatch.setattr(reader, "MOST_FILES", 2)
@@ -91,7 +91,7 @@ def test_a_file_found_twice_is_read_once(tmp_path: Path) -> None:
     assert texts_of(files(tmp_path / "b.txt", tmp_path, tmp_path / "*.txt")) == [b"b", b"a"]
 
 
-def test_an_explicit_format_picks_its_files_from_a_folder(tmp_path: Path) -> None:
+def test_an_explicit_format_selects_the_files_of_a_folder(tmp_path: Path) -> None:
     write(tmp_path / "README.md", b"not a row")
     write(tmp_path / "x.jsonl", rows())
     assert texts_of(files(tmp_path, format="jsonl")) == [text.encode() for text in TEXTS]
@@ -106,7 +106,7 @@ def test_text_is_kept_as_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["folder", "x.jsonl", "x.jsonl.gz", "x.parquet"])
-def test_progress_adds_up_to_what_is_stored(tmp_path: Path, name: str) -> None:
+def test_progress_adds_up_to_the_stored_bytes(tmp_path: Path, name: str) -> None:
     write(tmp_path / "folder" / "1.txt", b"abc")
     write(tmp_path / "folder" / "2.txt.gz", gzip.compress(b"abc" * 99))
     write(tmp_path / "x.jsonl", rows())

@@ -1,4 +1,4 @@
-"""A user's text and tokenizer: held against the model, and one line where they do not fit."""
+"""A user's text and tokenizer are checked against the model; errors are one line."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_tokenizer_of_the_hub(tokenizer: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("vocab_size", "fits"), [(299, False), (300, True), (400, True), (401, False)])
-def test_the_vocabulary_is_the_models(vocab_size: int, fits: bool, tokenizer: Path) -> None:
+def test_the_vocabulary_must_be_the_models(vocab_size: int, fits: bool, tokenizer: Path) -> None:
     path = tokenizer / "tokenizer.json"
     if fits:
         assert isinstance(tokenizer_named(str(path), vocab_size), FileTokenizer)
@@ -79,14 +79,14 @@ def test_the_vocabulary_is_the_models(vocab_size: int, fits: bool, tokenizer: Pa
 
 
 @pytest.mark.parametrize(("vocab_size", "fits"), [(255, False), (256, True), (341, True), (342, False)])
-def test_bytes_need_256_rows_and_most_of_all(vocab_size: int, fits: bool) -> None:
+def test_bytes_need_256_rows_and_must_use_most_rows(vocab_size: int, fits: bool) -> None:
     if fits:
         assert tokenizer_named("bytes", vocab_size) == BytesTokenizer()
     else:
         refused("^bytes: this tokenizer has another vocabulary", "bytes", vocab_size)
 
 
-def test_holes_among_the_tokens_are_rows_that_are_needed() -> None:
+def test_unused_numbers_between_tokens_need_rows_too() -> None:
     check_vocabulary(rows=100, tokens=76, vocab_size=100, source="x")
     with pytest.raises(DataError, match=r"it has 74 tokens, the model's embedding has 100 rows"):
         check_vocabulary(rows=100, tokens=74, vocab_size=100, source="x")
@@ -94,7 +94,7 @@ def test_holes_among_the_tokens_are_rows_that_are_needed() -> None:
         check_vocabulary(rows=50280, tokens=50000, vocab_size=50277, source="x")
 
 
-def test_what_is_no_tokenizer(tmp_path: Path) -> None:
+def test_wrong_names_of_tokenizers(tmp_path: Path) -> None:
     refused(
         r"^byte: no such tokenizer.json or folder; give one, a name on the hub \(owner/model\) or bytes$", "byte", 9
     )
@@ -133,7 +133,7 @@ def texts(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("held_out", "name"), [(0.0, "train"), (1.0, "held_out")])
-def test_all_of_the_text_on_one_side(held_out: float, name: str, texts: Path, tmp_path: Path) -> None:
+def test_the_whole_text_in_one_split(held_out: float, name: str, texts: Path, tmp_path: Path) -> None:
     store = own_text([str(texts)], BytesTokenizer(), tmp_path / "tokens", held_out)
     full, empty = (store.train, store.held_out) if name == "train" else (store.held_out, store.train)
     everything = b"".join(path.read_bytes() for path in sorted(texts.iterdir()))
@@ -148,7 +148,7 @@ def test_all_of_the_text_on_one_side(held_out: float, name: str, texts: Path, tm
         WindowBatches(empty, 4, 2, 0)
 
 
-def test_a_share_is_held_out_and_the_store_is_made_once(
+def test_a_share_is_held_out_and_the_store_is_built_once(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -162,7 +162,7 @@ def test_a_share_is_held_out_and_the_store_is_made_once(
     assert (tmp_path / "tokens" / "manifest.json").stat().st_mtime_ns == made
 
 
-def test_text_that_is_not_there_or_too_little(texts: Path, tmp_path: Path) -> None:
+def test_missing_text_and_too_little_text(texts: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere: no such file or folder"):
         own_text(["nowhere"], BytesTokenizer(), tmp_path / "tokens", 1.0)
     with pytest.raises(DataError, match=r"00\.txt: all 1 documents went to the split"):
@@ -179,7 +179,7 @@ def counting(n: int) -> TokenSplit:
 
 
 @given(st.integers(1, 400), st.integers(1, 60), st.integers(0, 2**31))
-def test_windows_share_no_token_and_leave_no_room_for_another(n: int, length: int, seed: int) -> None:
+def test_windows_share_no_token_and_fill_the_split(n: int, length: int, seed: int) -> None:
     if n < 4 * (length + 1):
         with pytest.raises(DataError):
             disjoint_windows(counting(n), length, seed)

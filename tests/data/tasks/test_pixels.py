@@ -1,4 +1,4 @@
-"""Pixels: images as they were, in their order, from the package and from files in the formats that people have."""
+"""Pixels: images with the right values and order, from the package and from users' files."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def cifar10(folder: Path, **content: Any) -> dict[str, Any]:
 
 
 def as_numbers(pixels: np.ndarray, spec: Any) -> np.ndarray:
-    """What standardized pixels were made from."""
+    """The whole numbers behind standardized pixels."""
     shares = pixels.astype(np.float64) * np.array(spec.images.deviation) + np.array(spec.images.mean)
     return np.round(shares * spec.images.highest, 3)
 
 
 def write_binary(folder: Path) -> None:
-    """As cifar-10-binary.tar.gz: a byte for the label, then the red plane, the green one and the blue one."""
+    """The format of cifar-10-binary.tar.gz: one byte for the label, then the red, green and blue planes."""
     folder.mkdir(parents=True)
     records = [
         bytes([label]) + square.transpose(2, 0, 1).tobytes() for label, square in zip(LABELS, SQUARES, strict=True)
@@ -64,7 +64,7 @@ def png(square: np.ndarray) -> dict[str, Any]:
 
 
 def write_parquet(folder: Path) -> None:
-    """As the hub's uoft-cs/cifar10: a row an image, the picture's file in bytes."""
+    """The format of uoft-cs/cifar10 on the hub: one row per image, with the bytes of a PNG file."""
     folder.mkdir(parents=True)
     for name, rows in (("train", slice(0, 4)), ("test", slice(4, 7))):
         pictures = pa.array(
@@ -74,8 +74,8 @@ def write_parquet(folder: Path) -> None:
         pq.write_table(table, folder / f"{name}-00000-of-00001.parquet", row_group_size=2)
 
 
-def test_the_digits_are_all_of_the_package(tmp_path: Path) -> None:
-    """Against scikit-learn's own reader; no image is in both splits; the constants are those of the training ones."""
+def test_the_digits_are_complete(tmp_path: Path) -> None:
+    """Compared with scikit-learn's reader: both splits together have every image once. The constants are right."""
     from sklearn.datasets import load_digits
 
     theirs = load_digits()
@@ -99,7 +99,7 @@ def test_the_digits_are_all_of_the_package(tmp_path: Path) -> None:
 
 
 def test_a_sequence_is_the_pixels_and_a_class_token(tmp_path: Path) -> None:
-    """Asked is the class, at the class token alone; read backwards the pixels are the same from the last on."""
+    """Only the class token has a target, the class. Reading backwards reverses the pixels."""
     forwards, backwards = (generator(tmp_path / order, order=order) for order in ("forwards", "backwards"))
     indices = np.array([4, 0, 499])
     ahead, back = forwards.make(indices), backwards.make(indices)
@@ -113,7 +113,7 @@ def test_a_sequence_is_the_pixels_and_a_class_token(tmp_path: Path) -> None:
     assert (ahead.targets[:, :-1] == NOT_ASKED).all()
     np.testing.assert_array_equal(back.targets, ahead.targets)
     alone = forwards.make(indices[2:])
-    np.testing.assert_array_equal(alone.inputs[0], ahead.inputs[2], "whatever stands beside it")
+    np.testing.assert_array_equal(alone.inputs[0], ahead.inputs[2], "independent of the batch")
 
 
 def test_an_epoch_has_every_training_image_once(tmp_path: Path) -> None:
@@ -121,15 +121,15 @@ def test_an_epoch_has_every_training_image_once(tmp_path: Path) -> None:
     batches = training_batches(store, 70, 25, False, 3)
     seen = [batches.batch(step) for step in range(4)]
     assert seen[0].inputs.shape == (25, 70, 2)
-    assert not seen[0].inputs[:, 65:].any(), "behind the end nothing is read"
+    assert not seen[0].inputs[:, 65:].any(), "padding is zero"
     epochs = [{row.numpy().tobytes() for batch in pair for row in batch.inputs} for pair in (seen[:2], seen[2:])]
     assert len(epochs[0]) == 50
     assert epochs[0] == epochs[1]
-    assert not np.array_equal(seen[0].inputs, seen[2].inputs), "in another order"
+    assert not np.array_equal(seen[0].inputs, seen[2].inputs), "epochs have different orders"
 
 
 @pytest.mark.parametrize("write", [write_binary, write_parquet])
-def test_cifar10_is_read_from_either_kind_of_file(write: Any, tmp_path: Path) -> None:
+def test_cifar10_is_read_from_both_formats(write: Any, tmp_path: Path) -> None:
     write(tmp_path / "cifar" / "deep")
     for split, rows in (("train", slice(0, 4)), ("test", slice(4, 7))):
         made = generator(tmp_path / split, split, **cifar10(tmp_path / "cifar"))
@@ -183,7 +183,7 @@ def broken(folder: Path, how: str) -> None:
         ("nothing", r"cifar: holds no test images of CIFAR-10; put the hub's Parquet files .* there"),
     ],
 )
-def test_what_is_no_cifar10_is_refused_in_one_line(how: str, said: str, tmp_path: Path) -> None:
+def test_other_files_are_refused_in_one_line(how: str, said: str, tmp_path: Path) -> None:
     broken(tmp_path / "cifar", how)
     spec = parse_data({"name": "x"} | DIGITS | cifar10(tmp_path / "cifar"), "tests")
     with pytest.raises(DataError, match=said) as caught:
