@@ -1,7 +1,7 @@
-"""Batches: which tokens of a text a training step and an evaluation see, as a function of (seed, step) alone.
+"""Batches: the tokens of a text that a training step or an evaluation reads, as a function of (seed, step) only.
 
-Nothing is remembered between two batches, so a resumed run sees what an uninterrupted one would have seen, and two
-runs of one seed see the same text whatever else differs between them.
+No state is kept between batches. A resumed run therefore reads the same batches, and two runs with one seed read the
+same text, whatever else differs between them.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from ssm.data.order import Permutation
 from ssm.data.store import TokenSplit
 
 ALL = slice(None)
-NOT_ASKED = -100  # a target that does not count; torch's own mark
-BLOCK = 1024  # windows whose places in the shuffled order are computed at once
+NOT_ASKED = -100  # marks a target that does not count; the `ignore_index` of torch
+BLOCK = 1024  # windows whose shuffled positions are computed together
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences and what follows each of their tokens; int64 on the CPU, but for values."""
+    """Sequences and their targets, on the CPU. Tokens are int64."""
 
-    inputs: torch.Tensor  # (B, T); where they are values and no tokens (B, T, C + 1) float32
-    targets: torch.Tensor  # (B, T): the token after each input; of answers NOT_ASKED where they do not count
-    starts: torch.Tensor | None = None  # (B, T) bool: inputs before which a carried state is reset; None: not tracked
-    answers: bool = False  # targets are answers to what was asked, and some of them do not count
+    inputs: torch.Tensor  # (B, T), or (B, T, C + 1) float32 if inputs are values instead of tokens
+    targets: torch.Tensor  # (B, T): the token after each input; NOT_ASKED if it is not part of a task's answer
+    starts: torch.Tensor | None = None  # (B, T) bool: reset a carried state before this input; None: not tracked
+    answers: bool = False  # the targets are answers of a task, and only some of them count
 
     @property
     def asked(self) -> int:
-        """How many targets count."""
+        """Number of targets that count."""
         return int((self.targets != NOT_ASKED).sum()) if self.answers else self.targets.numel()
 
 
 class WindowBatches:
-    """Windows of T inputs in shuffled order; every epoch is a new order over every window once.
+    """Windows of T inputs in shuffled order. Every epoch reads each window once, in a new order.
 
-    The windows of an epoch lie end to end (the last target of one is the first input of the next) from an offset below
-    T that changes with the epoch, so that no token is always a window's first.
+    The windows of an epoch lie end to end: the last target of one is the first input of the next. The first window
+    starts at an offset below T that changes with the epoch, so that no token is always the first one of a window.
 
     Args:
-        split: where the tokens are.
+        split: the tokens.
         context: T.
         batch_size: B.
-        seed: the data order's.
+        seed: of the data order.
 
     Raises:
         DataError: the split is shorter than one window.
@@ -56,12 +56,12 @@ class WindowBatches:
     def __init__(self, split: TokenSplit, context: int, batch_size: int, seed: int):
         _require(split, context, "context")
         self.split, self.context, self.batch_size, self.seed = split, context, batch_size, seed
-        self.windows = max(1, (split.n_tokens - context) // context)  # an epoch: fits behind any offset below T
-        self._epoch: tuple[int, int, Permutation] | None = None  # (epoch, offset, order): made anew for each epoch
-        self._block: tuple[int, int, np.ndarray] | None = None  # (epoch, block, positions), likewise
+        self.windows = max(1, (split.n_tokens - context) // context)  # per epoch: fits after any offset below T
+        self._epoch: tuple[int, int, Permutation] | None = None  # (epoch, offset, order) of the last batch
+        self._block: tuple[int, int, np.ndarray] | None = None  # (epoch, block, positions) of the last batch
 
     def batch(self, step: int, rows: slice = ALL) -> Batch:
-        """The batch of `step` >= 0, or some rows of it; no others are read."""
+        """The batch of `step` >= 0, or some rows of it. Only these rows are read."""
         return _batch(self.split.rows(self.positions(step)[rows], self.context + 1))
 
     def positions(self, step: int) -> np.ndarray:
@@ -69,7 +69,7 @@ class WindowBatches:
         first = step * self.batch_size
         positions = np.empty(self.batch_size, np.int64)
         filled = 0
-        while filled < self.batch_size:  # once, but for a batch that reaches into the next block or epoch
+        while filled < self.batch_size:  # more than once only if the batch reaches into the next block or epoch
             epoch, index = divmod(first + filled, self.windows)
             block, within = divmod(index, BLOCK)
             part = self._positions(epoch, block)[within : within + self.batch_size - filled]
@@ -78,7 +78,7 @@ class WindowBatches:
         return positions
 
     def _positions(self, epoch: int, block: int) -> np.ndarray:
-        """(BLOCK,) positions of the windows of one block of an epoch, fewer in its last."""
+        """Positions of the windows of one block of an epoch: (BLOCK,), fewer in the last block."""
         if self._block is None or self._block[:2] != (epoch, block):
             offset, order = self._order(epoch)
             indices = np.arange(block * BLOCK, min((block + 1) * BLOCK, self.windows))
@@ -88,7 +88,7 @@ class WindowBatches:
     def _order(self, epoch: int) -> tuple[int, Permutation]:
         if self._epoch is None or self._epoch[0] != epoch:
             generator = numpy_generator(self.seed, "data", epoch)
-            slack = self.split.n_tokens - self.windows * self.context  # offsets at which the last target still exists
+            slack = self.split.n_tokens - self.windows * self.context  # number of offsets that leave the last target
             offset = int(generator.integers(min(self.context, slack)))
             self._epoch = (epoch, offset, Permutation(self.windows, generator))
         return self._epoch[1:]
@@ -97,12 +97,12 @@ class WindowBatches:
 class StreamBatches:
     """Consecutive chunks of B streams, for truncated backpropagation through time (lg Section 4.5).
 
-    The split is read as a ring: stream b starts at its own place, evenly spread from a random first one and shuffled,
-    and step s holds its tokens [s T, (s + 1) T). After n / (B T) steps all streams together have read the whole split.
-    `starts` marks the first token of every document; the split's own first token is one, so a state is reset too
-    where a stream passes the split's end.
+    The split is read as a ring. Streams start at evenly spread positions, from a random first one, in shuffled order.
+    Step s holds a stream's tokens [s T, (s + 1) T). After n / (B T) steps the streams together have read the whole
+    split. `starts` marks the first token of every document. This includes the first token of the split, so a state is
+    also reset when a stream passes the split's end.
 
-    Args and errors: as `WindowBatches`.
+    Args and errors: as for `WindowBatches`.
     """
 
     def __init__(self, split: TokenSplit, context: int, batch_size: int, seed: int):
@@ -113,13 +113,13 @@ class StreamBatches:
         self.origins = (places + generator.integers(split.n_tokens)) % split.n_tokens  # (B,)
 
     def batch(self, step: int, rows: slice = ALL) -> Batch:
-        """The batch of `step` >= 0, or some rows of it: row b continues row b of the step before."""
+        """The batch of `step` >= 0, or some rows of it. Row b continues row b of the last step."""
         positions = (self.origins[rows] + step * self.context) % self.split.n_tokens
         n, length = self.split.n_tokens, self.context + 1
         starts = np.empty((len(positions), self.context), bool)
         tokens = self.split.rows(np.minimum(positions, n - length), length)
         for row, position in enumerate(positions.tolist()):
-            rest = position + length - n  # of the chunk's T + 1 tokens, those past the split's end
+            rest = position + length - n  # number of the chunk's T + 1 tokens beyond the split's end
             if rest <= 0:
                 starts[row] = self.split.document_starts(position, self.context)
                 continue
@@ -132,11 +132,11 @@ class StreamBatches:
 
 @dataclass(frozen=True)
 class HeldOutWindows:
-    """Long evaluation sequences, read a segment at a time."""
+    """Long evaluation sequences that are read in segments."""
 
     split: TokenSplit
-    positions: np.ndarray  # (sequences,): where each starts in the split
-    length: int  # inputs in each; one more token follows as the last target
+    positions: np.ndarray  # (sequences,): start of each sequence in the split
+    length: int  # inputs in each sequence; one more token follows as the last target
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -155,20 +155,19 @@ class HeldOutWindows:
         return batch.inputs, batch.targets
 
     def windows_at(self, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """The window that each of some sequences has at each of some positions: (B,), (S,) -> (B, S)."""
+        """The windows that some sequences contain at some positions: (B,), (S,) -> (B, S)."""
         return np.repeat(rows[:, None], len(positions), axis=1)
 
 
 @dataclass(frozen=True)
 class ShuffledWindows(HeldOutWindows):
-    """The same windows with their chunks exchanged: sequence r holds at its chunk j that of window (r + j) mod N.
+    """The same windows with exchanged chunks: chunk j of sequence r is chunk j of window (r + j) mod N.
 
-    Every chunk of every window is read once, behind as much text as it has before it in its own window. Of a window,
-    N chunks lie from one to the next in a sequence, so that what lies between is other text. The windows lie anywhere,
-    in no order: their turn needs no other seed.
+    Every chunk of every window is read once, after as much text as precedes it in its own window. Between two chunks of
+    one window lie N - 1 chunks of other windows. Windows already have random positions, so this needs no further seed.
     """
 
-    chunk: int  # tokens; the last of a window may be shorter
+    chunk: int  # tokens; the last chunk of a window may be shorter
 
     def read(self, rows: slice | np.ndarray, start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
         numbers = np.arange(len(self))[rows]  # (B,)
@@ -179,14 +178,14 @@ class ShuffledWindows(HeldOutWindows):
         return torch.cat(inputs, 1), torch.cat(targets, 1)
 
     def windows_at(self, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        found: np.ndarray = (rows[:, None] + positions // self.chunk) % len(self)
-        return found
+        windows: np.ndarray = (rows[:, None] + positions // self.chunk) % len(self)
+        return windows
 
 
 def held_out_windows(split: TokenSplit, sequences: int, length: int, seed: int) -> HeldOutWindows:
-    """Evaluation sequences of `length` inputs at seeded positions, each uniform over all places where it fits.
+    """Evaluation sequences of `length` inputs at seeded positions, uniform over all positions where they fit.
 
-    The first sequences of a larger set are those of a smaller one.
+    A smaller set is the beginning of a larger one with the same seed.
 
     Raises:
         DataError: the split is shorter than `length` + 1 tokens.
@@ -197,7 +196,7 @@ def held_out_windows(split: TokenSplit, sequences: int, length: int, seed: int) 
 
 
 def _batch(tokens: np.ndarray, starts: np.ndarray | None = None) -> Batch:
-    """Inputs and targets of (B, T + 1) tokens, contiguous each."""
+    """Contiguous inputs and targets from (B, T + 1) tokens."""
     whole = torch.from_numpy(tokens)
     return Batch(
         whole[:, :-1].contiguous(),

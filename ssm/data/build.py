@@ -1,7 +1,7 @@
-"""Building a token store: documents stream in, are hashed, split and encoded; tokens stream out to shards.
+"""Building a token store: documents are streamed, hashed, split and encoded; their tokens go to shards.
 
-At no time is more in memory than the batches in flight and the largest document. The store is built in a temporary
-folder beside its own and renamed when it is complete.
+Memory holds only the batches in progress and the largest document. The store is built in a temporary folder next to its
+final one, and renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from ssm.specs.data import BpeTokenizer, Data, DataSpec
 
 
 def build_store(spec: Data, folder: str | Path, workers: int | None = None) -> bool:
-    """Tokenize the spec's corpus into `folder`, as a whole or not at all; of a task without any the manifest is all.
+    """Tokenize the spec's corpus into `folder`, completely or not at all. A task without text gets only a manifest.
 
     Args:
-        spec: corpus, tokenizer, what is held out; or a task.
-        folder: where the store will be; missing, empty, or holding the finished store of this spec.
-        workers: tokenizing processes; None: one for each core. The tokens do not depend on it.
+        spec: corpus, tokenizer and held-out share; or a task.
+        folder: the store's folder. It is missing or empty, or holds the finished store of this spec.
+        workers: tokenizing processes; None: one per core. The tokens do not depend on it.
 
     Returns:
-        True when the store was built, False when it was there already.
+        True if the store was built, False if it existed.
 
     Raises:
-        DataError: the corpus or the tokenizer is missing, unreadable or empty, or cannot be split into two.
+        DataError: the corpus or the tokenizer is missing, unreadable or empty; or a split would be empty.
         OutputError: the folder holds something else, or cannot be written.
     """
     folder = Path(folder)
@@ -54,10 +54,10 @@ def build_store(spec: Data, folder: str | Path, workers: int | None = None) -> b
     try:
         with _temporary_folder(folder) as temporary:
             _build(spec, temporary, workers or usable_cores())
-            if _already_there(spec, folder):  # built by another process meanwhile
+            if _already_there(spec, folder):  # another process has built it meanwhile
                 return False
             if folder.exists():
-                shutil.rmtree(folder)  # empty, or parts of a store that lost its manifest
+                shutil.rmtree(folder)  # empty, or parts of a store without a manifest
             temporary.rename(folder)
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
@@ -65,12 +65,12 @@ def build_store(spec: Data, folder: str | Path, workers: int | None = None) -> b
 
 
 def is_held_out(spec: DataSpec, index: int) -> bool:
-    """Whether the document at `index` of the corpus is held out: a function of the spec's seed and the index alone."""
+    """Whether the document at `index` of the corpus is held out, as a function of the spec's seed and the index."""
     return derived_seed(spec.held_out_seed, "held_out", index) < spec.held_out * 2**63
 
 
 def split_of(spec: DataSpec, index: int) -> str:
-    """The split of the document at `index` of the corpus: as `is_held_out`, and of the others a share for choices."""
+    """The split of the document at `index`: held_out as in `is_held_out`; a share of the others is for choices."""
     if is_held_out(spec, index):
         return "held_out"
     aside = derived_seed(spec.held_out_seed, "held_out", index) < (spec.held_out + spec.choice) * 2**63
@@ -85,7 +85,7 @@ def _build(spec: Data, folder: Path, workers: int) -> None:
     if text is not None:
         assert tokenizer is not None
         writers = _tokenize(text, tokenizer, folder, workers, corpus, counts)
-    for beside in spec.sources.corpora:  # what a task reads where it makes its examples
+    for beside in spec.sources.corpora:  # files that a task reads when it makes its examples
         if text is None or beside != text.corpus:
             for name, path in source_files(beside):
                 _hash_document(corpus, Document(name, path.read_bytes(), 0))
@@ -110,7 +110,7 @@ def _build(spec: Data, folder: Path, workers: int) -> None:
 def _tokenize(
     spec: DataSpec, tokenizer: Tokenizer, folder: Path, workers: int, corpus: Any, counts: dict[str, int]
 ) -> dict[str, SplitWriter]:
-    """Write the splits of a text; `corpus` is a digest that reads it on the way, `counts` are counted up."""
+    """Write the splits of a text, and update the digest `corpus` and the `counts` of documents and bytes."""
     writers = {name: SplitWriter(folder, name, spec) for name in (SPLITS if spec.choice else ALWAYS)}
 
     def batches() -> Iterator[TextBatch]:
@@ -128,7 +128,7 @@ def _tokenize(
                 batch = TextBatch()
         yield batch
 
-    # Of a corpus cut at max_documents only the documents can be counted beforehand.
+    # The bytes of a corpus that is cut at max_documents are not known in advance, only its documents.
     total, unit = (spec.max_documents, "documents") if spec.max_documents else (stored_bytes(spec.corpus), "bytes")
     with Progress(f"tokenize {spec.name}", total, unit, rate_unit="B") as progress:
         for batch, encoded in encode_in_order(tokenizer, batches(), workers):
@@ -147,7 +147,7 @@ def _documents(spec: DataSpec) -> Iterator[Document]:
 
 
 def _tokenizer_training_texts(spec: DataSpec | None) -> Iterator[bytes]:
-    """Training documents from the corpus' start, up to the BPE tokenizer's `train_bytes`."""
+    """Training documents from the start of the corpus, up to the BPE tokenizer's `train_bytes`."""
     if spec is None or not isinstance(spec.tokenizer, BpeTokenizer):
         return
     left = spec.tokenizer.train_bytes
@@ -162,7 +162,7 @@ def _tokenizer_training_texts(spec: DataSpec | None) -> Iterator[bytes]:
 
 
 def _hash_document(corpus: Any, document: Document) -> None:
-    """Add name and content, each after its length, so that no two corpora spell the same bytes."""
+    """Add name and content, each after its length, so that different corpora never hash the same bytes."""
     for part in (document.name.encode(), document.text):
         corpus.update(len(part).to_bytes(8, "little"))
         corpus.update(part)
@@ -171,29 +171,29 @@ def _hash_document(corpus: Any, document: Document) -> None:
 def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:
     if spec.choice and not n_documents["choice"]:
         raise DataError(
-            f"{spec.corpus.words}: no document fell to the split 'choice'; give more documents, or change choice "
+            f"{spec.corpus.words}: the split 'choice' got no document; give more documents, or change choice "
             f"(now {spec.choice}) or held_out_seed"
         )
     wanted = {"train": spec.held_out < 1, "held_out": spec.held_out > 0}
     for name, other in (("train", "held_out"), ("held_out", "train")):
         if wanted[name] and not n_documents[name]:
             raise DataError(
-                f"{spec.corpus.words}: all {n_documents[other]} documents fell to the split '{other}' and each is "
-                f"held out whole; give more documents, or change held_out (now {spec.held_out}) or held_out_seed",
+                f"{spec.corpus.words}: all {n_documents[other]} documents went to the split '{other}', because they "
+                f"are never cut; give more documents, or change held_out (now {spec.held_out}) or held_out_seed",
             )
 
 
 def _already_there(spec: Data, folder: Path) -> bool:
-    """Whether the finished store of this spec is in `folder`. Anything else there that is no leftover is refused."""
+    """Whether `folder` holds the finished store of this spec. Raises OutputError if it holds anything unexpected."""
     if (folder / MANIFEST).exists():
         if TokenStore.open(folder, verify=False).manifest.get("spec") != spec.content():
-            raise OutputError(f"{folder}: holds the token store of another spec; name another folder or delete it")
+            raise OutputError(f"{folder}: holds the token store of another spec; give another folder or delete it")
         return True
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder}: is a file, expected a folder")
     foreign = [path.name for path in sorted(folder.glob("*")) if not _is_part_of_store(path)]
     if foreign:
-        raise OutputError(f"{folder}: holds '{foreign[0]}', which is no part of a token store; name another folder")
+        raise OutputError(f"{folder}: holds '{foreign[0]}', which is not part of a token store; give another folder")
     return False
 
 
@@ -203,7 +203,7 @@ def _is_part_of_store(path: Path) -> bool:
 
 @contextmanager
 def _temporary_folder(folder: Path) -> Iterator[Path]:
-    """A new folder beside `folder`, gone afterwards unless renamed. What killed builds left is removed first."""
+    """A new folder next to `folder`, deleted afterwards unless renamed. First removes the remains of killed builds."""
     host = socket.gethostname()
     folder.parent.mkdir(parents=True, exist_ok=True)
     for leftover in folder.parent.glob(f"{glob.escape(f'.{folder.name}.{host}')}.*.tmp"):

@@ -1,6 +1,7 @@
-"""Encoding in parallel: batches of documents go out to processes and come back in order, a bounded number at a time.
+"""Parallel encoding: processes encode batches of documents; the results return in order.
 
-The tokens do not depend on the number of processes, because a document is encoded alone and the order is kept.
+The tokens do not depend on the number of processes, because each document is encoded separately. The number of batches
+in progress is bounded.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ import numpy as np
 from ssm.base.errors import DataError
 from ssm.data.tokenizers import JsonTokenizer, Tokenizer
 
-BATCH_BYTES = 2**20  # text that a process encodes at once
-PROCESSES_FROM = 8 * 2**20  # bytes of text below which starting processes costs more than it saves
-AHEAD = 2  # batches in flight for each process
+BATCH_BYTES = 2**20  # text that a process encodes in one call
+PROCESSES_FROM = 8 * 2**20  # bytes: for less text, starting processes costs more than it saves
+AHEAD = 2  # batches in progress per process
 
 
 @dataclass
 class TextBatch:
-    """Some consecutive documents on their way to the store."""
+    """Consecutive documents, and their splits."""
 
     texts: list[bytes] = field(default_factory=list)
-    splits: list[str] = field(default_factory=list)  # of each of them
-    stored: int = 0  # bytes of the corpus as stored
+    splits: list[str] = field(default_factory=list)  # one per text
+    stored: int = 0  # bytes of the corpus as stored, perhaps compressed
     size: int = 0  # bytes of text
 
 
@@ -47,9 +48,9 @@ def encode_in_order(
     """Every batch with the tokens of its documents, in order.
 
     Args:
-        tokenizer: any; byte tokens are made in this process always, since sending text costs more than they do.
-        batches: read as far ahead as the processes need, never further.
-        workers: processes; used from `PROCESSES_FROM` bytes of text on.
+        tokenizer: byte tokens are always made in this process, because sending the text would cost more.
+        batches: read only as far ahead as the processes need.
+        workers: number of processes. They are used for at least `PROCESSES_FROM` bytes of text.
 
     Raises:
         DataError: a process was killed.
@@ -91,18 +92,18 @@ def _in_processes(
         pool.shutdown(cancel_futures=True)
 
 
-_worker_tokenizer: Tokenizer  # of a worker process, set once by _start_worker
+_worker_tokenizer: Tokenizer  # set once per worker process, by _start_worker
 
 
 def _start_worker(json: str, vocab_size: int) -> None:
     global _worker_tokenizer
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_die_with_parent, daemon=True).start()
     _worker_tokenizer = JsonTokenizer(json, vocab_size, "the tokenizer")
 
 
 def _die_with_parent() -> None:
-    """A killed parent leaves its workers waiting for work for ever; so they watch it."""
+    """End with the parent process. Otherwise a worker would wait forever for work from a killed parent."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,4 +1,4 @@
-"""Labelled images, as the files of their sources hold them: whole numbers, decoded where they are asked for."""
+"""Labeled images, read from their sources' files and decoded on demand."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ssm.base.seeds import numpy_generator
 from ssm.specs.images import Cifar10, Digits, Images
 
 Split = Literal["train", "test"]
-SIDE = 32  # pixels of a row of CIFAR-10, and of a column
+SIDE = 32  # pixels: height and width of a CIFAR-10 image
 FILES = {"train": "data_batch_[1-5].bin", "test": "test_batch.bin"}  # of the binary archive
-PICKLES = ("data_batch_[1-5]", "test_batch", "batches.meta", "cifar-10-python.tar.gz")  # of the classic one
+PICKLES = ("data_batch_[1-5]", "test_batch", "batches.meta", "cifar-10-python.tar.gz")  # of the archive for Python
 WANTED = "the hub's Parquet files (uoft-cs/cifar10: train-*.parquet, test-*.parquet) or the binary archive's, unpacked"
 WANTED += " (cifar-10-binary.tar.gz: data_batch_1.bin ... test_batch.bin)"
 
@@ -31,7 +31,7 @@ class Stored(Protocol):
     """The pixels of many images."""
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        """(n,) rows -> (n, P, C) uint8, row by row of the image, its colours last."""
+        """(n,) rows -> (n, P, C) uint8: pixels in row-major order, colors last."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,19 @@ def read_images(spec: Images, split: Split) -> LabelledImages:
     """The images of a split.
 
     Raises:
-        DataError: the package that brings them is not installed, or the user's files are missing or none of theirs.
+        DataError: scikit-learn is not installed, or the user's files are missing or have another content.
     """
     return READERS[spec.kind](spec, split)
 
 
 def _digits(spec: Digits, split: Split) -> LabelledImages:
-    found = importlib.util.find_spec("sklearn")  # importing it would take a second, to read a table
+    found = importlib.util.find_spec("sklearn")  # an import would take a second
     if found is None or found.origin is None:
-        raise DataError("digits: come with scikit-learn, not installed here: pip install 'ssm-length[workflow]'")
+        raise DataError("digits: need scikit-learn, which is not installed: pip install 'ssm-length[workflow]'")
     path = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
     try:
         with gzip.open(path, "rt") as file:
-            table = np.loadtxt(file, np.uint8, delimiter=",")  # (1797, 65): pixels row by row, then the digit
+            table = np.loadtxt(file, np.uint8, delimiter=",")  # (1797, 65): pixels in row-major order, then the digit
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read ({first_line(error)})") from error
     order = numpy_generator(spec.held_out_seed, "held_out").permutation(len(table))
@@ -83,20 +83,18 @@ def _cifar10(spec: Cifar10, split: Split) -> LabelledImages:
         raise DataError(f"{folder}: cannot be read ({error.strerror or error})") from error
     pickles = next((path for name in PICKLES for path in folder.rglob(name)), None)
     if pickles is not None:
-        raise DataError(f"{pickles}: of the classic archive, a pickle, which is never opened here; take {WANTED}")
+        raise DataError(f"{pickles}: is a pickle of the archive for Python; ssm never opens pickles. Use {WANTED}")
     raise DataError(f"{folder}: holds no {split} images of CIFAR-10; put {WANTED} there")
 
 
 def _binary(paths: list[Path]) -> LabelledImages:
-    """Records of a label and three planes of a colour each, row by row."""
+    """Records of a label and three color planes, each in row-major order."""
     record = 1 + 3 * SIDE * SIDE
     parts = []
     for path in paths:
         content = np.fromfile(path, np.uint8)
         if not len(content) or len(content) % record:
-            raise DataError(
-                f"{path}: {len(content)} bytes are no whole records of {record}, as CIFAR-10's binary files have"
-            )
+            raise DataError(f"{path}: {len(content)} bytes; expected whole records of {record} bytes, as in CIFAR-10")
         parts.append(content.reshape(-1, record))
         _check_labels(parts[-1][:, 0], path)
     rows = np.concatenate(parts)
@@ -105,7 +103,7 @@ def _binary(paths: list[Path]) -> LabelledImages:
 
 
 def _parquet(paths: list[Path]) -> LabelledImages:
-    """Rows of `img`, an image's file in bytes, and `label`."""
+    """Tables with the columns `img` (the bytes of a PNG file) and `label`."""
     labels, images = [], []
     for path in paths:
         try:
@@ -114,9 +112,7 @@ def _parquet(paths: list[Path]) -> LabelledImages:
             found = table["label"].to_numpy()
             packed = [row["bytes"] for row in _rows(table["img"])]
         except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
-            raise DataError(
-                f"{path}: no images as the hub has them, in columns img and label ({first_line(error)})"
-            ) from error
+            raise DataError(f"{path}: expected images in the columns img and label ({first_line(error)})") from error
         _check_labels(found, path)
         labels.append(found.astype(np.int64))
         images += [(path, content) for content in packed]

@@ -1,4 +1,4 @@
-"""A seeded order of very many things, one at a time: a pseudo-random permutation that needs no table."""
+"""A seeded order of very many items: a pseudo-random permutation without a table."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ HALF = np.uint64(32)
 
 
 class Permutation:
-    """A permutation of 0 ... n-1 drawn by a generator, in constant memory and constant time an element.
+    """A random permutation of 0 ... n-1, in constant memory and constant time per element.
 
-    A Feistel network over pairs (x, y) of a rectangle that holds just over n of them; what falls outside n walks on
-    until it is inside (Black & Rogaway 2002, "Ciphers with arbitrary finite domains", methods 2 and 3).
+    It is a Feistel network over the cells (x, y) of a rectangle with slightly more than n cells. An image outside n is
+    permuted again until it is inside (Black & Rogaway 2002, "Ciphers with arbitrary finite domains", methods 2 and 3).
     """
 
     def __init__(self, n: int, generator: np.random.Generator):

@@ -1,4 +1,4 @@
-"""A user's own text, in the tokens of the user's own model."""
+"""The user's own text, in the tokens of the user's own model."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from ssm.specs.data import BytesTokenizer, DataSpec, FileTokenizer, HubTokenizer
 if TYPE_CHECKING:
     from ssm.models.load import LoadedModel
 
-ENOUGH = 0.75  # of an embedding's rows belong to tokens of the model's own tokenizer; the rest is padding
+ENOUGH = 0.75  # least share of an embedding's rows that the model's own tokenizer uses; the others are padding
 BYTES = 256
 
 
 def own_text(
     paths: Sequence[str], tokenizer: TokenizerSpec, folder: str | Path, held_out: float, name: str = "text"
 ) -> TokenStore:
-    """The token store of some files, built at `folder` unless it is there.
+    """Build or open the token store of some files at `folder`.
 
     Args:
-        paths: text, JSONL or Parquet files, folders or globs, as of `FilesCorpus`.
-        held_out: the share of the documents that go to the split of that name; 1: all, 0: none.
+        paths: text, JSONL or Parquet files, folders or globs, as in `FilesCorpus`.
+        held_out: the share of documents for the held-out split; 1: all, 0: none.
 
     Raises:
         DataError: a file is missing, unreadable or empty, or there are too few documents for two splits.
@@ -44,18 +44,18 @@ def own_text(
     build_store(DataSpec(name=name, corpus=corpus, tokenizer=tokenizer, held_out=held_out), folder)
     store = TokenStore.open(folder)
     for split, what in ((store.train, "training part"), (store.held_out, "held-out part")):
-        split.name = ", ".join(paths) + (f" ({what})" if 0 < held_out < 1 else "")  # errors name the text
+        split.name = ", ".join(paths) + (f" ({what})" if 0 < held_out < 1 else "")  # for error messages
     return store
 
 
 def tokenizer_of(loaded: LoadedModel, given: str | None = None) -> TokenizerSpec:
-    """The tokenizer to read text with: the one that was given, or else the model's own.
+    """The tokenizer to read text with: the given one, or else the model's own.
 
     Args:
-        given: as of `tokenizer_named`.
+        given: as `text` in `tokenizer_named`.
 
     Raises:
-        DataError: there is none, it cannot be read, or it is of another vocabulary.
+        DataError: the model has no tokenizer, or it cannot be read, or it has another vocabulary.
     """
     vocab_size = loaded.model.vocab_size
     if given is not None:
@@ -71,12 +71,12 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     """The tokenizer that a user names, checked against a model's vocabulary.
 
     Args:
-        text: "bytes", a tokenizer.json, a folder that holds one, or a name of the hub ("owner/model",
+        text: "bytes", a tokenizer.json, a folder that holds one, or a name on the hub ("owner/model",
             "owner/model@revision").
-        vocab_size: V, of the model.
+        vocab_size: V of the model.
 
     Raises:
-        DataError: it is none of these, cannot be read, or is of another vocabulary.
+        DataError: it is none of these, cannot be read, or has another vocabulary.
     """
     path = Path(text).expanduser()
     spec: TokenizerSpec
@@ -89,41 +89,41 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
         name, _, revision = text.partition("@")
         spec = HubTokenizer(name=name, revision=revision or None, vocab_size=vocab_size)
     else:
-        raise DataError(f"{text}: no such tokenizer.json or folder, no name of the hub (owner/model), and not 'bytes'")
+        raise DataError(f"{text}: no such tokenizer.json or folder; give one, a name on the hub (owner/model) or bytes")
     _check(spec, vocab_size)
     return spec
 
 
 def check_vocabulary(rows: int, tokens: int, vocab_size: int, source: str) -> None:
-    """Whether a tokenizer can be the one of a model.
+    """Check that a tokenizer can belong to a model.
 
     Args:
-        rows: that its tokens need in an embedding: the largest and one.
-        tokens: how many it has.
-        vocab_size: V, of the model.
-        source: of the tokenizer, for errors.
+        rows: embedding rows that its tokens need: the largest token plus one.
+        tokens: number of its tokens.
+        vocab_size: V of the model.
+        source: name of the tokenizer, for errors.
 
     Raises:
-        DataError: it needs more rows than V, or uses less than three quarters of them.
+        DataError: it needs more than V rows, or uses less than three quarters of them.
     """
     if rows > vocab_size or tokens < ENOUGH * vocab_size:
         needs = f"needs {rows:,} rows" if rows > vocab_size else f"has {tokens:,} tokens"
         raise DataError(
-            f"{source}: a tokenizer of another vocabulary (it {needs}, the model's embedding has {vocab_size:,} rows); "
-            "name the model's own with --tokenizer"
+            f"{source}: this tokenizer has another vocabulary (it {needs}, the model's embedding has {vocab_size:,} "
+            "rows); give the model's own one with --tokenizer"
         )
 
 
 def windows_of(split: TokenSplit, length: int, at_least: int, use: str = "", shortest: int = 1) -> int:
-    """How many windows of `length` inputs (and a last target) a split has, end to end.
+    """Number of windows of `length` inputs (and one more target) that fit end to end into a split.
 
     Args:
-        at_least: so many are needed.
-        use: what for, for errors; by default their number.
-        shortest: a length that may be advised.
+        at_least: the required number.
+        use: its purpose, for errors; by default the error only gives the number.
+        shortest: the error does not advise a shorter length than this.
 
     Raises:
-        DataError: there are fewer.
+        DataError: there are fewer windows than `at_least`.
     """
     count = split.n_tokens // (length + 1)
     if count < at_least:
@@ -138,12 +138,12 @@ def windows_of(split: TokenSplit, length: int, at_least: int, use: str = "", sho
 
 
 def disjoint_windows(split: TokenSplit, length: int, seed: int, at_least: int = 4, shortest: int = 1) -> HeldOutWindows:
-    """All windows of `length` inputs (and a last target) that lie end to end in a split, in seeded random order.
+    """All windows of `length` inputs (and one more target) that lie end to end in a split, in seeded random order.
 
-    No two share a token, so that what is measured on them is independent where documents are short.
+    They share no token, so measurements on them are independent if documents are short.
 
     Raises:
-        DataError: there are fewer than `at_least`; no length below `shortest` is advised.
+        DataError: there are fewer than `at_least`. The error advises no length below `shortest`.
     """
     count = windows_of(split, length, at_least, shortest=shortest)
     order = numpy_generator(seed, "disjoint_windows").permutation(count)
@@ -151,7 +151,7 @@ def disjoint_windows(split: TokenSplit, length: int, seed: int, at_least: int = 
 
 
 def _check(spec: TokenizerSpec, vocab_size: int) -> None:
-    """`check_vocabulary`, of a spec; in whose own check the vocabulary's size would be called the spec's."""
+    """`check_vocabulary` for a spec. Reading it with the model's size would report an error of the spec instead."""
     if isinstance(spec, FileTokenizer | HubTokenizer):
         source = spec.path if isinstance(spec, FileTokenizer) else spec.name
         tokenizer = make_tokenizer(spec.model_copy(update={"vocab_size": 2**32}), iter(()))

@@ -1,4 +1,4 @@
-"""Parts of a split as a split of their own, and the part of a text that is held out of training."""
+"""Parts of a split as a split, and dividing a text into a training part and a held-out part."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from ssm.data.store import TokenSplit
 
 
 class Pieces(TokenSplit):
-    """Pieces of a split, read one behind the other.
-
-    A piece begins a document, whether or not it starts where one does.
+    """Pieces of a split, read one after the other. Every piece begins a document.
 
     Args:
-        split: the split that they are pieces of.
-        bounds: (P, 2) int64: piece p has the tokens [start, stop) of `split`. They rise, and none overlap.
+        split: the original split.
+        bounds: (P, 2) int64: piece p has the tokens [start, stop) of `split`, in rising order without overlap.
         name: for errors.
     """
 
     def __init__(self, split: TokenSplit, bounds: np.ndarray, name: str):
         starts, stops = bounds[bounds[:, 0] < bounds[:, 1]].T
         self.split, self.starts = split, starts
-        self.ends = np.cumsum(stops - starts)  # (P,) where each piece ends among all of them
-        self.begins = self.ends - (stops - starts)  # (P,) where each begins
+        self.ends = np.cumsum(stops - starts)  # (P,) end of each piece within the joined pieces
+        self.begins = self.ends - (stops - starts)  # (P,) start of each piece within the joined pieces
         piece = np.searchsorted(starts, split.documents, "right") - 1
         inside = piece >= 0
         inside[inside] = split.documents[inside] < stops[piece[inside]]
@@ -34,7 +32,7 @@ class Pieces(TokenSplit):
         self.n_tokens = int(self.ends[-1]) if len(self.ends) else 0
 
     def rows(self, starts: np.ndarray, length: int) -> np.ndarray:
-        """As of a whole split."""
+        """See `TokenSplit.rows`."""
         tokens = np.empty((len(starts), length), np.int64)
         for row, start in zip(tokens, starts.tolist(), strict=True):
             if start < 0 or start + length > self.n_tokens:
@@ -50,28 +48,27 @@ class Pieces(TokenSplit):
 
 @dataclass(frozen=True)
 class Division:
-    """A split in two, and how it was divided."""
+    """The two parts of a split, and how it was divided."""
 
     train: TokenSplit
     held_out: TokenSplit
-    documents: int  # all that have a token
-    whole: int  # of these, how many are held out whole
-    last: int  # tokens that are held out of the end of one more document
-    gap: int  # tokens before these that neither part has
+    documents: int  # number of documents with at least one token
+    whole: int  # number of documents that are held out completely
+    last: int  # tokens at the end of one more document that are held out
+    gap: int  # tokens before these that belong to neither part
 
 
 def divide(split: TokenSplit, tokens: int, gap: int, seed: int) -> Division:
-    """Hold `tokens` tokens of a split out: whole documents where they are short, or else the last part of one.
+    """Hold out `tokens` tokens of a split: whole documents if they are short, or else the last part of one.
 
-    Documents are drawn at random, each with a chance that is proportional to its tokens, and held out whole as long as
-    they fit. The first that does not fit is held out whole all the same if it is short: at most half of `tokens`, and
-    no more than half of the split is held out with it. If it is longer, it is cut by place: its last part is held out,
-    so that exactly `tokens` tokens are.
+    Documents are drawn at random, with probabilities proportional to their tokens, and held out as long as they fit.
+    The first one that does not fit is still held out as a whole if it is short: it has at most half of `tokens`, and
+    at most half of the split is then held out. A longer one is cut, so that exactly `tokens` tokens are held out.
 
     Args:
-        tokens: 0 < tokens < all of them.
-        gap: so many tokens before the cut neither train nor are held out: text on both sides of a cut is alike, and a
-            window that is measured begins with text that no training has just read.
+        tokens: 0 < tokens < all tokens of the split.
+        gap: this many tokens before the cut belong to neither part. Text on both sides of a cut is similar, and a
+            measured window should not begin with text that directly follows training text.
         seed: of the draw.
     """
     starts = split.documents[np.diff(split.documents, append=split.n_tokens) > 0]  # (D,)
@@ -86,9 +83,9 @@ def divide(split: TokenSplit, tokens: int, gap: int, seed: int) -> Division:
         if size <= tokens // 2 and held + size <= split.n_tokens // 2:
             whole, last = whole + 1, 0
     stops = starts + sizes  # (D,)
-    first = stops.copy()  # (D,) where what is held out of each begins
+    first = stops.copy()  # (D,) start of the held-out part of each document
     first[order[:whole]] = starts[order[:whole]]
-    trained = first.copy()  # (D,) where what trains ends
+    trained = first.copy()  # (D,) end of the training part of each document
     if last:
         cut = order[whole]
         first[cut] -= last

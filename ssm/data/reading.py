@@ -1,4 +1,4 @@
-"""What training reads: a text's windows or its stream, or a task's examples, batch by batch."""
+"""The batches of training: windows or streams of a text, or examples of a task."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from ssm.specs.tasks.base import Task
 
 
 class Batches(Protocol):
-    """Batches as a function of their step alone."""
+    """Batches as a function of their step only."""
 
     def batch(self, step: int, rows: slice = ALL) -> Batch:
-        """The batch of `step` >= 0, or some rows of it; no others are read."""
+        """The batch of `step` >= 0, or some rows of it. Only these rows are read."""
 
 
 def training_batches(store: TokenStore, context: int, batch_size: int, stream: bool, seed: int) -> Batches:
     """The batches of a run.
 
     Args:
-        store: of a text or of a task.
+        store: the token store of a text or a task.
         context: T.
         batch_size: B.
-        stream: row b of a batch begins where row b of the last one ended. Examples of a task have nothing to go on
-            from but the state.
-        seed: the data order's.
+        stream: row b of a batch continues row b of the last batch. Examples of a task continue only the state.
+        seed: of the data order.
 
     Raises:
         DataError: the text is shorter than one window.
@@ -44,15 +43,15 @@ def training_batches(store: TokenStore, context: int, batch_size: int, stream: b
 
 
 class TaskBatches:
-    """Examples one after another; a finite set of them in epochs, each in an order of its own.
+    """Examples one after another. A finite set is read in epochs, each in a new order.
 
-    Behind an example that is shorter than T zeros are read, and nothing is asked.
+    An example that is shorter than T is filled with zeros that have no targets.
 
     Args:
         generator: makes the examples.
         context: T.
         batch_size: B.
-        starts: say that every sequence begins anew.
+        starts: mark the first input of every sequence as a start.
     """
 
     def __init__(self, generator: Generator, context: int, batch_size: int, starts: bool = False):
@@ -60,7 +59,7 @@ class TaskBatches:
         self._epoch: tuple[int, Permutation] | None = None
 
     def batch(self, step: int, rows: slice = ALL) -> Batch:
-        """The batch of `step` >= 0, or some rows of it; no others are made."""
+        """The batch of `step` >= 0, or some rows of it. Only these rows are made."""
         numbers = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows]
         examples = self.generator.make(self.indices(numbers))
         width = examples.asked.shape[1]
@@ -75,15 +74,15 @@ class TaskBatches:
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), starts, answers=True)
 
     def indices(self, numbers: np.ndarray) -> np.ndarray:
-        """(n,) which examples the run's `numbers`-th ones are, counted from 0."""
+        """(n,) indices of the examples at positions `numbers` of the run, which count from 0."""
         count = self.generator.spec.examples
         if count is None:
             return numbers
-        found = np.empty_like(numbers)
+        indices = np.empty_like(numbers)
         for epoch in np.unique(numbers // count).tolist():
             mine = numbers // count == epoch
-            found[mine] = self._order(epoch, count)(numbers[mine] % count)
-        return found
+            indices[mine] = self._order(epoch, count)(numbers[mine] % count)
+        return indices
 
     def _order(self, epoch: int, count: int) -> Permutation:
         if self._epoch is None or self._epoch[0] != epoch:

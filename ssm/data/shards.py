@@ -1,4 +1,4 @@
-"""Writing one split of a token store: shards of equal length, document boundaries, checksums made on the way."""
+"""Writes one split of a token store: shards of equal length, document boundaries and checksums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ssm.specs.data import DataSpec
 
 
 class SplitWriter:
-    """Appends documents to the shards of one split, hashing what it writes."""
+    """Appends documents to the shards of one split, and hashes the files."""
 
     def __init__(self, folder: Path, name: str, spec: DataSpec):
         self.folder, self.name, self.shard_tokens = folder, name, spec.shard_tokens
@@ -27,7 +27,7 @@ class SplitWriter:
         self.n_tokens = self.n_documents = 0
 
     def add(self, tokens: np.ndarray) -> None:
-        """Append one document; one without tokens (its text was nothing to the tokenizer) leaves no trace."""
+        """Append one document. A document without tokens is skipped."""
         if not len(tokens):
             return
         self.boundaries.write(np.array([self.n_tokens], OFFSET))
@@ -51,7 +51,7 @@ class SplitWriter:
             self._finish(self.shard)
 
     def summary(self) -> dict[str, Any]:
-        """What the manifest says of the split."""
+        """The split's entry in the manifest."""
         return {
             "tokens": self.n_tokens,
             "documents": self.n_documents,
@@ -64,7 +64,7 @@ class SplitWriter:
 
 
 class _HashedFile:
-    """A file that knows its SHA-256 when it is closed."""
+    """A file that hashes its content while it is written."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -79,7 +79,7 @@ class _HashedFile:
         self.size += len(content)
 
     def close(self) -> dict[str, Any]:
-        """Sync it; its entry in the manifest."""
+        """Sync and close the file; returns its entry in the manifest."""
         self.file.flush()
         os.fsync(self.file.fileno())
         self.file.close()

@@ -1,13 +1,13 @@
-"""The token store on disk, as it is read: shards with checksums, document boundaries beside the tokens.
+"""The token store on disk, as it is read: shards of tokens with checksums, and the boundaries of documents.
 
-A task has one too: its examples are made where they are read, so that its store is a manifest, the tokenizer of its
-words and, where it takes sentences from a text, that text.
+A task has a store too, although its examples are made on demand. It holds a manifest, the tokenizer of the task's
+words and, if the task takes sentences from a text, the tokens of that text.
 
-    manifest.json              written last: a folder without it is no store
+    manifest.json              written last: a folder without it is not a store
     train-00000.tokens ...     the tokens, little-endian uint8, uint16 or uint32 by the size of the vocabulary
-    train.documents            where each document starts in its split, int64
-    held_out-00000.tokens ...  the same for the documents that no training ever reads
-    choice-00000.tokens ...    the same for those that nothing measures either, where the spec sets some aside
+    train.documents            start of each document in its split, int64
+    held_out-00000.tokens ...  the same for documents that no training reads
+    choice-00000.tokens ...    the same for documents that are used only to choose settings, if the spec has them
     tokenizer.json             unless a token is a byte
 
 `ssm.data.build` writes it.
@@ -36,19 +36,18 @@ from ssm.specs.tasks import parse_data
 MANIFEST, TOKENIZER = "manifest.json", "tokenizer.json"
 FORMAT, VERSION = "ssm token store", 1
 SPLITS = ("train", "held_out", "choice")
-ALWAYS = SPLITS[:2]  # of every text; the third one where its spec sets it aside
-VERIFY_BELOW = 2**30  # bytes: smaller stores have their checksums verified at every opening
+ALWAYS = SPLITS[:2]  # splits of every text; "choice" exists only if the spec asks for it
+VERIFY_BELOW = 2**30  # bytes: the checksums of smaller stores are verified at every opening
 OFFSET = np.dtype("<i8")
 
 
 class TokenSplit:
-    """The tokens of one split as one long sequence, over as many shards as it takes.
+    """The tokens of one split as one long sequence over any number of shards.
 
     Args:
-        name: for errors: where the split comes from.
-        shards: (n_i,) unsigned tokens each; all but the last are equally long.
-        documents: (D,) int64, rising: the position of every document's first token; the first is 0. None, and no
-            shard: an empty split.
+        name: origin of the split, for errors.
+        shards: (n_i,) unsigned tokens each; all but the last have the same length. No shards: an empty split.
+        documents: (D,) int64, rising: the position of every document's first token. The first one is 0.
         vocab_size: V; every token is below it.
     """
 
@@ -59,15 +58,15 @@ class TokenSplit:
         self._shard_tokens = len(self.shards[0]) if self.shards else 1
 
     def read(self, start: int, length: int) -> np.ndarray:
-        """Tokens [start, start + length) as (length,) int64, across the borders of shards.
+        """Tokens [start, start + length) as (length,) int64, also across shards.
 
         Raises:
-            IndexError: they are not all inside the split.
+            IndexError: the tokens are not all inside the split.
         """
         return self.rows(np.array([start]), length)[0]
 
     def rows(self, starts: np.ndarray, length: int) -> np.ndarray:
-        """Tokens [start, start + length) for each of (B,) starts: (B, length) int64. Raises as `read` does."""
+        """Tokens [start, start + length) for each of (B,) starts: (B, length) int64. Raises IndexError as `read`."""
         tokens = np.empty((len(starts), length), np.int64)
         for row, start in zip(tokens, starts.tolist(), strict=True):
             if start < 0 or start + length > self.n_tokens:
@@ -82,7 +81,7 @@ class TokenSplit:
         return tokens
 
     def document_starts(self, start: int, length: int) -> np.ndarray:
-        """Which of the tokens [start, start + length) are the first of a document: (length,) bool."""
+        """Marks the first tokens of documents within [start, start + length): (length,) bool."""
         marks = np.zeros(length, bool)
         first, last = np.searchsorted(self.documents, (start, start + length))
         marks[self.documents[first:last] - start] = True
@@ -90,7 +89,7 @@ class TokenSplit:
 
 
 class Shard:
-    """The tokens of one shard, as slices. Read, not mapped: a mapped file that shrinks or goes kills its reader."""
+    """The tokens of one shard, as slices. Not mapped: if a mapped file shrinks or vanishes, its reader crashes."""
 
     def __init__(self, path: Path, dtype: np.dtype):
         self.path, self.dtype = path, dtype
@@ -104,39 +103,39 @@ class Shard:
         """Tokens [start, stop), fewer at the end: (n,), read-only.
 
         Raises:
-            DataError: the file has shrunk since it was opened, or can no longer be read.
+            DataError: the file has become shorter since it was opened, or cannot be read.
         """
         start, stop, _ = part.indices(self.length)
         size = self.dtype.itemsize
         try:
             content = os.pread(self.file.fileno(), (stop - start) * size, start * size)
         except OSError as error:
-            raise DataError(f"{self.path}: cannot be read any more ({error.strerror or error})") from error
+            raise DataError(f"{self.path}: can no longer be read ({error.strerror or error})") from error
         if len(content) != (stop - start) * size:
-            raise DataError(f"{self.path}: has shrunk since it was opened; {_AGAIN}")
+            raise DataError(f"{self.path}: has become shorter since it was opened; {_AGAIN}")
         return np.frombuffer(content, self.dtype)
 
 
 @dataclass(frozen=True)
 class TokenStore:
-    """A finished token store: splits that share no document, and the manifest that says what they are."""
+    """A finished token store: splits without common documents, and the manifest that describes them."""
 
     folder: Path
     manifest: dict[str, Any]
     train: TokenSplit
     held_out: TokenSplit
-    choice: TokenSplit  # empty where the spec sets nothing aside
+    choice: TokenSplit  # empty unless the spec asks for it
 
     @classmethod
     def open(cls, folder: str | Path, verify: bool | None = None) -> TokenStore:
-        """Open a store; nothing but the manifest is read before it is asked for.
+        """Open a store. Only the manifest is read at once.
 
         Args:
             folder: the store's folder.
-            verify: compare every file with its SHA-256 (sizes are always compared); None: below 1 GiB.
+            verify: compare the SHA-256 of every file (sizes are always compared). None: only below 1 GiB.
 
         Raises:
-            DataError: one line naming the file that is missing, truncated, changed or of another format version.
+            DataError: a file is missing, truncated, changed or of another format version.
         """
         folder = Path(folder)
         manifest = read_manifest(folder)
@@ -144,7 +143,7 @@ class TokenStore:
             _check_files(folder, manifest["files"], verify)
             vocab_size = int(manifest["vocab_size"])
             if vocab_size != parse_data(manifest["spec"], str(folder / MANIFEST)).vocab_size:
-                raise ValueError("vocab_size is not that of its spec")
+                raise ValueError("vocab_size differs from its spec's")
             dtype = token_dtype(vocab_size)
             splits = [
                 TokenSplit(
@@ -157,7 +156,7 @@ class TokenStore:
                 else TokenSplit(f"{folder} ({name})", [], np.empty(0, np.int64), vocab_size)
                 for name in SPLITS
             ]
-        except OSError as error:  # it was there a moment ago, or may not be read
+        except OSError as error:  # a file has vanished, or may not be read
             path = error.filename or folder
             raise DataError(f"{path}: cannot be read ({error.strerror or error}); {_AGAIN}") from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -166,11 +165,11 @@ class TokenStore:
 
     @property
     def spec(self) -> Data:
-        """What the store was made from."""
+        """The spec from which the store was made."""
         return parse_data(self.manifest["spec"], str(self.folder / MANIFEST))
 
     def insist_on(self, spec: Data, who: str) -> None:
-        """Refuse to serve `who` ("the run") with other tokens than those of `spec`.
+        """Check that the store holds the tokens of `spec`, which `who` ("the run") needs.
 
         Raises:
             DataError: the store was made from another spec.
@@ -180,17 +179,17 @@ class TokenStore:
 
     @property
     def vocab_size(self) -> int:
-        """V: rows that a model's embedding needs."""
+        """V: the rows that a model's embedding needs."""
         return self.train.vocab_size
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that made the tokens, from the store itself; it is read once.
+        """The tokenizer of the store's tokens, read once.
 
         Raises:
-            DataError: the store is a task's whose tokens stand for no text.
+            DataError: the store belongs to a task whose tokens represent no text.
         """
         if self.spec.spelled_by is None:
-            raise DataError(f"{self.folder}: the tokens of '{self.spec.name}' stand for no text")
+            raise DataError(f"{self.folder}: the tokens of '{self.spec.name}' represent no text")
         return self._tokenizer
 
     @cached_property
@@ -206,13 +205,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a finished store.
 
     Raises:
-        DataError: there is none, it is not JSON, or it is of another format version.
+        DataError: the manifest is missing, is not JSON, or has another format version.
     """
     path = folder / MANIFEST
     what = "no finished token store here" if folder.is_dir() else "no such token store"
-    manifest = read_json(path, DataError, "manifest", f"{folder}: {what}; `ssm tokenize` makes it")
+    manifest = read_json(path, DataError, "manifest", f"{folder}: {what}; run `ssm tokenize` to make it")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise DataError(f"{path}: not the manifest of a token store")
+        raise DataError(f"{path}: is not the manifest of a token store")
     if manifest.get("version") != VERSION:
         raise DataError(f"{path}: format version {shown(manifest.get('version'))}, this code reads {VERSION}; {_AGAIN}")
     return dict(shaped(manifest, Manifest, f"{path}: damaged", DataError))
@@ -230,11 +229,11 @@ def _check_files(folder: Path, files: dict[str, dict[str, Any]], verify: bool | 
     if verify is None:
         verify = sum(expected["bytes"] for expected in files.values()) < VERIFY_BELOW
     if verify:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing leaves the interpreter's lock
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing releases the interpreter's lock
             digests = list(pool.map(_sha256, (folder / name for name in files)))
         for (name, expected), digest in zip(files.items(), digests, strict=True):
             if digest != expected["sha256"]:
-                raise DataError(f"{folder / name}: its content is not what was written (SHA-256 differs); {_AGAIN}")
+                raise DataError(f"{folder / name}: its content has changed since it was written (SHA-256); {_AGAIN}")
 
 
 def _sha256(path: Path) -> str:
@@ -243,7 +242,7 @@ def _sha256(path: Path) -> str:
 
 
 def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
-    """The file as a plain read-only array over its memory map (np.memmap's own slices are slow to make)."""
-    if not path.stat().st_size:  # nothing can be mapped
+    """The file as a plain read-only array over its memory map (slices of np.memmap are slow)."""
+    if not path.stat().st_size:  # an empty file cannot be mapped
         return np.empty(0, dtype)
     return np.asarray(np.memmap(path, dtype, mode="r"))

@@ -1,4 +1,4 @@
-"""Tokenizers: bytes, or a tokenizer.json (trained here, from disk, from the hub) behind one small protocol."""
+"""Tokenizers with one small protocol: bytes, or a tokenizer.json (trained here, from disk, from the hub)."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ import tokenizers
 from ssm.base.errors import DataError, first_line
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, HubTokenizer, TokenizerSpec
 
-TOKENIZER_BYTES = 256 * 2**20  # of a tokenizer.json: the largest have some ten MB
-KEPT = 2**16  # sentences whose tokens are remembered: needles have some thousands
-PIECE = 2**20  # characters encoded at once: the encoder needs some hundred bytes for each
+TOKENIZER_BYTES = 256 * 2**20  # limit for a tokenizer.json: the largest have about ten MB
+KEPT = 2**16  # cached sentences; needle tasks have thousands
+PIECE = 2**20  # characters that are encoded at once: the encoder needs about 100 bytes for each
 
 
 class Tokenizer(Protocol):
-    """Text to tokens and back."""
+    """Converts text to tokens and back."""
 
     @property
     def vocab_size(self) -> int:
-        """V: every token is below it. The rows of a model's embedding, which may exceed the tokens in use."""
+        """V: every token is below it. A model's embedding has V rows, perhaps more than there are tokens in use."""
 
     @property
     def json(self) -> str | None:
-        """The tokenizer.json that rebuilds it elsewhere; None for bytes, which need none."""
+        """The tokenizer.json that restores it in another process; None for bytes."""
 
     def encode(self, texts: list[bytes]) -> list[np.ndarray]:
-        """The tokens of each text, (n_i,) in `token_dtype(vocab_size)`; nothing is added at its ends."""
+        """The tokens of each text, (n_i,) in `token_dtype(vocab_size)`, without special tokens at the ends."""
 
     def decode(self, tokens: np.ndarray) -> str:
-        """The text of (n,) tokens; bytes that are no UTF-8 become U+FFFD."""
+        """The text of (n,) tokens; bytes that are not UTF-8 become U+FFFD."""
 
     def __hash__(self) -> int:
-        """By identity: what is computed of a vocabulary can be kept."""
+        """By identity, so that results for a tokenizer can be cached."""
 
 
 class ByteTokenizer:
-    """A token is a byte."""
+    """Each byte is a token."""
 
     vocab_size = 256
     json = None
@@ -55,16 +55,16 @@ class ByteTokenizer:
 class JsonTokenizer:
     """A tokenizer.json of the `tokenizers` package.
 
-    Its truncation, padding and templates are off, and the spelling of a special token inside a text is text. A text
-    beyond 1 Mi characters is encoded in pieces that end at line ends where there are any.
+    Truncation, padding and templates are off, and special tokens inside a text are read as text. A text of more than
+    2^20 characters is encoded in pieces, which end at line ends if there are any.
 
     Args:
         json: the content of the file.
-        vocab_size: V; the tokenizer may not exceed it.
+        vocab_size: V; the tokenizer must not need more.
         source: the file or hub name, for errors.
 
     Raises:
-        DataError: not a tokenizer.json, or one with a token that is not below `vocab_size`.
+        DataError: the content is not a tokenizer.json, or has a token of at least `vocab_size`.
     """
 
     def __init__(self, json: str, vocab_size: int, source: str):
@@ -72,7 +72,7 @@ class JsonTokenizer:
         try:
             self.inner = tokenizers.Tokenizer.from_str(json)
             self.inner.encode_batch_fast([""], add_special_tokens=False)
-        except BaseException as error:  # the package raises plain Exception, and panics, which are none
+        except BaseException as error:  # the package raises Exception, and panics that are not an Exception
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             raise DataError(f"{source}: not a tokenizer.json ({first_line(error)})") from error
@@ -95,17 +95,17 @@ class JsonTokenizer:
         return self.inner.decode(np.asarray(tokens).tolist(), skip_special_tokens=False)
 
     def _ids(self, text: str) -> list[int]:
-        # A batch of one: the fast encoder without offsets, on this thread alone (processes share the work).
+        # A list of one text: the fast encoder, without offsets, on this thread only (processes share the work).
         return self.inner.encode_batch_fast([text], add_special_tokens=False)[0].ids
 
 
 def token_dtype(vocab_size: int) -> np.dtype:
-    """The smallest little-endian unsigned type that holds every token below `vocab_size`."""
+    """The smallest little-endian unsigned type for tokens below `vocab_size`."""
     return np.dtype("u1" if vocab_size <= 2**8 else "<u2" if vocab_size <= 2**16 else "<u4")
 
 
 def make_tokenizer(spec: TokenizerSpec, training_texts: Iterator[bytes]) -> Tokenizer:
-    """The tokenizer of a spec. Only a BPE tokenizer reads `training_texts`, which must hold no held-out document.
+    """The tokenizer of a spec. Only a BPE tokenizer reads `training_texts`, which must not contain held-out documents.
 
     Raises:
         DataError: the file, the hub's name or the optional package is missing, or the tokenizer does not fit the spec.
@@ -119,10 +119,10 @@ def make_tokenizer(spec: TokenizerSpec, training_texts: Iterator[bytes]) -> Toke
 
 
 def read_tokenizer(path: Path, vocab_size: int) -> JsonTokenizer:
-    """A tokenizer.json on disk.
+    """Read a tokenizer.json from disk.
 
     Raises:
-        DataError: missing, unreadable, not a tokenizer.json, or above `vocab_size`.
+        DataError: it is missing or unreadable, is not a tokenizer.json, or needs more than `vocab_size`.
     """
     try:
         with path.open("rb") as file:
@@ -138,7 +138,7 @@ def read_tokenizer(path: Path, vocab_size: int) -> JsonTokenizer:
 
 
 def train_bpe(texts: Iterator[bytes], vocab_size: int) -> JsonTokenizer:
-    """Byte-level BPE (GPT-2's pre-tokenization, all 256 bytes in the alphabet, no special tokens).
+    """Train byte-level BPE (GPT-2's pre-tokenization, all 256 bytes in the alphabet, no special tokens).
 
     The same texts give the same tokenizer. A small corpus may support fewer than `vocab_size` tokens.
     """
@@ -157,9 +157,9 @@ def train_bpe(texts: Iterator[bytes], vocab_size: int) -> JsonTokenizer:
 
 @lru_cache(KEPT)
 def following(tokenizer: Tokenizer, text: str) -> np.ndarray:
-    """The tokens of a text behind a sentence and a space, whichever way the tokenizer treats spaces: (n,) int64.
+    """The tokens of a text after a sentence and a space, for any treatment of spaces by the tokenizer: (n,) int64.
 
-    They are remembered, and not to be changed.
+    The result is cached and read-only.
     """
     sentence, both, alone = tokenizer.encode([b".", f". {text}".encode(), f" {text}".encode()])
     continues = np.array_equal(both[: len(sentence)], sentence)
@@ -175,13 +175,13 @@ def _download(spec: HubTokenizer) -> Path:
         raise DataError(f"{spec.name}: tokenizers of the hub need `pip install 'ssm-length[hub]'`") from error
     try:
         return Path(huggingface_hub.hf_hub_download(spec.name, "tokenizer.json", revision=spec.revision))
-    except Exception as error:  # the package raises its own and its transports' kinds
+    except Exception as error:  # the package raises its own exceptions, and its transports' exceptions
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{spec.name}: the hub does not give its tokenizer.json ({reason})") from error
+        raise DataError(f"{spec.name}: cannot get its tokenizer.json from the hub ({reason})") from error
 
 
 def _pieces(text: str) -> list[str]:
-    """The text, cut after the last line end of every `PIECE` characters."""
+    """The text in pieces of at most `PIECE` characters, cut after a line end if possible."""
     pieces, start = [], 0
     while len(text) - start > PIECE:
         end = text.rfind("\n", start, start + PIECE) + 1

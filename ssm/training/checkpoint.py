@@ -1,6 +1,6 @@
-"""The resumable checkpoint of a running job: weights, optimizer and policy in one whole file.
+"""The resumable checkpoint of a run: weights, optimizer and initial-state policy in one file.
 
-Data order and noise need nothing here: they are functions of (seed, step).
+Data order and noise are functions of (seed, step), so the file does not hold them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ def save_checkpoint(
     policy: Policy,
     group: ProcessGroup,
 ) -> None:
-    """Write everything that step `step` + 1 needs; `seconds` is the time that the run has trained so far.
+    """Write everything that step `step` + 1 needs.
 
-    All processes have to call it, and main writes. The file says nothing of how many there were.
+    All processes must call it; the main process writes. The file does not depend on the number of processes.
+
+    Args:
+        seconds: training time of the run so far.
     """
     parts = {"model": model.state_dict(), "optimizer": optimizer_tensors(model, optimizer), "policy": policy.tensors()}
     named = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
@@ -49,26 +52,29 @@ def save_checkpoint(
 def load_checkpoint(
     folder: Path, run: RunSpec, origin: str, model: TrainableModel, optimizer: torch.optim.Optimizer, policy: Policy
 ) -> tuple[int, float]:
-    """Restore the last checkpoint of `folder`, if there is one; returns its step and seconds, zeros without one.
+    """Restore the checkpoint of `folder`.
 
-    A checkpoint of another origin (the text or the parent has changed under the same spec) is not gone on with.
+    A checkpoint with another origin is ignored: the text or the parent run has changed under the same spec.
+
+    Returns:
+        The checkpoint's step and training time in seconds; zeros if there is no usable checkpoint.
 
     Raises:
-        CheckpointError: the file is corrupted, belongs to another run, or is of a step that the run does not have.
+        CheckpointError: the file is corrupted, belongs to another run, or has a step beyond the run's last one.
     """
     path = folder / FILE
     if not path.exists():
         return 0, 0.0
     tensors, header = load_tensors(path)
     if header.get("run") != run.content():
-        raise CheckpointError(f"{path}: belongs to another run; give another --out, or delete this one")
+        raise CheckpointError(f"{path}: belongs to another run; give another --out, or delete this file")
     if header.get("origin") != origin:
-        print(f"{path}: its text or its parent has changed since; training starts anew", file=sys.stderr)
+        print(f"{path}: its text or its parent run has changed; training starts again from step 1", file=sys.stderr)
         return 0, 0.0
     steps = run.training.budget.optimizer_steps(run.training.batch_tokens, model.parameters_count)
     step, seconds = header.get("step"), header.get("seconds")
     if type(step) is not int or not 0 <= step <= steps or not isinstance(seconds, int | float) or seconds < 0:
-        raise CheckpointError(f"{path}: says that step {shown(step)} is done, the run has {steps} steps; {AGAIN}")
+        raise CheckpointError(f"{path}: its step is {shown(step)}, but the run has {steps} steps; {AGAIN}")
     load_weights(model, spread_as(_part(tensors, "model/"), model.state_dict()), str(path))
     load_optimizer(model, optimizer, _part(tensors, "optimizer/"))
     policy.load(_part(tensors, "policy/"))

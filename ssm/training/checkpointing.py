@@ -1,4 +1,4 @@
-"""Checkpointing: when checkpoints, snapshots and the last good weights are written, and when a run is preempted."""
+"""Decides when a run writes checkpoints, snapshots and its last good weights, and when it stops early."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from ssm.training.metrics import SIDECAR, Metrics
 from ssm.training.parallel import whole_tensors
 from ssm.training.step import Stepper
 
-FLUSH_EVERY = 10  # steps between two looks at the loss, at the clock and for a signal
-SAVING = 0.02  # of the time, which checkpoints may take that are due by the clock
-SLOW = 0.5  # seconds: steps that take as long are looked at one by one
+FLUSH_EVERY = 10  # steps between two checks of the loss, the clock and signals
+SAVING = 0.02  # largest share of the training time for checkpoints that are due by the clock
+SLOW = 0.5  # seconds: slower steps are checked one by one
 
 
 @dataclass(frozen=True)
 class Interval:
-    """When a checkpoint is due: after so many seconds, or (for tests and demonstrations) so many steps.
+    """When a checkpoint is due.
 
-    Seconds are more where a checkpoint takes long to write: see SAVING.
-
-    With `until`, a time of `time.monotonic`, training ends itself with a checkpoint before a step that would end later.
+    Attributes:
+        seconds: after this time, or later if checkpoints take long to write (SAVING).
+        steps: after this number of steps, instead of `seconds`. For tests and demonstrations.
+        until: on the clock of `time.monotonic`. Training writes a checkpoint and stops before a step that would end
+            later.
     """
 
     seconds: float = 60.0
@@ -39,8 +41,8 @@ class Checkpointer:
     """Checks every few steps what is due, and writes it.
 
     Attributes:
-        seconds: that the run has trained so far, in this process and those before it.
-        slow: steps take long, so that each is checked, and may be preempted between two micro-batches.
+        seconds: training time of the run so far, all processes that resumed it included.
+        slow: steps take long. Each of them is checked, and training can stop between two micro-batches.
     """
 
     def __init__(self, job: Job, stepper: Stepper, metrics: Metrics, interval: Interval):
@@ -48,13 +50,13 @@ class Checkpointer:
         self.good = LastGood(job.folder, job.run, job.origin, job.steps)
         self.snapshots = [(snapshot_step(at, job.steps), at) for at in job.training.snapshots]
         self.seconds = 0.0
-        self.slow = True  # the first step is looked at
-        self.writing = 0.0  # seconds that the last checkpoint took
-        self.taken = 0.0  # seconds that the last step took, from the end of the one before
-        self.now = self.saved = time.monotonic()  # at the end of the last step, and of the last checkpoint
+        self.slow = True  # so that the first step is checked
+        self.writing = 0.0  # seconds: duration of the last checkpoint
+        self.taken = 0.0  # seconds: duration of the last step
+        self.now = self.saved = time.monotonic()  # end of the last step, and of the last checkpoint
 
     def resume(self) -> int:
-        """Load the last checkpoint; returns the last step that is done."""
+        """Load the last checkpoint and return its step."""
         job, stepper = self.job, self.stepper
         step, self.seconds = load_checkpoint(
             job.folder, job.run, job.origin, stepper.model, stepper.optimizer, stepper.policy
@@ -63,24 +65,24 @@ class Checkpointer:
         return step
 
     def start_clock(self) -> None:
-        """From here on time counts."""
+        """Start to measure the training time."""
         self.now = self.saved = time.monotonic()
 
     def count_step(self) -> None:
-        """A step has been made."""
+        """Add the time of the step that has just ended."""
         now = time.monotonic()
         self.taken, self.now = now - self.now, now
         self.seconds += self.taken
 
     def should_check(self, step: int) -> bool:
-        """Whether to check what is due behind `step`: losses are fetched then."""
+        """Whether to fetch the losses and check what is due after `step`."""
         return self.slow or step % FLUSH_EVERY == 0 or self._weights_due(step) or self._checkpoint_due(step)
 
     def save_due(self, step: int, stop: StopRequest) -> None:
-        """Write what is due behind `step`, whose loss is sound.
+        """Write what is due after `step`. The caller has checked that its loss is sound.
 
         Raises:
-            Preempted: a process was told to end, or the time is over; the checkpoint of `step` is written.
+            Preempted: a process received a signal, or the time is over. The checkpoint of `step` is written.
         """
         main, until = self.job.group.main, self.interval.until
         stopped, over, by_clock, self.slow = self.job.group.any_of(
@@ -100,12 +102,12 @@ class Checkpointer:
             self._leave(step, stop.signal or "a signal" if stopped else None)
 
     def preempt(self, step: int, stop: StopRequest) -> NoReturn:
-        """Leave with the checkpoint of `step`, the last one that was made whole."""
+        """Write the checkpoint of `step`, the last complete one, and stop."""
         self.save(step)
         self._leave(step, stop.signal or "a signal")
 
     def save(self, step: int) -> None:
-        """Metrics first: rows past the checkpoint are cut on resume, missing rows could not be made up."""
+        """Write the metrics first: resuming drops rows after the checkpoint, but cannot restore missing ones."""
         job, stepper = self.job, self.stepper
         if job.group.main:
             self.metrics.write(job.folder / SIDECAR, {"run": job.run.id, "partial": True})
@@ -133,12 +135,12 @@ class Checkpointer:
             self.good.keep(weights, step)
 
     def _leave(self, step: int, by: str | None) -> NoReturn:
-        """By a signal to this process or another, or the time is over; the checkpoint of `step` is written."""
+        """Stop, because of a signal or of the time limit (`by` is None). The checkpoint of `step` is written."""
         job = self.job
-        job.group.wait()  # main has written it
+        job.group.wait()  # until the main process has written the checkpoint
         raise Preempted(
             f"{job.run.id}: stopped by {by or 'its time limit'} at step {step} of {job.steps}; its checkpoint is "
-            "written, the same command goes on from there",
+            "written. Run the same command to continue",
             together=True,
             code=REQUEUE if by else TIME_OVER,
         )

@@ -1,10 +1,10 @@
-"""The process group that trains or measures together: this process's rank, and the sums over all ranks.
+"""The processes that train or measure together: the rank of this process, and sums over all ranks.
 
-Training knows "the rows of the global batch that are mine". A process by itself is a group of one (SINGLE_PROCESS), for
-which every function here returns what it was given.
+Each process trains its own rows of the global batch. A process without others is a group of one (SINGLE_PROCESS). For
+it, every function here returns its input.
 
-Processes are told of each other by the variables that torchrun sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
-MASTER_PORT), and so does `ssm train --processes N`. Sums of a GPU's tensors go over NCCL, of the CPU's over gloo.
+torchrun and `ssm train --processes N` set the variables that describe the group: RANK, WORLD_SIZE, LOCAL_RANK,
+MASTER_ADDR, MASTER_PORT. NCCL sums tensors on GPUs, gloo sums tensors on CPUs.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from torch import Tensor
 from ssm.base.errors import ConfigError, UserError
 from ssm.training.failure_detection import HELLO, FailureDetector
 
-MEETING = timedelta(seconds=HELLO)  # in which all processes find the store
-# Of a sum: longer than a job. A process may wait for hours for one that is well and busy (it has the longer texts, or
-# waits for its folder); one that is gone is noticed at once (`ssm.training.failure_detection`).
+MEETING = timedelta(seconds=HELLO)  # limit for all processes to find the store
+# Limit of a sum, longer than any job. A process may wait hours for a busy one that has longer texts or waits for its
+# folder. `ssm.training.failure_detection` notices at once if a process has died.
 TIMEOUT = timedelta(days=7)
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process (`rank`, from 0) among the `size` processes that work together."""
+    """The rank of this process, from 0, and the number of processes that work together."""
 
     rank: int = 0
     size: int = 1
 
     @property
     def main(self) -> bool:
-        """Whether this is the process that writes files and prints."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     def rows(self, count: int) -> slice:
-        """Which of `count` rows of a global batch are this process's: in the order of ranks, as even as can be."""
+        """The rows of a global batch of `count` rows that belong to this process, split evenly in order of rank."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def any_of(self, *flags: bool) -> list[bool]:
-        """For each flag, whether it is set in any process."""
+        """For each flag, whether any process has set it."""
         if self.size == 1:
             return list(flags)
         return [bool(count) for count in self.total(torch.tensor(flags, dtype=torch.int32))]
@@ -59,12 +59,12 @@ class ProcessGroup:
         return values
 
     def add_up(self, values: Tensor) -> None:
-        """Replace values, contiguous, by their sum over all processes: to the same bits in each."""
+        """Replace contiguous values by their sum over all processes, with the same bits in each process."""
         if self.size > 1:
             dist.all_reduce(values)
 
     def stacked(self, values: Tensor) -> Tensor:
-        """The values (...) of all processes, alike in shape, by rank: (size, ...)."""
+        """The values (...) of all processes, which have the same shape, by rank: (size, ...)."""
         if self.size == 1:
             return values[None]
         stack = values.new_empty(self.size, *values.shape)
@@ -72,10 +72,12 @@ class ProcessGroup:
         return stack
 
     def gathered(self, rows: Tensor) -> Tensor:
-        """The rows (n_rank, ...) of all processes in the order of ranks, on the CPU; at the others than main their own.
+        """The rows (n_rank, ...) of all processes in order of rank, on the CPU. Only the main process gets them all.
+
+        The other processes get their own rows.
 
         Raises:
-            RuntimeError: a process is gone.
+            RuntimeError: a process has died.
         """
         if self.size == 1:
             return rows
@@ -90,7 +92,7 @@ class ProcessGroup:
         return torch.cat(parts)
 
     def wait(self) -> None:
-        """Until every process is here."""
+        """Wait for all processes."""
         self.any_of(False)
 
 
@@ -104,13 +106,13 @@ def is_worker() -> bool:
 
 @contextmanager
 def process_group(device: torch.device, verb: str) -> Iterator[ProcessGroup]:
-    """Within the block, the group of the processes that were started with this one; SINGLE_PROCESS if none were.
+    """The group of the processes that were started together, within the block. SINGLE_PROCESS for a single process.
 
-    When one of them fails or is gone, the others end as well, and one line says so (`ssm.training.failure_detection`).
+    If one process fails or dies, the others end too, and one line reports it (`ssm.training.failure_detection`).
 
     Raises:
-        ConfigError: the variables that tell of the others are incomplete.
-        UserError: the others cannot be reached.
+        ConfigError: a variable that describes the group is missing.
+        UserError: the other processes cannot be reached.
     """
     if not is_worker():
         yield SINGLE_PROCESS
@@ -121,7 +123,7 @@ def process_group(device: torch.device, verb: str) -> Iterator[ProcessGroup]:
         os.environ["MASTER_PORT"]
     except (KeyError, ValueError) as error:
         raise ConfigError(f"WORLD_SIZE is set, but {error} is missing; use torchrun, or --processes N") from error
-    cannot = f"process {group.rank} of {group.size}: cannot meet the others"
+    cannot = f"process {group.rank} of {group.size}: cannot connect to the other processes"
     try:
         store, _, _ = next(dist.rendezvous("env://", timeout=MEETING))
     except (RuntimeError, ValueError) as error:
@@ -134,9 +136,9 @@ def process_group(device: torch.device, verb: str) -> Iterator[ProcessGroup]:
             except (RuntimeError, ValueError) as error:
                 raise UserError(f"{cannot} ({_first(error)})") from error
             yield group
-            group.wait()  # whoever ends first would look lost to a sum under way
+            group.wait()  # otherwise a process that ends early would look dead to a running sum
     finally:
-        gc.collect()  # what still holds the group would end it later, and wait forever for a thread that waits for us
+        gc.collect()  # a remaining reference would destroy the group later, and wait forever for another thread
         if dist.is_initialized():
             dist.destroy_process_group()
 

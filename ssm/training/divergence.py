@@ -1,4 +1,4 @@
-"""What is left of a run that diverges: its last good weights, as a function of its spec and not of the clock."""
+"""The last good weights of a run that diverges. They depend on its spec, but not on the clock."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ssm.training.metrics import PATIENCE
 
 
 class LastGood:
-    """Weights kept at ten steps of a run, the last two of them at a time.
+    """Keeps the weights of every tenth of a run, the last two at a time.
 
-    A run that diverges at step d goes back to the last of them that is at least PATIENCE steps older than d, because a
-    loss may have been on its way up for so long before it is called diverged. Checkpoints would not do: they fall due
-    by the clock, and two runs of one spec would end in different weights.
+    A run that diverges at step d returns to the last kept weights that are at least PATIENCE steps older than d. The
+    loss may have risen for that long before the run counts as diverged. Checkpoints cannot replace them: these are due
+    by the clock, so two runs of one spec would end with different weights.
     """
 
     def __init__(self, folder: Path, run: RunSpec, origin: str, steps: int):
@@ -27,7 +27,7 @@ class LastGood:
         self.stride = max(PATIENCE, math.ceil(steps / 10))
 
     def due(self, step: int) -> bool:
-        """Whether the weights of `step` are to be kept."""
+        """Whether to keep the weights of `step`."""
         return step % self.stride == 0
 
     def keep(self, weights: dict[str, Tensor], step: int) -> None:
@@ -36,7 +36,7 @@ class LastGood:
         self._path(step - 2 * self.stride).unlink(missing_ok=True)
 
     def restore(self, model: TrainableModel, diverged_at: int) -> int:
-        """Put the last good weights into `model`; returns their step, 0 if none are old enough."""
+        """Load the last good weights into `model` and return their step, 0 if none are old enough."""
         step = max(0, diverged_at - PATIENCE) // self.stride * self.stride
         if step:
             tensors, _ = load_tensors(self._path(step))
@@ -44,7 +44,7 @@ class LastGood:
         return step
 
     def forget(self) -> None:
-        """Delete what was kept: the run has ended well."""
+        """Delete the kept weights after a run without divergence."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _path(self, step: int) -> Path:

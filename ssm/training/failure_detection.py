@@ -1,8 +1,8 @@
-"""Failure detection: processes of a group learn at once when one of them is gone, whatever they are waiting for.
+"""Failure detection: all processes of a group end soon after one of them dies, even if they wait for it.
 
-Every process holds one connection to process 0. A killed process leaves its connection closed, and a host that is gone
-answers no probe of the kernel's: both end the job within half a minute, although a sum may wait for the dead forever.
-Nothing is asked of the processes meanwhile, so that one that is busy (writing a checkpoint) is not taken for dead.
+Every process keeps one connection to process 0. The connection of a killed process is closed. A host that is down does
+not answer the kernel's probes. Both end the job within half a minute; a sum would wait forever for a dead process.
+Processes never have to answer themselves, so a busy process (writing a checkpoint) does not look dead.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from ssm.base.errors import UserError
 from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.stopping import Preempted
 
-HELLO = 600.0  # seconds until all processes are there: hundreds may read their Python from one slow disk
-NOTICE = 10.0  # seconds in which a message comes that must be on its way: the cause of a failed sum for instance
-CODES = {UserError: 2, KeyboardInterrupt: 130, Preempted: REQUEUE}  # as `ssm` itself ends
-PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # a silent host is gone after 25 s
+HELLO = 600.0  # seconds until all processes have started: hundreds may load Python from one slow disk
+NOTICE = 10.0  # seconds to wait for an expected message, such as the cause of a failed sum
+CODES = {UserError: 2, KeyboardInterrupt: 130, Preempted: REQUEUE}  # the exit codes of `ssm`
+PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # a silent host counts as dead after 25 s
 
 
 class FailureDetector:
-    """A block in which all processes end when one of them fails or is gone, with one line from one of them.
+    """A block in which all processes end when one of them fails or dies. One of them prints one line.
 
     Args:
-        rank: this process, of `size`.
+        rank: of this process, below `size`.
         address: the host of process 0.
-        store: what all of them can read and write.
-        verb: what they do, for the line.
+        store: a key-value store that all processes share.
+        verb: the command that the printed line names.
     """
 
     def __init__(self, rank: int, size: int, address: str, store: Store, verb: str):
         self.rank, self.size, self.verb = rank, size, verb
         self.who: dict[socket.socket, str] = {}
-        self.lock = threading.Lock()  # held by the one thread that ends this process
+        self.lock = threading.Lock()  # held by the thread that ends this process
         self.over = threading.Event()
         try:
             if rank == 0:
@@ -51,7 +51,7 @@ class FailureDetector:
             else:
                 self._greet(address, store)
         except OSError as error:
-            raise UserError(f"process {rank} of {size}: cannot meet the others ({error})") from error
+            raise UserError(f"process {rank} of {size}: cannot connect to the other processes ({error})") from error
         for connection in self.who:
             _probe(connection)
         self.thread = threading.Thread(target=self._watch, name="watch", daemon=True)
@@ -63,7 +63,7 @@ class FailureDetector:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, RuntimeError):  # a sum that failed because a process is gone? The thread knows
+        if isinstance(error, RuntimeError):  # perhaps a sum failed because a process died; the thread will know
             self.over.wait(NOTICE)
         if not self.lock.acquire(timeout=NOTICE):
             os._exit(LOST)
@@ -74,7 +74,7 @@ class FailureDetector:
             connection.close()
 
     def _fail(self, error: BaseException) -> NoReturn:
-        """Tell the others, and end. Process 0 prints the line for all; a defect's traceback is everybody's own."""
+        """Tell the others, and exit. Process 0 prints the line for all. Every process prints its own defects."""
         code = next((code for kind, code in CODES.items() if isinstance(error, kind)), 1)
         message = f"ssm {self.verb}: {str(error) or 'interrupted'}" if code != 1 else ""
         if code == 1:
@@ -83,10 +83,10 @@ class FailureDetector:
             print(message, file=sys.stderr)
         self._tell("failed", code=code, message=message)
         if self.rank:
-            self.thread.join(NOTICE)  # until process 0 has read it, or has said the same
+            self.thread.join(NOTICE)  # until process 0 has read the message, or has sent the same
         _exit(code)
 
-    # --- Meeting ------------------------------------------------------------------------------------------------------
+    # --- Connecting ---------------------------------------------------------------------------------------------------
 
     def _meet(self, address: str, store: Store) -> None:
         own = "127.0.0.1" if address in ("127.0.0.1", "localhost") else ""
@@ -98,7 +98,7 @@ class FailureDetector:
                 connection, _ = server.accept()
                 connection.settimeout(NOTICE)
                 hello = _line(connection)
-                if hello.get("token") == token:  # whoever else may knock
+                if hello.get("token") == token:  # other programs may connect too
                     self.who[connection] = f"process {hello['rank']} of {self.size} ({hello['where']})"
 
     def _greet(self, address: str, store: Store) -> None:
@@ -122,19 +122,19 @@ class FailureDetector:
                         selector.unregister(connection)
                     elif heard:
                         return self._end(heard["code"], "" if self.rank else heard["message"])
-                    else:  # closed without a word
+                    else:  # closed without a message
                         return self._end(LOST, self._lost(connection))
 
     def _lost(self, connection: socket.socket) -> str:
-        if self.rank > 1:  # the first of the others has said it
+        if self.rank > 1:  # process 1 prints the line for all others
             return ""
         return (
-            f"ssm {self.verb}: {self.who[connection]} is gone; the others end too. What is on disk is whole: the same "
-            "command goes on from the last checkpoint"
+            f"ssm {self.verb}: {self.who[connection]} has died, so the other processes end too; run the same command "
+            "to continue from the last checkpoint"
         )
 
     def _end(self, code: int, message: str) -> None:
-        """End this process and, from process 0, all others: unless its main thread is ending it already."""
+        """End this process and, from process 0, all others. Do nothing if the main thread is ending it already."""
         if not self.lock.acquire(blocking=False):
             return
         self.over.set()
@@ -149,18 +149,21 @@ class FailureDetector:
             try:
                 connection.sendall(line)
             except OSError:
-                continue  # it has ended as well
+                continue  # that process has ended as well
 
 
 def _exit(code: int) -> NoReturn:
-    """Without waiting for a thread: one may be in a sum that never ends."""
+    """Exit without waiting for other threads, which may be in a sum that never ends."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def _line(connection: socket.socket) -> dict[str, Any]:
-    """A line of JSON, byte by byte so that nothing behind it is lost; empty: the other side is gone, or no peer."""
+    """A JSON object from one line; empty if the connection is closed or the line is invalid.
+
+    It reads byte by byte, so that the next line stays in the connection.
+    """
     line = b""
     while not line.endswith(b"\n"):
         try:
@@ -171,14 +174,14 @@ def _line(connection: socket.socket) -> dict[str, Any]:
             return {}
         line += byte
     try:
-        found = json.loads(line)
+        message = json.loads(line)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return message if isinstance(message, dict) else {}
 
 
 def _probe(connection: socket.socket) -> None:
-    """Let the kernel ask the other host whether it is still there."""
+    """Let the kernel probe the other host regularly."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in PROBES.items():
         if hasattr(socket, name):

@@ -1,4 +1,4 @@
-"""Finalizing a run: its weights, its metrics and, last of all, its record. Divergence is a result like any other."""
+"""The end of a run: weights, metrics and, last of all, the record. A diverged run ends in the same way."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ssm.training.parallel import whole_tensors
 def finalize(
     job: Job, model: TrainableModel, metrics: Metrics, checkpointer: Checkpointer, diverged: str | None
 ) -> dict[str, Any]:
-    """Write the run's final files; returns what run.json says.
+    """Write the run's final files and return the content of run.json.
 
     Args:
-        diverged: how the run has diverged; None: it has not.
+        diverged: how the run diverged, or None.
     """
     done, step = len(metrics.rows), job.steps
     if diverged is None:
@@ -33,7 +33,7 @@ def finalize(
         step, weights = _last_good(job, checkpointer, done)
     record = _record(job, checkpointer.seconds, diverged, done, step)
     if job.group.main:
-        # Never reached by a diverged run: what comes after a divergence is its last good weights.
+        # Snapshots that a diverged run never reached: they get its last good weights.
         missing = [snapshot_path(job.folder, at) for due, at in checkpointer.snapshots if diverged and due >= done]
         for path in (*missing, job.folder / "model.safetensors"):
             save_weights(path, weights, job.run, step, job.origin)
@@ -46,14 +46,14 @@ def finalize(
 
 
 def _last_good(job: Job, checkpointer: Checkpointer, diverged_at: int) -> tuple[int, dict[str, Tensor]]:
-    """The last good weights and their step; those that the run started from and 0 without any."""
+    """The last good weights and their step; the starting weights and 0 if there are none."""
     model = starting_weights(job.run, job.parent)
     step = checkpointer.good.restore(model, diverged_at)
     return step, dict(model.state_dict())
 
 
 def _record(job: Job, seconds: float, diverged: str | None, done: int, step: int) -> dict[str, Any]:
-    """What run.json says. "diverged" is also set where the parent had diverged: no claim may rest on either."""
+    """The content of run.json. "diverged" is also set if the parent diverged: claims use neither run."""
     message = f"diverged: {diverged}; the weights are those of step {step}" if diverged else "finished"
     parent = read_record(job.parent) if job.parent else {}
     inherited = parent.get("diverged")

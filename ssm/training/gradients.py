@@ -1,8 +1,8 @@
 """The gradients of one model in one process: cleared, summed over micro-batches and processes, clipped.
 
-A large model's stay where autograd makes them, and DDP or FSDP sums them while the backward pass still makes others.
-A small model's lie in one piece of memory, which is cleared, summed and scaled in one call each instead of one or more
-a parameter: its step costs calls more than arithmetic, and one bucket of DDP leaves it nothing to overlap.
+The gradients of a large model stay where autograd creates them. DDP or FSDP sums them during the backward pass.
+The gradients of a small model share one buffer, so that clearing, summing and scaling take one call each instead of one
+per parameter. The step of a small model spends more time on calls than on arithmetic, and has nothing to overlap.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ if TYPE_CHECKING:
 
 
 def gradients_of(model: TrainableModel, forward: nn.Module, group: ProcessGroup) -> Gradients:
-    """The gradients of `model`, which is called through `forward` (`ssm.training.parallel.spread`)."""
+    """The gradients of `model`; `forward` is the module that `ssm.training.parallel.spread` returned for it."""
     return OnePiece(model, forward, group) if forward is model and in_one_piece(model) else Gradients(model, forward)
 
 
 class Gradients:
-    """Parameter by parameter, where autograd makes them."""
+    """Separate gradients for each parameter, where autograd creates them."""
 
     def __init__(self, model: TrainableModel, forward: nn.Module):
         self.parameters, self.forward = list(model.parameters()), forward
 
     def clear(self) -> None:
-        """Forget those of the last step."""
+        """Clear the gradients of the last step."""
         for parameter in self.parameters:
             parameter.grad = None
 
     def share(self, on: bool) -> None:
-        """Whether the next backward pass ends with the mean over the group (on the last micro-batch) or only adds
-        up.
+        """Whether the next backward pass averages the gradients over the group, or only adds to them.
+
+        The last micro-batch averages.
         """
         if isinstance(self.forward, DistributedDataParallel):
             self.forward.require_backward_grad_sync = on
@@ -47,12 +48,12 @@ class Gradients:
             cast("FSDPModule", self.forward).set_requires_gradient_sync(on)
 
     def clip(self, norm: float) -> Tensor:
-        """Behind the last backward pass: scale the mean over the group down to `norm`; returns the norm that it had."""
+        """Scale the averaged gradients down to `norm` after the last backward pass; returns the norm before that."""
         return whole(torch.nn.utils.clip_grad_norm_(self.parameters, norm))
 
 
 class OnePiece(Gradients):
-    """Views of one piece of memory. A parameter that had no part in the loss has a gradient of zeros, not none."""
+    """Gradients as views of one buffer. A parameter without influence on the loss has a zero gradient, not None."""
 
     def __init__(self, model: TrainableModel, forward: nn.Module, group: ProcessGroup):
         super().__init__(model, forward)

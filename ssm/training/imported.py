@@ -1,4 +1,4 @@
-"""Weights that were trained elsewhere as a run of zero steps, so that whatever takes a run takes them as any other."""
+"""Weights from elsewhere as a run of zero steps, so that measurements read them like any other run."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ from ssm.training.lineage import read_record
 
 
 def import_run(run: RunSpec, folder: Path) -> dict[str, Any]:
-    """Fill the folder of a run of zero steps with the weights that its spec names; returns what run.json says.
+    """Fill the folder of a run of zero steps with the weights that its spec names; returns the content of run.json.
 
-    Leaves model.safetensors, in float32, and, last of all, run.json. A call after a kill makes both anew.
-
+    Writes model.safetensors in float32 and, last of all, run.json. A call after a kill writes both again.
     Raises:
-        CheckpointError: the run is trained; its weights cannot be found or read, are those of another model or
-            vocabulary, or of a kind that is no model of ours; the folder holds another run.
+        CheckpointError: the run is a trained one; its weights cannot be found or read, or belong to another model or
+            vocabulary; ssm does not implement their model; the folder holds another run.
         ConfigError, DataError: a config.json or a tokenizer cannot be read.
-        OutputError: `folder` cannot be written.
     """
     if run.checkpoint is None:
-        raise CheckpointError(f"{run.id}: is trained here, by `ssm train`; there is nothing to import")
+        raise CheckpointError(f"{run.id}: this run is trained by `ssm train`; it has no weights to import")
     loaded = load_any_model(Path(run.checkpoint.name).expanduser())
     _check_tokenizer(loaded, run.data)
     return write_imported(loaded, run, folder)
 
 
 def write_imported(loaded: LoadedModel, run: RunSpec, folder: Path) -> dict[str, Any]:
-    """`import_run`, of a model that has been loaded."""
+    """`import_run` for a model that is already loaded."""
     model, checkpoint = loaded.model, run.checkpoint
     assert checkpoint is not None
     if isinstance(model, ForeignModel):
         if isinstance(run.model, ModelSpec):
-            raise CheckpointError(f"{loaded.name}: {loaded.kind}, which can be diagnosed, but is no model of ssm's own")
+            raise CheckpointError(
+                f"{loaded.name}: {loaded.kind}; `ssm diagnose` can read it, but this run needs a model of ssm"
+            )
         if run.model != loaded.spec:
-            raise CheckpointError(f"{loaded.name}: is not the model '{run.model.name}': its config.json is another")
+            raise CheckpointError(f"{loaded.name}: is not the model '{run.model.name}': its config.json differs")
     if checkpoint.fingerprint not in (None, loaded.fingerprint):
         raise CheckpointError(
-            f"{loaded.name}: its files have changed: their fingerprint was {checkpoint.fingerprint}, is "
+            f"{loaded.name}: its files have changed: the fingerprint was {checkpoint.fingerprint} and is now "
             f"{loaded.fingerprint}"
         )
     vocabulary = rows = run.data.vocab_size
     if isinstance(model, LanguageModel):
         _check_model(model.spec, run.own_model, loaded.name)
         rows = run.own_model.embedding_rows(vocabulary)
-    if model.vocab_size not in (vocabulary, rows):  # GPT-NeoX counts the rows
+    if model.vocab_size not in (vocabulary, rows):  # GPT-NeoX counts the embedding rows
         raise CheckpointError(
-            f"{loaded.name}: its vocabulary has {model.vocab_size:,} tokens, that of the data set '{run.data.name}' "
+            f"{loaded.name}: its vocabulary has {model.vocab_size:,} tokens, but the data set '{run.data.name}' has "
             f"{vocabulary:,}"
         )
     weights = dict(model.state_dict())
@@ -80,15 +80,15 @@ def write_imported(loaded: LoadedModel, run: RunSpec, folder: Path) -> dict[str,
 
 
 def _check_model(found: ModelSpec, wanted: ModelSpec, name: str) -> None:
-    """Whether the weights are of the model that the run says; what changes no computation may differ.
+    """Check that the weights belong to the run's model. Fields that change no computation may differ.
 
     Raises:
-        CheckpointError: every difference, that of several layers once.
+        CheckpointError: lists every difference; the same difference in several layers once.
     """
     same: dict[tuple[str, str], list[str]] = defaultdict(list)  # (key, values) -> layers
     for key, here, there in differences(wanted, found):
         layer, key = key.split(".", 2)[1:] if key.startswith("layers.") else ("", key)
-        if key != "state_shape":  # follows from others
+        if key != "state_shape":  # follows from other fields
             same[key, f"{shown(there)}, not {shown(here)}"].append(layer)
     if same:
         words = []
@@ -99,16 +99,16 @@ def _check_model(found: ModelSpec, wanted: ModelSpec, name: str) -> None:
 
 
 def _check_tokenizer(loaded: LoadedModel, data: Data) -> None:
-    """Whether the weights read the run's tokens, as far as what lies beside them says it.
+    """Check that the weights use the run's tokenizer, as far as the files next to them show it.
 
     Raises:
-        CheckpointError: they come with a tokenizer that numbers tokens otherwise.
+        CheckpointError: their tokenizer numbers the tokens differently.
         DataError: a tokenizer cannot be read.
     """
     name, ours, theirs = loaded.name, data.spelled_by, loaded.tokenizer
-    if ours is None:  # a task whose tokens stand for no text: their number is all that is asked
+    if ours is None:  # a task whose tokens represent no text: only their number matters
         return
-    other = f"the data set '{data.name}' has a tokenizer of its own ({ours.kind})"
+    other = f"the data set '{data.name}' uses another tokenizer ({ours.kind})"
     if loaded.run is not None:
         trained = loaded.run.data
         same_text = trained.text is not None and data.text is not None and trained.text.corpus == data.text.corpus
@@ -121,8 +121,8 @@ def _check_tokenizer(loaded: LoadedModel, data: Data) -> None:
         wrong = [token for token, number in here.items() if there.get(token) != number]
         if wrong:
             raise CheckpointError(
-                f"{name}: comes with {theirs.path}, which numbers {len(wrong):,} of {len(here):,} tokens otherwise "
-                f"than the data set '{data.name}', such as {shown(min(wrong))}"
+                f"{name}: comes with {theirs.path}, with other numbers for {len(wrong):,} of {len(here):,} tokens of "
+                f"the data set '{data.name}', for example {shown(min(wrong))}"
             )
 
 
@@ -134,7 +134,7 @@ def _numbers(spec: FileTokenizer | HubTokenizer) -> dict[str, int]:
 
 
 def _rows_as(tensor: Tensor, name: str, model: LanguageModel, run: RunSpec) -> Tensor:
-    """Embedding and head with the run's number of rows: those past the vocabulary are read and written by nobody."""
+    """Embedding and head with the run's number of rows. Rows beyond the vocabulary are never used."""
     if name not in ("embedding.weight", "head.weight"):
         return tensor
     resized = tensor.new_zeros(run.own_model.embedding_rows(model.vocab_size), tensor.shape[1])  # (rows, D)
@@ -143,7 +143,7 @@ def _rows_as(tensor: Tensor, name: str, model: LanguageModel, run: RunSpec) -> T
 
 
 def _record(loaded: LoadedModel, run: RunSpec, parameters: int) -> dict[str, Any]:
-    """The run.json of weights that were not trained here."""
+    """The run.json of imported weights."""
     return {
         "status": "finished",
         "message": f"imported from {loaded.name}",
@@ -163,16 +163,16 @@ def _record(loaded: LoadedModel, run: RunSpec, parameters: int) -> dict[str, Any
 
 
 def _diverged(loaded: LoadedModel) -> str | None:
-    """What the record of a run of ours says, where it lies beside the weights."""
+    """The divergence that the record next to the weights reports, for weights of one of our runs."""
     path = Path(loaded.name)
     folder = path if path.is_dir() else path.parent
     if loaded.run is None or not (folder / RECORD).is_file():
         return None
     diverged = read_record(folder)["diverged"]
-    return diverged and f"its weights are of a run that {diverged}"
+    return diverged and f"its weights are from a run that {diverged}"
 
 
 def _revision(loaded: LoadedModel) -> str | None:
-    """The commit of the hub's cache that was read: snapshots/<revision>."""
+    """The commit in the path of the hub's cache: snapshots/<revision>."""
     folder = loaded.source.folder if loaded.source is not None else Path()
     return folder.name if folder.parent.name == "snapshots" else None

@@ -1,4 +1,4 @@
-"""What every part of training knows of the run at hand."""
+"""What all parts of training know about the current run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ssm.training.distributed import ProcessGroup
 
 @dataclass(frozen=True)
 class Job:
-    """One run in one process, or in one of several.
+    """One run, trained by one or several processes.
 
     Attributes:
-        parent: the folder of the run whose weights it starts from.
-        group: the processes that train it, and which of them this one is.
-        origin: what it is made from, beyond its spec (`ssm.training.lineage`).
-        parameters: of the whole model.
+        parent: folder of the run whose weights it starts from.
+        group: the processes that train it.
+        origin: fingerprint of its inputs beyond the spec (`ssm.training.lineage`).
+        parameters: number of parameters of the whole model.
     """
 
     run: RunSpec

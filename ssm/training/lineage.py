@@ -1,4 +1,4 @@
-"""The lineage of a run beyond its spec: the text itself, and the parent's weights."""
+"""What a run is made from, beyond its spec: the text, and the parent's weights."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ssm.specs.training import RunSpec
 
 
 def origin_of(store: TokenStore, parent: Path | None) -> str:
-    """The lineage as a fingerprint: of the corpus that was read and, through its own origin, of the parent.
+    """A fingerprint of the corpus and, through the parent's own origin, of all ancestors.
 
-    A spec names a corpus by its paths; when the files there change, the spec stays and the origin changes.
+    A spec names a corpus by its paths. If the files there change, the spec stays the same and the origin changes.
     """
     inherited = "" if parent is None else read_header(parent / "model.safetensors").get("origin", "")
     return hashlib.sha256(f"{store.manifest['corpus']['sha256']}/{inherited}".encode()).hexdigest()[:16]
 
 
 def starting_weights(run: RunSpec, parent: Path | None) -> TrainableModel:
-    """A fresh initialization, the parent's final weights, or a fresh initialization with layers of the parent's.
+    """A new initialization, the parent's final weights, or a new initialization with some of the parent's layers.
 
     Raises:
-        CheckpointError: the parent is missing, or another run's; the run's weights were not trained here.
+        CheckpointError: the parent is missing or is another run; or the run's weights are imported.
     """
     if run.checkpoint is not None:
         raise CheckpointError(f"{run.id}: its weights were imported; a run of zero steps cannot be trained")
@@ -42,7 +42,7 @@ def starting_weights(run: RunSpec, parent: Path | None) -> TrainableModel:
         raise CheckpointError(f"{path}: holds the run '{trained.id}', expected '{run.parent.id}'")
     if run.layer is None:
         return model
-    assert isinstance(model, LanguageModel)  # RunSpec takes layers of no other
+    assert isinstance(model, LanguageModel)  # RunSpec allows `layer` only for these
     fresh = build_model(run.own_model, run.data.vocab_size, run.seed, run.data.channels)
     for layer, taken in zip(fresh.layers, run.taken, strict=True):
         layer.load_state_dict(model.layers[taken - 1].state_dict())
@@ -50,7 +50,7 @@ def starting_weights(run: RunSpec, parent: Path | None) -> TrainableModel:
 
 
 def read_record(run: Path) -> dict[str, Any]:
-    """What run.json says of a finished run.
+    """The content of a finished run's run.json.
 
     Raises:
         CheckpointError: the file is missing or damaged.

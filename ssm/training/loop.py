@@ -1,7 +1,7 @@
-"""The training loop, for pre-training and post-training alike. Interventions differ by their policy alone.
+"""The training loop of pre-training and post-training. Interventions differ only by their initial-state policy.
 
-What a step is stands in `ssm.training.step`; what is written of a run, when, and when it is preempted in
-`ssm.training.checkpointing`; its end and its record in `ssm.training.finalize`.
+`ssm.training.step` defines one training step. `ssm.training.checkpointing` decides when a run is saved or stops early.
+`ssm.training.finalize` writes its final files.
 """
 
 from __future__ import annotations
@@ -40,17 +40,16 @@ def train(
     interval: Interval | None = None,
     machine: Machine | None = None,
 ) -> dict[str, Any]:
-    """Train `run` in `folder`, resuming what a killed process left there; returns what run.json says.
+    """Train `run` in `folder`, or resume it there; returns the content of run.json.
 
-    Leaves model.safetensors (the last good weights), metrics.parquet, snapshots/, checkpoint.safetensors and, last of
-    all, run.json, whose status is "finished" or "diverged": divergence is a result, not a crash.
+    Writes model.safetensors (the last good weights), metrics.parquet, snapshots/, checkpoint.safetensors and, last of
+    all, run.json. Its status is "finished" or "diverged": divergence is a result, not a crash.
 
     Raises:
-        CheckpointError: the parent is missing or another run's; the folder holds another run's checkpoint.
-        ConfigError: the batch cannot be spread over the processes.
-        DataError: the tokens are not those of the run.
-        Preempted: SIGTERM or SIGUSR1 came while it trained, or its time is over; a checkpoint of the last step is
-            written.
+        CheckpointError: the parent is missing or is another run; the folder holds another run's checkpoint.
+        ConfigError: the batch cannot be split over the processes.
+        DataError: the tokens are not from the run's data set.
+        Preempted: SIGTERM or SIGUSR1 arrived, or the time is over. A checkpoint of the last step is written.
     """
     store.insist_on(run.data, "the run")
     model = starting_weights(run, parent).to(device)
@@ -70,7 +69,7 @@ def train(
 
 
 def _loop(job: Job, stepper: Stepper, metrics: Metrics, checkpointer: Checkpointer) -> str | None:
-    """All steps that are not yet done; returns how the run has diverged, if it has."""
+    """Make all remaining steps; returns how the run diverged, or None."""
     first = checkpointer.resume()
     stepper.warm_up()
     title, heartbeats = f"train {job.run.id}", job.folder / progress_file.FILE
@@ -91,7 +90,7 @@ def _loop(job: Job, stepper: Stepper, metrics: Metrics, checkpointer: Checkpoint
             diverged = metrics.flush()
             if diverged:
                 return diverged
-            if row is None:  # it was left between two micro-batches
+            if row is None:  # stopped between two micro-batches
                 checkpointer.preempt(step - 1, stop)
             checkpointer.save_due(step, stop)
     return None
@@ -99,11 +98,11 @@ def _loop(job: Job, stepper: Stepper, metrics: Metrics, checkpointer: Checkpoint
 
 @contextmanager
 def _working_in(folder: Path, group: ProcessGroup) -> Iterator[None]:
-    """Within the block no other job works in `folder`."""
+    """A block in which no other job works in `folder`."""
     if group.main:
         make_folder(folder / "snapshots")
     with only_one(folder) if group.main else nullcontext():
         if group.main:
             remove_leftovers(folder)
-        group.wait()  # until main is here
+        group.wait()  # until the main process has locked the folder
         yield

@@ -1,4 +1,4 @@
-"""How a run is spread over a machine: a matter of the command line, and of no spec."""
+"""How a run uses the machine. The command line sets this; specs and ids do not contain it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 
 @dataclass(frozen=True)
 class Machine:
-    """How a run is spread over a machine. It is the same run: its numbers differ by rounding alone.
+    """How a run uses the machine. The settings change its numbers only by rounding.
 
     Attributes:
         group: the processes; each trains its rows of every batch.
-        shard: spread the model over the processes (FSDP2), instead of a copy in each.
-        micro_batch_tokens: tokens a forward pass of one process; None: as the run's spec says.
+        shard: shard the model over the processes (FSDP2), instead of a copy in each.
+        micro_batch_tokens: tokens in one forward pass of one process; None: the value of the run's spec.
     """
 
     group: ProcessGroup = SINGLE_PROCESS
@@ -24,18 +24,20 @@ class Machine:
     micro_batch_tokens: int | None = None
 
     def share(self, training: TrainingSpec) -> tuple[slice, int]:
-        """Which rows of every batch this process trains, and how many of them in a forward pass.
+        """The rows of every batch that this process trains, and the sequences in one forward pass.
 
         Raises:
-            ConfigError: they are not as many for every process, or not whole sequences.
+            ConfigError: processes would get different numbers of rows, or micro-batches would split sequences.
         """
         size, tokens = self.group.size, self.micro_batch_tokens
         if training.batch_size % size:
             raise ConfigError(
-                f"a batch of {training.batch_size} sequences cannot be spread evenly over {size} processes; give a "
-                "number that divides it"
+                f"a batch of {training.batch_size} sequences cannot be split evenly over {size} processes; give a "
+                "number of processes that divides it"
             )
         if tokens is not None and tokens % training.context:
-            raise ConfigError(f"micro-batches of {tokens} tokens do not hold whole sequences of {training.context}")
+            raise ConfigError(
+                f"micro-batches of {tokens} tokens would split sequences of {training.context} tokens; give a multiple"
+            )
         at_once = training.micro_batch_size if tokens is None else tokens // training.context
         return self.group.rows(training.batch_size), min(at_once, training.batch_size // size)

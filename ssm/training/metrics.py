@@ -1,4 +1,4 @@
-"""Per-step metrics: gathered on the device, written as Parquet while training runs, cut back on resume."""
+"""Metrics of each step: collected on the device, written as Parquet during training, cut back on resume."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ssm.base.tables import METRICS, read_table, write_table
 from ssm.base.tables.metrics import CEILING
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 
-SIDECAR = "checkpoint.metrics.parquet"  # the rows up to the checkpoint, and perhaps some more
-PATIENCE = 10  # steps over which the loss is averaged before it is called diverged
-MEANS = ("loss", "state_norm")  # columns that each process knows for its own rows of the batch
-ACCURACY = "accuracy"  # likewise, where a task asks something
+SIDECAR = "checkpoint.metrics.parquet"  # the rows up to the checkpoint, and perhaps some later ones
+PATIENCE = 10  # steps: a run has diverged if the mean loss over them is too high
+MEANS = ("loss", "state_norm")  # columns that each process computes for its own rows of the batch
+ACCURACY = "accuracy"  # the same, for tasks only
 
 
 class Metrics:
-    """Rows wait as device tensors until `flush`, so that a GPU is not stopped at every step."""
+    """Rows stay on the device until `flush`, so that a GPU does not wait at every step."""
 
     def __init__(self, vocab_size: int, group: ProcessGroup = SINGLE_PROCESS, answers: bool = False):
         self.group = group
@@ -32,14 +32,14 @@ class Metrics:
         self.ceiling = CEILING * math.log(vocab_size)
 
     def add(self, **row: int | float | Tensor) -> None:
-        """One step's row, keyed by the columns of METRICS; values may be tensors on any device.
+        """Add one step's row, keyed by the columns of METRICS. Values may be tensors on any device.
 
-        Those of `means` are over this process's rows of the batch, their mean over processes is that of the whole.
+        Values of `means` are for this process's rows of the batch. `flush` averages them over the processes.
         """
         self.pending.append(row)
 
     def flush(self) -> str | None:
-        """Fetch the pending rows, all processes at once. Returns the reason if training has diverged at one of them."""
+        """Fetch the pending rows, together with all processes. Returns why training has diverged, or None."""
         rows = [{key: float(v) if isinstance(v, Tensor) else v for key, v in row.items()} for row in self.pending]
         if rows and self.group.size > 1:
             mine = torch.tensor([[row[key] for key in self.means] for row in rows], dtype=torch.float64)
@@ -70,12 +70,12 @@ class Metrics:
 
     @property
     def last_loss(self) -> float:
-        """Mean loss of the last steps that were fetched."""
+        """Mean loss of the last fetched steps."""
         return self._recent("loss")
 
     @property
     def note(self) -> str:
-        """The loss and, of a task, the accuracy, for a progress bar; nothing before one is fetched."""
+        """Text for a progress bar: the loss and, for a task, the accuracy. Empty before rows are fetched."""
         if not self.rows:
             return ""
         right = f", accuracy {self._recent(ACCURACY):.2f}" if ACCURACY in self.means else ""
@@ -89,10 +89,10 @@ class Metrics:
         write_table(self.frame(), METRICS, path, provenance)
 
     def _recent(self, column: str) -> float:
-        """The mean of the last steps that were fetched."""
+        """Mean of the last fetched steps."""
         recent = [row[column] for row in self.rows[-PATIENCE:]]
         return sum(recent) / len(recent) if recent else math.nan
 
     def resume(self, path: Path, step: int) -> None:
-        """Take the rows up to `step` from the table that a killed process left."""
+        """Read the rows up to `step` from the table that the last process wrote."""
         self.rows = read_table(path, METRICS).filter(pl.col("step") <= step).to_dicts() if step else []

@@ -1,4 +1,4 @@
-"""AdamW with weight decay on the matrices of linear layers alone, and its state by parameter name."""
+"""AdamW, with weight decay only for the matrices of linear layers, and its state by parameter name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def build_optimizer(model: TrainableModel, training: TrainingSpec) -> torch.optim.AdamW:
-    """Two groups: the weights of nn.Linear and the matrices of experts and their routers, which decay, and the rest.
+    """AdamW with two parameter groups; only the first one decays.
 
-    That is embeddings, also where the head is the same weight, norms, biases and the recurrences' own parameters, and
-    also the matrices that a mixer holds bare: a GRU's, the gate blocks of RG-LRU, the low-rank maps of RWKV-6.
+    It holds the weights of nn.Linear, and the matrices of experts and their routers. The second group holds embeddings
+    (also if the head shares them), norms, biases, the parameters of recurrences, and matrices that a mixer stores as
+    plain parameters: those of a GRU, the gate blocks of RG-LRU, the low-rank maps of RWKV-6.
     """
     modules = list(model.modules())
     matrices = {id(module.weight) for module in modules if isinstance(module, nn.Linear)}
@@ -32,9 +33,9 @@ def build_optimizer(model: TrainableModel, training: TrainingSpec) -> torch.opti
 
 
 def _of_experts(module: nn.Module) -> list[nn.Parameter]:
-    """The matrices that a module of experts holds bare, those of all experts in one parameter.
+    """Matrices that a module of experts stores as plain parameters, one parameter for all experts.
 
-    transformers' fused experts and routers count them in `num_experts`.
+    transformers' fused experts and routers have the attribute `num_experts`.
     """
     if not isinstance(module, ExpertsFfn) and not hasattr(module, "num_experts"):
         return []
@@ -43,7 +44,7 @@ def _of_experts(module: nn.Module) -> list[nn.Parameter]:
 
 
 def set_rates(optimizer: torch.optim.Optimizer, lr: float, decay: float) -> None:
-    """This step's learning rate and weight decay."""
+    """Set the learning rate and weight decay of a step."""
     for group in optimizer.param_groups:
         group["lr"] = lr
         group["weight_decay"] = decay if group["decays"] else 0.0

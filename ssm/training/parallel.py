@@ -1,8 +1,8 @@
-"""One model in several processes: a copy in each (a large one's in DDP), or its parameters spread over them (FSDP2).
+"""One model in several processes: a copy in each (DDP for a large model), or sharded parameters (FSDP2).
 
-The gradient is that of the mean loss over the global batch in either case. Everything that is written or read is whole
-tensors, so that a checkpoint knows nothing of how many processes there were, and whether they shared a model.
-FSDP takes longer to import than all else that training needs, so that it is imported where a model is spread.
+In both cases the gradient is that of the mean loss over the global batch. Files hold unsharded tensors, so a checkpoint
+does not depend on the number of processes or on sharding.
+FSDP takes long to import, so it is imported only if a model is sharded.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from torch.nn.parallel import DistributedDataParallel
 from ssm.models.trainable import TrainableModel
 from ssm.training.distributed import ProcessGroup
 
-ONE_PIECE = 2**20  # bytes, as the first bucket of DDP
+ONE_PIECE = 2**20  # bytes: the size of DDP's first bucket
 
 
 def in_one_piece(model: TrainableModel) -> bool:
-    """Whether the gradients are so few that they are kept, and sent, in one piece (`ssm.training.gradients`)."""
+    """Whether the gradients are small enough for one buffer (`ssm.training.gradients`)."""
     parameters = list(model.parameters())
     alike = len({parameter.dtype for parameter in parameters}) == 1 and not any(map(_is_spread, parameters))
     return alike and sum(parameter.nbytes for parameter in parameters) <= ONE_PIECE
 
 
 def spread(model: TrainableModel, group: ProcessGroup, device: torch.device, shard: bool) -> nn.Module:
-    """What to call in place of `model`; `ssm.training.gradients` then makes means over the group of its gradients.
+    """The module to call instead of `model`. `ssm.training.gradients` averages its gradients over the group.
 
     Args:
-        shard: spread the parameters, their gradients and the optimizer's state over the processes, block by block.
+        shard: shard the parameters, gradients and optimizer state over the processes, layer by layer.
     """
     if group.size == 1 or (not shard and in_one_piece(model)):
         return model
@@ -42,7 +42,7 @@ def spread(model: TrainableModel, group: ProcessGroup, device: torch.device, sha
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")  # nothing is changed in place
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")  # no in-place changes here
     mesh = init_device_mesh(device.type, (group.size,))
     for layer in model.layers:
         fully_shard(layer, mesh=mesh)
@@ -56,12 +56,15 @@ def _is_spread(tensor: Any) -> bool:
 
 
 def whole(tensor: Any) -> Tensor:
-    """A spread tensor in one piece, in every process; any other as it is."""
+    """A sharded tensor as a full tensor, in every process; other tensors unchanged."""
     return tensor.full_tensor() if _is_spread(tensor) else tensor
 
 
 def whole_tensors(tensors: Mapping[str, Tensor], group: ProcessGroup) -> dict[str, Tensor]:
-    """Named tensors, one after the other in one piece; those that were spread are kept by main alone, on the CPU."""
+    """Named tensors, unsharded one after the other. The main process keeps them, formerly sharded ones on the CPU.
+
+    The other processes must call it too; they get an empty dictionary.
+    """
     kept: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         piece = whole(tensor)
@@ -71,9 +74,9 @@ def whole_tensors(tensors: Mapping[str, Tensor], group: ProcessGroup) -> dict[st
 
 
 def spread_as(tensors: Mapping[str, Tensor], like: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Whole tensors, spread over the processes as those of the same names in `like` are.
+    """Full tensors, sharded in the same way as the tensors of the same names in `like`.
 
-    Every process has the whole tensor and keeps its part, so that nothing is sent.
+    Every process has the full tensor and keeps its part, so nothing is sent.
     """
     return {name: _as(tensor, like.get(name)) for name, tensor in tensors.items()}
 

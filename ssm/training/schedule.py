@@ -8,7 +8,7 @@ from ssm.specs.training import TrainingSpec
 
 
 def warmup_steps(training: TrainingSpec, steps: int) -> int:
-    """`warmup` below 1 is a fraction of all steps, from 1 on a number of steps; at least one."""
+    """A `warmup` below 1 is a fraction of all steps; from 1 on it is a number of steps. At least 1 step."""
     return max(1, round(training.warmup * steps if training.warmup < 1 else training.warmup))
 
 
@@ -25,11 +25,11 @@ def learning_rate(training: TrainingSpec, peak: float, step: int, steps: int) ->
 
 
 def weight_decay(training: TrainingSpec, lr: float, peak: float) -> float:
-    """The coefficient of AdamW's decay that goes with `lr`: scheduled along with it, or constant.
+    """The coefficient of AdamW's weight decay: constant, or scheduled with the learning rate `lr`.
 
-    AdamW takes lr * decay of a weight in a step, so that "with_lr" makes what is taken proportional to lr squared. That
-    is how "weight decay scheduling with a peak of 0.01" (lg App. B.1) is read here: a peak needs a schedule of the
-    coefficient itself, and the rate's is the only one that the paper describes. Under the other reading, AdamW as it
-    is, there would be nothing to schedule: "constant".
+    AdamW subtracts lr * decay * weight in a step. With "with_lr", the subtracted part is proportional to lr squared. We
+    read "weight decay scheduling with a peak of 0.01" (lg App. B.1) in this way: a peak needs a schedule of the
+    coefficient itself, and the paper describes no schedule except that of the rate. The other reading is plain AdamW,
+    without a schedule of the coefficient: "constant".
     """
     return training.weight_decay * (lr / peak if training.weight_decay_schedule == "with_lr" else 1.0)

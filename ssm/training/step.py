@@ -1,4 +1,4 @@
-"""One optimizer step: the batch in micro-batches, forward and backward, and what the policy learns from them."""
+"""One optimizer step: micro-batches, forward and backward passes, and the update of the initial-state policy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ssm.training.schedule import learning_rate, weight_decay
 
 
 class Stepper:
-    """What makes the steps of a run: its batches, its model and the model's gradients, its optimizer, its policy."""
+    """Makes the steps of a run. It holds the batches, model, gradients, optimizer and initial-state policy."""
 
     def __init__(self, job: Job, store: TokenStore, model: TrainableModel, machine: Machine):
         self.job, self.model, training = job, model, job.training
@@ -43,26 +43,26 @@ class Stepper:
         self.optimizer = build_optimizer(model, training)
         self.endless = job.run.model.endless  # layers of whose state the next batch is given nothing
         self.policy = build_policy(training.initial_state, job.run.seed, job.group)
-        # Post-training reads in another order than pre-training did; all arms of one stage read in the same.
+        # Post-training uses another data order than pre-training. All arms of a stage use the same order.
         order = derived_seed(job.run.seed, "order", job.run.stage)
         stream = training.initial_state.order == "stream"
         self.batches = training_batches(store, training.context, training.batch_size, stream, order)
 
     def warm_up(self) -> None:
-        """Warm up: a forward and backward pass whose gradients are dropped.
+        """Make a forward and backward pass, and drop the gradients.
 
-        DDP lays its buckets anew behind the first one. Sums of gradients are then made in the same order at every step
-        of a run, whether it has been resumed or not.
+        DDP rebuilds its buckets after the first pass. From then on every step sums gradients in the same order, also
+        after a resume.
         """
         if self.forward is not self.model:
             micro = rows_of(self.batches.batch(0, self.mine), torch.arange(self.micro_batch_size))
             loss_of(self.forward, micro, None, self.job.training, self.job.device).loss.backward()
 
     def train_step(self, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
-        """Step number `step`, from 1; returns its row of metrics, of which a device may still have to make the values.
+        """Make step number `step`, counted from 1, and return its row of metrics. Values may still be on a device.
 
-        With `stop` all processes ask each other between micro-batches whether one was told to end, which costs time.
-        None: one was; nothing is done then.
+        Returns None, and does not update the model, if a process received a signal to stop. The processes ask each
+        other between micro-batches only if `stop` is given, because this takes time.
         """
         training = self.job.training
         lr = learning_rate(training, self.peak, step, self.job.steps)
@@ -100,27 +100,28 @@ class Stepper:
         }
 
     def _asked(self, batch: Batch) -> float:
-        """How many targets of the whole batch count, a process: gradients and metrics are means over processes.
+        """Number of targets of the global batch that count, divided by the number of processes.
 
-        Of a text every target counts, so that there are as many in every process.
+        Gradients and metrics are means over processes. In a text every target counts, so all processes have the same
+        number.
         """
         if not batch.answers:
             return batch.asked
         return int(self.job.group.total(torch.tensor(batch.asked))) / self.job.group.size
 
     def close(self) -> None:
-        """Drop DDP's wrapper, which holds connections: a traceback holds the stepper."""
+        """Drop DDP's wrapper, which holds connections, because a traceback may keep the stepper alive."""
         self.forward = self.gradients.forward = self.model
 
 
 @dataclass(frozen=True)
 class MicroBatchResult:
-    """One micro-batch.
+    """The result of one micro-batch.
 
     Attributes:
         loss: a scalar with its graph.
         ended: the final state, detached.
-        right: how many answers' tokens are the most probable ones; 0 where nothing is asked.
+        right: number of answer tokens that are the most probable ones; 0 for text.
     """
 
     loss: Tensor
@@ -131,9 +132,9 @@ class MicroBatchResult:
 def loss_of(
     model: nn.Module, batch: Batch, start: State | None, training: TrainingSpec, device: torch.device
 ) -> MicroBatchResult:
-    """A micro-batch from its initial state; `model` calls a model that can be trained.
+    """Run a micro-batch from its initial state.
 
-    The loss is the mean cross-entropy, nats, over the targets that count: 0 where none does.
+    The loss is the mean cross-entropy, nats, over the targets that count; 0 if none does.
     """
     inputs, targets = batch.inputs.to(device), batch.targets.to(device)  # (B, T)
     resets = None
@@ -152,7 +153,7 @@ def loss_of(
 
 
 def rows_of(batch: Batch, rows: Tensor) -> Batch:
-    """Some of a batch's sequences."""
+    """Some sequences of a batch."""
     if len(rows) == len(batch.inputs):
         return batch
     starts = None if batch.starts is None else batch.starts[rows]

@@ -1,20 +1,18 @@
-"""Kills at random moments, and what comes out in the end: bitwise what comes out without them.
+"""Kills runs at random moments, and checks that their results are bitwise those of undisturbed runs.
 
     python tests/campaign/kills.py --kills 100 --seed 1
 
-Micro runs are killed again and again, gone on with, and at last compared with one of as many processes that nobody
-disturbed: all weights and checkpoints bit for bit, all tables row for row. Of the kills
+Micro runs are killed and continued many times. In the end they are compared with an undisturbed run in as many
+processes: weights and checkpoints bitwise, tables row by row. There are three kinds of kills:
 
-- a tenth hits a whole workflow with its runs, tables and verdicts: snakemake (kill -9, SIGTERM) or one of its jobs
-  (kill -9);
-- a quarter hits a training run of two processes: one of them, or the one that started them (kill -9, SIGTERM), at a
-  random moment or while a checkpoint is being written (aimed at by its temporary file); the others have to end within
-  a minute;
-- the rest hits a training run of one process: kill -9 at a random moment or while a checkpoint is being written,
-  SIGTERM. Training writes a checkpoint every ten steps.
+- A tenth hits a whole workflow: snakemake (kill -9, SIGTERM) or one of its jobs (kill -9).
+- A quarter hits a training run of two processes: one of them, or their launcher (kill -9, SIGTERM). The moment is
+  random, or a checkpoint is being written, which its temporary file shows. The other processes must end in a minute.
+- The others hit a training run of one process: kill -9 at a random moment or during a checkpoint, or SIGTERM.
+  Training writes a checkpoint every ten steps.
 
-The seed settles victims, signals and how long is waited for; when that is, the machine settles. A kill counts when it
-hit a living process. Exit code: 0 all equal, 1 not.
+The seed decides victims, signals and waiting times; the exact moments depend on the machine. A kill counts if it hit a
+living process. Exit code: 0 if all results are equal, otherwise 1.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests")]  # as pyproject.toml has it for pytest: this is a command too
+sys.path[:0] = [str(ROOT / "tests")]  # as in pyproject.toml for pytest, because this is a command too
 
 from campaign.tools import (  # noqa: E402
     PATIENCE,
@@ -58,15 +56,15 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["ssm.training.loop", "ssm.cli.train", "torch._dynamo"])
 KILLS_A_ROUND = 5
 STEPS, CHECKPOINT_STEPS = 300, 10
-TEAM = 2  # processes of a run of several
+TEAM = 2  # processes of a run with several
 IN_CHECKPOINT = " in a checkpoint"
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", "workflow/Snakefile", "--cores", "2", "lg_fig5"]
-AFTER_KILL = {-signal.SIGKILL, -signal.SIGTERM, REQUEUE, LOST, 0}  # 0: it came too late
+AFTER_KILL = {-signal.SIGKILL, -signal.SIGTERM, REQUEUE, LOST, 0}  # 0: the kill came too late
 
 
 @dataclass
 class Round:
-    """What was killed on the way to one finished result, and how the result differs."""
+    """The kills on the way to one finished result, and the differences of the result."""
 
     kills: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
@@ -76,7 +74,7 @@ class World:
     """The inputs of all runs, and the undisturbed results.
 
     Args:
-        folder: where everything is made.
+        folder: for all files.
         moments: chooses victims and waiting times.
     """
 
@@ -86,10 +84,10 @@ class World:
         recipe = {"budget": {"steps": STEPS}, "snapshots": [0.4], "initial_state": {"policy": "state_passing"}}
         write_json(folder / "run.json", run_spec(self.store.spec, **recipe).content())
         self.rounds = 0
-        self.whole: dict[str, Path] = {}  # undisturbed results, by what they are
+        self.whole: dict[str, Path] = {}  # undisturbed results by kind
 
     def arguments(self, out: Path, processes: int = 1) -> list[str]:
-        """Of `ssm`, to train the micro run."""
+        """Arguments of `ssm` that train the micro run."""
         given = ["--device", "cpu", "--threads", "1", "--checkpoint-steps", str(CHECKPOINT_STEPS)]
         given += ["--processes", str(processes)] if processes > 1 else []
         return ["train", f"{self.folder}/run.json", "--tokens", str(self.store.folder), "--out", str(out), *given]
@@ -99,10 +97,10 @@ class World:
         return self.folder / f"round-{self.rounds}"
 
     def wait_for_moment(self, out: Path, aimed: bool, checkpoints: int, alive: Callable[[], bool]) -> None:
-        """Until so many checkpoints have been written, and then until the next is being written, or for a moment."""
+        """Wait for some checkpoints, and then for the next one to be written (`aimed`) or for a short time."""
         delay = self.moments.uniform(0, 0.1)
         if aimed:
-            wait_for_checkpoints(out, checkpoints or 1, alive)  # by then, what was left of an earlier one is gone
+            wait_for_checkpoints(out, checkpoints or 1, alive)  # by then, remains of an earlier kill are deleted
             until(lambda: writes_checkpoint(out) or not alive())
         else:
             wait_for_checkpoints(out, checkpoints, alive)
@@ -111,13 +109,13 @@ class World:
     # --- One process --------------------------------------------------------------------------------------------------
 
     def start(self, out: Path) -> multiprocessing.process.BaseProcess:
-        """Training in a process that has torch already."""
+        """Train in a process that has already imported torch."""
         process = PROCESSES.Process(target=job, args=(self.arguments(out), self.folder / "train.log"))
         process.start()
         return process
 
     def kill_runs(self, kills: int) -> Round:
-        """Kill one run so many times, at most, and compare."""
+        """Kill one run at most `kills` times, and compare."""
         whole, out, done = self.undisturbed("run", self._train), self.new_folder(), Round()
         while True:
             process = self.start(out)
@@ -133,12 +131,12 @@ class World:
                 return done
 
     def _wrong_end(self, code: int | None, what: str) -> str:
-        """None: it did not end at all."""
+        """The error for an exit code; None means that the process did not end."""
         after = f"after {what}" if what else "of a run that nobody killed"
         return f"exit code {code} {after}: see {self.folder / 'train.log'}"
 
     def _kill_run(self, process: multiprocessing.process.BaseProcess, out: Path) -> str:
-        """Wait for a few checkpoints, or none, and kill; what was done, if the process was still there."""
+        """Wait for some checkpoints, and kill; returns what was done, or nothing if the process had ended."""
         aim = self.moments.choice(["-9", "-9" + IN_CHECKPOINT, "-TERM"])
         self.wait_for_moment(out, aim.endswith(IN_CHECKPOINT), self.moments.randint(0, 3), process.is_alive)
         if not process.is_alive() or process.pid is None:
@@ -157,13 +155,13 @@ class World:
     # --- Several processes --------------------------------------------------------------------------------------------
 
     def launch(self, out: Path) -> subprocess.Popen[bytes]:
-        """Training in several processes."""
+        """Train in several processes."""
         with (self.folder / "train.log").open("ab") as log:
             command = [sys.executable, "-m", "ssm", *self.arguments(out, TEAM)]
             return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
 
     def kill_ranks(self, kills: int) -> Round:
-        """Kill one of several processes, or their launcher, so many times at most, and compare."""
+        """Kill one of several processes, or their launcher, at most `kills` times, and compare."""
         whole, out, done = self.undisturbed("team", self._train_together), self.new_folder(), Round()
         while True:
             launcher = self.launch(out)
@@ -178,7 +176,7 @@ class World:
                 return done
 
     def _kill_rank(self, launcher: subprocess.Popen[bytes], out: Path, done: Round) -> str:
-        """Wait for a few checkpoints and kill; what was done, if the process was still there."""
+        """Wait for some checkpoints, and kill; returns what was done, or nothing if the process had ended."""
         which, number = self.moments.choice(["a rank", "the launcher"]), self.moments.choice([9, 15])
         rank, aimed = self.moments.randrange(TEAM), self.moments.random() < 0.5
         self.wait_for_moment(out, aimed, self.moments.randint(1, 3), lambda: launcher.poll() is None)
@@ -216,7 +214,7 @@ class World:
         command.chmod(0o755)
 
     def snakemake(self, place: Path) -> subprocess.Popen[bytes]:
-        """The workflow, as `make figures` calls it."""
+        """The workflow, called as by `make figures`."""
         path = os.pathsep.join([str(place / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
         environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         with (place / "snakemake.log").open("ab") as log:
@@ -229,7 +227,7 @@ class World:
         return self.snakemake(place).wait()
 
     def kill_workflows(self, kills: int) -> Round:
-        """Kill one workflow so many times, at most, and compare."""
+        """Kill one workflow at most `kills` times, and compare."""
         whole, place, done, failures = self.undisturbed("workflow", self._whole_workflow), self.new_folder(), Round(), 0
         self.workflow_in(place)
         while True:
@@ -265,7 +263,7 @@ class World:
         return f"workflow: {aim.replace('job', f'ssm {verb}')}"
 
     def undisturbed(self, what: str, make: Callable[[Path], int | None]) -> Path:
-        """The result that nobody disturbed, made once."""
+        """The undisturbed result, made once."""
         if what not in self.whole:
             code = make(self.folder / f"whole-{what}")
             if code != 0:

@@ -64,8 +64,7 @@ def test_a_killed_process_and_a_preempted_job(store: TokenStore, tmp_path: Path)
     assert code == LOST
     [line] = [line for line in said.splitlines() if "[" not in line]  # but for lines of progress
     assert line.startswith("ssm train: process 1 of 2 (")
-    assert line.endswith("is gone; the others end too. What is on disk is whole: the same command goes on from the "
-                         "last checkpoint")  # fmt: skip
+    assert line.endswith("run the same command to continue from the last checkpoint")
     step = load_tensors(tmp_path / "run" / "checkpoint.safetensors")[1]["step"]
 
     job = started(*training(run, store, tmp_path))

@@ -1,4 +1,4 @@
-"""Batches: every window once an epoch, streams without a gap, and all of it a function of (seed, step)."""
+"""Batches: every window once per epoch, streams without gaps, everything as a function of (seed, step)."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def same(one: Batch, other: Batch) -> bool:
 
 
 @given(st.integers(1, 3000), SEEDS)
-def test_a_permutation_holds_everything_once(n: int, seed: int) -> None:
+def test_a_permutation_has_every_element_once(n: int, seed: int) -> None:
     images = Permutation(n, np.random.default_rng(seed))(np.arange(n))
     assert sorted(images.tolist()) == list(range(n))
 
 
-def test_a_permutation_is_thorough_and_needs_no_table() -> None:
+def test_a_large_permutation_looks_random() -> None:
     n, k = 10**12 + 39, 20_000
     permutation = Permutation(n, np.random.default_rng(0))
     images = permutation(np.arange(k))
@@ -49,7 +49,7 @@ def test_a_permutation_is_thorough_and_needs_no_table() -> None:
         assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 4 / k**0.5
     small = np.stack([Permutation(50, np.random.default_rng(seed))(np.arange(50)) for seed in range(2000)])
     counts = np.stack([np.bincount(column, minlength=50) for column in small.T])  # element x image
-    assert ((counts - 40) ** 2 / 40).sum() / (49 * 49) < 1.15  # chi-squared a degree of freedom; its error is 0.03
+    assert ((counts - 40) ** 2 / 40).sum() / (49 * 49) < 1.15  # chi-squared per degree of freedom; its error is 0.03
 
 
 @settings(max_examples=60, deadline=None)
@@ -57,17 +57,17 @@ def test_a_permutation_is_thorough_and_needs_no_table() -> None:
 def test_an_epoch_has_every_window_once_and_no_window_leaves_the_split(n: int, context: int, size: int, seed: int):
     assume(n > context)
     batches = WindowBatches(counting(n), context, size, seed)
-    steps = -(-3 * batches.windows // size)  # three epochs and a bit
+    steps = -(-3 * batches.windows // size)  # slightly more than three epochs
     windows = torch.cat([batches.batch(step).inputs for step in range(steps)])
     targets = torch.cat([batches.batch(step).targets for step in range(steps)])
     assert windows.shape[1] == context
-    assert torch.equal(targets, windows + 1)  # the next token, and inside the split, for each token is its position
+    assert torch.equal(targets, windows + 1)  # tokens are positions, so targets are next tokens in the split
     assert torch.equal(windows, windows[:, :1] + torch.arange(context))
     assert batches.windows == max(1, (n - context) // context)
     for epoch in range(3):
         starts = windows[epoch * batches.windows : (epoch + 1) * batches.windows, 0]
         assert sorted((starts - starts.min()).tolist()) == [context * i for i in range(batches.windows)]
-        assert starts.min() < context  # the epoch reaches all but the ends
+        assert starts.min() < context  # an epoch leaves out only the ends
 
 
 def test_epochs_differ_in_order_and_offset() -> None:
@@ -79,10 +79,8 @@ def test_epochs_differ_in_order_and_offset() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 3, 16])
-def test_the_order_does_not_tell_how_many_places_are_computed_at_once(
-    block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, other = (WindowBatches(counting(997), 16, 5, 7) for _ in range(2))  # 61 windows an epoch
+def test_the_order_does_not_depend_on_the_block_size(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (WindowBatches(counting(997), 16, 5, 7) for _ in range(2))  # 61 windows per epoch
     expected = [one.positions(step) for step in range(40)]
     monkeypatch.setattr("ssm.data.batches.BLOCK", block)
     for step in [*range(40), 3, 20, 4, 39]:
@@ -91,7 +89,7 @@ def test_the_order_does_not_tell_how_many_places_are_computed_at_once(
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 300), st.integers(1, 30), st.integers(1, 9), SEEDS, st.data())
-def test_streams_are_the_text_without_a_gap(n: int, context: int, size: int, seed: int, data: st.DataObject) -> None:
+def test_streams_read_the_text_without_gaps(n: int, context: int, size: int, seed: int, data: st.DataObject) -> None:
     assume(n > context)
     documents = (0, *sorted(data.draw(st.sets(st.integers(1, n - 1), max_size=9))))
     batches = StreamBatches(counting(n, documents=documents), context, size, seed)
@@ -106,7 +104,7 @@ def test_streams_are_the_text_without_a_gap(n: int, context: int, size: int, see
 
 
 @given(st.integers(1, 12), SEEDS)
-def test_streams_start_evenly_spread_and_share_an_epoch(size: int, seed: int) -> None:
+def test_streams_start_evenly_spread_and_read_an_epoch_together(size: int, seed: int) -> None:
     n = 20 * size
     batches = StreamBatches(counting(n), 5, size, seed)
     origins = np.sort(batches.origins)
@@ -138,7 +136,7 @@ def test_batches_are_contiguous_integers(kind: type[WindowBatches] | type[Stream
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 300), st.data(), SEEDS)
-def test_held_out_windows_stream_in_any_segments(n: int, data: st.DataObject, seed: int) -> None:
+def test_held_out_windows_can_be_read_in_any_segments(n: int, data: st.DataObject, seed: int) -> None:
     length = data.draw(st.integers(1, n - 1))
     windows = held_out_windows(counting(n), 6, length, seed)
     inputs, targets = windows.read(slice(None), 0, length)
@@ -159,7 +157,7 @@ def test_held_out_windows_stream_in_any_segments(n: int, data: st.DataObject, se
 def test_shuffled_windows_exchange_their_chunks(
     sequences: int, length: int, chunk: int, data: st.DataObject, seed: int
 ) -> None:
-    """Each chunk once, at its own place, and of no window again before all the others; in any segments."""
+    """Every chunk is read once at its own place. A sequence repeats a window only after all others."""
     plain = held_out_windows(counting(100), sequences, length, seed)
     shuffled = ShuffledWindows(plain.split, plain.positions, length, chunk)
     rows, positions = np.arange(sequences), np.arange(length)
@@ -180,13 +178,13 @@ def test_shuffled_windows_exchange_their_chunks(
     assert torch.equal(targets, expected + 1)
 
 
-def test_every_place_of_a_held_out_window_is_drawn() -> None:
+def test_every_position_of_a_held_out_window_is_drawn() -> None:
     positions = held_out_windows(counting(20), 2000, 15, 0).positions
     assert positions.max() == 4
-    assert np.bincount(positions).min() > 300  # 5 places, 400 draws each, standard deviation 18
+    assert np.bincount(positions).min() > 300  # 5 positions with 400 draws each, standard deviation 18
 
 
-def test_a_million_tokens_are_read_a_segment_at_a_time(tmp_path: Path) -> None:
+def test_a_million_tokens_are_read_in_segments(tmp_path: Path) -> None:
     n, length = 1_500_000, 1_000_000
     np.arange(n, dtype="<u4").tofile(tmp_path / "tokens")
     mapped = np.asarray(np.memmap(tmp_path / "tokens", "<u4", mode="r"))
@@ -211,9 +209,7 @@ def test_a_split_that_is_too_short_is_one_clear_line() -> None:
     split = counting(20)
     for make in (WindowBatches, StreamBatches):
         make(split, 19, 2, 0).batch(0)
-        with pytest.raises(
-            DataError, match="split: 20 tokens, context 20 needs 21; give a larger corpus, or a context"
-        ):
+        with pytest.raises(DataError, match="split: 20 tokens, context 20 needs 21; give a larger corpus, or a con"):
             make(split, 20, 2, 0)
     with pytest.raises(DataError, match=r"split: 20 tokens, length 64 needs 65; .* length of at most 19$"):
         held_out_windows(split, 2, 64, 0)

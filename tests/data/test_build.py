@@ -1,4 +1,4 @@
-"""Building a store: deterministic, whole or not at all, in bounded memory."""
+"""Building a store: deterministic, complete or not at all, in bounded memory."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_store_is_its_corpus_in_order_for_any_shard_size(
     assert all(len(shard) == shard_tokens for shard in store.train.shards[:-1])
 
 
-def test_the_manifest_says_what_was_read(tmp_path: Path) -> None:
+def test_the_manifest_describes_the_corpus(tmp_path: Path) -> None:
     rows = texts(50)
     spec = data(corpus(tmp_path, rows))
     build_store(spec, tmp_path / "store")
@@ -96,13 +96,13 @@ def test_the_manifest_says_what_was_read(tmp_path: Path) -> None:
     assert {"code", "packages", "machine", "written"} <= manifest["provenance"].keys()
 
 
-def test_the_corpus_hash_is_of_names_and_contents(tmp_path: Path) -> None:
+def test_the_corpus_hash_covers_names_and_contents(tmp_path: Path) -> None:
     rows = texts(50)
     variants = {
         "one": rows,
         "content": [*rows[:-1], rows[-1].swapcase()],
         "name": rows,
-        "border": [rows[0] + "rows.jsonl:2" + rows[1], "", *rows[2:]],  # the same bytes in one document less
+        "border": [rows[0] + "rows.jsonl:2" + rows[1], "", *rows[2:]],  # the same bytes in one document fewer
     }
     hashes = {}
     for variant, lines in variants.items():
@@ -115,7 +115,7 @@ def test_the_corpus_hash_is_of_names_and_contents(tmp_path: Path) -> None:
     assert len(set(hashes.values())) == len(hashes)
 
 
-def test_what_is_held_out_depends_on_seed_and_index_alone(tmp_path: Path) -> None:
+def test_the_held_out_part_depends_only_on_seed_and_index(tmp_path: Path) -> None:
     rows = texts(200)
     short = data(corpus(tmp_path, rows), max_documents=100)
     build_store(short, tmp_path / "short")
@@ -132,8 +132,8 @@ def test_what_is_held_out_depends_on_seed_and_index_alone(tmp_path: Path) -> Non
         assert 0.08 < np.mean(chosen) < 0.12  # held_out is 0.1: four standard errors are 0.019
 
 
-def test_a_part_is_set_aside_from_training(tmp_path: Path) -> None:
-    """What is held out stays what it was; a spec that sets nothing aside is the one that it was."""
+def test_a_part_for_choices_leaves_the_held_out_part_unchanged(tmp_path: Path) -> None:
+    """A spec without this part has the same content as before."""
     plain = data(corpus(tmp_path, texts(200)))
     stores = []
     for name, spec in (("plain", plain), ("aside", data(plain.corpus, choice=0.2))):
@@ -147,7 +147,7 @@ def test_a_part_is_set_aside_from_training(tmp_path: Path) -> None:
     assert "choice" not in plain.content()
     with pytest.raises(ConfigError, match=r"held_out 0.1 and choice 0.9 leave no document to train on"):
         DataSpec.parse(plain.content() | {"choice": 0.9}, "tests")
-    with pytest.raises(DataError, match="no document fell to the split 'choice'"):
+    with pytest.raises(DataError, match="the split 'choice' got no document"):
         build_store(data(plain.corpus, choice=1e-9), tmp_path / "none")
 
 
@@ -162,7 +162,7 @@ def test_processes_make_the_same_store(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(files_of(tmp_path / "serial")) > 10
 
 
-def test_processes_read_no_further_ahead_than_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_read_ahead_only_as_far_as_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "PROCESSES_FROM", 1)
     tokenizer = train_bpe(iter([b"a text of some words"] * 9), 270)
     read = 0
@@ -185,7 +185,7 @@ def test_processes_read_no_further_ahead_than_they_need(monkeypatch: pytest.Monk
         list(encoded)
 
 
-def test_small_corpora_and_bytes_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_corpora_and_bytes_start_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "_in_processes", lambda *_: pytest.fail("a process was started"))
     batch = TextBatch([b"x" * 100], ["train"], 100, 100)
     list(encode_in_order(train_bpe(iter([b"xx"]), 270), [batch], workers=4))
@@ -193,7 +193,7 @@ def test_small_corpora_and_bytes_start_no_process(monkeypatch: pytest.MonkeyPatc
     list(encode_in_order(ByteTokenizer(), [batch], workers=4))
 
 
-def test_the_tokenizer_sees_training_documents_only(tmp_path: Path) -> None:
+def test_the_tokenizer_is_trained_only_on_training_documents(tmp_path: Path) -> None:
     plain = data(corpus(tmp_path, ["placeholder"]), BpeTokenizer(vocab_size=2000))
     rows = ["heldout" * 50 if is_held_out(plain, index) else "training" * 50 for index in range(60)]
     spec = data(corpus(tmp_path, rows), plain.tokenizer)
@@ -203,7 +203,7 @@ def test_the_tokenizer_sees_training_documents_only(tmp_path: Path) -> None:
     assert not any("held" in token for token in vocabulary)
 
 
-def test_the_tokenizer_is_shown_no_more_than_its_bytes(tmp_path: Path) -> None:
+def test_the_tokenizer_reads_at_most_train_bytes(tmp_path: Path) -> None:
     spec = data(corpus(tmp_path, ["a" * 100] * 50), BpeTokenizer(vocab_size=300, train_bytes=250))
     shown = list(build_module._tokenizer_training_texts(spec))
     assert [len(text) for text in shown] == [100, 100, 50]
@@ -212,14 +212,14 @@ def test_the_tokenizer_is_shown_no_more_than_its_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [["only one"], ["a", "b"]])
 def test_both_splits_need_a_document(tmp_path: Path, rows: list[str]) -> None:
     spec = data(corpus(tmp_path, rows), held_out=1e-6)
-    with pytest.raises(DataError, match=rf"all {len(rows)} documents fell to the split 'train'.*held_out_seed$"):
+    with pytest.raises(DataError, match=rf"all {len(rows)} documents went to the split 'train'.*held_out_seed$"):
         build_store(spec, tmp_path / "store")
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
 @pytest.mark.parametrize(("held_out", "name"), [(0.0, "train"), (1.0, "held_out")])
 @pytest.mark.parametrize("documents", [1, 30])
-def test_one_split_can_be_all_there_is(tmp_path: Path, held_out: float, name: str, documents: int) -> None:
+def test_one_split_may_have_all_documents(tmp_path: Path, held_out: float, name: str, documents: int) -> None:
     rows = texts(documents)
     build_store(data(corpus(tmp_path, rows), held_out=held_out), tmp_path / "store")
     found = documents_of(TokenStore.open(tmp_path / "store"))
@@ -227,7 +227,7 @@ def test_one_split_can_be_all_there_is(tmp_path: Path, held_out: float, name: st
     assert list(found.values()) == [[]]
 
 
-def test_what_is_held_out_is_a_share(tmp_path: Path) -> None:
+def test_held_out_is_a_share(tmp_path: Path) -> None:
     source = corpus(tmp_path, ["a"])
     for held_out in (-0.1, 1.1):
         with pytest.raises(ConfigError, match=r"held_out: expected a number (up to 1|from 0 on), got"):
@@ -236,7 +236,7 @@ def test_what_is_held_out_is_a_share(tmp_path: Path) -> None:
         DataSpec.parse(data(source, BpeTokenizer(vocab_size=300)).content() | {"held_out": 1.0}, "x")
 
 
-def test_a_finished_store_is_left_alone(tmp_path: Path) -> None:
+def test_a_finished_store_is_not_changed(tmp_path: Path) -> None:
     source = corpus(tmp_path, texts(50))
     assert build_store(data(source), tmp_path / "store")
     before = (tmp_path / "store" / "manifest.json").stat().st_mtime_ns
@@ -251,7 +251,7 @@ def test_foreign_files_are_never_touched(tmp_path: Path) -> None:
     spec = data(corpus(tmp_path, texts(50)))
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "thesis.tex").write_text("precious")
-    with pytest.raises(OutputError, match=r"holds 'thesis\.tex', which is no part of a token store"):
+    with pytest.raises(OutputError, match=r"holds 'thesis\.tex', which is not part of a token store"):
         build_store(spec, tmp_path / "store")
     with pytest.raises(OutputError, match="is a file, expected a folder"):
         build_store(spec, tmp_path / "rows.jsonl")
@@ -262,7 +262,7 @@ def test_foreign_files_are_never_touched(tmp_path: Path) -> None:
     assert (tmp_path / "store" / "thesis.tex").read_text() == "precious"
 
 
-def test_a_store_that_lost_its_manifest_is_built_again(tmp_path: Path) -> None:
+def test_a_store_without_its_manifest_is_built_again(tmp_path: Path) -> None:
     spec = data(corpus(tmp_path, texts(50)), BpeTokenizer(vocab_size=300))
     build_store(spec, tmp_path / "store")
     (tmp_path / "store" / "manifest.json").unlink()
@@ -296,7 +296,7 @@ build.build_store(DataSpec.load(sys.argv[1]), sys.argv[2])
 """
 
 
-def test_a_killed_build_leaves_nothing_that_opens_and_the_next_one_cleans_up(tmp_path: Path) -> None:
+def test_a_killed_build_leaves_no_store_and_the_next_one_cleans_up(tmp_path: Path) -> None:
     spec = data(corpus(tmp_path, texts(50)), shard_tokens=500)
     (tmp_path / "spec.json").write_text(json.dumps(spec.content()))
     command = [sys.executable, "-c", KILLED, str(tmp_path / "spec.json"), str(tmp_path / "store")]
@@ -365,12 +365,12 @@ def test_the_corpus_is_never_in_memory(tmp_path: Path, kind: str) -> None:
     assert grown < size / 2
 
 
-def test_documents_without_tokens_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Deaf(ByteTokenizer):
+def test_documents_without_tokens_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stripping(ByteTokenizer):
         def encode(self, texts: list[bytes]) -> list[np.ndarray]:
             return [np.frombuffer(text.strip(b"_"), np.uint8) for text in texts]
 
-    monkeypatch.setattr(build_module, "make_tokenizer", lambda *_: Deaf())
+    monkeypatch.setattr(build_module, "make_tokenizer", lambda *_: Stripping())
     stream = [Document(str(number), b"___" if number % 2 else b"text", 4) for number in range(60)]
     monkeypatch.setattr(build_module, "documents", lambda _: islice(stream, None))
     build_store(data(corpus(tmp_path, ["x"])), tmp_path / "store")

@@ -1,4 +1,4 @@
-"""Corpora: every kind of source gives its documents, in order, and every wrong source is one clear line."""
+"""Corpora: every kind of source gives its documents in order, and every wrong source is one clear line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
     half = len(rows().splitlines(keepends=True)[0])
     sources = [
         write(tmp_path / "a.jsonl", rows()),
-        write(tmp_path / "b.ndjson", rows().replace(b"\n", b"\n\n")),  # blank lines are no documents
+        write(tmp_path / "b.ndjson", rows().replace(b"\n", b"\n\n")),  # blank lines are skipped
         write(tmp_path / "c.jsonl.gz", gzip.compress(rows())),
         write(tmp_path / "d.jsonl.zst", frame(rows()[:half]) + frame(rows()[half:])),  # two frames
     ]
@@ -61,7 +61,7 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
         assert texts_of(files(source)) == [text.encode() for text in TEXTS], source.name
 
 
-def test_a_corpus_in_order_with_names_that_do_not_depend_on_the_machine(tmp_path: Path) -> None:
+def test_documents_have_an_order_and_names_that_do_not_depend_on_the_machine(tmp_path: Path) -> None:
     for name in ("b/2.txt", "b/10.txt", "a.txt", ".hidden/x.txt", "b/.cache"):
         write(tmp_path / "corpus" / name, name.encode())
     write(tmp_path / "rows.jsonl", b'{"text": "one"}\n\n{"text": ""}\n{"text": null}\n{"text": "five"}\n')
@@ -74,7 +74,7 @@ def test_a_corpus_in_order_with_names_that_do_not_depend_on_the_machine(tmp_path
     ]
 
 
-def test_a_whole_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_with_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("1.txt", "inner/2.txt", ".hidden/3.txt"):
         write(tmp_path / name, b"text")
     monkeypatch.setattr(reader, "MOST_FILES", 2)
@@ -91,7 +91,7 @@ def test_a_file_found_twice_is_read_once(tmp_path: Path) -> None:
     assert texts_of(files(tmp_path / "b.txt", tmp_path, tmp_path / "*.txt")) == [b"b", b"a"]
 
 
-def test_an_explicit_format_picks_its_files_from_a_folder(tmp_path: Path) -> None:
+def test_an_explicit_format_selects_the_files_of_a_folder(tmp_path: Path) -> None:
     write(tmp_path / "README.md", b"not a row")
     write(tmp_path / "x.jsonl", rows())
     assert texts_of(files(tmp_path, format="jsonl")) == [text.encode() for text in TEXTS]
@@ -106,7 +106,7 @@ def test_text_is_kept_as_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["folder", "x.jsonl", "x.jsonl.gz", "x.parquet"])
-def test_progress_adds_up_to_what_is_stored(tmp_path: Path, name: str) -> None:
+def test_progress_adds_up_to_the_stored_bytes(tmp_path: Path, name: str) -> None:
     write(tmp_path / "folder" / "1.txt", b"abc")
     write(tmp_path / "folder" / "2.txt.gz", gzip.compress(b"abc" * 99))
     write(tmp_path / "x.jsonl", rows())
@@ -127,14 +127,14 @@ def test_wrong_sources_are_one_clear_line(tmp_path: Path) -> None:
         (files(tmp_path / "*.tsv"), r"\*\.tsv: no file found here"),
         (files(tmp_path / "empty"), "empty: no file found here"),
         (files(tmp_path / "empty", format="jsonl"), "empty: no jsonl file found here"),
-        (files(write(tmp_path / "blank.txt", b"")), "blank.txt: the corpus holds no text"),
+        (files(write(tmp_path / "blank.txt", b"")), "blank.txt: the corpus has no text"),
         (files(write(tmp_path / "cut.jsonl.gz", truncated)), r"cut\.jsonl\.gz: cannot be read \(Truncated"),
         (files(write(tmp_path / "cut.jsonl.zst", frame)), r"cut\.jsonl\.zst: cannot be read \(Truncated"),
         (files(write(tmp_path / "no.jsonl.gz", b"plain")), r"no\.jsonl\.gz: cannot be read"),
         (files(write(tmp_path / "no.parquet", b"plain")), r"no\.parquet: cannot be read"),
         (files(write(tmp_path / "bad.jsonl", rows() + b"{oops\n")), r"bad\.jsonl:5: not JSON .* column 2"),
-        (files(write(tmp_path / "deep.jsonl", rows() + b"[" * 100_000)), r"deep\.jsonl:5: not JSON that can be read"),
-        (files(write(tmp_path / "long.jsonl", b'{"n": ' + b"9" * 6000 + b"}")), r"long\.jsonl:1: not JSON that can be"),
+        (files(write(tmp_path / "deep.jsonl", rows() + b"[" * 100_000)), r"deep\.jsonl:5: this JSON cannot be read"),
+        (files(write(tmp_path / "long.jsonl", b'{"n": ' + b"9" * 6000 + b"}")), r"long\.jsonl:1: this JSON cannot be"),
         (files(write(tmp_path / "list.jsonl", b"[1]\n")), r"list\.jsonl:1: expected a JSON object, got list"),
         (files(write(tmp_path / "int.jsonl", b'{"text": 3}\n')), r"int\.jsonl:1: 'text' holds int, expected text"),
         (files(write(tmp_path / "key.jsonl", rows("texts"))), r"key\.jsonl:1: no key 'text' .*did you mean 'texts'\?"),
@@ -197,7 +197,7 @@ def test_the_hub_fails_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
     cases = (
         (None, r"need `pip install 'ssm-length\[hub\]'`"),
-        (fake_datasets(absent), r"x \(train\): the hub does not open it \(no such data set\)$"),
+        (fake_datasets(absent), r"x \(train\): cannot be opened on the hub \(no such data set\)$"),
         (fake_datasets(lambda *args, **options: broken()), r"reading failed at row 1 \(reset\)$"),
     )
     for module, message in cases:

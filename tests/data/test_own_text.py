@@ -1,4 +1,4 @@
-"""A user's text and tokenizer: held against the model, and one line where they do not fit."""
+"""A user's text and tokenizer are checked against the model; errors are one line."""
 
 from __future__ import annotations
 
@@ -61,32 +61,32 @@ def test_a_tokenizer_of_the_hub(tokenizer: Path, monkeypatch: pytest.MonkeyPatch
     assert tokenizer_named("some/model@v2", 300) == HubTokenizer(name="some/model", revision="v2", vocab_size=300)
     assert tokenizer_named("some/model", 300) == HubTokenizer(name="some/model", vocab_size=300)
     assert asked == [("some/model", "tokenizer.json", "v2"), ("some/model", "tokenizer.json", None)]
-    refused("^some/model: a tokenizer of another vocabulary", "some/model", 299)
+    refused("^some/model: this tokenizer has another vocabulary", "some/model", 299)
 
 
 @pytest.mark.parametrize(("vocab_size", "fits"), [(299, False), (300, True), (400, True), (401, False)])
-def test_the_vocabulary_is_the_models(vocab_size: int, fits: bool, tokenizer: Path) -> None:
+def test_the_vocabulary_must_be_the_models(vocab_size: int, fits: bool, tokenizer: Path) -> None:
     path = tokenizer / "tokenizer.json"
     if fits:
         assert isinstance(tokenizer_named(str(path), vocab_size), FileTokenizer)
         return
     what = "needs 300 rows" if vocab_size < 300 else "has 300 tokens"
     message = (
-        rf"^{path}: a tokenizer of another vocabulary \(it {what}, the model's embedding has {vocab_size} rows\); "
-        "name the model's own with --tokenizer$"
+        rf"^{path}: this tokenizer has another vocabulary \(it {what}, the model's embedding has {vocab_size} rows\); "
+        "give the model's own one with --tokenizer$"
     )
     refused(message, str(path), vocab_size)
 
 
 @pytest.mark.parametrize(("vocab_size", "fits"), [(255, False), (256, True), (341, True), (342, False)])
-def test_bytes_need_256_rows_and_most_of_all(vocab_size: int, fits: bool) -> None:
+def test_bytes_need_256_rows_and_must_use_most_rows(vocab_size: int, fits: bool) -> None:
     if fits:
         assert tokenizer_named("bytes", vocab_size) == BytesTokenizer()
     else:
-        refused("^bytes: a tokenizer of another vocabulary", "bytes", vocab_size)
+        refused("^bytes: this tokenizer has another vocabulary", "bytes", vocab_size)
 
 
-def test_holes_among_the_tokens_are_rows_that_are_needed() -> None:
+def test_unused_numbers_between_tokens_need_rows_too() -> None:
     check_vocabulary(rows=100, tokens=76, vocab_size=100, source="x")
     with pytest.raises(DataError, match=r"it has 74 tokens, the model's embedding has 100 rows"):
         check_vocabulary(rows=100, tokens=74, vocab_size=100, source="x")
@@ -94,8 +94,10 @@ def test_holes_among_the_tokens_are_rows_that_are_needed() -> None:
         check_vocabulary(rows=50280, tokens=50000, vocab_size=50277, source="x")
 
 
-def test_what_is_no_tokenizer(tmp_path: Path) -> None:
-    refused(r"^byte: no such tokenizer.json or folder, no name of the hub \(owner/model\), and not 'bytes'$", "byte", 9)
+def test_wrong_names_of_tokenizers(tmp_path: Path) -> None:
+    refused(
+        r"^byte: no such tokenizer.json or folder; give one, a name on the hub \(owner/model\) or bytes$", "byte", 9
+    )
     refused("tokenizer.json: no such tokenizer$", str(tmp_path), 256)
     (tmp_path / "tokenizer.json").write_text("{}")
     refused(r"tokenizer.json: not a tokenizer.json \(", str(tmp_path), 256)
@@ -114,7 +116,7 @@ def test_the_models_own_tokenizer_unless_another_is_given(tokenizer: Path) -> No
     assert tokenizer_of(opened(None, 300), str(tokenizer)) == own
     with pytest.raises(DataError, match=r"^their-model: no tokenizer.json lies beside it; name its .* --tokenizer \("):
         tokenizer_of(opened(None, 300, "no tokenizer.json lies beside it"))
-    with pytest.raises(DataError, match=r"tokenizer.json: a tokenizer of another vocabulary \(it needs 300 rows"):
+    with pytest.raises(DataError, match=r"tokenizer.json: this tokenizer has another vocabulary \(it needs 300 rows"):
         tokenizer_of(opened(own.model_copy(update={"vocab_size": 290}), 290))
 
 
@@ -131,7 +133,7 @@ def texts(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("held_out", "name"), [(0.0, "train"), (1.0, "held_out")])
-def test_all_of_the_text_on_one_side(held_out: float, name: str, texts: Path, tmp_path: Path) -> None:
+def test_the_whole_text_in_one_split(held_out: float, name: str, texts: Path, tmp_path: Path) -> None:
     store = own_text([str(texts)], BytesTokenizer(), tmp_path / "tokens", held_out)
     full, empty = (store.train, store.held_out) if name == "train" else (store.held_out, store.train)
     everything = b"".join(path.read_bytes() for path in sorted(texts.iterdir()))
@@ -146,7 +148,7 @@ def test_all_of_the_text_on_one_side(held_out: float, name: str, texts: Path, tm
         WindowBatches(empty, 4, 2, 0)
 
 
-def test_a_share_is_held_out_and_the_store_is_made_once(
+def test_a_share_is_held_out_and_the_store_is_built_once(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -160,10 +162,10 @@ def test_a_share_is_held_out_and_the_store_is_made_once(
     assert (tmp_path / "tokens" / "manifest.json").stat().st_mtime_ns == made
 
 
-def test_text_that_is_not_there_or_too_little(texts: Path, tmp_path: Path) -> None:
+def test_missing_text_and_too_little_text(texts: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere: no such file or folder"):
         own_text(["nowhere"], BytesTokenizer(), tmp_path / "tokens", 1.0)
-    with pytest.raises(DataError, match=r"00\.txt: all 1 documents fell to the split"):
+    with pytest.raises(DataError, match=r"00\.txt: all 1 documents went to the split"):
         own_text([str(texts / "00.txt")], BytesTokenizer(), tmp_path / "tokens", 0.1)
 
 
@@ -177,7 +179,7 @@ def counting(n: int) -> TokenSplit:
 
 
 @given(st.integers(1, 400), st.integers(1, 60), st.integers(0, 2**31))
-def test_windows_share_no_token_and_leave_no_room_for_another(n: int, length: int, seed: int) -> None:
+def test_windows_share_no_token_and_fill_the_split(n: int, length: int, seed: int) -> None:
     if n < 4 * (length + 1):
         with pytest.raises(DataError):
             disjoint_windows(counting(n), length, seed)

@@ -1,8 +1,6 @@
-"""What training reads of a task: examples one after another, or a finite set of them in epochs."""
+"""The batches of a task: examples one after another, or a finite set in epochs."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +28,7 @@ def batches_of(store: TokenStore, size: int, stream: bool = False, seed: int = 4
     return batches
 
 
-def test_text_and_tasks_are_read_as_they_are(store: TokenStore, copies: dict[int | None, TokenStore]) -> None:
+def test_batches_of_text(store: TokenStore) -> None:
     assert isinstance(training_batches(store, 16, 4, False, 1), WindowBatches)
     assert isinstance(training_batches(store, 16, 4, True, 1), StreamBatches)
     batch = training_batches(store, 16, 4, False, 1).batch(0)
@@ -38,7 +36,7 @@ def test_text_and_tasks_are_read_as_they_are(store: TokenStore, copies: dict[int
     assert batch.asked == 64
 
 
-def test_a_batch_is_examples_and_nothing_behind_them(copies: dict[int | None, TokenStore]) -> None:
+def test_a_batch_holds_examples_and_padding(copies: dict[int | None, TokenStore]) -> None:
     batches = batches_of(copies[None], 5)
     batch, examples = batches.batch(3), batches.generator.make(np.arange(15, 20))
     width = examples.asked.shape[1]
@@ -54,9 +52,9 @@ def test_a_batch_is_examples_and_nothing_behind_them(copies: dict[int | None, To
     assert not torch.equal(far.inputs, batch.inputs)
 
 
-def test_in_a_stream_every_example_begins_anew(copies: dict[int | None, TokenStore]) -> None:
+def test_in_a_stream_every_example_is_a_start(copies: dict[int | None, TokenStore]) -> None:
     shuffled, stream = (batches_of(copies[None], 5, stream).batch(2) for stream in (False, True))
-    assert torch.equal(shuffled.inputs, stream.inputs), "examples have no other order"
+    assert torch.equal(shuffled.inputs, stream.inputs), "the order is the same"
     assert stream.starts is not None
     assert stream.starts[:, 0].all()
     assert not stream.starts[:, 1:].any()
@@ -64,7 +62,7 @@ def test_in_a_stream_every_example_begins_anew(copies: dict[int | None, TokenSto
 
 @settings(deadline=None, max_examples=40)
 @given(count=st.sampled_from([None, 1, 13]), size=st.integers(1, 30), step=st.integers(0, 20), data=st.data())
-def test_some_rows_are_those_of_the_batch(
+def test_some_rows_equal_those_of_the_batch(
     count: int | None, size: int, step: int, data: st.DataObject, copies: dict[int | None, TokenStore]
 ) -> None:
     start = data.draw(st.integers(0, size - 1))
@@ -82,17 +80,17 @@ def test_a_finite_set_is_read_in_epochs(size: int, seed: int, copies: dict[int |
     indices = batches.indices(np.arange(5 * 13)).reshape(5, 13)
     for epoch in indices:
         assert sorted(epoch) == list(range(13))
-    assert len({tuple(epoch) for epoch in indices}) > 1, "each in an order of its own"
+    assert len({tuple(epoch) for epoch in indices}) > 1, "epochs have different orders"
     read = np.concatenate([batches.batch(step).inputs.numpy() for step in range(-(-26 // size))])
     assert len(np.unique(read, axis=0)) == 13
 
 
-def test_seeds_read_other_examples(copies: dict[int | None, TokenStore]) -> None:
+def test_seeds_have_different_examples(copies: dict[int | None, TokenStore]) -> None:
     one, other = (batches_of(copies[None], 8, seed=seed).batch(0).inputs for seed in (1, 2))
     assert not (one == other).all(1).any()
 
 
-def test_the_store_of_a_task_is_a_manifest(copies: dict[int | None, TokenStore], tmp_path: Path) -> None:
+def test_the_store_of_a_task_is_a_manifest(copies: dict[int | None, TokenStore]) -> None:
     store = copies[None]
     assert [path.name for path in store.folder.iterdir()] == ["manifest.json"]
     assert (store.train.n_tokens, store.held_out.n_tokens) == (0, 0)

@@ -1,4 +1,4 @@
-"""Bytes that tokens spell, against the bytes that each token of a byte-level vocabulary stands for."""
+"""Bytes of the text that tokens represent, compared with the bytes of byte-level tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def store_of(folder: Path, tokenizer: JsonTokenizer | None, text: str = TEXT) ->
 
 
 def byte_level_sizes(tokenizer: JsonTokenizer) -> np.ndarray:
-    """(V,): in a byte-level vocabulary every character of a token stands for a byte."""
+    """(V,): in a byte-level vocabulary every character of a token represents a byte."""
     return np.array([len(tokenizer.inner.id_to_token(token)) for token in range(tokenizer.inner.get_vocab_size())])
 
 
@@ -39,7 +39,7 @@ def test_every_byte_is_counted_once_in_the_bin_where_its_character_ends(tmp_path
     split, sizes = store.held_out, byte_level_sizes(tokenizer)
     tokens = split.read(0, split.n_tokens)
     assert len(tokens) > len(TEXT), "characters of several tokens"
-    ends = np.concatenate([[0], sizes[tokens].cumsum()])  # bytes in front of every token
+    ends = np.concatenate([[0], sizes[tokens].cumsum()])  # bytes before every token
     whole = np.concatenate([[0], np.cumsum([len(one.encode()) for one in TEXT])])  # where characters end
     expected = whole[np.searchsorted(whole, ends, side="right") - 1]  # cut back to the last whole character
     starts, edges = np.arange(0, 150, 7), np.array([0, 1, 2, 3, 5, 8, 13, 40, 41, 100])
@@ -48,11 +48,11 @@ def test_every_byte_is_counted_once_in_the_bin_where_its_character_ends(tmp_path
     np.testing.assert_array_equal(found, np.diff(expected[borders]))
     assert (found == 0).any(), "bins in which no character ends"
     one = spelled_bytes(split, store.tokenizer(), np.array([0]), np.array([0, split.n_tokens - 1]))
-    assert one.item() == len(TEXT.encode()) - len("G"), "all but the first token, which is no target"
+    assert one.item() == len(TEXT.encode()) - len("G"), "all tokens except the first are targets"
 
 
-def test_a_tokenizer_that_puts_spaces_in_front(tmp_path: Path) -> None:
-    """What its decoder takes off the front of a text is not taken off every bin."""
+def test_a_tokenizer_that_adds_a_space_at_the_start(tmp_path: Path) -> None:
+    """Its decoder removes the space at the start of a text. The counts of bins keep it."""
     store = store_of(tmp_path, with_a_space_in_front(iter([TEXT.encode()])))
     split = store.held_out
     edges = np.array([0, 1, 4, 9, 30, 31, split.n_tokens - 1])
@@ -60,7 +60,7 @@ def test_a_tokenizer_that_puts_spaces_in_front(tmp_path: Path) -> None:
     first = len(store.tokenizer().decode(split.read(0, 1)).encode())
     assert found.sum() == len(TEXT.encode()) - first
     texts = [store.tokenizer().decode(split.read(1 + start, stop - start)) for start, stop in pairwise(edges)]
-    lost = found - [len(text.encode()) for text in texts]  # the space that a decoder drops where a text begins
+    lost = found - [len(text.encode()) for text in texts]  # the space that the decoder drops at the start
     assert set(lost.tolist()) <= {0, 1}
 
 

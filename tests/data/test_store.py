@@ -1,4 +1,4 @@
-"""The token store as it is read: across shards, and refused when it is not what was written."""
+"""The token store as it is read: across shards, and refused if its files have changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ssm.specs.data import BytesTokenizer, DataSpec
 
 @st.composite
 def splits(draw: st.DrawFn) -> tuple[TokenSplit, np.ndarray, np.ndarray]:
-    """A split over shards, its tokens in one piece, and where its documents start."""
+    """A split with shards, all its tokens, and the starts of its documents."""
     n = draw(st.integers(1, 60))
     shard_tokens = draw(st.integers(1, 70))
     tokens = np.arange(n, dtype=np.uint8) * 4
@@ -34,7 +34,7 @@ def splits(draw: st.DrawFn) -> tuple[TokenSplit, np.ndarray, np.ndarray]:
 
 
 @given(splits(), st.data())
-def test_reading_across_the_borders_of_shards(made: tuple[TokenSplit, np.ndarray, np.ndarray], data: st.DataObject):
+def test_reading_across_shards(made: tuple[TokenSplit, np.ndarray, np.ndarray], data: st.DataObject) -> None:
     split, tokens, documents = made
     assert (split.n_tokens, split.n_documents) == (len(tokens), len(documents))
     start = data.draw(st.integers(0, len(tokens)))
@@ -47,7 +47,9 @@ def test_reading_across_the_borders_of_shards(made: tuple[TokenSplit, np.ndarray
 
 
 @given(splits(), st.integers(-70, 70), st.integers(0, 140))
-def test_no_read_leaves_the_split(made: tuple[TokenSplit, np.ndarray, np.ndarray], start: int, length: int) -> None:
+def test_reads_outside_of_the_split_fail(
+    made: tuple[TokenSplit, np.ndarray, np.ndarray], start: int, length: int
+) -> None:
     split, tokens, _ = made
     if start < 0 or start + length > len(tokens):
         with pytest.raises(IndexError, match="split: tokens"):
@@ -84,14 +86,14 @@ def copy(built: Path, tmp_path: Path) -> Path:
     return shutil.copytree(built, tmp_path / "store")
 
 
-def test_a_store_holds_every_document_whole_in_one_split(built: Path) -> None:
+def test_every_document_is_complete_in_one_split(built: Path) -> None:
     store = TokenStore.open(built)
     seen = []
     for split in (store.train, store.held_out):
         borders = [*split.documents.tolist(), split.n_tokens]
         for start, stop in pairwise(borders):
             tokens = split.read(start, stop - start)
-            assert len(tokens) == tokens[0] + 1  # document n is n + 1 times the byte n
+            assert len(tokens) == tokens[0] + 1  # document n has n + 1 times the byte n
             assert len(set(tokens.tolist())) == 1
             seen.append(int(tokens[0]))
     assert sorted(seen) == list(range(40))
@@ -100,16 +102,16 @@ def test_a_store_holds_every_document_whole_in_one_split(built: Path) -> None:
     assert store.tokenizer().decode(store.train.read(0, 3)) == bytes(store.train.read(0, 3).tolist()).decode()
 
 
-def test_tokens_cannot_be_written_through_an_open_store(built: Path) -> None:
+def test_tokens_of_an_open_store_are_read_only(built: Path) -> None:
     with pytest.raises(ValueError, match="read-only"):
         TokenStore.open(built).train.shards[0][:1][0] = 1
 
 
-def test_a_shard_that_shrinks_while_it_is_open_is_an_error_and_not_a_crash(built: Path, tmp_path: Path) -> None:
+def test_a_shard_that_becomes_shorter_is_an_error_and_not_a_crash(built: Path, tmp_path: Path) -> None:
     store = TokenStore.open(shutil.copytree(built, tmp_path / "store"))
     path = tmp_path / "store" / "train-00000.tokens"
     os.truncate(path, path.stat().st_size - 1)
-    with pytest.raises(DataError, match=r"train-00000.tokens: has shrunk since it was opened"):
+    with pytest.raises(DataError, match=r"train-00000.tokens: has become shorter since it was opened"):
         store.train.read(0, store.train.n_tokens)
 
 
@@ -120,9 +122,9 @@ def refuses(folder: Path, message: str, verify: bool | None = None) -> None:
 
 
 def test_a_missing_or_unfinished_store(copy: Path, tmp_path: Path) -> None:
-    refuses(tmp_path / "nowhere", "nowhere: no such token store; `ssm tokenize` makes it")
+    refuses(tmp_path / "nowhere", "nowhere: no such token store; run `ssm tokenize` to make it")
     (copy / "manifest.json").unlink()
-    refuses(copy, "no finished token store here; `ssm tokenize` makes it")
+    refuses(copy, "no finished token store here; run `ssm tokenize` to make it")
 
 
 @pytest.mark.parametrize("verify", [True, False])
@@ -138,20 +140,20 @@ def test_sizes_are_always_checked(copy: Path, verify: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["train-00000.tokens", "held_out.documents"])
-def test_checksums_are_verified_when_asked_and_by_default_for_small_stores(
+def test_checksums_are_verified_on_request_and_by_default_for_small_stores(
     copy: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = bytearray((copy / name).read_bytes())
     content[5] ^= 1
     (copy / name).write_bytes(content)
-    refuses(copy, f"{name}: its content is not what was written", True)
-    refuses(copy, f"{name}: its content is not what was written")
+    refuses(copy, f"{name}: its content has changed since it was written", True)
+    refuses(copy, f"{name}: its content has changed since it was written")
     TokenStore.open(copy, verify=False)
     monkeypatch.setattr(store_module, "VERIFY_BELOW", 10)
     TokenStore.open(copy)
 
 
-def test_a_manifest_that_is_not_ours(copy: Path) -> None:
+def test_wrong_manifests(copy: Path) -> None:
     path = copy / "manifest.json"
     manifest = json.loads(path.read_text())
     cases = [

@@ -1,4 +1,4 @@
-"""Tokenizers: text survives, special spellings are text, and what does not fit is refused."""
+"""Tokenizers: they restore text, read special tokens as text, and refuse a wrong vocabulary."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_bytes_are_their_own_tokens(text: bytes) -> None:
 
 
 @given(st.text())
-def test_bpe_gives_any_text_back(bpe: JsonTokenizer, text: str) -> None:
+def test_bpe_restores_any_text(bpe: JsonTokenizer, text: str) -> None:
     (tokens,) = bpe.encode([text.encode()])
     assert tokens.dtype == np.dtype("<u2")
     assert bpe.decode(tokens) == text
@@ -50,14 +50,14 @@ def test_bpe_compresses_replaces_bad_bytes_and_is_deterministic(bpe: JsonTokeniz
     assert max(bpe.inner.get_vocab().values()) < 300
 
 
-def test_the_encoding_of_a_batch_is_that_of_its_texts(bpe: JsonTokenizer) -> None:
+def test_a_batch_is_encoded_like_its_texts(bpe: JsonTokenizer) -> None:
     texts = [*TEXTS, b"", b"x"]
     for text, tokens in zip(texts, bpe.encode(texts), strict=True):
         np.testing.assert_array_equal(tokens, bpe.encode([text])[0])
 
 
 @given(st.text(alphabet="ab\n", max_size=60))
-def test_pieces_are_the_text_and_end_at_line_ends_where_there_are_any(text: str) -> None:
+def test_pieces_join_to_the_text_and_end_at_line_ends(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ours, "PIECE", 7)
         pieces = ours._pieces(text)
@@ -66,7 +66,7 @@ def test_pieces_are_the_text_and_end_at_line_ends_where_there_are_any(text: str)
     assert len(pieces[-1]) <= 7
 
 
-def test_special_tokens_in_a_text_are_text_and_nothing_is_cut_or_added(bpe: JsonTokenizer) -> None:
+def test_special_tokens_are_text_and_nothing_is_cut_or_added(bpe: JsonTokenizer) -> None:
     inner = tokenizers.Tokenizer.from_str(bpe.json)
     inner.add_special_tokens(["<|end|>"])
     inner.enable_truncation(3)
@@ -85,11 +85,11 @@ def test_a_tokenizer_from_disk(bpe: JsonTokenizer, tmp_path: Path) -> None:
     path.write_text(bpe.json)
     loaded = make_tokenizer(FileTokenizer(path=str(path), vocab_size=70_000), iter(()))
     (tokens,) = loaded.encode(TEXTS[:1])
-    assert tokens.dtype == np.dtype("<u4")  # by the spec's vocabulary, not by the tokens in use
+    assert tokens.dtype == np.dtype("<u4")  # follows from the spec's vocabulary, not from the tokens in use
     assert loaded.decode(tokens) == TEXTS[0].decode()
 
 
-def test_what_does_not_fit_is_one_clear_line(bpe: JsonTokenizer, tmp_path: Path) -> None:
+def test_wrong_tokenizers_are_one_clear_line(bpe: JsonTokenizer, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     with pytest.raises(DataError, match=r"tokenizer\.json: no such tokenizer"):
         read_tokenizer(path, 300)
@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_one_clear_line(bpe: JsonTokenizer, tmp_path: Path)
         assert "\n" not in str(caught.value)
 
 
-def test_what_ends_a_job_is_no_fault_of_the_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signals_are_not_reported_as_errors_of_the_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(text: str) -> None:
         raise Preempted("stopped by SIGTERM")
 
@@ -127,14 +127,14 @@ def test_a_tokenizer_of_the_hub(bpe: JsonTokenizer, tmp_path: Path, monkeypatch:
     hub.hf_hub_download = download  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     assert make_tokenizer(spec, iter(())).json == bpe.json
-    with pytest.raises(DataError, match=r"other: the hub does not give its tokenizer\.json \(other is not there\)$"):
+    with pytest.raises(DataError, match=r"other: cannot get its tokenizer\.json from the hub \(other is not there\)$"):
         make_tokenizer(HubTokenizer(name="other", vocab_size=300), iter(()))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(DataError, match=r"need `pip install 'ssm-length\[hub\]'`"):
         make_tokenizer(spec, iter(()))
 
 
-def test_an_error_in_the_training_text_comes_through() -> None:
+def test_errors_in_the_training_text_are_raised() -> None:
     def texts() -> object:
         yield TEXTS[0]
         raise DataError("x.jsonl:7: not JSON")

@@ -140,7 +140,7 @@ REFUSED = {
     "--length 8192": "--length 8192 needs at least 32,772 (4 windows): give more text, or --length 2048",
     "--tolerance 0.9": "tolerance",
     "--text /nowhere": "/nowhere: no such file or folder",
-    "--tokenizer nothing": "nothing: no such tokenizer.json or folder, no name of the hub",
+    "--tokenizer nothing": "nothing: no such tokenizer.json or folder; give one, a name on the hub",
     "--sequences 3": "sequences",
     "-o .": "'.': expected the name of a new folder",
     "-o=": "expected a name or a path, got '' (is a variable unset?)",

@@ -198,7 +198,7 @@ def test_needles_are_told_in_the_text_and_found_by_who_reads_far_enough(tmp_path
     assert cells[512, 0.0].accuracy.value == 0.0
     assert needles(64) == (
         None,
-        ["needles: length 128: too short for a needle, which takes 222 tokens with its question"],
+        ["needles: length 128: too short for a needle, which needs 222 tokens with its question"],
     )
 
 

@@ -154,5 +154,5 @@ def test_a_length_without_room_is_refused_before_anything_is_read(ctx: Evaluatio
     def never(read: Tensor) -> Tensor:
         raise AssertionError
 
-    with pytest.raises(DataError, match=r"^length 128: too short for a passkey; .* take 251 tokens$"):
+    with pytest.raises(DataError, match=r"^length 128: too short for a passkey; .* need 251 tokens$"):
         passkey(Passkey(lengths=(128, 256)), replace(ctx, model=Rigged(never)))

@@ -142,7 +142,7 @@ def test_a_tokenizer_of_another_vocabulary(world: Path, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     Tokenizer(models.WordLevel({f"w{i}": i for i in range(300)}, unk_token="w0")).save(str(path))
     said = refused(world, tmp_path / "out", tokenizer=str(path))
-    assert said.startswith(f"{path}: a tokenizer of another vocabulary")
+    assert said.startswith(f"{path}: this tokenizer has another vocabulary")
 
 
 def test_bytes_for_an_embedding_with_rows_to_spare(world: Path, tmp_path: Path) -> None:

@@ -288,12 +288,12 @@ CASES: dict[str, tuple[Callable[[Path], object], Callable[[Path], list[str]], st
     "a checkpoint before the first step": (
         at_step(-1),
         lambda w: training(w, "base", "runs/base"),
-        "says that step -1 is done, the run has 2 steps",
+        "its step is -1, but the run has 2 steps",
     ),
     "a checkpoint past the last step": (
         at_step(99),
         lambda w: training(w, "base", "runs/base"),
-        "says that step 99 is done, the run has 2 steps",
+        "its step is 99, but the run has 2 steps",
     ),
     "a hundred thousand threads": (
         lambda w: None,

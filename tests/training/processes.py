@@ -1,4 +1,4 @@
-"""Several processes for tests: forked from one that has imported everything, so that they start at once."""
+"""Groups of processes for tests. They are forked from a process that has imported everything, so they start fast."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch.distributed import TCPStore
 from ssm.training.distributed import ProcessGroup
 
 PROCESSES = multiprocessing.get_context("forkserver")
-# What jobs and tests import; an optimizer imports dynamo at its first step, which takes longer than many a test.
+# Modules of jobs and tests. An optimizer imports dynamo at its first step, which is slow.
 PROCESSES.set_forkserver_preload(
     ["pytest", "scipy.stats", "ssm.evaluation.measure", "ssm.extension", "ssm.training.loop", "torch._dynamo"]
 )
 
 
 def run_team(size: int, work: Callable[..., object], *arguments: Any) -> list[int | None]:
-    """Run `work(group, *arguments)` in a group of so many processes; returns their exit codes."""
+    """Run `work(group, *arguments)` in a group of `size` processes; returns their exit codes."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     group = [PROCESSES.Process(target=_member, args=(rank, size, store.port, work, arguments)) for rank in range(size)]
     for process in group:

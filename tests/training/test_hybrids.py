@@ -1,4 +1,4 @@
-"""Hybrids of recurrence and attention: the recurrences hand their states on, attention begins anew with every batch."""
+"""Hybrids: recurrences pass their states on, attention restarts with every batch."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ HYBRID: dict[str, Any] = {"mixer_at": {"1": {"kind": "attention", "n_heads": 2}}
 
 
 def by_hand(model: Any, tokens: Tensor, state: State) -> Tensor:
-    """The hybrid layer by layer, attention from nothing."""
+    """Compute the hybrid layer by layer, attention without a state."""
     x = model.embedded(tokens)
     for i, layer in enumerate(model.layers):
         x, *_ = layer(x, None if i == 1 else state.layers[i], None, None)
     return model.logits(model.norm(x))
 
 
-def test_attention_begins_anew_and_the_recurrences_go_on(tmp_path: Path) -> None:
+def test_attention_restarts_and_recurrences_continue(tmp_path: Path) -> None:
     model = tiny.model(mixer_at={1: {"kind": "attention", "n_heads": 2}})
     assert model.spec.endless == (1,)
     tokens = tiny.tokens(0, 2, 17)
     with torch.no_grad():
         _, state = model(tokens[:, :9])
         passed = state.without(model.spec.endless)
-        save_tensors(tmp_path / "state", passed.tensors(), {})  # as it lies in a checkpoint
+        save_tensors(tmp_path / "state", passed.tensors(), {})  # as in a checkpoint
         passed = State.from_tensors(load_tensors(tmp_path / "state")[0])
         got, ended = model(tokens[:, 9:], passed)
         assert torch.equal(got, by_hand(model, tokens[:, 9:], state))
@@ -45,7 +45,7 @@ def test_attention_begins_anew_and_the_recurrences_go_on(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("policy", ["state_passing", "tbtt"])
-def test_what_a_batch_starts_from(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_initial_state_of_a_batch(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = make_store(tmp_path)
     run = run_spec(
         store.spec,
@@ -65,7 +65,7 @@ def test_what_a_batch_starts_from(policy: str, tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(step, "loss_of", spied)
     train(run, store, tmp_path / "run", torch.device("cpu"))
-    (first, _), (_, _), (start, _), (other, _), *_ = seen  # two micro-batches a step
+    (first, _), (_, _), (start, _), (other, _), *_ = seen  # two micro-batches per step
     assert first is None
     for (_, ended), given in zip(seen[:2], (start, other), strict=True):
         assert torch.equal(given.layers[0]["memory"], ended.layers[0]["memory"])

@@ -1,4 +1,4 @@
-"""Weights in the published formats become runs: the same numbers, a record that tells them apart, one line if not."""
+"""Weights in published formats become runs with the same outputs, and a record of their origin."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FORMATS = ("mamba_ssm", "mamba2")
 
 
 def run_of(folder: Path, data: DataSpec = DATA, seed: int = 3, **changes: Any) -> RunSpec:
-    """A run of zero steps, of the model that `published` writes but for some fields."""
+    """A run of zero steps of the model that `published` writes, except for some fields."""
     return RunSpec(
         model=model_spec(**changes),
         data=data,
@@ -62,12 +62,12 @@ def published(folder: Path, form: str = "mamba_ssm", vocab_size: int = V, **chan
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_the_run_computes_what_the_checkpoint_does(form: str, tmp_path: Path) -> None:
+def test_the_run_computes_the_same_as_the_checkpoint(form: str, tmp_path: Path) -> None:
     there = published(tmp_path / "theirs", form)
     record = import_run(run_of(there), tmp_path / "run")
     model, run = load_model(tmp_path / "run" / "model.safetensors")
     assert run == run_of(there)
-    assert model.spec.peak_lr == 1e-2, "the run's, which no checkpoint tells"
+    assert model.spec.peak_lr == 1e-2, "from the run, because checkpoints do not hold it"
     tokens = round_trip.tokens()
     with torch.no_grad():
         assert torch.equal(model(tokens)[0], import_checkpoint(there).model(tokens)[0])
@@ -85,8 +85,8 @@ def test_half_precision_becomes_float32(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_rows_past_the_vocabulary_are_the_runs_own(tied: bool, tmp_path: Path) -> None:
-    """The official Mamba-2 has 50,288 rows for 50,277 tokens, the named model 50,280: nobody reads them."""
+def test_the_run_decides_the_rows_beyond_the_vocabulary(tied: bool, tmp_path: Path) -> None:
+    """The official Mamba-2 has 50,288 rows for 50,277 tokens, our model 50,280. The additional rows are never used."""
     there = published(tmp_path / "theirs", vocab_multiple=16, tie_embeddings=tied)  # 48 rows
     for multiple, rows in ((8, 40), (64, 64)):
         folder = tmp_path / f"run{multiple}"
@@ -99,8 +99,8 @@ def test_rows_past_the_vocabulary_are_the_runs_own(tied: bool, tmp_path: Path) -
             assert torch.equal(model(round_trip.tokens())[0], wanted)
 
 
-def test_the_origin_is_the_files_content(tmp_path: Path) -> None:
-    """And so is everything that goes on from it; names and places are not."""
+def test_the_origin_depends_on_the_content_of_the_files(tmp_path: Path) -> None:
+    """It does not depend on names and folders."""
     there = published(tmp_path / "theirs", "mamba2")
     first = import_run(run_of(there), tmp_path / "run")
     moved = Path(shutil.copytree(there, tmp_path / "elsewhere"))
@@ -111,8 +111,7 @@ def test_the_origin_is_the_files_content(tmp_path: Path) -> None:
     assert changed["published"] == {"name": str(moved), "revision": None, "fingerprint": changed["origin"]}
 
 
-def test_what_rests_on_it_says_which_weights_these_were(store: TokenStore, tmp_path: Path) -> None:
-    """In the record of every run behind it, and in every table."""
+def test_descendants_and_tables_record_the_published_weights(store: TokenStore, tmp_path: Path) -> None:
     base = run_of(published(tmp_path / "theirs", vocab_size=256), store.spec)
     origin = import_run(base, tmp_path / "base")["published"]
     assert re.fullmatch("[0-9a-f]{16}", origin["fingerprint"])
@@ -134,7 +133,7 @@ def test_what_rests_on_it_says_which_weights_these_were(store: TokenStore, tmp_p
     assert "published" not in train(own, store, tmp_path / "own", cpu)
 
 
-def test_other_weights_under_the_same_name_start_training_anew(
+def test_other_weights_under_the_same_name_restart_training(
     store: TokenStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = published(tmp_path / "theirs", "mamba2", 256)
@@ -147,22 +146,22 @@ def test_other_weights_under_the_same_name_start_training_anew(
     import_run(base, tmp_path / "base")
     capsys.readouterr()
     train(child, store, tmp_path / "child", cpu, tmp_path / "base")
-    assert "its text or its parent has changed since; training starts anew" in capsys.readouterr().err
+    assert "its text or its parent run has changed; training starts again from step 1" in capsys.readouterr().err
 
 
 class KilledError(BaseException):
-    """Where a kill would be."""
+    """Simulates a kill."""
 
 
 @pytest.mark.parametrize("at", ["save_weights", "write_json"])
-def test_a_kill_at_any_place_leaves_nothing_that_counts_and_the_same_call_goes_on(
+def test_after_a_kill_nothing_counts_as_a_run_and_the_same_call_continues(
     at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_of(published(tmp_path / "theirs"))
     import_run(run, tmp_path / "whole")
 
     def killed(path: Path, *_: object) -> None:
-        (path.parent / f".{path.name}.1-00000000.tmp").write_text("as a killed process leaves it")
+        (path.parent / f".{path.name}.1-00000000.tmp").write_text("left by a killed process")
         raise KilledError
 
     with monkeypatch.context() as patched:
@@ -178,7 +177,7 @@ def test_a_kill_at_any_place_leaves_nothing_that_counts_and_the_same_call_goes_o
 
 
 def refused(run: RunSpec, out: Path) -> str:
-    """The one line; nothing is left that could be taken for a run."""
+    """The error message, one line. No record is written."""
     with pytest.raises(UserError) as caught:
         import_run(run, out)
     assert not (out / "run.json").exists()
@@ -188,7 +187,7 @@ def refused(run: RunSpec, out: Path) -> str:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_another_model_is_told_by_every_difference(form: str, tmp_path: Path) -> None:
+def test_every_difference_from_the_model_is_reported(form: str, tmp_path: Path) -> None:
     there = published(tmp_path / "theirs", form)
     said = refused(run_of(there, mixer={"d_state": 16}, n_layers=3), tmp_path / "run")
     assert said.startswith(f"{there}: is not the model 'tiny': n_layers is 2, not 3; ")
@@ -198,15 +197,15 @@ def test_another_model_is_told_by_every_difference(form: str, tmp_path: Path) ->
     assert said == f"{there}: is not the model 'tiny': {differences}"
 
 
-def test_what_changes_no_computation_may_differ(tmp_path: Path) -> None:
-    """How a model is initialized, how fast it is computed, what it is called."""
+def test_fields_that_change_no_computation_may_differ(tmp_path: Path) -> None:
+    """Initialization, speed settings and names."""
     there = published(tmp_path / "theirs")
     own = {"a_range": [1, 1], "dt_range": [1e-4, 1e-3], "conv_bias": "zero", "slow_heads": {"share": 0.5}, "chunk": 4}
     import_run(run_of(there, mixer=own, name="other", peak_lr=3e-3, published_parameters=7), tmp_path / "run")
 
 
 def words(path: Path, shift: int = 0, count: int = V) -> Path:
-    """A tokenizer.json of `count` words, whose numbers are shifted."""
+    """Write a tokenizer.json of `count` words with shifted numbers."""
     numbers = {f"w{number}": (number + shift) % count for number in range(count)}
     tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -214,8 +213,8 @@ def words(path: Path, shift: int = 0, count: int = V) -> Path:
     return path
 
 
-def test_a_format_that_counts_rows_as_its_vocabulary(tmp_path: Path) -> None:
-    """Pythia has 50,304 rows for the 50,277 tokens of its tokenizer, and says that it has as many tokens."""
+def test_a_format_whose_vocabulary_size_counts_rows(tmp_path: Path) -> None:
+    """Pythia has 50,304 rows for the 50,277 tokens of its tokenizer, and its config gives the former."""
     there = published(tmp_path / "theirs", vocab_size=40)
     import_run(run_of(there, vocab_multiple=8), tmp_path / "run")
     model, _ = load_model(tmp_path / "run" / "model.safetensors")
@@ -226,10 +225,10 @@ def test_a_format_that_counts_rows_as_its_vocabulary(tmp_path: Path) -> None:
 
 
 def test_another_vocabulary(tmp_path: Path) -> None:
-    """Of another size, or the same size and another tokenizer beside the weights."""
+    """Another size, or the same size and another tokenizer next to the weights."""
     there = published(tmp_path / "theirs", vocab_size=40)
     said = refused(run_of(there), tmp_path / "run")
-    assert said == f"{there}: its vocabulary has 40 tokens, that of the data set 'words' 37"
+    assert said == f"{there}: its vocabulary has 40 tokens, but the data set 'words' has 37"
 
     there = published(tmp_path / "others")
     own = DATA.model_copy(update={"tokenizer": DATA.tokenizer.model_copy(update={"path": str(words(tmp_path / "t"))})})
@@ -237,12 +236,13 @@ def test_another_vocabulary(tmp_path: Path) -> None:
     import_run(run_of(there, own), tmp_path / "same")
     words(beside, shift=1)
     assert refused(run_of(there, own), tmp_path / "run") == (
-        f"{there}: comes with {beside}, which numbers 37 of 37 tokens otherwise than the data set 'words', such as 'w0'"
+        f"{there}: comes with {beside}, with other numbers for 37 of 37 tokens of the data set 'words', "
+        "for example 'w0'"
     )
     shutil.copyfile(beside, published(tmp_path / "bytes", vocab_size=256) / "tokenizer.json")
     plain = DataSpec.parse({"name": "plain", "corpus": {"kind": "stdlib"}}, "tests")
     said = refused(run_of(tmp_path / "bytes", plain), tmp_path / "run")
-    assert said.endswith("tokenizer.json; the data set 'plain' has a tokenizer of its own (bytes)")
+    assert said.endswith("tokenizer.json; the data set 'plain' uses another tokenizer (bytes)")
 
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -278,15 +278,15 @@ def test_broken_checkpoints(case: str, tmp_path: Path) -> None:
     assert says in refused(run_of(there), tmp_path / "run")
 
 
-def test_a_model_that_is_none_of_ours(tmp_path: Path) -> None:
+def test_a_model_that_ssm_does_not_implement(tmp_path: Path) -> None:
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     hf.made("Llama", **sizes).save_pretrained(tmp_path / "theirs")
     said = refused(run_of(tmp_path / "theirs"), tmp_path / "run")
-    assert said.endswith("through transformers' own forward pass, which can be diagnosed, but is no model of ssm's own")
+    assert "through transformers' own forward pass; `ssm diagnose` can read it, but this run needs" in said
 
 
 def test_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line, which says where to put the files; from there they are read, or from the hub's cache."""
+    """The error says where to put the files. They are then read from there, or from the hub's cache."""
     import huggingface_hub
 
     monkeypatch.chdir(tmp_path)
@@ -315,8 +315,8 @@ def test_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert refused(run, tmp_path / "new").endswith(f"need `pip install 'ssm-length[hub]'`{by_hand}")
 
 
-def test_a_run_of_ours_as_a_checkpoint(store: TokenStore, tmp_path: Path) -> None:
-    """It has read the same tokens, or is refused; what has diverged goes on to have."""
+def test_our_own_run_as_a_checkpoint(store: TokenStore, tmp_path: Path) -> None:
+    """It must have read the same tokens. A divergence is inherited."""
     own = run_spec(store.spec, budget={"steps": 2})
     record = train(own, store, tmp_path / "own", torch.device("cpu"))
     run = run_of(tmp_path / "own", store.spec, seed=8)
@@ -326,12 +326,12 @@ def test_a_run_of_ours_as_a_checkpoint(store: TokenStore, tmp_path: Path) -> Non
     other = store.spec.model_copy(update={"tokenizer": DATA.tokenizer.model_copy(update={"vocab_size": 256})})
     assert "was trained on tokens of 'small-" in refused(run_of(tmp_path / "own", other), tmp_path / "new")
     write_json(tmp_path / "own" / "run.json", record | {"status": "diverged", "diverged": "diverged: at step 1"})
-    assert import_run(run, tmp_path / "run")["diverged"] == "its weights are of a run that diverged: at step 1"
+    assert import_run(run, tmp_path / "run")["diverged"] == "its weights are from a run that diverged: at step 1"
 
 
-def test_what_is_trained_is_not_imported_and_the_other_way_round(store: TokenStore, tmp_path: Path) -> None:
+def test_trained_runs_are_not_imported_and_imported_runs_are_not_trained(store: TokenStore, tmp_path: Path) -> None:
     own = run_spec(store.spec, budget={"steps": 2})
-    assert "is trained here, by `ssm train`" in refused(own, tmp_path / "run")
+    assert "this run is trained by `ssm train`" in refused(own, tmp_path / "run")
     run = run_of(published(tmp_path / "theirs", vocab_size=256), store.spec)
     with pytest.raises(CheckpointError, match="its weights were imported; a run of zero steps cannot be trained"):
         train(run, store, tmp_path / "run", torch.device("cpu"))
@@ -341,10 +341,10 @@ def test_what_is_trained_is_not_imported_and_the_other_way_round(store: TokenSto
         import_run(run.model_copy(update={"seed": 4}), tmp_path / "run")
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
     pinned = run.model_copy(update={"checkpoint": CheckpointRef(name=str(tmp_path / "theirs"), fingerprint="0" * 16)})
-    assert "its files have changed: their fingerprint was 0000000000000000, is " in refused(pinned, tmp_path / "new")
+    assert "its files have changed: the fingerprint was 0000000000000000 and is" in refused(pinned, tmp_path / "new")
 
 
-def test_the_command_line_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_what_it_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = run_of(published(tmp_path / "theirs"))
     write_json(tmp_path / "spec.json", run.content())
     assert main(["import", str(tmp_path / "spec.json"), "--out", str(tmp_path / "run")]) == 0

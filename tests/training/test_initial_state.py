@@ -1,4 +1,4 @@
-"""Initial-state policies: what a batch starts from, what is learned from where it ended, and how both resume."""
+"""Initial-state policies: the start of a batch, what is learned from its end, and how both resume."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PASSING = (StatePassing(p_zero=0.2), Tbtt(p_zero=0.2))
 
 
 def ended(seed: int = 0, batch: int = 6, heads: int = 3, elements: tuple[int, int] = (4, 5)) -> State:
-    """A state of two layers that a batch may have ended in: heads differ in mean and spread."""
+    """A final state of two layers, whose heads differ in mean and variance."""
     generator = torch.Generator().manual_seed(seed)
     layers = []
     for layer in range(2):
@@ -38,7 +38,7 @@ def ended(seed: int = 0, batch: int = 6, heads: int = 3, elements: tuple[int, in
 
 
 def policy_after(spec: InitialStateSpec, *states: State, seed: int = 1) -> Policy:
-    """A policy that has learned from these states."""
+    """A policy that has learned from these final states."""
     policy = build_policy(spec, seed)
     for state in states:
         learn(policy, state)
@@ -46,7 +46,7 @@ def policy_after(spec: InitialStateSpec, *states: State, seed: int = 1) -> Polic
 
 
 def learn(policy: Policy, *parts: State) -> None:
-    """A batch that ended in these, micro-batch by micro-batch."""
+    """Learn from a batch that ended in these states, one per micro-batch."""
     for part in parts:
         policy.see(part.detach())
     policy.learn()
@@ -64,11 +64,11 @@ def same(one: State, other: State) -> bool:
 
 
 def zeroed(state: State) -> Tensor:
-    """(B,) bool: rows in which every tensor of the state is zero."""
+    """(B,) bool: rows in which all recurrent states are zero."""
     return torch.stack([tensor.flatten(1).abs().amax(1) == 0 for tensor in state.recurrent_states()]).all(0)
 
 
-def test_zero_never_passes_a_state_on() -> None:
+def test_zero_never_passes_a_state() -> None:
     policy = policy_after(ZeroState(), ended())
     assert policy.start(5, 6, CPU) is None
     assert policy.tensors() == {}
@@ -83,7 +83,7 @@ def test_the_first_batch_starts_from_zero(spec: InitialStateSpec) -> None:
 
 
 def test_random_noise_has_mean_zero_and_its_sigma_everywhere() -> None:
-    """lg Section 4.2: one N(0, sigma^2) for all layers and heads, whatever the final states were."""
+    """lg Section 4.2: one N(0, sigma^2) for all layers and heads, independent of the final states."""
     state = start(policy_after(RandomNoise(sigma=0.3), ended(batch=2)), batch=4000)
     for memory in state.recurrent_states():
         n = memory[:, 0].numel()
@@ -91,7 +91,7 @@ def test_random_noise_has_mean_zero_and_its_sigma_everywhere() -> None:
             assert abs(float(head.mean())) < 5 * 0.3 / math.sqrt(n)
             assert float(head.std()) == pytest.approx(0.3, abs=5 * 0.3 / math.sqrt(2 * n))
         tails = (memory.abs() > 2 * 0.3).double().mean()
-        assert float(tails) == pytest.approx(0.0455, abs=0.003)  # as a normal distribution has them
+        assert float(tails) == pytest.approx(0.0455, abs=0.003)  # the tails of a normal distribution
         assert abs(float((memory[0::2] * memory[1::2]).mean())) < 0.001  # rows are independent
 
 
@@ -100,19 +100,19 @@ def test_random_noise_of_sigma_zero_is_the_zero_state() -> None:
 
 
 def fitted(policy: Policy) -> list[list[list[float]]]:
-    """Per layer the means and the variances by head."""
+    """For each layer, the means and the variances by head."""
     return [policy.tensors()[f"moments.{layer}"].tolist() for layer in range(2)]
 
 
 def two_heads(first: list[float], second: list[float]) -> State:
-    """Two layers, the second twice the first; a batch of two, each with two heads of one row of values."""
+    """Two layers, the second twice the first. A batch of two rows, each with two heads of one row of values."""
     values = torch.tensor([first, second])  # (B, H * elements)
     memory = values.view(2, 2, 1, -1)
     return State(({"memory": memory, "conv": torch.ones(2, 1, 1)}, {"memory": 2 * memory, "conv": torch.ones(2, 1, 1)}))
 
 
-def test_fitted_noise_keeps_moments_by_layer_and_head_with_beta_on_the_old() -> None:
-    """lg eq. 5 and 6, two batches worked out by hand: new <- (1 - beta) batch + beta old, beta = 0.1."""
+def test_fitted_noise_keeps_moving_moments_by_layer_and_head() -> None:
+    """lg eq. 5 and 6, two batches computed by hand: new <- (1 - beta) batch + beta old, beta = 0.1."""
     policy = policy_after(FittedNoise(beta=0.1), two_heads([1.0, 3.0, 0.0, 4.0], [5.0, 7.0, 2.0, 2.0]))
     # head 0: 1, 3, 5, 7 has mean 4 and variance (9 + 1 + 1 + 9) / 4 = 5; head 1: 0, 4, 2, 2 has 2 and 2
     assert fitted(policy) == [[[4.0, 2.0], [5.0, 2.0]], [[8.0, 4.0], [20.0, 8.0]]]
@@ -125,8 +125,8 @@ def test_fitted_noise_keeps_moments_by_layer_and_head_with_beta_on_the_old() -> 
         assert got_variances == pytest.approx([factor**2 * variance for variance in variances])
 
 
-def test_pooled_moments_are_those_of_the_whole_batch() -> None:
-    """Parts of several sizes, far from each other in the mean and from zero: no digit is lost."""
+def test_pooled_moments_equal_those_of_the_whole_batch() -> None:
+    """Parts of several sizes, with means far from each other and from zero: no precision is lost."""
     batch = ended(batch=6, heads=3).map(
         lambda tensor: tensor + 1000 + torch.arange(6.0).view(-1, *[1] * (tensor.dim() - 1))
     )
@@ -145,11 +145,11 @@ def test_fitted_noise_draws_from_its_moments() -> None:
             n = head.numel()
             assert float(head.mean()) == pytest.approx(mean, abs=5 * math.sqrt(variance / n))
             assert float(head.var()) == pytest.approx(variance, rel=5 * math.sqrt(2 / n))
-    assert len({round(mean, 3) for means, _ in fitted(policy) for mean in means}) == 6  # the heads do differ
+    assert len({round(mean, 3) for means, _ in fitted(policy) for mean in means}) == 6  # all heads differ
 
 
 @pytest.mark.parametrize("spec", NOISES, ids=lambda spec: spec.policy)
-def test_noise_is_for_the_memory_alone(spec: InitialStateSpec) -> None:
+def test_noise_affects_only_the_memory(spec: InitialStateSpec) -> None:
     state = start(policy_after(spec, ended()))
     assert all(layer["conv"].abs().max() == 0 for layer in state.layers)
     assert all(memory.abs().max() > 0 for memory in state.recurrent_states())
@@ -165,14 +165,14 @@ def test_noise_takes_any_batch_size(spec: InitialStateSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", [StatePassing(p_zero=0.0), Tbtt()], ids=lambda spec: spec.policy)
-def test_passing_hands_on_the_whole_last_state(spec: InitialStateSpec) -> None:
-    """The convolution's inputs too, row by row, from the last batch and no other."""
+def test_passing_uses_the_whole_last_state(spec: InitialStateSpec) -> None:
+    """Row by row, also the convolution's inputs, and only from the last batch."""
     policy = policy_after(spec, ended(0), ended(1))
     assert same(start(policy), ended(1))
 
 
 def test_the_gradient_stops_at_the_border() -> None:
-    """As the training loop does it: final states of a model, detached, are the next batch's start."""
+    """As in the training loop: detached final states of a model start the next batch."""
     model = tiny.model()
     policy = build_policy(StatePassing(p_zero=0.0), 1)
     _, final = model(tiny.tokens(0, 2, 5))
@@ -199,7 +199,7 @@ def test_a_share_of_rows_starts_from_zero(spec: InitialStateSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", PASSING, ids=lambda spec: spec.policy)
-def test_rows_that_are_not_zeroed_are_untouched(spec: InitialStateSpec) -> None:
+def test_other_rows_are_not_changed(spec: InitialStateSpec) -> None:
     state = start(policy_after(spec, ended(batch=200)), batch=200)
     rows = zeroed(state)
     for got, expected in zip(tiny.flat(state), tiny.flat(ended(batch=200)), strict=True):
@@ -207,7 +207,7 @@ def test_rows_that_are_not_zeroed_are_untouched(spec: InitialStateSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", PASSING, ids=lambda spec: spec.policy)
-def test_a_zeroed_row_forgets_even_nan(spec: InitialStateSpec) -> None:
+def test_a_zeroed_row_drops_even_nan(spec: InitialStateSpec) -> None:
     broken = ended(batch=100).map(lambda tensor: torch.full_like(tensor, math.nan))
     state = start(policy_after(spec, broken), batch=100)
     rows = zeroed(state)
@@ -219,7 +219,7 @@ def test_a_zeroed_row_forgets_even_nan(spec: InitialStateSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
-def test_what_is_drawn_is_a_function_of_seed_and_step(spec: InitialStateSpec) -> None:
+def test_draws_are_a_function_of_seed_and_step(spec: InitialStateSpec) -> None:
     batch = 64
 
     def drawn(seed: int, step: int, global_seed: int = 0) -> State:
@@ -232,7 +232,7 @@ def test_what_is_drawn_is_a_function_of_seed_and_step(spec: InitialStateSpec) ->
 
 
 @pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
-def test_global_randomness_is_left_alone(spec: InitialStateSpec) -> None:
+def test_global_random_numbers_are_not_used(spec: InitialStateSpec) -> None:
     policy = policy_after(spec, ended())
     torch.manual_seed(4)
     expected = torch.rand(3)
@@ -244,8 +244,8 @@ def test_global_randomness_is_left_alone(spec: InitialStateSpec) -> None:
 
 @pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
 @pytest.mark.parametrize("learned", [0, 1, 2])
-def test_a_resumed_policy_goes_on_identically(spec: InitialStateSpec, learned: int) -> None:
-    """Through the flat tensors of a checkpoint, over two more batches."""
+def test_a_resumed_policy_continues_identically(spec: InitialStateSpec, learned: int) -> None:
+    """Saved and loaded as flat tensors, and continued for two more batches."""
     policy = policy_after(spec, *(ended(seed) for seed in range(learned)))
     resumed = build_policy(spec, 1)
     resumed.load({name: tensor.clone() for name, tensor in sorted(policy.tensors().items())})
@@ -257,8 +257,8 @@ def test_a_resumed_policy_goes_on_identically(spec: InitialStateSpec, learned: i
 
 
 @pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
-def test_a_resumed_policy_goes_on_at_another_device(spec: InitialStateSpec) -> None:
-    """A checkpoint is read onto the CPU, whatever device trains; "meta" stands for it here."""
+def test_a_resumed_policy_continues_on_another_device(spec: InitialStateSpec) -> None:
+    """A checkpoint is loaded onto the CPU, whatever device trains. "meta" plays that device here."""
     resumed = build_policy(spec, 1)
     resumed.load(policy_after(spec, ended()).tensors())
     learn(resumed, ended(1).map(lambda tensor: tensor.to("meta")))
@@ -266,8 +266,8 @@ def test_a_resumed_policy_goes_on_at_another_device(spec: InitialStateSpec) -> N
 
 @pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
 @pytest.mark.parametrize("sizes", [[3, 3], [1, 3, 2], [1] * 6], ids=str)
-def test_micro_batches_teach_what_their_batch_teaches(spec: InitialStateSpec, sizes: list[int]) -> None:
-    """Of any sizes, the last one shorter than the others for instance."""
+def test_micro_batches_teach_the_same_as_their_batch(spec: InitialStateSpec, sizes: list[int]) -> None:
+    """For any sizes of micro-batches."""
     whole, parts = policy_after(spec, ended(0), ended(1)), policy_after(spec)
     for seed in (0, 1):
         learn(parts, *(ended(seed).select(rows) for rows in torch.arange(6).split(sizes)))
@@ -279,15 +279,15 @@ def test_micro_batches_teach_what_their_batch_teaches(spec: InitialStateSpec, si
 
 @pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
 @pytest.mark.parametrize("learned", [0, 1])
-def test_nothing_is_known_of_a_batch_before_its_end(spec: InitialStateSpec, learned: int) -> None:
-    """A run may be told to end between two micro-batches: its checkpoint is that of the step before."""
+def test_micro_batches_change_nothing_before_the_end_of_their_batch(spec: InitialStateSpec, learned: int) -> None:
+    """A run may stop between two micro-batches. Its checkpoint is that of the step before."""
     policy, before = (policy_after(spec, *(ended(seed) for seed in range(learned))) for _ in range(2))
     policy.see(ended(9).select(torch.arange(2)))
     assert policy.tensors().keys() == before.tensors().keys()
     assert all(torch.equal(policy.tensors()[name], tensor) for name, tensor in before.tensors().items())
 
 
-def test_every_policy_of_the_specs_is_there() -> None:
+def test_every_policy_of_the_specs_is_tested() -> None:
     specs: tuple[Any, ...] = (ZeroState(), *NOISES, *PASSING)
     assert [build_policy(spec, 0).spec for spec in specs] == list(specs)
     assert {type(spec) for spec in specs} == set(SPECS.values())

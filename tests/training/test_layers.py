@@ -1,4 +1,4 @@
-"""Runs that take single layers of a trained one: what arrives, what stays fresh, and which layers fit which model."""
+"""Runs that take single layers of a trained run: which tensors are copied, and which layers fit which model."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def taking(
 
 
 @pytest.mark.parametrize("layer", [1, 3, "own"])
-def test_the_layers_arrive_and_nothing_else(store: TokenStore, tmp_path: Path, layer: int | Literal["own"]) -> None:
-    """Bit for bit, in a model of another size, on other data, of another seed."""
+def test_only_the_layers_are_copied(store: TokenStore, tmp_path: Path, layer: int | Literal["own"]) -> None:
+    """Bitwise, into a model of another size, on other data, with another seed."""
     teacher = run_spec(store.spec, budget={"steps": 2}).model_copy(update={"model": model_spec(n_layers=3)})
     train(teacher, store, tmp_path / "teacher", CPU)
     copies = make_task(tmp_path / "copies", task="copy", alphabet=5, mix=[{"shortest": 2, "longest": 3}])
@@ -52,11 +52,10 @@ def test_the_layers_arrive_and_nothing_else(store: TokenStore, tmp_path: Path, l
         source = f"layers.{int(place[1]) if layer == 'own' else layer - 1}.{place[2]}" if place else None  # type: ignore[operator]
         torch.testing.assert_close(tensor, given[source] if source else fresh[name], rtol=0, atol=0)
         if source and "in_proj" in name:
-            assert not torch.equal(tensor, fresh[name]), "what arrives is not what was there"
+            assert not torch.equal(tensor, fresh[name]), "the copied tensor differs from the fresh one"
 
 
-def test_its_layers_are_trained_apart(store: TokenStore, tmp_path: Path) -> None:
-    """They start alike and share nothing."""
+def test_copies_of_one_layer_are_trained_separately(store: TokenStore, tmp_path: Path) -> None:
     teacher = run_spec(store.spec, budget={"steps": 1})
     train(teacher, store, tmp_path, CPU)
     first, second = starting_weights(taking(2, teacher, store.spec), tmp_path).layers
@@ -80,7 +79,7 @@ def test_its_layers_are_trained_apart(store: TokenStore, tmp_path: Path) -> None
         (1, {"norm": "layer"}, "norm 'rms' there, 'layer' here"),
     ],
 )  # fmt: skip
-def test_layers_that_do_not_fit_are_told_in_one_line(
+def test_layers_that_do_not_fit_are_refused_in_one_line(
     store: TokenStore, layer: Any, model: dict[str, Any], says: str
 ) -> None:
     teacher = run_spec(store.spec).model_copy(update={"model": model_spec(n_layers=3, mixer_at=HYBRID)})
@@ -91,13 +90,13 @@ def test_layers_that_do_not_fit_are_told_in_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_what_does_not_decide_a_layer_may_differ(store: TokenStore) -> None:
-    """How many layers, the embedding, the head, the rate, and how many tokens a scan takes at a time."""
+def test_other_properties_of_the_model_may_differ(store: TokenStore) -> None:
+    """Number of layers, embedding, head, learning rate, and the chunk size of a scan."""
     other = model_spec(n_layers=5, tie_embeddings=False, embedding_norm=True, peak_lr=1.0, mixer={"chunk": 4})
     assert taking(2, run_spec(store.spec), store.spec, other).taken == (2, 2, 2, 2, 2)
 
 
-def test_a_layer_is_of_a_parent_and_ids_are_older(store: TokenStore) -> None:
+def test_layers_need_a_parent_and_older_ids_stay(store: TokenStore) -> None:
     base = run_spec(store.spec)
     with pytest.raises(ConfigError, match="layer: needs a parent"):
         taking(1, None, store.spec)

@@ -1,4 +1,4 @@
-"""AdamW: which parameters decay, what a step does, and that its state survives a checkpoint."""
+"""AdamW: which parameters decay, what a step computes, and how its state is restored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRAINING = TrainingSpec(context=8, batch_tokens=8, budget=Budget(steps=1))
 
 
 @pytest.mark.parametrize("tie", [True, False])
-def test_exactly_the_linear_maps_decay(tie: bool) -> None:
+def test_only_linear_maps_decay(tie: bool) -> None:
     model = tiny.model(n_layers=2, tie_embeddings=tie)
     optimizer = build_optimizer(model, TRAINING)
     set_rates(optimizer, 0.5, 0.02)
@@ -47,8 +47,8 @@ def test_matrices_of_experts_decay() -> None:
 
 
 @pytest.mark.parametrize("tie", [True, False])
-def test_a_foreign_model_decays_as_ours_do(tie: bool) -> None:
-    """Linear maps, fused experts and their routers; not a tied embedding, whose head is an nn.Linear there."""
+def test_a_foreign_model_decays_as_ours(tie: bool) -> None:
+    """Linear maps, fused experts and routers decay. A tied embedding does not, although its head is an nn.Linear."""
     model = ForeignModel(made("GraniteMoeHybrid", tie_word_embeddings=tie), "x")
     found = decaying(model)
     assert "inner.model.embed_tokens.weight" not in found
@@ -62,7 +62,7 @@ def test_a_foreign_model_decays_as_ours_do(tie: bool) -> None:
     assert shapes == {(2, 32), (2, 96, 32), (2, 32, 48)}  # router, gate and up, down
 
 
-def test_the_settings_are_those_of_the_spec() -> None:
+def test_settings_come_from_the_spec() -> None:
     changed = TRAINING.model_copy(update={"betas": (0.7, 0.8), "eps": 1e-3})
     optimizer = build_optimizer(tiny.model(), changed)
     set_rates(optimizer, 0.5, 0.02)
@@ -71,7 +71,7 @@ def test_the_settings_are_those_of_the_spec() -> None:
 
 
 def test_a_step_is_adamw() -> None:
-    """The first step by hand: decay the weight by lr * decay, then move by lr * g / (|g| + eps)."""
+    """Compute the first step by hand: decay the weight by lr * decay, then move by lr * g / (|g| + eps)."""
     model = tiny.model(n_layers=1)
     optimizer = build_optimizer(model, TRAINING)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
@@ -91,7 +91,7 @@ def train(model: LanguageModel, optimizer: torch.optim.Optimizer, seed: int) -> 
     optimizer.step()
 
 
-def test_a_resumed_optimizer_goes_on_bitwise() -> None:
+def test_a_resumed_optimizer_continues_bitwise() -> None:
     model = tiny.model()
     optimizer = build_optimizer(model, TRAINING)
     assert optimizer_tensors(model, optimizer) == {}

@@ -1,4 +1,4 @@
-"""What clusters do to jobs: signals, full and read-only disks, files that vanish. The last checkpoint holds."""
+"""Signals, full and read-only disks, and vanishing files: the last checkpoint stays usable."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(store: TokenStore) -> RunSpec:
 
 @pytest.fixture(scope="module")
 def whole(run: RunSpec, store: TokenStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run to which nothing happens."""
+    """The uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     train(run, store, folder)
     return folder
@@ -55,7 +55,7 @@ def train(run: RunSpec, store: TokenStore, folder: Path, interval: Interval = In
 
 
 def at_step(patch: pytest.MonkeyPatch, number: int, action: Callable[[], object]) -> None:
-    """Do something behind a step of the runs to come."""
+    """Call `action` after step `number` of the following runs."""
     make = Stepper.train_step
 
     def eventful(stepper: Stepper, step: int, *rest: Any) -> Any:
@@ -71,8 +71,8 @@ def saved_step(folder: Path) -> int:
     return load_tensors(folder / "checkpoint.safetensors")[1]["step"]
 
 
-def ends_as_if_nothing_had_happened(run: RunSpec, store: TokenStore, folder: Path, whole: Path) -> None:
-    """The same command again ends in the same bits."""
+def continues_bitwise(run: RunSpec, store: TokenStore, folder: Path, whole: Path) -> None:
+    """Train again in `folder`, and compare the result bitwise with the uninterrupted run."""
     train(run, store, folder)
     for name in ("model.safetensors", "checkpoint.safetensors"):
         mine, other = (load_tensors(place / name)[0] for place in (folder, whole))
@@ -82,7 +82,7 @@ def ends_as_if_nothing_had_happened(run: RunSpec, store: TokenStore, folder: Pat
 
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
-def test_a_signal_leaves_a_checkpoint_of_where_the_run_was(
+def test_after_a_signal_the_checkpoint_has_the_current_step(
     number: signal.Signals,
     run: RunSpec,
     store: TokenStore,
@@ -96,12 +96,12 @@ def test_a_signal_leaves_a_checkpoint_of_where_the_run_was(
         with pytest.raises(Preempted, match=f"stopped by {number.name} at step 20 of 40; its checkpoint is written"):
             train(run, store, tmp_path / "run", Interval(seconds=1e9))
     assert [signal.getsignal(number) for number in SIGNALS] == before
-    assert saved_step(tmp_path / "run") == 20  # it looked up 7 steps later
+    assert saved_step(tmp_path / "run") == 20  # signals are checked every 10 steps
     assert not (tmp_path / "run" / "run.json").exists()
-    ends_as_if_nothing_had_happened(run, store, tmp_path / "run", whole)
+    continues_bitwise(run, store, tmp_path / "run", whole)
 
 
-def test_slow_steps_are_looked_at_one_by_one(
+def test_slow_steps_are_checked_one_by_one(
     run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpointing, "SLOW", 0.0)
@@ -122,10 +122,10 @@ def test_slow_steps_are_looked_at_one_by_one(
         ),
     ],
 )
-def test_a_long_step_is_left_between_its_micro_batches(
+def test_a_long_step_stops_between_its_micro_batches(
     policy: str, step: int, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the first of them have done is forgotten: the checkpoint is that of the step before."""
+    """The finished micro-batches are dropped: the checkpoint is that of the step before."""
     sigma = {"sigma": 0.3} if policy == "random_noise" else {}
     recipe = {"budget": {"steps": 16}, "batch_tokens": 128, "micro_batch_tokens": 32}
     run = run_spec(store.spec, initial_state={"policy": policy} | sigma, **recipe)
@@ -145,10 +145,10 @@ def test_a_long_step_is_left_between_its_micro_batches(
     assert parts[0] == 4 * (step - 1) + 2
     assert saved_step(tmp_path / "run") == step - 1
     train(run, store, tmp_path / "whole")
-    ends_as_if_nothing_had_happened(run, store, tmp_path / "run", tmp_path / "whole")
+    continues_bitwise(run, store, tmp_path / "run", tmp_path / "whole")
 
 
-def test_a_signal_in_the_last_steps_does_not_keep_a_run_from_its_end(
+def test_a_signal_in_the_last_steps_lets_the_run_finish(
     run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_step(monkeypatch, 38, lambda: os.kill(os.getpid(), signal.SIGTERM))
@@ -156,24 +156,24 @@ def test_a_signal_in_the_last_steps_does_not_keep_a_run_from_its_end(
     assert (tmp_path / "run.json").exists()
 
 
-def test_a_run_leaves_ahead_of_its_time_limit_and_always_comes_further(
+def test_a_run_stops_before_its_time_limit_and_every_job_makes_progress(
     run: RunSpec, store: TokenStore, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The limit is behind it already: each job makes the steps up to its first look, and the last one ends the run."""
-    monkeypatch.setattr(checkpointing, "SLOW", 1e9)  # looks at the first step of a job, and at every tenth
+    """The limit has already passed: each job trains up to its first check."""
+    monkeypatch.setattr(checkpointing, "SLOW", 1e9)  # check at the first step of a job, and at every tenth
     over = Interval(seconds=1e9, until=time.monotonic())
     for step in (1, 2, 3):
         with pytest.raises(Preempted, match=f"by its time limit at step {step} of 40; its checkpoint is") as stop:
             train(run, store, tmp_path / "run", over)
         assert stop.value.code == TIME_OVER
         assert saved_step(tmp_path / "run") == step
-    ends_as_if_nothing_had_happened(run, store, tmp_path / "run", whole)
+    continues_bitwise(run, store, tmp_path / "run", whole)
 
 
-def test_a_step_that_would_outlast_the_limit_is_not_begun(
+def test_a_step_that_would_exceed_the_time_limit_does_not_start(
     run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Steps of 100 seconds by a clock of their own: two of them fit into 250."""
+    """Each step takes 100 seconds of a simulated clock: two of them fit into 250."""
     now = [0.0]
     monkeypatch.setattr(checkpointing, "time", SimpleNamespace(monotonic=lambda: now[0]))
     make = Stepper.train_step
@@ -187,10 +187,10 @@ def test_a_step_that_would_outlast_the_limit_is_not_begun(
         train(run, store, tmp_path, Interval(seconds=1e9, until=250.0))
 
 
-def test_checkpoints_that_take_long_to_write_are_due_less_often(
+def test_slow_checkpoints_are_written_less_often(
     run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Steps of 8 seconds, looked at one by one: 2% of 64 seconds are 1.28."""
+    """Each step takes 8 simulated seconds, and is checked. 2% of 64 seconds are 1.28 seconds."""
     now, saved, takes = [0.0], [], [0.0]
     monkeypatch.setattr(checkpointing, "time", SimpleNamespace(monotonic=lambda: now[0]))
     make, save = Stepper.train_step, Checkpointer.save
@@ -213,7 +213,7 @@ def test_checkpoints_that_take_long_to_write_are_due_less_often(
         assert saved == expected
 
 
-def test_a_signal_to_any_verb_ends_it_with_the_code_for_another_try(
+def test_a_signal_ends_any_command_with_the_code_for_another_try(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(ssm.cli.plan, "run", lambda args: os.kill(os.getpid(), signal.SIGUSR1))
@@ -221,10 +221,10 @@ def test_a_signal_to_any_verb_ends_it_with_the_code_for_another_try(
     assert capsys.readouterr().err == "ssm plan: stopped by SIGUSR1; the same command starts it again\n"
 
 
-def test_a_full_disk_is_one_line_and_the_last_checkpoint_holds(
+def test_on_a_full_disk_the_last_checkpoint_stays(
     run: RunSpec, store: TokenStore, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As safetensors reports it: half a file is there by then."""
+    """safetensors reports the error after writing a part of the file."""
     save = weights_on_disk.save_file
 
     def full(tensors: Any, path: Path, metadata: Any) -> None:
@@ -240,11 +240,11 @@ def test_a_full_disk_is_one_line_and_the_last_checkpoint_holds(
             train(run, store, tmp_path / "run")
     assert "\n" not in str(caught.value)
     assert saved_step(tmp_path / "run") == 20
-    ends_as_if_nothing_had_happened(run, store, tmp_path / "run", whole)
+    continues_bitwise(run, store, tmp_path / "run", whole)
 
 
 def limited(run: RunSpec, tokens: Path, folder: Path, limit: int, says: Path) -> None:
-    """Train where no file may grow beyond `limit` bytes."""
+    """Train with a limit on the size of files, in bytes."""
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
@@ -254,10 +254,10 @@ def limited(run: RunSpec, tokens: Path, folder: Path, limit: int, says: Path) ->
 
 
 @pytest.mark.parametrize(("limit", "name"), [(1000, "checkpoint.metrics.parquet"), (9000, "checkpoint.safetensors")])
-def test_a_file_that_may_not_grow_is_one_line(
+def test_a_file_that_exceeds_a_limit_is_one_line(
     limit: int, name: str, run: RunSpec, store: TokenStore, tmp_path: Path
 ) -> None:
-    """The kernel itself refuses: in the table's writer, and in that of the tensors."""
+    """The kernel refuses the write, in the table's writer and in the tensors' writer."""
     process = PROCESSES.Process(target=limited, args=(run, store.folder, tmp_path / "run", limit, tmp_path / "says"))
     process.start()
     process.join()
@@ -285,7 +285,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(
         train(run, store, tmp_path / "run")
 
 
-def test_a_shard_that_vanishes_is_one_line_and_the_last_checkpoint_holds(
+def test_when_a_shard_vanishes_the_last_checkpoint_stays(
     run: RunSpec, store: TokenStore, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = tmp_path / "tokens"
@@ -293,7 +293,7 @@ def test_a_shard_that_vanishes_is_one_line_and_the_last_checkpoint_holds(
     shard = tokens / "train-00000.tokens"
     with monkeypatch.context() as patch:
         at_step(patch, 25, lambda: os.truncate(shard, 0))
-        with pytest.raises(DataError, match=r"train-00000.tokens: has shrunk since it was opened"):
+        with pytest.raises(DataError, match=r"train-00000.tokens: has become shorter since it was opened"):
             train(run, TokenStore.open(tokens), tmp_path / "run")
     assert saved_step(tmp_path / "run") == 20
-    ends_as_if_nothing_had_happened(run, store, tmp_path / "run", whole)
+    continues_bitwise(run, store, tmp_path / "run", whole)

@@ -1,9 +1,11 @@
-"""Several processes train the run that one trains, whatever starts its sequences, and go on where others stopped."""
+"""Several processes train the same run as one process, with every policy, and after signals and kills."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import torch
 from small import run_spec
 from training.processes import run_team
 
+from ssm.base.errors import ConfigError
 from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.stopping import StopRequest
 from ssm.base.tables import METRICS, read_table
@@ -39,7 +42,7 @@ POLICIES: list[dict[str, Any]] = [
 
 
 def spec_of(store: TokenStore, policy: dict[str, Any], **changes: Any) -> RunSpec:
-    """A run whose gradient is clipped at every step, so that the norm must be that of the global batch."""
+    """A run that clips the gradient at every step, so that a wrong norm would change its weights."""
     recipe = {"batch_tokens": 128, "clip_norm": 0.05, "budget": {"steps": STEPS}, "snapshots": [0.5]} | changes
     return run_spec(store.spec, initial_state=policy, **recipe)
 
@@ -55,9 +58,9 @@ def train(
     one_piece: int = parallel.ONE_PIECE,
     **machine: Any,
 ) -> None:
-    """Train; the process of `rank` gets the signal `number` in step `at`. Checkpoints are written every 10 steps.
+    """Train. In step `at`, the process of `rank` gets the signal `number`. Checkpoints are due every 10 steps.
 
-    With `one_piece` 0 the model counts as large: autograd makes its gradients one by one, and DDP sums them.
+    With `one_piece` 0 the model counts as large, so that DDP sums its gradients.
     """
     make, usual = Stepper.train_step, parallel.ONE_PIECE
 
@@ -77,6 +80,7 @@ def train(
 
 
 def together(size: int, run: RunSpec, store: TokenStore, folder: Path, *at: int, **machine: Any) -> set[int | None]:
+    """Train in a group of processes; returns their exit codes. `at` and `machine` are arguments of `train`."""
     return set(run_team(size, _train, run, store.folder, folder, at, machine))
 
 
@@ -84,6 +88,24 @@ def _train(
     group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path, at: tuple[int, ...], machine: dict[str, Any]
 ) -> None:
     train(group, run, tokens, folder, *at, **machine)
+
+
+@pytest.fixture(scope="module")
+def finished(store: TokenStore, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The folder of an uninterrupted run in a group of `size` processes; trained once per module."""
+    folders: dict[str, Path] = {}
+
+    def folder_of(run: RunSpec, size: int, **machine: Any) -> Path:
+        key = f"{run.id} {size} {machine}"
+        if key not in folders:
+            folders[key] = folder = tmp_path_factory.mktemp("finished")
+            if size == 1:
+                train(SINGLE_PROCESS, run, store.folder, folder, **machine)
+            else:
+                assert together(size, run, store, folder, **machine) == {0}
+        return folders[key]
+
+    return folder_of
 
 
 def column(folder: Path, name: str) -> np.ndarray:
@@ -106,32 +128,32 @@ def bits(path: Path) -> dict[str, bytes]:
     [*POLICIES[:3:2], *(pytest.param(policy, marks=exhaustive) for policy in (POLICIES[1], *POLICIES[3:]))],
     ids=lambda policy: policy["policy"],
 )
-def test_one_two_and_four_processes_train_the_same_run(
-    policy: dict[str, Any], sizes: tuple[int, ...], store: TokenStore, tmp_path: Path
+def test_several_processes_train_the_same_run(
+    policy: dict[str, Any], sizes: tuple[int, ...], store: TokenStore, finished: Callable[..., Path]
 ) -> None:
     run = spec_of(store, policy)
-    train(SINGLE_PROCESS, run, store.folder, tmp_path / "1")
-    assert column(tmp_path / "1", "grad_norm").min() > run.training.clip_norm
+    one = finished(run, 1)
+    assert column(one, "grad_norm").min() > run.training.clip_norm
     for size in sizes:
-        assert together(size, run, store, tmp_path / str(size)) == {0}
-        same_curves(tmp_path / "1", tmp_path / str(size))
-        assert (tmp_path / str(size) / "snapshots" / "at0.5.safetensors").exists()
+        several = finished(run, size)
+        same_curves(one, several)
+        assert (several / "snapshots" / "at0.5.safetensors").exists()
     if policy["policy"] != "zero":
-        assert column(tmp_path / "1", "state_norm")[1:].min() > 0
+        assert column(one, "state_norm")[1:].min() > 0
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=exhaustive)])
-def test_gradients_of_a_large_model_are_those_of_a_small_one(size: int, store: TokenStore, tmp_path: Path) -> None:
-    """In one process to the bit, whether they are clipped or not; DDP adds them up in another order."""
+def test_gradients_of_a_large_model_equal_those_of_a_small_one(
+    size: int, store: TokenStore, finished: Callable[..., Path]
+) -> None:
+    """Bitwise in one process, clipped or not. DDP sums in another order."""
     policy = {"policy": "state_passing", "p_zero": 0.2}
     for clip_norm in (100.0, 0.05):
         run = spec_of(store, policy, micro_batch_tokens=32, clip_norm=clip_norm)
-        train(SINGLE_PROCESS, run, store.folder, tmp_path / f"small{clip_norm}")
-        train(SINGLE_PROCESS, run, store.folder, tmp_path / f"large{clip_norm}", one_piece=0)
+        small, large = finished(run, 1), finished(run, 1, one_piece=0)
         for name in ("model.safetensors", "checkpoint.safetensors"):
-            assert bits(tmp_path / f"large{clip_norm}" / name) == bits(tmp_path / f"small{clip_norm}" / name)
-    assert together(size, run, store, tmp_path / "team", one_piece=0) == {0}
-    same_curves(tmp_path / f"small{clip_norm}", tmp_path / "team")
+            assert bits(large / name) == bits(small / name)
+    same_curves(small, finished(run, size, one_piece=0))
 
 
 @pytest.mark.parametrize(
@@ -143,48 +165,53 @@ def test_gradients_of_a_large_model_are_those_of_a_small_one(size: int, store: T
     ],
     ids=["state_passing, two", "state_passing, four", "fitted_noise, ddp"],
 )
-def test_a_stopped_run_goes_on_in_as_many_processes_bitwise_and_in_any_other_number(
-    policy: dict[str, Any], one_piece: int, size: int, store: TokenStore, tmp_path: Path
+def test_a_stopped_run_continues_bitwise_in_as_many_processes_and_closely_in_one(
+    policy: dict[str, Any],
+    one_piece: int,
+    size: int,
+    store: TokenStore,
+    finished: Callable[..., Path],
+    tmp_path: Path,
 ) -> None:
-    """DDP with four, for the order in which its sums are made depends on how these are cut (see `_settle`)."""
-    run, how = spec_of(store, policy), {"one_piece": one_piece}
-    assert together(size, run, store, tmp_path / "whole", **how) == {0}
-    for name in ("again", "one"):
-        told = 13, size // 2, signal.SIGTERM  # one of them is
-        assert together(size, run, store, tmp_path / name, *told, **how) == {REQUEUE}
-        assert load_tensors(tmp_path / name / "checkpoint.safetensors")[1]["step"] == 20
-    assert together(size, run, store, tmp_path / "again", **how) == {0}
+    """DDP is tested with four processes, because there its buckets decide the order of sums (`Stepper.warm_up`)."""
+    run, machine = spec_of(store, policy), {"one_piece": one_piece}
+    whole = finished(run, size, **machine)
+    stopped = tmp_path / "again"
+    assert together(size, run, store, stopped, 13, size // 2, signal.SIGTERM, **machine) == {REQUEUE}
+    assert load_tensors(stopped / "checkpoint.safetensors")[1]["step"] == 20
+    shutil.copytree(stopped, tmp_path / "one")
+    assert together(size, run, store, stopped, **machine) == {0}
     train(SINGLE_PROCESS, run, store.folder, tmp_path / "one")
     for name in ("model.safetensors", "checkpoint.safetensors"):
-        assert bits(tmp_path / "again" / name) == bits(tmp_path / "whole" / name)
-    np.testing.assert_array_equal(column(tmp_path / "again", "loss"), column(tmp_path / "whole", "loss"))
-    same_curves(tmp_path / "whole", tmp_path / "one")
+        assert bits(stopped / name) == bits(whole / name)
+    np.testing.assert_array_equal(column(stopped, "loss"), column(whole, "loss"))
+    same_curves(whole, tmp_path / "one")
 
 
 @pytest.mark.parametrize(
     ("policy", "machine"),
     [
-        (POLICIES[1], {}),
+        (POLICIES[1], {"one_piece": parallel.ONE_PIECE}),
         pytest.param(POLICIES[4], {"one_piece": 0}, marks=exhaustive),
         pytest.param(POLICIES[2], {"shard": True, "micro_batch_tokens": 32}, marks=exhaustive),
     ],
     ids=["one piece", "ddp", "fsdp"],
 )
-def test_kill_9_of_one_ends_all_and_the_resumed_run_is_bitwise_the_same(
-    policy: dict[str, Any], machine: dict[str, Any], store: TokenStore, tmp_path: Path
+def test_kill_9_of_any_process_ends_all_and_the_run_resumes_bitwise(
+    policy: dict[str, Any], machine: dict[str, Any], store: TokenStore, finished: Callable[..., Path], tmp_path: Path
 ) -> None:
+    """One run loses process 0 in step 15, and process 1 in step 22."""
     run = spec_of(store, policy)
-    assert together(2, run, store, tmp_path / "whole", **machine) == {0}
-    for rank in (0, 1):
-        folder = tmp_path / f"killed{rank}"
-        assert together(2, run, store, folder, 15, rank, signal.SIGKILL, **machine) == {-signal.SIGKILL, LOST}
-        assert load_tensors(folder / "checkpoint.safetensors")[1]["step"] == 10
-        assert together(2, run, store, folder, **machine) == {0}
-        assert bits(folder / "model.safetensors") == bits(tmp_path / "whole" / "model.safetensors")
+    for rank, step, saved in ((0, 15, 10), (1, 22, 20)):
+        codes = together(2, run, store, tmp_path, step, rank, signal.SIGKILL, **machine)
+        assert codes == {-signal.SIGKILL, LOST}
+        assert load_tensors(tmp_path / "checkpoint.safetensors")[1]["step"] == saved
+    assert together(2, run, store, tmp_path, **machine) == {0}
+    assert bits(tmp_path / "model.safetensors") == bits(finished(run, 2, **machine) / "model.safetensors")
 
 
 def leave_in_the_middle(group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path, machine: dict[str, Any]) -> None:
-    """The last process is told to end in the first micro-batch of step 7, while steps count as long."""
+    """The last process gets a signal in the first micro-batch of step 7. All steps count as slow."""
     make, loss_of, slow = Stepper.train_step, training_step.loss_of, checkpointing.SLOW
     now = [0]
 
@@ -192,12 +219,12 @@ def leave_in_the_middle(group: ProcessGroup, run: RunSpec, tokens: Path, folder:
         now[0] = step
         return make(stepper, step, stop)
 
-    def told(*arguments: Any) -> Any:
+    def signaled(*arguments: Any) -> Any:
         if now[0] == 7 and group.rank == group.size - 1:
             os.kill(os.getpid(), signal.SIGUSR1)
         return loss_of(*arguments)
 
-    Stepper.train_step, training_step.loss_of, checkpointing.SLOW = noted, told, 0.0  # type: ignore[method-assign]
+    Stepper.train_step, training_step.loss_of, checkpointing.SLOW = noted, signaled, 0.0  # type: ignore[method-assign]
     try:
         train(group, run, tokens, folder, **machine)
     finally:
@@ -209,41 +236,41 @@ def leave_in_the_middle(group: ProcessGroup, run: RunSpec, tokens: Path, folder:
     [{}, pytest.param({"one_piece": 0}, marks=exhaustive), pytest.param({"shard": True}, marks=exhaustive)],
     ids=["one piece", "ddp", "fsdp"],
 )
-def test_all_leave_a_long_step_together(machine: dict[str, Any], store: TokenStore, tmp_path: Path) -> None:
+def test_all_processes_leave_a_long_step_together(
+    machine: dict[str, Any], store: TokenStore, finished: Callable[..., Path], tmp_path: Path
+) -> None:
     machine = {"micro_batch_tokens": 32} | machine
-    run = spec_of(store, {"policy": "fitted_noise", "p_zero": 0.2})
-    assert run_team(2, leave_in_the_middle, run, store.folder, tmp_path / "left", machine) == [REQUEUE] * 2
-    assert load_tensors(tmp_path / "left" / "checkpoint.safetensors")[1]["step"] == 6
-    for folder in ("left", "whole"):
-        assert together(2, run, store, tmp_path / folder, **machine) == {0}
-    assert bits(tmp_path / "left" / "model.safetensors") == bits(tmp_path / "whole" / "model.safetensors")
+    run = spec_of(store, POLICIES[2])
+    assert run_team(2, leave_in_the_middle, run, store.folder, tmp_path, machine) == [REQUEUE] * 2
+    assert load_tensors(tmp_path / "checkpoint.safetensors")[1]["step"] == 6
+    assert together(2, run, store, tmp_path, **machine) == {0}
+    whole = finished(run, 2, **machine)
+    assert bits(tmp_path / "model.safetensors") == bits(whole / "model.safetensors")
 
 
 @exhaustive
-def test_a_sharded_model_is_the_same_run_and_its_checkpoint_any_other(store: TokenStore, tmp_path: Path) -> None:
-    run = spec_of(store, {"policy": "state_passing", "p_zero": 0.2}, activation_checkpointing=True)
-    train(SINGLE_PROCESS, run, store.folder, tmp_path / "1")
-    folder = tmp_path / "sharded"
-    assert together(2, run, store, folder, 7, 0, signal.SIGTERM, shard=True) == {REQUEUE}
-    assert together(2, run, store, folder, 17, 0, signal.SIGTERM, shard=True, micro_batch_tokens=32) == {REQUEUE}
-    train(SINGLE_PROCESS, run, store.folder, folder)
-    same_curves(tmp_path / "1", folder)
+def test_a_sharded_model_trains_the_same_run_and_writes_the_same_checkpoint(
+    store: TokenStore, finished: Callable[..., Path], tmp_path: Path
+) -> None:
+    run = spec_of(store, POLICIES[1], activation_checkpointing=True)
+    assert together(2, run, store, tmp_path, 7, 0, signal.SIGTERM, shard=True) == {REQUEUE}
+    assert together(2, run, store, tmp_path, 17, 0, signal.SIGTERM, shard=True, micro_batch_tokens=32) == {REQUEUE}
+    train(SINGLE_PROCESS, run, store.folder, tmp_path)
+    same_curves(finished(run, 1), tmp_path)
 
 
-def test_micro_batches_of_the_machine_change_no_curve(store: TokenStore, tmp_path: Path) -> None:
-    run = spec_of(store, {"policy": "fitted_noise"})
-    train(SINGLE_PROCESS, run, store.folder, tmp_path / "1")
-    train(SINGLE_PROCESS, run, store.folder, tmp_path / "parts", micro_batch_tokens=32)
-    assert together(2, run, store, tmp_path / "2", micro_batch_tokens=16) == {0}
-    same_curves(tmp_path / "1", tmp_path / "parts")
-    same_curves(tmp_path / "1", tmp_path / "2")
+def test_micro_batches_change_no_curve(store: TokenStore, finished: Callable[..., Path]) -> None:
+    run = spec_of(store, POLICIES[2])
+    same_curves(finished(run, 1), finished(run, 1, micro_batch_tokens=16))
+    same_curves(finished(run, 1), finished(run, 2, micro_batch_tokens=32))
 
 
 def test_an_error_of_one_process_ends_all_with_its_code(store: TokenStore, tmp_path: Path) -> None:
     run = spec_of(store, {"policy": "zero"})
     (tmp_path / "file").write_text("")
     assert set(run_team(2, _train, run, store.folder, tmp_path / "file", (), {})) == {2}  # main cannot make its folder
-    assert set(run_team(3, _train, run, store.folder, tmp_path / "x", (), {})) == {2}  # 8 sequences for 3 processes
+    with pytest.raises(ConfigError, match="a batch of 8 sequences cannot be split evenly over 3 processes"):
+        Machine(ProcessGroup(0, 3)).share(run.training)
 
 
 SHAPES = [(), (0,), (3,), (4, 5), (2, 0, 4), (2, 3, 4), (parallel.ONE_PIECE // 4 + 1,)]
@@ -258,16 +285,16 @@ def sums(group: ProcessGroup) -> None:
     for dtype in (torch.float32, torch.float64, torch.int32, torch.int64):
         for shape in SHAPES:
             every = [torch.arange(rank, rank + torch.Size(shape).numel()) % 7 for rank in range(group.size)]
-            stack = torch.stack([one.view(shape).to(dtype) for one in every])
+            stack = torch.stack([values.view(shape).to(dtype) for values in every])
             mine = stack[group.rank].clone()
             assert torch.equal(group.total(mine), stack.sum(0, dtype=dtype))
-            assert torch.equal(mine, stack[group.rank])  # a total leaves what it is given
+            assert torch.equal(mine, stack[group.rank])  # `total` does not change its argument
             assert torch.equal(group.stacked(mine), stack)
             if mine.dim() == 2:
                 assert torch.equal(group.total(mine.T), stack.sum(0, dtype=dtype).T)
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(3, marks=exhaustive), 4])
-def test_sums_are_exact_and_the_same_in_every_process(size: int) -> None:
-    """Of every dtype and shape, from scalars and empty tensors to more than ONE_PIECE."""
+@pytest.mark.parametrize("size", [pytest.param(2, marks=exhaustive), 3, pytest.param(4, marks=exhaustive)])
+def test_sums_are_exact_and_equal_in_every_process(size: int) -> None:
+    """For every dtype and shape, from scalars and empty tensors to more than ONE_PIECE bytes."""
     assert run_team(size, sums) == [0] * size

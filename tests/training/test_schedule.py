@@ -1,4 +1,4 @@
-"""Learning rate and weight decay by step, against values worked out by hand (lg App. B.1)."""
+"""Learning rate and weight decay by step, compared with values computed by hand (lg App. B.1)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_constant_stays_at_the_peak() -> None:
     ("warmup", "steps", "expected"),
     [(0.1, 3000, 300), (0.25, 100, 25), (0.1, 4, 1), (0.0, 100, 1), (1.0, 100, 1), (10, 200, 10), (0.999, 1000, 999)],
 )
-def test_warm_up_is_a_fraction_below_one_and_steps_from_one(warmup: float, steps: int, expected: int) -> None:
+def test_warmup_is_a_fraction_below_one_and_steps_from_one(warmup: float, steps: int, expected: int) -> None:
     assert warmup_steps(spec(warmup=warmup), steps) == expected
 
 
@@ -45,12 +45,12 @@ def test_a_single_step_trains_at_the_peak() -> None:
     assert learning_rate(spec(), PEAK, 1, 1) == PEAK
 
 
-def test_a_warm_up_longer_than_the_run_never_falls() -> None:
+def test_a_warmup_longer_than_the_run_never_falls() -> None:
     assert [learning_rate(spec(warmup=8), PEAK, step, 4) for step in (1, 4)] == [PEAK / 8, PEAK / 2]
 
 
-def test_the_cosine_never_rises_to_its_end() -> None:
-    """A peak below min_lr stays where it is: post-training at a tenth can be that small."""
+def test_the_cosine_never_rises() -> None:
+    """A peak below min_lr stays constant. Post-training at a tenth of the rate can have such a peak."""
     assert {learning_rate(spec(min_lr=1e-5), 1e-6, step, 100) for step in range(10, 101)} == {1e-6}
 
 

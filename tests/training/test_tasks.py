@@ -1,4 +1,4 @@
-"""Training on tasks: the loss is over what is asked, however the batch is cut; every policy; parents on either side."""
+"""Training on tasks: the loss counts only the asked targets, for any micro-batches, policies and parents."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POLICIES: list[dict[str, Any]] = [
     {"policy": "random_noise", "sigma": 0.1},
     {"policy": "tbtt"},
 ]
-UNEVEN = [{"shortest": 1, "longest": 3}, {"shortest": 12, "longest": 13}]  # most micro-batches ask four times as much
+UNEVEN = [{"shortest": 1, "longest": 3}, {"shortest": 12, "longest": 13}]  # examples differ in asked targets by 4 times
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def task_run(store: TokenStore, **changes: Any) -> RunSpec:
 
 
 class Recorder:
-    """Keeps the gradient of every step, the mean over the group, before it is clipped."""
+    """Keeps the unclipped gradient of every step, averaged over the group."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.gradients: list[Tensor] = []
@@ -58,7 +58,7 @@ class Recorder:
 
     def _recording(self, clip: Any) -> Any:
         def recording(gradients: Gradients, norm: float) -> Tensor:
-            total = clip(gradients, 1e9)  # sums over processes, and scales by almost one
+            total = clip(gradients, 1e9)  # sums over processes, and scales by almost 1
             self.gradients.append(torch.cat([p.grad.flatten().clone() for p in gradients.parameters]))
             return total
 
@@ -66,7 +66,7 @@ class Recorder:
 
 
 def by_hand(run: RunSpec, batch: Batch) -> tuple[float, Tensor, float]:
-    """Loss, gradient and accuracy of a fresh model: the sum over what is asked, divided by how much that is."""
+    """Loss, gradient and accuracy of a new model: sums over the asked targets, divided by their number."""
     model = build_model(run.model, run.data.vocab_size, run.seed)
     logits, _ = model(batch.inputs)
     total, right, count = torch.zeros(()), 0, 0
@@ -83,7 +83,7 @@ def by_hand(run: RunSpec, batch: Batch) -> tuple[float, Tensor, float]:
 
 @pytest.mark.parametrize("micro_batch_tokens", [None, 128, 64, 32])
 @pytest.mark.parametrize("one_piece", [True, False])
-def test_the_gradient_is_that_of_the_whole_batch(
+def test_the_gradient_is_that_of_the_global_batch(
     micro_batch_tokens: int | None,
     one_piece: bool,
     copies: TokenStore,
@@ -120,11 +120,11 @@ def first_batch(run: RunSpec, store: TokenStore) -> Batch:
     order = derived_seed(run.seed, "order", run.stage)
     batch = training_batches(store, run.training.context, run.training.batch_size, False, order).batch(0)
     counts = (batch.targets != NOT_ASKED).sum(1)
-    assert counts.max() >= 3 * counts.min(), "or a mean of means would be as good"
+    assert counts.max() >= 3 * counts.min(), "otherwise a mean of means would also pass"
     return batch
 
 
-def test_a_micro_batch_that_asks_nothing_counts_for_nothing(copies: TokenStore) -> None:
+def test_a_micro_batch_without_asked_targets_has_no_effect(copies: TokenStore) -> None:
     model = build_model(model_spec(), 10, 1)
     tokens = torch.zeros(2, 32, dtype=torch.int64)
     batch = Batch(tokens, torch.full_like(tokens, NOT_ASKED), answers=True)
@@ -143,10 +143,8 @@ def _train(group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path) -> Non
     [POLICIES[0], pytest.param(POLICIES[2], marks=pytest.mark.exhaustive)],
     ids=lambda policy: policy["policy"],
 )
-def test_two_processes_train_the_run_that_one_trains(
-    policy: dict[str, Any], copies: TokenStore, tmp_path: Path
-) -> None:
-    """Their halves of a batch do not ask for as much: the norm of the gradient tells whether they are weighed so."""
+def test_two_processes_train_the_same_run_as_one(policy: dict[str, Any], copies: TokenStore, tmp_path: Path) -> None:
+    """Their halves of a batch have different numbers of asked targets. The norm shows whether these are weighted."""
     run = task_run(copies, initial_state=policy, micro_batch_tokens=64, clip_norm=0.05)
     _train(SINGLE_PROCESS, run, copies.folder, tmp_path / "1")
     assert run_team(2, _train, run, copies.folder, tmp_path / "2") == [0, 0]
@@ -160,7 +158,7 @@ def test_two_processes_train_the_run_that_one_trains(
     [*POLICIES[:2], *(pytest.param(policy, marks=pytest.mark.exhaustive) for policy in POLICIES[2:])],
     ids=lambda policy: policy["policy"],
 )
-def test_every_policy_trains_on_tasks_and_a_killed_run_resumes_to_the_same_bits(
+def test_every_policy_trains_on_tasks_and_resumes_bitwise(
     policy: dict[str, Any], copies: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = task_run(copies, initial_state=policy, budget={"steps": 24})
@@ -188,7 +186,7 @@ def _killed_at(step: int, add: Any) -> Any:
 
 
 def test_a_task_is_learned(tmp_path: Path) -> None:
-    """One letter of four is copied: by chance a quarter is right, and half of all that is asked, for the full stop."""
+    """The task copies one of four letters. Half of the asked targets are the full stop."""
     store = make_task(tmp_path / "tokens", task="copy", alphabet=4, mix=[{"shortest": 1, "longest": 1}])
     run = run_spec(store.spec, context=8, batch_tokens=256, budget={"steps": 80})
     record = train(run, store, tmp_path / "run", CPU)
@@ -198,19 +196,19 @@ def test_a_task_is_learned(tmp_path: Path) -> None:
     assert metrics["accuracy"][0] < 0.6
 
 
-def test_texts_metrics_say_nothing_of_accuracy(store: TokenStore, tmp_path: Path) -> None:
+def test_metrics_of_texts_have_no_accuracy(store: TokenStore, tmp_path: Path) -> None:
     train(run_spec(store.spec, budget={"steps": 2}), store, tmp_path / "run", CPU)
     assert "accuracy" not in read_table(tmp_path / "run" / "metrics.parquet", METRICS).columns
 
 
-def test_divergence_is_judged_by_what_is_asked(copies: TokenStore, tmp_path: Path) -> None:
-    """A loss over all targets, zero where nothing is asked, would stay below 2 log V for long."""
+def test_divergence_counts_only_asked_targets(copies: TokenStore, tmp_path: Path) -> None:
+    """A loss over all targets, 0 for those that are not asked, would stay below 2 log V for long."""
     run = task_run(copies, lr_scale=3000.0, schedule="constant", warmup=0.0, budget={"steps": 60}, clip_norm=1e9)
     record = train(run, copies, tmp_path / "run", CPU)
     assert record["status"] == "diverged"
 
 
-def test_a_run_on_a_task_goes_on_from_a_run_on_text_and_the_other_way_round(store: TokenStore, tmp_path: Path) -> None:
+def test_runs_on_tasks_and_texts_can_continue_each_other(store: TokenStore, tmp_path: Path) -> None:
     passkeys = make_task(tmp_path / "tokens", task="passkey", mix=[{"length": 260}])
     text = run_spec(store.spec, budget={"steps": 2})
     train(text, store, tmp_path / "text", CPU)

@@ -1,4 +1,4 @@
-"""Training on values: the loss is that of the class token, in epochs of a finite set; weights are read again."""
+"""Training on values: the loss is that of the class token, a finite set is read in epochs, weights can be loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 
 def test_a_classifier_of_pixels_learns_from_the_class_token(tmp_path: Path) -> None:
-    """The first step's loss by hand; behind 30 epochs of 40 images most of them are known."""
+    """The first step's loss equals one computed by hand. After 30 epochs of 40 images most of them are known."""
     store = make_task(tmp_path / "tokens", task="pixels", images={"kind": "digits"}, examples=40)
     recipe = {"context": 65, "batch_tokens": 20 * 65, "micro_batch_tokens": 10 * 65, "budget": {"steps": 60}}
     training = TrainingSpec.parse(recipe | {"min_lr": 1e-3}, "tests")

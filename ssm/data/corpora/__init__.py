@@ -1,6 +1,6 @@
-"""Where documents come from: one file for each kind of corpus, each a stream of documents in a fixed order.
+"""Corpora, one file for each kind. Each one is a stream of documents in a fixed order.
 
-A new one: its spec in ssm/specs/corpora/, and its reader here.
+To add a corpus, write its spec in ssm/specs/corpora/ and its reader here.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ READERS.discover()
 
 
 def documents(spec: CorpusSpec) -> Iterator[Document]:
-    """Stream the corpus in its fixed order, one document at a time; documents without any text are left out.
+    """Stream the documents of a corpus in its fixed order, without empty documents.
 
     Raises:
-        DataError: one line naming the path, line or row that is missing, unreadable or not what the spec says, or
-            that the corpus holds no text at all.
+        DataError: a path, line or row is missing, unreadable or not as the spec says; or the corpus has no text.
     """
     empty = True
     for document in READERS[spec.kind](spec).documents():
@@ -31,11 +30,11 @@ def documents(spec: CorpusSpec) -> Iterator[Document]:
             empty = False
             yield document
     if empty:
-        raise DataError(f"{spec.words}: the corpus holds no text")
+        raise DataError(f"{spec.words}: the corpus has no text")
 
 
 def stored_bytes(spec: CorpusSpec) -> int:
-    """Bytes of the corpus as it is stored (compressed files count as such): the total of the progress; 0 if unknown."""
+    """Bytes of the corpus as stored, perhaps compressed: the total of the progress display; 0 if unknown."""
     return READERS[spec.kind](spec).stored_bytes()
 
 
@@ -43,6 +42,6 @@ def source_files(spec: CorpusSpec) -> list[tuple[str, Path]]:
     """(name, path) of every file of the user's that is read, in the order of the documents.
 
     Raises:
-        DataError: one that the spec names is not there.
+        DataError: a file of the spec does not exist.
     """
     return READERS[spec.kind](spec).files()

@@ -1,4 +1,4 @@
-"""What every reader of a corpus answers: its documents, in a fixed order."""
+"""The base class of corpus readers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ READERS: Modules[type[Reader]] = Modules("ssm.data.corpora", SPECS)
 
 
 class Reader(ABC):
-    """The documents of a corpus, which its spec describes."""
+    """Reads the documents of a corpus that its spec describes."""
 
     def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if kind is not None:  # else it is what several share
+        if kind is not None:  # None: a base class
             READERS.add(kind, cls)
 
     def __init__(self, spec: Any):
@@ -27,16 +27,16 @@ class Reader(ABC):
 
     @abstractmethod
     def documents(self) -> Iterator[Document]:
-        """Every document, the same in the same order each time.
+        """Every document, each time in the same order.
 
         Raises:
-            DataError: what cannot be read, in one line.
+            DataError: a document cannot be read.
         """
 
     def stored_bytes(self) -> int:
-        """Bytes of the corpus as it is stored; 0: unknown."""
+        """Bytes of the corpus as stored; 0: unknown."""
         return 0
 
     def files(self) -> list[tuple[str, Path]]:
-        """(name, path) of every file that is read, where these are the user's own (`Corpus.own_files`)."""
+        """(name, path) of every file that is read, if they are the user's own (`Corpus.own_files`)."""
         return []

@@ -1,4 +1,4 @@
-"""A document, and how the value of a JSON key or a column becomes its text."""
+"""A document, and the conversion of JSON and Parquet values to text."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from ssm.base.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document: the unit that is held out, and where a state may be reset."""
+    """One document: it is held out as a whole, and a state may be reset at its start."""
 
-    name: str  # the same on every machine: a path relative to the corpus, and the line or row inside a table
-    text: bytes  # UTF-8 by intention; whatever bytes a text file holds are kept
-    stored: int  # bytes of the corpus as stored that were read to get here from the previous document
+    name: str  # the same on every machine: a path relative to the corpus; for tables also the line or row
+    text: bytes  # normally UTF-8; other bytes of a text file are kept
+    stored: int  # bytes as stored between the previous document and the end of this one
 
 
 def as_text(value: object, where: str) -> bytes:
-    """The UTF-8 bytes of a JSON or Parquet value; a null is an empty document.
+    """The UTF-8 bytes of a JSON or Parquet value. A null is an empty document.
 
     Raises:
-        DataError: the value is no text; the message starts with `where`.
+        DataError: the value is not text; the message starts with `where`.
     """
     if value is None:
         return b""
     if isinstance(value, str):
-        return value.encode("utf-8", errors="replace")  # JSON can spell half a surrogate pair, UTF-8 cannot
+        return value.encode("utf-8", errors="replace")  # JSON allows single surrogates, UTF-8 does not
     if isinstance(value, bytes):
         return value
     raise DataError(f"{where} holds {type(value).__name__}, expected text")

@@ -1,4 +1,4 @@
-"""Files, folders and globs: text (a document a file), JSONL (a document a line), Parquet (a document a row)."""
+"""Files, folders and globs: text (one document per file), JSONL (one per line), Parquet (one per row)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ssm.data.corpora.base import Reader
 from ssm.data.corpora.document import Document, as_text
 from ssm.specs.corpora.files import FilesCorpus
 
-FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # by the file's ending; any other is text
+FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # by suffix; all other files are text
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-ROWS = 256  # Parquet rows held at a time
+ROWS = 256  # Parquet rows in memory
 READ_BUFFER = 2**20  # bytes
-MOST_FILES = 200_000  # of a folder; more are a whole disk
+MOST_FILES = 200_000  # limit for a folder, so that nobody reads a whole disk by mistake
 
 
 class FilesReader(Reader, kind="files"):
-    """Every document of every file, files in the order of `files`, rows in the order of their file."""
+    """Every document of every file: files in the order of `files`, rows in the order of their file."""
 
     spec: FilesCorpus
 
@@ -45,24 +45,24 @@ class FilesReader(Reader, kind="files"):
         return sum(path.stat().st_size for _, path in self.files())
 
     def files(self) -> list[tuple[str, Path]]:
-        """(name, path) of every file, in the order of the spec's paths and sorted within a folder or glob.
+        """(name, path) of every file, in the order of the spec's paths, and sorted within a folder or glob.
 
-        A name is the path relative to the folder given, or to the deepest folder of a glob without a wildcard, so that
-        it is the same on every machine. A file found twice counts once: the copy could be held out and trained on.
-        In folders and globs hidden files are skipped; in folders, with an explicit table format, so are files without
-        its ending.
+        A name is the path relative to the given folder, or to the part of a glob before the first wildcard, so that
+        it is the same on every machine. A file that is found twice counts once; a copy could otherwise be in both
+        splits. Hidden files in folders and globs are skipped. With an explicit table format, files in folders with
+        another suffix are skipped.
 
         Raises:
-            DataError: a path does not exist, a glob matches nothing, a folder holds nothing to read.
+            DataError: a path does not exist, a glob matches nothing, or a folder has nothing to read.
         """
         found: dict[Path, str] = {}
         for text in self.spec.paths:
-            if not text:  # it would be the current folder
+            if not text:  # Path("") would be the current folder
                 raise DataError("a path is '': expected the name of a file or a folder")
             given = Path(text).expanduser()
             try:
                 there = given.exists()
-            except OSError as error:  # of a name that no file can have
+            except OSError as error:  # the name is invalid
                 raise DataError(f"{shown(text)}: cannot be read ({error.strerror or error})") from error
             if there:
                 root, matches = (given if given.is_dir() else given.parent), [given]
@@ -81,7 +81,7 @@ class FilesReader(Reader, kind="files"):
 
 
 def format_of(path: Path) -> str:
-    """text, jsonl or parquet, by the file's ending beneath that of a compression."""
+    """text, jsonl or parquet, by the suffix of the file name without the suffix of a compression."""
     inner = path.with_suffix("") if path.suffix in COMPRESSIONS else path
     return FORMATS.get(inner.suffix, "text")
 
@@ -92,7 +92,7 @@ def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         for path in (Path(place, name) for name in names if not name.startswith(".")):
             wanted = spec.format in ("auto", "text", format_of(path))
-            if wanted and os.path.isfile(path):  # noqa: PTH113 (Path.is_file raises where it may not look)
+            if wanted and os.path.isfile(path):  # noqa: PTH113 (Path.is_file raises without permission)
                 found.append(path)
         if len(found) > MOST_FILES:
             raise DataError(f"{folder}: more than {MOST_FILES:,} files; give fewer, or JSON lines or Parquet")
@@ -118,8 +118,8 @@ def _jsonl(name: str, path: Path, key: str) -> Iterator[Document]:
                 row = json.loads(line.decode("utf-8", errors="replace"))
             except json.JSONDecodeError as error:
                 raise DataError(f"{path}:{number}: not JSON ({error.msg} at column {error.colno})") from error
-            except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
-                raise DataError(f"{path}:{number}: not JSON that can be read ({first_line(error)})") from error
+            except (ValueError, RecursionError) as error:  # thousands of digits or of brackets
+                raise DataError(f"{path}:{number}: this JSON cannot be read ({first_line(error)})") from error
             if not isinstance(row, dict):
                 raise DataError(f"{path}:{number}: expected a JSON object, got {type(row).__name__}")
             if key not in row:
@@ -138,16 +138,16 @@ def _parquet(name: str, path: Path, key: str) -> Iterator[Document]:
         for batch in table.iter_batches(batch_size=ROWS, columns=[key]):
             for value in batch.column(0):
                 text = as_text(value.as_py(), f"{path}: row {number} of column '{key}'")
-                stored = size * (number + 1) // rows - size * number // rows  # every row its equal share
+                stored = size * (number + 1) // rows - size * number // rows  # each row counts an equal share
                 yield Document(f"{name}:{number}", text, stored)
                 number += 1
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, Callable[[], int]]]:
-    """The file's content, decompressed by its ending, and a function that says how many stored bytes were read.
+    """The file's content, decompressed by its suffix, and a function that returns the stored bytes read so far.
 
-    Arrow's streams read a .zst of many frames to its end and tell a truncated file from a whole one.
+    Arrow reads all frames of a .zst file, and reports truncated files.
     """
     with pa.OSFile(str(path)) as file:
         compression = COMPRESSIONS.get(path.suffix)

@@ -11,7 +11,7 @@ from ssm.specs.corpora.hub import HubCorpus
 
 
 class HubReader(Reader, kind="hub"):
-    """Rows of a data set."""
+    """Reads the rows of a data set."""
 
     spec: HubCorpus
 
@@ -31,8 +31,8 @@ class HubReader(Reader, kind="hub"):
             rows = iter(
                 datasets.load_dataset(spec.name, spec.config, split=spec.split, revision=spec.revision, streaming=True)
             )
-        except Exception as error:  # the package raises its own and its transports' kinds
-            raise DataError(f"{where}: the hub does not open it ({_first_line(error)})") from error
+        except Exception as error:  # the package raises its own exceptions, and its transports' exceptions
+            raise DataError(f"{where}: cannot be opened on the hub ({_first_line(error)})") from error
         number = 0
         while True:
             try:

@@ -12,11 +12,11 @@ from ssm.data.corpora.base import Reader
 from ssm.data.corpora.document import Document
 from ssm.specs.corpora.stdlib import StdlibCorpus
 
-INSTALLED = {"site-packages", "dist-packages"}  # folders of other people's code
+INSTALLED = {"site-packages", "dist-packages"}  # folders of installed packages
 
 
 class StdlibReader(Reader, kind="stdlib"):
-    """Every *.py file of the standard library within the spec's sizes, sorted by its relative path."""
+    """Every *.py file of the standard library within the spec's limits of size, sorted by relative path."""
 
     spec: StdlibCorpus
 
@@ -46,10 +46,10 @@ class StdlibReader(Reader, kind="stdlib"):
 
 
 def library_folder() -> Path:
-    """Where the running Python keeps its library.
+    """The folder of the running Python's standard library.
 
     Raises:
-        DataError: this Python has no library as files (a frozen or zipped one).
+        DataError: this Python's library is not a folder of files (a frozen or zipped Python).
     """
     root = Path(sysconfig.get_path("stdlib"))
     if not root.is_dir():

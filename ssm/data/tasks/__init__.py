@@ -1,4 +1,4 @@
-"""The tasks, one file each. A new one: its spec in ssm/specs/tasks/, and its generator here."""
+"""Tasks, one file each. To add a task, write its spec in ssm/specs/tasks/ and its generator here."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ GENERATORS.discover()
 
 
 def build_generator(spec: TaskSpec, split: Split, seed: int, store: TokenStore) -> Generator:
-    """The generator of a task's examples in one split; `store` is the task's own."""
+    """The generator of a task's examples in one split. `store` is the task's own."""
     return GENERATORS[spec.task](spec, split, seed, store)

@@ -1,4 +1,4 @@
-"""What the generators of all tasks share: examples as batches, as test sets, and as nothing that is kept."""
+"""The base class of task generators, and their examples as batches and test sets. Nothing is stored on disk."""
 
 from __future__ import annotations
 
@@ -20,69 +20,69 @@ from ssm.specs.tasks import SPECS
 GENERATORS: Modules[type[Generator]] = Modules("ssm.data.tasks", SPECS)
 
 Split = Literal["train", "test"]
-AT_ONCE = 2**18  # tokens of a test set that are made at once
+AT_ONCE = 2**18  # tokens of a test set that are made together
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers of some examples, one after the other; those of an example in the order in which they stand."""
+    """The answers of some examples, one after another in order of example and position."""
 
-    example: np.ndarray  # (A,) int64: in which of the examples
-    start: np.ndarray  # (A,) the place of its first target that is scored
-    stop: np.ndarray  # (A,) behind the last
-    length: np.ndarray  # (A,) what the spec calls its length
-    group: np.ndarray  # (A,) the number of its group among the spec's
-    difficulty: np.ndarray  # (A,) float64: what the spec calls its difficulty; NaN: there is none
-    # (A, K, M) tokens of K wrong answers that each is compared with, NOT_ASKED behind their ends; None: there are none
+    example: np.ndarray  # (A,) int64: index of the example
+    start: np.ndarray  # (A,) position of its first scored target
+    stop: np.ndarray  # (A,) position after its last scored target
+    length: np.ndarray  # (A,) its length, as the spec defines it
+    group: np.ndarray  # (A,) index of its group in the spec
+    difficulty: np.ndarray  # (A,) float64: its difficulty, as the spec defines it; NaN: none
+    # (A, K, M) tokens of K wrong answers to compare with, padded with NOT_ASKED; None: there are none
     alternatives: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Some examples; what is behind the end of a shorter one is not asked and has no meaning."""
+    """Some examples. Shorter ones are padded; the padding is not asked and has no meaning."""
 
     tokens: np.ndarray  # (B, N + 1) int64: inputs and the last target
     asked: np.ndarray  # (B, N) bool: which targets count
     answers: Answers
-    labels: np.ndarray | None = None  # (B, N) int64: the targets, where they are not the tokens that follow
-    # (B, N, C + 1) float32: what is read where inputs are values (`ssm.models.backbone.ValueEmbedding`); then tokens
-    # are there for the targets alone. None: tokens are read.
+    labels: np.ndarray | None = None  # (B, N) int64: the targets, if they are not the next tokens
+    # (B, N, C + 1) float32: the inputs, if they are values (`ssm.models.backbone.ValueEmbedding`). `tokens` then only
+    # provides the targets. None: inputs are tokens.
     values: np.ndarray | None = None
-    # (B, N) int64: of every answer's target the place of the input that holds it. None: not told.
+    # (B, N) int64: for the target of an answer, the position of the input that holds it. None: unknown.
     sources: np.ndarray | None = None
 
     @property
     def inputs(self) -> np.ndarray:
-        """(B, N), or of values (B, N, C + 1)."""
+        """(B, N), or (B, N, C + 1) for values."""
         return self.tokens[:, :-1] if self.values is None else self.values
 
     @property
     def following(self) -> np.ndarray:
-        """(B, N): the targets, asked for or not."""
+        """All targets, also those that do not count: (B, N)."""
         return self.tokens[:, 1:] if self.labels is None else self.labels
 
     @property
     def targets(self) -> np.ndarray:
-        """(B, N), NOT_ASKED where they do not count."""
+        """(B, N), NOT_ASKED where a target does not count."""
         return np.where(self.asked, self.following, NOT_ASKED)
 
 
 class Generator(ABC):
-    """The examples of a task in one split: a function of (spec, seed, split, index).
+    """The examples of a task in one split, as a function of (spec, seed, split, index).
 
-    Training and test examples are drawn from generators of different names, and what they take from a text from its
-    training documents or the held-out ones.
+    The splits use different random streams. Text comes from training documents for training examples, and from held-out
+    documents for test examples.
 
     Args:
-        spec: the task's.
-        split: train, or test.
-        seed: which examples.
-        store: the task's own, or that of a text in the same tokens.
+        spec: of the task.
+        split: train or test.
+        seed: of the examples.
+        store: the task's own, or the store of a text with the same tokens.
     """
 
     def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if kind is not None:  # else it is what several share
+        if kind is not None:  # None: a base class
             GENERATORS.add(kind, cls)
 
     def __init__(self, spec: Any, split: Split, seed: int, store: TokenStore):
@@ -92,33 +92,33 @@ class Generator(ABC):
 
     @abstractmethod
     def make(self, indices: np.ndarray) -> Examples:
-        """The examples of (B,) indices, each whatever the others are."""
+        """The examples of (B,) indices. Each one depends only on its own index."""
 
     def pieces(self, index: int) -> list[tuple[str, np.ndarray]]:
-        """What an example is made of, in its order: names, and (n_i,) tokens. Here what is given, and what is asked."""
+        """The parts of an example in order: names, and (n_i,) tokens. By default prompts and answers."""
         made = self.make(np.array([index]))
-        size = int(made.asked[0].nonzero()[0][-1]) + 2  # tokens up to the last that counts
-        answer = np.concatenate([[False], made.asked[0, : size - 1]])  # (size,): whether a token is one of an answer
+        size = int(made.asked[0].nonzero()[0][-1]) + 2  # tokens up to the last one that counts
+        answer = np.concatenate([[False], made.asked[0, : size - 1]])  # (size,): whether a token belongs to an answer
         parts = np.split(made.tokens[0, :size], np.flatnonzero(np.diff(answer)) + 1)
         return [("answer" if number % 2 else "prompt", part) for number, part in enumerate(parts)]
 
     @property
     def text(self) -> TokenSplit:
-        """The text that examples of this split may use."""
+        """The text for examples of this split."""
         return self.store.train if self.split == "train" else self.store.held_out
 
     def draws(self, indices: np.ndarray) -> Draws:
         return Draws(self.seed, self.split, indices)
 
     def parts(self, draws: Draws) -> np.ndarray:
-        """Which part of the mix each example is of: (B,) int64."""
+        """Each example's part of the mix: (B,) int64."""
         return np.searchsorted(self.borders, draws.uniform("part")[:, 0], side="right")
 
 
 class TestSet:
-    """The first examples of a generator, as sequences that are read a segment at a time.
+    """The first examples of a generator, as sequences that are read in segments.
 
-    Of the examples that are being read the tokens are held, as small as they are in a store, and nothing else.
+    Only the examples that are being read are in memory, in the small token type of a store.
     """
 
     __test__ = False  # for pytest
@@ -134,7 +134,7 @@ class TestSet:
     def read(self, rows: np.ndarray, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Inputs and targets [start, stop) of some examples: two (rows, stop - start) int64 tensors.
 
-        Targets are there asked for or not; zeros behind an example's end. Inputs that are values are
+        The targets include those that are not asked, and are 0 after an example's end. Inputs that are values are
         (rows, stop - start, C + 1) float32.
         """
         if not np.array_equal(rows, self.rows):
@@ -146,14 +146,14 @@ class TestSet:
     def answers(self) -> Answers:
         """The answers of all examples."""
         parts = [self.generator.make(rows).answers for rows in self._few(np.arange(self.count))]
-        there = [name for name, column in vars(parts[0]).items() if column is not None]
-        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in there}
+        names = [name for name, column in vars(parts[0]).items() if column is not None]
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         sizes = [len(rows) for rows in self._few(np.arange(self.count))]
         before = np.repeat(np.cumsum([0, *sizes[:-1]]), [len(part.example) for part in parts])
         return Answers(**columns | {"example": columns["example"] + before})
 
     def _made(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """(rows, N + 1) tokens, (rows, N) targets, a view of them where they are the tokens that follow, and values."""
+        """(rows, N + 1) tokens; (rows, N) targets, a view of the tokens if they are the next tokens; and values."""
         dtype = token_dtype(self.generator.spec.vocab_size)
         tokens, labels, values = [], [], []
         for few in self._few(rows):
@@ -168,18 +168,18 @@ class TestSet:
         return together, following, np.concatenate(values) if values else None
 
     def _few(self, rows: np.ndarray) -> list[np.ndarray]:
-        """As many at a time as are worth making at once."""
+        """The rows in groups that are made together."""
         at_once = max(1, AT_ONCE // (self.generator.spec.least_context + 1))
         return np.split(rows, range(at_once, len(rows), at_once))
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    """(b_i, n_i) rows below one another, zeros behind the shorter ones."""
+    """Stack rows (b_i, n_i), padded with zeros."""
     width = max(part.shape[1] for part in parts)
     return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
 
 
 def _cut(tokens: np.ndarray, start: int, stop: int) -> Tensor:
-    """Columns [start, stop) as int64, zeros behind the last one."""
+    """Columns [start, stop) as int64, padded with zeros."""
     part = tokens[:, start:stop].astype(np.int64)
     return torch.from_numpy(np.pad(part, ((0, 0), (0, stop - start - part.shape[1]))))

@@ -8,7 +8,7 @@ from ssm.data.tasks.strings import StringLayout, Strings
 
 
 class Copy(Strings, kind="copy"):
-    """The letters in the order in which they are read."""
+    """The answer repeats the letters in order."""
 
     def source(self, letters: np.ndarray, at: StringLayout) -> np.ndarray:
         return at.start + at.within - (at.length + 1)

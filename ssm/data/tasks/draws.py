@@ -1,7 +1,7 @@
-"""Random numbers of examples: each a function of (seed, split, stream, index) alone, for many examples at once.
+"""Random numbers for many examples at once, as a function of (seed, split, stream, index) only.
 
-SplitMix64 (Steele, Lea & Flood 2014): its n-th number is a mix of start + n * GAMMA, so that no number needs those
-before it. Every example and stream has a start of its own, which is mixed from its index and a hash of all the rest.
+This is SplitMix64 (Steele, Lea & Flood 2014). Its n-th number is a mix of start + n * GAMMA and needs no earlier
+numbers. Every example and stream has its own start, mixed from the index and a hash of seed, split and stream.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ HALF = np.uint64(32)
 
 
 class Draws:
-    """The random numbers of (B,) examples of a split. Splits draw from generators of different names."""
+    """The random numbers of (B,) examples of a split. Different splits get different numbers."""
 
     def __init__(self, seed: int, split: str, indices: np.ndarray):
         self.seed, self.split, self.indices = seed, split, np.asarray(indices).astype(np.uint64)
 
     def integers(self, stream: str, below: int | np.ndarray, count: int = 1) -> np.ndarray:
-        """Whole numbers from 0 on, `below` a bound for all or (B,), at most 2^32: (B, count) int64."""
+        """Whole numbers from 0 to `below` - 1, where `below` <= 2^32 is one bound or (B,): (B, count) int64."""
         bounds = np.asarray(below, np.uint64).reshape(-1, 1)  # (B, 1) or (1, 1)
         return (((self._words(stream, count) >> HALF) * bounds) >> HALF).astype(np.int64)
 
     def uniform(self, stream: str, count: int = 1) -> np.ndarray:
-        """Numbers from 0 to below 1: (B, count) float64."""
+        """Numbers in [0, 1): (B, count) float64."""
         return (self._words(stream, count) >> np.uint64(11)) * 2.0**-53
 
     def chosen(self, stream: str, weights: np.ndarray, count: int) -> np.ndarray:
-        """Different ones of n things, one drawn after the other with probabilities as their (n,) weights.
+        """Draw `count` of n items without replacement, with probabilities proportional to their (n,) weights.
 
-        Each thing comes at a time that is exponential at the rate of its weight, and the first `count` are taken: the
-        next to come is always one of those that are left, by their weights (Efraimidis & Spirakis 2006).
+        Each item gets an exponential time with the rate of its weight, and the first `count` items are taken. The next
+        item is always drawn from the remaining ones by their weights (Efraimidis & Spirakis 2006).
 
         Returns:
-            (B, count) int64 numbers of things, in the order in which they are drawn.
+            (B, count) int64 indices of items, in the order in which they are drawn.
         """
         times = -np.log1p(-self.uniform(stream, len(weights))) / weights  # (B, n)
         first = np.argpartition(times, count - 1)[:, :count]
         order = np.argsort(np.take_along_axis(times, first, 1))
-        found: np.ndarray = np.take_along_axis(first, order, 1)
-        return found
+        items: np.ndarray = np.take_along_axis(first, order, 1)
+        return items
 
     def dice(self, stream: str) -> list[Dice]:
-        """A generator for each example, for what is drawn one by one."""
+        """A sequential generator for each example."""
         return [Dice(start) for start in self._starts(stream).tolist()]
 
     def _words(self, stream: str, count: int) -> np.ndarray:
@@ -66,13 +66,13 @@ class Draws:
 
 
 class Dice:
-    """The same numbers of one example, one after the other."""
+    """The same kind of random numbers for one example, one after another."""
 
     def __init__(self, start: int):
         self.state = start
 
     def below(self, bound: int) -> int:
-        """A whole number from 0 on."""
+        """A whole number from 0 to `bound` - 1."""
         self.state = (self.state + GAMMA) & MASK
         word = self.state
         for shift, factor in zip((30, 27), FACTORS, strict=True):
@@ -80,17 +80,17 @@ class Dice:
         return (((word ^ (word >> 31)) >> 32) * bound) >> 32
 
     def one_of(self, things: Sequence[T]) -> T:
-        """One of them, each as likely as any other."""
+        """One item, all equally likely."""
         return things[self.below(len(things))]
 
     def two_of(self, things: Sequence[T]) -> tuple[T, T]:
-        """Two different ones, in either order."""
+        """Two different items in random order."""
         first, second = self.below(len(things)), self.below(len(things) - 1)
         return things[first], things[second + (second >= first)]
 
 
 def _mixed(words: np.ndarray) -> np.ndarray:
-    """SplitMix64's mix of every word (wrapping is meant)."""
+    """SplitMix64's mix of every word, with intended overflow."""
     for shift, factor in zip((30, 27), FACTORS, strict=True):
         words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
     return words ^ (words >> np.uint64(31))

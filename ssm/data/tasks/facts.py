@@ -1,4 +1,4 @@
-"""Facts: a story's sentences between those of a long text by BABILong's rule, a question, and its answer."""
+"""Facts: the sentences of a story inside a long text (BABILong's rule), followed by a question and its answer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ssm.data.tasks.stories import ANSWERS, Story, story
 from ssm.data.tokenizers import following
 from ssm.specs.tasks.facts import FACTS, FactsPart, FactsTask
 
-ATTEMPTS = 50  # at a story that fits into a prompt
+ATTEMPTS = 50  # tries to make a story that fits into a prompt
 
 
 class Facts(Generator, kind="facts"):
-    """Every example by itself: a story is told sentence by sentence."""
+    """Makes examples one by one, because each story is generated sentence by sentence."""
 
     spec: FactsTask
 
@@ -31,10 +31,10 @@ class Facts(Generator, kind="facts"):
         self.following = partial(following, self.tokenizer)
         self.published = cache(lambda question: read_babi(spec.babi, question, split))
         self.prompts = cache(lambda question, length: read_babilong(spec.babilong, question, length))
-        self.ready = spec.babilong is not None and split == "test"  # prompts are published as they are
+        self.ready = spec.babilong is not None and split == "test"  # prompts are published completely
         hidden = spec.corpus is not None and not self.ready
         self.sentences = Sentences(self.text, self.tokenizer, spec.least_sentence) if hidden else None
-        asked = dict.fromkeys(question for part in spec.mix for question in part.questions)  # in their order
+        asked = dict.fromkeys(question for part in spec.mix for question in part.questions)  # without duplicates
         self.room = max(len(self._answer(answer)) for question in asked for answer in self._possible(question))
 
     def make(self, indices: np.ndarray) -> Examples:
@@ -67,7 +67,7 @@ class Facts(Generator, kind="facts"):
         )
 
     def _hidden(self, part: FactsPart, place: float, dice: Dice) -> tuple[np.ndarray, np.ndarray, str, float]:
-        """Prompt, answer, question, and how many sentences the story has."""
+        """Prompt, answer, question, and the number of sentences in the story."""
         question = dice.one_of(part.questions)
         for _ in range(ATTEMPTS):
             shown = [self._story(part, question, dice, 0) for _ in range(self.spec.shots)]
@@ -82,7 +82,7 @@ class Facts(Generator, kind="facts"):
         context = facts
         if self.sentences is not None:
             text = self.sentences.take(int(place * self.text.n_tokens), left)
-            slots = sorted(dice.below(len(text) + 1) for _ in facts)  # in front of which sentence; several in one too
+            slots = sorted(dice.below(len(text) + 1) for _ in facts)  # the sentence that each fact precedes
             context = []
             for number in range(len(text) + 1):
                 context += [fact for fact, slot in zip(facts, slots, strict=True) if slot == number]
@@ -91,7 +91,7 @@ class Facts(Generator, kind="facts"):
         return prompt, self._answer(told.answer), question, len(facts)
 
     def _published(self, part: FactsPart, index: int) -> tuple[np.ndarray, np.ndarray, str, float]:
-        """The same of a published prompt: tasks in turn, each in its file's order."""
+        """The same for a published prompt. Questions take turns; each uses its file's order."""
         round_, number = divmod(index, len(part.questions))
         question = part.questions[number]
         prompts: list[Prompt] = self.prompts(question, part.length)
@@ -101,7 +101,7 @@ class Facts(Generator, kind="facts"):
         return asked, self._answer(prompt["target"].strip()), question, np.nan
 
     def _story(self, part: FactsPart, question: str, dice: Dice, spread: int | None = None) -> Story:
-        """One of bAbI's, or one that is made here, as short as the part's are where `spread` is 0."""
+        """A story from bAbI, or a new one. With `spread` 0 it has the part's smallest number of sentences."""
         if self.spec.babi is not None:
             return dice.one_of(self.published(question))
         low, high = part.facts or FACTS[question]
@@ -112,15 +112,15 @@ class Facts(Generator, kind="facts"):
         return made
 
     def _told(self, told: Story) -> list[np.ndarray]:
-        """A story with its question and answer, in tokens."""
+        """The tokens of a story with its question and answer."""
         return [*map(self.following, told.facts), self.following(told.question), self._answer(told.answer)]
 
     def _answer(self, answer: str) -> np.ndarray:
-        """An answer's tokens and those of the full stop."""
+        """The tokens of an answer and a full stop."""
         return self.following(f"{answer}.")
 
     def _possible(self, question: str) -> set[str]:
-        """All answers that there may be."""
+        """All possible answers."""
         if self.ready:
             return {
                 prompt["target"].strip() for part in self.spec.mix for prompt in self.prompts(question, part.length)

@@ -1,11 +1,11 @@
-"""Needles: a statement that is false in the world between two sentences of a real text, and a question behind it.
+"""Needles: a false statement between two sentences of a real text, followed by a question about it.
 
     ... a sentence of the text. | The capital of France is Madrid. | The next one ... | Ignore the facts, and use only
     the information in the context to answer the question. | What is the capital of France? The capital of France is |
     Madrid.
 
-Every piece is tokenized apart, as what follows a sentence: a prompt has its length to the token, and a statement the
-same tokens wherever it stands.
+Every part is tokenized separately, as text after a sentence. A prompt therefore has exactly its length in tokens, and
+a statement has the same tokens at every place.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Prompt:
     """One prompt, in tokens."""
 
     statement: Statement
-    length: int  # with room for the longest answer
-    depth: float  # that was asked for
-    pieces: list[tuple[str, np.ndarray]]  # in their order; the answer last
+    length: int  # including room for the longest answer
+    depth: float  # requested depth
+    pieces: list[tuple[str, np.ndarray]]  # in order; the answer is last
 
     @property
     def answer(self) -> np.ndarray:
@@ -42,7 +42,7 @@ class Prompt:
 
 
 class Needle(Generator, kind="needle"):
-    """A statement, a depth and a place in the text of one's own for every example; behind the answer a full stop."""
+    """Every example has its own statement, depth and place in the text. A full stop follows the answer."""
 
     spec: NeedleTask
 
@@ -51,18 +51,18 @@ class Needle(Generator, kind="needle"):
         self.tokenizer = store.tokenizer()
         self.following = partial(following, self.tokenizer)
         self.sentences = Sentences(self.text, self.tokenizer, 1)
-        asked = dict.fromkeys(relation for part in spec.mix for relation in part.relations)  # in their order
+        asked = dict.fromkeys(relation for part in spec.mix for relation in part.relations)  # without duplicates
         self.forms = [FORMS[relation] for relation in asked]
         answers = [self._answer(one) for form in self.forms for one in form.objects.values()]
-        self.room = max(map(len, answers))  # tokens that every prompt leaves for its answer
+        self.room = max(map(len, answers))  # tokens that every prompt reserves for its answer
         length = min(part.length for part in spec.mix)
         if length < self.shortest:
-            takes = f"which takes {self.shortest} tokens with its question"
-            raise DataError(f"length {length}: too short for a needle, {takes}")
+            needs = f"which needs {self.shortest} tokens with its question"
+            raise DataError(f"length {length}: too short for a needle, {needs}")
 
     @cached_property
     def shortest(self) -> int:
-        """The least length that every statement fits into."""
+        """The smallest length for every statement."""
         instruction = len(self.following(INSTRUCTION)) if self.spec.instruction else 0
         fixed = []
         for form in self.forms:
@@ -75,7 +75,7 @@ class Needle(Generator, kind="needle"):
     def make(self, indices: np.ndarray) -> Examples:
         prompts = self._prompts(indices)
         lengths = np.array([prompt.length for prompt in prompts])
-        starts = lengths - self.room - 1  # the prompt's last token, which the answer follows
+        starts = lengths - self.room - 1  # position of the prompt's last token
         stops = starts + [len(prompt.answer) for prompt in prompts]
         longest = max(part.length for part in self.spec.mix)
         tokens = np.zeros((len(prompts), longest), np.int64)
@@ -102,7 +102,7 @@ class Needle(Generator, kind="needle"):
         return [(name, piece) for name, piece in prompt.pieces if len(piece)]
 
     def _prompts(self, indices: np.ndarray) -> list[Prompt]:
-        """The prompts of examples, each with a part of the mix, a depth and a place in the text of its own."""
+        """The prompts of examples, each with its own part of the mix, depth and place in the text."""
         draws = self.draws(indices)
         parts = self.parts(draws)  # (B,)
         low, high = np.array([part.depths for part in self.spec.mix])[parts].T
@@ -112,7 +112,7 @@ class Needle(Generator, kind="needle"):
         return [self._prompt(self.spec.mix[part], depth, place, dice) for part, depth, place, dice in each]
 
     def _prompt(self, part: NeedlePart, depth: float, place: int, dice: Dice) -> Prompt:
-        """A statement between the two sentences behind `place` whose border is nearest to the depth."""
+        """A statement at the sentence border nearest to the depth, in the text that starts at `place`."""
         found = statement(dice.one_of(part.relations), self.spec.alternatives, dice)
         told = self.following(f"{found.told} {found.object}.\n")
         question = self.following(f"{found.question} {found.told}")
@@ -136,18 +136,18 @@ class Needle(Generator, kind="needle"):
         )
 
     def _answer(self, answer: str) -> np.ndarray:
-        """An answer's tokens and those of the full stop.
+        """The tokens of an answer and a full stop.
 
         Raises:
-            DataError: the tokenizer cannot spell it.
+            DataError: the tokenizer does not represent the answer.
         """
         tokens: np.ndarray = self.following(f"{answer}.")
         spelled = self.tokenizer.decode(tokens)
         if spelled.strip() != f"{answer}.":
-            raise DataError(f"the tokenizer cannot spell an answer: of {answer}. it makes '{spelled}'")
+            raise DataError(f"the tokenizer cannot represent the answer '{answer}.': it gives '{spelled}'")
         return tokens
 
     def _alternatives(self, found: Statement) -> np.ndarray:
-        """(K, room) tokens, NOT_ASKED behind a shorter one's end."""
+        """(K, room) tokens, padded with NOT_ASKED."""
         answers = [self._answer(other) for other in found.alternatives]
         return np.stack([np.pad(one, (0, self.room - len(one)), constant_values=NOT_ASKED) for one in answers])

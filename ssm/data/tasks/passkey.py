@@ -3,8 +3,8 @@
     There is an important info ... there. | is green. The sky is ... again. | The pass key is 12345. ... the pass key. |
     The grass is green. ... again. | What is the pass key? The pass key is | 12345
 
-Every piece, and every sentence of the text between, is tokenized apart, as what follows another sentence. So a prompt
-has its length to the token, the key stands between two sentences, and its tokens are the same wherever it stands.
+Every part, and every sentence of the repeated text, is tokenized separately, as text after a sentence. A prompt
+therefore has exactly its length in tokens. The key is between two sentences, and has the same tokens at every place.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ DIGITS = "0123456789"
 
 
 class Wording:
-    """What all prompts of one tokenizer share."""
+    """The parts that all prompts of one tokenizer share."""
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
         sentences = [following(tokenizer, sentence) for sentence in TEXT]
         self.instruction = tokenizer.encode([INSTRUCTION.encode()])[0].astype(np.int64)  # (I,) tokens
-        self.sentences = np.concatenate(sentences)  # (U,) tokens of the text, which repeats
-        self.ends = np.cumsum([len(sentence) for sentence in sentences])  # (sentences,): behind each one's last token
+        self.sentences = np.concatenate(sentences)  # (U,) tokens of the repeated text
+        self.ends = np.cumsum([len(sentence) for sentence in sentences])  # (sentences,): position after each sentence
         self.question = following(tokenizer, QUESTION)  # (Q,)
 
     def key(self, number: int, stop: str = "") -> np.ndarray:
-        """(K,) tokens of a key, and of what stands right behind it.
+        """(K,) tokens of a key, followed by `stop`.
 
         Raises:
             DataError: the tokenizer has no tokens for digits.
@@ -53,33 +53,33 @@ class Wording:
         key = following(self.tokenizer, f"{number}{stop}")
         if digits_of(self.tokenizer, key) != str(number):
             spelled = self.tokenizer.decode(key)
-            raise DataError(f"the tokenizer cannot spell a key: of {number} it makes '{spelled}'")
+            raise DataError(f"the tokenizer cannot represent the key {number}: it gives '{spelled}'")
         return key
 
     def needle(self, number: int) -> np.ndarray:
-        """(n,) tokens of the sentences that tell a key."""
+        """(n,) tokens of the sentences that contain the key."""
         return following(self.tokenizer, NEEDLE.format(key=number))
 
 
 @dataclass(frozen=True)
 class PasskeyPieces:
-    """What prompts of every length are made of, a row for each key."""
+    """The parts of prompts of any length, one row per key."""
 
     wording: Wording
     needles: Sequence[np.ndarray]  # (n_i,) tokens of each row
-    keys: Sequence[np.ndarray]  # (K_i,) tokens of each row, and of what stands behind the key
-    room: int  # tokens that a prompt leaves for a key
-    last: np.ndarray  # (rows,): the number of the sentence that the text ends with
+    keys: Sequence[np.ndarray]  # (K_i,) tokens of each row, with the text that follows the key
+    room: int  # tokens that a prompt reserves for a key
+    last: np.ndarray  # (rows,): index of the sentence with which the repeated text ends
     depths: np.ndarray  # (rows,)
 
     @property
     def shortest(self) -> int:
-        """The least length of a prompt and its key: without any text between."""
+        """The smallest length of a prompt with its key, without repeated text."""
         fixed = len(self.wording.instruction) + len(self.wording.question)
         return fixed + max(map(len, self.needles)) + self.room
 
     def of(self, rows: np.ndarray) -> PasskeyPieces:
-        """Those of some rows."""
+        """The parts of some rows."""
         needles, keys = ([those[row] for row in rows] for those in (self.needles, self.keys))
         return PasskeyPieces(self.wording, needles, keys, self.room, self.last[rows], self.depths[rows])
 
@@ -90,11 +90,11 @@ def digits_of(tokenizer: Tokenizer, tokens: np.ndarray) -> str:
 
 
 class PasskeyPrompts:
-    """Prompts of one length with their keys behind them. Tokens are made where they are read, none are stored.
+    """Prompts of one length, followed by their keys. Tokens are made on demand.
 
     Args:
-        pieces: what they are made of.
-        length: tokens of a prompt and the room for its key. What is behind a shorter key has no meaning.
+        pieces: the parts of the prompts.
+        length: tokens of a prompt and the room for its key. Tokens after a shorter key have no meaning.
 
     Raises:
         DataError: `length` is too short.
@@ -103,22 +103,24 @@ class PasskeyPrompts:
     def __init__(self, pieces: PasskeyPieces, length: int):
         if length < pieces.shortest:
             raise DataError(
-                f"length {length}: too short for a passkey; instruction, needle, question and key take "
+                f"length {length}: too short for a passkey; instruction, needle, question and key need "
                 f"{pieces.shortest} tokens"
             )
         wording = pieces.wording
         self.pieces, self.length = pieces, length
-        self.prompt = length - pieces.room  # tokens, up to the key
+        self.prompt = length - pieces.room  # tokens before the key
         self.needle = np.array([len(needle) for needle in pieces.needles])  # (rows,) tokens
         self.text = self.prompt - len(wording.instruction) - self.needle - len(wording.question)  # (rows,) tokens
-        # Of the repeated sentences, the token with which a text begins: cut there, so that it ends with a whole one.
+        # First token of each text within the repeated sentences. Texts are cut there, and end with a whole sentence.
         self.first = (wording.ends[pieces.last] - self.text) % len(wording.sentences)  # (rows,)
-        self.before = np.array([self._before(row) for row in range(len(pieces.depths))])  # (rows,) tokens of the text
+        self.before = np.array(
+            [self._before(row) for row in range(len(pieces.depths))]
+        )  # (rows,) text before the needle
         fixed = [
             np.concatenate([wording.instruction, needle, wording.question, key])
             for needle, key in zip(pieces.needles, pieces.keys, strict=True)
         ]
-        # Without any text between, and zeros behind a shorter key: (rows, shortest).
+        # Prompts without repeated text, padded with zeros: (rows, shortest).
         self.fixed = np.stack([np.pad(tokens, (0, pieces.shortest - len(tokens))) for tokens in fixed])
 
     def __len__(self) -> int:
@@ -133,17 +135,17 @@ class PasskeyPrompts:
         """Tokens [start, stop) of some prompts: (rows, stop - start) int64."""
         position = np.arange(start, stop)
         needle, text, before, first = (x[rows, None] for x in (self.needle, self.text, self.before, self.first))
-        begin = len(self.pieces.wording.instruction)  # of the text; then come needle, text, question and key
+        begin = len(self.pieces.wording.instruction)  # start of the text; then come needle, text, question and key
         there, again, end = begin + before, begin + before + needle, begin + text + needle  # (B, 1)
         in_text = ((begin <= position) & (position < there)) | ((again <= position) & (position < end))  # (B, S)
-        in_front = np.where(position < there, 0, np.where(position < end, before, text))  # tokens of the text
+        in_front = np.where(position < there, 0, np.where(position < end, before, text))  # tokens of text before it
         fixed = np.take_along_axis(self.fixed[rows], np.where(in_text, 0, position - in_front), 1)
         index = first + position - begin - np.where(position < there, 0, needle)
         sentences = self.pieces.wording.sentences[index % len(self.pieces.wording.sentences)]
         return np.where(in_text, sentences, fixed)
 
     def _before(self, row: int) -> int:
-        """Tokens of the text before the key: those before the end of a sentence that is nearest to the depth."""
+        """Tokens of the text before the needle: up to the sentence border that is nearest to the depth."""
         text, period = int(self.text[row]), len(self.pieces.wording.sentences)
         wanted = self.pieces.depths[row] * text
         rounds = int(wanted) // period + np.arange(-1, 3)
@@ -153,14 +155,14 @@ class PasskeyPrompts:
 
 
 class Passkey(Generator, kind="passkey"):
-    """Keys, depths and texts of one's own for every example; behind the key a full stop."""
+    """Every example has its own key, depth and text. A full stop follows the key."""
 
     spec: PasskeyTask
 
     def __init__(self, spec: Any, split: Split, seed: int, store: TokenStore):
         super().__init__(spec, split, seed, store)
         self.wording = Wording(store.tokenizer())
-        self.room = spec.digits + 2  # a space, the digits and a full stop, in no more tokens than characters
+        self.room = spec.digits + 2  # a space, the digits and a full stop: at most one token per character
 
     def make(self, indices: np.ndarray) -> Examples:
         parts, pieces = self._drawn(indices)
@@ -168,7 +170,7 @@ class Passkey(Generator, kind="passkey"):
         tokens = np.zeros((len(parts), lengths.max()), np.int64)
         asked = np.zeros((len(parts), lengths.max() - 1), bool)
         sizes = np.array([len(key) for key in pieces.keys])
-        starts = lengths[parts] - self.room - 1  # the prompt's last token, which the key follows
+        starts = lengths[parts] - self.room - 1  # position of the prompt's last token
         for part, length in enumerate(lengths.tolist()):
             rows = np.nonzero(parts == part)[0]
             if not len(rows):
@@ -206,11 +208,11 @@ class Passkey(Generator, kind="passkey"):
         return [(name, part) for name, part in found if len(part)]
 
     def _drawn(self, indices: np.ndarray) -> tuple[np.ndarray, PasskeyPieces]:
-        """Of examples, (B,) which part of the mix each is of, and what they are made of."""
+        """Each example's part of the mix (B,), and the parts of the prompts."""
         spec, draws = self.spec, self.draws(indices)
         parts = self.parts(draws)  # (B,)
         low, high = np.array([part.depths for part in spec.mix])[parts].T
-        digits = draws.integers("key", 10, spec.digits)  # (B, digits); a key begins with no zero
+        digits = draws.integers("key", 10, spec.digits)  # (B, digits); the first digit is not 0
         digits[:, 0] = 1 + draws.integers("first digit", 9)[:, 0]
         numbers = [int("".join(map(str, row))) for row in digits.tolist()]
         return parts, PasskeyPieces(
@@ -223,13 +225,13 @@ class Passkey(Generator, kind="passkey"):
         )
 
     def _key(self, number: int) -> np.ndarray:
-        """A key's tokens and the full stop."""
+        """The tokens of a key and a full stop."""
         key = self.wording.key(number, ".")
         if len(key) > self.room:
-            raise DataError(f"the tokenizer spells the key {number} in {len(key)} tokens, more than its characters")
+            raise DataError(f"the tokenizer needs {len(key)} tokens for the key {number}, more than its characters")
         return key
 
     def _scored(self, key: np.ndarray) -> int:
-        """Tokens of a key up to its last digit."""
+        """Number of a key's tokens up to its last digit."""
         tokenizer = self.wording.tokenizer
         return max(place for place in range(1, len(key) + 1) if digits_of(tokenizer, key[place - 1 : place]))

@@ -1,4 +1,4 @@
-"""Pixels: an image as a sequence of values, a class token behind the last."""
+"""Pixels: an image as a sequence of values, followed by a class token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssm.specs.tasks.pixels import PixelsTask
 
 
 class Pixels(Generator, kind="pixels"):
-    """An example is the image of its number in its split; nothing is drawn."""
+    """Example number i is image number i of its split; nothing is random."""
 
     spec: PixelsTask
 
@@ -22,8 +22,8 @@ class Pixels(Generator, kind="pixels"):
         super().__init__(spec, split, seed, store)
         self.images = read_images(spec.images, split)
         if split == "train" and spec.examples > len(self.images):
-            there = f"{spec.images.kind} holds {len(self.images)} training images"
-            raise DataError(f"{spec.name}: {there}, and {spec.examples} are asked for")
+            available = f"{spec.images.kind} has {len(self.images)} training images"
+            raise DataError(f"{spec.name}: {available}, but the task asks for {spec.examples}")
 
     def make(self, indices: np.ndarray) -> Examples:
         values = with_class_token(self.pixels(indices))
@@ -51,7 +51,7 @@ class Pixels(Generator, kind="pixels"):
         return self.images.labels[self._there(indices)]
 
     def pixels(self, indices: np.ndarray) -> np.ndarray:
-        """(B,) images as they are read: (B, P, C) float32, standardized."""
+        """The values that a model reads for (B,) images: (B, P, C) float32, standardized."""
         source = self.spec.images
         shares = self.images.stored[self._there(indices)].astype(np.float32) / source.highest  # (B, P, C)
         pixels = (shares - np.array(source.mean, np.float32)) / np.array(source.deviation, np.float32)
@@ -59,13 +59,13 @@ class Pixels(Generator, kind="pixels"):
 
     def _there(self, indices: np.ndarray) -> np.ndarray:
         if len(indices) and int(indices.max()) >= len(self.images):
-            there = f"{self.spec.images.kind} has {len(self.images)} {self.split} images"
-            raise DataError(f"{self.spec.name}: {there}, and image {int(indices.max())} is asked for")
+            available = f"{self.spec.images.kind} has {len(self.images)} {self.split} images"
+            raise DataError(f"{self.spec.name}: {available}; there is no image {int(indices.max())}, counted from 0")
         return indices
 
 
 def with_class_token(pixels: np.ndarray) -> np.ndarray:
-    """(B, P, C) -> (B, P + 1, C + 1): the last number marks the class token, which is the last of the sequence."""
+    """(B, P, C) -> (B, P + 1, C + 1). The last channel marks the class token, which is the last of the sequence."""
     B, P, C = pixels.shape
     values = np.zeros((B, P + 1, C + 1), np.float32)
     values[:, :P, :C] = pixels

@@ -1,8 +1,8 @@
-"""Stories and prompts that others published: bAbI's text files, BABILong's JSON files, where a user has them.
+"""Reads published stories and prompts that the user has: bAbI's text files and BABILong's JSON files.
 
-bAbI (Weston et al. 2015): every line begins with its number in the story, a story with line 1. A question's line goes
-on with a tab, the answer, a tab and the numbers of the lines that it rests on. BABILong (Kuratov et al. 2024): a list
-of mappings with input, question and target, a file for each task and length, such as qa1/4k.json.
+bAbI (Weston et al. 2015): every line begins with its number in the story; line 1 begins a story. A question's line
+continues with a tab, the answer, a tab and the numbers of the supporting lines. BABILong (Kuratov et al. 2024): a list
+of mappings with input, question and target, one file per task and length, such as qa1/4k.json.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Prompt(TypedDict):
 
 
 def read_babi(folder: str, question: str, split: str) -> list[Story]:
-    """The stories of one of bAbI's files, each with one question and all sentences before it.
+    """The stories of one bAbI file, each with one question and all sentences before it.
 
     Args:
         folder: holds files such as qa1_single-supporting-fact_train.txt.
@@ -33,11 +33,11 @@ def read_babi(folder: str, question: str, split: str) -> list[Story]:
         split: train or test.
 
     Raises:
-        DataError: no such file, or a line that is none of bAbI's.
+        DataError: the file is missing, or a line does not have bAbI's format.
     """
     found = sorted(Path(folder).expanduser().glob(f"{question}_*_{split}.txt"))
     if not found:
-        raise DataError(f"{folder}: holds no {question}_*_{split}.txt, as bAbI's files are called")
+        raise DataError(f"{folder}: holds no file of bAbI named {question}_*_{split}.txt")
     try:
         text = found[0].read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -46,10 +46,10 @@ def read_babi(folder: str, question: str, split: str) -> list[Story]:
 
 
 def parse_babi(text: str, source: str) -> list[Story]:
-    """As `read_babi`, of a file's content."""
+    """`read_babi` for the content of a file."""
     stories: list[Story] = []
     facts: list[str] = []
-    numbers: dict[int, int] = {}  # of the story's lines: the number of the sentence, from 0
+    numbers: dict[int, int] = {}  # line number in the story -> index of the sentence
     for line_number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -64,7 +64,7 @@ def parse_babi(text: str, source: str) -> list[Story]:
             asked, answer, support = rest.split("\t")
             rests_on = tuple(numbers[int(place)] for place in support.split())
         except (ValueError, KeyError) as error:
-            raise DataError(f"{source}:{line_number}: no line of bAbI's: {line[:60]!r}") from error
+            raise DataError(f"{source}:{line_number}: not a line in bAbI's format: {line[:60]!r}") from error
         stories.append(Story(tuple(facts), asked.strip(), answer.strip(), rests_on))
     if not stories:
         raise DataError(f"{source}: holds no question")
@@ -76,14 +76,14 @@ def read_babilong(folder: str, question: str, length: int) -> list[Prompt]:
 
     Args:
         folder: holds folders qa1, qa2 ...
-        length: thousands of tokens as BABILong counts them, GPT-2's; 0 is the story alone.
+        length: in tokens of GPT-2, as in BABILong's file names; 0 means the story only.
 
     Raises:
-        DataError: no such file, or not as BABILong writes them.
+        DataError: the file is missing, or does not have BABILong's format.
     """
     name = f"{length // 1000}k" if length < 1_000_000 else f"{length // 1_000_000}M"
     path = Path(folder).expanduser() / question / f"{name}.json"
-    missing = f"{path}: missing; BABILong has a file for each task and length, such as qa1/4k.json"
+    missing = f"{path}: missing; BABILong has one file per task and length, such as qa1/4k.json"
     prompts = shaped(read_json(path, DataError, "JSON file", missing), list[Prompt], str(path), DataError)
     if not prompts:
         raise DataError(f"{path}: holds no prompt")

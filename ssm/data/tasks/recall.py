@@ -1,4 +1,4 @@
-"""Multi-query associative recall (MQAR): key value key value ... and then key . . . key . (Arora et al. 2023)."""
+"""Multi-query associative recall (MQAR): key value key value ..., then key . . . key . (Arora et al. 2023)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FILL = 0
 
 
 class Recall(Generator, kind="recall"):
-    """The examples of a part of the mix at once."""
+    """Makes all examples of a part of the mix together."""
 
     spec: RecallTask
 
@@ -20,16 +20,16 @@ class Recall(Generator, kind="recall"):
         B, N = len(indices), spec.least_context
         part_of = self.parts(self.draws(indices))  # (B,)
         tokens = np.full((B, N + 1), FILL)
-        labels = np.full((B, N), FILL)  # the values that are asked for
-        given = np.zeros((B, N), np.int64)  # of an asked key, where it was given
+        labels = np.full((B, N), FILL)  # the values that answer a query
+        given = np.zeros((B, N), np.int64)  # for a queried key, the position where it was given
         for number, part in enumerate(spec.mix):
             few = np.flatnonzero(part_of == number)  # (b,)
             rows, draws = few[:, None], self.draws(indices[few])
-            K, front = part.pairs, 2 * part.pairs  # pairs, and the tokens that they take
+            K, front = part.pairs, 2 * part.pairs  # pairs, and the number of their tokens
             keys = 1 + draws.chosen("keys", np.ones(spec.keys), K)  # (b, K)
             values = spec.keys + 1 + draws.chosen("values", np.ones(spec.keys + 1), K)  # (b, K)
             likely = np.arange(1, (part.length - front) // 2 + 1) ** (spec.power - 1.0)
-            places = front + 2 * draws.chosen("places", likely, K)  # (b, K), where each key is asked
+            places = front + 2 * draws.chosen("places", likely, K)  # (b, K), position of each query
             tokens[few, 0:front:2], tokens[few, 1:front:2] = keys, values
             tokens[rows, places], labels[rows, places], given[rows, places] = keys, values, np.arange(0, front, 2)
         asked = labels != FILL
@@ -47,5 +47,5 @@ class Recall(Generator, kind="recall"):
                 difficulty=pairs.astype(np.float64),
             ),
             labels,
-            sources=given + 1,  # a value stands behind its key
+            sources=given + 1,  # a value follows its key
         )

@@ -8,7 +8,7 @@
     amber-anchor mentioned in the provided text is | 1234567
 
 The rules are those of NVIDIA/RULER (Apache-2.0), scripts/data/synthetic: constants.py, niah.py, variable_tracking.py.
-What is told stands between two lines at a random place, never behind the last. A prompt is tokenized as one text.
+A needle is inserted before a random line. A prompt is tokenized as one text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ssm.specs.tasks.ruler import CHAIN, LETTERS, NUMBER, RULER, RulerTask
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 NEEDLE = "One of the special magic numbers for {key} is: {value}."
-NIAH = (  # of one key and one number
+NIAH = (  # with one key and one number
     "A special magic number is hidden within the following text. Make sure to memorize it. I will quiz you about the "
     "number afterwards.\n{context}\nWhat is the special magic number for {query} mentioned in the provided text? The "
     "special magic number for {query} mentioned in the provided text is"
@@ -43,25 +43,25 @@ TRACKING = (
     "all variables that are assigned the value {query} in the text above. Answer: According to the chain(s) of "
     "variable assignment in the text above, {count} variables are assigned the value {query}, they are: "
 )
-EXAMPLE = 500  # tokens of variable tracking's example at most, if its chain finds room
-EXAMPLE_LETTERS = 3  # of its variables
-LEAST = {"niah_single_1": 1, "niah_multikey_2": 1, "vt": CHAIN}  # lines: each is told in front of another one
-SAMPLED = 32  # prompts, whose longest says what a task takes
-ATTEMPTS = 50  # at one that fits
+EXAMPLE = 500  # limit for the tokens of the example in variable tracking, if its chain has room
+EXAMPLE_LETTERS = 3  # letters of the example's variables
+LEAST = {"niah_single_1": 1, "niah_multikey_2": 1, "vt": CHAIN}  # lines: each needle precedes a different line
+SAMPLED = 32  # prompts; the longest one estimates the size of a task
+ATTEMPTS = 50  # tries to make a prompt that fits
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A prompt and its answer in words."""
+    """A prompt and its answer as text."""
 
     prompt: str
-    answer: str  # without the space in front of it
-    depth: float  # of what is told first, in the text
+    answer: str  # without the space before it
+    depth: float  # relative position of the first needle
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """The same in tokens."""
+    """A prompt and its answer as tokens."""
 
     task: str
     prompt: np.ndarray  # (n,)
@@ -74,7 +74,7 @@ class Prompt:
 
 
 class Ruler(Generator, kind="ruler"):
-    """Keys, numbers, variables and places of one's own for every example."""
+    """Every example has its own keys, numbers, variables and places."""
 
     spec: RulerTask
 
@@ -91,7 +91,7 @@ class Ruler(Generator, kind="ruler"):
 
     def make(self, indices: np.ndarray) -> Examples:
         prompts = self._prompts(indices)
-        starts = np.array([len(one.prompt) - 1 for one in prompts])  # the prompt's last token, which the answer follows
+        starts = np.array([len(one.prompt) - 1 for one in prompts])  # position of the prompt's last token
         stops = starts + [len(one.answer) for one in prompts]
         longest = max(part.length for part in self.spec.mix)
         tokens = np.zeros((len(prompts), longest), np.int64)
@@ -113,17 +113,17 @@ class Ruler(Generator, kind="ruler"):
 
     def _prompts(self, indices: np.ndarray) -> list[Prompt]:
         draws = self.draws(indices)
-        found = []
+        prompts = []
         for number, dice in zip(self.parts(draws).tolist(), draws.dice("prompt"), strict=True):
             part = self.spec.mix[number]
-            found.append(self._fitting(dice.one_of(part.tasks), part.length, dice))
-        return found
+            prompts.append(self._fitting(dice.one_of(part.tasks), part.length, dice))
+        return prompts
 
     def _fitting(self, task: str, length: int, dice: Dice) -> Prompt:
-        """A prompt with about as many lines as fit into the length."""
+        """A prompt with about as many lines as the length allows."""
         least, line = LEAST[task], self.line(task)
         for _ in range(ATTEMPTS):
-            start = dice.state  # however many lines, what is told is the same
+            start = dice.state  # the needles do not depend on the number of lines
             lines = max(least, int((length - self.shortest(task)) / line) + least + 1)
             while True:
                 made = self._prompt(task, lines, Dice(start))
@@ -132,33 +132,33 @@ class Ruler(Generator, kind="ruler"):
                 if lines == least:
                     break
                 lines = max(least, lines - max(1, ceil((made.size - length) / line)))
-            dice.below(2)  # another one
+            dice.below(2)  # move on to another prompt
         raise self._too_short(length, task)
 
     def _prompt(self, task: str, lines: int, dice: Dice) -> Prompt:
-        """In tokens.
+        """A prompt in tokens.
 
         Raises:
-            DataError: the tokenizer cannot spell the answer.
+            DataError: the tokenizer does not represent the answer.
         """
         asked = _tracked(lines, dice, self.example_lines()) if task == "vt" else _niah(task, lines, dice)
         answer = following(self.tokenizer, asked.answer)
         spelled = self.tokenizer.decode(answer).strip()
         if spelled != asked.answer:
-            raise DataError(f"the tokenizer cannot spell an answer: of {asked.answer} it makes '{spelled}'")
+            raise DataError(f"the tokenizer cannot represent the answer '{asked.answer}': it gives '{spelled}'")
         return Prompt(task, self._encoded(asked.prompt), answer, asked.depth)
 
     def _shortest(self, task: str) -> int:
-        """Tokens that a prompt and its answer take with the least of lines, about."""
+        """Estimated tokens of a prompt and its answer with the fewest lines."""
         return max(self._prompt(task, LEAST[task], Dice(start)).size for start in range(SAMPLED))
 
     def _line(self, task: str) -> float:
-        """Tokens of a line between, about."""
+        """Estimated tokens of an added line."""
         few, many = (self._prompt(task, LEAST[task] + more, Dice(0)).size for more in (0, SAMPLED))
         return (many - few) / SAMPLED
 
     def _example_lines(self) -> int:
-        """Of variable tracking's example: as many as fit into EXAMPLE, and room for its chain."""
+        """Lines of the example in variable tracking: as many as fit into EXAMPLE, and at least its chain."""
 
         def size(lines: int) -> int:
             return len(self._encoded(_solved(lines, Dice(0))))
@@ -173,11 +173,11 @@ class Ruler(Generator, kind="ruler"):
         return self.tokenizer.encode([text.encode()])[0].astype(np.int64)
 
     def _too_short(self, length: int, task: str) -> DataError:
-        return DataError(f"length {length}: too short for {task}, which takes {self.shortest(task)} tokens")
+        return DataError(f"length {length}: too short for {task}, which needs {self.shortest(task)} tokens")
 
 
 def _niah(task: str, lines: int, dice: Dice) -> Asked:
-    """One line tells the number of the key that is asked for; of niah_multikey_2 all others tell those of others."""
+    """One line gives the number of the queried key. In niah_multikey_2 all other lines give numbers of other keys."""
     key, value, place = _key(dice), _number(dice, NUMBER), dice.below(lines)
     other: Callable[[], str] = (lambda: NOISE) if task == "niah_single_1" else (lambda: _other(key, dice))
     context = [other() for _ in range(lines)]
@@ -187,14 +187,14 @@ def _niah(task: str, lines: int, dice: Dice) -> Asked:
 
 def _other(key: str, dice: Dice) -> str:
     """A line about another key."""
-    found = _key(dice)
-    while found == key:
-        found = _key(dice)
-    return NEEDLE.format(key=found, value=_number(dice, NUMBER))
+    key_of_line = _key(dice)
+    while key_of_line == key:
+        key_of_line = _key(dice)
+    return NEEDLE.format(key=key_of_line, value=_number(dice, NUMBER))
 
 
 def _tracked(lines: int, dice: Dice, example_lines: int) -> Asked:
-    """An example with its answer, and a chain of assignments."""
+    """A solved example, and then a chain of assignments."""
     asked = _chain(lines, LETTERS, dice)
     return Asked(f"{_solved(example_lines, dice)}\n\n{asked.prompt}", asked.answer, asked.depth)
 
@@ -206,7 +206,7 @@ def _solved(lines: int, dice: Dice) -> str:
 
 
 def _chain(lines: int, letters: int, dice: Dice) -> Asked:
-    """The first variable is given a value, and every other one takes over that of the one before."""
+    """The first variable gets a value, and every other variable gets the value of the previous one."""
     variables: list[str] = []
     while len(variables) < CHAIN:
         name = "".join(dice.one_of(ascii_uppercase) for _ in range(letters))
@@ -230,5 +230,5 @@ def _key(dice: Dice) -> str:
 
 
 def _number(dice: Dice, digits: int) -> str:
-    """It begins with no zero."""
+    """A number with this many digits; the first one is not 0."""
     return str(10 ** (digits - 1) + dice.below(9 * 10 ** (digits - 1)))

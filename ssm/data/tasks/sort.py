@@ -10,7 +10,7 @@ from ssm.specs.tasks.sort import SortTask
 
 
 class Sort(Strings, kind="sort"):
-    """The letters by their numbers; no letter occurs twice in a string."""
+    """The answer has the letters in order of their numbers. A string has no letter twice."""
 
     spec: SortTask
 
@@ -18,15 +18,15 @@ class Sort(Strings, kind="sort"):
         even, longest = np.ones(self.spec.alphabet), self.spec.longest_answer
         strings = [draws.chosen(f"letters/{number}", even, longest) for number in range(int(at.string.max()) + 1)]
         there = at.string * longest + (at.within - 1).clip(0, longest - 1)  # (B, N)
-        found: np.ndarray = np.take_along_axis(np.concatenate(strings, 1), there, 1)
-        return found
+        chosen: np.ndarray = np.take_along_axis(np.concatenate(strings, 1), there, 1)
+        return chosen
 
     def source(self, letters: np.ndarray, at: StringLayout) -> np.ndarray:
-        """Sorted by string, the $ before its letters and all else behind them: the k-th letter is k behind the $."""
+        """Sort each string as $, letters, other tokens: then the k-th smallest letter is at position k after the $."""
         A = self.spec.alphabet
         behind = np.where(at.within > at.length, A + 1, letters + 1)
         key = at.string * (A + 2) + np.where(at.within == 0, 0, behind)  # (B, N)
         order = key.argsort(1, kind="stable")
         rank = at.within - (at.length + 1)
-        found: np.ndarray = np.take_along_axis(order, (at.start + rank).clip(0, order.shape[1] - 1), 1)
-        return found
+        places: np.ndarray = np.take_along_axis(order, (at.start + rank).clip(0, order.shape[1] - 1), 1)
+        return places

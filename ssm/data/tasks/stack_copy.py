@@ -8,7 +8,7 @@ from ssm.data.tasks.strings import StringLayout, Strings
 
 
 class StackCopy(Strings, kind="stack_copy"):
-    """The letters from the last to the first."""
+    """The answer repeats the letters in reverse order."""
 
     def source(self, letters: np.ndarray, at: StringLayout) -> np.ndarray:
         return at.start + 2 * at.length + 2 - at.within

@@ -1,7 +1,7 @@
-"""Statements about the world by their relation, and the same with another object: false, and told nowhere else.
+"""False statements about the world: a relation with the object of another subject.
 
-"The capital of France is Madrid.", as in bn Appendix E.2; words and lists are our own. A thing may have
-several colours: there "false" is what is not commonly said (commonly said is that snow is white).
+An example is "The capital of France is Madrid.", as in bn Appendix E.2; the wording and lists are ours. An item may
+have several colors; a statement counts as false if it is not what people usually say (snow is white).
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from dataclasses import dataclass
 from ssm.data.tasks.draws import Dice
 from ssm.specs.tasks.needle import Relation
 
-# The paper's ("ignore the fact, only use information in the context to answer the questions"), as a sentence.
+# The paper has "ignore the fact, only use information in the context to answer the questions".
 INSTRUCTION = "Ignore the facts, and use only the information in the context to answer the question."
 
 
 @dataclass(frozen=True)
 class Form:
-    """A relation in words."""
+    """A relation in words, and its true objects."""
 
     question: str
-    statement: str  # up to its object
-    objects: dict[str, str]  # subject -> the object in the world; no two subjects share one
+    statement: str  # up to the object
+    objects: dict[str, str]  # subject -> its true object; all objects are different
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One that is false in the world."""
+    """A false statement."""
 
     relation: Relation
     question: str
-    told: str  # up to the object
+    told: str  # the statement up to the object
     object: str
-    alternatives: tuple[str, ...]  # other objects of the relation, that of the world first
+    alternatives: tuple[str, ...]  # other objects of the relation; the true one is first
 
 
 FORMS: dict[Relation, Form] = {
@@ -94,7 +94,7 @@ FORMS: dict[Relation, Form] = {
 
 
 def statement(relation: Relation, alternatives: int, dice: Dice) -> Statement:
-    """A subject with an object that is not its own, both by chance, and so many other objects."""
+    """A random subject with the object of another subject, and `alternatives` other objects."""
     form = FORMS[relation]
     subject = dice.one_of(list(form.objects))
     true = form.objects[subject]

@@ -1,8 +1,8 @@
-"""Stories with a question, in the manner of bAbI's first ten tasks (Weston et al. 2015), and the question's answer.
+"""Stories with a question and its answer, like bAbI's first ten tasks (Weston et al. 2015).
 
-A story is a walk through a small world: people go from room to room, take things, give them away and put them down.
-The reader is told what happens and not how it began, so that a question is one that the told sentences answer. Where
-they do not, or tell it in two ways, the walk is begun anew.
+A story is a random walk in a small world: people move between rooms, and take, give and drop things. Sentences tell
+what happens, but not the initial state, so a question must have an answer that follows from the sentences. If it has
+none, or if the answer is ambiguous, a new walk starts.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ DROP = ("dropped", "discarded", "left", "put down")
 GIVE = ("gave", "handed", "passed")
 NUMBERS = ("none", "one", "two", "three")
 DIRECTIONS = ("north", "south", "east", "west")
-ATTEMPTS = 1000  # at a story whose question has one answer; a few are enough
+ATTEMPTS = 1000  # tries to make a story whose question has one answer; a few are usually enough
 
 
 @dataclass(frozen=True)
 class Story:
-    """Sentences, a question, its answer, and the numbers of the sentences, from 0, that it rests on."""
+    """Sentences, a question, its answer, and the indices of the supporting sentences."""
 
     facts: tuple[str, ...]
     question: str
@@ -42,17 +42,17 @@ class Story:
 
 @dataclass
 class World:
-    """What is so, and what the reader was told of it."""
+    """The state of the world, and what the sentences have told about it."""
 
     dice: Dice
     people: tuple[str, ...]
-    at: dict[str, str] = field(default_factory=dict)  # where people are, told or not
-    held: dict[str, str] = field(default_factory=dict)  # thing -> who has it
-    lies: dict[str, str] = field(default_factory=dict)  # thing -> where it lies
-    told: dict[str, tuple[str, int]] = field(default_factory=dict)  # person -> place and sentence of the last move
-    taken: dict[str, int] = field(default_factory=dict)  # thing -> sentence in which its holder came to it
-    path: dict[str, list[tuple[str, tuple[int, ...]]]] = field(default_factory=dict)  # thing -> places, with support
-    carries: dict[str, list[str]] = field(default_factory=dict)  # person -> things, in the order in which they came
+    at: dict[str, str] = field(default_factory=dict)  # person -> room, told or not
+    held: dict[str, str] = field(default_factory=dict)  # thing -> person who has it
+    lies: dict[str, str] = field(default_factory=dict)  # thing -> room where it lies
+    told: dict[str, tuple[str, int]] = field(default_factory=dict)  # person -> room and sentence of the last move
+    taken: dict[str, int] = field(default_factory=dict)  # thing -> sentence in which its holder got it
+    path: dict[str, list[tuple[str, tuple[int, ...]]]] = field(default_factory=dict)  # thing -> rooms, with support
+    carries: dict[str, list[str]] = field(default_factory=dict)  # person -> things in order of arrival
     touched: dict[str, list[int]] = field(default_factory=dict)  # person -> sentences about what they carry
     facts: list[str] = field(default_factory=list)
 
@@ -61,7 +61,7 @@ class World:
         self.lies = {thing: self.dice.one_of(ROOMS) for thing in THINGS}
 
     def move(self) -> None:
-        """Somebody goes to another room, with all that they carry."""
+        """A person moves to another room with everything that they carry."""
         person = self.dice.one_of(self.people)
         room = self.dice.one_of([room for room in ROOMS if room != self.at[person]])
         self.at[person] = room
@@ -71,7 +71,7 @@ class World:
             self._seen(thing, person)
 
     def take(self) -> None:
-        """Somebody takes what lies where they are."""
+        """A person takes a thing that lies in their room."""
         near = [
             (person, thing) for person in self.people for thing, room in self.lies.items() if room == self.at[person]
         ]
@@ -83,7 +83,7 @@ class World:
         self._receive(person, thing)
 
     def drop(self) -> None:
-        """Somebody puts down what they have."""
+        """A person drops a thing."""
         if not self.held:
             return
         thing = self.dice.one_of(list(self.held))
@@ -94,7 +94,7 @@ class World:
         self._seen(thing, person, len(self.facts) - 1)
 
     def give(self) -> None:
-        """Somebody gives what they have to somebody in the same room."""
+        """A person gives a thing to another person in the same room."""
         near = [
             (thing, other)
             for thing, person in self.held.items()
@@ -125,7 +125,7 @@ class World:
         return person
 
     def _seen(self, thing: str, person: str, put: int | None = None) -> None:
-        """The reader knows where the thing is, if where the person is was told."""
+        """Record the room of a thing, if a sentence has told the room of the person who has it."""
         if person not in self.told:
             return
         room, moved = self.told[person]
@@ -137,7 +137,7 @@ class World:
             path.append((room, support))
 
 
-Asked = tuple[str, str, tuple[int, ...]]  # the question, its answer, what it rests on
+Asked = tuple[str, str, tuple[int, ...]]  # question, answer, indices of the supporting sentences
 
 
 def _walk(dice: Dice, count: int, people: tuple[str, ...], actions: tuple[str, ...]) -> World:
@@ -178,7 +178,7 @@ def _where_was_a_thing(dice: Dice, count: int) -> tuple[list[str], Asked | None]
 
 
 def _two_arguments(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
-    """a is north of b, b is north of c: what is asked is about b."""
+    """a is north of b, b is north of c: the question is about b."""
     a, b = dice.two_of(ROOMS)
     c = dice.one_of([room for room in ROOMS if room not in (a, b)])
     direction = dice.one_of(DIRECTIONS)
@@ -192,7 +192,7 @@ def _two_arguments(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
 
 
 def _three_arguments(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
-    """The last gift of the story."""
+    """The question is about the last gift of the story."""
     world = _walk(dice, count, GIVERS, ("move", "take", "give", "drop"))
     gifts = [number for number, fact in enumerate(world.facts) if any(f" {verb} the " in fact for verb in GIVE)]
     if not gifts:
@@ -239,9 +239,9 @@ def _lists(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
 
 
 def _negation(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
-    """Where somebody is, or is not; what was said of a person last is asked, or what it excludes."""
+    """Where a person is or is not. The last sentence about a person answers the question, directly or by exclusion."""
     facts: list[str] = []
-    known: dict[str, tuple[str, bool, int]] = {}  # person -> place, whether they are there, sentence
+    known: dict[str, tuple[str, bool, int]] = {}  # person -> room, whether they are there, sentence
     for number in range(count):
         person, room = dice.one_of(PEOPLE), dice.one_of(ROOMS)
         form = dice.below(3)
@@ -265,9 +265,9 @@ def _negation(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
 
 
 def _indefinite(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
-    """Where somebody is, or may be: what was said of a person last."""
+    """Where a person is or may be, from the last sentence about them."""
     facts: list[str] = []
-    known: dict[str, tuple[tuple[str, ...], int]] = {}  # person -> one place or two, sentence
+    known: dict[str, tuple[tuple[str, ...], int]] = {}  # person -> one or two places, sentence
     for number in range(count):
         person, form = dice.one_of(INDEFINITE), dice.below(3)
         places: tuple[str, ...] = dice.two_of(PLACES) if form == 0 else (dice.one_of(PLACES),)
@@ -310,7 +310,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
 
 
 def story(question: str, count: int, dice: Dice) -> Story | None:
-    """A story of `count` sentences (qa4: two) about a question, qa1 to qa10; None: none of ATTEMPTS had an answer."""
+    """A story of `count` sentences (two for qa4) with a question of type qa1 to qa10; None if all ATTEMPTS fail."""
     for _ in range(ATTEMPTS):
         facts, asked = MAKERS[question](dice, count)
         if asked is not None:

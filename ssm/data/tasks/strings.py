@@ -1,4 +1,4 @@
-"""What tasks of strings share: $ string | answer . and, packed as Jelassi et al. (2024) train, one behind another."""
+"""Base class of string tasks: $ string | answer . They may be packed one after another (Jelassi et al. 2024)."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ssm.specs.tasks.strings import StringTask
 
 @dataclass(frozen=True)
 class StringLayout:
-    """Where every token of every row stands, (B, N) int64 each."""
+    """The string to which each token belongs, and its position there: (B, N) int64 each."""
 
-    string: np.ndarray  # to which of the row's strings it belongs
-    start: np.ndarray  # where that string's $ stands
-    length: np.ndarray  # letters of that string, n
-    within: np.ndarray  # its place behind the $: letters at 1 ... n, the bar at n + 1, the answer at n + 2 ... 2 n + 1
+    string: np.ndarray  # index of the string in the row
+    start: np.ndarray  # position of the string's $
+    length: np.ndarray  # n: letters of the string
+    within: np.ndarray  # position after the $: letters at 1 ... n, the bar at n + 1, the answer at n + 2 ... 2 n + 1
 
 
 class Strings(Generator):
-    """All strings of all rows at once: every token is told by its place in the string that it belongs to."""
+    """Makes all strings of all rows together, from each token's position in its string."""
 
     spec: StringTask
 
     def letters(self, draws: Draws, at: StringLayout) -> np.ndarray:
-        """The letter of every token that is one of a string, anything at the others: (B, N) int64."""
+        """The letter of every token of a string; arbitrary for other tokens: (B, N) int64."""
         return draws.integers("letters", self.spec.alphabet, at.within.shape[1])
 
     @abstractmethod
     def source(self, letters: np.ndarray, at: StringLayout) -> np.ndarray:
-        """Of every token of an answer the place where its letter is read, anything at the others: (B, N) int64."""
+        """For every token of an answer, the position of its letter; arbitrary for other tokens: (B, N) int64."""
 
     def make(self, indices: np.ndarray) -> Examples:
         spec, draws = self.spec, self.draws(indices)
@@ -42,7 +42,7 @@ class Strings(Generator):
         shortest, longest = np.array([(part.shortest, part.longest) for part in spec.mix])[self.parts(draws)].T  # (B,)
         most = 1 if spec.packed is None else -(-N // (2 * min(part.shortest for part in spec.mix) + 3))  # K strings
         lengths = shortest[:, None] + draws.integers("lengths", longest - shortest + 1, most)  # (B, K)
-        stops = np.cumsum(2 * lengths + 3, 1)  # (B, K), behind the full stop
+        stops = np.cumsum(2 * lengths + 3, 1)  # (B, K), after the full stop
         starts = stops - (2 * lengths + 3)
 
         place = np.arange(N)  # (N,)
@@ -52,7 +52,7 @@ class Strings(Generator):
         start, length, stop = (np.take_along_axis(x, string, 1) for x in (starts, lengths, stops))  # (B, N)
         within = place - start
         at = StringLayout(string, start, length, within)
-        answered = within > length + 1  # behind the bar
+        answered = within > length + 1  # after the bar
         letters = self.letters(draws, at)
         source = np.where(answered, self.source(letters, at), place).clip(0, N - 1)
         tokens = spec.first + np.select(
@@ -61,9 +61,9 @@ class Strings(Generator):
             np.take_along_axis(letters, source, 1),
         )
         whole = stop <= N
-        asked = answered & (within <= 2 * length + 2) & whole  # (B, N), of tokens
+        asked = answered & (within <= 2 * length + 2) & whole  # (B, N), for tokens
         rows, numbers = np.nonzero(stops <= N)
-        bars = (starts + lengths + 1)[rows, numbers]  # the bar is the input that the first letter follows
+        bars = (starts + lengths + 1)[rows, numbers]  # the bar is the input before the first letter
         return Examples(
             tokens,
             asked[:, 1:],

@@ -1,4 +1,4 @@
-"""Words for keys: an adjective and a noun, joined by a hyphen ("amber-anchor"), 8,192 in all."""
+"""Words for keys: an adjective and a noun, joined by a hyphen ("amber-anchor"). There are 8,192 keys."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Initial-state policies, one file each: the only difference between interventions.
+"""Initial-state policies, one file each. Interventions differ only by their policy.
 
-A new one: its spec in ssm/specs/initial_states/, and its module here.
+To add a policy, write its spec in ssm/specs/initial_states/ and its module here.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ POLICIES.discover()
 
 
 def build_policy(spec: InitialStateSpec, seed: int, group: ProcessGroup = SINGLE_PROCESS) -> Policy:
-    """The policy of a spec; its random numbers are a function of (seed, step), whatever the size of the group."""
+    """The policy of a spec. Its random numbers depend on (seed, step), but not on the size of the group."""
     return POLICIES[spec.policy](spec, seed, group)

@@ -18,15 +18,15 @@ POLICIES: Modules[type[Policy]] = Modules("ssm.training.initial_states", SPECS)
 
 
 class Policy(ABC):
-    """Two questions: what state does this batch start from, and what is learned from the state it ended in.
+    """Decides which state a batch starts from, and what it learns from the state in which the batch ended.
 
-    Rows of a state are the rows of the batch: row b of step s + 1 follows row b of step s. With several processes each
-    has a policy of its own, for its rows of the global batch; what is learned over a batch is learned over all of it.
+    Row b of a state belongs to row b of the batch, and continues row b of the last batch. With several processes, each
+    has its own policy for its rows of the global batch. What a policy learns, it learns from the global batch.
     """
 
     def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if kind is not None:  # else it is what several share
+        if kind is not None:  # None: a base class
             POLICIES.add(kind, cls)
 
     def __init__(self, spec: Any, seed: int, group: ProcessGroup = SINGLE_PROCESS):
@@ -34,40 +34,40 @@ class Policy(ABC):
 
     @abstractmethod
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
-        """The state, detached, that my rows of the batch of `step` start from; None is the zero state.
+        """The initial state, detached, of this process's rows of the batch of `step`. None is the zero state.
 
         Args:
             batch_size: sequences in the global batch.
         """
 
     def see(self, ended: State) -> None:  # noqa: B027 (a policy may have nothing to learn)
-        """Look at the state (detached) that a micro-batch ended in: the next of my rows of the batch."""
+        """Take the final state (detached) of a micro-batch: the next rows of this process."""
 
     def learn(self) -> None:  # noqa: B027
-        """Behind the last micro-batch: what `start` is to know from then on."""
+        """Called after the last micro-batch: update what `start` uses from then on."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint must hold so that a resumed run is the same run, for whatever number of processes.
+        """The tensors that a checkpoint needs so that a resumed run stays the same, for any number of processes.
 
-        All processes have to ask; main is told for the whole batch.
+        All processes must call it. The main process gets the tensors of the global batch.
         """
         return {}
 
-    def load(self, tensors: dict[str, Tensor]) -> None:  # noqa: B027 (nor anything to keep)
+    def load(self, tensors: dict[str, Tensor]) -> None:  # noqa: B027 (a policy may have nothing to load)
         """The inverse of `tensors`."""
 
     def generator(self, step: int, device: torch.device) -> torch.Generator:
-        """The stream of state noise at `step`: apart from data order and initialization."""
+        """The random numbers of `step`, independent of data order and initialization."""
         return torch.Generator(device).manual_seed(derived_seed(self.seed, "state", step))
 
     def with_zeroed_rows(self, state: State, batch_size: int, generator: torch.Generator) -> State:
-        """My rows with each row zeroed with probability p, so that the model still meets an empty context."""
+        """Zero each row of this process with probability p, so that the model still trains on empty contexts."""
         if self.spec.p_zero == 0:
             return state
         draw = torch.rand(batch_size, generator=generator, device=generator.device)  # (B,), the global batch
         return state.reset(draw[self.group.rows(batch_size)] < self.spec.p_zero)
 
     def normal(self, memory: Tensor, batch_size: int, generator: torch.Generator) -> Tensor:
-        """Standard normal noise for my rows of a memory (B, ...), cut out of what is drawn for the global batch."""
+        """Standard normal noise for this process's rows of a memory (B, ...), a part of the global batch's noise."""
         shape = (batch_size, *memory.shape[1:])
         return torch.randn(shape, generator=generator, device=generator.device)[self.group.rows(batch_size)]

@@ -1,4 +1,4 @@
-"""Fitted noise (lg Section 4.3, eq. 5 and 6): N(mean, variance) of the final states, by layer and head."""
+"""Fitted noise (lg Section 4.3, eq. 5 and 6): N(mean, variance) of the final states, per layer and head."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ssm.training.initial_states.base import Policy
 
 
 class FittedNoisePolicy(Policy, kind="fitted_noise"):
-    """Mean and variance by head of every layer: a moving average over batches; the first batch starts from zero."""
+    """Moving averages over batches of mean and variance, per layer and head. The first batch starts from zero."""
 
     template: State | None = None  # one row of zeros
     moments: Tensor | None = None  # (2, H of all layers)
 
     def __init__(self, spec: object, seed: int, group: ProcessGroup = SINGLE_PROCESS):
         super().__init__(spec, seed, group)
-        self.parts: list[tuple[int, Tensor]] = []  # sequences, and their moments, of the micro-batches seen so far
+        self.parts: list[tuple[int, Tensor]] = []  # (sequences, moments) of the micro-batches of this step
 
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         if self.template is None or self.moments is None:
@@ -44,7 +44,7 @@ class FittedNoisePolicy(Policy, kind="fitted_noise"):
         sequences, parts = zip(*self.parts, strict=True)
         self.parts = []
         mine = pooled(torch.stack(parts), torch.tensor(sequences))
-        batch = pooled(self.group.stacked(mine), torch.ones(self.group.size))  # every process has as many sequences
+        batch = pooled(self.group.stacked(mine), torch.ones(self.group.size))  # processes have equally many sequences
         if self.moments is not None:
             batch = (1 - self.spec.beta) * batch + self.spec.beta * self.moments.to(batch.device)
         self.moments = batch
@@ -62,13 +62,13 @@ class FittedNoisePolicy(Policy, kind="fitted_noise"):
         self.moments = torch.cat([tensors[f"moments.{i}"] for i in range(len(self.template.layers))], 1)
 
     def _by_layer(self, values: Tensor) -> tuple[Tensor, ...]:
-        """(..., H of all layers) layer by layer."""
+        """Split (..., H of all layers) by layer."""
         assert self.template is not None
         return values.split([memory.shape[1] for memory in self.template.recurrent_states()], -1)
 
 
 def moments_of(state: State) -> Tensor:
-    """Mean and variance by head, over the batch and all elements of the head: (2, H of all layers)."""
+    """Mean and variance per head, over the batch and all elements of the head: (2, H of all layers)."""
     heads = [memory.float().transpose(0, 1).flatten(1) for memory in state.recurrent_states()]  # (H, B * elements) each
     return torch.stack(
         [torch.cat([head.mean(1) for head in heads]), torch.cat([head.var(1, correction=0) for head in heads])]
@@ -76,10 +76,10 @@ def moments_of(state: State) -> Tensor:
 
 
 def pooled(parts: Tensor, sizes: Tensor) -> Tensor:
-    """The moments of a batch (2, H) from those of its parts (n, 2, H), of so many sequences each (n,).
+    """The moments of a batch (2, H) from the moments of its parts (n, 2, H) with `sizes` sequences (n,).
 
-    The variance is the mean variance inside the parts and the variance between their means (Chan et al. 1979): no
-    difference of large numbers.
+    The variance is the mean variance within the parts plus the variance between their means (Chan et al. 1979). This
+    avoids differences of large numbers.
     """
     share = (sizes / sizes.sum()).to(parts)[:, None]  # (n, 1)
     means, variances = parts.unbind(1)  # (n, H) each

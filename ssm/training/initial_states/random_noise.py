@@ -1,4 +1,4 @@
-"""Random noise (lg Section 4.2): every value of the memory from N(0, sigma^2)."""
+"""Random noise (lg Section 4.2): every state value is drawn from N(0, sigma^2)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ssm.training.initial_states.base import Policy
 
 
 class RandomNoisePolicy(Policy, kind="random_noise"):
-    """Knows the state's shapes from the first batch, which itself starts from zero."""
+    """Takes the state's shapes from the first batch, which starts from zero."""
 
     template: State | None = None  # one row of zeros
-    seen: State | None = None  # the same, within the first batch
+    seen: State | None = None  # the same, during the first batch
 
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         if self.template is None:

@@ -1,6 +1,6 @@
-"""State Passing (lg Section 4.4): a batch starts from the final states of the batch before, those of other sequences.
+"""State Passing (lg Section 4.4): a batch starts from the final states of the last batch, which read other text.
 
-The whole state is passed, short convolutions' inputs included, and the gradient stops at the border.
+The whole state is passed, also the inputs of short convolutions. Gradients stop at the border between batches.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ssm.training.initial_states.base import Policy
 
 
 class StatePassingPolicy(Policy, kind="state_passing"):
-    """Row b of a batch starts where row b of the last batch ended; zeroed with probability p."""
+    """Row b of a batch starts where row b of the last batch ended; it is zeroed with probability p."""
 
     last: State | None = None
 
     def __init__(self, spec: object, seed: int, group: ProcessGroup = SINGLE_PROCESS):
         super().__init__(spec, seed, group)
-        self.parts: list[State] = []  # where the micro-batches seen so far have ended
+        self.parts: list[State] = []  # final states of the micro-batches of this step
 
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         if self.last is None:
@@ -31,7 +31,7 @@ class StatePassingPolicy(Policy, kind="state_passing"):
         self.parts.append(ended)
 
     def learn(self) -> None:
-        self.last = None  # a state of the whole batch may be large: no more of them at a time than must be
+        self.last = None  # states of the whole batch may be large: free this one before the next is built
         self.last, self.parts = joined(self.parts), []
 
     def tensors(self) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
-"""Truncated backpropagation through time (lg Section 4.5): State Passing over consecutive chunks of one stream per row.
+"""Truncated backpropagation through time (lg Section 4.5): State Passing, but each row reads one text in order.
 
-The gradient stops at the border of two chunks.
+Gradients stop at the border between two chunks.
 """
 
 from __future__ import annotations
@@ -9,4 +9,4 @@ from ssm.training.initial_states.state_passing import StatePassingPolicy
 
 
 class TbttPolicy(StatePassingPolicy, kind="tbtt"):
-    """The same policy: the order in which text is read is the data's."""
+    """The same policy as State Passing. The data order makes the difference."""

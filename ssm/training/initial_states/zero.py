@@ -1,4 +1,4 @@
-"""The zero state: the base model, and the control of all others."""
+"""The zero state: the base model, and the control for all other policies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ssm.training.initial_states.base import Policy
 
 
 class ZeroPolicy(Policy, kind="zero"):
-    """Every sequence starts without a past."""
+    """Every sequence starts from the zero state."""
 
     def start(self, step: int, batch_size: int, device: torch.device) -> State | None:
         return None

@@ -1,9 +1,9 @@
-"""What a task's examples cost a training step: every task of config/data.yaml at the smoke scale, on one thread.
+"""The cost of a task's examples per training step: every task of config/data.yaml at the smoke scale, on one thread.
 
     python tests/data/tasks/cost.py
 
-A batch of 16 sequences is made at the run's start and ten million examples later, and trained on by the smoke scale's
-model, whose step is timed without them. Times are processor time, so that other programs count little; medians.
+A batch of 16 sequences is made at the run's start and ten million examples later, and compared with a training step of
+the smoke scale's model. Times are medians of processor time, so that other programs have little influence.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BATCH, FAR, REPEATS = 16, 10_000_000, 20
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    """Of one call."""
+    """Of one call, the median."""
     times = []
     for _ in range(REPEATS):
         begun = time.process_time()
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def measured(task: Task, spec: ModelSpec, context: int, device: torch.device) -> tuple[float, float, float]:
-    """Milliseconds of the first batch, of one far behind it, and of a training step."""
+    """Milliseconds of the first batch, of a much later batch, and of a training step."""
     with tempfile.TemporaryDirectory() as folder:
         build_store(task, Path(folder) / "tokens")
         generator = build_generator(task, "train", 1, TokenStore.open(Path(folder) / "tokens"))

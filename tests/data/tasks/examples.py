@@ -1,4 +1,4 @@
-"""An example of every task, for the tests that all have to pass."""
+"""An example of every task, for the tests of all tasks."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ TASKS: dict[str, dict[str, Any]] = {
     },
     "pixels": {"task": "pixels", "images": {"kind": "digits"}, "examples": 1297},
 }
-HELD = {"pixels": 500}  # tasks whose examples are no endless stream: as many as there are in either split
-# The first tokens of examples that were made once: who changes what is drawn changes results under the same ids.
+HELD = {"pixels": 500}  # number of test examples, for tasks with a finite set
+# The first tokens of examples. If they change, results change under the same ids.
 GOLDEN = {
     "copy": "ecf6bfaf9481f427",
     "copy, packed": "98b450debdbfd2ee",
@@ -63,7 +63,7 @@ GOLDEN = {
 
 
 def task_store(name: str, folder: Path) -> TokenStore:
-    """The store of an example; texts lie beside it."""
+    """The store of an example; its texts are in the same folder."""
     content = TASKS[name]
     if "corpus" in content:
         texts = folder / "texts"

@@ -1,10 +1,10 @@
-"""Random numbers of examples: even, apart from each other, and the same one by one as many at a time."""
+"""Random numbers of examples: uniform, independent, and the same for one example as for many."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -13,8 +13,9 @@ from ssm.data.tasks.draws import Dice, Draws
 BOUNDS = st.integers(1, 2**32)
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 2**62), st.integers(0, 2**40), BOUNDS, st.text(max_size=8))
-def test_dice_are_the_numbers_of_one_example(seed: int, index: int, bound: int, stream: str) -> None:
+def test_dice_give_the_numbers_of_one_example(seed: int, index: int, bound: int, stream: str) -> None:
     draws = Draws(seed, "train", np.array([index, index + 1]))
     many = draws.integers(stream, bound, 6)
     for row, dice in zip(many, draws.dice(stream), strict=True):
@@ -24,15 +25,15 @@ def test_dice_are_the_numbers_of_one_example(seed: int, index: int, bound: int, 
     np.testing.assert_array_equal(many[:, :3], draws.integers(stream, bound, 3))
 
 
-def test_the_numbers_are_splitmix64s() -> None:
-    """The first numbers of its reference implementation, started at 1234567."""
+def test_the_numbers_are_those_of_splitmix64() -> None:
+    """The first numbers of its reference implementation with the start 1234567."""
     dice = Dice(1234567)
     words = [dice.below(2**32) for _ in range(3)]
     assert words == [6457827717110365317 >> 32, 3203168211198807973 >> 32, 9817491932198370423 >> 32]
 
 
 @pytest.mark.parametrize("bound", [2, 3, 10, 26])
-def test_numbers_are_even_and_say_nothing_of_each_other(bound: int) -> None:
+def test_numbers_are_uniform_and_independent(bound: int) -> None:
     draws = {
         "one": Draws(1, "train", np.arange(4000)).integers("a", bound, 5),
         "another stream": Draws(1, "train", np.arange(4000)).integers("b", bound, 5),
@@ -42,7 +43,7 @@ def test_numbers_are_even_and_say_nothing_of_each_other(bound: int) -> None:
     }
     for values in draws.values():
         assert stats.chisquare(np.bincount(values.flatten(), minlength=bound)).pvalue > 1e-4
-        for one, other in ((values[:-1], values[1:]), (values[:, :-1], values[:, 1:])):  # of neighbours
+        for one, other in ((values[:-1], values[1:]), (values[:, :-1], values[:, 1:])):  # neighbors
             pairs = np.bincount((one * bound + other).flatten(), minlength=bound**2)
             assert stats.chisquare(pairs).pvalue > 1e-4
     for name, values in draws.items():
@@ -50,7 +51,7 @@ def test_numbers_are_even_and_say_nothing_of_each_other(bound: int) -> None:
             assert np.mean(values == draws["one"]) == pytest.approx(1 / bound, abs=0.02)
 
 
-def test_bounds_of_every_row_and_numbers_below_one() -> None:
+def test_bounds_for_every_row_and_numbers_below_one() -> None:
     draws = Draws(1, "train", np.arange(1000))
     bounds = np.arange(1, 1001)
     assert (draws.integers("x", bounds, 4) < bounds[:, None]).all()
@@ -59,15 +60,15 @@ def test_bounds_of_every_row_and_numbers_below_one() -> None:
     assert uniform.max() < 1
 
 
-def test_two_of_are_two_and_every_pair() -> None:
+def test_two_of_gives_every_pair_of_different_items() -> None:
     dice = Dice(5)
     pairs = [dice.two_of("abc") for _ in range(600)]
     assert all(first != second for first, second in pairs)
     assert stats.chisquare([pairs.count((a, b)) for a in "abc" for b in "abc" if a != b]).pvalue > 1e-4
 
 
-def test_different_things_are_drawn_one_after_the_other_by_their_weights() -> None:
-    """The probability of every ordered pair is that of drawing without replacement, and a row is its index's alone."""
+def test_weighted_draws_without_replacement() -> None:
+    """Ordered pairs have the right probabilities. A row depends only on its index."""
     weights = np.array([1.0, 4.0, 2.0, 0.5])
     found = Draws(1, "train", np.arange(20_000)).chosen("x", weights, 2)
     pairs = np.bincount(found @ [4, 1], minlength=16).reshape(4, 4)

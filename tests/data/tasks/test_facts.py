@@ -1,4 +1,4 @@
-"""Facts in a long text, by BABILong's rule, in the tokens of several tokenizers; and prompts that were published."""
+"""Facts in a long text, by BABILong's rule, in the tokens of several tokenizers; and published prompts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sentence(document: int, number: int) -> str:
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Documents of numbered sentences, with lines and short sentences between them."""
+    """Documents of numbered sentences, separated by lines and short sentences."""
     folder = tmp_path_factory.mktemp("texts")
     for document in range(10):
         pieces = [
@@ -48,7 +48,7 @@ def facts_store(texts: Path, folder: Path, **changes: object) -> TokenStore:
 
 
 def prompts(store: TokenStore, count: int = 20, split: str = "train", seed: int = 1) -> list[str]:
-    """Every example up to its answer's end, as text."""
+    """The examples as text, up to the end of their answers."""
     generator = Facts(store.spec, split, seed, store)  # type: ignore[arg-type]
     examples = generator.make(np.arange(count))
     stops = examples.answers.stop
@@ -56,7 +56,7 @@ def prompts(store: TokenStore, count: int = 20, split: str = "train", seed: int 
 
 
 @pytest.mark.parametrize("tokenizer", [{"kind": "bytes"}, {"kind": "bpe", "vocab_size": 400}], ids=["bytes", "bpe"])
-def test_a_story_stands_between_whole_sentences_in_its_order(
+def test_the_facts_of_a_story_are_between_whole_sentences_in_order(
     tokenizer: dict[str, object], texts: Path, tmp_path: Path
 ) -> None:
     length = 600 if tokenizer["kind"] == "bytes" else 250
@@ -72,26 +72,26 @@ def test_a_story_stands_between_whole_sentences_in_its_order(
         assert found, text
         assert Reader(tuple(told)).answer(found[1]) == found[2]
         around = re.split(f" {FACT}", text[: found.start()])
-        assert not re.search("No\\.$|^ No\\.", text), "short sentences are left out"
+        assert not re.search("No\\.$|^ No\\.", text), "short sentences are skipped"
         numbers = [(int(a), int(b)) for a, b in re.findall(r"document (\d+) this is sentence (\d+)[.!]", text)]
         assert len(numbers) >= 3
         for (document, number), (next_document, next_number) in pairwise(numbers):
             assert next_number == number + 1 or (next_document != document and next_number == 0)
         pieces = [piece.strip() for piece in around if piece.strip()]
-        assert all(piece.endswith((".", "!")) for piece in pieces[:-1]), "only the text's last sentence is cut"
+        assert all(piece.endswith((".", "!")) for piece in pieces[:-1]), "only the last sentence is cut"
         start, stop = examples.answers.start[row], examples.answers.stop[row]
-        assert start + 1 == length - generator.room, "to the token"
+        assert start + 1 == length - generator.room, "the length is exact"
         assert store.tokenizer().decode(examples.tokens[row, start + 1 : stop + 1]) == f" {found[2]}."
         slots.update(round(match.start() / len(text), 1) for match in re.finditer(FACT, text))
     assert len(slots) >= 7, "everywhere in the text"
 
 
-def test_several_facts_may_stand_in_one_place(texts: Path, tmp_path: Path) -> None:
+def test_several_facts_may_be_at_one_place(texts: Path, tmp_path: Path) -> None:
     store = facts_store(texts, tmp_path / "x", mix=[MIX[0] | {"length": 400, "facts": [5, 5]}])
     assert any(re.search(f"{FACT} {FACT}", text) for text in prompts(store))
 
 
-def test_training_reads_training_documents_and_tests_the_held_out_ones(texts: Path, tmp_path: Path) -> None:
+def test_training_examples_use_training_documents_and_tests_held_out_ones(texts: Path, tmp_path: Path) -> None:
     store = facts_store(texts, tmp_path / "x")
     read = {
         split: {number for text in prompts(store, 40, split) for number in re.findall(r"document (\d\d) this", text)}
@@ -102,7 +102,7 @@ def test_training_reads_training_documents_and_tests_the_held_out_ones(texts: Pa
     assert not read["train"] & read["test"]
 
 
-def test_shots_are_solved_stories_in_front(texts: Path, tmp_path: Path) -> None:
+def test_shots_are_solved_stories_at_the_start(texts: Path, tmp_path: Path) -> None:
     store = facts_store(texts, tmp_path / "x", shots=2)
     for text in prompts(store):
         shown = list(re.finditer(r"((?: " + FACT + r")+) (Where is \w+\?) (\w+)\.", text))
@@ -122,7 +122,7 @@ def test_a_prompt_without_room_is_refused(texts: Path, tmp_path: Path) -> None:
         prompts(few)
 
 
-def test_babis_own_stories(texts: Path, tmp_path: Path) -> None:
+def test_stories_from_babis_files(texts: Path, tmp_path: Path) -> None:
     folder = tmp_path / "en-10k"
     folder.mkdir()
     (folder / "qa2_two-supporting-facts_train.txt").write_text(SAMPLE)
@@ -137,11 +137,11 @@ def test_babis_own_stories(texts: Path, tmp_path: Path) -> None:
             assert re.search(r"Ann went to the pier\..*Bob took the oar there\..*Bob moved to the hut\.", text, re.S)
             assert "Where is Ann" not in text
     assert {path.name for path in source_files(store.spec)} >= {"qa2_two-supporting-facts_train.txt", "0.txt"}
-    with pytest.raises(DataError, match=r"holds no qa1_\*_train.txt, as bAbI's files are called"):
+    with pytest.raises(DataError, match=r"holds no file of bAbI named qa1_\*_train.txt"):
         prompts(facts_store(texts, tmp_path / "y", babi=str(folder)))
 
 
-def test_prompts_that_babilong_published(texts: Path, tmp_path: Path) -> None:
+def test_prompts_from_babilongs_files(texts: Path, tmp_path: Path) -> None:
     entries = {
         "0k": [{"input": "Ann went to the pier.", "question": "Where is Ann? ", "target": "pier"}],
         "4k": [
@@ -162,13 +162,13 @@ def test_prompts_that_babilong_published(texts: Path, tmp_path: Path) -> None:
         for row, stop in zip(examples.tokens, examples.answers.stop, strict=True)
     ]
     one, other = (f"{e['input']} {e['question'].strip()} {e['target']}." for e in entries["4k"])
-    assert asked == [one, one, other, other], "every task's first prompt, then every task's second"
+    assert asked == [one, one, other, other], "first prompts of all tasks, then second prompts"
     assert examples.answers.group.tolist() == [0, 1, 0, 1]
     assert set(examples.answers.length) == {4000}
     short = Facts(store.spec.at(1), "test", 1, store).make(np.arange(2))  # type: ignore[attr-defined]
     assert store.tokenizer().decode(short.tokens[0]).startswith("Ann went to the pier. Where is Ann? pier.")
-    assert "pier" not in prompts(store)[0], "training stories are made here"
-    with pytest.raises(DataError, match=r"qa1/8k.json: missing; BABILong has a file for each task and length"):
+    assert "pier" not in prompts(store)[0], "training stories are generated"
+    with pytest.raises(DataError, match=r"qa1/8k.json: missing; BABILong has one file per task and length"):
         Facts(store.spec.at(8000), "test", 1, store)  # type: ignore[attr-defined]
     (tmp_path / "babilong" / "qa1" / "4k.json").write_text('[{"input": 1}]')
     with pytest.raises(DataError, match=r"qa1/4k.json: 0.input: expected text, got 1"):
@@ -180,7 +180,7 @@ def split_of(text: str) -> TokenSplit:
     return TokenSplit("text", [tokens], np.zeros(1, np.int64), 256)
 
 
-def test_sentences_end_with_stops_and_lines_and_the_text_is_a_ring() -> None:
+def test_sentences_end_with_stops_and_lines_and_wrap_around() -> None:
     text = "The first is here. Two! x = self.value\n    and so on it goes? Last of all of them."
     sentences = Sentences(split_of(text), ByteTokenizer(), 10)
     taken = ["".join(map(chr, piece)) for piece in sentences.take(3, 150)]
@@ -191,22 +191,22 @@ def test_sentences_end_with_stops_and_lines_and_the_text_is_a_ring() -> None:
         " x = self.value\n",
     ]
     assert sum(map(len, taken)) == 150
-    assert [len(piece) for piece in sentences.take(3, 20)] == [16, 4], "the last is cut"
+    assert [len(piece) for piece in sentences.take(3, 20)] == [16, 4], "the last one is cut"
     assert sentences.take(3, 0) == []
-    assert [len(piece) for piece in sentences.ending(3, 20)] == [20], "of two the first is left out, the second cut"
+    assert [len(piece) for piece in sentences.ending(3, 20)] == [20], "of two the first is dropped, the second cut"
     cut = ["".join(map(chr, piece)) for piece in sentences.ending(3, 30)]
     assert cut == ["f.value\n", "    and so on it goes?"]
 
 
 def test_a_text_without_sentences_is_refused() -> None:
     for text in ("a. b. c. ", "no end"):
-        with pytest.raises(DataError, match=r"^text: too few sentences of 10 tokens or more$"):
+        with pytest.raises(DataError, match=r"^text: too few sentences of at least 10 tokens$"):
             Sentences(split_of(text), ByteTokenizer(), 10).take(0, 30)
-    with pytest.raises(DataError, match=r"^text: no text to hide anything in$"):
+    with pytest.raises(DataError, match=r"^text: the text is empty, but the task needs its sentences$"):
         Sentences(TokenSplit("text", [], np.empty(0, np.int64), 256), ByteTokenizer(), 10)
 
 
-def test_a_task_that_asks_for_another_corpus_is_another_task(texts: Path) -> None:
+def test_a_task_with_another_corpus_is_another_task(texts: Path) -> None:
     content = {"name": "x", "task": "facts", "mix": MIX}
     one, other = (parse_data(content | more, "test") for more in ({}, {"corpus": {"kind": "stdlib"}}))
     assert one.id != other.id

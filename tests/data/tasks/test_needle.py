@@ -1,4 +1,4 @@
-"""Needles: what is told is asked for, is false, and stands where it should, in text of the split alone."""
+"""Needles: the question asks for a false statement, which is at its depth in a text of the right split."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RELATED = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
-    """Documents of one word each, so that a text tells which it is from."""
+    """Documents that repeat one word each, so that a text shows its document."""
     folder = tmp_path_factory.mktemp("needles")
     (folder / "texts").mkdir()
     for number in range(12):
@@ -67,7 +67,7 @@ def test_generators_of_one_store_read_its_vocabulary_once(store: TokenStore, mon
     assert (made[0] != made[1]).any()
 
 
-def test_what_is_told_is_false_and_asked_for(store: TokenStore) -> None:
+def test_the_statement_is_false_and_the_question_asks_for_it(store: TokenStore) -> None:
     generator = needles(store)
     made = generator.make(np.arange(80))
     decode, pairs = generator.tokenizer.decode, set()
@@ -76,16 +76,16 @@ def test_what_is_told_is_false_and_asked_for(store: TokenStore) -> None:
         statement, asked = RELATED[RELATIONS[group]]
         text = decode(made.tokens[row, : stop + 1])
         told = re.findall(statement + r"\n", text)
-        assert len(told) == 1, "once, on a line of its own"
+        assert len(told) == 1, "once, on its own line"
         subject, answer = told[0]
         world = FORMS[RELATIONS[group]].objects
         assert answer != world[subject]
         assert answer in world.values()
         assert text.endswith(f" {INSTRUCTION} {asked.format(subject, subject)} {answer}.")
         assert decode(made.tokens[row, start + 1 : stop + 1]) == f" {answer}."
-        assert start == 420 - generator.room - 1, "every prompt is as long"
+        assert start == 420 - generator.room - 1, "all prompts have the same length"
         others = [decode(one[one != NOT_ASKED]) for one in made.answers.alternatives[row]]
-        assert others[0] == f" {world[subject]}.", "the first is what is true"
+        assert others[0] == f" {world[subject]}.", "the first alternative is true"
         assert len({*others, f" {answer}."}) == 5
         assert {other.strip(" .") for other in others} <= set(world.values())
         pairs.add((subject, answer))
@@ -93,8 +93,8 @@ def test_what_is_told_is_false_and_asked_for(store: TokenStore) -> None:
     assert len({RELATIONS[group] for group in made.answers.group}) == 2
 
 
-def test_every_wrong_object_comes_as_often(store: TokenStore) -> None:
-    """What a subject's object is cannot be told from the subject: a model that knows the lists has one in eleven."""
+def test_all_wrong_objects_are_equally_frequent(store: TokenStore) -> None:
+    """The subject does not predict the object: a model that knows only the lists is right once in eleven times."""
     generator = needles(store, mix=[{"length": 300, "relations": ["capital"]}], instruction=False)
     made = generator.make(np.arange(1500))
     texts = [generator.tokenizer.decode(tokens) for tokens in made.tokens]
@@ -107,24 +107,24 @@ def test_every_wrong_object_comes_as_often(store: TokenStore) -> None:
     assert "Paris" not in of_france
 
 
-def test_it_stands_at_its_depth_between_two_sentences(store: TokenStore) -> None:
+def test_the_statement_is_at_its_depth_between_two_sentences(store: TokenStore) -> None:
     for depth in (0.0, 0.3, 1.0):
         generator = needles(store, **at_depth(depth))
         for index in range(6):
             pieces = {name: generator.tokenizer.decode(piece) for name, piece in generator.pieces(index)}
             before, behind = (pieces.get(f"text {where}", "") for where in ("before", "behind"))
             share = len(before) / len(before + behind)
-            assert abs(share - depth) < 0.07, "the sentences have some ten letters"
+            assert abs(share - depth) < 0.07, "sentences have about ten letters"
             assert not before or before[-1] in ".!\n"
             assert not behind or depth == 0 or behind[0] in " w\n"
-            assert (before + behind)[-1] in ".!\n", "of the text its beginning alone is cut"
+            assert (before + behind)[-1] in ".!\n", "only the beginning of the text is cut"
         assert generator.make(np.arange(3)).answers.difficulty.tolist() == [depth] * 3
         if depth in (0.0, 1.0):
             assert ("text before" in pieces, "text behind" in pieces) == (depth == 1, depth == 0)
 
 
-def test_an_example_hides_the_same_at_every_depth(store: TokenStore) -> None:
-    """So that depths and lengths can be compared in pairs."""
+def test_an_example_hides_the_same_statement_at_every_depth(store: TokenStore) -> None:
+    """Depths and lengths can therefore be compared in pairs."""
     found = []
     for depth, length in ((0.0, 420), (1.0, 420), (1.0, 700)):
         pieces = needles(store, **at_depth(depth, length)).pieces(7)
@@ -133,11 +133,11 @@ def test_an_example_hides_the_same_at_every_depth(store: TokenStore) -> None:
     assert found[0] == found[1]
     (told, short), (again, long) = found[1:]
     assert told == again
-    assert any(long[at : at + 100] == short[40:140] for at in range(100)), "from one place on, but for what is cut"
+    assert any(long[at : at + 100] == short[40:140] for at in range(100)), "the same text, cut differently"
 
 
-def test_text_is_of_the_split_alone(store: TokenStore) -> None:
-    """Of whole documents: a word says which."""
+def test_text_comes_only_from_the_split(store: TokenStore) -> None:
+    """Each word shows its document."""
     words = {}
     for split in ("train", "test"):
         generator = needles(store, split)
@@ -147,27 +147,27 @@ def test_text_is_of_the_split_alone(store: TokenStore) -> None:
     assert len(words["train"] | words["test"]) == 12
 
 
-def test_the_shortest_prompt_holds_every_statement(store: TokenStore) -> None:
+def test_every_statement_fits_into_the_shortest_prompt(store: TokenStore) -> None:
     for instruction in (True, False):
         shortest = needles(store, instruction=instruction).shortest
         needles(store, **at_depth(0.5, shortest, instruction=instruction)).make(np.arange(300))
         with pytest.raises(
-            DataError, match=rf"^length {shortest - 1}: too short for a needle, which takes {shortest} "
+            DataError, match=rf"^length {shortest - 1}: too short for a needle, which needs {shortest} "
         ):
             needles(store, **at_depth(0.5, shortest - 1, instruction=instruction))
     answers = [f" {one}." for form in FORMS.values() for one in form.objects.values()]
     assert max(map(len, answers)) == LONGEST
 
 
-def test_no_two_subjects_share_an_object() -> None:
-    """Or what is false of one could be true of it."""
+def test_all_objects_of_a_relation_differ() -> None:
+    """Otherwise a statement about another subject could be true."""
     for form in FORMS.values():
         assert len(set(form.objects.values())) == len(form.objects)
-        assert len(form.objects) > 10, "as many as alternatives may be asked for, and the true one"
+        assert len(form.objects) > 10, "the most alternatives, and the true one"
 
 
 def test_other_tokenizers(store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that puts a space in front of every text; and one that has no letters."""
+    """One tokenizer adds a space at the start of every text; another one has no letters."""
     texts = ["word0123456789 goes on. And on!\n", INSTRUCTION]
     for form in FORMS.values():
         texts += [f"{form.question} {form.statement} {one}. {subject}" for subject, one in form.objects.items()]
@@ -183,7 +183,7 @@ def test_other_tokenizers(store: TokenStore, tmp_path: Path, monkeypatch: pytest
         assert re.search(r" The (capital|young) of \D+ (is|called a) (\w+)\.\n.* \3\.$", text, re.DOTALL), text
         assert "  " not in text
     monkeypatch.setattr(TokenStore, "tokenizer", lambda store: with_a_space_in_front(iter([b"0123456789"])))
-    with pytest.raises(DataError, match=r"^the tokenizer cannot spell an answer: of Paris\. it makes"):
+    with pytest.raises(DataError, match=r"^the tokenizer cannot represent the answer 'Paris\.': it gives"):
         needles(store)
 
 

@@ -1,4 +1,4 @@
-"""Passkeys as a task: the prompts of the measurement, a key and a depth of its own for every example, a full stop."""
+"""Passkeys as a task: the measurement's prompts, with a separate key and depth for every example, and a full stop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def generator(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     return Passkey(store.spec, "train", 3, store)
 
 
-def test_a_key_is_told_and_asked_for(generator: Passkey) -> None:
+def test_the_question_asks_for_the_key(generator: Passkey) -> None:
     examples = generator.make(np.arange(60))
     answers, decode = examples.answers, generator.wording.tokenizer.decode
     keys, depths = [], []
@@ -42,8 +42,8 @@ def test_a_key_is_told_and_asked_for(generator: Passkey) -> None:
         assert found, text
         keys.append(found[1])
         scored = decode(examples.tokens[row, start + 1 : stop + 1]).strip()
-        assert scored == found[1] or (scored == f"{found[1]}." and stop == asked[-1] + 1), "a token may hold both"
-        assert decode(examples.tokens[row, asked + 1]).strip() == f"{found[1]}.", "and asked for"
+        assert scored == found[1] or (scored == f"{found[1]}." and stop == asked[-1] + 1), "one token may have both"
+        assert decode(examples.tokens[row, asked + 1]).strip() == f"{found[1]}.", "the asked targets"
         assert start == length - generator.room - 1
         assert asked[-1] + 1 < length
         depths.append(float(answers.difficulty[row]))
@@ -56,7 +56,7 @@ def test_a_key_is_told_and_asked_for(generator: Passkey) -> None:
     assert free.max() > 0.8
 
 
-def test_the_key_stands_at_its_depth(generator: Passkey) -> None:
+def test_the_key_is_at_its_depth(generator: Passkey) -> None:
     deep, early = (
         Passkey(generator.spec.model_copy(update={"mix": (part,)}), "train", 3, generator.store).make(np.arange(5))
         for part in (replace_depths(generator, 1.0), replace_depths(generator, 0.0))
@@ -76,5 +76,5 @@ def test_a_prompt_without_room_and_a_key_of_too_many_tokens_are_refused(generato
     with pytest.raises(DataError, match=r"^length 20: too short for a passkey"):
         Passkey(short, "train", 3, generator.store).make(np.arange(1))
     generator.room = 2
-    with pytest.raises(DataError, match=r"the tokenizer spells the key \d{5} in \d tokens"):
+    with pytest.raises(DataError, match=r"the tokenizer needs \d tokens for the key \d{5}"):
         generator.make(np.arange(1))

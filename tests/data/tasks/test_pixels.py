@@ -1,4 +1,4 @@
-"""Pixels: images as they were, in their order, from the package and from files in the formats that people have."""
+"""Pixels: images with the right values and order, from the package and from users' files."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def cifar10(folder: Path, **content: Any) -> dict[str, Any]:
 
 
 def as_numbers(pixels: np.ndarray, spec: Any) -> np.ndarray:
-    """What standardized pixels were made from."""
+    """The whole numbers behind standardized pixels."""
     shares = pixels.astype(np.float64) * np.array(spec.images.deviation) + np.array(spec.images.mean)
     return np.round(shares * spec.images.highest, 3)
 
 
 def write_binary(folder: Path) -> None:
-    """As cifar-10-binary.tar.gz: a byte for the label, then the red plane, the green one and the blue one."""
+    """The format of cifar-10-binary.tar.gz: one byte for the label, then the red, green and blue planes."""
     folder.mkdir(parents=True)
     records = [
         bytes([label]) + square.transpose(2, 0, 1).tobytes() for label, square in zip(LABELS, SQUARES, strict=True)
@@ -64,7 +64,7 @@ def png(square: np.ndarray) -> dict[str, Any]:
 
 
 def write_parquet(folder: Path) -> None:
-    """As the hub's uoft-cs/cifar10: a row an image, the picture's file in bytes."""
+    """The format of uoft-cs/cifar10 on the hub: one row per image, with the bytes of a PNG file."""
     folder.mkdir(parents=True)
     for name, rows in (("train", slice(0, 4)), ("test", slice(4, 7))):
         pictures = pa.array(
@@ -74,8 +74,8 @@ def write_parquet(folder: Path) -> None:
         pq.write_table(table, folder / f"{name}-00000-of-00001.parquet", row_group_size=2)
 
 
-def test_the_digits_are_all_of_the_package(tmp_path: Path) -> None:
-    """Against scikit-learn's own reader; no image is in both splits; the constants are those of the training ones."""
+def test_the_digits_are_complete(tmp_path: Path) -> None:
+    """Compared with scikit-learn's reader: both splits together have every image once. The constants are right."""
     from sklearn.datasets import load_digits
 
     theirs = load_digits()
@@ -88,7 +88,9 @@ def test_the_digits_are_all_of_the_package(tmp_path: Path) -> None:
             np.concatenate([as_numbers(made.pixels(every), made.spec)[..., 0], made.labels(every)[:, None]], 1)
         )
         shares.append(found[-1][:, :-1] / 16)
-        with pytest.raises(DataError, match=rf"digits has {count} {split} images, and image {count} is asked for"):
+        with pytest.raises(
+            DataError, match=rf"digits has {count} {split} images; there is no image {count}, counted from 0"
+        ):
             made.pixels(np.array([count]))
         assert np.bincount(made.labels(every)).min() > 0.07 * count
     np.testing.assert_array_equal(sorted(np.concatenate(found).tolist()), sorted(expected.tolist()))
@@ -97,7 +99,7 @@ def test_the_digits_are_all_of_the_package(tmp_path: Path) -> None:
 
 
 def test_a_sequence_is_the_pixels_and_a_class_token(tmp_path: Path) -> None:
-    """Asked is the class, at the class token alone; read backwards the pixels are the same from the last on."""
+    """Only the class token has a target, the class. Reading backwards reverses the pixels."""
     forwards, backwards = (generator(tmp_path / order, order=order) for order in ("forwards", "backwards"))
     indices = np.array([4, 0, 499])
     ahead, back = forwards.make(indices), backwards.make(indices)
@@ -111,7 +113,7 @@ def test_a_sequence_is_the_pixels_and_a_class_token(tmp_path: Path) -> None:
     assert (ahead.targets[:, :-1] == NOT_ASKED).all()
     np.testing.assert_array_equal(back.targets, ahead.targets)
     alone = forwards.make(indices[2:])
-    np.testing.assert_array_equal(alone.inputs[0], ahead.inputs[2], "whatever stands beside it")
+    np.testing.assert_array_equal(alone.inputs[0], ahead.inputs[2], "independent of the batch")
 
 
 def test_an_epoch_has_every_training_image_once(tmp_path: Path) -> None:
@@ -119,15 +121,15 @@ def test_an_epoch_has_every_training_image_once(tmp_path: Path) -> None:
     batches = training_batches(store, 70, 25, False, 3)
     seen = [batches.batch(step) for step in range(4)]
     assert seen[0].inputs.shape == (25, 70, 2)
-    assert not seen[0].inputs[:, 65:].any(), "behind the end nothing is read"
+    assert not seen[0].inputs[:, 65:].any(), "padding is zero"
     epochs = [{row.numpy().tobytes() for batch in pair for row in batch.inputs} for pair in (seen[:2], seen[2:])]
     assert len(epochs[0]) == 50
     assert epochs[0] == epochs[1]
-    assert not np.array_equal(seen[0].inputs, seen[2].inputs), "in another order"
+    assert not np.array_equal(seen[0].inputs, seen[2].inputs), "epochs have different orders"
 
 
 @pytest.mark.parametrize("write", [write_binary, write_parquet])
-def test_cifar10_is_read_from_either_kind_of_file(write: Any, tmp_path: Path) -> None:
+def test_cifar10_is_read_from_both_formats(write: Any, tmp_path: Path) -> None:
     write(tmp_path / "cifar" / "deep")
     for split, rows in (("train", slice(0, 4)), ("test", slice(4, 7))):
         made = generator(tmp_path / split, split, **cifar10(tmp_path / "cifar"))
@@ -170,18 +172,18 @@ def broken(folder: Path, how: str) -> None:
     [
         (
             "pickle",
-            r"data_batch_1: of the classic archive, a pickle, which is never opened here; take the hub's Parquet",
+            r"data_batch_1: is a pickle of the archive for Python; ssm never opens pickles. Use the hub's Parquet",
         ),
-        ("cut", r"test_batch.bin: 3072 bytes are no whole records of 3073"),
+        ("cut", r"test_batch.bin: 3072 bytes; expected whole records of 3073 bytes"),
         ("label", r"test_batch.bin: holds labels from 10 to 10; CIFAR-10's are 0 to 9"),
-        ("column", r"test-00000-of-00001.parquet: no images as the hub has them, in columns img and label"),
+        ("column", r"test-00000-of-00001.parquet: expected images in the columns img and label"),
         ("size", r"test-00000-of-00001.parquet: holds an image of 8 x 8 pixels, not 32 x 32"),
         ("no picture", r"test-00000-of-00001.parquet: holds an image that cannot be read"),
-        ("no table", r"test-00000-of-00001.parquet: no images as the hub has them"),
+        ("no table", r"test-00000-of-00001.parquet: expected images in the columns"),
         ("nothing", r"cifar: holds no test images of CIFAR-10; put the hub's Parquet files .* there"),
     ],
 )
-def test_what_is_no_cifar10_is_refused_in_one_line(how: str, said: str, tmp_path: Path) -> None:
+def test_other_files_are_refused_in_one_line(how: str, said: str, tmp_path: Path) -> None:
     broken(tmp_path / "cifar", how)
     spec = parse_data({"name": "x"} | DIGITS | cifar10(tmp_path / "cifar"), "tests")
     with pytest.raises(DataError, match=said) as caught:
@@ -193,7 +195,7 @@ def test_more_examples_than_there_are(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="x: examples 1298: digits has 1297 training images"):
         parse_data({"name": "x"} | DIGITS | {"examples": 1298}, "x")
     write_binary(tmp_path / "cifar")
-    with pytest.raises(DataError, match="small: cifar10 holds 4 training images, and 5 are asked for"):
+    with pytest.raises(DataError, match="small: cifar10 has 4 training images, but the task asks for 5"):
         generator(tmp_path / "tokens", "train", **cifar10(tmp_path / "cifar", examples=5))
 
 
@@ -201,5 +203,5 @@ def test_the_digits_without_their_package(monkeypatch: pytest.MonkeyPatch) -> No
     images.read_images.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     spec = parse_data({"name": "x"} | DIGITS, "tests")
-    with pytest.raises(DataError, match="digits: come with scikit-learn, not installed here: pip install"):
+    with pytest.raises(DataError, match="digits: need scikit-learn, which is not installed: pip install"):
         images.read_images(spec.images, "train")  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Passkey prompts: their text, their length, where the key stands, and that segments of them fit together."""
+"""Passkey prompts: text, length, place of the key, and reading in segments."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ CORPUS = f"{INSTRUCTION}{ROUND} The pass key is 10. Remember it. 10 is the pass 
 
 
 def trained(texts: Iterator[bytes]) -> JsonTokenizer:
-    """Byte-level BPE: a word carries the space before it; two digits behind one are a token, from 10 to 59."""
+    """Byte-level BPE. Words include the space before them; the numbers 10 to 59 are single tokens."""
     return train_bpe(texts, 800)
 
 
 def with_a_space_in_front(texts: Iterator[bytes]) -> JsonTokenizer:
-    """As Llama's: every text gets a space in front, so that a space of its own would be a second one."""
+    """Like Llama's tokenizer: it adds a space at the start of every text."""
     model = tokenizers.Tokenizer(tokenizers.models.BPE())
     spaces = [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
     model.normalizer = tokenizers.normalizers.Sequence(spaces)
@@ -52,7 +52,7 @@ SPEC = Passkey(lengths=(1,), depths=(0.0, 0.3, 0.5, 1.0), trials=3)
 
 
 def whole(prompts: PasskeyPrompts, row: int) -> np.ndarray:
-    """Prompt and key of one row, without what is behind a shorter key: (n,) tokens."""
+    """Prompt and key of one row without padding: (n,) tokens."""
     inputs, targets = prompts.read(np.array([row]), 0, prompts.length - 1)
     tokens = np.concatenate([inputs[0].numpy(), targets[0, -1:].numpy()])
     return tokens[: prompts.prompt + len(prompts.pieces.keys[row])]
@@ -69,7 +69,7 @@ def pieces(tokenizer: Tokenizer) -> PasskeyPieces:
 
 
 @pytest.mark.parametrize("extra", [0, 1, 2, 17, 40, 400, 5001])
-def test_a_prompt_reads_as_the_paper_s(extra: int, pieces: PasskeyPieces, tokenizer: Tokenizer) -> None:
+def test_a_prompt_has_the_papers_text(extra: int, pieces: PasskeyPieces, tokenizer: Tokenizer) -> None:
     length = pieces.shortest + extra
     prompts = PasskeyPrompts(pieces, length)
     assert len(prompts) == 12
@@ -84,14 +84,14 @@ def test_a_prompt_reads_as_the_paper_s(extra: int, pieces: PasskeyPieces, tokeni
         )
         assert found, text
         before, _, behind = found.groups()
-        assert (ROUND * (len(text) // len(ROUND) + 2)).count(before + behind)  # the sentences in their order
-        if len(before + behind) > len(ROUND):  # whole sentences but for the first, which is cut
+        assert (ROUND * (len(text) // len(ROUND) + 2)).count(before + behind)  # the sentences in order
+        if len(before + behind) > len(ROUND):  # only the first sentence is cut
             assert (before + behind).endswith(TEXT[pieces.last[row]])
             assert not before or before.endswith(TEXT)
 
 
 def test_a_prompt_has_the_tokens_of_its_text(pieces: PasskeyPieces, tokenizer: Tokenizer) -> None:
-    """Pieces are tokenized as in running text: nothing tells the place of the key but the key."""
+    """Parts are tokenized as in running text, so that only the key shows its place."""
     sizes = np.diff(pieces.wording.ends, prepend=0)
     for row in range(12):
         text = int(sizes[pieces.last[row]] + sizes[pieces.last[row] - 1])  # two whole sentences
@@ -101,7 +101,7 @@ def test_a_prompt_has_the_tokens_of_its_text(pieces: PasskeyPieces, tokenizer: T
         np.testing.assert_array_equal(tokens, encoded)
 
 
-def test_the_key_stands_at_the_sentence_nearest_to_its_depth(pieces: PasskeyPieces) -> None:
+def test_the_key_is_at_the_sentence_nearest_to_its_depth(pieces: PasskeyPieces) -> None:
     prompts = PasskeyPrompts(pieces, 6000)
     sizes = np.diff(pieces.wording.ends, prepend=0)
     for row in range(12):
@@ -117,7 +117,7 @@ def test_the_key_stands_at_the_sentence_nearest_to_its_depth(pieces: PasskeyPiec
 
 @given(data=st.data())
 @settings(deadline=None, max_examples=50)
-def test_segments_of_prompts_fit_together(data: st.DataObject) -> None:
+def test_prompts_can_be_read_in_segments(data: st.DataObject) -> None:
     pieces = passkey_pieces(SPEC, TOKENIZERS["bpe"], seed=3)
     length = pieces.shortest + data.draw(st.integers(0, 300))
     prompts = PasskeyPrompts(pieces, length)
@@ -131,7 +131,7 @@ def test_segments_of_prompts_fit_together(data: st.DataObject) -> None:
     np.testing.assert_array_equal(part[1], targets[:, start:stop])
 
 
-def test_keys_are_of_the_seeds_and_the_same_at_every_length() -> None:
+def test_keys_depend_on_seeds_and_are_the_same_at_every_length() -> None:
     tokenizer = ByteTokenizer()
     keys = {
         (seed, run): [
@@ -148,18 +148,18 @@ def test_keys_are_of_the_seeds_and_the_same_at_every_length() -> None:
 
 
 @pytest.mark.parametrize("digits", [1, 3, 18])
-def test_keys_have_their_digits(digits: int) -> None:
+def test_keys_have_the_right_number_of_digits(digits: int) -> None:
     pieces = passkey_pieces(SPEC.model_copy(update={"digits": digits}), ByteTokenizer(), 3)
     assert all(re.fullmatch(rf" \d{{{digits}}}", ByteTokenizer().decode(key)) for key in pieces.keys)
 
 
 def test_some_keys_of_bpe_are_shorter() -> None:
-    """Or the tests above would not tell what stands behind a shorter key."""
+    """Otherwise the tests above would not check the padding of shorter keys."""
     assert len({len(key) for key in passkey_pieces(SPEC, TOKENIZERS["bpe"], 3).keys}) > 1
 
 
 def test_a_length_without_room_is_refused(pieces: PasskeyPieces) -> None:
-    with pytest.raises(DataError, match=f"^length {pieces.shortest - 1}: too short .* take {pieces.shortest} tokens$"):
+    with pytest.raises(DataError, match=f"^length {pieces.shortest - 1}: too short .* need {pieces.shortest} tokens$"):
         PasskeyPrompts(pieces, pieces.shortest - 1)
 
 
@@ -168,7 +168,7 @@ def test_a_tokenizer_without_digits_is_refused() -> None:
     model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     model.decoder = tokenizers.decoders.ByteLevel()
     model.train_from_iterator([f"{INSTRUCTION}{ROUND}"], tokenizers.trainers.BpeTrainer(show_progress=False))
-    with pytest.raises(DataError, match=r"^the tokenizer cannot spell a key: of \d{5} it makes '.*'$"):
+    with pytest.raises(DataError, match=r"^the tokenizer cannot represent the key \d{5}: it gives '.*'$"):
         passkey_pieces(SPEC, JsonTokenizer(model.to_str(), 1000, "test"), 3)
 
 

@@ -1,4 +1,4 @@
-"""Recall in the format of Arora et al. (2023): every example is read by a slow reader, token by token."""
+"""Recall in the format of Arora et al. (2023): a slow reader checks every example token by token."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def made(count: int, seed: int = 0, **content: object) -> Examples:
 
 
 def check(inputs: list[int], targets: list[int], vocabulary: int, length: int) -> list[tuple[int, int]]:
-    """Insist on one right example; (pairs, distance) of every question in its order."""
+    """Check one example; returns (pairs, distance) of every question in order."""
     first_value, found = vocabulary // 2, []
     told: dict[int, tuple[int, int]] = {}
     place = 0
-    while inputs[place] and inputs[place] not in told:  # the pairs, until a filler or a key that was there before
+    while inputs[place] and inputs[place] not in told:  # pairs, up to a filler or a repeated key
         key, value = inputs[place], inputs[place + 1]
         assert 0 < key < first_value <= value < vocabulary
         assert targets[place : place + 2] == [NOT_ASKED] * 2
@@ -39,7 +39,7 @@ def check(inputs: list[int], targets: list[int], vocabulary: int, length: int) -
             continue
         assert (place - start) % 2 == 0
         assert place < length
-        open_keys.remove(inputs[place])  # asked once, and given before
+        open_keys.remove(inputs[place])  # fails if a key is asked twice or was not given
         value, given = told[inputs[place]]
         assert targets[place] == value
         found.append((len(told), place - given))
@@ -72,7 +72,7 @@ def test_every_key_is_asked_once_for_its_value(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("power", [0.01, 1.0])
 def test_places_follow_the_power_law(power: float) -> None:
-    """Against numpy's own draws without replacement, by the places' counts; and keys and values are even."""
+    """Compared with numpy's draws without replacement. Keys and values are uniform."""
     count, pairs, length = 3000, 4, 40
     examples = made(count, mix=[{"pairs": pairs, "length": length}], vocabulary=22, power=power)
     places = np.bincount((examples.answers.start - 2 * pairs) // 2, minlength=16)
@@ -84,17 +84,17 @@ def test_places_follow_the_power_law(power: float) -> None:
         tokens = examples.inputs[:, column : 2 * pairs : 2] - first
         assert stats.chisquare(np.bincount(tokens[:, 0], minlength=10 + column)).pvalue > 1e-4
         assert len(np.unique(tokens)) == 10 + column
-    asked = np.stack([examples.inputs[row][examples.asked[row]] for row in range(count)])  # in the order of asking
-    if power == 1.0:  # which of the pairs is asked first says nothing
+    asked = np.stack([examples.inputs[row][examples.asked[row]] for row in range(count)])  # in order of questions
+    if power == 1.0:  # then all pairs are equally likely to be asked first
         first_pair = (examples.inputs[:, 0 : 2 * pairs : 2] == asked[:, :1]).argmax(1)
         assert stats.chisquare(np.bincount(first_pair, minlength=pairs)).pvalue > 1e-4
 
 
 def zoology(count: int, pairs: int, length: int, vocabulary: int, power: float) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and labels, (count, length), example by example as Arora et al. (2023) describe them and their code draws.
+    """Inputs and labels (count, length), drawn one by one as in Arora et al. (2023) and their code.
 
-    Keys are of the lower half without 0, values of the upper, neither twice. Of the places behind the pairs, two tokens
-    apart, the i-th has a probability as i^(a - 1), and the keys take places in the order in which these are drawn.
+    Keys are from the lower half without 0, values from the upper half, all different. Questions are at every second
+    place after the pairs. Place i has a probability proportional to i^(a - 1), and keys take places in drawn order.
     """
     rng, half = np.random.default_rng(7), vocabulary // 2
     law = np.arange(1, (length - 2 * pairs) // 2 + 1) ** (power - 1.0)
@@ -109,15 +109,15 @@ def zoology(count: int, pairs: int, length: int, vocabulary: int, power: float) 
 
 
 def distances(inputs: np.ndarray, pairs: int) -> np.ndarray:
-    """(count, pairs): from where each key is given to where it is asked."""
+    """(count, pairs): distance from each key to its question."""
     behind = inputs[:, None, 2 * pairs :] == inputs[:, : 2 * pairs : 2, None]  # (count, pairs, places)
     assert (behind.sum(2) == 1).all(), "every key is asked once"
-    found: np.ndarray = behind.argmax(2) + 2 * pairs - 2 * np.arange(pairs)
-    return found
+    steps: np.ndarray = behind.argmax(2) + 2 * pairs - 2 * np.arange(pairs)
+    return steps
 
 
-def test_as_zoology_draws() -> None:
-    """At its 8,192 tokens and power: how far from each pair its question is, and that nothing else stands there."""
+def test_recall_has_the_distribution_of_zoology() -> None:
+    """With zoology's 8,192 tokens and power: distances of questions, and no other tokens after the pairs."""
     count, pairs, length, vocabulary = 1000, 4, 40, 8192
     examples = made(count, mix=[{"pairs": pairs, "length": length}])  # the defaults
     inputs, labels = zoology(count, pairs, length, vocabulary, power=0.01)
@@ -125,16 +125,16 @@ def test_as_zoology_draws() -> None:
         assert (read.shape, asked.shape) == ((count, length), (count, length))
         keys, values = read[:, : 2 * pairs : 2], read[:, 1 : 2 * pairs : 2]
         assert 0 < keys.min() <= keys.max() < 4096 <= values.min() <= values.max() < vocabulary
-        assert (np.count_nonzero(read, 1) == 3 * pairs).all(), "behind the pairs nothing but the keys"
+        assert (np.count_nonzero(read, 1) == 3 * pairs).all(), "only keys after the pairs"
         assert ((asked != NOT_ASKED).sum(1) == pairs).all()
         for side, first in ((keys, 1), (values, 4096)):
             assert stats.chisquare(np.bincount((side.ravel() - first) // 256, minlength=16)[:15]).pvalue > 1e-4
     ours, theirs = distances(examples.inputs, pairs), distances(inputs, pairs)
-    for pair in range(pairs):  # the first pair is asked soonest
+    for pair in range(pairs):  # the first pair has the smallest distances
         counts = [np.bincount(found[:, pair], minlength=length + 1) for found in (ours, theirs)]
         table = np.stack(counts)[:, np.sum(counts, 0) > 10]
         assert stats.chi2_contingency(table).pvalue > 1e-4
-    first = np.bincount((ours[:, 0] - 2 * pairs) // 2, minlength=16)  # drawn first: by the law itself
+    first = np.bincount((ours[:, 0] - 2 * pairs) // 2, minlength=16)  # the first draw follows the law itself
     law = np.arange(1, 17) ** -0.99
     assert stats.chisquare(first, count * law / law.sum()).pvalue > 1e-4
 

@@ -1,4 +1,4 @@
-"""RULER's tasks: their text is that of the published templates, and what is asked stands where the rules say."""
+"""RULER's tasks: prompts have the text of the published templates, with needles where the rules say."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. The
 
 
 def single(template: str) -> str:
-    """As niah.py changes its template where one number is asked for."""
+    """Change the template for one number, as niah.py does."""
     return template.replace("Some", "A").replace("are all", "is").replace("are", "is").replace("answers", "answer")
 
 
@@ -76,7 +76,7 @@ def told(line: str) -> tuple[str, str] | None:
 
 
 @pytest.mark.parametrize("task", ["niah_single_1", "niah_multikey_2"])
-def test_a_number_under_a_key_reads_as_published(task: str, store: TokenStore) -> None:
+def test_a_prompt_with_a_number_and_a_key_has_the_published_text(task: str, store: TokenStore) -> None:
     places, keys = [], set()
     for prompt, answer, depth in texts(generator(store, tasks=[task]), 60):
         query = re.search(r"What is the special magic number for (\S+) mentioned", prompt)
@@ -100,7 +100,7 @@ def test_a_number_under_a_key_reads_as_published(task: str, store: TokenStore) -
         else:
             assert all(len((told(line) or ("", ""))[1]) == 7 for line in others)
         assert depth == place / len(others)
-        assert place < len(context) - 1, "in front of another line"
+        assert place < len(context) - 1, "before another line"
         places.append(depth)
         keys.add(query[1])
     assert min(places) < 0.1
@@ -108,7 +108,7 @@ def test_a_number_under_a_key_reads_as_published(task: str, store: TokenStore) -
     assert len(keys) > 55
 
 
-def test_variable_tracking_reads_as_published_behind_its_example(store: TokenStore) -> None:
+def test_variable_tracking_has_the_published_text_after_its_example(store: TokenStore) -> None:
     for prompt, answer, depth in texts(generator(store, tasks=["vt"]), 20):
         example, asked = prompt.split("\n\nMemorize")
         for text, letters, given in ((example, 3, None), (f"Memorize{asked}", 5, answer)):
@@ -128,7 +128,7 @@ def test_variable_tracking_reads_as_published_behind_its_example(store: TokenSto
                 names.append(taken[1])
             assert len(set(names)) == 5
             assert head.startswith("Memorize and track")
-            assert lines[-1] == NOISE, "told in front of another line"
+            assert lines[-1] == NOISE, "needles are before another line"
             if given is None:
                 assert text == f"{expected} {' '.join(names)}", "the example ends with its answer"
                 assert lines.count(NOISE) == 5, "500 tokens hold no more than its chain needs"
@@ -138,14 +138,14 @@ def test_variable_tracking_reads_as_published_behind_its_example(store: TokenSto
                 assert depth == lines.index(chain[0]) / lines.count(NOISE)
 
 
-def test_a_prompt_holds_as_many_whole_lines_as_fit(store: TokenStore) -> None:
+def test_a_prompt_has_as_many_lines_as_fit(store: TokenStore) -> None:
     ruler = generator(store, length=1900)
     for row, made in enumerate(ruler._prompts(np.arange(40))):
         line = {"niah_single_1": 90, "niah_multikey_2": 75, "vt": 90}[made.task]
         assert 1900 - 2 * line < made.size <= 1900, row
 
 
-def test_splits_and_seeds_ask_for_other_things_and_longer_texts_for_the_same(store: TokenStore) -> None:
+def test_needles_depend_on_split_and_seed_but_not_on_the_length(store: TokenStore) -> None:
     def asked(**changes: object) -> list[str]:
         found = texts(generator(store, tasks=["niah_single_1"], **changes), 12)  # type: ignore[arg-type]
         return [answer for _, answer, _ in found]
@@ -155,7 +155,7 @@ def test_splits_and_seeds_ask_for_other_things_and_longer_texts_for_the_same(sto
     assert not set(asked()) & set(asked(seed=4))
 
 
-def test_the_three_tasks_come_evenly(store: TokenStore) -> None:
+def test_the_three_tasks_are_equally_frequent(store: TokenStore) -> None:
     groups = generator(store).make(np.arange(240)).answers.group
     assert (np.bincount(groups) > 60).all()
 
@@ -165,14 +165,14 @@ def test_every_prompt_of_the_shortest_length_fits(store: TokenStore) -> None:
         shortest = generator(store).shortest(task)
         generator(store, length=shortest, tasks=[task]).make(np.arange(100))
         with pytest.raises(
-            DataError, match=rf"^length {shortest - 1}: too short for {task}, which takes {shortest} tokens$"
+            DataError, match=rf"^length {shortest - 1}: too short for {task}, which needs {shortest} tokens$"
         ):
             generator(store, length=shortest - 1, tasks=[task])
 
 
 @pytest.mark.parametrize("in_front", [False, True])
-def test_other_tokenizers_spell_the_same_text(in_front: bool, store: TokenStore, tmp_path: Path) -> None:
-    """A prompt and its answer are the tokens of their text; a word carries the space before it, or texts get one."""
+def test_other_tokenizers_represent_the_same_text(in_front: bool, store: TokenStore, tmp_path: Path) -> None:
+    """Prompt and answer are the tokens of their text. Words include the space before them, or texts get one."""
     corpus = [prompt + answer for prompt, answer, _ in texts(generator(store), 12)]
     trained = (text.encode() for text in corpus)
     tokenizer = with_a_space_in_front(trained) if in_front else train_bpe(trained, 500)
@@ -189,9 +189,7 @@ def test_other_tokenizers_spell_the_same_text(in_front: bool, store: TokenStore,
         np.testing.assert_array_equal(whole, encoded)
 
 
-def test_the_example_of_variable_tracking_takes_500_tokens_where_more_lines_fit(
-    store: TokenStore, tmp_path: Path
-) -> None:
+def test_the_example_of_variable_tracking_has_500_tokens_if_more_lines_fit(store: TokenStore, tmp_path: Path) -> None:
     corpus = [prompt.encode() for prompt, _, _ in texts(generator(store), 12)]
     tokenizer = train_bpe(iter(corpus), 900)
     assert tokenizer.json is not None
@@ -206,7 +204,7 @@ def test_the_example_of_variable_tracking_takes_500_tokens_where_more_lines_fit(
 
 def test_a_tokenizer_without_digits_is_refused(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TokenStore, "tokenizer", lambda store: with_a_space_in_front(iter([b"The grass is green."])))
-    with pytest.raises(DataError, match=r"^the tokenizer cannot spell an answer: of \d{7} it makes"):
+    with pytest.raises(DataError, match=r"^the tokenizer cannot represent the answer '\d{7}': it gives"):
         generator(store, tasks=["niah_single_1"])
 
 

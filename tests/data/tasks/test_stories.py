@@ -1,4 +1,4 @@
-"""Stories: every question has the answer that a reader finds who knows nothing but the sentences, as in bAbI."""
+"""Stories: a reader who knows only the sentences finds the answer of every question, as in bAbI."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ GIVE = re.compile(r"^(\w+) (?:gave|handed|passed) the (\w+) to (\w+)\.$")
 
 
 class Reader:
-    """Reads sentences one by one, as a person would, and answers; `all_told`: none is missing."""
+    """Reads sentences one by one and answers questions. With `all_told`, no sentence is missing."""
 
     def __init__(self, facts: tuple[str, ...], all_told: bool = True):
         self.all_told = all_told
         self.where: dict[str, str] = {}
         self.holds: dict[str, list[str]] = {}
         self.path: dict[str, list[str]] = {}
-        self.last: dict[str, tuple[str, set[str]]] = {}  # what was said of somebody last
+        self.last: dict[str, tuple[str, set[str]]] = {}  # the last sentence about a person
         self.gifts: list[tuple[str, str, str]] = []
         self.relations: dict[tuple[str, str], str] = {}
         for fact in facts:
@@ -44,7 +44,9 @@ class Reader:
                 self.see(thing, person)
         elif found := TAKE.match(fact):
             person, thing = found.groups()
-            assert not any(thing in held for held in self.holds.values()), "nobody takes what somebody holds"
+            assert not any(thing in held for held in self.holds.values()), (
+                "nobody takes a thing that another person has"
+            )
             self.holds.setdefault(person, []).append(thing)
             self.see(thing, person)
         elif found := DROP.match(fact):
@@ -92,7 +94,7 @@ class Reader:
         if found := re.match(r"^Is (\w+) in the (\w+)\?$", question):
             how, places = self.last[found[1]]
             if found[2] not in places:
-                assert how != "not in", "nothing is known of another place"
+                assert how != "not in", "the sentences say nothing about another place"
                 return "no"
             return {"in": "yes", "not in": "no", "either": "maybe"}[how]
         if found := re.match(r"^How many objects is (\w+) carrying\?$", question):
@@ -142,23 +144,23 @@ def test_a_reader_finds_the_answer(question: str) -> None:
 
 
 @pytest.mark.parametrize("question", ["qa1", "qa4", "qa5", "qa6", "qa9", "qa10"])
-def test_the_answer_rests_on_its_support_alone(question: str) -> None:
+def test_the_supporting_sentences_are_enough(question: str) -> None:
     for one in stories(question, 100):
         support = tuple(one.facts[number] for number in one.support)
         assert Reader(support, all_told=False).answer(one.question) == one.answer
 
 
-def test_a_thing_that_moved_rests_on_as_many_sentences_as_babi_says() -> None:
+def test_a_moved_thing_has_as_many_supporting_sentences_as_in_babi() -> None:
     assert Counter(len(one.support) for one in stories("qa2", 200)).most_common(1)[0][0] == 2
     assert {len(one.support) for one in stories("qa3", 200)} <= {2, 3, 4}
 
 
-def test_answers_are_as_long_as_is_said() -> None:
+def test_the_longest_answers_of_the_specs() -> None:
     assert max(len(f" {answer}.") for answers in ANSWERS.values() for answer in answers) == LONGEST
 
 
 def as_babi(told: list[Story]) -> str:
-    """Stories as bAbI writes them."""
+    """Stories in bAbI's format."""
     lines = []
     for one in told:
         lines += [f"{number} {fact}" for number, fact in enumerate(one.facts, 1)]
@@ -168,7 +170,7 @@ def as_babi(told: list[Story]) -> str:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_stories_can_be_written_as_babi_writes_them(question: str) -> None:
+def test_stories_can_be_written_in_babis_format(question: str) -> None:
     told = stories(question, 20)
     assert parse_babi(as_babi(told), "test") == told
 
@@ -184,8 +186,8 @@ SAMPLE = """\
 """
 
 
-def test_a_question_in_the_public_format_is_asked_of_all_sentences_before_it() -> None:
-    """Line numbers count questions too, and start anew with every story."""
+def test_a_question_in_babis_format_is_about_all_earlier_sentences() -> None:
+    """Line numbers also count questions, and restart with every story."""
     first, second, third = parse_babi(SAMPLE, "test")
     assert first == Story(("Ann went to the pier.", "Bob took the oar there."), "Where is Ann?", "pier", (0,))
     assert second.facts == (*first.facts, "Bob moved to the hut.")
@@ -196,12 +198,12 @@ def test_a_question_in_the_public_format_is_asked_of_all_sentences_before_it() -
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("Ann went.\n", "test:1: no line of bAbI's: 'Ann went.'"),
-        ("1 Ann went.\n2 Where? \there\n", "test:2: no line of bAbI's"),
-        ("1 Ann went.\n2 Where? \there\t7\n", "test:2: no line of bAbI's"),
+        ("Ann went.\n", "test:1: not a line in bAbI's format: 'Ann went.'"),
+        ("1 Ann went.\n2 Where? \there\n", "test:2: not a line in bAbI's format"),
+        ("1 Ann went.\n2 Where? \there\t7\n", "test:2: not a line in bAbI's format"),
         ("1 Ann went.\n", "test: holds no question"),
     ],
 )
-def test_what_is_not_babi_is_refused(text: str, said: str) -> None:
+def test_other_formats_are_refused(text: str, said: str) -> None:
     with pytest.raises(DataError, match=f"^{re.escape(said)}"):
         parse_babi(text, "test")

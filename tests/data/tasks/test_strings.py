@@ -1,4 +1,4 @@
-"""Tasks of strings in the format of Jelassi et al. (2024): read from the tokens alone, masked as in their code."""
+"""String tasks in the format of Jelassi et al. (2024), checked from the tokens only, with the masks of their code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWERS = {"copy": lambda read: read, "stack_copy": lambda read: read[::-1], "so
 
 
 def made(count: int, task: str = "copy", seed: int = 0, **content: object) -> tuple[Examples, list[str]]:
-    """Examples, and their tokens as text: letters, then $ | . *, in the order in which their tokenizer numbers them."""
+    """Examples, and their tokens as text: letters, then $ | . * for the symbols."""
     alphabet = int(str(content.setdefault("alphabet", 26)))
     spec = parse_data({"name": "x", "task": task} | content, "test")
     examples = build_generator(spec, "train", seed, None).make(np.arange(count))  # type: ignore[arg-type]
@@ -38,7 +38,7 @@ def test_one_string_and_its_answer(task: str, shortest: int, more: int, alphabet
         assert found, text
         letters, answer = found[1], found[2]
         assert answer == ANSWERS[task](letters)
-        assert task != "sort" or len(set(letters)) == len(letters), "no letter is given twice"
+        assert task != "sort" or len(set(letters)) == len(letters), "all letters differ"
         assert shortest <= len(letters) <= shortest + more
         assert len(text) == 2 * (shortest + more) + 3
         asked = "".join(text[place + 1] for place in np.nonzero(examples.asked[row])[0])
@@ -54,7 +54,7 @@ def test_one_string_and_its_answer(task: str, shortest: int, more: int, alphabet
 
 
 def masks(text: str) -> list[int]:
-    """Which tokens count in a packed sequence: of every whole string what is behind the bar, of a cut one nothing."""
+    """Which tokens of a packed sequence count: those after the bar of every complete string."""
     found: list[int] = []
     for piece in re.findall(r"\$[^$]*", text):
         whole = piece.endswith(".")
@@ -86,8 +86,8 @@ def test_packed_sequences_are_full_of_strings(task: str, shortest: int, more: in
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_letters_may_stand_anywhere_among_the_tokens(task: str) -> None:
-    """The same strings: from 97 on they are a to z and { | } ~ of bytes."""
+def test_letters_may_start_at_any_token(task: str) -> None:
+    """The same strings: from token 97 on they are the bytes a to z and { | } ~."""
     content = {"name": "x", "task": task, "alphabet": 26, "mix": [{"shortest": 3, "longest": 5}]}
     plain, text = (parse_data(content | more, "test") for more in ({}, {"first": 97, "rows": 256}))
     one, other = (build_generator(spec, "train", 1, None).make(np.arange(9)) for spec in (plain, text))  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ def test_letters_may_stand_anywhere_among_the_tokens(task: str) -> None:
     assert "first" not in plain.content()
 
 
-def test_a_string_that_just_fits_is_asked_for() -> None:
+def test_a_string_that_just_fits_counts() -> None:
     examples, texts = made(1, packed=18, mix=[{"shortest": 3, "longest": 3}])
     assert texts[0].count(".") == 2
     assert examples.asked.sum() == 8
@@ -106,7 +106,7 @@ def test_a_string_that_just_fits_is_asked_for() -> None:
 
 @pytest.mark.parametrize(("task", "seen"), [("copy", 1 - np.exp(-1)), ("stack_copy", 1 - np.exp(-1)), ("sort", 0.634)])
 def test_letters_of_large_alphabets(task: str, seen: float) -> None:
-    """Each is as likely as any other: of 5,000 letters 100 strings of 50 show so many, wherever they stand."""
+    """All letters are equally likely: 100 strings of 50 letters show the expected share of 5,000 letters."""
     spec = parse_data(
         {"name": "x", "task": task, "alphabet": 5000, "rows": 6000, "mix": [{"shortest": 50, "longest": 50}]}, "test"
     )

@@ -1,4 +1,4 @@
-"""What all tasks have in common: examples are a function of (spec, seed, split, index), and of nothing else."""
+"""Common properties of all tasks: examples are a function of (spec, seed, split, index) only."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def made(store: TokenStore, indices: list[int], seed: int = 1, split: Split = "t
     return build_generator(task_of(store), split, seed, store).make(numbers)
 
 
-def test_every_task_has_an_example_here() -> None:
+def test_every_task_is_tested_here() -> None:
     assert {content["task"] for content in TASKS.values()} == set(GENERATORS) == set(SPECS)
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_examples_are_those_that_were_made_once(name: str, stores: dict[str, TokenStore]) -> None:
+def test_examples_have_not_changed(name: str, stores: dict[str, TokenStore]) -> None:
     examples = made(stores[name], [0, 1, 2, 10**7])
     read = b"" if examples.values is None else examples.values.astype("<f4").tobytes()
     labels = read if examples.labels is None else examples.labels.astype("<i4").tobytes()
@@ -57,7 +57,7 @@ def test_examples_are_those_that_were_made_once(name: str, stores: dict[str, Tok
 
 @settings(deadline=None, max_examples=15)
 @given(indices=INDICES, seed=st.integers(0, 2**31), split=st.sampled_from(["train", "test"]))
-def test_an_example_is_the_same_whatever_stands_beside_it(
+def test_an_example_does_not_depend_on_the_others_of_its_batch(
     indices: list[int], seed: int, split: Split, stores: dict[str, TokenStore]
 ) -> None:
     for store in stores.values():
@@ -69,7 +69,7 @@ def test_an_example_is_the_same_whatever_stands_beside_it(
         assert together.asked.any(1).all()
         for row, index in enumerate(indices):
             alone = made(store, [index], seed, split)
-            size = int(alone.asked[0].nonzero()[0][-1]) + 2  # tokens up to the last that counts
+            size = int(alone.asked[0].nonzero()[0][-1]) + 2  # tokens up to the last one that counts
             np.testing.assert_array_equal(alone.tokens[0, :size], together.tokens[row, :size])
             np.testing.assert_array_equal(alone.targets[0, : size - 1], together.targets[row, : size - 1])
             assert not together.asked[row, size - 1 :].any()
@@ -77,7 +77,7 @@ def test_an_example_is_the_same_whatever_stands_beside_it(
 
 @settings(deadline=None, max_examples=15)
 @given(indices=INDICES)
-def test_answers_lie_in_what_is_asked(indices: list[int], stores: dict[str, TokenStore]) -> None:
+def test_answers_are_asked(indices: list[int], stores: dict[str, TokenStore]) -> None:
     for store in stores.values():
         examples = made(store, indices)
         answers, task = examples.answers, task_of(store)
@@ -87,14 +87,14 @@ def test_answers_lie_in_what_is_asked(indices: list[int], stores: dict[str, Toke
         assert (answers.group < len(task.groups)).all()
         for example, start, stop in zip(answers.example, answers.start, answers.stop, strict=True):
             assert examples.asked[example, start:stop].all()
-            assert not examples.asked[example, start - 1], "an answer begins where asking does"
+            assert not examples.asked[example, start - 1], "an answer begins with the first asked target"
         targets = examples.targets
         assert ((targets == NOT_ASKED) == ~examples.asked).all()
         np.testing.assert_array_equal(targets[examples.asked], examples.following[examples.asked])
 
 
-def test_training_and_test_examples_never_meet(store: TokenStore) -> None:
-    """Nor do those of two seeds: strings, keys and stories are drawn from generators of different names."""
+def test_training_and_test_examples_differ(store: TokenStore) -> None:
+    """Two seeds differ too: splits and seeds have different random streams."""
     sets = [
         {tuple(row) for row in made(store, list(range(60)), seed, split).tokens.tolist()}
         for seed in (1, 2)
@@ -103,7 +103,7 @@ def test_training_and_test_examples_never_meet(store: TokenStore) -> None:
     assert all(len(examples) > 55 for examples in sets)
     for number, examples in enumerate(sets):
         for other in sets[:number]:
-            assert len(examples & other) <= 2  # two short strings, or two stories of two sentences, may be the same
+            assert len(examples & other) <= 2  # short strings or stories may be equal by chance
 
 
 def test_parts_have_their_shares(stores: dict[str, TokenStore]) -> None:
@@ -112,7 +112,7 @@ def test_parts_have_their_shares(stores: dict[str, TokenStore]) -> None:
     assert set(answers.length) == {5, 6, 7, 8, 9, 12}
 
 
-def test_a_test_set_reads_its_examples_in_segments(store: TokenStore) -> None:
+def test_a_test_set_is_read_in_segments(store: TokenStore) -> None:
     generator = build_generator(task_of(store).tested(), "test", 5, store)
     test, rows = TestSet(generator, 40), np.array([3, 1, 39])
     made_at_once = generator.make(rows)
@@ -127,8 +127,8 @@ def test_a_test_set_reads_its_examples_in_segments(store: TokenStore) -> None:
         np.testing.assert_array_equal(getattr(answers, name), column)
 
 
-def test_pieces_are_the_example(stores: dict[str, TokenStore]) -> None:
-    """One behind the other its tokens, up to the last that counts; and what is asked is pieces of their own."""
+def test_pieces_join_to_the_example(stores: dict[str, TokenStore]) -> None:
+    """They hold all tokens up to the last one that counts. Answers are separate pieces."""
     for name, store in stores.items():
         generator = build_generator(task_of(store), "train", 3, store)
         for index in range(6):
@@ -152,7 +152,7 @@ def test_test_sets_of_one_length(stores: dict[str, TokenStore]) -> None:
         store = stores[name]
         examples = build_generator(task_of(store).at(length), "test", 1, store).make(np.arange(20))
         assert set(examples.answers.length) == {length}
-        assert examples.answers.example.tolist() == list(range(20)), "one answer each"
+        assert examples.answers.example.tolist() == list(range(20)), "one answer per example"
     with pytest.raises(ConfigError, match=r"at length 0: mix\.0\.shortest: expected a number above 0, got 0"):
         task_of(stores["copy"]).at(0)
 
@@ -195,7 +195,7 @@ def test_wrong_settings_are_named(content: dict[str, object], said: str) -> None
         parse_data({"name": "x"} | content, "data.yaml: x")
 
 
-def test_how_text_and_tasks_answer(stores: dict[str, TokenStore], tmp_path: Path) -> None:
+def test_properties_of_texts_and_tasks(stores: dict[str, TokenStore], tmp_path: Path) -> None:
     copy, facts = task_of(stores["copy"]), task_of(stores["facts, hidden"])
     assert (copy.vocab_size, copy.least_context, copy.spelled_by, copy.text) == (30, 26, None, None)
     assert copy.stored_tokens(1000) == 0
