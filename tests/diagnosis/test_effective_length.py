@@ -10,7 +10,7 @@ import pytest
 from diagnosis.fabricated import diagnosis, tables
 from scipy import stats
 
-from ssm.diagnosis.effective_length import LESS, effective_length
+from ssm.diagnosis.readings import LITTLE, effective_length
 from ssm.diagnosis.result import EffectiveLength, Interval
 from ssm.diagnosis.verdict import length_words
 from ssm.specs.measurements.context_loss import ContextLoss
@@ -54,7 +54,7 @@ def test_what_may_still_help_by_a_percent_is_not_decided() -> None:
     found = effective_length(losses({32: 0.2, 8192: 0.03}, noise=0.05))
     assert found.at_least == 32
     assert found.at_most is None
-    assert found.gains[8192].high > LESS
+    assert found.gains[8192].high > LITTLE
 
 
 def test_a_sure_gain_of_less_than_a_percent_is_the_least_and_its_double_the_most() -> None:

@@ -100,9 +100,9 @@ def test_it_holds() -> None:
 @pytest.mark.parametrize(
     ("stopped_by", "more"),
     [
-        ("text", "The text holds no more windows: more text may decide it."),
+        ("text", "The text has no more windows: more text may decide it."),
         ("budget", "The time was over: a larger --budget may decide it."),
-        ("sequences", "No more windows were asked for: a larger --sequences may decide it."),
+        ("sequences", "The limit of windows was reached: a larger --sequences may decide it."),
     ],
 )
 def test_it_is_not_decided(stopped_by: str, more: str) -> None:
@@ -246,7 +246,7 @@ def test_few_windows_never_hold(windows: int) -> None:
     found = diagnosis(tables(0, sequences=windows), stopped_by="text")
     assert found.verdict.outcome == NOT_DECIDED
     assert "that of a restart, but it takes 64 windows to say that it holds." in found.verdict.paragraph
-    assert f"{windows} windows of the text were read. The text holds no more windows" in found.verdict.paragraph
+    assert f"{windows} windows of the text were read. The text has no more windows" in found.verdict.paragraph
     assert "nothing to repair" not in found.verdict.paragraph
 
 
