@@ -118,7 +118,7 @@ class Readings:
 
     in_context: Interval  # perplexity at [T/2, T)
     far: Interval  # perplexity on the last quarter of the length
-    ratios: Annotated[dict[int, Interval], AfterValidator(_ascending)]  # by position, tokens; they hold jointly with 95%
+    ratios: Annotated[dict[int, Interval], AfterValidator(_ascending)]  # by position, tokens; jointly at 95%
     failure: Interval | None  # position in tokens from which the paired ratio exceeds the tolerance; None: nowhere
     not_finite_from: int | None  # start of the first bin with a loss that is not a number; None: there is none
     length_class: str  # strong, weak, none or not decided (ls Def. 2.1)

@@ -16,7 +16,7 @@ from ssm.base.records import Repaired
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.evaluation.repairing import least, search
 from ssm.extension.choice import ORIGINAL, Candidate, choose
-from ssm.extension.export import as_taken_home, trial_taken_home, write_as_it_came
+from ssm.extension.export import as_exported, trial_as_exported, write_exported
 from ssm.extension.outcome import NOTHING, OF_REPAIRING, WORDS, Outcome
 from ssm.extension.selection import measured
 from ssm.extension.stages import Stages
@@ -77,7 +77,7 @@ class Repairing(Stages):
         def loss(model: Readable) -> float:
             assert isinstance(model, TrainableModel)
             name = REPAIRED if trials else ORIGINAL
-            own = trial_taken_home(self.loaded, model, self.folder.repair.parent).to(self.device)
+            own = trial_as_exported(self.loaded, model, self.folder.repair.parent).to(self.device)
             found = measured(
                 Candidate(name, 0, None, nan, nan, nan), own, self.text.choice, self.spec.diagnosis, self.device
             )
@@ -100,7 +100,7 @@ class Repairing(Stages):
         point: Point = tuple(self._found["chosen"])
         model = repaired(copy.deepcopy(self.loaded.model), self.repair, point)
         assert isinstance(model, TrainableModel)
-        return as_taken_home(self.loaded, model, self.folder.repair.parent).eval()
+        return as_exported(self.loaded, model, self.folder.repair.parent).eval()
 
     def _chosen_model(self) -> LoadedModel:
         said = f"{self.loaded.fingerprint} {self.repair.content()} {self._found['chosen']}"
@@ -108,7 +108,7 @@ class Repairing(Stages):
         return replace(self.loaded, model=self._model().to(self.device), fingerprint=fingerprint)
 
     def _write_model(self, place: Path, outcome: Outcome) -> None:
-        write_as_it_came(self.loaded, self._model(), place, self._changes(outcome))
+        write_exported(self.loaded, self._model(), place, self._changes(outcome))
 
     def _training(self) -> dict[str, str]:
         """What was done, in words."""

@@ -14,7 +14,7 @@ from ssm.diagnosis.session import Reader
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.extension.choice import END, ORIGINAL, Candidate
-from ssm.extension.export import as_taken_home
+from ssm.extension.export import as_exported
 from ssm.extension.losses import losses_of
 from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
 from ssm.models.load import WEIGHTS, LoadedModel
@@ -58,7 +58,7 @@ def candidates(
     found = []
     for candidate in unmeasured:
         path = weights_of(candidate, folder, parent)
-        model = as_taken_home(loaded, load_model(path)[0], path.parent).to(device)
+        model = as_exported(loaded, load_model(path)[0], path.parent).to(device)
         found.append(measured(candidate, model, store, spec, device))
     return found
 

@@ -22,7 +22,7 @@ from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import Diagnosis, Extension
 from ssm.diagnosis.verdict import sentence_of
 from ssm.extension.choice import Candidate, best_of_trained, choose
-from ssm.extension.export import as_taken_home, take_home
+from ssm.extension.export import as_exported, write_chosen
 from ssm.extension.folder import Folder
 from ssm.extension.imported import parent_folder
 from ssm.extension.losses import Factors, factors_between
@@ -162,7 +162,7 @@ class Stages:
     def _with_weights(self, arm: str, chosen: Candidate) -> LoadedModel:
         """The model with the weights of an arm at the chosen step."""
         path = weights_of(chosen, self.folder.run(arm), self._parent())
-        model = as_taken_home(self.loaded, load_model(path)[0], path.parent)
+        model = as_exported(self.loaded, load_model(path)[0], path.parent)
         with path.open("rb") as file:
             fingerprint = hashlib.file_digest(file, "sha256").hexdigest()[:16]
         return replace(self.loaded, model=model.eval(), fingerprint=fingerprint)
@@ -186,7 +186,7 @@ class Stages:
         assert self.kept is not None
         run = self.folder.run(EXTENDED)
         weights = weights_of(self.kept, run, self._parent())
-        take_home(self.loaded, weights, run, self.kept, place, self._changes(outcome))
+        write_chosen(self.loaded, weights, run, self.kept, place, self._changes(outcome))
 
     # --- What is said -------------------------------------------------------------------------------------------------
 

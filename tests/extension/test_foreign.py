@@ -24,7 +24,7 @@ from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
 from ssm.extension import extend, extension_of
-from ssm.extension.export import as_taken_home, write_as_it_came
+from ssm.extension.export import as_exported, write_exported
 from ssm.extension.imported import parent_folder, run_of
 from ssm.extension.recipe import extended_run
 from ssm.models.checkpoint import load_model, load_tensors
@@ -162,8 +162,8 @@ def test_one_shard_goes_home_with_its_index(tmp_path: Path) -> None:
     made("Bamba", **SIZES).save_pretrained(tmp_path / "theirs")
     one_shard(tmp_path / "theirs")
     loaded = load_any_model(tmp_path / "theirs")
-    taken = as_taken_home(loaded, loaded.model, tmp_path)
-    write_as_it_came(loaded, taken, tmp_path / "home", {})
+    taken = as_exported(loaded, loaded.model, tmp_path)
+    write_exported(loaded, taken, tmp_path / "home", {})
     before, after = content(tmp_path / "theirs"), content(tmp_path / "home")
     assert {name: data for name, data in before.items() if name.endswith(".json")}.items() <= after.items()
     assert before.keys() == after.keys()

@@ -15,7 +15,7 @@ from models.test_foreign import made
 
 from ssm.base.errors import OutputError
 from ssm.extension.choice import Candidate
-from ssm.extension.export import as_taken_home
+from ssm.extension.export import as_exported
 from ssm.extension.folder import Folder
 from ssm.extension.repairing import Repairing
 from ssm.models.foreign import ForeignModel, write_weights
@@ -85,5 +85,5 @@ def test_trials_of_a_foreign_model_are_what_is_written_and_write_nothing(
     for point, trial in zip(points, trials, strict=True):
         moved = repaired(copy.deepcopy(loaded.model), scale, point)
         assert isinstance(moved, ForeignModel)
-        theirs = as_taken_home(loaded, moved, tmp_path).state_dict()
+        theirs = as_exported(loaded, moved, tmp_path).state_dict()
         assert all(torch.equal(tensor, theirs[name]) for name, tensor in trial.state_dict().items())
