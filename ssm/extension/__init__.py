@@ -57,7 +57,7 @@ def extend(
         text: files, folders or globs to train on.
         out: the extension's folder (`ssm.extension.folder`).
         held_out: files, folders or globs to measure on; or the share of `text` that is held out, between 0 and 1. If
-            empty, the share is computed (`ssm.extension.text.wanted`).
+            empty, the share is computed (`ssm.extension.windows.wanted`).
         tokenizer: as in `ssm.data.own_text.tokenizer_named`; None: the model's own.
         settings: as in `extension_of`.
 

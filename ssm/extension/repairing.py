@@ -1,4 +1,4 @@
-"""An extension that trains nothing: the numbers of a repair are chosen as the checkpoints of a training are."""
+"""An extension without training: it chooses the numbers of a repair in the way that others choose a checkpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REPAIRED = "repaired"
 
 
 class Repairing(Stages):
-    """The stages of `Stages` without runs: original and repaired model, diagnosed on the same windows."""
+    """The stages of an extension without runs: the original and the repaired model, diagnosed on the same windows."""
 
     advice = OF_REPAIRING
 
@@ -51,11 +51,11 @@ class Repairing(Stages):
 
     @cached_property
     def _found(self) -> Repaired:
-        """What the search found, made unless it is there: by other rules of the choice it is made anew."""
+        """The result of the search. It is repeated if the rules of the choice have changed."""
         rules = [self.spec.measure, self.spec.in_context_tolerance]
-        found = self._read() if self.folder.repair.exists() else None
-        if found is not None and found["rules"] == rules:
-            return found
+        result = self._read() if self.folder.repair.exists() else None
+        if result is not None and result["rules"] == rules:
+            return result
         self._say(f"choice of the numbers of {self.repair.words}")
         self._search(rules)
         return self._read()
@@ -70,7 +70,7 @@ class Repairing(Stages):
         return read
 
     def _search(self, rules: list[Any]) -> None:
-        """A trial is as good as the measure says, if its perplexity in context is within the tolerance."""
+        """Search the numbers with the lowest measure. Trials above the tolerance in context count as infinitely bad."""
         trials: list[Candidate] = []
         nan = float("nan")
 
@@ -111,7 +111,7 @@ class Repairing(Stages):
         write_exported(self.loaded, self._model(), place, self._changes(outcome))
 
     def _training(self) -> dict[str, str]:
-        """What was done, in words."""
+        """A description of the repair, for the page and the model's card."""
         if not self.folder.repair.exists():
             return {}
         diagnosis, text = self.spec.diagnosis, self.text.choice
@@ -120,7 +120,7 @@ class Repairing(Stages):
             "repair": f"{self.repair.words}, without training",
             "chosen": self.repair.said(self.loaded.spec, tuple(self._found["chosen"])),
             "trials": f"{self._found['trials']}, windows of {diagnosis.length:,} tokens, context {diagnosis.context}",
-            "text": f"{text.held_out.n_tokens:,} tokens that chose, and are not those of the page",
+            "text": f"{text.held_out.n_tokens:,} tokens for the choice, which the page does not measure on",
             "held out": self.text.held_out.words,
             "SHA-256 of the text": text.manifest["corpus"]["sha256"],
         }

@@ -261,7 +261,7 @@ def test_more_windows_train_nothing_again_and_what_was_trained_stays(
     assert words[words.index("--sequences") + 1] == str(ENOUGH)
     assert main(words[1:]) == 0
     found = result(out)
-    assert found["reason"] == "it holds as it is, which other windows left open when it was trained"
+    assert found["reason"] == "it holds as it is, which was not decided on other windows when it was trained"
     assert (found["model"], found["candidate"]) == (None, "candidate")
     hf.load(out / "candidate")
     assert main([*typed, "--sequences", "16", "-o", str(other)]) == 0
@@ -281,7 +281,7 @@ def test_an_extension_of_an_earlier_version_is_left_as_it_is(
     typed = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "--context", str(CONTEXT)]
     assert main([*typed, "-o", str(out)]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "earlier version" in line]
-    assert line.endswith("it stays as it is: give another -o")
+    assert line.endswith("it is not changed: give another -o")
     assert content(out) == before
 
 

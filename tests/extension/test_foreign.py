@@ -213,7 +213,7 @@ def test_a_scaled_hybrid_goes_home_with_another_a_and_nothing_else(name: str, tm
     theirs, out = trained(name, tmp_path, 300), tmp_path / "out"
     asked = QUICK | {"policy": "scale_a", "length": 64, "steps": None, "lr": None}
     if name == "Jamba":
-        with pytest.raises(ConfigError, match=r"; --policy scale_a trains nothing, and can be tried$"):
+        with pytest.raises(ConfigError, match=r"; try --policy scale_a, which trains nothing$"):
             extend(theirs, [str(tmp_path / "texts")], out, **QUICK)
     found = extend(theirs, [str(tmp_path / "texts")], out, **asked)
     assert found["outcome"] in ("repaired", "improved"), found["reason"]

@@ -37,7 +37,7 @@ def spec(diagnosis: dict[str, Any] | None = None, **settings: Any) -> ExtensionS
 
 def test_what_differs_from_the_papers_recipe_is_said() -> None:
     text = "it reads your text, the paper's models read the Pile"
-    choice = "of 4 sets of weights the best by held-out text is kept, the paper keeps the last"
+    choice = "the best of 4 sets of weights is kept, by held-out text; the paper keeps the last"
     model = model_spec()
     at_home = spec({"context": 2048, "length": 32768}, batch_tokens=2048 * 256, micro_batch_tokens=2048)
     assert unlike_the_paper(at_home, model) == (text, choice)
@@ -161,7 +161,9 @@ def test_a_hybrid_says_which_layers_are_given_a_state() -> None:
     assert extended_run(spec(), parent, DATA, "theirs").model == hybrid
     said = "all 4 but 1: attention, whose cache starts empty, and its positions at 0"
     assert given_a_state(hybrid) == said
-    assert "it has attention, which is given no state; the paper's models have none" in unlike_the_paper(spec(), hybrid)
+    assert "it has attention, which is given no state; the paper's models have no attention" in unlike_the_paper(
+        spec(), hybrid
+    )
     assert given_a_state(model_spec()) == f"all {model_spec().n_layers}"
 
 

@@ -66,7 +66,7 @@ def test_attention_that_keeps_every_token(kind: str, world: Path, tmp_path: Path
 def test_the_originals_own_folder(inside: str, world: Path, stranger: Path) -> None:
     before = content(stranger)
     said = refused(world, stranger / inside, stranger)
-    assert "is inside the original's folder, which is left alone" in said
+    assert "is inside the original's folder, which is never changed" in said
     assert content(stranger) == before
     assert not (stranger / "deep").exists()
 
@@ -77,7 +77,7 @@ def test_a_runs_own_folder(world: Path) -> None:
 
 def test_a_folder_that_holds_something_else(world: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    assert "holds something else than an extension; give a new folder" in refused(world, tmp_path)
+    assert "has other content than an extension; give a new folder" in refused(world, tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
@@ -87,7 +87,7 @@ def test_another_text_under_the_same_name(world: Path, tmp_path: Path) -> None:
     first = extended(world, out, **SHORT, text=[str(texts)])
     assert extended(world, out, **SHORT, text=[str(texts)]) == first
     (texts / "more.txt").write_text("and more")
-    with pytest.raises(OutputError, match=r"holds another extension \(text_files was "):
+    with pytest.raises(OutputError, match=r"has another extension \(text_files was "):
         extended(world, out, **SHORT, text=[str(texts)])
 
 
@@ -99,7 +99,7 @@ def test_the_folder_of_another_extension(world: Path, whole: Path, stranger: Pat
             extended(world, whole, str(model), **({"control": True} | settings))
         return str(caught.value)
 
-    assert said(steps=41) == f"{whole}: holds another extension (spec.steps was 40, is 41); give another -o"
+    assert said(steps=41) == f"{whole}: has another extension (spec.steps was 40, is 41); give another -o"
     assert "spec.initial_state.policy was 'state_passing', is 'tbtt'" in said(policy="tbtt", p_zero=0.1)
     assert "(held_out was [], is " in said(held_out=[str(world / "texts")])
     assert "spec.in_context_tolerance was 1.0, is 0.5" in said(in_context_tolerance=0.5)  # its model has gone home
@@ -152,7 +152,7 @@ def test_bytes_for_an_embedding_with_rows_to_spare(world: Path, tmp_path: Path) 
     torch.manual_seed(0)
     transformers.MambaForCausalLM(transformers.MambaConfig(vocab_size=260, **sizes)).save_pretrained(tmp_path / "m")
     said = refused(world, tmp_path / "out", tmp_path / "m")
-    assert "its vocabulary has 260 tokens and the text's 256; to be extended it needs as many" in said
+    assert "its vocabulary has 260 tokens and the tokenizer 256; ssm extend needs equal numbers" in said
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_another_run_where_the_extensions_lies(world: Path, ended: Path, tmp_pat
     record["spec"]["seed"] = 99
     (out / "work/runs/extended/run.json").write_text(json.dumps(record))
     (out / "result.json").unlink()
-    with pytest.raises(UserError, match="holds another run than this extension's"):
+    with pytest.raises(UserError, match="has another run than this extension's"):
         extended(world, out, **SHORT)
 
 
@@ -229,7 +229,7 @@ def test_the_verb_says_it_in_one_line(world: Path, tmp_path: Path, capsys: pytes
     (tmp_path / "thesis.txt").write_text("years of work")
     assert main(said) == 2
     err = capsys.readouterr().err
-    assert err == f"ssm extend: {tmp_path}: holds something else than an extension; give a new folder with -o\n"
+    assert err == f"ssm extend: {tmp_path}: has other content than an extension; give a new folder with -o\n"
 
 
 @pytest.mark.parametrize("option", ["--text", "--held-out", "-o", "--tokenizer"])

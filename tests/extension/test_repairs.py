@@ -76,12 +76,12 @@ def test_a_limit_of_dt_is_written_where_transformers_reads_it(world: Path, tmp_p
         ({"policy": "reset_state"}, "is a way of reading a model, which no format of a checkpoint can hold"),
         ({"policy": "restarts"}, "is a way of reading a model, which no format of a checkpoint can hold"),
         ({"policy": "clip_dt", "by": "layer"}, "config.json has one limit of dt for all layers"),
-        ({"policy": "scale_a"}, "policy scale_a has no use for --steps: it trains nothing"),
-        ({"policy": "scale_a", "control": True}, "policy scale_a has no use for --control: it trains nothing"),
-        ({"policy": "clip_dt", "p_zero": 0.0}, "policy clip_dt has no use for --p-zero: it trains nothing"),
-        ({"policy": "clip_dt", "batch_tokens": 64}, "policy clip_dt has no use for --batch-tokens: it trains nothing"),
-        ({"policy": "tbtt", "by": "layer"}, "policy tbtt has no use for --by"),
-        ({"policy": "scale_a", "model": "run"}, "is a run of ssm's own, which a figure repairs"),
+        ({"policy": "scale_a"}, "policy scale_a has no option --steps: it trains nothing"),
+        ({"policy": "scale_a", "control": True}, "policy scale_a has no option --control: it trains nothing"),
+        ({"policy": "clip_dt", "p_zero": 0.0}, "policy clip_dt has no option --p-zero: it trains nothing"),
+        ({"policy": "clip_dt", "batch_tokens": 64}, "policy clip_dt has no option --batch-tokens: it trains nothing"),
+        ({"policy": "tbtt", "by": "layer"}, "policy tbtt has no option --by"),
+        ({"policy": "scale_a", "model": "run"}, "is a run of ssm; to repair it, write a figure"),
     ],
 )
 def test_what_cannot_be_written_says_why(world: Path, tmp_path: Path, settings: dict[str, Any], said: str) -> None:
