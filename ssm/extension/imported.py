@@ -76,6 +76,6 @@ def own_folder(loaded: LoadedModel) -> Path:
     path = Path(loaded.name)
     folder = path.parent if path.name == WEIGHTS and path.is_file() else path
     if not folder.is_dir():
-        raise CheckpointError(f"{loaded.name}: cannot be extended as a file; give the folder of its run")
+        raise CheckpointError(f"{loaded.name}: cannot be extended as a file; give the folder of the run")
     read_record(folder)
     return folder

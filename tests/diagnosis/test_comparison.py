@@ -45,7 +45,7 @@ def test_the_windows_that_both_have_read_are_compared() -> None:
     assert compare(before, after, 4).sequences == 4
 
 
-def test_a_loss_that_is_no_number_has_no_change() -> None:
+def test_a_loss_that_is_not_a_number_has_no_change() -> None:
     full, _ = losses(7, sequences=ENOUGH)
     before, after = diagnosis(tables(7)), diagnosis(tables(7))
     lost = full.with_columns(loss=math.nan)

@@ -94,9 +94,7 @@ RARELY = rare(0.1, 4.0)  # a true ratio of 1.49
 
 
 @pytest.mark.parametrize(("windows", "wrong"), [(4, 0.66), pytest.param(16, 0.19, marks=pytest.mark.exhaustive)])
-def test_a_rare_failure_holds_in_few_windows_unless_they_are_told_to_be_few(
-    windows: int, wrong: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_windows_would_miss_a_rare_failure(windows: int, wrong: float, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shares(RARELY, windows, 20)[HOLDS] == 0
     monkeypatch.setattr(verdict, "ENOUGH", 1)
     assert shares(RARELY, windows, 60)[HOLDS] == pytest.approx(wrong, abs=0.12)  # 0.9 ** windows: none of them fails

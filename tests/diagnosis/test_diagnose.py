@@ -169,7 +169,7 @@ def test_a_colon_is_a_letter_of_a_name(out: str, world: Path, tmp_path: Path, mo
     assert load_diagnosis(out).facts.text == "t:ext"
 
 
-def test_two_of_one_name_the_second_is_refused_at_once(
+def test_a_second_process_with_the_same_folder_is_refused_at_once(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ssm.diagnosis.load_any_model", lambda *_: pytest.fail("it has begun"))
@@ -178,13 +178,13 @@ def test_two_of_one_name_the_second_is_refused_at_once(
     assert capsys.readouterr().err == f"ssm diagnose: {tmp_path}/out: another process is writing it\n"
 
 
-def test_what_a_killed_one_left_is_gone_after_the_next(world: Path, tmp_path: Path) -> None:
+def test_remains_of_a_killed_process_are_removed(world: Path, tmp_path: Path) -> None:
     (tmp_path / ".out.12-0123abcd.tmp" / "tokens").mkdir(parents=True)
     assert call(world, tmp_path / "out") == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_new_one_takes_the_place_of_an_old_one(
+def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One that was whole when its process was killed is not made again."""
@@ -205,7 +205,7 @@ def test_a_new_one_takes_the_place_of_an_old_one(
     assert "expected eight hex digits, got 'old'" in capsys.readouterr().err
 
 
-def test_json_is_the_record_and_nothing_else(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_prints_only_the_record(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(world, tmp_path / "out", "--json") == 0
     said = capsys.readouterr()
     assert said.out == (tmp_path / "out/diagnosis.json").read_text()
@@ -220,7 +220,7 @@ def extend_command(options: str = "", text: tuple[str, ...] = ("book.txt",)) -> 
     return extend_words(parser.parse_args(["my model", "--text", *text, "-o", "report", *options.split()]), facts())
 
 
-def test_the_command_that_may_repair_it_repeats_what_was_given() -> None:
+def test_the_command_to_extend_repeats_the_options() -> None:
     """`ssm extend` takes it as it stands."""
     plain = ["ssm", "extend", "my model", "--text", "book.txt", "--context", "2048", "--length", "32768"]
     assert extend_command() == [*plain, "-o", "extended"]
@@ -237,7 +237,7 @@ def test_the_command_that_may_repair_it_repeats_what_was_given() -> None:
     assert expected.items() <= asked.items()
 
 
-def test_many_files_are_named_by_the_glob_that_names_them(tmp_path: Path) -> None:
+def test_the_command_names_many_files_by_their_glob(tmp_path: Path) -> None:
     names = [str(tmp_path / f"{number:02}.txt") for number in range(20)]
     for name in names:
         Path(name).touch()
@@ -257,13 +257,13 @@ def test_no_context_is_known(world: Path, tmp_path: Path, capsys: pytest.Capture
     assert "does not say what context it was trained on; give --context" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_there_is_left_alone(world: Path, tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_changed(world: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     assert call(world, tmp_path) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_weights_that_are_no_numbers(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_that_are_not_numbers(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spoiled = Path(shutil.copytree(world / "theirs", tmp_path / "spoiled"))
     weights = load_file(spoiled / "model.safetensors")
     name = "backbone.layers.1.mixer.norm.weight"
@@ -299,7 +299,7 @@ def test_the_state_is_measured_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
         assert found == original(torch.zeros(1, 16, dtype=torch.int64))[1].nbytes
 
 
-def test_help_and_docs_have_the_numbers_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_documentation_have_the_numbers_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     """They are written out there, so that help needs no spec."""
     with pytest.raises(SystemExit):
         main(["diagnose", "--help"])

@@ -105,29 +105,29 @@ def test_rounds_double(most: int, expected: list[int]) -> None:
     assert rounds(most) == expected
 
 
-def test_it_stops_when_it_is_decided(store: TokenStore) -> None:
+def test_reading_stops_when_the_verdict_is_decided(store: TokenStore) -> None:
     found, _ = taken(store, breaks)
     assert (found.stopped_by, found.sequences, found.looks) == ("decided", 64, 3)
     assert (taken(store, holds)[0].stopped_by, taken(store, holds)[0].sequences) == ("decided", 64)
 
 
-def test_windows_that_are_too_few_to_hold_are_no_decision(store: TokenStore) -> None:
+def test_too_few_windows_do_not_decide_that_a_model_holds(store: TokenStore) -> None:
     found, _ = taken(store, holds, sequences=63)
     assert (found.stopped_by, found.sequences) == ("sequences", 63)
     assert taken(store, breaks, sequences=16)[0].stopped_by == "decided"
 
 
-def test_it_stops_at_the_end_of_the_text(store: TokenStore) -> None:
+def test_reading_stops_at_the_end_of_the_text(store: TokenStore) -> None:
     found, _ = taken(store, borderline)
     assert (found.stopped_by, found.sequences) == ("text", WINDOWS)
 
 
-def test_it_stops_at_the_most_sequences(store: TokenStore) -> None:
+def test_reading_stops_at_the_limit_of_windows(store: TokenStore) -> None:
     found, _ = taken(store, borderline, sequences=80)
     assert (found.stopped_by, found.sequences, found.looks) == ("sequences", 80, 2)
 
 
-def test_it_stops_when_the_budget_is_spent(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_stops_when_the_budget_is_spent(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that goes on by a second whenever somebody looks."""
     times = iter(range(10**6))
     monkeypatch.setattr(session_module, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
@@ -150,7 +150,7 @@ def test_the_budget_is_kept(store: TokenStore, monkeypatch: pytest.MonkeyPatch, 
     assert model.read / 1000 <= seconds
 
 
-def test_every_window_is_read_once_and_its_numbers_go_on(store: TokenStore) -> None:
+def test_every_window_is_read_once_and_windows_are_numbered(store: TokenStore) -> None:
     found, _ = taken(store, borderline)
     losses = found.tables.position_loss
     assert losses["sequence"].unique().sort().to_list() == list(range(WINDOWS))
@@ -174,7 +174,7 @@ class Sure(Rigged):
         return 40 * super().logits(hidden)
 
 
-def test_needles_are_told_in_the_text_and_found_by_who_reads_far_enough(tmp_path: Path) -> None:
+def test_needles_are_found_if_the_model_reads_far_enough(tmp_path: Path) -> None:
     """A model that goes on as the text went on when its last 8 bytes last stood there, up to 220 bytes before."""
     (tmp_path / "text.txt").write_text("".join(f"Line {number} of a book.\n" for number in range(200)))
     store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
@@ -221,7 +221,7 @@ def looking_up(window: int) -> Callable[[Tensor], Tensor]:
     return rule
 
 
-def test_rulers_prompts_are_solved_by_who_reads_far_enough(tmp_path: Path) -> None:
+def test_rulers_prompts_are_solved_if_the_model_reads_far_enough(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("A text.\n" * 400)
     store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
     windows = disjoint_windows(store.held_out, 512, seed=1)
@@ -254,7 +254,7 @@ def test_a_text_in_which_no_sentence_ends_has_no_needles(tmp_path: Path) -> None
     assert why.startswith("needles: ")
 
 
-def test_losses_are_those_of_the_script(store: TokenStore) -> None:
+def test_losses_are_the_scripted_ones(store: TokenStore) -> None:
     found, _ = taken(store, breaks)
     full, restarted = found.tables.position_loss, found.tables.restart_loss
     assert full.filter(pl.col("position_to") <= 48)["loss"].to_numpy() == pytest.approx(1.503, abs=0.004)
@@ -268,7 +268,7 @@ def test_tokens_are_counted(store: TokenStore) -> None:
     assert found.tokens == pytest.approx(model.read, rel=0.15)
 
 
-def test_what_has_no_state_says_so(store: TokenStore) -> None:
+def test_a_missing_state_is_reported(store: TokenStore) -> None:
     found, _ = taken(store, breaks)
     assert found.tables.state_statistics is None
     assert any(text.startswith("state statistics: the model has no recurrent state") for text in found.missing)

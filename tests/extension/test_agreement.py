@@ -13,7 +13,7 @@ from journey.peers import Mamba2
 pytestmark = pytest.mark.usefixtures("without_plots")
 
 
-def test_transformers_comes_to_the_numbers_of_the_result(world: Path, whole: Path) -> None:
+def test_transformers_computes_the_numbers_of_the_result(world: Path, whole: Path) -> None:
     peer = Mamba2()
     original, extended = peer.load(world / "theirs"), peer.load(whole / "model")
     for model in (original, extended):

@@ -50,7 +50,7 @@ def losses_by_transformers(folder: Path, tokens: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
 
 
-def test_a_model_that_breaks_is_mended_and_transformers_reads_it(world: Path, whole: Path) -> None:
+def test_a_model_that_breaks_is_repaired_and_transformers_reads_it(world: Path, whole: Path) -> None:
     found = result(whole)
     assert found["outcome"] in ("repaired", "improved")
     assert load_diagnosis(whole / "before").verdict.outcome == BREAKS
@@ -70,7 +70,7 @@ def test_a_model_that_breaks_is_mended_and_transformers_reads_it(world: Path, wh
     assert rise < 2  # the tolerance of 1
 
 
-def test_the_weights_that_went_home_are_the_chosen_ones(whole: Path) -> None:
+def test_the_written_weights_are_the_chosen_ones(whole: Path) -> None:
     chosen = result(whole)["chosen"]
     assert chosen["step"] > 0
     run = whole / "work/runs/extended"
@@ -82,7 +82,7 @@ def test_the_weights_that_went_home_are_the_chosen_ones(whole: Path) -> None:
         assert torch.equal(tensor, theirs.state_dict()[name]), name
 
 
-def test_the_original_is_left_as_it_is_and_its_files_travel(world: Path, whole: Path) -> None:
+def test_the_original_is_not_changed_and_its_files_are_copied(world: Path, whole: Path) -> None:
     original, home = world / "theirs", whole / "model"
     assert (original / "README.md").read_text() == CARD
     assert (home / "config.json").read_bytes() == (original / "config.json").read_bytes()
@@ -102,7 +102,7 @@ def test_the_original_is_left_as_it_is_and_its_files_travel(world: Path, whole: 
         assert said in card, said
 
 
-def test_the_choice_is_the_least_far_loss_of_five(whole: Path) -> None:
+def test_the_candidate_with_the_lowest_far_loss_is_chosen(whole: Path) -> None:
     found = result(whole)
     measured = [Candidate.from_json(value) for value in found["candidates"]]
     assert [candidate.step for candidate in measured] == [0, 10, 20, 30, 40]
@@ -145,7 +145,7 @@ def test_the_imported_checkpoint_is_a_run_of_zero_steps(world: Path, whole: Path
         starting_weights(run, None)
 
 
-def test_the_control_arm_differs_by_its_initial_state_alone(whole: Path) -> None:
+def test_the_control_arm_differs_only_by_its_initial_state(whole: Path) -> None:
     extended_run, control = (read_record(whole / "work/runs" / arm)["spec"] for arm in ("extended", "control"))
     assert control["training"].pop("initial_state") == {"policy": "zero"}
     assert extended_run["training"].pop("initial_state")["policy"] == "state_passing"
@@ -173,13 +173,13 @@ def test_a_model_that_holds_is_not_trained(world: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out/index.html").exists()
 
 
-def test_nothing_is_gained_at_a_price_above_the_tolerance_and_who_pays_more_trains_no_second_time(
+def test_a_larger_tolerance_accepts_the_candidate_without_training_again(
     world: Path, whole: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     found = extended(world, out, in_context_tolerance=0.02)
     assert (found["outcome"], found["model"], found["chosen"]["name"]) == ("nothing was gained", None, "original")
-    assert "perplexity in context, where 2% are allowed" in found["reason"]
+    assert "perplexity in context (2% allowed)" in found["reason"]
     assert not (out / "model").exists()
     assert found["candidate"] == "candidate"  # the best that was trained, whatever it costs
     best = min(found["candidates"][1:], key=lambda candidate: candidate["far_perplexity"])
@@ -209,7 +209,7 @@ def test_one_long_file_and_defaults_are_enough(world: Path, tmp_path: Path, caps
     hf.load(out / "model")
 
 
-def test_what_is_undecided_is_kept_and_measured_on_more_text_without_training_again(
+def test_an_undecided_candidate_is_measured_on_more_text_without_training_again(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command that is printed, with files in the place of MORE.txt."""
@@ -242,7 +242,7 @@ def test_what_is_undecided_is_kept_and_measured_on_more_text_without_training_ag
     assert (out / "model/config.json").exists()
 
 
-def test_more_windows_train_nothing_again_and_what_was_trained_stays(
+def test_an_undecided_candidate_is_measured_on_more_windows_without_training_again(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command that is printed where windows were left; and a model that turns out to hold on all of them."""
@@ -269,7 +269,7 @@ def test_more_windows_train_nothing_again_and_what_was_trained_stays(
     assert content(out / "work/runs/extended") == content(other / "work/runs/extended") == trained
 
 
-def test_an_extension_of_an_earlier_version_is_left_as_it_is(
+def test_an_extension_of_an_earlier_version_is_not_changed(
     world: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
@@ -294,7 +294,7 @@ def test_training_that_diverges_gains_nothing(world: Path, tmp_path: Path) -> No
     assert not (tmp_path / "out/candidate").exists()
 
 
-def test_a_control_arm_that_diverges_is_told_of(world: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_control_arm_that_diverges_is_reported(world: Path, whole: Path, tmp_path: Path) -> None:
     """As its run's record says it; the rest of the extension is what it was."""
     out = tmp_path / "out"
     shutil.copytree(whole, out)
@@ -341,7 +341,7 @@ def test_every_policy_and_precision_trains(
     assert found["outcome"] in ("repaired", "improved", "nothing was gained", "undecided")
 
 
-def test_a_run_of_ours_stays_a_run(world: Path, tmp_path: Path) -> None:
+def test_an_extended_run_is_written_as_a_run(world: Path, tmp_path: Path) -> None:
     before = content(world / "run")
     found = extended(world, tmp_path / "out", "run")
     assert found["outcome"] in ("repaired", "improved")
@@ -373,7 +373,7 @@ def test_other_text_is_held_out(world: Path, tmp_path: Path) -> None:
     assert found["outcome"] is not None
 
 
-def test_a_half_precision_checkpoint_stays_one_and_what_is_measured_is_what_is_written(
+def test_a_half_precision_checkpoint_keeps_its_type_and_the_written_model_is_measured(
     world: Path, tmp_path: Path
 ) -> None:
     """It is trained in float32. In bfloat16 half of so small a change is lost: the page is of what is left of it.
@@ -399,7 +399,7 @@ def test_a_half_precision_checkpoint_stays_one_and_what_is_measured_is_what_is_w
     assert measured.equals(written)
 
 
-def test_a_new_one_takes_the_place_of_an_old_one(
+def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def made(out: Path, **asked: object) -> dict[str, object]:

@@ -133,7 +133,7 @@ def imported(folder: Path, **settings: Any) -> tuple[RunSpec, TokenStore, Path]:
     return extended_run(spec, parent, store.spec, "x"), store, parent_folder(loaded, parent, folder / "imported")
 
 
-def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_ends_bitwise_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit for bit, states of micro-batches that are handed on in their order included."""
     settings = {"policy": "tbtt", "steps": 6, "batch_tokens": 4 * CONTEXT, "micro_batch_tokens": 2 * CONTEXT}
     run, store, parent = imported(tmp_path, **settings)
@@ -157,7 +157,7 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path: Path, monkeypatc
     assert "inner.lm_head.weight" not in one  # tied
 
 
-def test_one_shard_goes_home_with_its_index(tmp_path: Path) -> None:
+def test_a_checkpoint_in_shards_keeps_its_index(tmp_path: Path) -> None:
     """As some checkpoints lie on the hub; the weights are read again before they are measured, and as the user will."""
     made("Bamba", **SIZES).save_pretrained(tmp_path / "theirs")
     one_shard(tmp_path / "theirs")
@@ -182,7 +182,7 @@ def test_one_shard_goes_home_with_its_index(tmp_path: Path) -> None:
         ({"policy": "random_noise", "sigma": 1.0}, "'random_noise' needs a recurrence in every layer; layer 1 of"),
     ],
 )
-def test_what_transformers_layers_cannot_do(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_models_of_transformers_that_cannot_be_extended(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
     make_store(tmp_path, documents=60, words=900)
     made("Bamba", **SIZES).save_pretrained(tmp_path / "theirs")
     with pytest.raises(UserError) as caught:
@@ -192,7 +192,7 @@ def test_what_transformers_layers_cannot_do(settings: dict[str, Any], said: str,
     assert not (tmp_path / "out" / "before").exists()
 
 
-def test_no_config_trains_one_from_scratch(tmp_path: Path) -> None:
+def test_a_config_cannot_train_a_foreign_model_from_scratch(tmp_path: Path) -> None:
     run, _, _ = imported(tmp_path)
     content = run.content() | {"parent": None}
     with pytest.raises(ConfigError, match=r"model: 'theirs' is a model of transformers, which is trained from a check"):
@@ -209,7 +209,7 @@ def test_no_config_trains_one_from_scratch(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["NemotronH", "Jamba"])  # one of them cannot be trained here
-def test_a_scaled_hybrid_goes_home_with_another_a_and_nothing_else(name: str, tmp_path: Path) -> None:
+def test_a_scaled_hybrid_differs_only_in_a(name: str, tmp_path: Path) -> None:
     theirs, out = trained(name, tmp_path, 300), tmp_path / "out"
     asked = QUICK | {"policy": "scale_a", "length": 64, "steps": None, "lr": None}
     if name == "Jamba":

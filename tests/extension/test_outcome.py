@@ -70,14 +70,14 @@ def change(
         (BREAKS, HOLDS, change(in_context=WORSE, sequences=8), NOTHING),
     ],
 )
-def test_the_word(before: str, after: str, changed: Factors, word: str) -> None:
+def test_outcomes(before: str, after: str, changed: Factors, word: str) -> None:
     found = outcome_of(before, after, changed, tolerance=0.02)
     assert found.word == word
     assert found.gained == (word in (REPAIRED, IMPROVED))
     assert "nan" not in found.reason
 
 
-def test_the_reason_has_the_numbers() -> None:
+def test_the_reason_contains_the_numbers() -> None:
     found = outcome_of(BREAKS, HOLDS, change(in_context=Interval(1.004, 0.999, 1.009)), 0.02)
     assert str(found) == (
         "Repaired: it broke before, and it holds now; its far perplexity is 0.500 times (95% interval 0.400 to 0.600) "
@@ -109,13 +109,13 @@ def test_the_reason_has_the_numbers() -> None:
         ),
     ],
 )
-def test_what_is_undecided_says_what_is_open(changed: Factors, said: str) -> None:
+def test_an_undecided_outcome_says_what_is_not_decided(changed: Factors, said: str) -> None:
     found = outcome_of(BREAKS, BREAKS, changed, 0.02)
     assert found.reason.endswith(said)
     assert str(found).startswith("Undecided: its far perplexity is ")
 
 
-def test_who_trained_nothing_is_not_told_to_train_longer() -> None:
+def test_a_repair_without_training_gets_no_advice_about_training() -> None:
     for changed in (
         change(far_perplexity=SAME),
         change(OPEN),
@@ -199,7 +199,7 @@ def mean(values: np.ndarray, start: int, stop: int) -> np.ndarray:
     return np.average(values[:, inside], axis=1, weights=np.diff(EDGES)[inside])
 
 
-def test_the_change_is_paired_by_sequence_over_what_both_have_read() -> None:
+def test_changes_are_paired_on_common_windows() -> None:
     random, common = np.random.default_rng(1), 5
     old, old_restarted = random.normal(3, 1, (8, BINS)), random.normal(2, 1, (8, BINS))
     new, new_restarted = old[:common] - 0.5 + random.normal(0, 0.1, (common, BINS)), old_restarted[:common] + 0.1
@@ -238,7 +238,7 @@ def test_factors_as_json() -> None:
     assert open_end["far_perplexity"] == {"value": 0.5, "low": 0.4, "high": 0.6}
 
 
-def test_the_losses_that_choose_are_means_over_the_windows() -> None:
+def test_losses_for_the_choice_are_means_over_windows() -> None:
     random = np.random.default_rng(2)
     full, restarted = random.normal(3, 1, (4, BINS)), random.normal(2, 1, (4, BINS))
     found = losses_of(table(full), table(restarted, 8), context=16)
@@ -247,7 +247,7 @@ def test_the_losses_that_choose_are_means_over_the_windows() -> None:
     assert found.paired_ratio == pytest.approx((mean(full, 48, 64) - mean(restarted, 48, 64)).mean())
 
 
-def test_a_loss_that_is_no_number_is_none_of_theirs() -> None:
+def test_a_nan_makes_the_losses_nan() -> None:
     full = np.full((4, BINS), 2.0)
     full[2, -1] = nan
     found = losses_of(table(full), table(np.full((4, BINS), 2.0), 8), context=16)

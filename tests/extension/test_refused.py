@@ -75,7 +75,7 @@ def test_a_runs_own_folder(world: Path) -> None:
     assert "is inside the original's folder" in refused(world, world / "run" / "out", "run")
 
 
-def test_a_folder_that_holds_something_else(world: Path, tmp_path: Path) -> None:
+def test_a_folder_with_other_content(world: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     assert "has other content than an extension; give a new folder" in refused(world, tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
@@ -119,7 +119,7 @@ def test_text_that_is_too_short(world: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 1.5])
-def test_a_share_that_is_none(share: float, world: Path, tmp_path: Path) -> None:
+def test_a_share_outside_of_zero_to_one(share: float, world: Path, tmp_path: Path) -> None:
     said = refused(world, tmp_path / "out", held_out=share)
     assert said.startswith(f"--held-out {share:g}: expected a share of --text between 0 and 1, or files")
     assert not (tmp_path / "out").exists()
@@ -191,12 +191,12 @@ def test_a_run_that_has_not_finished(world: Path, tmp_path: Path) -> None:
     assert "the run has not finished" in refused(world, tmp_path / "out", run)
 
 
-def test_a_file_of_a_run_that_is_not_its_end(world: Path, tmp_path: Path) -> None:
+def test_a_file_other_than_the_final_weights_of_a_run(world: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copy(world / "run" / "model.safetensors", tmp_path / "weights.safetensors"))
     assert "give the folder of the run" in refused(world, tmp_path / "out", copy)
 
 
-def test_another_run_where_the_extensions_lies(world: Path, ended: Path, tmp_path: Path) -> None:
+def test_another_run_in_the_place_of_the_extended_one(world: Path, ended: Path, tmp_path: Path) -> None:
     """The record is believed only where it is that of the run that was asked for."""
     out = Path(shutil.copytree(ended, tmp_path / "out"))
     record = json.loads((out / "work/runs/extended/run.json").read_text())
@@ -224,7 +224,7 @@ def test_a_result_of_another_shape(world: Path, ended: Path, tmp_path: Path, cha
         extended(world, out, **SHORT)
 
 
-def test_the_verb_says_it_in_one_line(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_one_line(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "--context", "16", "-o", str(tmp_path)]
     (tmp_path / "thesis.txt").write_text("years of work")
     assert main(said) == 2
@@ -253,7 +253,7 @@ def test_an_empty_name_is_not_the_current_folder(
         (300_000, "work/runs/extended/checkpoint.safetensors"),
     ],
 )
-def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(
+def test_a_full_disk_gives_one_line_and_the_command_continues_later(
     limit: int,
     where: str,
     world: Path,
@@ -281,7 +281,7 @@ def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(
     assert not list(out.rglob(".*.tmp"))
 
 
-def test_a_spec_names_what_it_does_not_know() -> None:
+def test_an_unknown_key_is_named() -> None:
     from ssm.specs.extension import ExtensionSpec
 
     with pytest.raises(ConfigError, match=r"unknown key 'step'; did you mean 'steps'\?"):
@@ -297,7 +297,7 @@ def test_a_folder_inside_the_texts(world: Path, tmp_path: Path) -> None:
     assert not (texts / "deep").exists()
 
 
-def test_killed_while_its_settings_were_written(world: Path, tmp_path: Path) -> None:
+def test_a_kill_while_the_settings_were_written(world: Path, tmp_path: Path) -> None:
     """What a kill leaves of extension.json is no foreign file: the next line is about the text."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / ".extension.json.123-0123abcd.tmp").write_text("{")

@@ -25,7 +25,7 @@ from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs.scale_a import ScaleA
 
 
-def test_numbers_that_are_damaged_are_one_line(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_record_gives_one_line(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repairing = Repairing.__new__(Repairing)
     repairing.folder, repairing.loaded = Folder(tmp_path), load_any_model(world / "theirs")
     monkeypatch.setattr(Repairing, "repair", ScaleA())
@@ -51,7 +51,7 @@ def test_numbers_that_are_damaged_are_one_line(world: Path, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("renamed", [False, True])
-def test_trials_of_a_foreign_model_are_what_is_written_and_write_nothing(
+def test_trials_of_a_foreign_model_equal_the_written_model_without_writing(
     renamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless a file calls A_log otherwise, so that its type is known only when it is written."""

@@ -52,7 +52,7 @@ def test_a_scaled_model_holds_and_transformers_reads_it(world: Path, tmp_path: P
 
 
 @torch.no_grad()
-def test_a_limit_of_dt_is_written_where_transformers_reads_it(world: Path, tmp_path: Path) -> None:
+def test_a_limit_of_dt_is_written_for_transformers(world: Path, tmp_path: Path) -> None:
     imported = import_checkpoint(world / "theirs")
     model = repaired(imported.model, ClipDt(), (0.05, 0.05))
     assert isinstance(model, LanguageModel)
@@ -84,14 +84,14 @@ def test_a_limit_of_dt_is_written_where_transformers_reads_it(world: Path, tmp_p
         ({"policy": "scale_a", "model": "run"}, "is a run of ssm; to repair it, write a figure"),
     ],
 )
-def test_what_cannot_be_written_says_why(world: Path, tmp_path: Path, settings: dict[str, Any], said: str) -> None:
+def test_repairs_that_cannot_be_written(world: Path, tmp_path: Path, settings: dict[str, Any], said: str) -> None:
     if "--steps" not in said:
         settings = UNTRAINED | settings
     with pytest.raises(ConfigError, match=said):
         extended(world, tmp_path / "out", **settings)
 
 
-def test_a_search_without_success_names_what_it_looked_at(world: Path, tmp_path: Path) -> None:
+def test_a_search_without_success_names_its_measure(world: Path, tmp_path: Path) -> None:
     never = {"policy": "scale_a", "measure": "paired_ratio", "in_context_tolerance": 0.0}
     found = extended(world, tmp_path / "out", **UNTRAINED | never)
     assert found["outcome"] == "nothing was gained"

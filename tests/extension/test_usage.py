@@ -57,7 +57,7 @@ def run(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_transformers_loads_what_was_written(said: dict[str, str]) -> None:
+def test_transformers_loads_the_written_model(said: dict[str, str]) -> None:
     assert list(said) == ["transformers", "lm-evaluation-harness"]
     done = run(said["transformers"])
     assert done.returncode == 0, done.stderr
@@ -89,7 +89,7 @@ def test_fla_loads_its_own(tmp_path: Path) -> None:
     assert done.stdout.startswith("GLAForCausalLM(")
 
 
-def test_mamba_ssm_is_asked_for_the_folder(tmp_path: Path) -> None:
+def test_mamba_ssm_gets_the_folder(tmp_path: Path) -> None:
     module = tmp_path / "mamba_ssm" / "models" / "mixer_seq_simple.py"
     module.parent.mkdir(parents=True)
     module.write_text(MAMBA_SSM)
@@ -103,7 +103,7 @@ def test_every_format_has_a_command() -> None:
     assert (FORMATS["mamba2"].library, FORMATS["mamba_ssm"].library) == ("transformers", "mamba_ssm")
 
 
-def test_a_run_of_ours_and_a_tokenizer_of_the_users() -> None:
+def test_the_command_of_a_run_with_a_given_tokenizer() -> None:
     found = usages(None, Path("a b/model"), "EleutherAI/gpt-neox-20b")
     assert list(found) == ["lm-evaluation-harness"]
     words = shlex.split(found["lm-evaluation-harness"])

@@ -31,7 +31,7 @@ class Far:
 
 
 @pytest.mark.parametrize("name", run.MODULES)
-def test_its_files_are_there(name: str) -> None:
+def test_the_files_of_a_module_exist(name: str) -> None:
     module = run.MODULES[name]
     assert [path for path in (module.file, *module.tests) if not (run.ROOT / path).is_file()] == []
 
@@ -40,7 +40,7 @@ def test_its_files_are_there(name: str) -> None:
     ("mutant", "above", "line"),
     [("x_near", "", 2), ("x_far", " # A comment.\n", 7), ("xǁNearǁfar", " @staticmethod\n", 13), ("xǁFarǁfar", "", 19)],
 )
-def test_a_survivor_is_told_with_its_line(
+def test_a_survivor_has_its_line(
     mutant: str, above: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """mutmut counts lines from the function on."""
