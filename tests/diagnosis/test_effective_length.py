@@ -1,4 +1,4 @@
-"""How far back text lowers the loss: models whose gain is known."""
+"""The effective length of models with a known gain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTEXTS = [2**power for power in range(5, 15)]  # 32 to 16,384
 
 
 def losses(gains: dict[int, float], noise: float = 0.002, sequences: int = 16) -> pl.DataFrame:
-    """Twice as many tokens as n lower the loss by `gains[n]` nats, if any; the text's own spread is far larger."""
+    """Losses that fall by `gains[n]` nats from n to 2n tokens. The spread of the text is much larger."""
     generator = np.random.default_rng(1)
     own = generator.normal(2.5, 0.3, (sequences, 1))
     fall = np.cumsum([0.0, *(gains.get(n, 0.0) for n in CONTEXTS[:-1])])

@@ -1,4 +1,4 @@
-"""Pictures hold what the tables hold."""
+"""The plots show the content of the tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ssm.diagnosis.result import EffectiveLength, HeadMap, Interval
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Draw no other plots than these."""
+    """Draw only these plots."""
 
     def chosen(*names: str) -> None:
         monkeypatch.setattr(module, "PLOTS", {name: module.PLOTS[name] for name in names})
@@ -32,7 +32,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def drawn(found: list[DiagnosisPlot]) -> dict[str, str]:
-    """Every text of each picture."""
+    """The texts in each plot."""
     return {p.name: " | ".join(re.findall(r"<text[^>]*>([^<]*)</text>", p.svg.decode())) for p in found}
 
 
@@ -78,7 +78,7 @@ def test_before_and_after_share_the_color_scale_of_heads(only: Callable[..., Non
 
 
 def test_the_grid_has_a_cell_for_every_head_with_a_number() -> None:
-    """Dark to light on one scale; a point where a head drifts, a cross where its state is no number any more."""
+    """Colors are dark to light on one scale. A point: the head drifts. A cross: its state is not a number."""
     shown = HeadMap(1, (0, 3), ((1.0, 2.0, 4.0), (math.inf, math.nan)), ((False, False, True), (True, False)))
     higher = HeadMap(1, (0,), ((16.0,),), ((True,),))
     for maps, shares in (([shown], [0.0, 0.5, 1.0, 1.0]), ([shown, higher], [0.0, 0.25, 0.5, 1.0])):

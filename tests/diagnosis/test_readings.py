@@ -1,4 +1,4 @@
-"""Numbers read off tables, against plain formulas and against what the tables were made from."""
+"""The numbers of a diagnosis, compared with plain formulas and with the known truth of the tables."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from ssm.specs.measurements.memory_length import MemoryLength
 
 
 def excess_at(full: pl.DataFrame, restarted: pl.DataFrame, start: int, stop: int) -> np.ndarray:
-    """Mean excess of every sequence over [start, stop), token by token."""
+    """Mean excess of every sequence on [start, stop), computed token by token."""
     found = []
     for table in (full, restarted):
         inside = table.filter(pl.col("position_from") >= start, pl.col("position_to") <= stop).sort(
@@ -76,7 +76,7 @@ def test_a_length_between_octaves_has_its_own_ratio() -> None:
     full, restarted = losses(4, fails_from(3100), length=24576)
     found = ratios(full, restarted, CONTEXT)
     assert list(found) == [4096, 8192, 16384, 24576]
-    excess = excess_at(full, restarted, 20480, 24576)  # the first border of bins behind three quarters, 18432
+    excess = excess_at(full, restarted, 20480, 24576)  # 20480: the first edge of a bin after three quarters, 18432
     assert found[24576].value == pytest.approx(math.exp(excess.mean()))
 
 
@@ -140,7 +140,7 @@ def test_a_model_that_recovers_fails_where_it_begins_to_fail() -> None:
 
 
 def test_a_model_that_fails_at_once_fails_at_its_context() -> None:
-    """Up to there the restarted model is the same model, whatever a line between two bins says."""
+    """Up to its context the restarted model is the same model, also if interpolation gives an earlier position."""
     failure = failure_position(*losses(0, lambda octave: np.full_like(octave, 3.0)), TOLERANCE)
     assert failure is not None
     assert (failure.low, failure.value, failure.high) == (CONTEXT, CONTEXT, CONTEXT)
@@ -185,7 +185,7 @@ def test_perplexity_is_the_exponential_of_the_mean_loss() -> None:
 
 
 def spelled(full: pl.DataFrame, bytes_a_token: np.ndarray) -> pl.DataFrame:
-    """So many bytes for every token of each sequence."""
+    """A table with the same number of bytes for all tokens of a sequence."""
     size = (pl.col("position_to") - pl.col("position_from")) * pl.lit(pl.Series(bytes_a_token)).gather("sequence")
     return full.select("sequence", "position_from", "position_to", bytes=size.cast(pl.Float64))
 
@@ -197,7 +197,7 @@ def test_bits_per_byte_equal_bits_per_token_if_a_token_is_a_byte() -> None:
 
 
 def test_bits_per_byte_are_a_ratio_of_sums() -> None:
-    """Not the mean of ratios: a window with many bytes counts for more. The interval is that of a bootstrap, about."""
+    """A window with many bytes has a larger weight. The interval is close to a bootstrap."""
     full, _ = losses(6, sequences=400)
     generator = np.random.default_rng(2)
     tokens = generator.normal(4.0, 0.5, 400)
@@ -277,7 +277,7 @@ def test_growth_has_the_interval_of_the_delta_method() -> None:
 
 
 def test_a_head_that_may_have_doubled_does_not_drift() -> None:
-    """The same mean growth of 3, once in every sequence and once in some of them."""
+    """Two heads have a mean growth of 3: one in every sequence, the other in some of them."""
     table = states(np.array([[2.0, 3.0, 3.0]]), sequences=4)
     late, by = pl.col("position") > CONTEXT, pl.when(pl.col("sequence") == 0).then(3.0).otherwise(1 / 3)
     apart = table.with_columns(std=pl.when(late & (pl.col("head") == 2)).then(pl.col("std") * by).otherwise("std"))
@@ -338,7 +338,7 @@ def test_passkeys_are_counted_by_length_and_depth() -> None:
 
 
 def test_needles_count_preferred_answers() -> None:
-    """Whatever the model writes."""
+    """The generated text does not matter."""
     table = needles(lambda length, depth: 8 if depth == 1 else 2).with_columns(generated_all=True, forced_all=False)
     cells = read(tables(0, accuracy=table), facts()).needle
     assert len(cells) == 6 * 5
@@ -363,7 +363,7 @@ def test_rulers_prompts_are_counted_by_task() -> None:
 
 
 def test_memory_counts_states_that_forget_soon_or_late_or_cannot_select() -> None:
-    """T is 2,048 and L 32,768: within 128 tokens, and after all of them."""
+    """T is 2,048 and L is 32,768, so "recent" is 128 tokens and "kept" 32,768."""
     spread = (-0.1, 0.0, 0.1)
     places = [(n, layer) for n in range(3) for layer in (0, 1)]
     rows = [(n, layer, 2**i, i / 20 + spread[n] * (layer == 0)) for n, layer in places for i in range(21)]
@@ -377,7 +377,7 @@ def test_memory_counts_states_that_forget_soon_or_late_or_cannot_select() -> Non
         assert part.value == pytest.approx(expected)
         assert (part.low, part.high) == (pytest.approx(max(0, expected - half)), pytest.approx(expected + half))
     assert memory(lengths, ranges, 8, 9000).kept_tokens == 16384
-    assert memory(lengths, ranges, 8, 2**24).kept_tokens == 2**20, "no further than was counted"
+    assert memory(lengths, ranges, 8, 2**24).kept_tokens == 2**20, "not beyond the table"
 
 
 def test_missing_tables_give_no_readings() -> None:

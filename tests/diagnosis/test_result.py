@@ -1,4 +1,4 @@
-"""A diagnosis as JSON and back."""
+"""A diagnosis as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of a terminal: their width, their words, and commands that a shell takes."""
+"""The terminal output: its width, its words, and its shell commands."""
 
 from __future__ import annotations
 

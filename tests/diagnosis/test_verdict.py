@@ -1,4 +1,4 @@
-"""Verdicts at their borders, and the paragraphs word by word."""
+"""Verdicts at their borders, and the text of their paragraphs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_one_position_is_enough_to_break() -> None:
 def test_a_failure_between_the_positions_that_decide() -> None:
     ratios = {4096: Interval(1.02, 1.0, 1.04), 8192: Interval(1.01, 1.0, 1.02)}
     assert outcome_of(ratios, 1.25, 64, Interval(2500.0, 2400.0, 2600.0)) == NOT_DECIDED
-    assert outcome_of(ratios, 1.25, 64, Interval(2500.0, 2400.0, math.inf)) == HOLDS  # perhaps nowhere
+    assert outcome_of(ratios, 1.25, 64, Interval(2500.0, 2400.0, math.inf)) == HOLDS  # it may fail nowhere
     found = diagnosis(tables(0, lambda octave: 1.0 * ((octave > 11.05) & (octave < 11.4))))
     assert found.verdict.outcome == NOT_DECIDED
     between = "its perplexity exceeds 1.1 times that of a restart for a while, but not at the lengths that decide."

@@ -56,7 +56,7 @@ Interval = Callable[[np.ndarray], np.ndarray]  # (trials, n) -> (trials,) the up
 
 
 def pools(folder: Path) -> dict[str, np.ndarray]:
-    """What was measured, (windows,) nats by name."""
+    """The pools: (windows,) nats by name."""
     data = {"name": "stdlib", "corpus": {"kind": "stdlib"}, "held_out": 0.5, "max_documents": 300}
     spec = DataSpec.parse(data, "coverage")
     build_store(spec, folder / "tokens")
@@ -95,13 +95,13 @@ def losses(run: Path, store: TokenStore) -> dict[str, np.ndarray]:
 
 
 def tails(values: np.ndarray) -> np.ndarray:
-    """The worst tenth three times as far from the mean."""
+    """The worst tenth is three times as far from the mean."""
     away = values - values.mean()
     return np.where(away > np.quantile(away, 1 - RARE), 3 * away, away)
 
 
 def rare(values: np.ndarray) -> np.ndarray:
-    """One in ten worse by ten standard deviations, in the order of the windows."""
+    """Every tenth window is worse by ten standard deviations."""
     return values + 10 * values.std() * (np.arange(len(values)) % round(1 / RARE) == 0)
 
 
@@ -111,12 +111,12 @@ def student(drawn: np.ndarray, level: float = 0.95) -> np.ndarray:
 
 
 def with_one_unseen(drawn: np.ndarray) -> np.ndarray:
-    """What `ssm extend` judges by."""
+    """The interval of `ssm extend` (`ssm.diagnosis.intervals.cautious`)."""
     return drawn.mean(1) + reach(drawn.shape[1]) * drawn.std(1, ddof=1)
 
 
 def of_a_ratio(drawn: np.ndarray) -> np.ndarray:
-    """What a diagnosis says at least that a model holds by."""
+    """The narrowest interval by which a diagnosis says that a model holds."""
     return student(drawn, 1 - 0.05 / SHARING)
 
 
@@ -146,7 +146,7 @@ WORSE: dict[str, Callable[[np.ndarray], np.ndarray]] = {"measured": lambda value
 
 
 def false_claims(values: np.ndarray, count: int, interval: Interval, trials: int) -> float:
-    """How often the upper end of so many windows lies below the true mean."""
+    """How often the upper end of an interval of `count` windows is below the true mean."""
     drawn = np.random.default_rng(count).choice(values, (trials, count))
     return float((interval(drawn) < values.mean()).mean())
 

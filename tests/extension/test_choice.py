@@ -1,4 +1,4 @@
-"""Which weights are kept."""
+"""The choice of the weights to keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole of an extension, on a model that breaks."""
+"""Complete extensions of a model that breaks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def result(out: Path) -> dict[str, Any]:
 
 @torch.no_grad()
 def losses_by_transformers(folder: Path, tokens: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy of transformers' own forward, (B, T)."""
+    """Cross-entropy by transformers' own forward pass, (B, T)."""
     model = transformers.Mamba2ForCausalLM.from_pretrained(folder).eval()
     logits = model(tokens[:, :-1], use_cache=False).logits
     return F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
@@ -111,7 +111,7 @@ def test_the_candidate_with_the_lowest_far_loss_is_chosen(whole: Path) -> None:
 
 
 def test_before_and_after_read_the_same_windows(whole: Path) -> None:
-    """The loss of the first token depends on nothing but the window and the weights' bias to its first bytes."""
+    """The loss of the first token depends almost only on the window."""
     before, after, control = (load_diagnosis(whole / name) for name in ("before", "after", "control"))
     assert before.facts.text_sha256 == after.facts.text_sha256 == control.facts.text_sha256
     assert before.facts.seed == after.facts.seed
@@ -181,7 +181,7 @@ def test_a_larger_tolerance_accepts_the_candidate_without_training_again(
     assert (found["outcome"], found["model"], found["chosen"]["name"]) == ("nothing was gained", None, "original")
     assert "perplexity in context (2% allowed)" in found["reason"]
     assert not (out / "model").exists()
-    assert found["candidate"] == "candidate"  # the best that was trained, whatever it costs
+    assert found["candidate"] == "candidate"  # the best trained weights, without a limit in context
     best = min(found["candidates"][1:], key=lambda candidate: candidate["far_perplexity"])
     assert f"- steps: {best['step']} of 40" in (out / "candidate/README.md").read_text()
     kept = content(out / "candidate")["model.safetensors"]
@@ -193,7 +193,7 @@ def test_a_larger_tolerance_accepts_the_candidate_without_training_again(
 
 
 def test_one_long_file_and_defaults_are_enough(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What most people have: a model that breaks, and one file of a megabyte."""
+    """The usual case: a model that breaks, and one file of a megabyte."""
     one, out = tmp_path / "one.txt", tmp_path / "out"
     one.write_text("\n".join(text(1000 + number, 900) for number in range(240)))
     assert main(["extend", str(world / "theirs"), "--text", str(one), "--context", "16", "-o", str(out)]) == 0
@@ -212,7 +212,7 @@ def test_one_long_file_and_defaults_are_enough(world: Path, tmp_path: Path, caps
 def test_an_undecided_candidate_is_measured_on_more_text_without_training_again(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command that is printed, with files in the place of MORE.txt."""
+    """Type the printed command, with a file in the place of MORE.txt."""
     out, more = tmp_path / "out", tmp_path / "more of it.txt"
     more.write_text("\n".join(text(200 + number, 900) for number in range(4)))
     (tmp_path / "one.txt").write_text("\n".join(text(100 + number, 600) for number in range(2)))
@@ -245,7 +245,7 @@ def test_an_undecided_candidate_is_measured_on_more_text_without_training_again(
 def test_an_undecided_candidate_is_measured_on_more_windows_without_training_again(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command that is printed where windows were left; and a model that turns out to hold on all of them."""
+    """Type the command that is printed if windows were left. On all windows, the model holds."""
     out, other = tmp_path / "out", tmp_path / "other"
     (tmp_path / "one.txt").write_text("\n".join(text(100 + number, 900) for number in range(12)))
     typed = ["extend", str(world / "theirs"), "--text", str(tmp_path / "one.txt"), "--context", str(CONTEXT)]
@@ -295,7 +295,7 @@ def test_training_that_diverges_gains_nothing(world: Path, tmp_path: Path) -> No
 
 
 def test_a_control_arm_that_diverges_is_reported(world: Path, whole: Path, tmp_path: Path) -> None:
-    """As its run's record says it; the rest of the extension is what it was."""
+    """The reason is in the record of its run. Nothing else of the extension changes."""
     out = tmp_path / "out"
     shutil.copytree(whole, out)
     record = out / "work/runs/control/run.json"

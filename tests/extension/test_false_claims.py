@@ -1,4 +1,4 @@
-"""The intervals that a claim rests on are rarely wrong; `coverage.py` measures it on the losses of real models."""
+"""The intervals behind a claim are rarely wrong. `coverage.py` measures this on losses of real models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hybrid that ssm does not convert, trained with transformers, extended through its own forward pass, and back."""
+"""Extensions of a hybrid that ssm reads through transformers' own forward pass."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ ANYWHERE = CheckpointRef(name="theirs")
 
 
 def forward(model: Any, tokens: torch.Tensor) -> torch.Tensor:
-    """Logits (B, T, V) by transformers' own forward pass, where none of fla's kernels runs: they need a GPU."""
+    """Logits (B, T, V) by transformers' own forward pass, without fla's kernels, which need a GPU."""
     with without_kernels([type(model).__module__]):
         return model(tokens, use_cache=False).logits
 
 
 def trained(name: str, folder: Path, steps: int, **changes: Any) -> Path:
-    """A model of transformers, trained on texts in windows of CONTEXT; its states forget slowly."""
+    """A model of transformers with slow decays, trained on windows of CONTEXT tokens."""
     store = make_store(folder, documents=60, words=900)
     torch.manual_seed(0)
     model_class = getattr(transformers, f"{name}ForCausalLM")
@@ -80,14 +80,14 @@ def trained(name: str, folder: Path, steps: int, **changes: Any) -> Path:
 
 @torch.no_grad()
 def far_loss(folder: Path, rows: torch.Tensor) -> float:
-    """By transformers' own forward pass: the last quarter of the rows (B, T + 1)."""
+    """The mean loss on the last quarter of the rows (B, T + 1), by transformers' own forward pass."""
     logits = forward(hf.load(folder), rows[:, :-1])
     losses = F.cross_entropy(logits.transpose(1, 2), rows[:, 1:], reduction="none")
     return losses[:, 3 * losses.shape[1] // 4 :].mean().item()
 
 
 def check(theirs: Path, out: Path, found: dict[str, Any], length: int, attention: str) -> None:
-    """It was mended, transformers finds so too, and the page says what was given a state."""
+    """It is repaired, transformers confirms it, and the page names the layers that are given a state."""
     assert found["outcome"] in ("repaired", "improved"), found["reason"]
     change = found["change"]["paired_ratio"]
     assert change["value"] < 0.9
@@ -124,7 +124,7 @@ def test_a_bamba_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def imported(folder: Path, **settings: Any) -> tuple[RunSpec, TokenStore, Path]:
-    """The run that would extend an untrained Bamba, its tokens and the folder of its parent."""
+    """The run that extends an untrained Bamba, its tokens, and the folder of its parent."""
     store = make_store(folder)
     made("Bamba", **SIZES).save_pretrained(folder / "theirs")
     loaded = load_any_model(folder / "theirs")
@@ -134,7 +134,7 @@ def imported(folder: Path, **settings: Any) -> tuple[RunSpec, TokenStore, Path]:
 
 
 def test_a_killed_run_ends_bitwise_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bit for bit, states of micro-batches that are handed on in their order included."""
+    """Including the states that micro-batches hand on in their order."""
     settings = {"policy": "tbtt", "steps": 6, "batch_tokens": 4 * CONTEXT, "micro_batch_tokens": 2 * CONTEXT}
     run, store, parent = imported(tmp_path, **settings)
     device, make = torch.device("cpu"), Stepper.train_step
@@ -158,7 +158,7 @@ def test_a_killed_run_ends_bitwise_the_same(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_checkpoint_in_shards_keeps_its_index(tmp_path: Path) -> None:
-    """As some checkpoints lie on the hub; the weights are read again before they are measured, and as the user will."""
+    """Some checkpoints on the hub look like this. The weights are read again before they are measured."""
     made("Bamba", **SIZES).save_pretrained(tmp_path / "theirs")
     one_shard(tmp_path / "theirs")
     loaded = load_any_model(tmp_path / "theirs")

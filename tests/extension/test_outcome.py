@@ -1,4 +1,4 @@
-"""What an extension has come to: the borders between its words, and the intervals behind them."""
+"""The outcomes of an extension at their borders, and the intervals behind them."""
 
 from __future__ import annotations
 
@@ -188,13 +188,13 @@ def table(values: np.ndarray, first: int = 0) -> pl.DataFrame:
 
 
 def diagnosis(losses: np.ndarray, restarted: np.ndarray) -> Any:
-    """As far as a comparison looks at it: T 16, L 64."""
+    """The parts of a diagnosis that a comparison reads: T is 16, L is 64."""
     tables = Tables(table(losses), table(restarted, 8), pl.DataFrame())
     return SimpleNamespace(facts=SimpleNamespace(context=16, length=64, sequences=len(losses)), tables=tables)
 
 
 def mean(values: np.ndarray, start: int, stop: int) -> np.ndarray:
-    """(sequences,) means over positions, by hand."""
+    """(sequences,) means over the positions [start, stop)."""
     inside = (EDGES[:-1] >= start) & (EDGES[1:] <= stop)
     return np.average(values[:, inside], axis=1, weights=np.diff(EDGES)[inside])
 

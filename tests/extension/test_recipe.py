@@ -1,4 +1,4 @@
-"""The runs of an extension, and a checkpoint as a run of zero steps."""
+"""The specs of an extension's runs, and of a checkpoint as a run of zero steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be extended: one line, before any work, and the original is left alone."""
+"""Extensions that are refused with one line before any work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("without_plots")
 
 
 def refused(world: Path, out: Path, model: str | Path = "theirs", **settings: Any) -> str:
-    """The one line; nothing was trained."""
+    """The error message. Nothing was trained."""
     with pytest.raises(UserError) as caught:
         extended(world, out, str(model), **settings)
     assert not (out / "work" / "runs").exists()
@@ -37,7 +37,7 @@ SHORT: dict[str, Any] = {"steps": 1, "sequences": 4}
 
 @pytest.fixture(scope="module")
 def ended(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A short extension; only read."""
+    """A short extension. Tests do not change it."""
     out = tmp_path_factory.mktemp("ended") / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ssm.diagnosis.page.plots", lambda *_: [])
@@ -47,13 +47,13 @@ def ended(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stranger(world: Path, tmp_path: Path) -> Path:
-    """A copy of the checkpoint, to be spoiled."""
+    """A copy of the checkpoint that tests may damage."""
     return Path(shutil.copytree(world / "theirs", tmp_path / "stranger"))
 
 
 @pytest.mark.parametrize("kind", ["GPTNeoX", "Llama"])
 def test_attention_that_keeps_every_token(kind: str, world: Path, tmp_path: Path) -> None:
-    """One has a converter here, the other has none."""
+    """ssm converts one of them, and reads the other through transformers."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     hf.made(kind, **sizes).save_pretrained(tmp_path / "theirs")
     said = refused(world, tmp_path / "out", tmp_path / "theirs")
@@ -102,7 +102,7 @@ def test_the_folder_of_another_extension(world: Path, whole: Path, stranger: Pat
     assert said(steps=41) == f"{whole}: has another extension (spec.steps was 40, is 41); give another -o"
     assert "spec.initial_state.policy was 'state_passing', is 'tbtt'" in said(policy="tbtt", p_zero=0.1)
     assert "(held_out was [], is " in said(held_out=[str(world / "texts")])
-    assert "spec.in_context_tolerance was 1.0, is 0.5" in said(in_context_tolerance=0.5)  # its model has gone home
+    assert "spec.in_context_tolerance was 1.0, is 0.5" in said(in_context_tolerance=0.5)  # its model is written
     weights = load_file(stranger / "model.safetensors")
     weights["backbone.norm_f.weight"][0] += 1
     save_file(weights, stranger / "model.safetensors", metadata={"format": "pt"})
@@ -115,7 +115,7 @@ def test_text_that_is_too_short(world: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = refused(world, out, length=32768)
     assert "--length 32768 needs at least 524,304 (about 520 kB: 4 windows to measure and 4 to choose a check" in said
-    assert extended(world, out, **SHORT)["outcome"]  # who asks for less may go on in the same folder
+    assert extended(world, out, **SHORT)["outcome"]  # a shorter length may continue in the same folder
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 1.5])
@@ -197,7 +197,7 @@ def test_a_file_other_than_the_final_weights_of_a_run(world: Path, tmp_path: Pat
 
 
 def test_another_run_in_the_place_of_the_extended_one(world: Path, ended: Path, tmp_path: Path) -> None:
-    """The record is believed only where it is that of the run that was asked for."""
+    """A finished run is used only if its spec is the expected one."""
     out = Path(shutil.copytree(ended, tmp_path / "out"))
     record = json.loads((out / "work/runs/extended/run.json").read_text())
     record["spec"]["seed"] = 99
@@ -261,7 +261,7 @@ def test_a_full_disk_gives_one_line_and_the_command_continues_later(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A file that may not grow stands for the disk: what is too large for it differs."""
+    """A limit of the file size simulates a full disk. Each limit stops another file."""
     monkeypatch.undo()  # with its plots
     before = content(world / "theirs")
     out = tmp_path / "out"
@@ -289,7 +289,7 @@ def test_an_unknown_key_is_named() -> None:
 
 
 def test_a_folder_inside_the_texts(world: Path, tmp_path: Path) -> None:
-    """It would be read as text when the command goes on."""
+    """The next command would read it as text."""
     texts = Path(shutil.copytree(world / "texts", tmp_path / "texts"))
     for out in (texts, texts / "deep" / "out"):
         said = refused(world, out, text=[str(texts)])
@@ -298,7 +298,7 @@ def test_a_folder_inside_the_texts(world: Path, tmp_path: Path) -> None:
 
 
 def test_a_kill_while_the_settings_were_written(world: Path, tmp_path: Path) -> None:
-    """What a kill leaves of extension.json is no foreign file: the next line is about the text."""
+    """A temporary extension.json is not other content. So the error message is about the text."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / ".extension.json.123-0123abcd.tmp").write_text("{")
     assert "no such file" in refused(world, tmp_path / "out", text=[str(tmp_path / "none.txt")]).lower()

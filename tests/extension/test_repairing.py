@@ -1,4 +1,4 @@
-"""A repair's search: its record, damaged, and what its trials are measured on."""
+"""The search of a repair: its damaged record, and the models of its trials."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_damaged_record_gives_one_line(world: Path, tmp_path: Path, monkeypatc
 def test_trials_of_a_foreign_model_equal_the_written_model_without_writing(
     renamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless a file calls A_log otherwise, so that its type is known only when it is written."""
+    """Except if a file has another name for A_log. Then its type is known only when it is written."""
     made("Bamba").bfloat16().save_pretrained(tmp_path / "theirs")
     loaded = load_any_model(tmp_path / "theirs")
     scale, trials, written = ScaleA(factors=(3.0, 5.0)), [], []

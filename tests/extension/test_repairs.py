@@ -1,4 +1,4 @@
-"""An extension that trains nothing: the checkpoint comes back in its own format, and transformers computes the same."""
+"""Extensions without training: transformers computes the same with the written checkpoint."""
 
 from __future__ import annotations
 

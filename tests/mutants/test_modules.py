@@ -1,4 +1,4 @@
-"""`make mutants` finds what modules.toml names, and says where a mutant stands."""
+"""`make mutants` finds the files in modules.toml, and reports the line of a mutant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from mutants import run
 
-# Every function has the same last line.
+# All functions have the same last line.
 TEXT = """def near(a):
     return a + 1
 
