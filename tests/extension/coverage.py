@@ -1,19 +1,21 @@
-"""How often `ssm extend` says too much: its intervals on resamples of real paired losses, whose true mean is known.
+"""How often `ssm extend` makes a false claim, measured on resamples of real paired losses with a known mean.
 
     python tests/extension/coverage.py [--trials 20000]
 
-A small Mamba-2 whose states forget slowly is trained on Python's standard library, and goes on from passed states for
-10 or 100 steps. All are measured on the same 1,024 windows of text that none has read. A pool has one number a window:
-how far the loss far out, the loss in context or the paired ratio moved; one more pool has the ratio of the original.
-4 to 128 windows are drawn from a pool. The table says, in percent, how often the upper end of a 95% interval of their
-mean lies below the mean of the pool: where that mean lies on the border of a claim (1 for a gain, the tolerance for a
-model that holds), so often the claim is made and wrong. 2.5 are allowed.
+The script trains a small Mamba-2 with slow decays on Python's standard library, and continues with State Passing for
+10 or 100 steps. It measures all models on the same 1,024 unseen windows. A pool has one number per window: the change
+of the far loss, of the loss in context or of the paired ratio. One more pool has the ratio of the original.
 
-A row is the worst of all pools: as they were measured; with worse `tails`, the tenth of the windows that is farthest
-from the mean on the bad side three times as far; and with `rare` failures, one window in ten worse by ten standard
-deviations. The last row says how often no such window is drawn at all, which no interval can see in the windows.
+Then it draws 4 to 128 windows from a pool. The table shows, in percent, how often the upper end of a 95% interval of
+their mean is below the mean of the pool. If that mean is exactly at the border of a claim, this is the rate of false
+claims. The border is 1 for a gain, and the tolerance for a model that holds. 2.5 are allowed.
 
-The seeds are fixed. About a minute on one quiet core. `ssm.diagnosis.intervals.cautious` has the rule that follows.
+A row shows the worst of all pools. `measured`: the pools are not changed. `tails`: the worst tenth of the windows is
+three times as far from the mean. `rare`: every tenth window is worse by ten standard deviations. The last row shows how
+often no such window is drawn. No interval can see these failures.
+
+The seeds are fixed. The script takes about a minute on one idle core. `ssm.diagnosis.intervals.cautious` is the rule
+that follows.
 """
 
 from __future__ import annotations
