@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -220,15 +221,7 @@ def _heads(arms: Arms) -> list[Row]:
     return rows
 
 
-def _passkey(arms: Arms) -> list[Row]:
-    return _recalled(arms, "passkey", "Passkeys found", "key")
-
-
-def _needle(arms: Arms) -> list[Row]:
-    return _recalled(arms, "needle", "Needles found", "statement")
-
-
-def _recalled(arms: Arms, reading: str, title: str, what: str) -> list[Row]:
+def _recalled(reading: str, title: str, what: str, arms: Arms) -> list[Row]:
     """One grid of lengths and depths for each arm."""
     return [
         Row(2.7, [recall_grid(name, getattr(arm.readings, reading), arm.facts.context, what)], 1)
@@ -260,8 +253,8 @@ PLOTS: dict[str, Callable[[Arms], list[Row]]] = {
     "heads": _heads,
     "remembrance": _remembrance,
     "gains": _gains,
-    "passkey": _passkey,
-    "needle": _needle,
+    "passkey": partial(_recalled, "passkey", "Passkeys found", "key"),
+    "needle": partial(_recalled, "needle", "Needles found", "statement"),
     "ruler": _ruler,
 }
 LABELS = {

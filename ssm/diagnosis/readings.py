@@ -223,8 +223,8 @@ def effective_length(context_loss: pl.DataFrame) -> EffectiveLength:
     """The effective context length, after Dai et al. (Transformer-XL, 2019, Section 4.3).
 
     They search the longest length up to which a longer context lowers the loss by more than a threshold. Our threshold
-    is the interval of the gain. The gain of n compares one model on the same targets: its perplexity after n to 2n
-    tokens, divided by its perplexity after 2n to 4n tokens (the last one: after L/2 to 3/4 L). Intervals are Student t
+    is the interval of the gain. The gain of n is the perplexity after n to 2n tokens, divided by the perplexity after
+    2n to 4n tokens (the last one: after L/2 to 3/4 L). Both are of the same model and targets. Intervals are Student t
     over sequences, and hold jointly with 95% (Bonferroni).
 
     `at_least` is the largest n with a gain that is certainly above 1: text more than n tokens back lowers the loss.

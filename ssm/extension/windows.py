@@ -15,8 +15,8 @@ USUAL, HALF = 0.1, 0.5  # the usual and the largest held-out share of a text, if
 def wanted(tokens: int, spec: DiagnosisSpec) -> int:
     """The number of held-out tokens of a text, if the user gives no share.
 
-    It is a tenth of the text. If a tenth has too few windows for the verdict and the choice, it is as many tokens as
-    they need, but at most half of the text.
+    It is a tenth of the text. If that is too little for the verdict and the choice, it is as much as they need, but
+    at most half of the text.
     """
     needed = (ENOUGH + MOST) * (spec.length + 1)
     return min(max(int(USUAL * tokens), needed), int(HALF * tokens))

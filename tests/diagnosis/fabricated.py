@@ -40,11 +40,11 @@ def holds(octave: np.ndarray) -> np.ndarray:
 def losses(
     seed: int, excess: Excess = holds, sequences: int = 32, context: int = CONTEXT, length: int = LENGTH, **noise: float
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """position_loss and restart_loss. The text's own wobble is shared; what is not shared is smaller.
+    """position_loss and restart_loss. Both share the noise of the text; each has less noise of its own.
 
     Args:
-        noise: `apart`, nats in a bin of 256 tokens that the two do not share; `spread`, by how much the failure of one
-            sequence differs from another's, as a part of it.
+        noise: `apart` is the noise that they do not share, in nats per bin of 256 tokens. `spread` is the relative
+            spread of the excess over sequences.
     """
     generator = np.random.default_rng(seed)
     edges = bin_edges(length)
