@@ -75,12 +75,6 @@ def test_a_runs_own_folder(world: Path) -> None:
     assert "is inside the original's folder" in refused(world, world / "run" / "out", "run")
 
 
-def test_a_folder_with_other_content(world: Path, tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("years of work")
-    assert "has other content than an extension; give a new folder" in refused(world, tmp_path)
-    assert (tmp_path / "thesis.txt").read_text() == "years of work"
-
-
 def test_another_text_under_the_same_name(world: Path, tmp_path: Path) -> None:
     texts = Path(shutil.copytree(world / "texts", tmp_path / "texts"))
     out = tmp_path / "out"
@@ -130,10 +124,6 @@ def test_a_share_that_leaves_nothing_to_train_on(world: Path, tmp_path: Path) ->
     one.write_text(text(0, 2000))
     said = refused(world, tmp_path / "out", text=[str(one)], held_out=0.999)
     assert "(training part): 0 tokens, context 16 needs 17" in said
-
-
-def test_text_that_is_not_there(world: Path, tmp_path: Path) -> None:
-    assert str(tmp_path / "nothing") in refused(world, tmp_path / "out", text=[str(tmp_path / "nothing")])
 
 
 def test_a_tokenizer_of_another_vocabulary(world: Path, tmp_path: Path) -> None:
@@ -224,12 +214,13 @@ def test_a_result_of_another_shape(world: Path, ended: Path, tmp_path: Path, cha
         extended(world, out, **SHORT)
 
 
-def test_the_command_prints_one_line(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_other_content(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "--context", "16", "-o", str(tmp_path)]
     (tmp_path / "thesis.txt").write_text("years of work")
     assert main(said) == 2
     err = capsys.readouterr().err
     assert err == f"ssm extend: {tmp_path}: has other content than an extension; give a new folder with -o\n"
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 @pytest.mark.parametrize("option", ["--text", "--held-out", "-o", "--tokenizer"])

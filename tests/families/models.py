@@ -24,7 +24,7 @@ from torch import nn
 from ssm.models.foreign.kernels import without_kernels
 
 CONTEXT, VOCABULARY = 16, 1024  # tokens
-STEPS, BATCH, LR = 20, 16, 1e-2
+STEPS, BATCH, LR = 40, 16, 1e-2
 DT, SLOW = 0.1, 0.05  # a state loses a share A dt per token
 
 transformers.utils.logging.set_verbosity_error()
