@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import inf, isfinite, log1p
+from math import inf, isfinite, log1p, nan
 from typing import Any, Literal
 
 Measure = Literal["far_perplexity", "paired_ratio"]
@@ -17,10 +17,10 @@ class Candidate:
 
     name: str  # ORIGINAL, END, or the snapshot's fraction of the steps
     step: int
-    snapshot: float | None  # the fraction; None: not a snapshot
-    in_context: float  # these three: as in `ssm.extension.losses.Losses`, nats per token
-    far_perplexity: float
-    paired_ratio: float
+    snapshot: float | None = None  # the fraction; None: not a snapshot
+    in_context: float = nan  # these three: as in `ssm.extension.losses.Losses`, nats per token
+    far_perplexity: float = nan
+    paired_ratio: float = nan
 
     def as_json(self) -> dict[str, Any]:
         """Plain data. A loss that is not finite becomes null."""
@@ -30,7 +30,7 @@ class Candidate:
     def from_json(cls, value: Mapping[str, Any]) -> Candidate:
         """The inverse of `as_json`."""
         losses = ("in_context", "far_perplexity", "paired_ratio")
-        return cls(**{**value, **{key: float("nan") for key in losses if value[key] is None}})
+        return cls(**{**value, **{key: nan for key in losses if value[key] is None}})
 
 
 def choose(candidates: Sequence[Candidate], measure: Measure, tolerance: float) -> Candidate:

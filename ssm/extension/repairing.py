@@ -72,15 +72,12 @@ class Repairing(Stages):
     def _search(self, rules: list[Any]) -> None:
         """Search the numbers with the lowest measure. Trials above the tolerance in context count as infinitely bad."""
         trials: list[Candidate] = []
-        nan = float("nan")
 
         def loss(model: Readable) -> float:
             assert isinstance(model, TrainableModel)
             name = REPAIRED if trials else ORIGINAL
             own = trial_as_exported(self.loaded, model, self.folder.repair.parent).to(self.device)
-            found = measured(
-                Candidate(name, 0, None, nan, nan, nan), own, self.text.choice, self.spec.diagnosis, self.device
-            )
+            found = measured(Candidate(name, 0), own, self.text.choice, self.spec.diagnosis, self.device)
             trials.append(found)
             rise, value = found.in_context - trials[0].in_context, float(getattr(found, self.spec.measure))
             return value if rise <= log1p(self.spec.in_context_tolerance) and isfinite(value) else inf

@@ -51,10 +51,9 @@ def candidates(
     """
     steps = run.training.budget.steps
     assert steps is not None
-    nan = float("nan")
-    unmeasured = [Candidate(ORIGINAL, 0, None, nan, nan, nan)]
-    unmeasured += [Candidate(f"{at:g}", snapshot_step(at, steps), at, nan, nan, nan) for at in run.training.snapshots]
-    unmeasured += [Candidate(END, steps, None, nan, nan, nan)]
+    unmeasured = [Candidate(ORIGINAL, 0)]
+    unmeasured += [Candidate(f"{at:g}", snapshot_step(at, steps), at) for at in run.training.snapshots]
+    unmeasured += [Candidate(END, steps)]
     found = []
     for candidate in unmeasured:
         path = weights_of(candidate, folder, parent)
