@@ -1,6 +1,7 @@
-"""Up to where can a recurrent language model be trusted, and why does it break?
+"""How far can a recurrent language model be trusted, and why does it break?
 
-`diagnose` is the whole of `ssm diagnose`; `diagnose_loaded`, `write_diagnosis` and `load_diagnosis` are its parts.
+`diagnose` does everything that `ssm diagnose` does. `diagnose_loaded`, `write_diagnosis` and `load_diagnosis` are its
+parts.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ssm.specs.diagnosis import OCTAVES, TOLERANCE, DiagnosisSpec
 
 __all__ = ["diagnose", "diagnose_loaded", "load_diagnosis", "settings_of", "write_diagnosis"]
 
-PIECE = 2**24  # numbers that `hidden` gives at once: logits, where a model gives these
+PIECE = 2**24  # numbers that `hidden` returns at once, at most; some models return logits there
 PAGE, RECORD, TABLES = "index.html", "diagnosis.json", "tables"
 
 
@@ -43,26 +44,26 @@ def diagnose(
     threads: int | None = None,
     **settings: Any,
 ) -> Diagnosis:
-    """Read a model on a text, and write page, JSON and tables into a new folder.
+    """Diagnose a model on a text, and write the page, the JSON file and the tables into a new folder.
 
     Args:
-        model: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.load.load_any_model`).
+        model: a folder, a file, a name on the hub, or a run of ssm (`ssm.models.load.load_any_model`).
         text: files, folders or globs.
-        out: the new folder, there whole or not at all; held from the start against another call.
-        tokenizer: as of `ssm.data.own_text.tokenizer_named`; None: the model's own.
-        settings: as of `settings_of`.
+        out: the new folder. It appears when it is complete. Another call with the same folder is refused meanwhile.
+        tokenizer: as in `ssm.data.own_text.tokenizer_named`; None: the model's own.
+        settings: as in `settings_of`.
 
     Raises:
-        UserError: one line.
+        UserError: with a message of one line.
     """
     chosen = prepare_device(device, threads)
     with claimed(out), whole_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
         loaded = load_any_model(model, chosen)
         spec = settings_of(loaded, chosen, **settings)
         store = own_text(text, tokenizer_of(loaded, tokenizer), Path(scratch) / "tokens", held_out=1.0)
-        found = diagnose_loaded(loaded, store, spec, chosen, text=", ".join(text))
-        write_diagnosis(found, folder)
-    return found
+        diagnosis = diagnose_loaded(loaded, store, spec, chosen, text=", ".join(text))
+        write_diagnosis(diagnosis, folder)
+    return diagnosis
 
 
 def settings_of(
@@ -75,18 +76,18 @@ def settings_of(
     tolerance: float | None = None,
     **others: Any,
 ) -> DiagnosisSpec:
-    """The settings of a diagnosis, with what the model itself says where nothing is given.
+    """The settings of a diagnosis. Missing values come from the model's files, or are defaults.
 
     Args:
-        context: T; None: as the model's files say.
-        length: None: 16 T, or where the model's table of positions ends.
+        context: T, tokens; None: the value in the model's files.
+        length: tokens; None: 16 T, or the end of the model's table of positions if that is shorter.
         budget: minutes.
         precision: None: bfloat16 on a GPU, float32 elsewhere.
         tolerance: None: TOLERANCE.
         others: fields of `DiagnosisSpec`.
 
     Raises:
-        ConfigError: the model does not say its context and none is given, or a value is out of its range.
+        ConfigError: neither the caller nor the model's files give a context, or a value is out of range.
     """
     context = context or loaded.context
     if context is None:
@@ -94,7 +95,7 @@ def settings_of(
     if loaded.longest is not None and (length or 2 * context) > loaded.longest:
         raise ConfigError(
             f"{loaded.name}: its table of positions ends at {loaded.longest}; give --length {loaded.longest} and a "
-            "--context of at most half of it"
+            "--context of at most half that length"
         )
     given = {
         "context": context,
@@ -113,10 +114,10 @@ def diagnose_loaded(
     """Diagnose a loaded model on the held-out part of a store.
 
     Args:
-        text: what the store was made from, in words.
+        text: description of the text in the store.
     """
     model = loaded.model.to(device)
-    taken = sample(model, store, spec, device, f"diagnose {loaded.title}")
+    sampled = sample(model, store, spec, device, f"diagnose {loaded.title}")
     facts = Facts(
         title=loaded.title,
         name=loaded.name,
@@ -125,12 +126,12 @@ def diagnose_loaded(
         vocab_size=model.vocab_size,
         context=spec.context,
         length=spec.length,
-        sequences=taken.sequences,
-        tokens_read=taken.tokens,
-        seconds=taken.seconds,
-        tokens_per_second=taken.tokens_per_second,
+        sequences=sampled.sequences,
+        tokens_read=sampled.tokens,
+        seconds=sampled.seconds,
+        tokens_per_second=sampled.tokens_per_second,
         state_bytes=_state_bytes(model, spec, device),
-        peak_bytes=taken.peak_bytes,
+        peak_bytes=sampled.peak_bytes,
         device=device_name(device),
         precision=spec.precision,
         text=text,
@@ -138,18 +139,18 @@ def diagnose_loaded(
         fingerprint=loaded.fingerprint,
         seed=spec.seed,
         tolerance=spec.tolerance,
-        stopped_by=taken.stopped_by,
+        stopped_by=sampled.stopped_by,
         can_extend=loaded.why_not_extend is None,
         can_be_scaled=loaded.only_repaired,
-        missing=taken.missing,
-        looks=taken.looks,
+        missing=sampled.missing,
+        looks=sampled.looks,
     )
-    readings = read(taken.tables, facts)
-    return Diagnosis(facts, taken.tables, readings, verdict_of(readings, facts))
+    readings = read(sampled.tables, facts)
+    return Diagnosis(facts, sampled.tables, readings, verdict_of(readings, facts))
 
 
 def write_diagnosis(diagnosis: Diagnosis, folder: str | Path) -> None:
-    """Write index.html, diagnosis.json and tables/, each a whole file."""
+    """Write index.html, diagnosis.json and tables/. No file is ever left half written."""
     folder = Path(folder)
     origin = provenance(**diagnosis.facts.as_json())
     for kind, frame in diagnosis.tables.present().items():
@@ -159,7 +160,7 @@ def write_diagnosis(diagnosis: Diagnosis, folder: str | Path) -> None:
 
 
 def load_diagnosis(folder: str | Path) -> Diagnosis:
-    """What `write_diagnosis` wrote.
+    """Read what `write_diagnosis` wrote.
 
     Raises:
         TableError, CheckpointError: a file is missing or broken.
@@ -172,7 +173,7 @@ def load_diagnosis(folder: str | Path) -> Diagnosis:
 
 @torch.inference_mode()
 def _state_bytes(model: Readable, spec: DiagnosisSpec, device: torch.device) -> int:
-    """Of what the model carries on behind one sequence of T tokens."""
+    """Size of the state of one sequence after T tokens."""
     tokens, state = torch.zeros(1, spec.context, dtype=torch.int64, device=device), None
     with computing_in(spec, device):
         for piece in tokens.split(max(1, PIECE // model.hidden_size), dim=1):

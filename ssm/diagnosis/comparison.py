@@ -1,4 +1,4 @@
-"""Two diagnoses of one text, compared on the windows that both have read: before and after."""
+"""Compare two diagnoses, before and after an extension, on the windows that both have read."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from ssm.diagnosis.result import Diagnosis, Interval, Tables
 
 @dataclass(frozen=True)
 class Change:
-    """A number before and after, and after / before, paired by window; each with its own 95% interval."""
+    """A number before and after, and their ratio, paired by window. Each has its own 95% interval."""
 
     before: Interval  # Student t
-    after: Interval
-    factor: Interval  # `cautious`
+    after: Interval  # Student t
+    factor: Interval  # after / before, `cautious`
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How one diagnosis differs from another."""
+    """How one diagnosis differs from another, on `sequences` windows."""
 
-    sequences: int  # that both have read, and that everything here is of
+    sequences: int
     in_context: Change  # perplexity at [T/2, T)
-    far: Change  # perplexity at the last quarter of the length
+    far: Change  # perplexity on the last quarter of the length
     ratios: dict[int, Change]  # the paired ratio, by position
 
 
 def compare(before: Diagnosis, after: Diagnosis, sequences: int | None = None) -> Comparison:
-    """How the second differs from the first.
+    """How the second diagnosis differs from the first.
 
     Args:
-        sequences: the windows to compare; None: all that both have read.
+        sequences: the number of windows to compare; None: all that both have read.
 
     Raises:
-        TableError: they are of other positions.
+        TableError: the diagnoses have different positions.
     """
-    sequences = sequences or min(found.facts.sequences for found in (before, after))
+    sequences = sequences or min(before.facts.sequences, after.facts.sequences)
     context, length = before.facts.context, before.facts.length
-    both = [first_windows(found.tables, sequences) for found in (before, after)]
+    both = [first_windows(diagnosis.tables, sequences) for diagnosis in (before, after)]
     far = far_start(both[0].position_loss)
     return Comparison(
         sequences,
@@ -57,7 +57,7 @@ def compare(before: Diagnosis, after: Diagnosis, sequences: int | None = None) -
 
 
 def first_windows(tables: Tables, sequences: int) -> Tables:
-    """The losses of so many windows; all else as it is."""
+    """The tables with the losses of the first windows only."""
     known = pl.col("sequence") < sequences
     return replace(
         tables, position_loss=tables.position_loss.filter(known), restart_loss=tables.restart_loss.filter(known)
@@ -70,7 +70,7 @@ def _loss(tables: Tables, start: int, stop: int) -> np.ndarray:
 
 
 def _excess(tables: Tables, start: int, stop: int) -> np.ndarray:
-    """(sequences,) nats per token above the restarted model."""
+    """(sequences,) nats per token more than the restarted model."""
     return paired_log_ratio(tables.position_loss, tables.restart_loss, stop, start)["value"].to_numpy()
 
 

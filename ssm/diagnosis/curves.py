@@ -1,4 +1,4 @@
-"""The curves of a diagnosis's plots, from its tables."""
+"""The curves of a diagnosis's plots, computed from its tables. Bands are 95% Student t intervals over sequences."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kept_tokens(label: str, found: Diagnosis) -> Curve:
 
 
 def growth_of_head(arm: str, table: pl.DataFrame, head: HeadGrowth, context: int, sequences: int) -> Curve:
-    """The std of one head's state, as a multiple of what it is at T or at the last position before it."""
+    """The std of one head's state, divided by its value at T, or at the last position before T."""
     rows = table.filter(pl.col("layer") == head.layer, pl.col("head") == head.head).sort("position")
     position, std, error = (rows[name].to_numpy().astype(np.float64) for name in ("position", "std", "error"))
     at = max(0, int(np.searchsorted(position, context, side="right")) - 1)
@@ -49,7 +49,7 @@ def growth_of_head(arm: str, table: pl.DataFrame, head: HeadGrowth, context: int
 
 
 def gains(label: str, found: Diagnosis) -> Curve:
-    """What twice as many tokens gain, against how many; the intervals hold together."""
+    """The gain of reading twice as many tokens, by number of tokens. The intervals hold jointly."""
     length = found.readings.effective_length
     assert length is not None
     known = [(n, gain) for n, gain in length.gains.items() if np.isfinite([gain.value, gain.low, gain.high]).all()]
@@ -58,7 +58,7 @@ def gains(label: str, found: Diagnosis) -> Curve:
 
 
 def _curve(label: str, context: int, x: np.ndarray, mean: np.ndarray, half: np.ndarray) -> Curve:
-    """From means of logarithms, (points,) each."""
+    """A curve from means and half widths of logarithms, (points,) each."""
     with np.errstate(over="ignore"):
         return Curve(label, label, context, 1, x, np.exp(mean), np.exp(mean - half), np.exp(mean + half))
 
@@ -68,5 +68,5 @@ def sequences_of(found: Diagnosis) -> int:
 
 
 def _quantile(sequences: int) -> float:
-    """How many standard errors the interval reaches."""
+    """The half width of the interval in standard errors."""
     return float(stdtrit(sequences - 1, 0.5 + LEVEL / 2)) if sequences > 1 else nan

@@ -1,4 +1,4 @@
-"""The verdict and the papers' own definitions beside each other: what each looks at, what it says, why they differ."""
+"""The verdict next to the papers' definitions: what each one measures, what it says, and why they differ."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ssm.diagnosis.result import Diagnosis
 from ssm.diagnosis.verdict import BREAKS, HOLDS, definition_words, extension_words, generalization_words
 
 PAIRED = (
-    "The same tokens are predicted twice: once with all the text before them, once with only the last half to whole "
-    "context of it. The difficulty of the text cancels."
+    "The model predicts the same tokens twice: once with all the text before them, once with only the last half to "
+    "whole context of it. The difficulty of the text cancels."
 )
 BY_POSITION = (
-    "The mean loss by position. Every position after the best one inside the context is compared with that one. The "
-    "two hold different text, and the spread of its losses is the error."
+    "The mean loss by position. Every position after the best one inside the context is compared with the best one. "
+    "Both have different text; the spread of the losses is the error."
 )
 ON_AVERAGE = "The mean loss over all tokens up to 2, 4, 8 and so on. A late rise is averaged with everything before it."
 
 
 @dataclass(frozen=True)
 class Definition:
-    """One way to say that a model reads on."""
+    """One definition of length generalization, and its result for a model."""
 
     name: str
     looks_at: str
@@ -32,12 +32,12 @@ class Definition:
 
 
 def definitions(diagnosis: Diagnosis) -> list[Definition]:
-    """The verdict's own first."""
+    """The definitions, first the one of the verdict."""
     readings, facts, row = diagnosis.readings, diagnosis.facts, diagnosis.tables.length_class.row(0, named=True)
     rise = f"{_sentence(generalization_words(readings))}"
     if row["excess"] is not None and isfinite(row["excess"]):
         far = f"{number(exp(min(row['excess'], OVERFLOW)))} times the least perplexity inside the context"
-        rise += f" Where it is surest to exceed it, it has {far} (standard error {100 * row['excess_error']:.2g}%)."
+        rise += f" Where the rise is most certain, it has {far} (standard error {100 * row['excess_error']:.2g}%)."
     return [
         Definition(
             "The verdict: the paired ratio",
@@ -48,7 +48,7 @@ def definitions(diagnosis: Diagnosis) -> list[Definition]:
         Definition(
             "lg Definition 3.2: perplexity never exceeds the least one inside the context",
             BY_POSITION,
-            "No rise; but one counts only where it is larger than that error.",
+            "No rise; but a rise counts only if it is larger than the error.",
             rise,
         ),
         Definition(
@@ -61,21 +61,21 @@ def definitions(diagnosis: Diagnosis) -> list[Definition]:
 
 
 def why_they_differ(diagnosis: Diagnosis) -> list[str]:
-    """A sentence for each definition that says another thing than the verdict."""
-    outcome, readings, said = diagnosis.verdict.outcome, diagnosis.readings, []
+    """The reason for each definition that disagrees with the verdict."""
+    outcome, readings, reasons = diagnosis.verdict.outcome, diagnosis.readings, []
     if (outcome, readings.generalizes) in ((BREAKS, True), (HOLDS, False)):
-        said.append(definition_words(outcome, readings))
+        reasons.append(definition_words(outcome, readings))
     if outcome == BREAKS and readings.length_class in ("strong", "weak"):
-        said.append(
+        reasons.append(
             "ls Definition 2.1 still finds an extension. It takes the mean over all tokens that were read, and a late "
             "rise changes that mean little."
         )
     if outcome == HOLDS and readings.length_class == "none":
-        said.append(
+        reasons.append(
             "ls Definition 2.1 still finds none. It allows less than 2% from one length to its double. The verdict "
             "allows one tolerance over all lengths. The definition also counts harder text; the verdict does not."
         )
-    return said
+    return reasons
 
 
 def _sentence(words: str) -> str:

@@ -1,4 +1,4 @@
-"""Which heads of which layers fail: whose state grows past the context."""
+"""Find the heads that fail: their state grows beyond the context."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ssm.claims.estimate import LEVEL
 from ssm.diagnosis.intervals import of_logarithms
 from ssm.diagnosis.result import Drift, HeadGrowth, HeadMap
 
-DRIFTS = 2.0  # a head drifts whose state's standard deviation grows by more than this factor (lg figure 9)
-SHOWN = 10  # heads that are named
-WIDE = 64  # columns of a map at most
+DRIFTS = 2.0  # a head drifts if the standard deviation of its state grows by more than this factor (lg figure 9)
+SHOWN = 10  # number of heads in the table
+WIDE = 64  # maximal number of columns of a map
 
 
 def drift(state_statistics: pl.DataFrame, context: int) -> Drift:
-    """Growth of the standard deviation of every head's state, from T to the last position measured.
+    """Growth of the standard deviation of every head's state, from T to the last measured position.
 
-    The growth is that of the mean over sequences; its interval is Student t on the logarithm (delta method). A head
-    drifts if all of the interval lies above DRIFTS, or if its state is not a number at the end.
+    It is the growth of the mean over sequences. Its interval is Student t on the logarithm (delta method). A head
+    drifts if the whole interval is above DRIFTS, or if its state is not a number at the end.
     """
-    found = head_growth(state_statistics, context)
+    heads = head_growth(state_statistics, context)
     ranked = (
-        found.with_columns(known=pl.col("log").is_finite())
+        heads.with_columns(known=pl.col("log").is_finite())
         .sort("lost", "known", "log", "layer", "head", descending=[True, True, True, False, False])
         .head(SHOWN)
     )
@@ -34,13 +34,17 @@ def drift(state_statistics: pl.DataFrame, context: int) -> Drift:
         HeadGrowth(row["layer"], row["head"], of_logarithms(row["log"], row["low"], row["log"] + row["half"]))
         for row in ranked.iter_rows(named=True)
     ]
-    drifting = found.filter("drifting")
+    drifting = heads.filter("drifting")
     counts = drifting.group_by("layer").len().sort("layer").rows()
-    return Drift(found.height, drifting.height, tuple(top), head_map(found), dict(counts))
+    return Drift(heads.height, drifting.height, tuple(top), head_map(heads), dict(counts))
 
 
 def head_growth(state_statistics: pl.DataFrame, context: int) -> pl.DataFrame:
-    """Columns layer, head, log (of the growth), low, half (of its interval), lost (no number any more), drifting."""
+    """Growth by layer and head.
+
+    Columns: layer, head, log (of the growth), low, half (the half width of its interval), lost (the state is not a
+    number at the end), drifting.
+    """
     positions = sorted(state_statistics["position"].unique())
     start = max((position for position in positions if position <= context), default=positions[0])
     heads = state_statistics.filter(pl.col("layer") >= 0, pl.col("head") >= 0)
@@ -49,8 +53,8 @@ def head_growth(state_statistics: pl.DataFrame, context: int) -> pl.DataFrame:
         heads.filter(pl.col("position") == position).select(*where, "std") for position in (start, positions[-1])
     )
     one, other = pl.col("std"), pl.col("std_late").fill_null(nan)
-    contribution = other / other.mean() - one / one.mean()  # of a sequence to the logarithm of the growth
-    found = (
+    contribution = other / other.mean() - one / one.mean()  # of each sequence to the logarithm of the growth
+    growth = (
         early.join(late, on=where, suffix="_late")
         .group_by("layer", "head")
         .agg(
@@ -61,19 +65,19 @@ def head_growth(state_statistics: pl.DataFrame, context: int) -> pl.DataFrame:
         )
         .sort("layer", "head")
     )
-    sequences = found["sequences"].to_numpy()
+    sequences = growth["sequences"].to_numpy()
     half = np.where(sequences > 1, stdtrit(np.maximum(sequences - 1, 1), 0.5 + LEVEL / 2), inf)
-    error = np.where(sequences > 1, found["error"].fill_null(0.0).to_numpy(), 1.0)
-    found = found.with_columns(half=pl.Series(half * error)).with_columns(low=pl.col("log") - pl.col("half"))
+    error = np.where(sequences > 1, growth["error"].fill_null(0.0).to_numpy(), 1.0)
+    growth = growth.with_columns(half=pl.Series(half * error)).with_columns(low=pl.col("log") - pl.col("half"))
     drifting = pl.col("lost") | (pl.col("low").is_finite() & (pl.col("low") > np.log(DRIFTS)))
-    return found.select("layer", "head", "log", "low", "half", "lost", drifting=drifting)
+    return growth.select("layer", "head", "log", "low", "half", "lost", drifting=drifting)
 
 
 def head_map(growth: pl.DataFrame) -> HeadMap:
-    """The growth of every head in a grid of layers and heads; of more than WIDE heads a layer, neighbours share a cell.
+    """The growth of every head in a grid of layers and heads. With more than WIDE heads, neighbors share a cell.
 
     Args:
-        growth: as of `head_growth`.
+        growth: a table of `head_growth`.
     """
     together = -(-(maximum(growth["head"]) + 1) // WIDE)
     value = pl.when("lost").then(inf).otherwise(pl.col("log").exp()).fill_nan(None)

@@ -1,4 +1,4 @@
-"""The page of a diagnosis, or of an extension with the diagnoses before and after: one file that needs no other."""
+"""The HTML page of a diagnosis, or of an extension with the diagnoses before and after it, as one file."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from ssm.report.image import svg_image
 from ssm.specs.diagnosis import ENOUGH, WHY_TOLERANCE
 
 PAGE = "page.html.j2"
-TONES = {BREAKS: REFUTED, HOLDS: CONFIRMED, NOT_DECIDED: OPEN}  # the looks of the report's verdicts
+TONES = {BREAKS: REFUTED, HOLDS: CONFIRMED, NOT_DECIDED: OPEN}  # colors and symbols as in the report
 STOPPED = {
     "decided": "the verdict was decided",
     "budget": "the budget was spent",
     "text": "the text was used up",
-    "sequences": "as many were read as were asked for",
+    "sequences": "the limit of windows was reached",
 }
 NONE = "–"
 
 
 @dataclass(frozen=True)
 class Word:
-    """A verdict in large letters."""
+    """A verdict that the page shows with a symbol and a color."""
 
     text: str
     tone: str
@@ -59,7 +59,7 @@ class Word:
 
 @dataclass(frozen=True)
 class RatioRow:
-    """The paired ratio at one position, and what it decides by itself."""
+    """The paired ratio at one position, and the outcome of this ratio only."""
 
     targets: str
     times: str
@@ -68,11 +68,11 @@ class RatioRow:
 
 
 def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Extension | None = None) -> str:
-    """The page as text. Its links lead to diagnosis.json and tables/ beside it, or to those of `extra`.
+    """The page as HTML. It links to diagnosis.json and tables/ in its folder, or to the links of `extra`.
 
     Args:
-        before: the same model before it was extended: plots and tables show both.
-        extra: what the extension has come to.
+        before: the diagnosis of the same model before its extension. Plots and tables then show both.
+        extra: the result of the extension.
     """
     facts = diagnosis.facts
     control = extra.control if extra is not None else None
@@ -110,41 +110,41 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
     )
 
 
-def interval(found: Interval | None) -> str:
+def interval(estimate: Interval | None) -> str:
     """A number with its interval.
 
     >>> interval(Interval(2.134, 1.911, 2.36))
     '2.13 (1.91 to 2.36)'
     """
-    if found is None or not isfinite(found.value):
-        return NONE if found is None else "not a number"
-    return digits(found.value) + (f" ({ends(found)})" if isfinite(found.high - found.low) else "")
+    if estimate is None or not isfinite(estimate.value):
+        return NONE if estimate is None else "not a number"
+    return digits(estimate.value) + (f" ({ends(estimate)})" if isfinite(estimate.high - estimate.low) else "")
 
 
-def percent(found: Interval) -> str:
+def percent(estimate: Interval) -> str:
     """A share with its interval.
 
     >>> percent(Interval(0.213, 0.191, 0.236))
     '21% (19% to 24%)'
     """
-    if not isfinite(found.high - found.low):
-        return interval(found)
-    return f"{found.value:.0%} ({found.low:.0%} to {found.high:.0%})"
+    if not isfinite(estimate.high - estimate.low):
+        return interval(estimate)
+    return f"{estimate.value:.0%} ({estimate.low:.0%} to {estimate.high:.0%})"
 
 
-def factor(found: Interval | None) -> str:
-    """A change, with enough digits to tell it from none.
+def factor(estimate: Interval) -> str:
+    """A change, with enough digits to see a small one.
 
     >>> factor(Interval(1.0012, 0.9991, 1.0034))
     '1.001 (0.999 to 1.003)'
     """
-    if found is None or not isfinite(found.high - found.low) or found.high >= 10:
-        return interval(found)
-    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+    if not isfinite(estimate.high - estimate.low) or estimate.high >= 10:
+        return interval(estimate)
+    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
 
 
 def size(count: float) -> str:
-    """Bytes as people say them.
+    """A number of bytes with its unit.
 
     >>> size(512), size(77_856_768), size(3.2 * 2**30)
     ('512 bytes', '74.2 MiB', '3.2 GiB')
@@ -156,7 +156,7 @@ def size(count: float) -> str:
 
 
 def shortened(text: str, most: int = 3) -> str:
-    """A long list of files as its first ones, and how many more there are.
+    """The first names of a long list of files, and the number of the others.
 
     >>> shortened("a.txt, b.txt, c.txt, d.txt, e.txt")
     'a.txt, b.txt, c.txt and 2 more'
@@ -200,7 +200,7 @@ def _ratio_rows(diagnosis: Diagnosis) -> list[RatioRow]:
 
 
 def _changes(after: Diagnosis, before: Diagnosis, control: Diagnosis | None) -> list[tuple[str, list[str]]]:
-    """Rows of the table of before and after: a name, and a cell for each of its columns."""
+    """Rows of the table of before and after: a name, and one cell for each column."""
     sequences = _compared(after, before, control)
     change = compare(before, after, sequences)
     other = compare(before, control, sequences) if control is not None else None
@@ -222,30 +222,36 @@ def _changes(after: Diagnosis, before: Diagnosis, control: Diagnosis | None) -> 
             for stop, found in change.ratios.items()
         ),
     ]
-    both = [before.readings, after.readings]
-    plain = {
-        "Fails from": [_failure(found) for found in (before, after)],
-        "Bits per byte inside the context": [interval(found.in_context_bits) for found in both],
-        f"Bits per byte up to {length:,}": [interval(found.far_bits) for found in both],
-        "Effective length": [_far_back(found.effective_length) for found in both],
-        "Heads that drift": [
-            NONE if found.drift is None else f"{found.drift.drifting:,} of {found.drift.heads:,}" for found in both
-        ],
-        f"Effective Remembrance, {context:,} tokens kept": [interval(found.remembrance) for found in both],
-        "Passkeys found inside the context": [_found(found.passkey, 0, context) for found in both],
-        "Passkeys found beyond it": [_found(found.passkey, context, length) for found in both],
-        "Needles found inside the context": [_found(found.needle, 0, context) for found in both],
-        "Needles found beyond it": [_found(found.needle, context, length) for found in both],
-        "RULER's prompts solved inside the context": [_found(found.ruler, 0, context) for found in both],
-        "RULER's prompts solved beyond it": [_found(found.ruler, context, length) for found in both],
-    }
+    plain = zip(_plain_numbers(before), _plain_numbers(after), strict=True)
     empty = [NONE] * (1 if control is None else 2)
-    return rows + [(name, values + empty) for name, values in plain.items() if set(values) != {NONE}]
+    return rows + [(name, [old, new, *empty]) for (name, old), (_, new) in plain if {old, new} != {NONE}]
+
+
+def _plain_numbers(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """Numbers that the table shows without their change: name and value."""
+    readings, context, length = diagnosis.readings, diagnosis.facts.context, diagnosis.facts.length
+    drift = readings.drift
+    numbers = [
+        ("Fails from", _failure(diagnosis)),
+        ("Bits per byte inside the context", interval(readings.in_context_bits)),
+        (f"Bits per byte up to {length:,}", interval(readings.far_bits)),
+        ("Effective length", _far_back(readings.effective_length)),
+        ("Heads that drift", NONE if drift is None else f"{drift.drifting:,} of {drift.heads:,}"),
+        (f"Effective Remembrance, {context:,} tokens kept", interval(readings.remembrance)),
+    ]
+    for what, cells in (
+        ("Passkeys found", readings.passkey),
+        ("Needles found", readings.needle),
+        ("RULER's prompts solved", readings.ruler),
+    ):
+        numbers.append((f"{what} inside the context", _found(cells, 0, context)))
+        numbers.append((f"{what} beyond it", _found(cells, context, length)))
+    return numbers
 
 
 def _compared(*arms: Diagnosis | None) -> int:
-    """Windows that all have read."""
-    return min(found.facts.sequences for found in arms if found is not None)
+    """The number of windows that all have read."""
+    return min(arm.facts.sequences for arm in arms if arm is not None)
 
 
 def _failure(diagnosis: Diagnosis) -> str:
@@ -255,10 +261,10 @@ def _failure(diagnosis: Diagnosis) -> str:
     return "nowhere" if diagnosis.verdict.outcome == HOLDS else NONE
 
 
-def _far_back(found: EffectiveLength | None) -> str:
-    if found is None:
+def _far_back(length: EffectiveLength | None) -> str:
+    if length is None:
         return NONE
-    ends = [NONE if end is None else f"{end:,}" for end in (found.at_least, found.at_most)]
+    ends = [NONE if end is None else f"{end:,}" for end in (length.at_least, length.at_most)]
     return NONE if set(ends) == {NONE} else f"{ends[0]} to {ends[1]} tokens"
 
 
@@ -276,7 +282,7 @@ def _cost(diagnosis: Diagnosis) -> list[tuple[str, str]]:
         ("This diagnosis", f"{duration(facts.seconds)}, {facts.tokens_read:,} tokens through the model"),
     ]
     if facts.state_bytes is not None:
-        rows.insert(1, (f"State after {facts.context:,} tokens", f"{size(facts.state_bytes)} a sequence"))
+        rows.insert(1, (f"State after {facts.context:,} tokens", f"{size(facts.state_bytes)} per sequence"))
     return rows
 
 

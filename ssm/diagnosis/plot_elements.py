@@ -1,4 +1,4 @@
-"""Elements of a diagnosis's plots beside curves: names of lines, failures, intervals, grids of recall."""
+"""Elements of a diagnosis's plots: names of lines, failure positions, intervals, and grids."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ssm.figures.colors import INK
 from ssm.figures.panel import Plotter
 from ssm.figures.style import SMALL, tokens
 
-LEAST_SCALE = 4.0  # the lightest colour stands for so much growth at least
+LEAST_SCALE = 4.0  # growth: the lightest color is at least this much
 
 
 def name_context(axes: Axes, context: int) -> None:
-    """Left of the line at T: what begins beyond it needs the room on its right."""
+    """Name the line at T, on its left: the curves need the space on its right."""
     axes.annotate(
         f"T = {tokens(context)}",
         (context, 1.0),
@@ -51,7 +51,7 @@ def mark_failure(axes: Axes, failure: Interval, text: str, color: str, line: int
     low, high = max(left, failure.low), min(right, failure.high)
     axes.axvspan(low, high, color=color, alpha=0.14, linewidth=0, zorder=1)
     axes.axvline(failure.value, color=color, linewidth=1.2, zorder=2)
-    beyond = np.log(failure.value / left) > 0.6 * np.log(right / left)  # the text stands on the side that has room
+    beyond = np.log(failure.value / left) > 0.6 * np.log(right / left)  # put the text on the side with more space
     axes.annotate(
         text,
         (failure.value, 0.9 - 0.075 * line),
@@ -66,7 +66,7 @@ def mark_failure(axes: Axes, failure: Interval, text: str, color: str, line: int
 
 
 def draw_intervals(axes: Axes, ratios: dict[int, Interval]) -> None:
-    """The ratios that decide, with their common interval, in the middle of their quarter."""
+    """The ratios that decide with their joint intervals, in the middle of their quarters."""
     known = [(0.875 * end, ratio) for end, ratio in ratios.items() if np.isfinite([ratio.value, ratio.high]).all()]
     if not known:
         return
@@ -90,7 +90,11 @@ def solved_grid(title: str, cells: Sequence[Solved], context: int) -> Plotter:
 def _grid(
     title: str, cells: Sequence[tuple[int, int, float]], rows: Sequence[str], context: int, label: str
 ) -> Plotter:
-    """Shares by length and row: (length, number of the row, share) each."""
+    """A grid of shares.
+
+    Args:
+        cells: (length, number of the row, share) each.
+    """
     lengths = sorted({length for length, *_ in cells})
 
     def painter(axes: Axes, columns: int) -> None:
@@ -115,12 +119,12 @@ def _grid(
 
 
 def head_grid(title: str, shown: HeadMap, all_maps: Sequence[HeadMap]) -> Plotter:
-    """The growth of every head as a colour; a point where one drifts, a cross where a state is no number any more.
+    """The growth of every head as a color. A point: the head drifts. A cross: its state is no longer a number.
 
     Args:
-        all_maps: those that share the scale of colours.
+        all_maps: the maps that share the color scale.
     """
-    known = np.array([one for each in all_maps for row in each.growth for one in row])
+    known = np.array([value for heads in all_maps for row in heads.growth for value in row])
     highest = max(LEAST_SCALE, float(known[np.isfinite(known)].max(initial=0.0)))
     scale = LogNorm(1.0, highest, clip=True)
     width = max(map(len, shown.growth))
@@ -128,7 +132,7 @@ def head_grid(title: str, shown: HeadMap, all_maps: Sequence[HeadMap]) -> Plotte
     def painter(axes: Axes, columns: int) -> None:
         axes.grid(False)
         cells, growth = [], []
-        marks: dict[tuple[str, float, str], list[tuple[float, float]]] = {}  # by look: an artist each takes seconds
+        marks: dict[tuple[str, float, str], list[tuple[float, float]]] = {}  # by look; one artist per head is slow
         for row, (values, drifting) in enumerate(zip(shown.growth, shown.drifting, strict=True)):
             for column, (value, drifts) in enumerate(zip(values, drifting, strict=True)):
                 lost = drifts and not np.isfinite(value)

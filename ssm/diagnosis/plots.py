@@ -1,9 +1,10 @@
-"""The plots of a diagnosis as SVG, from its tables: alone, or beside the diagnosis of the same model before."""
+"""The plots of a diagnosis as SVG: of one model, or of a model before and after an extension."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -27,22 +28,13 @@ from ssm.figures.colors import INK
 from ssm.figures.data import Curve
 from ssm.figures.draw import compose, svg
 from ssm.figures.panel import CurvePanel, Mark, Plotter, Row
-from ssm.figures.style import (
-    BLUE,
-    DOTS,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    RC,
-    SKY,
-    VERMILION,
-    ArmStyle,
-)
+from ssm.figures.style import BLUE, DOTS, GREEN, ORANGE, PURPLE, RC, SKY, VERMILION, ArmStyle
 
-WIDTH, HEIGHT = 5.4, 3.5  # inches: two stand side by side on a desk, one is legible on a phone
+WIDTH, HEIGHT = 5.4, 3.5  # inches: two fit side by side on a desktop, and one is legible on a phone
 BROKEN = (0.0, (5.0, 1.5))
 ALONE, BEFORE, AFTER, CONTROL = "whole history", "before", "after", "control"
 RESTARTED = "restarted"
+UNNAMED = "_a single curve has no legend"  # matplotlib hides labels that begin with _
 STYLES = {
     ALONE: ArmStyle(BLUE, "-", "o"),
     BEFORE: ArmStyle(INK, "-", "o"),
@@ -50,15 +42,15 @@ STYLES = {
     CONTROL: ArmStyle(SKY, BROKEN, "s"),
     RESTARTED: ArmStyle(ORANGE, BROKEN, "D", hollow=True),
 }
-HEADS = (VERMILION, BLUE, GREEN, ORANGE, PURPLE, SKY)  # a colour each
+HEADS = (VERMILION, BLUE, GREEN, ORANGE, PURPLE, SKY)  # one color for each head
 LINES: dict[str, str | tuple[float, tuple[float, ...]]] = {BEFORE: DOTS, AFTER: "-", ALONE: "-"}
 
-Arms = dict[str, Diagnosis]  # by label, in the order in which they are drawn
+Arms = dict[str, Diagnosis]  # by label, in drawing order
 
 
 @dataclass(frozen=True)
 class DiagnosisPlot:
-    """One plot, and its text for those who cannot see it."""
+    """One plot, with an alternative text."""
 
     name: str
     svg: bytes
@@ -68,26 +60,26 @@ class DiagnosisPlot:
 def plots(
     diagnosis: Diagnosis, before: Diagnosis | None = None, control: Diagnosis | None = None
 ) -> list[DiagnosisPlot]:
-    """Those that the tables allow, in the order of PLOTS.
+    """All plots for which the tables have data, in the order of PLOTS.
 
     Args:
-        before: the same model before it was trained on: every plot shows both, on the windows that both have read.
-        control: the same, trained as long from zero states.
+        before: the same model before its extension. Every plot shows both, on the windows that both have read.
+        control: the control arm of the extension.
     """
     arms = {ALONE: diagnosis}
     if before is not None:
         every = {BEFORE: before} | ({CONTROL: control} if control is not None else {}) | {AFTER: diagnosis}
-        windows = min(found.facts.sequences for found in every.values())
-        arms = {label: replace(found, tables=first_windows(found.tables, windows)) for label, found in every.items()}
-    found = []
+        windows = min(arm.facts.sequences for arm in every.values())
+        arms = {label: replace(arm, tables=first_windows(arm.tables, windows)) for label, arm in every.items()}
+    drawn = []
     for name, draw in PLOTS.items():
         rows = draw(arms)
         if not rows:
             continue
         label = f"{LABELS[name]} of {diagnosis.facts.title}"
         with matplotlib.rc_context(RC | {"svg.hashsalt": name}):
-            found.append(DiagnosisPlot(name, svg(compose(rows, WIDTH), label), label))
-    return found
+            drawn.append(DiagnosisPlot(name, svg(compose(rows, WIDTH), label), label))
+    return drawn
 
 
 def _perplexity(arms: Arms) -> list[Row]:
@@ -126,7 +118,7 @@ def _ratio(arms: Arms) -> list[Row]:
     def painter(axes: Axes, columns: int) -> None:
         _with_failures(panel, arms)(axes, columns)
         if len(arms) == 1:
-            axes.lines[0].set_label("_one curve needs no name")
+            axes.lines[0].set_label(UNNAMED)
             draw_intervals(axes, last.readings.ratios)
         name_level(axes, last.facts.tolerance, f"tolerance {last.facts.tolerance:g}")
 
@@ -134,7 +126,7 @@ def _ratio(arms: Arms) -> list[Row]:
 
 
 def _states(arms: Arms) -> list[Row]:
-    """The heads that grow most: in the first arm, if there are several."""
+    """The heads that grow most in the first arm."""
     first, last = next(iter(arms.values())), list(arms.values())[-1]
     shown = {label: found for label, found in arms.items() if label != CONTROL}
     if first.readings.drift is None or any(found.tables.state_statistics is None for found in shown.values()):
@@ -188,18 +180,11 @@ def _remembrance(arms: Arms) -> list[Row]:
         y_limits=(0.0, 1.0),
         marks=[Mark(context, "")],
     )
-
-    def painter(axes: Axes, columns: int) -> None:
-        panel(axes, columns)
-        name_context(axes, context)
-        if len(arms) == 1:
-            axes.lines[0].set_label("_one curve needs no name")
-
-    return [Row(HEIGHT, [painter], 1)]
+    return [Row(HEIGHT, [_with_context(panel, arms, context)], 1)]
 
 
 def _gains(arms: Arms) -> list[Row]:
-    """What a longer past is worth."""
+    """The gain of a longer history."""
     known = {label: found for label, found in arms.items() if found.readings.effective_length is not None}
     if not known:
         return []
@@ -216,18 +201,11 @@ def _gains(arms: Arms) -> list[Row]:
         level=1.0,
         marks=[Mark(last.facts.context, "")],
     )
-
-    def painter(axes: Axes, columns: int) -> None:
-        panel(axes, columns)
-        name_context(axes, last.facts.context)
-        if len(arms) == 1:
-            axes.lines[0].set_label("_one curve needs no name")
-
-    return [Row(HEIGHT, [painter], 1)]
+    return [Row(HEIGHT, [_with_context(panel, arms, last.facts.context)], 1)]
 
 
 def _heads(arms: Arms) -> list[Row]:
-    """Every head of every layer, an arm below the other, on one scale of colours."""
+    """The growth of every head, one grid for each arm, on a common color scale."""
     shown = {label: found for label, found in arms.items() if label != CONTROL}
     known = {
         label: head_map(head_growth(found.tables.state_statistics, found.facts.context))
@@ -237,39 +215,35 @@ def _heads(arms: Arms) -> list[Row]:
     if not known or len(known) < len(shown):
         return []
     rows = []
-    for label, one in known.items():
+    for label, heads in known.items():
         title = "Growth of the state past T" + (f", {label}" if len(known) > 1 else "")
-        rows.append(Row(min(5.5, 1.3 + 0.22 * len(one.layers)), [head_grid(title, one, [*known.values()])], 1))
+        rows.append(Row(min(5.5, 1.3 + 0.22 * len(heads.layers)), [head_grid(title, heads, [*known.values()])], 1))
     return rows
 
 
-def _passkey(arms: Arms) -> list[Row]:
-    return _recalled(arms, "passkey", "Passkeys found", "key")
-
-
-def _needle(arms: Arms) -> list[Row]:
-    return _recalled(arms, "needle", "Needles found", "statement")
-
-
-def _recalled(arms: Arms, reading: str, title: str, what: str) -> list[Row]:
-    """A grid an arm, of those that were asked."""
-    rows = []
-    for label, found in arms.items():
-        cells = getattr(found.readings, reading)
-        if cells and label != CONTROL:
-            name = f"{title}, {label}" if len(arms) > 1 else title
-            rows.append(Row(2.7, [recall_grid(name, cells, found.facts.context, what)], 1))
-    return rows
+def _recalled(reading: str, title: str, what: str, arms: Arms) -> list[Row]:
+    """One grid of lengths and depths for each arm."""
+    return [
+        Row(2.7, [recall_grid(name, getattr(arm.readings, reading), arm.facts.context, what)], 1)
+        for name, arm in _tested(arms, reading, title)
+    ]
 
 
 def _ruler(arms: Arms) -> list[Row]:
-    """A grid an arm, as of passkeys."""
-    rows = []
-    for label, found in arms.items():
-        if found.readings.ruler and label != CONTROL:
-            name = "RULER's prompts solved" + (f", {label}" if len(arms) > 1 else "")
-            rows.append(Row(2.1, [solved_grid(name, found.readings.ruler, found.facts.context)], 1))
-    return rows
+    """One grid of lengths and tasks for each arm."""
+    return [
+        Row(2.1, [solved_grid(name, arm.readings.ruler, arm.facts.context)], 1)
+        for name, arm in _tested(arms, "ruler", "RULER's prompts solved")
+    ]
+
+
+def _tested(arms: Arms, reading: str, title: str) -> list[tuple[str, Diagnosis]]:
+    """The arms, without the control, that made a recall test, each with the title of its grid."""
+    return [
+        (f"{title}, {label}" if len(arms) > 1 else title, arm)
+        for label, arm in arms.items()
+        if getattr(arm.readings, reading) and label != CONTROL
+    ]
 
 
 PLOTS: dict[str, Callable[[Arms], list[Row]]] = {
@@ -279,8 +253,8 @@ PLOTS: dict[str, Callable[[Arms], list[Row]]] = {
     "heads": _heads,
     "remembrance": _remembrance,
     "gains": _gains,
-    "passkey": _passkey,
-    "needle": _needle,
+    "passkey": partial(_recalled, "passkey", "Passkeys found", "key"),
+    "needle": partial(_recalled, "needle", "Needles found", "statement"),
     "ruler": _ruler,
 }
 LABELS = {
@@ -296,8 +270,20 @@ LABELS = {
 }
 
 
+def _with_context(panel: CurvePanel, arms: Arms, context: int) -> Plotter:
+    """The panel with the name of its line at T. A single arm has no legend."""
+
+    def painter(axes: Axes, columns: int) -> None:
+        panel(axes, columns)
+        name_context(axes, context)
+        if len(arms) == 1:
+            axes.lines[0].set_label(UNNAMED)
+
+    return painter
+
+
 def _with_failures(panel: CurvePanel, arms: Arms) -> Plotter:
-    """The panel, and where each model that breaks begins to fail."""
+    """The panel with the failure position of each model that breaks."""
 
     def painter(axes: Axes, columns: int) -> None:
         panel(axes, columns)

@@ -1,6 +1,8 @@
-"""What a model is asked: keys and statements hidden in a text, and prompts by RULER's rules."""
+"""The recall tests of a diagnosis: passkeys, needles, and three tasks of RULER."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import polars as pl
 
@@ -16,36 +18,36 @@ from ssm.specs.measurements.passkey import Passkey
 from ssm.specs.tasks.needle import NeedleTask
 from ssm.specs.tasks.ruler import RULER, RulerTask
 
-TRIALS = 8  # passkeys, and needles, at one length and depth
-PROMPTS = 16  # of each of RULER's tasks at one length
+TRIALS = 8  # passkeys or needles at one length and depth
+PROMPTS = 16  # prompts of each of RULER's tasks at one length
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def passkeys(session: Session) -> pl.DataFrame | None:
-    """In the schema PASSKEY; None: not measured, and the session says why."""
+    """The table of the passkey test; None: not measured, and `session.missing` has the reason."""
     if not session.spec.passkey:
         session.missing.append("passkey: not asked for")
         return None
     reader = session.reader
-    asked = Passkey(lengths=session.asked_lengths(), depths=DEPTHS, trials=TRIALS)
+    spec = Passkey(lengths=session.asked_lengths(), depths=DEPTHS, trials=TRIALS)
     try:
-        pieces = passkey_pieces(asked, reader.store.tokenizer(), reader.seed)
+        pieces = passkey_pieces(spec, reader.store.tokenizer(), reader.seed)
     except UserError as error:
         session.missing.append(f"passkey: {error}")
         return None
-    lengths = tuple(length for length in asked.lengths if length >= pieces.shortest)
+    lengths = tuple(length for length in spec.lengths if length >= pieces.shortest)
     if not lengths:
-        session.missing.append(f"passkey: its prompt alone takes {pieces.shortest} tokens")
+        session.missing.append(f"passkey: its shortest prompt has {pieces.shortest} tokens")
         return None
     if not session.affordable("passkey", TRIALS * len(DEPTHS) * sum(lengths)):
         return None
-    return passkey(asked.model_copy(update={"lengths": lengths}), reader)
+    return passkey(spec.model_copy(update={"lengths": lengths}), reader)
 
 
 def needles(session: Session) -> pl.DataFrame | None:
-    """The same statements at every length and depth, in the text of the diagnosis; in the schema ACCURACY.
+    """The table ACCURACY of the needle test: the same statements at every length and depth, in the diagnosis's text.
 
-    None: not measured, and the session says why.
+    None: not measured, and `session.missing` has the reason.
     """
     if not session.spec.passkey:
         session.missing.append("needles: not asked for")
@@ -58,26 +60,26 @@ def needles(session: Session) -> pl.DataFrame | None:
         session.missing.append(f"needles: {error}")
         return None
     lengths = tuple(length for length in lengths if length >= needle.shortest)
-    behind = tasks[0].answering(needle.room)
-    if not session.affordable("needles", TRIALS * len(DEPTHS) * sum(length + behind for length in lengths)):
+    answer = tasks[0].answering(needle.room)
+    if not session.affordable("needles", TRIALS * len(DEPTHS) * sum(length + answer for length in lengths)):
         return None
-    asked = [Accuracy(task=task, lengths=lengths, examples=TRIALS) for task in tasks]
+    specs = [Accuracy(task=task, lengths=lengths, examples=TRIALS) for task in tasks]
     try:
-        return pl.concat(accuracy(one, session.reader) for one in asked)
-    except UserError as error:  # such as a text in which no sentence ends
+        return pl.concat(accuracy(spec, session.reader) for spec in specs)
+    except UserError as error:  # for example, no sentence of the text ends
         session.missing.append(f"needles: {error}")
         return None
 
 
 def ruler(session: Session) -> pl.DataFrame | None:
-    """Three tasks by RULER's rules, at places of their own in every prompt; in the schema ACCURACY.
+    """The table ACCURACY of three tasks of RULER, with random places in every prompt.
 
-    None: none was measured. The session says why one was not.
+    None: nothing was measured. `session.missing` has the reason for each task that is missing.
     """
     if not session.spec.passkey:
         session.missing.append("RULER: not asked for")
         return None
-    store, asked, found = session.reader.store, session.asked_lengths(), []
+    store, asked, tables = session.reader.store, session.asked_lengths(), []
     for name in RULER:
         try:
             task = _ruler_task(store, name, max(asked))
@@ -86,28 +88,26 @@ def ruler(session: Session) -> pl.DataFrame | None:
             session.missing.append(f"{name}: {error}")
             continue
         lengths = tuple(length for length in asked if length >= shortest)
-        behind = task.answering(task.longest_answer)
-        if session.affordable(name, PROMPTS * sum(length + behind for length in lengths)):
+        answer = task.answering(task.longest_answer)
+        if session.affordable(name, PROMPTS * sum(length + answer for length in lengths)):
             try:
-                found.append(accuracy(Accuracy(task=task, lengths=lengths, examples=PROMPTS), session.reader))
-            except UserError as error:  # such as states that cannot be split by sequences
+                tables.append(accuracy(Accuracy(task=task, lengths=lengths, examples=PROMPTS), session.reader))
+            except UserError as error:  # for example, the states cannot be split by sequences
                 session.missing.append(f"{name}: {error}")
-    return pl.concat(found) if found else None
+    return pl.concat(tables) if tables else None
 
 
 def _ruler_task(store: TokenStore, name: str, length: int) -> RulerTask:
-    """One of RULER's tasks in a store's own tokens, of that length where no other is asked for."""
-    text = store.spec.text
-    assert text is not None
-    mix = ({"length": length, "tasks": (name,)},)
-    content = {"name": name, "corpus": text.corpus, "tokenizer": text.tokenizer, "mix": mix}
-    return RulerTask.parse(content, name)
+    """One of RULER's tasks in the tokens of a store, with a default length."""
+    return RulerTask.parse(_task(store, name, {"length": length, "tasks": (name,)}), name)
 
 
 def _needle_task(store: TokenStore, depth: float, length: int) -> NeedleTask:
-    """Needles at one depth in a store's own text, of that length where no other is asked for."""
+    """Needles at one depth in the text of a store, with a default length."""
+    return NeedleTask.parse(_task(store, "needle", {"length": length, "depths": (depth, depth)}), "needles")
+
+
+def _task(store: TokenStore, name: str, part: dict[str, Any]) -> dict[str, Any]:
     text = store.spec.text
     assert text is not None
-    mix = ({"length": length, "depths": (depth, depth)},)
-    content = {"name": "needle", "corpus": text.corpus, "tokenizer": text.tokenizer, "mix": mix}
-    return NeedleTask.parse(content, "needles")
+    return {"name": name, "corpus": text.corpus, "tokenizer": text.tokenizer, "mix": (part,)}

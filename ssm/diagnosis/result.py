@@ -1,6 +1,6 @@
-"""What a diagnosis is: the tables that were measured, the facts around them, the numbers read off them, the verdict.
+"""The data of a diagnosis, and its JSON: measured tables, facts about the measurement, computed numbers, verdict.
 
-Plain data, and its JSON. The numbers are computed in `readings`, the verdict in `verdict`, the page in `page`.
+`readings` computes the numbers, `verdict` the verdict, and `page` the page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ssm.specs import measurements
 
 SCHEMAS = measurements.SCHEMAS | {SPELLED_BYTES.name: SPELLED_BYTES}
 T = TypeVar("T")
-# JSON has neither NaN nor infinity. A number that is none, and an end that an interval does not have, are null.
+# JSON has neither NaN nor infinity. Both are written as null, and each of these types reads null as its own value.
 Number = Annotated[float, BeforeValidator(lambda value: nan if value is None else value)]
 Low = Annotated[float, BeforeValidator(lambda value: -inf if value is None else value)]
 High = Annotated[float, BeforeValidator(lambda value: inf if value is None else value)]
@@ -29,21 +29,21 @@ High = Annotated[float, BeforeValidator(lambda value: inf if value is None else 
 
 @dataclass(frozen=True)
 class Interval:
-    """A number and its interval; (NaN, -inf, inf) where it is none."""
+    """A number and its interval. An unknown number is (NaN, -inf, inf)."""
 
     value: Number
     low: Low
     high: High
 
 
-def _ascending(found: dict[int, T]) -> dict[int, T]:
-    """A JSON file is sorted by its keys, which are texts there."""
-    return dict(sorted(found.items()))
+def _ascending(values: dict[int, T]) -> dict[int, T]:
+    """Sort by number: the keys of a JSON file are sorted as text."""
+    return dict(sorted(values.items()))
 
 
 @dataclass(frozen=True)
 class HeadGrowth:
-    """By what factor the standard deviation of one head's state grows past the context."""
+    """The factor by which the standard deviation of one head's state grows beyond the context."""
 
     layer: int
     head: int
@@ -52,28 +52,28 @@ class HeadGrowth:
 
 @dataclass(frozen=True)
 class HeadMap:
-    """The growth of every head, by layer; where a column stands for several heads, of the one that grows most."""
+    """The growth of every head, by layer. A column of several heads shows the one that grows most."""
 
     together: int  # heads in a column
     layers: tuple[int, ...]
-    growth: tuple[tuple[Number, ...], ...]  # (layers, columns); of a state that is no number at the end none either
-    drifting: tuple[tuple[bool, ...], ...]  # (layers, columns): whether one of them drifts
+    growth: tuple[tuple[Number, ...], ...]  # (layers, columns); NaN if a state is not a number at the end
+    drifting: tuple[tuple[bool, ...], ...]  # (layers, columns): whether a head of the column drifts
 
 
 @dataclass(frozen=True)
 class Drift:
-    """How many heads drift: whose state's standard deviation more than doubles past the context (lg figure 9)."""
+    """Drifting heads: the standard deviation of their state more than doubles beyond the context (lg figure 9)."""
 
     heads: int
     drifting: int
-    top: tuple[HeadGrowth, ...]  # those that grow most, whether or not they drift
+    top: tuple[HeadGrowth, ...]  # the heads that grow most, drifting or not
     map: HeadMap | None = None
     by_layer: Annotated[dict[int, int], AfterValidator(_ascending)] = field(default_factory=dict)  # layer -> drifting
 
 
 @dataclass(frozen=True)
 class Recall:
-    """Passkeys or needles found at one length and depth."""
+    """Accuracy of the passkey test or the needle test at one length and depth."""
 
     length: int
     depth: float
@@ -83,29 +83,28 @@ class Recall:
 
 @dataclass(frozen=True)
 class Memory:
-    """How long the states remember, until 1/e is left of what they held: shares of all states."""
+    """How long the states remember, as shares of all states. A state remembers until 1/e of its content is left."""
 
     recent_tokens: int
-    recent: Interval  # forget within so many tokens
+    recent: Interval  # states that forget within `recent_tokens`
     kept_tokens: int
-    kept: Interval  # still hold more than that after so many
-    narrow: Interval  # whose decay ranges over less than half of what it could (bn figure 6)
+    kept: Interval  # states that still remember after `kept_tokens`
+    narrow: Interval  # states with a decay that uses less than half of its possible range (bn figure 6)
 
 
 @dataclass(frozen=True)
 class EffectiveLength:
-    """How far back text still lowers the loss (`ssm.diagnosis.effective_length`)."""
+    """How far back text still lowers the loss (`ssm.diagnosis.readings.effective_length`)."""
 
-    at_least: int | None  # text more than so many tokens back surely does; None: of no length is that sure
-    at_most: int | None  # from so many on, twice as many gain less than 1% of perplexity; None: not decided
-    gains: Annotated[
-        dict[int, Interval], AfterValidator(_ascending)
-    ]  # by n: perplexity with n to 2n tokens read over that with 2n to 4n; together they hold with 95%
+    at_least: int | None  # text more than this many tokens back certainly lowers the loss; None: not decided
+    at_most: int | None  # from this many tokens on, twice as many gain less than 1% of perplexity; None: not decided
+    # n -> perplexity with n to 2n tokens read, divided by perplexity with 2n to 4n; the intervals hold jointly with 95%
+    gains: Annotated[dict[int, Interval], AfterValidator(_ascending)]
 
 
 @dataclass(frozen=True)
 class Solved:
-    """Prompts of one of RULER's tasks at one length."""
+    """Accuracy of one of RULER's tasks at one length."""
 
     task: str
     length: int
@@ -115,44 +114,42 @@ class Solved:
 
 @dataclass(frozen=True)
 class Readings:
-    """The numbers of a diagnosis. Perplexities and ratios are plain numbers, not logarithms."""
+    """The numbers of a diagnosis. Perplexities and ratios are plain numbers, not logarithms. None: not measured."""
 
     in_context: Interval  # perplexity at [T/2, T)
-    far: Interval  # perplexity at the last quarter of the length
-    ratios: Annotated[
-        dict[int, Interval], AfterValidator(_ascending)
-    ]  # by position, in tokens; together they hold with 95%
+    far: Interval  # perplexity on the last quarter of the length
+    ratios: Annotated[dict[int, Interval], AfterValidator(_ascending)]  # by position, tokens; jointly at 95%
     failure: Interval | None  # position in tokens from which the paired ratio exceeds the tolerance; None: nowhere
-    not_finite_from: int | None  # a bin begins here in which some loss is not a number; None: none does
-    length_class: str  # strong, weak, none (ls Def. 2.1)
+    not_finite_from: int | None  # start of the first bin with a loss that is not a number; None: there is none
+    length_class: str  # strong, weak, none or not decided (ls Def. 2.1)
     extends_from: int | None
     generalizes: bool  # lg Def. 3.2
-    drift: Drift | None  # None: not measured
-    remembrance: Interval | None  # Effective Remembrance with the last T tokens kept, total variation
+    drift: Drift | None
+    remembrance: Interval | None  # Effective Remembrance if the last T tokens are kept, total variation
     passkey: tuple[Recall, ...]
-    memory: Memory | None = None  # None: not measured
+    memory: Memory | None = None
     needle: tuple[Recall, ...] = ()
     ruler: tuple[Solved, ...] = ()
-    in_context_bits: Interval | None = None  # bits per byte of text at [T/2, T); None: the bytes were not counted
-    far_bits: Interval | None = None  # the same at the last quarter of the length
-    effective_length: EffectiveLength | None = None  # None: not measured
+    in_context_bits: Interval | None = None  # bits per byte of text at [T/2, T)
+    far_bits: Interval | None = None  # bits per byte on the last quarter of the length
+    effective_length: EffectiveLength | None = None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """BREAKS, HOLDS or NOT_DECIDED of `ssm.diagnosis.verdict`, and what was found, in plain words."""
+    """The outcome and its explanation."""
 
-    outcome: str
+    outcome: str  # BREAKS, HOLDS or NOT_DECIDED of `ssm.diagnosis.verdict`
     paragraph: str
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What was diagnosed, on what, and what it took."""
+    """The model, the text and the settings of a diagnosis, and its cost."""
 
     title: str  # the model's short name
-    name: str  # what the user called it
-    kind: str  # in words
+    name: str  # as the user gave it
+    kind: str  # description of the architecture
     parameters: int
     vocab_size: int
     context: int  # T, tokens
@@ -161,56 +158,55 @@ class Facts:
     tokens_read: int
     seconds: float
     tokens_per_second: float
-    state_bytes: int | None  # that one sequence carries on
+    state_bytes: int | None  # of one sequence
     peak_bytes: int
     device: str
     precision: str
-    text: str  # in words
+    text: str  # names of the files
     text_sha256: str
     fingerprint: str  # of the weights and their config
     seed: int
     tolerance: float
     stopped_by: str  # decided, budget, text or sequences
-    can_extend: bool  # by training
+    can_extend: bool  # whether `ssm extend` can train it
     missing: tuple[str, ...]  # "what was not measured: why"
-    can_be_scaled: bool = False  # by a repair that trains nothing (scale_a), where training cannot extend it
-    looks: int = 1  # how often it was looked at most whether the verdict is decided: they share the level
+    can_be_scaled: bool = False  # whether scale_a, which trains nothing, can repair a model that cannot be trained
+    looks: int = 1  # at most how often the verdict was checked: all checks share the level of the intervals
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data."""
         return _plain(Facts, self)
 
     def why_missing(self) -> dict[str, str]:
-        """What was not measured -> why."""
+        """What was not measured -> the reason."""
         parts = [text.partition(": ") for text in self.missing]
         return {what: why for what, _, why in parts}
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables behind a diagnosis, in the schemas of their names in SCHEMAS; None: not measured."""
+    """The tables of a diagnosis. SCHEMAS has a schema for each name. None: not measured."""
 
     position_loss: pl.DataFrame
-    restart_loss: pl.DataFrame  # in every bin from T/2 on, the same sequences
+    restart_loss: pl.DataFrame  # all bins from T/2 on, the same sequences
     length_class: pl.DataFrame
     effective_remembrance: pl.DataFrame | None = None
     state_statistics: pl.DataFrame | None = None
     passkey: pl.DataFrame | None = None
     memory_length: pl.DataFrame | None = None
     decay_range: pl.DataFrame | None = None
-    accuracy: pl.DataFrame | None = None  # on needles, and on RULER's tasks
+    accuracy: pl.DataFrame | None = None  # of the needle test, and of RULER's tasks
     context_loss: pl.DataFrame | None = None
     spelled_bytes: pl.DataFrame | None = None  # in the bins of position_loss
 
     def present(self) -> dict[str, pl.DataFrame]:
-        """Name of the schema -> table, of those that were measured."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: table for name, table in found.items() if table is not None}
+        """The measured tables by name."""
+        tables = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: table for name, table in tables.items() if table is not None}
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Everything that its page shows."""
+    """One diagnosis: everything that its page shows."""
 
     facts: Facts
     tables: Tables
@@ -222,18 +218,18 @@ class Diagnosis:
 class Extension:
     """What an extension adds to the page of its last diagnosis."""
 
-    outcome: str  # a word or two: repaired
-    reason: str  # a sentence without its full stop
+    outcome: str  # for example "repaired"
+    reason: str  # a sentence without the period at its end
     gained: bool
     training: tuple[tuple[str, str], ...] = ()  # name, value
-    control: Diagnosis | None = None  # of the arm that was trained as long from zero states
-    written: str | None = None  # where the model lies that was made: something was gained, or it is a candidate
-    held_out: str = ""  # what is held out of training, and what that can decide
+    control: Diagnosis | None = None  # of the control arm, with as many steps from zero states
+    written: str | None = None  # path of the new model, or of the candidate if nothing was gained
+    held_out: str = ""  # which text is held out of training, and what it can decide
     links: tuple[tuple[str, str], ...] = ()  # text, address relative to the page
 
 
 def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Facts, readings and verdict as plain data; the tables are files of their own."""
+    """Facts, readings and verdict as plain data. The tables are separate files."""
     return {
         "facts": diagnosis.facts.as_json(),
         "readings": _plain(Readings, diagnosis.readings),
@@ -245,7 +241,7 @@ def from_json(record: dict[str, Any], tables: Tables) -> Diagnosis:
     """The inverse of `as_json`.
 
     Raises:
-        TableError: not the record of a diagnosis.
+        TableError: `record` is not the record of a diagnosis.
     """
     what = "not the record of a diagnosis"
     try:
@@ -263,7 +259,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     """Read a record that `as_json` made.
 
     Raises:
-        TableError: it is not there, or no JSON.
+        TableError: the file does not exist, or is not the JSON of a record.
     """
     record = strict_parsing.read_json(path, TableError, "record of a diagnosis")
     if not isinstance(record, dict):

@@ -1,4 +1,4 @@
-"""Reading a model until its verdict is decided, the text is used up, or the budget is spent."""
+"""Read a model until its verdict is decided, the text is used up, or the budget is spent."""
 
 from __future__ import annotations
 
@@ -43,36 +43,36 @@ from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.restart_loss import RestartLoss
 from ssm.specs.measurements.state_statistics import StateStatistics
 
-FIRST = (LEAST, 16)  # windows after which only the time is looked at
-PRECISE = 1.4  # the ends of the interval of where it begins to fail lie within this factor
+FIRST = (LEAST, 16)  # numbers of windows after which only the time is checked
+PRECISE = 1.4  # high / low of the interval of the failure position: reading stops below this factor
 FEW = 8  # windows for the state, and for Effective Remembrance
 PAIRED = 16  # windows for the loss by context
-SHORTEST = 64  # the shortest of these contexts is this part of the model's own
-RESERVED = 0.4  # of the budget is kept for what explains a verdict
-REMEMBRANCE_PASSES = 7.5  # over a window's length: its bins end 6.5 times the length, and the whole window
+SHORTEST = 64  # the shortest of these contexts is T / SHORTEST
+RESERVED = 0.4  # share of the budget that is kept for the measurements that explain a verdict
+REMEMBRANCE_PASSES = 7.5  # windows read per window: the ends of its bins sum to 6.5 windows, and the window itself
 
 
 @dataclass
 class Sample:
-    """What was read, and what it took."""
+    """The tables of a diagnosis, and the cost."""
 
     tables: Tables
     sequences: int
-    tokens: int  # that went through the model
-    looks: int  # at which the reading could have ended
+    tokens: int  # tokens that the model has read
+    looks: int  # how often the reading could have ended
     stopped_by: str  # decided, budget, text or sequences
-    missing: tuple[str, ...]  # what was not measured, and why
+    missing: tuple[str, ...]  # "what was not measured: why"
     seconds: float
-    tokens_per_second: float  # of the model reading on
+    tokens_per_second: float
     peak_bytes: int
 
 
 def sample(
     model: Readable, store: TokenStore, spec: DiagnosisSpec, device: torch.device, title: str = "diagnose"
 ) -> Sample:
-    """Everything that a diagnosis of `model` (in evaluation mode, on `device`) rests on.
+    """All measurements of a diagnosis of `model` (in evaluation mode, on `device`).
 
-    Windows lie apart in the held-out text of `store`. Their number doubles until the verdict is decided.
+    Windows of the held-out text of `store` do not overlap. Their number doubles until the verdict is decided.
 
     Raises:
         DataError: the text is too short.
@@ -84,15 +84,15 @@ def sample(
 
 
 def rounds(most: int) -> list[int]:
-    """Windows read after each round: ENOUGH, twice as many, and so on up to `most`."""
-    found = [min(ENOUGH, most)]
-    while found[-1] < most:
-        found.append(min(2 * found[-1], most))
-    return found
+    """Numbers of windows at which the verdict is checked: ENOUGH, twice as many, and so on up to `most`."""
+    counts = [min(ENOUGH, most)]
+    while counts[-1] < most:
+        counts.append(min(2 * counts[-1], most))
+    return counts
 
 
 class _Sampler:
-    """One diagnosis under way."""
+    """The measurements of one diagnosis, on `most` windows at most."""
 
     def __init__(self, reader: Reader, spec: DiagnosisSpec, most: int):
         self.reader, self.spec, self.most = reader, spec, most
@@ -127,7 +127,11 @@ class _Sampler:
         )
 
     def _losses(self, looks: list[int]) -> tuple[pl.DataFrame, pl.DataFrame, int, str]:
-        """The loss with the full history and of the restarted model, by window; how many; why no more."""
+        """Tables of the loss with the full history and after restarts, the number of windows, and why it is not higher.
+
+        Args:
+            looks: numbers of windows at which the verdict is checked.
+        """
         spec, session, read = self.spec, self.session, 0
         losses: list[pl.DataFrame] = []
         restarts: list[pl.DataFrame] = []
@@ -141,21 +145,21 @@ class _Sampler:
             restarted = restart_loss(restart, reader)
             losses.append(_numbered_from(read, full))
             restarts.append(_numbered_from(read, restarted))
-            session.tokens += 3 * count * spec.length  # every target beyond the context is read twice again
+            session.tokens += 3 * count * spec.length  # restarts read every target beyond the context twice more
             read = until
-            found = pl.concat(losses), pl.concat(restarts)
-            if until in looks and self._decided(*found, len(looks)):
-                return *found, read, "decided"
+            tables = pl.concat(losses), pl.concat(restarts)
+            if until in looks and self._decided(*tables, len(looks)):
+                return *tables, read, "decided"
             if then is None:
                 break
             took = (session.spent() - before) * (then - until) / count
             share = 1 - RESERVED if until in looks else 1.0
             if session.spent() + took > share * spec.budget_seconds:
-                return *found, read, "budget"
-        return *found, read, "text" if self.most < spec.sequences else "sequences"
+                return *tables, read, "budget"
+        return *tables, read, "text" if self.most < spec.sequences else "sequences"
 
     def _decided(self, losses: pl.DataFrame, restarts: pl.DataFrame, looks: int) -> bool:
-        """Whether more windows would change little. Whoever looks more than once shares the level among the looks."""
+        """Whether more windows would change little. All looks share the level of the intervals."""
         tolerance, context = self.spec.tolerance, self.spec.context
         failure = failure_position(losses, restarts, tolerance)
         windows = losses["sequence"].n_unique()
@@ -179,7 +183,7 @@ class _Sampler:
         return effective_remembrance(spec, self.reader)
 
     def _decays(self, sequences: int) -> dict[str, pl.DataFrame]:
-        """How long states remember and how far their decays range, over windows of one context."""
+        """Tables of the memory of states and of the range of their decays, on windows of T tokens."""
         context = self.spec.context
         if not self.session.affordable("decays", 2 * sequences * context):
             return {}
@@ -193,18 +197,18 @@ class _Sampler:
             return {}
 
     def _contexts(self, sequences: int) -> pl.DataFrame | None:
-        """The loss on the same targets by how much was read before them."""
+        """The loss on the same targets, by the number of tokens read before them."""
         spec = ContextLoss(length=self.spec.length, sequences=sequences, shortest=max(1, self.spec.context // SHORTEST))
-        probes = PROBED * len(spec.contexts)  # for the size of a state, before every one
+        probes = PROBED * len(spec.contexts)  # tokens that are read to measure the size of a state
         if not self.session.affordable("effective length", sequences * spec.tokens + probes):
             return None
         return context_loss(spec, self.reader)
 
     def _spelled(self, sequences: int) -> pl.DataFrame:
-        """What the text of each loss weighs."""
+        """The bytes of text that the targets of each window and bin spell."""
         windows, edges = self.reader.windows(sequences, self.spec.length, 0), bin_edges(self.spec.length)
-        found = spelled_bytes(windows.split, self.reader.store.tokenizer(), windows.positions, edges)  # (windows, bins)
-        return binned_table(torch.from_numpy(found).double(), edges[:-1], edges[1:], SPELLED_BYTES)
+        sizes = spelled_bytes(windows.split, self.reader.store.tokenizer(), windows.positions, edges)  # (windows, bins)
+        return binned_table(torch.from_numpy(sizes).double(), edges[:-1], edges[1:], SPELLED_BYTES)
 
     def _class_spec(self, sequences: int) -> LengthClass:
         of = PositionLoss(length=self.spec.length, sequences=sequences)
@@ -212,13 +216,13 @@ class _Sampler:
 
 
 def _together(*tables: pl.DataFrame | None) -> pl.DataFrame | None:
-    """Those that there are, in one; a column that one of them lacks is null there."""
-    found = [table for table in tables if table is not None]
-    return pl.concat(found, how="diagonal") if found else None
+    """All tables that are not None in one. A column that a table lacks is null."""
+    measured = [table for table in tables if table is not None]
+    return pl.concat(measured, how="diagonal") if measured else None
 
 
 def _precise(failure: Interval | None) -> bool:
-    """Whether it is known well enough where a model begins to fail; also where that can never be known."""
+    """Whether the failure position is precise enough. True if it cannot become more precise."""
     return failure is None or isnan(failure.value) or failure.high <= PRECISE * failure.low
 
 
@@ -233,7 +237,7 @@ def computing_in(spec: DiagnosisSpec, device: torch.device) -> Iterator[None]:
 
 
 def _peak_bytes(device: torch.device) -> int:
-    """The most memory that was in use: of the GPU, or of this process."""
+    """The peak memory use of the GPU, or of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # KiB on Linux

@@ -1,4 +1,4 @@
-"""A diagnosis under way: what it reads, what it has spent, and what it leaves out."""
+"""A running diagnosis: the windows it reads, the time it has used, and what it has skipped."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ssm.specs.diagnosis import DiagnosisSpec
 
 @dataclass(frozen=True)
 class Reader(EvaluationContext):
-    """Reads given windows, whichever a measurement would choose."""
+    """An evaluation context with fixed windows: every measurement reads these."""
 
     given: HeldOutWindows = field(kw_only=True)
 
     def windows(self, sequences: int, length: int, seed: int) -> HeldOutWindows:
-        """The first of the given windows, up to `length`."""
+        """The first `sequences` windows, cut to `length` tokens."""
         return replace(self.given, positions=self.given.positions[:sequences], length=length)
 
     def past(self, first: int) -> Reader:
-        """From window number `first` on."""
+        """The windows from number `first` on."""
         return replace(self, given=replace(self.given, positions=self.given.positions[first:]))
 
 
@@ -32,17 +32,17 @@ class Session:
 
     reader: Reader
     spec: DiagnosisSpec
-    tokens: int = 0  # that went through the model
-    rate: float = 0.0  # tokens a second of the model reading on
-    missing: list[str] = field(default_factory=list)  # what was not measured, and why
+    tokens: int = 0  # tokens that the model has read
+    rate: float = 0.0  # tokens per second
+    missing: list[str] = field(default_factory=list)  # "what was not measured: why"
     started: float = field(default_factory=lambda: time.monotonic())
 
     def spent(self) -> float:
-        """Seconds."""
+        """Seconds since the start."""
         return time.monotonic() - self.started
 
     def affordable(self, what: str, tokens: int) -> bool:
-        """Whether so many more tokens fit into the budget; they are counted as read if they do."""
+        """Whether the budget allows this many more tokens. If so, they count as read; else `what` counts as missing."""
         if self.spent() + tokens / self.rate > self.spec.budget_seconds:
             self.missing.append(f"{what}: the budget was spent")
             return False
@@ -50,6 +50,6 @@ class Session:
         return True
 
     def asked_lengths(self) -> tuple[int, ...]:
-        """At which something is asked for: half the context, and the context times 1, 2, 4 ..."""
+        """Lengths of the recall tests: half the context, and the context times 1, 2, 4 ..."""
         context = self.spec.context
         return (context // 2, *(k * context for k in octaves(context, self.spec.length)))

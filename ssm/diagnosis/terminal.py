@@ -1,4 +1,7 @@
-"""What a terminal of WIDTH columns shows of a diagnosis or an extension: the verdict, a table, what to type next."""
+"""The terminal output of a diagnosis or an extension: the verdict, a table, and what to type next.
+
+All lines have at most WIDTH columns.
+"""
 
 from __future__ import annotations
 
@@ -39,31 +42,31 @@ RATIO = (
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured up to one length."""
+    """The measurements at one length."""
 
     length: int  # tokens
     perplexity: Interval
-    ratio: Interval | None  # None: inside the context, where nothing is restarted
-    bits: Interval | None  # per byte; None: the bytes were not counted
+    ratio: Interval | None  # None: inside the context there are no restarts
+    bits: Interval | None  # per byte; None: not measured
 
 
-def diagnosis_lines(found: Diagnosis, page: Path, extend: Sequence[str]) -> list[str]:
-    """What `ssm diagnose` prints.
+def diagnosis_lines(diagnosis: Diagnosis, page: Path, extend: Sequence[str]) -> list[str]:
+    """The output of `ssm diagnose`.
 
     Args:
         page: the file with the explanation.
-        extend: the words of the command that may repair this model; shown where that is worth trying.
+        extend: the words of the command that may repair this model, shown if it is worth trying.
     """
-    facts = found.facts
+    facts = diagnosis.facts
     windows = f"{facts.sequences:,} windows of the text were read; the ratios' intervals hold together with 95%."
     return [
-        *paragraph(sentence_of(found.readings, facts)),
+        *paragraph(sentence_of(diagnosis.readings, facts)),
         "",
-        *table(rows_of(found.tables, found.readings.ratios, facts.context)),
+        *_table_of(diagnosis),
         "",
         *paragraph(f"{RATIO} {SPANS} {windows}"),
         "",
-        *_next(found, extend),
+        *_next(diagnosis, extend),
         *_where("Page", page),
     ]
 
@@ -75,34 +78,34 @@ def extension_lines(
     places: Mapping[str, Path],
     commands: Mapping[str, str],
 ) -> list[str]:
-    """What `ssm extend` prints.
+    """The output of `ssm extend`.
 
     Args:
-        result: what result.json says.
+        result: the content of result.json.
         after: None: nothing was trained.
-        places: what was written, by what it is.
-        commands: what to type next, as a shell reads it, by what it is for.
+        places: written files and folders, by their description.
+        commands: shell commands that can be typed next, by their purpose.
     """
     outcome = str(result["outcome"])
     return [
         *paragraph(f"{outcome[:1].upper()}{outcome[1:]}: {result['reason']}."),
         "",
-        *(_before_and_after(before, after) if after is not None else _before(before)),
+        *(_before_and_after(before, after) if after is not None else _table_of(before)),
         "",
         *(line for what, path in places.items() for line in _where(what, path)),
         *(line for what, text in commands.items() for line in (f"{what}:", *command(shlex.split(text)))),
     ]
 
 
-def rows_of(tables: Tables, found: Mapping[int, Interval], context: int) -> list[Row]:
-    """A row for the context, and one for each length whose paired ratio was found."""
+def rows_of(tables: Tables, ratios: Mapping[int, Interval], context: int) -> list[Row]:
+    """One row for the context, and one for each length with a paired ratio."""
     spans = {context: context // 2} | ratio_spans(tables.restart_loss, context)
     spelled, losses = tables.spelled_bytes, tables.position_loss
     return [
         Row(
             length,
             perplexity(losses, start, length),
-            found.get(length),
+            ratios.get(length),
             None if spelled is None else bits_per_byte(losses, spelled, start, length),
         )
         for length, start in spans.items()
@@ -110,21 +113,19 @@ def rows_of(tables: Tables, found: Mapping[int, Interval], context: int) -> list
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Aligned columns; without bits per byte where no row has them."""
-    heads = ["length", "perplexity", "ratio (95% interval)"]
-    cells = [[f"{row.length:,}", _number(row.perplexity), _interval(row.ratio)] for row in rows]
-    known = [_number(row.bits) for row in rows]
-    if set(known) != {NONE}:
-        heads.append("bits per byte")
-        cells = [[*line, bits] for line, bits in zip(cells, known, strict=True)]
+    """A table with aligned columns. It has a column of bits per byte only if a row has a value."""
+    heads = ["length", "perplexity", "ratio (95% interval)", "bits per byte"]
+    cells = [[f"{row.length:,}", _number(row.perplexity), _interval(row.ratio), _number(row.bits)] for row in rows]
+    if all(row.bits is None for row in rows):
+        heads, cells = heads[:-1], [line[:-1] for line in cells]
     return _aligned(heads, cells, left=(2,))
 
 
 def command(words: Sequence[str]) -> list[str]:
-    """A command of a POSIX shell on lines of WIDTH columns, which can be typed as they stand.
+    """A command of a POSIX shell on lines of WIDTH columns, ready to be pasted.
 
-    A line that goes on ends with a backslash. So does a part of a word that is too long for a line; the rest of the
-    word begins the next line.
+    A line that continues ends with a backslash. A word that is too long for a line is split in the same way: its
+    continuation starts the next line without indentation.
     """
     lines, line = [], " "
     for i, word in enumerate(words, start=1):
@@ -142,41 +143,41 @@ def command(words: Sequence[str]) -> list[str]:
 
 
 def paragraph(text: str) -> list[str]:
-    """Words on lines of WIDTH columns."""
+    """Text on lines of WIDTH columns."""
     return wrap(text, WIDTH, break_on_hyphens=False)
 
 
-def _next(found: Diagnosis, extend: Sequence[str]) -> list[str]:
-    """What the user can do now."""
-    facts, outcome = found.facts, found.verdict.outcome
-    if at_chance(found.readings, facts):
+def _next(diagnosis: Diagnosis, extend: Sequence[str]) -> list[str]:
+    """What the user can do next."""
+    facts, readings, outcome = diagnosis.facts, diagnosis.readings, diagnosis.verdict.outcome
+    if at_chance(readings, facts):
         return paragraph("Check the tokenizer (--tokenizer), and whether the model knows the language of the text.")
-    if lost_inside(found.readings, facts):
+    if lost_inside(readings, facts):
         return paragraph("Check the weights, and the precision (--precision float32).")
-    if worth_extending(found):
+    if worth_extending(diagnosis):
         return ["To repair it, type:", *command(extend)]
     if outcome == BREAKS:
         return paragraph("`ssm extend` cannot extend a model of this kind.")
     again = "run the same command with another -o and"
     if outcome == HOLDS:
         return paragraph(f"There is nothing to repair. To read further, {again} --length {2 * facts.length}.")
-    if fails_between(found.readings, facts):
+    if fails_between(readings, facts):
         return paragraph("The page shows the ratio at every position.")
     kind, count = decides_more(facts)
     tokens = f"more text: {count:,} windows take about {count * (facts.length + 1):,} tokens"
     return paragraph(f"To decide it, {again} {tokens if kind == 'text' else f'--{kind} {count}'}.")
 
 
-def _before(found: Diagnosis) -> list[str]:
-    return table(rows_of(found.tables, found.readings.ratios, found.facts.context))
+def _table_of(diagnosis: Diagnosis) -> list[str]:
+    return table(rows_of(diagnosis.tables, diagnosis.readings.ratios, diagnosis.facts.context))
 
 
 def _before_and_after(before: Diagnosis, after: Diagnosis) -> list[str]:
-    """Of the windows that both have read."""
-    context, windows = before.facts.context, min(found.facts.sequences for found in (before, after))
+    """A table of the windows that both have read."""
+    context, windows = before.facts.context, min(before.facts.sequences, after.facts.sequences)
     both = []
-    for found in (before, after):
-        tables = first_windows(found.tables, windows)
+    for diagnosis in (before, after):
+        tables = first_windows(diagnosis.tables, windows)
         tables = Tables(tables.position_loss, tables.restart_loss, tables.length_class)
         both.append(rows_of(tables, ratios(tables.position_loss, tables.restart_loss, context), context))
     cells = [
@@ -194,7 +195,7 @@ def _where(what: str, path: Path) -> list[str]:
 
 
 def _aligned(heads: Sequence[str], cells: Sequence[Sequence[str]], left: Iterable[int] = ()) -> list[str]:
-    """Columns to the right, but for those named in `left`."""
+    """Right-aligned columns; the columns with the numbers in `left` are left-aligned."""
     lines = [heads, *cells]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     places = ["<" if i in left else ">" for i in range(len(widths))]
@@ -204,25 +205,25 @@ def _aligned(heads: Sequence[str], cells: Sequence[Sequence[str]], left: Iterabl
     ]
 
 
-def _number(found: Interval | None) -> str:
-    if found is None:
+def _number(estimate: Interval | None) -> str:
+    if estimate is None:
         return NONE
-    return digits(found.value) if isfinite(found.value) else "no number"
+    return digits(estimate.value) if isfinite(estimate.value) else "no number"
 
 
-def _interval(found: Interval | None) -> str:
-    if found is None or not isfinite(found.value):
-        return _number(found)
-    return f"{_number(found)} ({ends(found)})"
+def _interval(estimate: Interval | None) -> str:
+    if estimate is None or not isfinite(estimate.value):
+        return _number(estimate)
+    return f"{_number(estimate)} ({ends(estimate)})"
 
 
 def _columns(text: str) -> int:
-    """Of a terminal."""
+    """The width of a text in columns of a terminal."""
     return sum(2 if east_asian_width(letter) in "FW" else 1 for letter in text)
 
 
 def _parts(word: str, room: int) -> list[str]:
-    """A word as a shell reads it: a first part of at most `room` columns, and parts of lines of their own."""
+    """A quoted word in parts: the first has at most `room` columns, and each other part fits on a line."""
     parts, rest = [], word
     while _columns(shlex.quote(rest)) > room:
         end = next(i for i in range(1, len(rest) + 1) if _columns(shlex.quote(rest[: i + 1])) > room)

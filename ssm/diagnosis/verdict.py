@@ -1,4 +1,4 @@
-"""From numbers to a verdict: breaks, holds or not decided, in one sentence and in a paragraph that explains it."""
+"""The verdict of a diagnosis: breaks, holds or not decided, as one sentence and as a paragraph that explains it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from ssm.specs.tasks.needle import ALTERNATIVES
 
 BREAKS, HOLDS, NOT_DECIDED = "breaks", "holds", "not decided"
 RESTART = "A restart is the same model, which reads only the last half to whole context before each token."
-CHANCE = 1 / (1 + ALTERNATIVES)  # of a needle
-STATE = "state statistics"  # what is missing where there is no drift
+CHANCE = 1 / (1 + ALTERNATIVES)  # accuracy of guessing in the needle test
+STATE = "state statistics"  # the entry of `Facts.missing` if there is no drift
 
 
 def outcome_of(ratios: Mapping[int, Interval], tolerance: float, windows: int, failure: Interval | None = None) -> str:
-    """What the paired ratios decide.
+    """The outcome that follows from the paired ratios.
 
-    A model breaks where a whole interval lies above the tolerance, or where its loss is not a number; it holds where
-    every interval of ENOUGH windows lies within, unless it surely fails somewhere between their positions.
+    A model breaks if a whole interval is above the tolerance, or if a loss is not a number. It holds if all intervals
+    of ENOUGH windows are within the tolerance, unless it certainly fails between their positions.
 
     Args:
-        windows: that the intervals are of.
-        failure: from which position on the ratio exceeds the tolerance; None: nowhere.
+        ratios: by position, tokens.
+        windows: the number of windows behind the intervals.
+        failure: the position from which the ratio exceeds the tolerance; None: it never does.
     """
     if any(isnan(ratio.value) or ratio.low > tolerance for ratio in ratios.values()):
         return BREAKS
@@ -34,7 +35,7 @@ def outcome_of(ratios: Mapping[int, Interval], tolerance: float, windows: int, f
 
 
 def verdict_of(readings: Readings, facts: Facts) -> Verdict:
-    """The outcome and its paragraph, which begins with `sentence_of`."""
+    """The outcome and its paragraph. The first sentence is `sentence_of`."""
     sentence = sentence_of(readings, facts)
     if at_chance(readings, facts):
         return Verdict(NOT_DECIDED, f"{sentence} Check the tokenizer, and whether the model knows this language.")
@@ -63,7 +64,7 @@ def verdict_of(readings: Readings, facts: Facts) -> Verdict:
 
 
 def sentence_of(readings: Readings, facts: Facts) -> str:
-    """The verdict in one sentence: what, where, and the number that decides, with its interval."""
+    """The verdict in one sentence: the outcome, the position, and the ratio that decides, with its interval."""
     if at_chance(readings, facts):
         return (
             "Not decided: the model predicts no better than chance inside its context, where its perplexity is "
@@ -76,12 +77,12 @@ def sentence_of(readings: Readings, facts: Facts) -> str:
 
 
 def at_chance(readings: Readings, facts: Facts) -> bool:
-    """Whether the model predicts no better than chance inside its context: then its ratios decide nothing."""
+    """Whether the model predicts no better than chance inside its context. If so, its ratios mean nothing."""
     return readings.in_context.value >= facts.vocab_size
 
 
 def lost_inside(readings: Readings, facts: Facts) -> bool:
-    """Whether a loss is not a number inside the context already, which no extension repairs."""
+    """Whether a loss inside the context is not a number. No extension repairs that."""
     return readings.not_finite_from is not None and readings.not_finite_from < facts.context
 
 
@@ -92,18 +93,18 @@ def worth_extending(found: Diagnosis) -> bool:
 
 
 def fails_between(readings: Readings, facts: Facts) -> bool:
-    """Whether the model surely fails somewhere, though at none of the lengths that decide."""
+    """Whether the model certainly fails somewhere, but at none of the lengths that decide."""
     within = all(ratio.high <= facts.tolerance for ratio in readings.ratios.values())
     return within and readings.failure is not None and isfinite(readings.failure.high)
 
 
 def generalization_words(readings: Readings) -> str:
-    """What lg Definition 3.2 says of the loss curve: that no rise is significant is not that there is none."""
+    """The result of lg Definition 3.2. "No significant rise" does not prove that there is no rise."""
     return "no significant rise" if readings.generalizes else "a failure to length-generalize"
 
 
 def definition_words(outcome: str, readings: Readings) -> str:
-    """What lg Definition 3.2 says beside the verdict, and why, where it says another thing."""
+    """The result of lg Definition 3.2, and the reason if it disagrees with the verdict."""
     if outcome == BREAKS and readings.generalizes:
         return (
             "lg Definition 3.2 does not show this failure. It compares late tokens with other, earlier tokens, and "
@@ -118,7 +119,7 @@ def definition_words(outcome: str, readings: Readings) -> str:
 
 
 def bits_words(readings: Readings, facts: Facts) -> str:
-    """What a byte of text costs."""
+    """The bits per byte of text."""
     inside, far = readings.in_context_bits, readings.far_bits
     if inside is None or far is None or isnan(inside.value):
         return ""
@@ -127,27 +128,27 @@ def bits_words(readings: Readings, facts: Facts) -> str:
     return f"A byte of text costs {inside_words} and {beyond} near {facts.length:,} tokens."
 
 
-def length_words(found: EffectiveLength) -> str:
+def length_words(length: EffectiveLength) -> str:
     """How far back text lowers the loss."""
     little = ""
-    if found.at_most is not None:
-        harms = any(gain.high < 1 for n, gain in found.gains.items() if n >= found.at_most)
+    if length.at_most is not None:
+        harms = any(gain.high < 1 for n, gain in length.gains.items() if n >= length.at_most)
         more = "lowers its perplexity by less than 1%" + (", or raises it" if harms else "")
-        little = f"From {found.at_most:,} tokens on, reading twice as many {more}."
-    if found.at_least is None:
+        little = f"From {length.at_most:,} tokens on, reading twice as many {more}."
+    if length.at_least is None:
         return little or "It is not decided how far back text lowers its loss."
     further = little or "It is not decided how much further back it does."
-    return f"Text more than {found.at_least:,} tokens back still lowers its loss. {further}"
+    return f"Text more than {length.at_least:,} tokens back still lowers its loss. {further}"
 
 
 def extension_words(readings: Readings) -> str:
-    """What ls Definition 2.1 says of the loss curve."""
+    """The result of ls Definition 2.1."""
     kind = readings.length_class
     return "not decided" if kind == NOT_DECIDED else f"{'no' if kind == 'none' else kind} length extension"
 
 
 def about(position: float) -> str:
-    """A position to two digits.
+    """A position with two significant digits.
 
     >>> about(3127.4), about(88.2), about(130_500)
     ('3,100', '88', '130,000')
@@ -156,12 +157,12 @@ def about(position: float) -> str:
 
 
 def worst_position(ratios: Mapping[int, Interval], tolerance: float, length: int) -> int:
-    """Whose ratio is told first: that of the end if the model breaks there, or else where it is surest to break."""
+    """The position that the sentence names: the end if the model breaks there, else where the ratio is surest."""
     return length if ratios[length].low > tolerance else max(ratios, key=lambda end: ratios[end].low)
 
 
 def times(ratio: Interval) -> str:
-    """A ratio as a part of a sentence.
+    """A ratio as part of a sentence.
 
     >>> times(Interval(1.0, 0.998, 1.01))
     '1.00 times (95% interval 0.998 to 1.01)'
@@ -172,7 +173,7 @@ def times(ratio: Interval) -> str:
 
 
 def digits(value: float) -> str:
-    """Three significant digits, zeros too, so that a number is as exact as the ends of its interval beside it.
+    """Three significant digits, with trailing zeros, as many as the ends of the interval show.
 
     >>> digits(1.0), digits(2.5), digits(12.34), digits(0.9979), digits(12345.6)
     ('1.00', '2.50', '12.3', '0.998', '12,346')
@@ -183,7 +184,7 @@ def digits(value: float) -> str:
 
 
 def ends(interval: Interval) -> str:
-    """The ends of an interval as a part of a sentence.
+    """The ends of an interval as part of a sentence.
 
     >>> ends(Interval(1.0, 0.998, 1.01)), ends(Interval(1.5, 1.25, float("inf")))
     ('0.998 to 1.01', '1.25 to unknown')
@@ -193,7 +194,7 @@ def ends(interval: Interval) -> str:
 
 
 def failure_words(failure: Interval, facts: Facts) -> str:
-    """Where a model begins to fail, with the interval."""
+    """The failure position with its interval, as part of a sentence."""
     context = f"{failure.value / facts.context:.1f} times its context"
     low = about(failure.low) if isfinite(failure.low) else "unknown"
     high = about(failure.high) if isfinite(failure.high) else f"beyond {facts.length:,}"
@@ -209,7 +210,7 @@ def _breaks(readings: Readings, facts: Facts) -> str:
 
 
 def _recovery(readings: Readings, facts: Facts) -> str:
-    """How it ends, where it is worse before."""
+    """The ratio at the end, if the sentence names a position before it."""
     if worst_position(readings.ratios, facts.tolerance, facts.length) == facts.length:
         return ""
     return f"At {facts.length:,} tokens it is {times(readings.ratios[facts.length])} that of a restart."
@@ -229,8 +230,8 @@ def _not_decided(readings: Readings, facts: Facts) -> str:
     end, ratio = max(readings.ratios.items(), key=lambda item: item[1].high)
     start, tolerance = f"Not decided up to {_length(facts)}", number(facts.tolerance)
     if ratio.high > facts.tolerance:
-        found = f"at {end:,} tokens its perplexity is {times(ratio)} that of a restart"
-        return f"{start}: {found}, and the tolerance is {tolerance}."
+        at_end = f"at {end:,} tokens its perplexity is {times(ratio)} that of a restart"
+        return f"{start}: {at_end}, and the tolerance is {tolerance}."
     if readings.failure is not None and fails_between(readings, facts):
         return (
             f"{start}: {failure_words(readings.failure, facts)} its perplexity exceeds {tolerance} times that of a "
@@ -240,9 +241,9 @@ def _not_decided(readings: Readings, facts: Facts) -> str:
 
 
 def decides_more(facts: Facts) -> tuple[str, int]:
-    """What decides more than a diagnosis did, and how much: minutes of "budget", windows of "sequences" or "text".
+    """What may decide an open verdict: minutes of "budget", or a number of windows of "sequences" or "text".
 
-    It reads four times as many windows, which halves an interval, and at least as many as a model that holds takes.
+    Four times as many windows halve an interval. At least ENOUGH windows are needed to say that a model holds.
     """
     share = max(FOURFOLD, ENOUGH / facts.sequences)
     if facts.stopped_by == "budget":
@@ -251,13 +252,13 @@ def decides_more(facts: Facts) -> tuple[str, int]:
 
 
 def _windows(outcome: str, readings: Readings, facts: Facts) -> str:
-    """How much was read; what may decide, or what few windows may miss."""
+    """How many windows were read, and what may decide an open verdict, or a warning about few windows."""
     read = f"{facts.sequences:,} windows of the text were read."
     if outcome == NOT_DECIDED and not fails_between(readings, facts):
         more = {
-            "text": "The text holds no more windows: more text may decide it.",
+            "text": "The text has no more windows: more text may decide it.",
             "budget": "The time was over: a larger --budget may decide it.",
-            "sequences": "No more windows were asked for: a larger --sequences may decide it.",
+            "sequences": "The limit of windows was reached: a larger --sequences may decide it.",
         }[decides_more(facts)[0]]
         return f"{read} {more}"
     few = outcome == BREAKS and facts.sequences < ENOUGH
@@ -288,7 +289,7 @@ def _state(readings: Readings, facts: Facts) -> str:
 
 
 def _keys(readings: Readings, facts: Facts) -> str:
-    """How much of what it can recall inside its context it recalls beyond."""
+    """The shares of passkeys that it finds."""
     inside, beyond = _inside_and_beyond(readings.passkey, facts)
     if inside is None or beyond is None:
         return ""
@@ -298,7 +299,7 @@ def _keys(readings: Readings, facts: Facts) -> str:
 
 
 def _needles(readings: Readings, facts: Facts) -> str:
-    """How often it goes by what the text says."""
+    """The shares of needles for which it prefers the answer in the text."""
     inside, beyond = _inside_and_beyond(readings.needle, facts)
     if inside is None or beyond is None:
         return ""
@@ -320,7 +321,7 @@ def _ruler(readings: Readings, facts: Facts) -> str:
 
 
 def _inside_and_beyond(cells: Sequence[Recall | Solved], facts: Facts) -> tuple[float | None, float | None]:
-    """Which part is found at lengths within the context, and at those beyond."""
+    """The accuracy at lengths within the context, and beyond it."""
     return (
         found_of(cell for cell in cells if cell.length <= facts.context),
         found_of(cell for cell in cells if cell.length > facts.context),
@@ -328,7 +329,7 @@ def _inside_and_beyond(cells: Sequence[Recall | Solved], facts: Facts) -> tuple[
 
 
 def found_of(cells: Iterable[Recall | Solved]) -> float | None:
-    """Which part is found in these cells together; None without a cell."""
+    """The accuracy over all trials of these cells; None without a cell."""
     known = list(cells)
     trials = sum(cell.trials for cell in known)
     return sum(cell.accuracy.value * cell.trials for cell in known) / trials if trials else None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ FORWARD_TOKENS = {"cpu": 2048, "cuda": 131_072}  # tokens a forward pass: what f
 STATES = {"cpu": 4 * 2**30, "cuda": 16 * 2**30}  # bytes of all states at once
 PROBED = 64  # tokens after which a state that still grows is taken to grow on
 LOGITS = 2**27  # logits, or numbers of hidden activations, at once: half a GiB in float32
+PROBES: WeakKeyDictionary[Readable, dict[tuple[int, bool], list[int]]] = WeakKeyDictionary()  # results of `_probed`
 
 Value = Callable[[Tensor, Tensor], Tensor]  # logits (tokens, V), targets (tokens,) -> a value of each, (tokens,)
 
@@ -96,15 +98,28 @@ def likeliest(model: Readable, hidden: Tensor) -> Tensor:
 
 
 def _state_bytes(ctx: EvaluationContext, sequences: Sequences, start: int, stop: int) -> int:
-    """Of the state of one sequence after the tokens [start, stop); a cache grows by every token."""
+    """Size of the state of one sequence after the tokens [start, stop). A cache grows with every token.
+
+    The size depends on the number of tokens and not on their values. So each number is measured once per model.
+    """
     if not len(sequences):
         return 0
     probed = min(stop - start, PROBED)
-    inputs, _ = sequences.read(np.zeros(1, np.int64), start, start + probed)
+    known = PROBES.setdefault(ctx.model, {})
+    key = probed, torch.is_autocast_enabled(ctx.device.type)
+    if key not in known:
+        known[key] = _probed(ctx, sequences, start, probed)
+    before, after = known[key]
+    return after + (stop - start - probed) * (after - before)
+
+
+@torch.inference_mode()
+def _probed(ctx: EvaluationContext, sequences: Sequences, start: int, tokens: int) -> list[int]:
+    """Sizes of the state of the first sequence before and after the last of so many tokens, in bytes."""
+    inputs, _ = sequences.read(np.zeros(1, np.int64), start, start + tokens)
     state: Carried | None = None
     sizes = [0]
-    with torch.inference_mode():
-        for piece in inputs.to(ctx.device).split(max(1, probed - 1), dim=1):  # all but the last token, and the last
-            _, state = ctx.model.hidden(piece, state)
-            sizes.append(state.nbytes)
-    return sizes[-1] + (stop - start - probed) * (sizes[-1] - sizes[-2])
+    for piece in inputs.to(ctx.device).split(max(1, tokens - 1), dim=1):  # all tokens but the last, and the last
+        _, state = ctx.model.hidden(piece, state)
+        sizes.append(state.nbytes)
+    return sizes[-2:]

@@ -1,6 +1,6 @@
-"""Post-training that lets a model read on beyond its context, and the model back in the format that it came in.
+"""Post-train a model so that it works beyond its context, and write it in its original format.
 
-`extend` is the whole of `ssm extend`.
+`extend` does everything that `ssm extend` does.
 """
 
 from __future__ import annotations
@@ -48,23 +48,25 @@ def extend(
     threads: int | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Post-train a model, keep the best of it, and write it as it came; goes on where it was stopped.
+    """Post-train a model, choose the best weights, and write them in the original format.
+
+    The same call continues an extension that was stopped.
 
     Args:
-        model: a folder, a file, a name of the hub, or the folder of a run of ssm (`ssm.models.load.load_any_model`).
-        text: files, folders or globs to train on. A part of them is held out to measure on if no files are.
+        model: a folder, a file, a name on the hub, or the folder of a run of ssm (`ssm.models.load.load_any_model`).
+        text: files, folders or globs to train on.
         out: the extension's folder (`ssm.extension.folder`).
-        held_out: files, folders or globs to measure on; or the share of `text` that is held out, between 0 and 1.
-            Nothing: the share is computed (`ssm.extension.windows.wanted`).
-        tokenizer: as of `ssm.data.own_text.tokenizer_named`; None: the model's own.
-        settings: as of `extension_of`.
+        held_out: files, folders or globs to measure on; or the share of `text` that is held out, between 0 and 1. If
+            empty, the share is computed (`ssm.extension.windows.wanted`).
+        tokenizer: as in `ssm.data.own_text.tokenizer_named`; None: the model's own.
+        settings: as in `extension_of`.
 
     Returns:
-        What result.json says: above all "outcome", "reason" and "model".
+        The content of result.json. Its main keys are "outcome", "reason" and "model".
 
     Raises:
-        UserError: one line.
-        Preempted: a signal came; the same call goes on.
+        UserError: with a message of one line.
+        Preempted: a signal stopped the process. The same call continues.
     """
     others, share = ((), held_out) if isinstance(held_out, float) else (held_out, None)
     if share is not None and not 0 < share < 1:
@@ -74,7 +76,7 @@ def extend(
     loaded = load_any_model(model, chosen)
     trains = settings.get("policy", USUAL_POLICY) not in REPAIRS
     if loaded.why_not_extend is not None and (trains or not loaded.only_repaired):
-        hint = "; --policy scale_a trains nothing, and can be tried" if loaded.only_repaired else ""
+        hint = "; try --policy scale_a, which trains nothing" if loaded.only_repaired else ""
         raise ConfigError(f"{loaded.name}: cannot be extended: {loaded.why_not_extend}{hint}")
     spec = extension_of(loaded, chosen, **settings)
     if spec.repair is None:
@@ -109,7 +111,7 @@ def extend(
             check_unchanged(loaded.model, loaded.foreign, folder.path)
         parent = run_of(loaded, parts.train.spec, spec.diagnosis.context)
         if spec.repair is None:
-            # What cannot be trained is not measured first.
+            # Report settings and text that cannot be trained before anything is measured.
             extended_run(spec, parent, parts.train.spec, loaded.name)
             training_batches(parts.train, spec.diagnosis.context, 1, stream=False, seed=spec.diagnosis.seed)
         print(f"extend {loaded.title}: {parts.held_out.line}", file=sys.stderr, flush=True)
@@ -134,16 +136,18 @@ def extension_of(
     in_context_tolerance: float = 0.02,
     **diagnosis: Any,
 ) -> ExtensionSpec:
-    """The settings of an extension, with what the model itself says where nothing is given.
+    """The settings of an extension. Missing values come from the model's files, or are defaults.
 
     Args:
-        policy, p_zero, sigma: of an initial state (`ssm.specs.initial_states`); None: its own default.
-        policy, by: or of a repair without training (`ssm.specs.repairs`), which has no use for options of training.
-        diagnosis: as of `ssm.diagnosis.settings_of`; context, precision and seed are those of training too.
-        others: as of `ExtensionSpec`; None: its default.
+        policy: an initial state (`ssm.specs.initial_states`), or a repair without training (`ssm.specs.repairs`). A
+            repair has no options of training.
+        p_zero, sigma: options of an initial state; None: its default.
+        by: an option of a repair; None: its default.
+        diagnosis: as in `ssm.diagnosis.settings_of`; training uses its context, precision and seed too.
+        others: fields of `ExtensionSpec`; None: the default.
 
     Raises:
-        ConfigError: a value is missing or out of its range, or the policy has no use for it.
+        ConfigError: a value is missing or out of range, or the policy does not have this option.
     """
     options: dict[str, Any] = {
         "p_zero": p_zero,
@@ -163,7 +167,7 @@ def extension_of(
     unused = needless(policy, options)
     if unused is not None:
         why = ": it trains nothing" if policy in REPAIRS else ""
-        raise ConfigError(f"policy {policy} has no use for {_option(unused)}{why}")
+        raise ConfigError(f"policy {policy} has no option {_option(unused)}{why}")
     return ExtensionSpec.parse(
         {
             "diagnosis": settings_of(loaded, device, **diagnosis),
@@ -181,7 +185,7 @@ def _option(name: str) -> str:
 
 def _check_repair(repair: RepairSpec, loaded: LoadedModel) -> None:
     if loaded.source is None:
-        raise ConfigError(f"{loaded.name}: is a run of ssm's own, which a figure repairs: as an arm's 'repair'")
+        raise ConfigError(f"{loaded.name}: is a run of ssm; to repair it, write a figure with 'repair' in an arm")
     try:
         repair.check(loaded.spec)
     except ValueError as error:
@@ -189,12 +193,12 @@ def _check_repair(repair: RepairSpec, loaded: LoadedModel) -> None:
 
 
 def _original(loaded: LoadedModel) -> Path:
-    """The folder that the model lies in."""
+    """The folder with the model's files."""
     return own_folder(loaded) if loaded.source is None else loaded.source.folder
 
 
 def _state_of(paths: Sequence[str]) -> str:
-    """Changes when a file of a text does, or comes or goes."""
+    """A digest that changes if a file of the text changes, appears or disappears."""
     files = text_files(absolute(paths)) if paths else ()
     if files is None:
         return "gone"

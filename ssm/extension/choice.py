@@ -1,10 +1,10 @@
-"""Which weights are kept: the best by the chosen measure among those that are as good as ever in context. Pure."""
+"""Choose the weights to keep: the best by a measure among those that are still good in context."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import inf, isfinite, log1p
+from math import inf, isfinite, log1p, nan
 from typing import Any, Literal
 
 Measure = Literal["far_perplexity", "paired_ratio"]
@@ -13,37 +13,37 @@ ORIGINAL, END = "original", "end"
 
 @dataclass(frozen=True)
 class Candidate:
-    """Weights, and what they measure on the windows that choose."""
+    """Weights, and their losses on the windows for the choice."""
 
     name: str  # ORIGINAL, END, or the snapshot's fraction of the steps
     step: int
-    snapshot: float | None  # the fraction; None: no snapshot
-    in_context: float  # the rest as of `ssm.extension.losses`, nats per token
-    far_perplexity: float
-    paired_ratio: float
+    snapshot: float | None = None  # the fraction; None: not a snapshot
+    in_context: float = nan  # these three: as in `ssm.extension.losses.Losses`, nats per token
+    far_perplexity: float = nan
+    paired_ratio: float = nan
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data: losses that are no numbers become null."""
+        """Plain data. A loss that is not finite becomes null."""
         return {key: None if isinstance(v, float) and not isfinite(v) else v for key, v in asdict(self).items()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Candidate:
-        """The inverse."""
+        """The inverse of `as_json`."""
         losses = ("in_context", "far_perplexity", "paired_ratio")
-        return cls(**{**value, **{key: float("nan") for key in losses if value[key] is None}})
+        return cls(**{**value, **{key: nan for key in losses if value[key] is None}})
 
 
 def choose(candidates: Sequence[Candidate], measure: Measure, tolerance: float) -> Candidate:
-    """The candidate with the least of the measure whose perplexity in context rose by no more than `tolerance`.
+    """The candidate with the lowest measure among those whose perplexity in context rose by at most `tolerance`.
 
     Args:
-        candidates: the original first; on a tie the earlier one is taken.
-        tolerance: 0.02: 2%.
+        candidates: the original first. On a tie, the earlier candidate is chosen.
+        tolerance: for example 0.02 for 2%.
     """
     original = candidates[0]
 
     def admitted(candidate: Candidate) -> bool:
-        rise = candidate.in_context - original.in_context  # of the loss; not a number: not admitted
+        rise = candidate.in_context - original.in_context  # of the loss; NaN is not admitted
         return rise <= log1p(tolerance) and isfinite(getattr(candidate, measure))
 
     others = [candidate for candidate in candidates[1:] if admitted(candidate)]
@@ -52,7 +52,7 @@ def choose(candidates: Sequence[Candidate], measure: Measure, tolerance: float) 
 
 
 def best_of_trained(candidates: Sequence[Candidate], measure: Measure) -> Candidate | None:
-    """The trained weights with the least of the measure, whatever they cost in context; None: there are none.
+    """The trained weights with the lowest measure, without a limit in context; None: there are no trained weights.
 
     Args:
         candidates: the original first.

@@ -1,4 +1,4 @@
-"""The extended model, as its user had it before."""
+"""Write the extended model in the format of the original."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ssm.models.trainable import TrainableModel
 from ssm.training.lineage import read_record
 
 
-def as_taken_home(loaded: LoadedModel, model: TrainableModel, scratch: Path) -> TrainableModel:
-    """A model on the CPU, rounded to the types that its checkpoint has: what is measured is what is written.
+def as_exported(loaded: LoadedModel, model: TrainableModel, scratch: Path) -> TrainableModel:
+    """Round a model on the CPU to the data types of its checkpoint, so that the measured model is the written one.
 
     Args:
-        scratch: a folder for files that are deleted again.
+        scratch: a folder for temporary files.
     """
     if isinstance(model, LanguageModel):
         if loaded.imported is not None:
             round_as_read(model, loaded.imported)
-    elif loaded.foreign is not None:  # transformers alone knows which of its tensors are stored in which type
+    elif loaded.foreign is not None:  # only transformers knows the stored type of each tensor
         with tempfile.TemporaryDirectory(dir=scratch, prefix=".", suffix=".tmp") as folder:
             write_weights(model, loaded.foreign, Path(folder))
             known, model = model.known, load_foreign(find_source(folder))
@@ -36,18 +36,18 @@ def as_taken_home(loaded: LoadedModel, model: TrainableModel, scratch: Path) -> 
     return model
 
 
-def trial_taken_home(loaded: LoadedModel, model: TrainableModel, scratch: Path) -> TrainableModel:
-    """`as_taken_home` of a trial of a repair, in which nothing of a model of transformers moved but A_log.
+def trial_as_exported(loaded: LoadedModel, model: TrainableModel, scratch: Path) -> TrainableModel:
+    """`as_exported` for a trial of a repair. In a model of transformers, a repair changes only A_log.
 
-    All else is what its checkpoint has, so that a large model is not written and read for every trial.
+    So only A_log is rounded, and a large model is not written and read for every trial.
     """
     if isinstance(model, ForeignModel) and loaded.foreign is not None and round_a_logs(model, loaded.foreign):
         return model
-    return as_taken_home(loaded, model, scratch)
+    return as_exported(loaded, model, scratch)
 
 
-def write_as_it_came(loaded: LoadedModel, model: TrainableModel, folder: Path, changes: Mapping[str, object]) -> None:
-    """Write a model in the format of the checkpoint that it came in. Errors as of `take_home`."""
+def write_exported(loaded: LoadedModel, model: TrainableModel, folder: Path, changes: Mapping[str, object]) -> None:
+    """Write a model in the format of its checkpoint. Errors as in `write_chosen`."""
     if isinstance(model, LanguageModel):
         assert loaded.imported is not None
         export_checkpoint(model, loaded.imported, folder, changes)
@@ -56,28 +56,28 @@ def write_as_it_came(loaded: LoadedModel, model: TrainableModel, folder: Path, c
         export_foreign(model, loaded.foreign, folder, changes)
 
 
-def take_home(
+def write_chosen(
     loaded: LoadedModel, weights: Path, run: Path, chosen: Candidate, folder: Path, changes: Mapping[str, object]
 ) -> None:
-    """Write the chosen weights in the format that the model came in, whole or not at all.
+    """Write the chosen weights in the format of the original. The folder appears when it is complete.
 
     Args:
-        weights: where they lie.
-        run: the folder of the run that they are of.
+        weights: the file of the chosen weights.
+        run: the folder of the run that trained them.
         changes: what was done, for the model's card.
 
     Raises:
         CheckpointError: a weight is not finite.
-        OutputError: the folder is there already, or cannot be written.
+        OutputError: the folder exists, or cannot be written.
     """
     if loaded.source is not None:
         model, _ = load_model(weights)
-        write_as_it_came(loaded, model, folder, changes)
+        write_exported(loaded, model, folder, changes)
         return
     record = read_record(run)
     with whole_folder(folder) as temporary:
         shutil.copyfile(weights, temporary / WEIGHTS)
-        said = f"step {chosen.step} of {record['budget_steps']}, chosen by ssm extend"
+        message = f"step {chosen.step} of {record['budget_steps']}, chosen by ssm extend"
         tokens = record["tokens"] * chosen.step // record["steps"]
         taken = {"steps": chosen.step, "tokens": tokens, "weights": {WEIGHTS: check_tensors(temporary / WEIGHTS)}}
-        write_json(temporary / RECORD, record | {"message": said} | taken)
+        write_json(temporary / RECORD, record | {"message": message} | taken)

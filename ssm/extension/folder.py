@@ -1,4 +1,4 @@
-"""The folder of one extension: whose it is, and what lies where."""
+"""The folder of one extension: its settings, and the places of its files."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ssm.base.records import Settings
 from ssm.base.strict_parsing import read_json, shaped
 
 SETTINGS, LOCK, RESULT = "extension.json", ".lock", "result.json"
-CHOICE = ("measure", "in_context_tolerance")  # settings that nothing but the choice depends on
-READING = ("budget_seconds", "sequences")  # settings of the diagnosis that say how many windows it reads
-HELD_OUT = ("held_out", "held_out_files")  # settings that say which other text is measured
+CHOICE = ("measure", "in_context_tolerance")  # settings that affect only the choice
+READING = ("budget_seconds", "sequences")  # settings that affect how many windows a diagnosis reads
+HELD_OUT = ("held_out", "held_out_files")  # settings that name other text to measure on
 DIVIDED = ("divided", "share")  # settings that say which part of the text is held out of training
 
 
 @dataclass(frozen=True)
 class Folder:
-    """The places below an extension's folder.
+    """The places in an extension's folder.
 
-    extension.json             what was asked; the same command goes on here, another is refused
-    work/tokens/               the token stores
-    work/runs/                 imported, extended, control: folders of runs (`ssm watch` shows them)
-    work/choice.json           what the original and the trained weights measure
-    work/repair.json           instead of runs and choice: what the search for a repair's numbers found
-    before/ after/ control/    diagnoses
-    model/                     the extended model, in the format that the original came in, if something was gained
-    candidate/                 the trained model, in that format, if nothing was
-    index.html, result.json    last of all
+    - extension.json: the settings. The same command continues here; another command is refused.
+    - work/tokens/: the token stores
+    - work/runs/: the runs imported, extended and control (`ssm watch` shows them)
+    - work/choice.json: the losses of the original and of the trained weights
+    - work/repair.json: for a repair without training, the numbers that the search found
+    - before/, after/, control/: diagnoses
+    - model/: the extended model in the original format, if something was gained
+    - candidate/: otherwise, the trained model in the original format
+    - index.html, result.json: written last
     """
 
     path: Path
@@ -66,82 +66,84 @@ class Folder:
         return self.path / RESULT
 
     def run(self, arm: str) -> Path:
-        """Of imported, extended or control."""
+        """The folder of the run imported, extended or control."""
         return self.path / "work" / "runs" / arm
 
     def diagnosis(self, of: str) -> Path:
-        """Of before, after or control."""
+        """The folder of the diagnosis before, after or control."""
         return self.path / of
 
     def begin(self, originals: Path, texts: Sequence[str]) -> None:
-        """Make the folder, unless an extension has begun in it.
+        """Make the folder, unless it has an extension already.
 
         Args:
-            originals: the folder of the model to be extended, which is left alone.
-            texts: files, folders or globs that are read; a folder's files are all text.
+            originals: the folder of the original model, which is never changed.
+            texts: files, folders or globs of text. All files in a folder are text.
 
         Raises:
-            OutputError: it is inside the original's folder or a text's, holds something else, or cannot be written.
+            OutputError: the folder is inside the original's folder or a text's, has other content, or cannot be
+                written.
         """
         new, original = self.path.resolve(), originals.resolve()
         if new == original or original in new.parents:
-            raise OutputError(f"{self.path}: is inside the original's folder, which is left alone; give another -o")
+            raise OutputError(f"{self.path}: is inside the original's folder, which is never changed; give another -o")
         for text in texts:
             read = Path(text).expanduser().resolve()
             if new == read or read in new.parents:
                 raise OutputError(f"{self.path}: is inside {text}, which is read as text; give another -o")
         make_folder(self.path)
-        begun = {path.name for path in self.path.glob(f".{SETTINGS}.*.tmp")}  # a kill's, while it was written
-        found = {path.name for path in self.path.iterdir()} - {LOCK} - begun
-        if found and SETTINGS not in found:
-            raise OutputError(f"{self.path}: holds something else than an extension; give a new folder with -o")
+        temporary = {path.name for path in self.path.glob(f".{SETTINGS}.*.tmp")}  # of a process that was killed
+        present = {path.name for path in self.path.iterdir()} - {LOCK} - temporary
+        if present and SETTINGS not in present:
+            raise OutputError(f"{self.path}: has other content than an extension; give a new folder with -o")
 
     def insist_on(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Note what is asked. What nothing rests on yet may be asked otherwise.
+        """Record the settings, and delete results that depend on changed ones.
 
-        As long as there are but tokens, that is everything. Afterwards, and where no model was gained, it is what
-        training does not depend on: the rules of the choice, how many windows are read, and other files that are held
-        out. Nobody who asks for these is made to train again.
+        Before the first diagnosis, all settings may change. Later, only settings that do not affect training may
+        change, and only if no model was gained: the rules of the choice, the number of windows, and other held-out
+        files. So nothing is trained twice.
 
         Args:
             settings: with the keys of HELD_OUT and DIVIDED, and "spec".
 
         Returns:
-            The settings. Where other files are held out later, those of DIVIDED are as they were: what has trained has.
+            The settings. If other files are held out later, the keys of DIVIDED keep their first values, because
+            training has already used this part of the text.
 
         Raises:
-            OutputError: something else was asked when the extension began.
+            OutputError: a setting that may not change is different.
         """
         path = self.path / SETTINGS
-        found = None
+        old = None
         if path.exists():
-            found = read_json(path, OutputError, "record of an extension")
-            if isinstance(found, dict) and "spec" in found and not found.keys() >= {*DIVIDED}:
-                older = "holds an extension by an earlier version of ssm, which divided the text in another way"
-                raise OutputError(f"{self.path}: {older}; it stays as it is: give another -o")
-            found = dict(shaped(found, Settings, f"{path}: not the record of an extension", OutputError))
-        begun = found is not None and (self.diagnosis("before").exists() or self.run("extended").exists())
-        if found is not None and begun and settings["held_out"]:
-            settings = settings | {key: found[key] for key in DIVIDED}
-        if found == settings:
+            old = read_json(path, OutputError, "record of an extension")
+            if isinstance(old, dict) and "spec" in old and not old.keys() >= {*DIVIDED}:
+                earlier = "has an extension by an earlier version of ssm, which divided the text in another way"
+                raise OutputError(f"{self.path}: {earlier}; it is not changed: give another -o")
+            old = dict(shaped(old, Settings, f"{path}: not the record of an extension", OutputError))
+        begun = old is not None and (self.diagnosis("before").exists() or self.run("extended").exists())
+        if old is not None and begun and settings["held_out"]:
+            settings = settings | {key: old[key] for key in DIVIDED}
+        if old == settings:
             return settings
-        if found is not None and begun:
-            if self.model.exists() or _of_training(found) != _of_training(settings):
-                differs = _first_difference(found, settings)
-                raise OutputError(f"{self.path}: holds another extension ({differs}); give another -o")
-            self._forget([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
-            other_text = any(found[key] != settings[key] for key in HELD_OUT)
+        if old is not None and begun:
+            if self.model.exists() or _of_training(old) != _of_training(settings):
+                differs = _first_difference(old, settings)
+                raise OutputError(f"{self.path}: has another extension ({differs}); give another -o")
+            self._delete([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
+            other_text = any(old[key] != settings[key] for key in HELD_OUT)
             if other_text:
-                self._forget([self.choice, self.repair, self.tokens / "held_out"])
-            if other_text or _of_reading(found) != _of_reading(settings):
-                self._forget([self.diagnosis("before")])
+                self._delete([self.choice, self.repair, self.tokens / "held_out"])
+            if other_text or _of_reading(old) != _of_reading(settings):
+                self._delete([self.diagnosis("before")])
         else:
-            self._forget([self.tokens])
+            self._delete([self.tokens])
         write_json(path, settings)
         return settings
 
-    def _forget(self, paths: Sequence[Path]) -> None:
-        """Delete files and folders one after the other, each whole or not at all."""
+    def _delete(self, paths: Sequence[Path]) -> None:
+        """Delete files and folders in this order. A kill leaves each of them complete or gone."""
         for path in paths:
             try:
                 if path.is_dir():

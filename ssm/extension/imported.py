@@ -1,6 +1,6 @@
-"""The model to be extended as the run that its extension continues.
+"""The run that an extension continues.
 
-A run of ours is one already. A checkpoint of another library becomes a run of zero steps (`ssm.training.imported`).
+A run of ssm is used directly. A checkpoint of another library becomes a run of zero steps (`ssm.training.imported`).
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from ssm.training.lineage import read_record
 
 
 def check_vocabulary(loaded: LoadedModel, tokenizer: TokenizerSpec) -> None:
-    """A run's embedding has a row for every token of its data, and no more.
+    """Check that the embedding has one row for every token of the text: a run needs that.
 
     Raises:
-        ConfigError: the tokenizer has another number of tokens than the model's vocabulary.
+        ConfigError: the model's vocabulary and the tokenizer have different sizes.
     """
     tokens = DataSpec(name="text", corpus=FilesCorpus(paths=("",)), tokenizer=tokenizer).vocab_size
     if tokens != loaded.model.vocab_size:
         raise ConfigError(
-            f"{loaded.name}: its vocabulary has {loaded.model.vocab_size:,} tokens and the text's {tokens:,}; to be "
-            "extended it needs as many"
+            f"{loaded.name}: its vocabulary has {loaded.model.vocab_size:,} tokens and the tokenizer {tokens:,}; "
+            "ssm extend needs equal numbers, so give the model's own --tokenizer"
         )
 
 
 def run_of(loaded: LoadedModel, data: Data, context: int) -> RunSpec:
-    """What the model says of itself as a run: its own spec, or that of a run of zero steps.
+    """The spec of the model's run: its own, or one of zero steps.
 
     Args:
-        data: the tokens that it will read.
-        context: T, tokens that it was trained on.
+        data: the tokens that the extension will read.
+        context: T, the training context in tokens.
     """
     if loaded.run is not None:
         return loaded.run
@@ -53,11 +53,11 @@ def parent_folder(loaded: LoadedModel, run: RunSpec, folder: Path) -> Path:
     """The folder of the run that the extension continues.
 
     Args:
-        run: as of `run_of`.
-        folder: where the run of zero steps is written, unless it is there.
+        run: as in `run_of`.
+        folder: the folder of the run of zero steps, written if it is missing.
 
     Raises:
-        CheckpointError: a run of ours that was given as a file, or that has not finished.
+        CheckpointError: the model is a run of ssm that was given as a file, or that has not finished.
         OutputError: `folder` cannot be written.
     """
     if run.checkpoint is None:
@@ -68,14 +68,14 @@ def parent_folder(loaded: LoadedModel, run: RunSpec, folder: Path) -> Path:
 
 
 def own_folder(loaded: LoadedModel) -> Path:
-    """The folder of a run of ours.
+    """The folder of a run of ssm.
 
     Raises:
-        CheckpointError: it was given as another file than the final weights in it, or the run has not finished.
+        CheckpointError: the user gave a file other than the run's final weights, or the run has not finished.
     """
     path = Path(loaded.name)
     folder = path.parent if path.name == WEIGHTS and path.is_file() else path
     if not folder.is_dir():
-        raise CheckpointError(f"{loaded.name}: to be extended, give the folder of the run whose {WEIGHTS} it is")
+        raise CheckpointError(f"{loaded.name}: cannot be extended as a file; give the folder of the run")
     read_record(folder)
     return folder

@@ -1,4 +1,4 @@
-"""The numbers that checkpoints are chosen and judged by, read off the tables of models. Pure."""
+"""The losses by which `ssm extend` chooses weights and judges them, computed from tables."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ from ssm.diagnosis.result import Diagnosis, Interval
 class Losses:
     """Means over all sequences, nats per token."""
 
-    in_context: (
-        float  # of the restarted model, T/2 to T tokens from its start, at all targets of the windows from T/2 on
-    )
-    far_perplexity: float  # at the last quarter of the length
-    paired_ratio: float  # how much of that is above the restarted model's
+    in_context: float  # of the restarted model, T/2 to T tokens after its start, on all targets from T/2 on
+    far_perplexity: float  # on the last quarter of the length
+    paired_ratio: float  # far_perplexity minus the restarted model's loss on the same targets
 
 
 def losses_of(position_loss: pl.DataFrame, restart_loss: pl.DataFrame, context: int) -> Losses:
-    """Read the losses off a model's tables.
+    """The losses in a model's tables.
 
-    The targets at [T/2, T) of every window alone would be too few: one in 2 L/T of all.
+    `in_context` uses the restarted model, because the targets at [T/2, T) of every window would be too few: one of
+    2 L/T.
 
     Args:
-        restart_loss: in every bin from T/2 on.
+        restart_loss: all bins from T/2 on.
         context: T, a power of two.
 
     Raises:
-        TableError: the tables are of other sequences or positions than these.
+        TableError: the tables have different sequences or positions.
     """
     length, far = maximum(position_loss["position_to"]), far_start(position_loss)
     return Losses(
@@ -50,15 +49,15 @@ def losses_of(position_loss: pl.DataFrame, restart_loss: pl.DataFrame, context: 
 
 @dataclass(frozen=True)
 class Factors:
-    """Numbers after, divided by the same before: by sequence, on the windows that both diagnoses have read."""
+    """Numbers after the extension divided by those before it, paired on the windows that both diagnoses have read."""
 
     sequences: int
-    in_context: Interval  # perplexity, as of `Losses.in_context`
-    far_perplexity: Interval  # at the last quarter of the length
+    in_context: Interval  # perplexity, as in `Losses.in_context`
+    far_perplexity: Interval  # on the last quarter of the length
     paired_ratio: Interval  # at the length
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data; what is no number, and an end that an interval does not have, are null."""
+        """Plain data. Values and ends that are not finite become null."""
         return json.loads(TypeAdapter(Factors).dump_json(self))
 
 
@@ -66,13 +65,13 @@ def factors_between(before: Diagnosis, after: Diagnosis) -> Factors:
     """How the second diagnosis of a text differs from the first.
 
     Raises:
-        TableError: they are of other positions.
+        TableError: the diagnoses have different positions.
     """
     context, length = before.facts.context, before.facts.length
     change = compare(before, after)
     old, new = (
-        mean_loss(first_windows(found.tables, change.sequences).restart_loss, context // 2, length)["loss"].to_numpy()
-        for found in (before, after)
+        mean_loss(first_windows(arm.tables, change.sequences).restart_loss, context // 2, length)["loss"].to_numpy()
+        for arm in (before, after)
     )
     return Factors(
         change.sequences,

@@ -1,4 +1,4 @@
-"""The runs of an extension: from the parent with the intervention, and the control arm without it."""
+"""The specs of an extension's runs: with the intervention, and the control arm without it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ssm.specs.initial_states import InitialStateSpec
 from ssm.specs.initial_states.zero import ZeroState
 from ssm.specs.training import RunSpec, TrainingSpec
 
-TENTH = 0.1  # of the peak learning rate that the model's size is pre-trained with (lg App. B.2)
-SNAPSHOTS = (0.25, 0.5, 0.75)  # of the steps
-# lg App. B.2: the recipe of pre-training (App. B.1, Table 2) for so many steps, at TENTH of its rate.
+TENTH = 0.1  # of the peak learning rate for pre-training at the model's size (lg App. B.2)
+SNAPSHOTS = (0.25, 0.5, 0.75)  # fractions of the steps
+# lg App. B.2: the pre-training recipe (App. B.1, Table 2) for PAPERS_STEPS more steps, at TENTH of its learning rate.
 PAPERS_BATCH, PAPERS_STEPS = 500_000, 100
 
 
@@ -22,24 +22,24 @@ def extended_run(spec: ExtensionSpec, parent: RunSpec, data: Data, source: str) 
     """The run that continues `parent` with the intervention.
 
     Args:
-        source: what the user called the model, for errors.
+        source: the user's name of the model, for error messages.
 
     Raises:
-        ConfigError: the numbers do not fit together, or the model has no state that the intervention can set.
+        ConfigError: the settings contradict each other, or the model has no state that the intervention can set.
     """
     return _run(spec, parent, data, source, spec.initial_state)
 
 
 def control_run(spec: ExtensionSpec, parent: RunSpec, data: Data, source: str) -> RunSpec:
-    """The same run without an intervention, its text in the same order. Errors as `extended_run`."""
+    """The same run without an intervention, with the text in the same order. Errors as in `extended_run`."""
     return _run(spec, parent, data, source, ZeroState(order=spec.initial_state.order))
 
 
 def training_of(spec: ExtensionSpec, model: AnyModel, source: str) -> TrainingSpec:
-    """How the model is trained with the intervention.
+    """The training settings with the intervention.
 
     Raises:
-        ConfigError: the numbers do not fit together.
+        ConfigError: the settings contradict each other.
     """
     return TrainingSpec.parse(
         {
@@ -63,13 +63,13 @@ def peak_lr(spec: ExtensionSpec, model: AnyModel) -> float:
 
 
 def snapshots(steps: int) -> tuple[float, ...]:
-    """The fractions at which weights are kept, those that are steps of their own before the last one."""
+    """The fractions at which weights are kept. Each is a different step before the last one."""
     by_step = {snapshot_step(at, steps): at for at in reversed(SNAPSHOTS)}
     return tuple(sorted(at for step, at in by_step.items() if step < steps))
 
 
 def given_a_state(model: AnyModel) -> str:
-    """Which layers start from other states than zero, in words."""
+    """A description of the layers that start from other states than zero."""
     if isinstance(model, ForeignSpec):
         others = ", ".join(str(layer) for layer in range(model.n_layers) if layer not in model.recurrent)
         caches = f"; the caches of {', '.join(map(str, model.caches))} start empty, and positions at 0"
@@ -82,21 +82,21 @@ def given_a_state(model: AnyModel) -> str:
 
 
 def unlike_the_paper(spec: ExtensionSpec, model: AnyModel) -> tuple[str, ...]:
-    """What differs from the post-training of lg Section 4 and Appendix B.2, in words."""
-    found = ["it reads your text, the paper's models read the Pile"]
+    """Differences from the post-training of lg Section 4 and Appendix B.2."""
+    differences = ["it reads your text, the paper's models read the Pile"]
     batch, rate = spec.whole_batch_tokens, TENTH * model.peak_lr
     if not 0.9 < batch / PAPERS_BATCH < 1.1:
-        found.append(f"a step reads {batch:,} tokens, the paper's about {PAPERS_BATCH:,} (Table 2)")
+        differences.append(f"a step reads {batch:,} tokens, the paper's about {PAPERS_BATCH:,} (Table 2)")
     if spec.steps != PAPERS_STEPS:
-        found.append(f"{spec.steps:,} steps, the paper's {PAPERS_STEPS}")
+        differences.append(f"{spec.steps:,} steps, the paper's {PAPERS_STEPS}")
     if not isclose(peak_lr(spec, model), rate):
-        found.append(f"a peak learning rate of {peak_lr(spec, model):.3g}, the paper's a tenth: {rate:.3g}")
-    found += spec.initial_state.unlike_the_paper()
+        differences.append(f"a peak learning rate of {peak_lr(spec, model):.3g}, the paper's a tenth: {rate:.3g}")
+    differences += spec.initial_state.unlike_the_paper()
     if model.caches if isinstance(model, ForeignSpec) else model.endless:
-        found.append("it has attention, which is given no state; the paper's models have none")
+        differences.append("it has attention, which is given no state; the paper's models have no attention")
     kept = len(snapshots(spec.steps)) + 1
-    found.append(f"of {kept} sets of weights the best by held-out text is kept, the paper keeps the last")
-    return tuple(found)
+    differences.append(f"the best of {kept} sets of weights is kept, by held-out text; the paper keeps the last")
+    return tuple(differences)
 
 
 def _run(spec: ExtensionSpec, parent: RunSpec, data: Data, source: str, initial_state: InitialStateSpec) -> RunSpec:

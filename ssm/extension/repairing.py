@@ -1,4 +1,4 @@
-"""An extension that trains nothing: the numbers of a repair are chosen as the checkpoints of a training are."""
+"""An extension without training: it chooses the numbers of a repair in the way that others choose a checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ssm.base.records import Repaired
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.evaluation.repairing import least, search
 from ssm.extension.choice import ORIGINAL, Candidate, choose
-from ssm.extension.export import as_taken_home, trial_taken_home, write_as_it_came
+from ssm.extension.export import as_exported, trial_as_exported, write_exported
 from ssm.extension.outcome import NOTHING, OF_REPAIRING, WORDS, Outcome
 from ssm.extension.selection import measured
 from ssm.extension.stages import Stages
@@ -30,7 +30,7 @@ REPAIRED = "repaired"
 
 
 class Repairing(Stages):
-    """The stages of `Stages` without runs: original and repaired model, diagnosed on the same windows."""
+    """The stages of an extension without runs: the original and the repaired model, diagnosed on the same windows."""
 
     advice = OF_REPAIRING
 
@@ -51,11 +51,11 @@ class Repairing(Stages):
 
     @cached_property
     def _found(self) -> Repaired:
-        """What the search found, made unless it is there: by other rules of the choice it is made anew."""
+        """The result of the search. It is repeated if the rules of the choice have changed."""
         rules = [self.spec.measure, self.spec.in_context_tolerance]
-        found = self._read() if self.folder.repair.exists() else None
-        if found is not None and found["rules"] == rules:
-            return found
+        result = self._read() if self.folder.repair.exists() else None
+        if result is not None and result["rules"] == rules:
+            return result
         self._say(f"choice of the numbers of {self.repair.words}")
         self._search(rules)
         return self._read()
@@ -70,17 +70,14 @@ class Repairing(Stages):
         return read
 
     def _search(self, rules: list[Any]) -> None:
-        """A trial is as good as the measure says, if its perplexity in context is within the tolerance."""
+        """Search the numbers with the lowest measure. Trials above the tolerance in context count as infinitely bad."""
         trials: list[Candidate] = []
-        nan = float("nan")
 
         def loss(model: Readable) -> float:
             assert isinstance(model, TrainableModel)
             name = REPAIRED if trials else ORIGINAL
-            own = trial_taken_home(self.loaded, model, self.folder.repair.parent).to(self.device)
-            found = measured(
-                Candidate(name, 0, None, nan, nan, nan), own, self.text.choice, self.spec.diagnosis, self.device
-            )
+            own = trial_as_exported(self.loaded, model, self.folder.repair.parent).to(self.device)
+            found = measured(Candidate(name, 0), own, self.text.choice, self.spec.diagnosis, self.device)
             trials.append(found)
             rise, value = found.in_context - trials[0].in_context, float(getattr(found, self.spec.measure))
             return value if rise <= log1p(self.spec.in_context_tolerance) and isfinite(value) else inf
@@ -100,7 +97,7 @@ class Repairing(Stages):
         point: Point = tuple(self._found["chosen"])
         model = repaired(copy.deepcopy(self.loaded.model), self.repair, point)
         assert isinstance(model, TrainableModel)
-        return as_taken_home(self.loaded, model, self.folder.repair.parent).eval()
+        return as_exported(self.loaded, model, self.folder.repair.parent).eval()
 
     def _chosen_model(self) -> LoadedModel:
         said = f"{self.loaded.fingerprint} {self.repair.content()} {self._found['chosen']}"
@@ -108,10 +105,10 @@ class Repairing(Stages):
         return replace(self.loaded, model=self._model().to(self.device), fingerprint=fingerprint)
 
     def _write_model(self, place: Path, outcome: Outcome) -> None:
-        write_as_it_came(self.loaded, self._model(), place, self._changes(outcome))
+        write_exported(self.loaded, self._model(), place, self._changes(outcome))
 
     def _training(self) -> dict[str, str]:
-        """What was done, in words."""
+        """A description of the repair, for the page and the model's card."""
         if not self.folder.repair.exists():
             return {}
         diagnosis, text = self.spec.diagnosis, self.text.choice
@@ -120,7 +117,7 @@ class Repairing(Stages):
             "repair": f"{self.repair.words}, without training",
             "chosen": self.repair.said(self.loaded.spec, tuple(self._found["chosen"])),
             "trials": f"{self._found['trials']}, windows of {diagnosis.length:,} tokens, context {diagnosis.context}",
-            "text": f"{text.held_out.n_tokens:,} tokens that chose, and are not those of the page",
+            "text": f"{text.held_out.n_tokens:,} tokens for the choice, which the page does not measure on",
             "held out": self.text.held_out.words,
             "SHA-256 of the text": text.manifest["corpus"]["sha256"],
         }

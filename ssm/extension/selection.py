@@ -1,4 +1,4 @@
-"""What the original and the trained weights measure on the windows that choose among them."""
+"""Measure the original and the trained weights on the windows for the choice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssm.diagnosis.session import Reader
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.extension.choice import END, ORIGINAL, Candidate
-from ssm.extension.export import as_taken_home
+from ssm.extension.export import as_exported
 from ssm.extension.losses import losses_of
 from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
 from ssm.models.load import WEIGHTS, LoadedModel
@@ -26,7 +26,7 @@ from ssm.specs.training import RunSpec
 
 
 def weights_of(candidate: Candidate, folder: Path, parent: Path) -> Path:
-    """Where a candidate's weights lie: in the extension's run folder, or in the parent's."""
+    """The file of a candidate's weights, in the folder of the extended run or of its parent."""
     if candidate.name == ORIGINAL:
         return parent / WEIGHTS
     return folder / WEIGHTS if candidate.snapshot is None else snapshot_path(folder, candidate.snapshot)
@@ -44,21 +44,20 @@ def candidates(
     """The original, the snapshots and the end of a finished run, each measured.
 
     Args:
-        store: its held-out part is what chooses.
+        store: its held-out part is the text for the choice.
 
     Raises:
         CheckpointError: weights are missing or corrupted.
     """
     steps = run.training.budget.steps
     assert steps is not None
-    nan = float("nan")
-    unmeasured = [Candidate(ORIGINAL, 0, None, nan, nan, nan)]
-    unmeasured += [Candidate(f"{at:g}", snapshot_step(at, steps), at, nan, nan, nan) for at in run.training.snapshots]
-    unmeasured += [Candidate(END, steps, None, nan, nan, nan)]
+    unmeasured = [Candidate(ORIGINAL, 0)]
+    unmeasured += [Candidate(f"{at:g}", snapshot_step(at, steps), at) for at in run.training.snapshots]
+    unmeasured += [Candidate(END, steps)]
     found = []
     for candidate in unmeasured:
         path = weights_of(candidate, folder, parent)
-        model = as_taken_home(loaded, load_model(path)[0], path.parent).to(device)
+        model = as_exported(loaded, load_model(path)[0], path.parent).to(device)
         found.append(measured(candidate, model, store, spec, device))
     return found
 
@@ -66,7 +65,7 @@ def candidates(
 def measured(
     candidate: Candidate, model: TrainableModel, store: TokenStore, spec: DiagnosisSpec, device: torch.device
 ) -> Candidate:
-    """The candidate with what its model measures on the windows that choose."""
+    """The candidate with the losses of its model on the windows for the choice."""
     windows = disjoint_windows(store.held_out, spec.length, spec.seed, at_least=LEAST)
     count, title = len(windows.positions), f"choose: {f'step {candidate.step}' if candidate.step else candidate.name}"
     reader = Reader(model.eval(), spec.seed, store, device, title, given=windows)

@@ -1,4 +1,4 @@
-"""The stages of an extension, each whole in its folder, so that the same command goes on where it was stopped."""
+"""The stages of an extension. Each stage writes its folder when it is complete, so that a stopped command continues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import Diagnosis, Extension
 from ssm.diagnosis.verdict import sentence_of
 from ssm.extension.choice import Candidate, best_of_trained, choose
-from ssm.extension.export import as_taken_home, take_home
+from ssm.extension.export import as_exported, write_chosen
 from ssm.extension.folder import Folder
 from ssm.extension.imported import parent_folder
 from ssm.extension.losses import Factors, factors_between
@@ -47,7 +47,7 @@ EXTENDED, CONTROL = "extended", "control"
 
 
 class Stages:
-    """One extension, from the model as it is to the model taken home."""
+    """One extension, from the original model to the written one."""
 
     advice = OF_TRAINING
 
@@ -63,16 +63,17 @@ class Stages:
         self.loaded, self.parent, self.text, self.spec = loaded, parent, text, spec
         self.folder, self.device = folder, device
         self.chosen: Candidate | None = None
-        self.kept: Candidate | None = None  # what is written: the chosen weights, or the best that were trained
+        self.kept: Candidate | None = None  # the weights to write: the chosen ones, or the best trained ones
         self.measured: list[Candidate] = []
         self.diagnoses: dict[str, Diagnosis] = {}
         self.lost: dict[str, str] = {}  # arm -> why it has no diagnosis
 
     def work(self) -> dict[str, Any]:
-        """Everything that is not there yet; returns what result.json says."""
+        """Make all results that are missing. Returns the content of result.json."""
         before = self._diagnosed("before", self.loaded)
         self.loaded.model.to("cpu")
-        trained = (self.folder.run(EXTENDED) / RECORD).exists()  # on fewer windows the verdict was another
+        # It may have been trained before, after a diagnosis on other windows with another verdict.
+        trained = (self.folder.run(EXTENDED) / RECORD).exists()
         outcome = outcome_before_training(before, trained)
         if outcome is None or trained:
             made = self._made_and_chosen()
@@ -92,13 +93,13 @@ class Stages:
 
     @cached_property
     def runs(self) -> dict[str, RunSpec]:
-        """By arm."""
+        """The runs by arm."""
         spec, data, name = self.spec, self.text.train.spec, self.loaded.name
         made = {EXTENDED: extended_run, CONTROL: control_run}
         return {arm: run(spec, self.parent, data, name) for arm, run in made.items()}
 
     def _made_and_chosen(self) -> Outcome | None:
-        """Train, and choose among the weights; the outcome where that is all."""
+        """Train, and choose among the weights. Returns the outcome if there are no better weights to diagnose."""
         spec, record = self.spec, self._trained(EXTENDED)
         diverged = record["message"] if record["status"] == "diverged" else None
         if diverged is None:
@@ -109,7 +110,7 @@ class Stages:
         return outcome_of_training(diverged, self.measured, spec.measure, spec.in_context_tolerance)
 
     def _control(self, chosen: Candidate) -> None:
-        """The arm without an intervention, after as many steps as the chosen weights have."""
+        """Diagnose the control arm after as many steps as the chosen weights."""
         record = self._trained(CONTROL)
         if record["status"] == "diverged":
             self.lost[CONTROL] = f"Training {record['message']}."
@@ -119,27 +120,26 @@ class Stages:
     # --- Single stages ------------------------------------------------------------------------------------------------
 
     def _diagnosed(self, name: str, loaded: LoadedModel) -> Diagnosis:
-        """A diagnosis on the page's windows, made unless it is there."""
+        """A diagnosis on the page's windows, made if it is missing."""
         folder = self.folder.diagnosis(name)
         if not (folder / DIAGNOSIS).exists():
             self._say(f"diagnosis, {name}")
-            found = diagnose_loaded(loaded, self.text.page, self.spec.diagnosis, self.device, text=self.text.files)
+            made = diagnose_loaded(loaded, self.text.page, self.spec.diagnosis, self.device, text=self.text.files)
             with whole_folder(folder) as temporary:
-                write_diagnosis(found, temporary)
-        self.diagnoses[name] = load_diagnosis(folder)
-        found = self.diagnoses[name]
-        self._say(f"{name}: {sentence_of(found.readings, found.facts)}")
-        return found
+                write_diagnosis(made, temporary)
+        diagnosis = self.diagnoses[name] = load_diagnosis(folder)
+        self._say(f"{name}: {sentence_of(diagnosis.readings, diagnosis.facts)}")
+        return diagnosis
 
     def _trained(self, arm: str) -> dict[str, Any]:
-        """The record of an arm's run, trained to its end unless it has been."""
+        """The record of an arm's run. The run is trained if it is not finished."""
         run, folder = self.runs[arm], self.folder.run(arm)
         if not (folder / RECORD).exists():
             self._say(f"training, {arm}: {self.spec.steps} steps of {self.spec.whole_batch_tokens:,} tokens")
             return train(run, self.text.train, folder, self.device, self._parent())
         record = read_record(folder)
         if record.get("spec") != run.content():
-            raise CheckpointError(f"{folder}: holds another run than this extension's; delete it, or give another -o")
+            raise CheckpointError(f"{folder}: has another run than this extension's; delete it, or give another -o")
         return record
 
     def _parent(self) -> Path:
@@ -151,24 +151,22 @@ class Stages:
             self._say("choice among the original and the trained weights")
             run, folder = self.runs[EXTENDED], self.folder.run(EXTENDED)
             text, diagnosis = self.text.choice, self.spec.diagnosis
-            found = candidates(self.loaded, run, folder, self._parent(), text, diagnosis, self.device)
-            write_json(path, [candidate.as_json() for candidate in found])
-        found = read_json(path, OutputError, "choice")
-        return [
-            Candidate.from_json(value)
-            for value in shaped(found, list[CandidateRecord], f"{path}: not a choice", OutputError)
-        ]
+            measured = candidates(self.loaded, run, folder, self._parent(), text, diagnosis, self.device)
+            write_json(path, [candidate.as_json() for candidate in measured])
+        record = read_json(path, OutputError, "choice")
+        values = shaped(record, list[CandidateRecord], f"{path}: not a choice", OutputError)
+        return [Candidate.from_json(value) for value in values]
 
     def _with_weights(self, arm: str, chosen: Candidate) -> LoadedModel:
         """The model with the weights of an arm at the chosen step."""
         path = weights_of(chosen, self.folder.run(arm), self._parent())
-        model = as_taken_home(self.loaded, load_model(path)[0], path.parent)
+        model = as_exported(self.loaded, load_model(path)[0], path.parent)
         with path.open("rb") as file:
             fingerprint = hashlib.file_digest(file, "sha256").hexdigest()[:16]
         return replace(self.loaded, model=model.eval(), fingerprint=fingerprint)
 
     def _chosen_model(self) -> LoadedModel:
-        """The model with what was chosen."""
+        """The model with the chosen weights."""
         assert self.chosen is not None
         return self._with_weights(EXTENDED, self.chosen)
 
@@ -182,16 +180,16 @@ class Stages:
         return self.folder.model if outcome.gained else self.folder.candidate
 
     def _write_model(self, place: Path, outcome: Outcome) -> None:
-        """What is kept, in the format that the model came in."""
+        """Write the kept weights in the format of the original."""
         assert self.kept is not None
         run = self.folder.run(EXTENDED)
         weights = weights_of(self.kept, run, self._parent())
-        take_home(self.loaded, weights, run, self.kept, place, self._changes(outcome))
+        write_chosen(self.loaded, weights, run, self.kept, place, self._changes(outcome))
 
-    # --- What is said -------------------------------------------------------------------------------------------------
+    # --- Descriptions -------------------------------------------------------------------------------------------------
 
     def _training(self) -> dict[str, str]:
-        """How it was trained, in words; nothing where it was not."""
+        """A description of the training, for the page and the model's card; empty without training."""
         if not self.folder.run(EXTENDED).exists():
             return {}
         run = self.runs[EXTENDED]
@@ -211,23 +209,23 @@ class Stages:
         } | {f"{arm} arm": why for arm, why in self.lost.items()}
 
     def _left_out(self) -> list[str]:
-        """Files of the original that led out of its folder."""
+        """Links in the original's folder to files outside of it: these are not copied."""
         return [] if self.loaded.source is None else list(self.loaded.source.outside)
 
     def _numbers(self) -> dict[str, Any] | None:
-        """Of a repair without training: those that were chosen, and the layers, from 1, that each is of."""
+        """For a repair without training: the chosen numbers, and the layers of each number, counted from 1."""
         return None
 
     def _unlike_the_paper(self) -> tuple[str, ...]:
         return unlike_the_paper(self.spec, self.parent.model)
 
     def _changes(self, outcome: Outcome) -> dict[str, object]:
-        """For the model's card."""
-        verdicts = {of: found.verdict.paragraph for of, found in self.diagnoses.items() if of != CONTROL}
+        """The entries of the model's card."""
+        verdicts = {of: diagnosis.verdict.paragraph for of, diagnosis in self.diagnoses.items() if of != CONTROL}
         return {"outcome": outcome, **self._training(), **verdicts}
 
     def _result(self, outcome: Outcome, change: Factors | None) -> dict[str, Any]:
-        """Write page and result, last of all."""
+        """Write the page and result.json."""
         written = str(self._place(outcome).relative_to(self.folder.path)) if self.kept is not None else None
         result = {
             "outcome": outcome.word,
@@ -239,7 +237,7 @@ class Stages:
             "candidates": [candidate.as_json() for candidate in self.measured],
             "repair": self._numbers(),
             "change": change and change.as_json(),
-            "verdicts": {name: found.verdict.paragraph for name, found in self.diagnoses.items()} | self.lost,
+            "verdicts": {name: made.verdict.paragraph for name, made in self.diagnoses.items()} | self.lost,
             "held_out": self.text.held_out.as_json(),
             "left_out": self._left_out() if written is not None else [],
             "unlike_the_paper": list(self._unlike_the_paper()),
@@ -252,7 +250,7 @@ class Stages:
         return result
 
     def _page(self, outcome: Outcome, written: str | None) -> str:
-        """Before and after on one page; the first diagnosis alone where nothing came after it."""
+        """The page with the diagnoses before and after, or with the first one if there is no other."""
         before, after = self.diagnoses["before"], self.diagnoses.get("after")
         extension = Extension(
             outcome=outcome.word,

@@ -1,4 +1,4 @@
-"""The user's text in three parts that share no token: what trains, what the pages measure, what chooses."""
+"""The user's text in three parts without common tokens: for training, for the diagnoses, and for the choice."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ssm.plan.sources import text_files
 from ssm.specs.data import TokenizerSpec
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
 
-SEED = 1234  # of the draw of what is held out: the same text is, whatever else is asked
+SEED = 1234  # for drawing held-out documents: the same for all other settings
 
 
 @dataclass(frozen=True)
 class Text:
-    """A store to train from, and two whose held-out parts are measured."""
+    """A store for training, and two stores with held-out parts for measurements."""
 
     train: TokenStore
-    page: TokenStore  # for the diagnoses, before and after
+    page: TokenStore  # for the diagnoses before and after
     choice: TokenStore  # for the choice among checkpoints
-    files: str  # what is measured, by the names of the files
+    files: str  # names of the measured files
     held_out: HeldOut
 
 
@@ -43,21 +43,21 @@ def tokenized(
     spec: DiagnosisSpec,
     folder: Path,
 ) -> Text:
-    """The token stores, built below `folder` unless they are there.
+    """The token stores, built in `folder` if they are missing.
 
     Args:
-        text: files.
-        held_out: other files, which are measured; none: the part of `text` that does not train is.
-        divided: whether a part of `text` is held out of training; true where there are no other files.
-        share: how much of it; None: as much as `ssm.extension.windows.wanted` says.
+        text: files for training.
+        held_out: other files to measure on. If empty, a part of `text` is held out for that.
+        divided: whether a part of `text` is held out of training. Always true without other files.
+        share: the share of `text` that is held out; None: `ssm.extension.windows.wanted` computes it.
 
     Raises:
-        DataError: a file is missing, unreadable, or both trains and is held out; there are too few tokens.
+        DataError: a file is missing, unreadable, or in both lists; or there are too few tokens.
         OutputError: `folder` cannot be written.
     """
     both = set(text_files(absolute(text)) or ()) & set(text_files(absolute(held_out)) or ()) if held_out else ()
     if both:
-        raise DataError(f"{min(both)}: is in --text and in --held-out; what is measured may not be trained on")
+        raise DataError(f"{min(both)}: is in --text and in --held-out; give different files")
     measured = train = own_text(text, tokenizer, folder / "text", 0.0)
     known = _bytes_per_token(train.manifest, train.train)
     words, files, least = "", ", ".join(text), 1.0
@@ -65,7 +65,7 @@ def tokenized(
         division, least = _divided(train.train, known, share, spec)
         words, files = _words(division, files), f"the held-out part of {files}"
         measured = replace(train, held_out=division.held_out)
-        # Its runs say what they have not read: a run on another share is another run.
+        # The share is part of a run's spec: a run that has read another share is another run.
         unread = 1 - division.train.n_tokens / train.train.n_tokens
         manifest = train.manifest | {"spec": train.manifest["spec"] | {"held_out": unread}}
         train = replace(train, train=division.train, manifest=manifest)
@@ -78,15 +78,15 @@ def tokenized(
     page, choice = parts(measured.held_out, spec.length)
     windows = (page.n_tokens // (spec.length + 1), choice.n_tokens // (spec.length + 1))
     tokens = measured.held_out.n_tokens
-    found = HeldOut(words, tokens, round(tokens * known), spec.length, *windows, spec.sequences, least)
-    return Text(train, replace(measured, held_out=page), replace(measured, held_out=choice), files, found)
+    description = HeldOut(words, tokens, round(tokens * known), spec.length, *windows, spec.sequences, least)
+    return Text(train, replace(measured, held_out=page), replace(measured, held_out=choice), files, description)
 
 
 def parts(split: TokenSplit, length: int) -> tuple[TokenSplit, TokenSplit]:
-    """What the pages measure, and what chooses, of at least 2 LEAST windows of `length`.
+    """The parts for the diagnoses and for the choice, from at least 2 LEAST windows of `length`.
 
-    The best of several checkpoints on some windows is partly the luckiest on them: the lowest of several noisy numbers
-    lies below what it estimates. What chose may therefore not be what reports.
+    The parts must be different. The lowest of several noisy losses is too optimistic, so the text that chose a
+    checkpoint cannot also measure it.
     """
     cut = split.n_tokens - for_choice(split.n_tokens // (length + 1)) * (length + 1)
     first, second = np.array([[0, cut]]), np.array([[cut, split.n_tokens]])
@@ -96,7 +96,7 @@ def parts(split: TokenSplit, length: int) -> tuple[TokenSplit, TokenSplit]:
 def _divided(
     split: TokenSplit, bytes_per_token: float, share: float | None, spec: DiagnosisSpec
 ) -> tuple[Division, float]:
-    """The text in two, and the largest share of it that may be held out."""
+    """The division of the text, and the largest share that may be held out."""
     most = HALF if share is None else share
     how = "at most half of a text is held out" if share is None else f"{share:g} of the text is held out"
     _check(split, bytes_per_token, most, f", where {how}", spec)
@@ -105,7 +105,7 @@ def _divided(
 
 
 def _check(split: TokenSplit, bytes_per_token: float, share: float, where: str, spec: DiagnosisSpec) -> None:
-    """Refuse a text of which `share` has fewer windows than the verdict and the choice take at least."""
+    """Check that `share` of a text has enough windows for the verdict and the choice."""
     windows = ceil(2 * LEAST / share)
     about = size(windows * (spec.length + 1) * bytes_per_token)
     use = f"about {about}: {LEAST} windows to measure and {LEAST} to choose a checkpoint{where}"
@@ -113,7 +113,7 @@ def _check(split: TokenSplit, bytes_per_token: float, share: float, where: str, 
 
 
 def _words(division: Division, files: str) -> str:
-    """Which part of a text is held out."""
+    """A description of the held-out part of a text."""
     whole = f"{division.whole:,} of {division.documents:,} documents of {files}"
     if not division.last:
         return f"{whole}, whole"

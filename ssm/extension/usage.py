@@ -1,4 +1,4 @@
-"""How an extended model is used, by those who know its format: commands of a shell."""
+"""Shell commands that load an extended model in the libraries that know its format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from json import dumps
 from pathlib import Path
 
-# What Python runs, by library; {model} is the folder in double quotes: a shell's are single.
+# Python code by library. {model} is the folder in double quotes, because the shell quotes the code in single quotes.
 LOADED = {
     "transformers": "from transformers import AutoModelForCausalLM as M; print(M.from_pretrained({model}))",
     "fla": "import fla; from transformers import AutoModelForCausalLM as M; print(M.from_pretrained({model}))",
@@ -20,9 +20,9 @@ def usages(library: str | None, model: Path, tokenizer: str | None) -> dict[str,
     """A command for each library that can load the model.
 
     Args:
-        library: whose format the model is in; None: a run of ssm.
-        model: its folder.
-        tokenizer: that the user named; None: the model has its own.
+        library: the library of the model's format; None: a run of ssm.
+        model: the model's folder.
+        tokenizer: the tokenizer that the user gave; None: the model's own.
     """
     found = {}
     if library is not None:

@@ -1,4 +1,4 @@
-"""How many windows of held-out text there are, how many it takes, and what can be decided on them."""
+"""How many windows of held-out text there are, how many are needed, and what they can decide."""
 
 from __future__ import annotations
 
@@ -9,56 +9,55 @@ from typing import Any
 from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
 from ssm.specs.extension import ENOUGH_FOR_A_GAIN, MOST
 
-USUAL, HALF = 0.1, 0.5  # of a text: held out where nobody says how much, and at most then
+USUAL, HALF = 0.1, 0.5  # the usual and the largest held-out share of a text, if the user gives none
 
 
 def wanted(tokens: int, spec: DiagnosisSpec) -> int:
-    """How many of a text's tokens are held out where nobody says how many.
+    """The number of held-out tokens of a text, if the user gives no share.
 
-    A tenth. Where a tenth has fewer windows than every verdict and the choice take: as many as these take, but no more
-    than half of the text.
+    It is a tenth of the text. If that is too little for the verdict and the choice, it is as much as they need, but
+    at most half of the text.
     """
     needed = (ENOUGH + MOST) * (spec.length + 1)
     return min(max(int(USUAL * tokens), needed), int(HALF * tokens))
 
 
 def for_choice(windows: int) -> int:
-    """How many of the held-out windows choose a checkpoint; the verdict has all others."""
+    """How many of the held-out windows choose a checkpoint. The others are for the verdict."""
     return min(MOST, max(LEAST, windows // 4))
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What is held out of training, and what for."""
+    """The text that is held out of training, and its use."""
 
-    words: str  # which part of which text
+    words: str  # description of the part and its text
     tokens: int
-    bytes: int  # of their text, about
+    bytes: int  # approximate size
     length: int  # of a window, in tokens
     verdict: int  # windows that are measured before and after
     choice: int  # windows that choose a checkpoint
-    sequences: int  # windows that are read at most
-    share: float  # of a text that may be held out; 1: text of their own
+    sequences: int  # the limit of windows that are read
+    share: float  # largest share of the text that may be held out; 1: separate files
 
     @property
     def line(self) -> str:
-        """What there is, and what it can decide."""
+        """A line about the held-out text, and what it can decide."""
         windows = f"{self.verdict + self.choice:,} windows of {self.length:,} tokens"
         parts = f"{self.verdict:,} for the verdict, {self.choice:,} to choose a checkpoint"
         return f"held out: {self.words}; {size(self.bytes)} -> {windows}: {parts}; {self.decides}"
 
     @property
     def decides(self) -> str:
-        """In words, with what it takes where they are too few."""
+        """What these windows can decide, and how much text it takes if they are too few."""
         read = min(self.verdict, self.sequences)
         if read >= ENOUGH:
             return "enough to decide whether it gained and whether it holds"
         if read >= ENOUGH_FOR_A_GAIN:
             return f"enough to decide whether it gained; to decide that it holds takes {self._needed(ENOUGH)}"
-        return f"enough for a large gain alone; to decide whether it gained takes {self._needed(ENOUGH_FOR_A_GAIN)}"
+        return f"enough only for a large gain; to decide whether it gained takes {self._needed(ENOUGH_FOR_A_GAIN)}"
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data."""
         return {
             "words": self.words,
             "tokens": self.tokens,
@@ -68,7 +67,7 @@ class HeldOut:
         }
 
     def _needed(self, verdict: int) -> str:
-        """What so many windows for the verdict take."""
+        """The option or the amount of text that gives so many windows for the verdict."""
         if self.verdict >= verdict:
             return f"--sequences {verdict}"
         windows = next(n for n in range(verdict, 2 * verdict) if n - for_choice(n) >= verdict)
@@ -79,7 +78,7 @@ class HeldOut:
 
 
 def size(count: float) -> str:
-    """Bytes, to two digits.
+    """A number of bytes with two significant digits and its unit.
 
     >>> size(734), size(1_115_394), size(81_999), size(3.25e9)
     ('730 bytes', '1.1 MB', '82 kB', '3.2 GB')

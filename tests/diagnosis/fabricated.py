@@ -1,4 +1,4 @@
-"""Tables and facts of models that were never there, with a failure at a known position."""
+"""Tables and facts of invented models with a known failure position."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Excess = Callable[[np.ndarray], np.ndarray]  # log2 of positions -> nats above t
 
 @cache
 def fails_from(onset: float, slope: float = 0.25) -> Excess:
-    """An excess that rises by `slope` nats an octave and passes log(TOLERANCE) at `onset`."""
+    """An excess that rises by `slope` nats per octave and crosses log(TOLERANCE) at `onset`."""
     return lambda octave: np.maximum(0.0, np.log(TOLERANCE) + slope * (octave - np.log2(onset)))
 
 
 def holds(octave: np.ndarray) -> np.ndarray:
-    """A long past helps a little."""
+    """A long history helps a little."""
     return np.full_like(octave, -0.01)
 
 
@@ -40,11 +40,11 @@ def holds(octave: np.ndarray) -> np.ndarray:
 def losses(
     seed: int, excess: Excess = holds, sequences: int = 32, context: int = CONTEXT, length: int = LENGTH, **noise: float
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """position_loss and restart_loss. The text's own wobble is shared; what is not shared is smaller.
+    """position_loss and restart_loss. Both share the noise of the text; each has less noise of its own.
 
     Args:
-        noise: `apart`, nats in a bin of 256 tokens that the two do not share; `spread`, by how much the failure of one
-            sequence differs from another's, as a part of it.
+        noise: `apart` is the noise that they do not share, in nats per bin of 256 tokens. `spread` is the relative
+            spread of the excess over sequences.
     """
     generator = np.random.default_rng(seed)
     edges = bin_edges(length)
@@ -64,7 +64,7 @@ def losses(
 
 
 def remembrance(value: float, sequences: int = 8, context: int = CONTEXT, length: int = LENGTH) -> pl.DataFrame:
-    """`value` with T tokens kept, falling as more are kept."""
+    """Effective Remembrance of `value` with T tokens kept, and less with more tokens."""
     kept = bin_edges(length)[1:]
     curve = np.clip(value * (context / kept) ** 0.35, 0, 1) * (kept < length)
     spread = np.linspace(0.9, 1.1, sequences)
@@ -81,7 +81,7 @@ def remembrance(value: float, sequences: int = 8, context: int = CONTEXT, length
 
 
 def states(growth: np.ndarray, sequences: int = 8, context: int = CONTEXT, length: int = LENGTH) -> pl.DataFrame:
-    """Heads whose std grows past the context to `growth` (layers, heads) times what it was; sequences differ by 5%."""
+    """Heads with a std that grows by `growth` (layers, heads) beyond the context. Sequences differ by 5%."""
     generator = np.random.default_rng(3)
     positions = 2 ** np.arange(length.bit_length())
     octaves = np.log2(length / context)
@@ -112,7 +112,7 @@ def states(growth: np.ndarray, sequences: int = 8, context: int = CONTEXT, lengt
 
 
 def passkeys(found: Callable[[int, float], int], context: int = CONTEXT, length: int = LENGTH) -> pl.DataFrame:
-    """8 trials a cell, the first `found(length, depth)` of which are right."""
+    """8 trials per cell, the first `found(length, depth)` of them right."""
     lengths = [context // 2 * 2**i for i in range(int(np.log2(length / context)) + 2)]
     rows = [
         {"length": n, "depth": depth, "trial": trial, "correct": trial < found(n, depth), "digits_right": 0}
@@ -124,7 +124,7 @@ def passkeys(found: Callable[[int, float], int], context: int = CONTEXT, length:
 
 
 def needles(found: Callable[[int, float], int]) -> pl.DataFrame:
-    """The same cells, of answers that are likelier than others."""
+    """The same cells for the needle test: `found(length, depth)` answers are preferred."""
     cells = passkeys(found).select(
         "length", "correct", pl.col("depth").alias("difficulty"), pl.col("trial").alias("example")
     )
@@ -139,7 +139,7 @@ def needles(found: Callable[[int, float], int]) -> pl.DataFrame:
 
 
 def prompts() -> pl.DataFrame:
-    """8 prompts of two of RULER's tasks at two lengths; what is found is found inside the context, and a bit beyond."""
+    """8 prompts of two tasks of RULER at two lengths. Only niah_single_1 has right answers."""
     right = {("niah_single_1", CONTEXT): 8, ("niah_single_1", 2 * CONTEXT): 2}
     rows = [
         {"length": n, "group": task, "example": i, "answer": 0, "difficulty": i / 8, "tokens": 3, "forced_share": 0.5}
@@ -188,7 +188,7 @@ def facts(**changes: Any) -> Facts:
 
 @cache
 def everything(seed: int = 0, excess: Excess = holds, factor: float = 4.0) -> Tables:
-    """All tables: seven of 576 heads grow by `factor`, keys are found up to the context, needles at the end beyond."""
+    """All tables: 7 of 576 heads grow by `factor`. Beyond the context, recall fails except for needles at the end."""
     growth = np.where(np.arange(576).reshape(24, 24) % 83 == 0, factor, 1.1)
     found = passkeys(lambda length, depth: 7 if length <= CONTEXT else 1)
     told = needles(lambda length, depth: 8 if length <= CONTEXT or depth == 1 else 2)
@@ -197,7 +197,7 @@ def everything(seed: int = 0, excess: Excess = holds, factor: float = 4.0) -> Ta
 
 
 def tables(seed: int = 0, excess: Excess = holds, **others: Any) -> Tables:
-    """Losses alone, and what else is given."""
+    """The tables of losses, and the tables in `others`."""
     full, restarted = losses(seed, excess, others.pop("sequences", ENOUGH))
     kind = length_class("none", False) if excess is not holds else length_class("strong", True)
     return Tables(full, restarted, kind, **others)

@@ -1,4 +1,4 @@
-"""Before and after, paired by window."""
+"""Comparisons of two diagnoses are paired by window."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def test_changes_are_paired_by_window() -> None:
     change = late[1] - late[0]
     half = reach(64) * change.std(ddof=1)
     low, high = change.mean() - half, change.mean() + half
-    assert half > stats.t.ppf(0.975, 63) * stats.sem(change)  # a window that was not drawn is allowed for
+    assert half > stats.t.ppf(0.975, 63) * stats.sem(change)  # it allows for a window that was not drawn
     assert found.sequences == 64
     far = found.far.factor
     assert (far.value, far.low, far.high) == pytest.approx(np.exp([change.mean(), low, high]))
     assert found.in_context.factor.value == 1.0
     assert list(found.ratios) == [4096, 8192, 16384, 32768]
-    # The same text, so that the restarted losses are equal and the changes too.
+    # The text is the same. So the restarted losses and the changes are equal.
     assert found.ratios[32768].factor.value == pytest.approx(far.value)
     assert found.far.before == before.readings.far
     assert found.far.after == after.readings.far
-    assert change.std() < late[0].std()  # how hard a window's text is cancels
+    assert change.std() < late[0].std()  # the difficulty of a window's text cancels
 
 
 def test_the_windows_that_both_have_read_are_compared() -> None:
@@ -45,7 +45,7 @@ def test_the_windows_that_both_have_read_are_compared() -> None:
     assert compare(before, after, 4).sequences == 4
 
 
-def test_a_loss_that_is_no_number_has_no_change() -> None:
+def test_a_loss_that_is_not_a_number_has_no_change() -> None:
     full, _ = losses(7, sequences=ENOUGH)
     before, after = diagnosis(tables(7)), diagnosis(tables(7))
     lost = full.with_columns(loss=math.nan)

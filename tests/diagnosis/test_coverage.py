@@ -1,7 +1,7 @@
-"""How often a verdict is wrong: simulated models whose true ratio is known, read by the rule that diagnoses read by.
+"""How often a verdict is wrong, for simulated models with a known ratio.
 
-What is drawn is the excess of every window: the nats by which reading on is worse than restarting. The true ratio is
-exp of its mean. The tolerance is 1.1: 0.095 nats.
+The simulation draws the excess of every window: its loss minus the loss after a restart, in nats. The true ratio is exp
+of the mean excess. The tolerance is 1.1: 0.095 nats.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def rare(share: float, nats: float, others: float = 0.0) -> Draw:
 
 
 def alike(mean: float, spread: float = 0.2) -> Draw:
-    """About the same in all windows."""
+    """Normally distributed over all windows."""
     return lambda random, n: random.normal(mean, spread, n)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """What `sampling.Reader` is asked: windows that have been read already."""
+    """Replaces `sampling.Reader`: windows with known losses."""
 
     full: np.ndarray  # (windows, bins) nats
     restarted: np.ndarray
@@ -62,7 +62,7 @@ def table(values: np.ndarray) -> pl.DataFrame:
 
 
 def diagnosed(draw: Draw, windows: int, random: np.random.Generator) -> str:
-    """The outcome of reading a text of so many windows until it is decided."""
+    """The outcome after reading a text of so many windows until the verdict is decided."""
     restarted = random.normal(2.5, 0.3, (windows, len(EDGES) - 1))
     excess = random.normal(0, 0.02, restarted.shape)
     excess[:, 3:] += draw(random, windows)[:, None]  # from 32 tokens on
@@ -84,7 +84,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shares(draw: Draw, windows: int, trials: int) -> dict[str, float]:
-    """Which part of the diagnoses had which outcome."""
+    """The share of the diagnoses with each outcome."""
     random = np.random.default_rng(windows)
     counts = Counter(diagnosed(draw, windows, random) for _ in range(trials))
     return {outcome: counts[outcome] / trials for outcome in (BREAKS, HOLDS, NOT_DECIDED)}
@@ -94,15 +94,13 @@ RARELY = rare(0.1, 4.0)  # a true ratio of 1.49
 
 
 @pytest.mark.parametrize(("windows", "wrong"), [(4, 0.66), pytest.param(16, 0.19, marks=pytest.mark.exhaustive)])
-def test_a_rare_failure_holds_in_few_windows_unless_they_are_told_to_be_few(
-    windows: int, wrong: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_windows_would_miss_a_rare_failure(windows: int, wrong: float, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shares(RARELY, windows, 20)[HOLDS] == 0
     monkeypatch.setattr(verdict, "ENOUGH", 1)
     assert shares(RARELY, windows, 60)[HOLDS] == pytest.approx(wrong, abs=0.12)  # 0.9 ** windows: none of them fails
 
 
-# draw, windows of the text -> the least share of each outcome, and the most.
+# name -> draw, windows of the text, and the smallest and largest share of each outcome
 CASES = {
     "a rare failure, 64": (RARELY, 64, {HOLDS: (0, 0.05), BREAKS: (0.3, 1)}),
     "a rare failure, 256": (RARELY, 256, {HOLDS: (0, 0), BREAKS: (0.9, 1)}),
@@ -115,7 +113,7 @@ CASES = {
     "holds, barely, 64": (alike(log(1.09)), 64, {BREAKS: (0, 0.05)}),
     "holds, barely, 256": (alike(log(1.09)), 256, {BREAKS: (0, 0.05)}),
     "a rare gain, 64": (rare(0.1, -1.5, 0.2), 64, {BREAKS: (0, 0.05)}),  # a true ratio of 1.03
-    # What the sentences say of few windows, and the page of 64: the limits of what windows can show.
+    # The page warns about these cases: what windows cannot show.
     "a rare gain, 8": (rare(0.1, -1.5, 0.2), 8, {BREAKS: (0.3, 0.5)}),
     "a rarer failure, 64": (rare(0.03, 8.0), 64, {HOLDS: (0.05, 0.25)}),  # a true ratio of 1.27, 0.97^64 = 0.14
 }

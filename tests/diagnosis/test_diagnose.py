@@ -36,7 +36,7 @@ QUICK: dict[str, Any] = {"context": 16, "length": 64, "device": "cpu", "threads"
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """theirs/, a checkpoint; texts/."""
+    """A folder with theirs/ (a checkpoint) and texts/."""
     folder = tmp_path_factory.mktemp("world")
     export_checkpoint(build_model(model_spec(), 256, seed=1), "mamba2", folder / "theirs")
     (folder / "texts").mkdir()
@@ -47,7 +47,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(world: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Diagnosis, Path]:
-    """A diagnosis, and the folder that it was written into."""
+    """A diagnosis, and its folder."""
     out = tmp_path_factory.mktemp("made") / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ssm.diagnosis.page.plots", lambda *_: [])
@@ -55,13 +55,13 @@ def made(world: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Diagnos
 
 
 def words(world: Path, out: Path, model: Path | None = None) -> list[str]:
-    """Of the command line."""
+    """The words of the command."""
     given = ["--context", "16", "--length", "64", "--device", "cpu", "--threads", "1", "--no-passkey"]
     return ["diagnose", str(model or world / "theirs"), "--text", f"{world}/texts", "-o", str(out), *given]
 
 
 def call(world: Path, out: Path, *options: str, model: Path | None = None) -> int:
-    """Its exit code."""
+    """The exit code of the command."""
     return main([*words(world, out, model), *options])
 
 
@@ -109,7 +109,7 @@ def test_a_diagnosis_can_be_read_again(made: tuple[Diagnosis, Path]) -> None:
 
 
 def test_the_same_call_finds_the_same(world: Path, made: tuple[Diagnosis, Path], tmp_path: Path) -> None:
-    """But for what it took."""
+    """Except for the cost."""
     one, other = made[0], diagnose(world / "theirs", [str(world / "texts")], tmp_path / "out", **QUICK)
     assert (one.readings, one.verdict) == (other.readings, other.verdict)
     assert one.tables.position_loss.equals(other.tables.position_loss)
@@ -123,7 +123,7 @@ def test_bfloat16_reads_nearly_the_same(world: Path, made: tuple[Diagnosis, Path
 
 
 def test_a_loss_that_is_no_number(world: Path, tmp_path: Path) -> None:
-    """Weights so large that a state overflows past the context."""
+    """The weights are so large that a state overflows beyond the context."""
     spoiled = Path(shutil.copytree(world / "theirs", tmp_path / "spoiled"))
     weights = load_file(spoiled / "model.safetensors")
     weights["backbone.layers.0.mixer.in_proj.weight"] *= 3e19
@@ -160,7 +160,7 @@ def test_bad_options(options: str, said: str, world: Path, tmp_path: Path, capsy
 
 @pytest.mark.parametrize("out", ["a:b/report", pytest.param("file:report", marks=pytest.mark.exhaustive)])
 def test_a_colon_is_a_letter_of_a_name(out: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And no end of a protocol: of the output, the text, the model, and what is read again."""
+    """A colon in the paths of the output, the text and the model is not part of a URL."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(world / "texts", "t:ext")
     shutil.copytree(world / "theirs", "mo:del")
@@ -169,7 +169,7 @@ def test_a_colon_is_a_letter_of_a_name(out: str, world: Path, tmp_path: Path, mo
     assert load_diagnosis(out).facts.text == "t:ext"
 
 
-def test_two_of_one_name_the_second_is_refused_at_once(
+def test_a_second_process_with_the_same_folder_is_refused_at_once(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ssm.diagnosis.load_any_model", lambda *_: pytest.fail("it has begun"))
@@ -178,16 +178,16 @@ def test_two_of_one_name_the_second_is_refused_at_once(
     assert capsys.readouterr().err == f"ssm diagnose: {tmp_path}/out: another process is writing it\n"
 
 
-def test_what_a_killed_one_left_is_gone_after_the_next(world: Path, tmp_path: Path) -> None:
+def test_remains_of_a_killed_process_are_removed(world: Path, tmp_path: Path) -> None:
     (tmp_path / ".out.12-0123abcd.tmp" / "tokens").mkdir(parents=True)
     assert call(world, tmp_path / "out") == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_new_one_takes_the_place_of_an_old_one(
+def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that was whole when its process was killed is not made again."""
+    """A folder that was complete when its process was killed is not made again."""
     out = tmp_path / "out"
     out.mkdir()
     (out / "diagnosis.json").write_text("the old one")
@@ -205,7 +205,7 @@ def test_a_new_one_takes_the_place_of_an_old_one(
     assert "expected eight hex digits, got 'old'" in capsys.readouterr().err
 
 
-def test_json_is_the_record_and_nothing_else(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_prints_only_the_record(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(world, tmp_path / "out", "--json") == 0
     said = capsys.readouterr()
     assert said.out == (tmp_path / "out/diagnosis.json").read_text()
@@ -220,8 +220,8 @@ def extend_command(options: str = "", text: tuple[str, ...] = ("book.txt",)) -> 
     return extend_words(parser.parse_args(["my model", "--text", *text, "-o", "report", *options.split()]), facts())
 
 
-def test_the_command_that_may_repair_it_repeats_what_was_given() -> None:
-    """`ssm extend` takes it as it stands."""
+def test_the_command_to_extend_repeats_the_options() -> None:
+    """`ssm extend` accepts the command."""
     plain = ["ssm", "extend", "my model", "--text", "book.txt", "--context", "2048", "--length", "32768"]
     assert extend_command() == [*plain, "-o", "extended"]
     given = "--tokenizer bytes --tolerance 1.2 --precision float32 --budget 30.0 --sequences 64 --seed 2 --device cpu"
@@ -237,7 +237,7 @@ def test_the_command_that_may_repair_it_repeats_what_was_given() -> None:
     assert expected.items() <= asked.items()
 
 
-def test_many_files_are_named_by_the_glob_that_names_them(tmp_path: Path) -> None:
+def test_the_command_names_many_files_by_their_glob(tmp_path: Path) -> None:
     names = [str(tmp_path / f"{number:02}.txt") for number in range(20)]
     for name in names:
         Path(name).touch()
@@ -257,13 +257,13 @@ def test_no_context_is_known(world: Path, tmp_path: Path, capsys: pytest.Capture
     assert "does not say what context it was trained on; give --context" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_there_is_left_alone(world: Path, tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_changed(world: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     assert call(world, tmp_path) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_weights_that_are_no_numbers(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_that_are_not_numbers(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spoiled = Path(shutil.copytree(world / "theirs", tmp_path / "spoiled"))
     weights = load_file(spoiled / "model.safetensors")
     name = "backbone.layers.1.mixer.norm.weight"
@@ -275,7 +275,7 @@ def test_weights_that_are_no_numbers(world: Path, tmp_path: Path, capsys: pytest
 
 
 def test_a_full_disk(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that may not grow: one line, and nothing left behind."""
+    """A limit of the file size gives one line, and leaves no files."""
     with file_limit(20_000):
         assert call(world, tmp_path / "out") == 2
     assert "cannot be written (File too large)" in capsys.readouterr().err.splitlines()[-1]
@@ -283,7 +283,7 @@ def test_a_full_disk(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_the_state_is_measured_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where `hidden` gives logits, a whole context of them may not fit: its size does not depend on the pieces."""
+    """If `hidden` returns logits, a whole context may not fit into memory. The size is the same in pieces."""
     model, sizes = build_model(model_spec(), 256, seed=1).eval(), []
     original = model.hidden
 
@@ -299,8 +299,8 @@ def test_the_state_is_measured_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
         assert found == original(torch.zeros(1, 16, dtype=torch.int64))[1].nbytes
 
 
-def test_help_and_docs_have_the_numbers_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    """They are written out there, so that help needs no spec."""
+def test_help_and_documentation_have_the_numbers_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    """The numbers are written there as text, so that help does not import a spec."""
     with pytest.raises(SystemExit):
         main(["diagnose", "--help"])
     said = " ".join(capsys.readouterr().out.split())

@@ -1,4 +1,4 @@
-"""How far back text lowers the loss: models whose gain is known."""
+"""The effective length of models with a known gain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from diagnosis.fabricated import diagnosis, tables
 from scipy import stats
 
-from ssm.diagnosis.effective_length import LESS, effective_length
+from ssm.diagnosis.readings import LITTLE, effective_length
 from ssm.diagnosis.result import EffectiveLength, Interval
 from ssm.diagnosis.verdict import length_words
 from ssm.specs.measurements.context_loss import ContextLoss
@@ -19,7 +19,7 @@ CONTEXTS = [2**power for power in range(5, 15)]  # 32 to 16,384
 
 
 def losses(gains: dict[int, float], noise: float = 0.002, sequences: int = 16) -> pl.DataFrame:
-    """Twice as many tokens as n lower the loss by `gains[n]` nats, if any; the text's own spread is far larger."""
+    """Losses that fall by `gains[n]` nats from n to 2n tokens. The spread of the text is much larger."""
     generator = np.random.default_rng(1)
     own = generator.normal(2.5, 0.3, (sequences, 1))
     fall = np.cumsum([0.0, *(gains.get(n, 0.0) for n in CONTEXTS[:-1])])
@@ -28,7 +28,7 @@ def losses(gains: dict[int, float], noise: float = 0.002, sequences: int = 16) -
     return pl.DataFrame(dict(zip(ContextLoss.table.columns, columns, strict=True)), schema=ContextLoss.table.columns)
 
 
-def test_it_is_the_last_context_whose_double_surely_helps() -> None:
+def test_at_least_is_the_last_context_with_a_certain_gain() -> None:
     found = effective_length(losses({32: 0.2, 64: 0.1, 128: 0.05, 256: 0.02}))
     assert (found.at_least, found.at_most) == (256, 512)
     assert found.gains[128].value == pytest.approx(math.exp(0.05), abs=0.002)
@@ -45,19 +45,19 @@ def test_gains_are_paired_intervals_at_a_shared_level() -> None:
         assert (gain.value, gain.low, gain.high) == pytest.approx(np.exp([steps.mean(), low, high]))
 
 
-def test_a_gap_does_not_end_it_and_harm_is_no_help() -> None:
+def test_a_gap_does_not_end_the_effective_length_and_harm_does_not_count() -> None:
     found = effective_length(losses({32: 0.2, 1024: 0.05, 4096: -0.3}))
     assert (found.at_least, found.at_most) == (1024, 2048)
 
 
-def test_what_may_still_help_by_a_percent_is_not_decided() -> None:
+def test_a_possible_gain_of_a_percent_is_not_decided() -> None:
     found = effective_length(losses({32: 0.2, 8192: 0.03}, noise=0.05))
     assert found.at_least == 32
     assert found.at_most is None
-    assert found.gains[8192].high > LESS
+    assert found.gains[8192].high > LITTLE
 
 
-def test_a_sure_gain_of_less_than_a_percent_is_the_least_and_its_double_the_most() -> None:
+def test_a_certain_gain_below_a_percent_is_at_least_and_its_double_at_most() -> None:
     found = effective_length(losses({32: 0.2, 2048: 0.006}, noise=0.001))
     assert (found.at_least, found.at_most) == (2048, 4096)
     last = effective_length(losses({8192: 0.006}, noise=0.001))
@@ -93,13 +93,13 @@ def test_words(ends: tuple[int | None, int | None], said: str) -> None:
     assert length_words(EffectiveLength(*ends, {32: Interval(1.0, 0.9, 1.1)})) == said
 
 
-def test_a_past_that_does_harm_is_told() -> None:
+def test_words_of_a_history_that_does_harm() -> None:
     found = effective_length(losses({32: 0.2, 1024: -0.3}))
     assert (found.at_least, found.at_most) == (32, 64)
     assert length_words(found).endswith("reading twice as many lowers its perplexity by less than 1%, or raises it.")
 
 
-def test_it_stands_in_the_verdict() -> None:
+def test_the_verdict_names_the_effective_length() -> None:
     found = diagnosis(tables(0, context_loss=losses({32: 0.2, 64: 0.1})))
     assert found.readings.effective_length == effective_length(losses({32: 0.2, 64: 0.1}))
     assert "Text more than 64 tokens back still lowers its loss. From 128 tokens on" in found.verdict.paragraph

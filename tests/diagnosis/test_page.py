@@ -1,4 +1,4 @@
-"""The page parses, stands alone, and says what the diagnosis says."""
+"""The page is valid, loads nothing, and shows what the diagnosis found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read(text: str) -> tuple[Page, str]:
     return page, squeezed(page.text)
 
 
-def test_it_stands_alone_and_links_to_what_lies_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_loads_nothing_and_links_to_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # with its plots
     text = build_page(diagnosis(everything(0, fails_from(3100))))
     page, _ = read(text)
@@ -48,19 +48,19 @@ def test_it_stands_alone_and_links_to_what_lies_beside_it(monkeypatch: pytest.Mo
     ]
 
 
-def test_verdict_numbers_and_facts_stand_on_it() -> None:
+def test_the_page_shows_verdict_numbers_and_facts() -> None:
     found = diagnosis(everything(0, fails_from(3100)))
     _, text = read(build_page(found))
     assert found.verdict.paragraph in text
-    assert text.index("✗ Breaks") < text.index(found.verdict.paragraph) < text.index("Up to where?")
-    order = ["Up to where?", "Why?", "Can it still recall?", "What does it cost?", "How this was measured"]
+    assert text.index("✗ Breaks") < text.index(found.verdict.paragraph) < text.index("How far?")
+    order = ["How far?", "Why?", "Can it still recall?", "What does it cost?", "How this was measured"]
     assert [text.index(name) for name in order] == sorted(text.index(name) for name in order)
     for shown in (
         "24,576 to 32,768",
         "2.33 (2.17 to 2.53)",
         "7 of 576 heads",
         "0.300 (0.282 to 0.318)",
-        "74.2 MiB a sequence",
+        "74.2 MiB per sequence",
         "6 min 13 s",
         "0123456789abcdef",
         "abababababababab…",
@@ -70,18 +70,18 @@ def test_verdict_numbers_and_facts_stand_on_it() -> None:
         assert shown in text, shown
 
 
-def test_how_long_the_states_remember_is_told_in_words() -> None:
+def test_the_page_explains_how_long_the_states_remember() -> None:
     found = diagnosis(everything(0, fails_from(3100)))
     memory = Memory(128, Interval(0.4, 0.35, 0.45), 32768, Interval(0.05, 0.0, 0.1), Interval(0.9, 0.85, 0.95))
     _, text = read(build_page(replace(found, readings=replace(found.readings, memory=memory))))
-    assert "40% (35% to 45%) of the states see the recent past alone: 128 tokens after" in text
-    told = "with the decays that they have within the context, more than that would be left after 32,768 tokens"
-    assert f"5% (0% to 10%) never forget: {told}" in text
-    assert "90% (85% to 95%) cannot choose" in text
+    assert "40% (35% to 45%) of the states see only the recent past: 128 tokens after" in text
+    left = "with their decays within the context, more than 37% would be left after 32,768 tokens"
+    assert f"5% (0% to 10%) never forget: {left}" in text
+    assert "90% (85% to 95%) cannot select" in text
 
 
-def test_the_definitions_answer_beside_the_verdict_and_differ_with_a_word_on_it() -> None:
-    """lg Definition 3.2 sees no significant rise where the same tokens show one."""
+def test_the_page_explains_why_a_definition_disagrees_with_the_verdict() -> None:
+    """Here lg Definition 3.2 finds no significant rise, but the paired ratio does."""
     given = everything(0, fails_from(3100))
     row = {"class": "not decided", "generalizes": True, "excess": math.log(1.3), "excess_error": 0.21}
     _, text = read(build_page(diagnosis(replace(given, length_class=given.length_class.with_columns(**lits(row))))))
@@ -89,7 +89,7 @@ def test_the_definitions_answer_beside_the_verdict_and_differ_with_a_word_on_it(
     assert "no significant failure" not in text
     assert text.count("lg Definition 3.2 does not show this failure. It compares late tokens with other, earlier") == 2
     assert (
-        "No significant rise. Where it is surest to exceed it, it has 1.3 times the least perplexity inside the "
+        "No significant rise. Where the rise is most certain, it has 1.3 times the least perplexity inside the "
         "context (standard error 21%)."
     ) in text
     assert f"{PAIRED} A rise up to 1.1 times. Breaks." in text
@@ -103,14 +103,14 @@ def lits(row: dict[str, Any]) -> dict[str, pl.Expr]:
     return {name: pl.lit(value) for name, value in row.items()}
 
 
-def test_one_that_holds_is_not_sent_to_extend() -> None:
+def test_a_model_that_holds_gets_no_command_to_extend_it() -> None:
     _, text = read(build_page(diagnosis(everything(0, factor=1.0))))
     assert "✓ Holds" in text
     assert "ssm extend" not in text
     assert "What happens inside?" in text
 
 
-def test_bits_effective_length_heads_and_rulers_prompts_stand_on_it() -> None:
+def test_the_page_shows_bits_effective_length_and_heads() -> None:
     given = everything(0, fails_from(3100))
     found = diagnosis(given)
     more = {
@@ -120,9 +120,7 @@ def test_bits_effective_length_heads_and_rulers_prompts_stand_on_it() -> None:
     }
     page = build_page(replace(found, readings=replace(found.readings, **more)))
     _, text = read(page)
-    assert (
-        "In bits per byte of text, which other tokenizers can be compared by: 0.912 (0.900 to 0.930) and 1.25" in text
-    )
+    assert "In bits per byte of text, which do not depend on the tokenizer: 0.912 (0.900 to 0.930) and 1.25" in text
     assert "Effective length. Text more than 256 tokens back still lowers its loss. From 512 tokens on, reading" in text
     assert "7 of 576 heads drift: 1 in layer 0, 1 in layer 3," in text
     assert "bits per byte" not in read(build_page(found))[1]
@@ -137,7 +135,7 @@ def test_before_and_after_have_bits_and_effective_length() -> None:
     assert "Effective length – 256 to – tokens" in text
 
 
-def test_what_is_missing_is_said_with_its_reason() -> None:
+def test_the_page_gives_the_reason_for_everything_that_is_missing() -> None:
     missing = (
         "state statistics: it keeps keys and values",
         "Effective Remembrance: the budget was spent",
@@ -156,7 +154,7 @@ def test_what_is_missing_is_said_with_its_reason() -> None:
     assert "tables/passkey.parquet" not in page.links
 
 
-def test_many_files_are_counted() -> None:
+def test_a_long_list_of_files_is_shortened() -> None:
     _, text = read(build_page(diagnosis(tables(0), text=", ".join(f"{number}.txt" for number in range(40)))))
     assert "sequences of 0.txt, 1.txt, 2.txt and 37 more." in text
     assert "9.txt and 30 more (SHA-256" in text
@@ -170,7 +168,7 @@ def test_text_is_escaped() -> None:
 
 
 @pytest.mark.parametrize("position", [0, 8192])
-def test_losses_that_are_no_numbers(position: int) -> None:
+def test_losses_that_are_not_numbers(position: int) -> None:
     given = everything(0)
     lost = pl.when(pl.col("position_from") >= position).then(math.nan).otherwise("loss").alias("loss")
     found = diagnosis(Tables(given.position_loss.with_columns(lost), given.restart_loss, given.length_class))
@@ -201,7 +199,7 @@ def test_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Control: ✗ Breaks" in text
     assert before.verdict.paragraph in text
     assert after.verdict.paragraph in text
-    assert "The model is in out/model, in the format that it came in." in text
+    assert "The model is in out/model, in the format of the original." in text
     assert "Held out: the last 9 tokens." in text
     assert "Steps 75 of 100" in text
     assert "7 of 576" in text
@@ -213,7 +211,7 @@ def test_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_before_and_after_are_of_the_same_windows() -> None:
+def test_before_and_after_use_the_same_windows() -> None:
     before, after = diagnosis(tables(3, fails_from(3100))), diagnosis(tables(3, sequences=16))
     _, text = read(build_page(after, before))
     inside = re.search(r"context, 1,024 to 2,048 (\S+) \(.*?\) (\S+) \(.*?\) (\S+) \(", text)
@@ -234,7 +232,7 @@ def test_nothing_was_gained() -> None:
     assert "model is in" not in text
     kept = Extension("undecided", "it is open", False, written="candidate")
     _, text = read(build_page(before, None, kept))
-    assert "The trained model is in candidate, in the format that it came in; nothing proves that it is better." in text
+    assert "The trained model is in candidate, in the format of the original; it is not proven better." in text
 
 
 def test_without_a_control_there_is_no_column_for_it() -> None:

@@ -1,4 +1,4 @@
-"""Pictures hold what the tables hold."""
+"""The plots show the content of the tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ssm.diagnosis.result import EffectiveLength, HeadMap, Interval
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Draw no other plots than these."""
+    """Draw only these plots."""
 
     def chosen(*names: str) -> None:
         monkeypatch.setattr(module, "PLOTS", {name: module.PLOTS[name] for name in names})
@@ -32,11 +32,11 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def drawn(found: list[DiagnosisPlot]) -> dict[str, str]:
-    """Every text of each picture."""
+    """The texts in each plot."""
     return {p.name: " | ".join(re.findall(r"<text[^>]*>([^<]*)</text>", p.svg.decode())) for p in found}
 
 
-def test_every_table_has_its_picture() -> None:
+def test_every_table_has_its_plot() -> None:
     texts = drawn(plots(diagnosis(everything(0, fails_from(3100)))))
     assert list(texts) == ["perplexity", "ratio", "states", "heads", "remembrance", "passkey", "needle"]
     for name in ("perplexity", "ratio"):
@@ -68,7 +68,7 @@ def test_gains_and_rulers_prompts_have_plots(only: Callable[..., None]) -> None:
     assert "line: the context" in texts["ruler"]
 
 
-def test_before_and_after_share_the_colours_of_heads(only: Callable[..., None]) -> None:
+def test_before_and_after_share_the_color_scale_of_heads(only: Callable[..., None]) -> None:
     only("heads")
     grown, flat = (states(np.full((2, 3), factor)) for factor in (64.0, 1.0))
     before, after = (diagnosis(tables(0, state_statistics=table)) for table in (grown, flat))
@@ -77,8 +77,8 @@ def test_before_and_after_share_the_colours_of_heads(only: Callable[..., None]) 
     assert {"Growth of the state past T, before", "Growth of the state past T, after"} <= set(text.split(" | "))
 
 
-def test_the_grid_has_a_cell_for_every_head_that_has_a_number() -> None:
-    """Dark to light on one scale; a point where a head drifts, a cross where its state is no number any more."""
+def test_the_grid_has_a_cell_for_every_head_with_a_number() -> None:
+    """Colors are dark to light on one scale. A point: the head drifts. A cross: its state is not a number."""
     shown = HeadMap(1, (0, 3), ((1.0, 2.0, 4.0), (math.inf, math.nan)), ((False, False, True), (True, False)))
     higher = HeadMap(1, (0,), ((16.0,),), ((True,),))
     for maps, shares in (([shown], [0.0, 0.5, 1.0, 1.0]), ([shown, higher], [0.0, 0.25, 0.5, 1.0])):
@@ -101,7 +101,7 @@ def test_what_was_not_measured_is_not_drawn() -> None:
     assert "fails" not in texts["ratio"]
 
 
-def test_the_grid_has_a_border_where_the_context_ends(only: Callable[..., None]) -> None:
+def test_the_grid_has_a_border_at_the_context(only: Callable[..., None]) -> None:
     only("passkey")
     both = everything(0).passkey
     assert both is not None
@@ -117,7 +117,7 @@ def test_a_failure_that_is_not_decided_is_not_marked() -> None:
     assert all("fails" not in text for text in drawn(plots(found)).values())
 
 
-def test_before_and_after_stand_in_every_picture() -> None:
+def test_every_plot_shows_before_and_after() -> None:
     before, after = diagnosis(everything(0, fails_from(3100))), diagnosis(everything(0, factor=1.3))
     texts = drawn(plots(after, before, before))
     for name in ("perplexity", "ratio", "remembrance"):
@@ -137,7 +137,7 @@ def test_before_and_after_are_drawn_on_the_same_windows(only: Callable[..., None
     assert ratio.svg == plots(few, few)[0].svg != plots(many, many)[0].svg
 
 
-def test_losses_that_are_no_numbers_break_off() -> None:
+def test_curves_end_where_losses_are_not_numbers() -> None:
     given = tables(0, fails_from(3100))
     for start in (0, 8192):
         lost = pl.when(pl.col("position_from") >= start).then(math.nan).otherwise("loss").alias("loss")
@@ -145,7 +145,7 @@ def test_losses_that_are_no_numbers_break_off() -> None:
         assert list(drawn(plots(found))) == ["perplexity", "ratio"]
 
 
-def test_a_state_that_is_no_number_is_drawn_up_to_there(only: Callable[..., None]) -> None:
+def test_a_state_that_is_not_a_number_is_drawn_up_to_there(only: Callable[..., None]) -> None:
     only("states")
     given = everything(0)
     assert given.state_statistics is not None

@@ -1,4 +1,4 @@
-"""Numbers read off tables, against plain formulas and against what the tables were made from."""
+"""The numbers of a diagnosis, compared with plain formulas and with the known truth of the tables."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from ssm.specs.measurements.memory_length import MemoryLength
 
 
 def excess_at(full: pl.DataFrame, restarted: pl.DataFrame, start: int, stop: int) -> np.ndarray:
-    """Mean excess of every sequence over [start, stop), token by token."""
+    """Mean excess of every sequence on [start, stop), computed token by token."""
     found = []
     for table in (full, restarted):
         inside = table.filter(pl.col("position_from") >= start, pl.col("position_to") <= stop).sort(
@@ -61,7 +61,7 @@ def excess_at(full: pl.DataFrame, restarted: pl.DataFrame, start: int, stop: int
 
 
 @pytest.mark.parametrize("looks", [1, 5])
-def test_ratios_are_students_intervals_at_a_shared_level(looks: int) -> None:
+def test_ratios_have_student_intervals_at_a_shared_level(looks: int) -> None:
     full, restarted = losses(4, fails_from(3100), sequences=12)
     found = ratios(full, restarted, CONTEXT, looks)
     assert list(found) == [4096, 8192, 16384, 32768]
@@ -72,11 +72,11 @@ def test_ratios_are_students_intervals_at_a_shared_level(looks: int) -> None:
         assert (ratio.low, ratio.high) == pytest.approx((math.exp(low), math.exp(high)))
 
 
-def test_a_length_between_octaves_has_a_ratio_of_its_own() -> None:
+def test_a_length_between_octaves_has_its_own_ratio() -> None:
     full, restarted = losses(4, fails_from(3100), length=24576)
     found = ratios(full, restarted, CONTEXT)
     assert list(found) == [4096, 8192, 16384, 24576]
-    excess = excess_at(full, restarted, 20480, 24576)  # the first border of bins behind three quarters, 18432
+    excess = excess_at(full, restarted, 20480, 24576)  # 20480: the first edge of a bin after three quarters, 18432
     assert found[24576].value == pytest.approx(math.exp(excess.mean()))
 
 
@@ -128,7 +128,7 @@ def test_a_model_that_holds_has_no_failure() -> None:
     assert failure_position(*losses(2), TOLERANCE) is None
 
 
-def test_one_that_recovers_fails_where_it_begins_to() -> None:
+def test_a_model_that_recovers_fails_where_it_begins_to_fail() -> None:
     def bump(octave: np.ndarray) -> np.ndarray:  # above log(1.25) from 4,096 to 16,384
         return np.maximum(0.0, np.log(TOLERANCE) + 0.5 * (1 - abs(octave - 13)))
 
@@ -139,8 +139,8 @@ def test_one_that_recovers_fails_where_it_begins_to() -> None:
     assert ratios(full, restarted, CONTEXT)[32768].high < TOLERANCE
 
 
-def test_one_that_fails_at_once_fails_at_its_context() -> None:
-    """Up to there the restarted model is the same model, whatever a line between two bins says."""
+def test_a_model_that_fails_at_once_fails_at_its_context() -> None:
+    """Up to its context the restarted model is the same model, also if interpolation gives an earlier position."""
     failure = failure_position(*losses(0, lambda octave: np.full_like(octave, 3.0)), TOLERANCE)
     assert failure is not None
     assert (failure.low, failure.value, failure.high) == (CONTEXT, CONTEXT, CONTEXT)
@@ -153,7 +153,7 @@ def test_an_interval_may_end_beyond_what_was_measured() -> None:
     assert all(high == math.inf or high < LENGTH for high in highs)
 
 
-def test_a_loss_that_is_no_number_fails_there() -> None:
+def test_a_model_fails_where_its_loss_is_not_a_number() -> None:
     full, restarted = losses(5)
     broken = full.with_columns(loss=pl.when(pl.col("position_from") >= 8192).then(math.nan).otherwise("loss"))
     failure = failure_position(broken, restarted, TOLERANCE)
@@ -169,13 +169,13 @@ def test_a_loss_that_is_no_number_fails_there() -> None:
 
 
 @pytest.mark.parametrize("interval", [mean, share, exponential, cautious])
-def test_numbers_of_which_one_is_none_have_no_interval(interval: Callable[[np.ndarray], Interval]) -> None:
+def test_values_with_a_nan_have_no_interval(interval: Callable[[np.ndarray], Interval]) -> None:
     found = interval(np.array([0.5, math.nan, 0.25]))
     assert math.isnan(found.value)
     assert (found.low, found.high) == (-math.inf, math.inf)
 
 
-def test_perplexity_is_that_of_the_mean_loss() -> None:
+def test_perplexity_is_the_exponential_of_the_mean_loss() -> None:
     full, _ = losses(6, sequences=9)
     zero = full.with_columns(loss=pl.lit(0.0))
     excess = excess_at(full, zero, 1024, 2048)
@@ -185,19 +185,19 @@ def test_perplexity_is_that_of_the_mean_loss() -> None:
 
 
 def spelled(full: pl.DataFrame, bytes_a_token: np.ndarray) -> pl.DataFrame:
-    """So many bytes for every token of each sequence."""
+    """A table with the same number of bytes for all tokens of a sequence."""
     size = (pl.col("position_to") - pl.col("position_from")) * pl.lit(pl.Series(bytes_a_token)).gather("sequence")
     return full.select("sequence", "position_from", "position_to", bytes=size.cast(pl.Float64))
 
 
-def test_a_byte_a_token_costs_its_loss_in_bits() -> None:
+def test_bits_per_byte_equal_bits_per_token_if_a_token_is_a_byte() -> None:
     full, _ = losses(6, sequences=9)
     found, plain = bits_per_byte(full, spelled(full, np.ones(9)), 1024, 2048), perplexity(full, 1024, 2048)
     assert (found.value, found.low, found.high) == pytest.approx(np.log2([plain.value, plain.low, plain.high]))
 
 
-def test_bits_per_byte_are_the_losses_over_the_bytes_of_their_text() -> None:
-    """Not the mean of ratios: a window with many bytes counts for more. The interval is that of a bootstrap, about."""
+def test_bits_per_byte_are_a_ratio_of_sums() -> None:
+    """A window with many bytes has a larger weight. The interval is close to a bootstrap."""
     full, _ = losses(6, sequences=400)
     generator = np.random.default_rng(2)
     tokens = generator.normal(4.0, 0.5, 400)
@@ -211,7 +211,7 @@ def test_bits_per_byte_are_the_losses_over_the_bytes_of_their_text() -> None:
     assert math.isnan(bits_per_byte(lost, spelled(full, tokens), 24576, 32768).value)
 
 
-def test_bits_stand_in_the_readings_and_the_verdict() -> None:
+def test_readings_and_verdict_have_bits_per_byte() -> None:
     given = tables(0)
     found = diagnosis(replace(given, spelled_bytes=spelled(given.position_loss, np.full(64, 4.0))))
     inside, far = found.readings.in_context_bits, found.readings.far_bits
@@ -224,7 +224,7 @@ def test_bits_stand_in_the_readings_and_the_verdict() -> None:
     assert diagnosis(given).readings.far_bits is None
 
 
-def test_the_map_has_every_head_in_its_layer() -> None:
+def test_the_map_shows_every_head_in_its_layer() -> None:
     growth = np.full((3, 4), 1.5)
     growth[2, 1], growth[0, 3] = 3.0, 0.5
     found = drift(states(growth), CONTEXT)
@@ -235,7 +235,7 @@ def test_the_map_has_every_head_in_its_layer() -> None:
     assert found.by_layer == {2: 1}
 
 
-def test_many_heads_share_columns_and_the_one_that_grows_most_is_shown() -> None:
+def test_many_heads_share_columns_that_show_the_largest_growth() -> None:
     growth = np.ones((2, 130))
     growth[1, 128] = 4.0
     found = drift(states(growth), CONTEXT).map
@@ -277,7 +277,7 @@ def test_growth_has_the_interval_of_the_delta_method() -> None:
 
 
 def test_a_head_that_may_have_doubled_does_not_drift() -> None:
-    """The same mean growth of 3, once in every sequence and once in some of them."""
+    """Two heads have a mean growth of 3: one in every sequence, the other in some of them."""
     table = states(np.array([[2.0, 3.0, 3.0]]), sequences=4)
     late, by = pl.col("position") > CONTEXT, pl.when(pl.col("sequence") == 0).then(3.0).otherwise(1 / 3)
     apart = table.with_columns(std=pl.when(late & (pl.col("head") == 2)).then(pl.col("std") * by).otherwise("std"))
@@ -287,7 +287,7 @@ def test_a_head_that_may_have_doubled_does_not_drift() -> None:
     assert all(growth > 1.9 for growth in found.map.growth[0])
 
 
-def test_heads_that_tie_come_in_their_order_and_dead_ones_last() -> None:
+def test_heads_with_equal_growth_keep_their_order_and_constant_ones_come_last() -> None:
     table = states(np.ones((2, 3)))
     same = table.with_columns(std=pl.when(pl.col("layer") == 0).then(0.0).otherwise(1.0))
     found = drift(same, CONTEXT)
@@ -297,7 +297,7 @@ def test_heads_that_tie_come_in_their_order_and_dead_ones_last() -> None:
     assert math.isnan(found.top[3].growth.value)
 
 
-def test_a_state_that_is_no_number_any_more_drifts() -> None:
+def test_a_state_that_becomes_nan_drifts() -> None:
     table = states(np.ones((1, 3)))
     lost = (pl.col("head") == 1) & (pl.col("position") > 4096)
     found = drift(table.with_columns(std=pl.when(lost).then(math.inf).otherwise("std")), CONTEXT)
@@ -309,7 +309,7 @@ def test_a_state_that_is_no_number_any_more_drifts() -> None:
     assert found.map.drifting == ((False, True, False),)
 
 
-def test_remembrance_is_read_with_the_context_kept() -> None:
+def test_remembrance_is_measured_with_the_context_kept() -> None:
     table = remembrance(0.4, sequences=5)
     values = 0.4 * np.linspace(0.9, 1.1, 5)
     low, high = stats.t.interval(0.95, 4, values.mean(), stats.sem(values))
@@ -337,8 +337,8 @@ def test_passkeys_are_counted_by_length_and_depth() -> None:
     assert by_place[8192, 0.0] == 0.0
 
 
-def test_needles_are_counted_by_what_is_preferred() -> None:
-    """Whatever the model writes."""
+def test_needles_count_preferred_answers() -> None:
+    """The generated text does not matter."""
     table = needles(lambda length, depth: 8 if depth == 1 else 2).with_columns(generated_all=True, forced_all=False)
     cells = read(tables(0, accuracy=table), facts()).needle
     assert len(cells) == 6 * 5
@@ -346,7 +346,7 @@ def test_needles_are_counted_by_what_is_preferred() -> None:
     assert {cell.accuracy.value for cell in cells if cell.depth < 1} == {0.25}
 
 
-def test_rulers_prompts_are_counted_by_task_beside_the_needles() -> None:
+def test_rulers_prompts_are_counted_by_task() -> None:
     table = pl.concat([needles(lambda length, depth: 8 if depth == 1 else 2), prompts()], how="diagonal")
     readings = read(tables(0, accuracy=table), facts())
     assert readings.needle == read(tables(0, accuracy=table.filter(pl.col("group") == "capital")), facts()).needle
@@ -362,8 +362,8 @@ def test_rulers_prompts_are_counted_by_task_beside_the_needles() -> None:
     assert read(tables(0, accuracy=prompts()), facts()).needle == ()
 
 
-def test_memory_is_the_share_of_states_that_forget_soon_or_late_or_cannot_choose() -> None:
-    """T is 2,048 and L 32,768: within 128 tokens, and after all of them."""
+def test_memory_counts_states_that_forget_soon_or_late_or_cannot_select() -> None:
+    """T is 2,048 and L is 32,768, so "recent" is 128 tokens and "kept" 32,768."""
     spread = (-0.1, 0.0, 0.1)
     places = [(n, layer) for n in range(3) for layer in (0, 1)]
     rows = [(n, layer, 2**i, i / 20 + spread[n] * (layer == 0)) for n, layer in places for i in range(21)]
@@ -377,10 +377,10 @@ def test_memory_is_the_share_of_states_that_forget_soon_or_late_or_cannot_choose
         assert part.value == pytest.approx(expected)
         assert (part.low, part.high) == (pytest.approx(max(0, expected - half)), pytest.approx(expected + half))
     assert memory(lengths, ranges, 8, 9000).kept_tokens == 16384
-    assert memory(lengths, ranges, 8, 2**24).kept_tokens == 2**20, "no further than was counted"
+    assert memory(lengths, ranges, 8, 2**24).kept_tokens == 2**20, "not beyond the table"
 
 
-def test_what_was_not_measured_is_not_read() -> None:
+def test_missing_tables_give_no_readings() -> None:
     given = everything(0, holds)
     readings = read(type(given)(given.position_loss, given.restart_loss, given.length_class), facts())
     assert (readings.drift, readings.remembrance, readings.memory) == (None, None, None)

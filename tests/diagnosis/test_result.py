@@ -1,4 +1,4 @@
-"""A diagnosis as JSON and back."""
+"""A diagnosis as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssm.base.errors import TableError
 from ssm.diagnosis.result import Interval, as_json, from_json, read_json
 
 
-def test_there_and_back() -> None:
+def test_a_diagnosis_survives_json() -> None:
     found = diagnosis(everything(0, fails_from(3100)), missing=("passkey: not asked for",), looks=3)
     text = json.dumps(as_json(found), allow_nan=False, sort_keys=True)  # as files are written
     again = from_json(json.loads(text), found.tables)
@@ -22,7 +22,7 @@ def test_there_and_back() -> None:
     assert list(again.readings.ratios) == [4096, 8192, 16384, 32768]
 
 
-def test_what_is_no_number_and_ends_that_are_open_come_back() -> None:
+def test_nan_and_open_ends_survive_json() -> None:
     found = diagnosis(tables(0))
     ratios = {4096: Interval(math.nan, -math.inf, math.inf), 8192: Interval(1.0, 0.9, math.inf)}
     odd = replace(found, readings=replace(found.readings, ratios=ratios, failure=Interval(3100.0, 2800.0, math.inf)))
@@ -34,7 +34,7 @@ def test_what_is_no_number_and_ends_that_are_open_come_back() -> None:
     assert back.failure == odd.readings.failure
 
 
-def test_a_broken_record_is_one_line(tmp_path: Path) -> None:
+def test_a_broken_record_gives_one_line(tmp_path: Path) -> None:
     found = diagnosis(tables(0))
     record = as_json(found)
     del record["verdict"]
@@ -59,6 +59,6 @@ def test_only_measured_tables_are_present() -> None:
     assert isinstance(tables(0), Tables)
 
 
-def test_why_something_is_missing() -> None:
+def test_reasons_for_missing_measurements() -> None:
     known = facts(missing=("passkey: needs tokens: none", "Effective Remembrance: the budget was spent"))
     assert known.why_missing() == {"passkey": "needs tokens: none", "Effective Remembrance": "the budget was spent"}

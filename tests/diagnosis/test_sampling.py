@@ -1,4 +1,4 @@
-"""How long a model is read: models of known losses, on a text whose every next token is known."""
+"""How long a model is read: scripted models with known losses on a text of rising bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CPU = torch.device("cpu")
 
 @dataclass
 class Count:
-    """How many tokens were read."""
+    """A state: the number of tokens read."""
 
     tokens: int
     nbytes: int = 8
@@ -52,7 +52,7 @@ class Count:
 
 
 class Scripted:
-    """Gives the next byte, which is what follows, a loss of `nats` (positions since the state was zero, tokens)."""
+    """Gives the right next byte a loss of `nats(positions since the zero state, tokens)`."""
 
     parameters_count, hidden_size, vocab_size = 7, 2, 256
 
@@ -60,7 +60,7 @@ class Scripted:
         self.nats, self.read = nats, 0
 
     def hidden(self, tokens: Tensor, state: Count | None = None) -> tuple[Tensor, Count]:
-        """(B, T, 2): the next token, and its logit above all others."""
+        """(B, T, 2): the next token, and how far its logit is above all others."""
         start = 0 if state is None else state.tokens
         self.read += tokens.numel()
         nats = self.nats(torch.arange(start, start + tokens.shape[1]), tokens).double()  # (T,) or (B, T)
@@ -76,12 +76,12 @@ def holds(position: Tensor, tokens: Tensor) -> Tensor:
 
 
 def breaks(position: Tensor, tokens: Tensor) -> Tensor:
-    """By 0.5 nats from 48 tokens on, and a little by the token, so that windows differ."""
+    """Breaks by 0.5 nats from 48 tokens on. The losses also depend on the token, so that windows differ."""
     return 1.5 + 0.5 * (position >= 48) + 1e-3 * (tokens % 7)
 
 
 def borderline(position: Tensor, tokens: Tensor) -> Tensor:
-    """By log(1.1) on average past the context; a byte settles for each sequence whether by far more or far less."""
+    """Exceeds the restart by log(1.1) on average. The first byte of a sequence decides on which side it is."""
     side = 2.0 * (tokens[:, :1] % 2) - 1
     return 1.5 + (position >= 2 * CONTEXT) * (BORDER + 0.2 * side)
 
@@ -105,30 +105,30 @@ def test_rounds_double(most: int, expected: list[int]) -> None:
     assert rounds(most) == expected
 
 
-def test_it_stops_when_it_is_decided(store: TokenStore) -> None:
+def test_reading_stops_when_the_verdict_is_decided(store: TokenStore) -> None:
     found, _ = taken(store, breaks)
     assert (found.stopped_by, found.sequences, found.looks) == ("decided", 64, 3)
     assert (taken(store, holds)[0].stopped_by, taken(store, holds)[0].sequences) == ("decided", 64)
 
 
-def test_windows_that_are_too_few_to_hold_are_no_decision(store: TokenStore) -> None:
+def test_too_few_windows_do_not_decide_that_a_model_holds(store: TokenStore) -> None:
     found, _ = taken(store, holds, sequences=63)
     assert (found.stopped_by, found.sequences) == ("sequences", 63)
     assert taken(store, breaks, sequences=16)[0].stopped_by == "decided"
 
 
-def test_it_stops_at_the_end_of_the_text(store: TokenStore) -> None:
+def test_reading_stops_at_the_end_of_the_text(store: TokenStore) -> None:
     found, _ = taken(store, borderline)
     assert (found.stopped_by, found.sequences) == ("text", WINDOWS)
 
 
-def test_it_stops_at_the_most_sequences(store: TokenStore) -> None:
+def test_reading_stops_at_the_limit_of_windows(store: TokenStore) -> None:
     found, _ = taken(store, borderline, sequences=80)
     assert (found.stopped_by, found.sequences, found.looks) == ("sequences", 80, 2)
 
 
-def test_it_stops_when_the_budget_is_spent(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes on by a second whenever somebody looks."""
+def test_reading_stops_when_the_budget_is_spent(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock takes a second."""
     times = iter(range(10**6))
     monkeypatch.setattr(session_module, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
     found, _ = taken(store, borderline, budget_seconds=1.0)
@@ -141,7 +141,7 @@ def test_it_stops_when_the_budget_is_spent(store: TokenStore, monkeypatch: pytes
 
 @pytest.mark.parametrize(("seconds", "sequences"), [(5.0, LEAST), (8.0, 16), (40.0, 64), (100.0, WINDOWS)])
 def test_the_budget_is_kept(store: TokenStore, monkeypatch: pytest.MonkeyPatch, seconds: float, sequences: int) -> None:
-    """A slow model: on the clock, a thousand tokens take a second; 16 windows and their restarts take 6."""
+    """A slow model: 1,000 tokens take a second on the clock, so 16 windows and their restarts take 6 seconds."""
     model = Scripted(borderline)
     monkeypatch.setattr(session_module, "time", SimpleNamespace(monotonic=lambda: model.read / 1000))
     spec = DiagnosisSpec(context=CONTEXT, length=LENGTH, budget_seconds=seconds, passkey=False)
@@ -150,7 +150,7 @@ def test_the_budget_is_kept(store: TokenStore, monkeypatch: pytest.MonkeyPatch, 
     assert model.read / 1000 <= seconds
 
 
-def test_every_window_is_read_once_and_its_numbers_go_on(store: TokenStore) -> None:
+def test_every_window_is_read_once_and_windows_are_numbered(store: TokenStore) -> None:
     found, _ = taken(store, borderline)
     losses = found.tables.position_loss
     assert losses["sequence"].unique().sort().to_list() == list(range(WINDOWS))
@@ -162,7 +162,7 @@ def test_every_window_is_read_once_and_its_numbers_go_on(store: TokenStore) -> N
 
 
 class Sure(Rigged):
-    """What it predicts has all the probability. It counts the tokens that go through it."""
+    """Its predictions have probability 1. It counts the tokens that it reads."""
 
     read = 0
 
@@ -174,8 +174,8 @@ class Sure(Rigged):
         return 40 * super().logits(hidden)
 
 
-def test_needles_are_told_in_the_text_and_found_by_who_reads_far_enough(tmp_path: Path) -> None:
-    """A model that goes on as the text went on when its last 8 bytes last stood there, up to 220 bytes before."""
+def test_needles_are_found_if_the_model_reads_far_enough(tmp_path: Path) -> None:
+    """The model repeats what followed its last 8 bytes in the last 220 bytes."""
     (tmp_path / "text.txt").write_text("".join(f"Line {number} of a book.\n" for number in range(200)))
     store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
     windows = disjoint_windows(store.held_out, 512, seed=1)
@@ -185,7 +185,7 @@ def test_needles_are_told_in_the_text_and_found_by_who_reads_far_enough(tmp_path
     def needles(context: int) -> tuple[pl.DataFrame | None, list[str]]:
         session, model.read = Session(reader, DiagnosisSpec(context=context, length=2 * context), rate=1e9), 0
         table = told(session)
-        # Whatever is read, written or compared is counted; shorter answers than the longest take less.
+        # All tokens that are read, written or compared count. Shorter answers than the longest take fewer.
         assert 0.9 * session.tokens <= model.read <= session.tokens
         return table, session.missing
 
@@ -203,7 +203,7 @@ def test_needles_are_told_in_the_text_and_found_by_who_reads_far_enough(tmp_path
 
 
 def looking_up(window: int) -> Callable[[Tensor], Tensor]:
-    """Answers niah's question by the last line of its key among the last `window` bytes; says zeros else."""
+    """Answers the question of niah from the last `window` bytes, and predicts zeros elsewhere."""
 
     def rule(read: Tensor) -> Tensor:
         predicted = torch.zeros_like(read)
@@ -221,7 +221,7 @@ def looking_up(window: int) -> Callable[[Tensor], Tensor]:
     return rule
 
 
-def test_rulers_prompts_are_solved_by_who_reads_far_enough(tmp_path: Path) -> None:
+def test_rulers_prompts_are_solved_if_the_model_reads_far_enough(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("A text.\n" * 400)
     store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
     windows = disjoint_windows(store.held_out, 512, seed=1)
@@ -235,7 +235,7 @@ def test_rulers_prompts_are_solved_by_who_reads_far_enough(tmp_path: Path) -> No
     assert {cell.trials for cell in cells.values()} == {16}
     for task in numbers:
         assert cells[task, 512].accuracy.value == cells[task, 1024].accuracy.value == 1.0
-        assert 0.2 < cells[task, 2048].accuracy.value < 0.8, "half of the lines lie too far back"
+        assert 0.2 < cells[task, 2048].accuracy.value < 0.8, "half of the lines are too far back"
     assert cells["vt", 2048].accuracy.value == 0.0
     assert session.missing == []
     assert session.tokens >= 16 * (2 * (512 + 1024 + 2048) + 2048)
@@ -254,7 +254,7 @@ def test_a_text_in_which_no_sentence_ends_has_no_needles(tmp_path: Path) -> None
     assert why.startswith("needles: ")
 
 
-def test_losses_are_those_of_the_script(store: TokenStore) -> None:
+def test_losses_are_the_scripted_ones(store: TokenStore) -> None:
     found, _ = taken(store, breaks)
     full, restarted = found.tables.position_loss, found.tables.restart_loss
     assert full.filter(pl.col("position_to") <= 48)["loss"].to_numpy() == pytest.approx(1.503, abs=0.004)
@@ -263,12 +263,12 @@ def test_losses_are_those_of_the_script(store: TokenStore) -> None:
 
 
 def test_tokens_are_counted(store: TokenStore) -> None:
-    """To within what the estimates of Effective Remembrance and of the streams' borders leave."""
+    """Approximately: the cost of Effective Remembrance is an estimate."""
     found, model = taken(store, breaks)
     assert found.tokens == pytest.approx(model.read, rel=0.15)
 
 
-def test_what_has_no_state_says_so(store: TokenStore) -> None:
+def test_a_missing_state_is_reported(store: TokenStore) -> None:
     found, _ = taken(store, breaks)
     assert found.tables.state_statistics is None
     assert any(text.startswith("state statistics: the model has no recurrent state") for text in found.missing)

@@ -1,4 +1,4 @@
-"""The lines of a terminal: their width, their words, and commands that a shell takes."""
+"""The terminal output: its width, its words, and its shell commands."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def broken() -> Diagnosis:
     return diagnosis(everything(0, fails_from(3100)))
 
 
-def test_one_that_breaks_word_by_word(broken: Diagnosis) -> None:
+def test_the_whole_output_for_a_model_that_breaks(broken: Diagnosis) -> None:
     assert "\n".join(lines_of(broken)) == (
         """\
 The model breaks from about 3,200 tokens on (1.5 times its context; 95% interval
@@ -80,13 +80,13 @@ Page: report/index.html"""
     )
 
 
-def test_the_sentence_begins_the_paragraph(broken: Diagnosis) -> None:
+def test_the_paragraph_starts_with_the_sentence(broken: Diagnosis) -> None:
     sentence = sentence_of(broken.readings, broken.facts)
     assert broken.verdict.paragraph.startswith(f"{sentence} ")
     assert " ".join(lines_of(broken)).startswith(sentence)
 
 
-def test_a_ratio_of_one_is_said_with_its_digits() -> None:
+def test_a_ratio_of_one_has_three_digits() -> None:
     found = diagnosis(tables(0))
     ratios = dict.fromkeys(found.readings.ratios, Interval(1.0, 0.998, 1.01))
     said = sentence_of(replace(found.readings, ratios=ratios), found.facts)
@@ -102,7 +102,7 @@ def test_a_ratio_of_one_is_said_with_its_digits() -> None:
         ({"stopped_by": "text"}, 8, "another -o and more text: 64 windows take about 2,097,216 tokens."),
     ],
 )
-def test_what_decides_is_named(changes: dict[str, Any], sequences: int, says: str) -> None:
+def test_an_open_verdict_names_what_can_decide_it(changes: dict[str, Any], sequences: int, says: str) -> None:
     found = diagnosis(tables(0, fails_from(28000), sequences=sequences), **changes)
     assert found.verdict.outcome == "not decided"
     text = " ".join(lines_of(found))
@@ -110,14 +110,14 @@ def test_what_decides_is_named(changes: dict[str, Any], sequences: int, says: st
     assert "ssm extend" not in text
 
 
-def test_one_that_holds_is_read_further() -> None:
+def test_a_model_that_holds_can_be_read_further() -> None:
     text = " ".join(lines_of(diagnosis(everything(0, factor=1.0))))
     assert "There is nothing to repair." in text
     assert "--length 65536." in text
     assert "ssm extend" not in text
 
 
-def test_what_cannot_be_extended_gets_no_command() -> None:
+def test_a_model_that_cannot_be_extended_gets_no_command() -> None:
     lines = lines_of(diagnosis(tables(0, fails_from(3100)), can_extend=False))
     assert "`ssm extend` cannot extend a model of this kind." in lines
     assert not [line for line in lines if line.startswith("  ssm extend") or "type:" in line]
@@ -129,7 +129,7 @@ def lost_from(position: int) -> Diagnosis:
     return diagnosis(Tables(found.position_loss.with_columns(lost), found.restart_loss, found.length_class))
 
 
-def test_losses_that_are_no_numbers() -> None:
+def test_losses_that_are_not_numbers() -> None:
     inside, beyond = lines_of(lost_from(512)), lines_of(lost_from(8192))
     assert "Check the weights, and the precision (--precision float32)." in inside
     assert "To repair it, type:" not in inside
@@ -139,18 +139,18 @@ def test_losses_that_are_no_numbers() -> None:
     assert not {"nan", "inf"} & set(" ".join(inside + beyond).replace("(", " ").replace(")", " ").split())
 
 
-def test_a_model_at_chance_is_sent_to_its_tokenizer() -> None:
+def test_a_model_at_chance_gets_advice_about_the_tokenizer() -> None:
     lines = lines_of(diagnosis(tables(0), vocab_size=12))
     assert "--tokenizer" in " ".join(lines)
     assert "--sequences" not in " ".join(lines)
 
 
-def test_a_failure_between_the_lengths_is_on_the_page() -> None:
+def test_a_failure_between_the_lengths_refers_to_the_page() -> None:
     found = diagnosis(tables(0, lambda octave: 1.0 * ((octave > 11.05) & (octave < 11.4))))
     assert "The page shows the ratio at every position." in lines_of(found)
 
 
-def test_bits_per_byte_stand_in_a_column_where_bytes_were_counted(broken: Diagnosis) -> None:
+def test_the_table_has_bits_per_byte_if_they_were_measured(broken: Diagnosis) -> None:
     losses = broken.tables.position_loss
     spelled = losses.select(
         "sequence",
@@ -185,7 +185,7 @@ def test_a_table_is_never_too_wide(rows: list[Row]) -> None:
 
 @settings(deadline=None)
 @given(words=st.lists(names, min_size=1, max_size=5))
-def test_a_command_is_never_too_wide_and_its_words_stay(words: list[str]) -> None:
+def test_a_command_is_never_too_wide_and_keeps_its_words(words: list[str]) -> None:
     lines = command(words)
     assert max(map(len, lines)) <= WIDTH
     assert all(line.endswith("\\") for line in lines[:-1])

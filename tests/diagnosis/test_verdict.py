@@ -1,4 +1,4 @@
-"""Verdicts at their borders, and the paragraphs word by word."""
+"""Verdicts at their borders, and the text of their paragraphs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_one_position_is_enough_to_break() -> None:
 def test_a_failure_between_the_positions_that_decide() -> None:
     ratios = {4096: Interval(1.02, 1.0, 1.04), 8192: Interval(1.01, 1.0, 1.02)}
     assert outcome_of(ratios, 1.25, 64, Interval(2500.0, 2400.0, 2600.0)) == NOT_DECIDED
-    assert outcome_of(ratios, 1.25, 64, Interval(2500.0, 2400.0, math.inf)) == HOLDS  # perhaps nowhere
+    assert outcome_of(ratios, 1.25, 64, Interval(2500.0, 2400.0, math.inf)) == HOLDS  # it may fail nowhere
     found = diagnosis(tables(0, lambda octave: 1.0 * ((octave > 11.05) & (octave < 11.4))))
     assert found.verdict.outcome == NOT_DECIDED
     between = "its perplexity exceeds 1.1 times that of a restart for a while, but not at the lengths that decide."
@@ -64,7 +64,7 @@ def test_a_failure_between_the_positions_that_decide() -> None:
     assert "may decide it" not in found.verdict.paragraph
 
 
-def test_no_number_breaks() -> None:
+def test_a_nan_breaks() -> None:
     assert outcome_of({4096: Interval(math.nan, -math.inf, math.inf)}, 1.25, 4) == BREAKS
 
 
@@ -100,9 +100,9 @@ def test_it_holds() -> None:
 @pytest.mark.parametrize(
     ("stopped_by", "more"),
     [
-        ("text", "The text holds no more windows: more text may decide it."),
+        ("text", "The text has no more windows: more text may decide it."),
         ("budget", "The time was over: a larger --budget may decide it."),
-        ("sequences", "No more windows were asked for: a larger --sequences may decide it."),
+        ("sequences", "The limit of windows was reached: a larger --sequences may decide it."),
     ],
 )
 def test_it_is_not_decided(stopped_by: str, more: str) -> None:
@@ -116,7 +116,7 @@ def test_it_is_not_decided(stopped_by: str, more: str) -> None:
     )
 
 
-def test_attention_has_no_heads_to_watch_and_cannot_be_extended() -> None:
+def test_attention_has_no_state_and_cannot_be_extended() -> None:
     found = diagnosis(tables(0, fails_from(2600, 1.5)), can_extend=False, missing=(f"state statistics: {NO_STATE}",))
     assert found.verdict.paragraph.endswith(
         f"64 windows of the text were read. lg Definition 3.2 finds a failure to length-generalize. Its state was not "
@@ -124,7 +124,7 @@ def test_attention_has_no_heads_to_watch_and_cannot_be_extended() -> None:
     )
 
 
-def test_one_that_recovers_is_told_where_it_is_worst_and_how_it_ends() -> None:
+def test_a_model_that_recovers_gets_its_worst_and_its_last_ratio() -> None:
     def bump(octave: np.ndarray) -> np.ndarray:
         return np.maximum(0.0, np.log(TOLERANCE) + 0.5 * (1 - abs(octave - 13)))
 
@@ -140,7 +140,7 @@ def without_numbers_from(position: int, excess: object = holds) -> Diagnosis:
     return diagnosis(Tables(given.position_loss.with_columns(lost), given.restart_loss, given.length_class))
 
 
-def test_losses_that_are_no_numbers_are_told() -> None:
+def test_words_for_losses_that_are_not_numbers() -> None:
     beyond = without_numbers_from(8192)
     assert beyond.verdict.outcome == BREAKS
     assert beyond.verdict.paragraph == "The model breaks: its loss is not a number from position 8,192 on."
@@ -155,7 +155,7 @@ def test_losses_that_are_no_numbers_are_told() -> None:
     assert late.endswith(": its loss is not a number from position 16,384 on.")
 
 
-def test_a_model_at_chance_is_not_said_to_hold() -> None:
+def test_a_model_at_chance_does_not_hold() -> None:
     given = tables(0)
     assert diagnosis(given, vocab_size=20).verdict.outcome == HOLDS
     verdict = diagnosis(given, vocab_size=12).verdict
@@ -200,9 +200,7 @@ def with_readings(given: Diagnosis, **changes: Any) -> Diagnosis:
 
 @pytest.mark.parametrize("outcome", [BREAKS, HOLDS])
 @pytest.mark.parametrize("generalizes", [True, False])
-def test_a_definition_that_says_another_thing_says_why(
-    outcome: str, generalizes: bool, found: dict[str, Diagnosis]
-) -> None:
+def test_a_definition_that_disagrees_has_a_reason(outcome: str, generalizes: bool, found: dict[str, Diagnosis]) -> None:
     """Beside it."""
     given = with_readings(found[outcome], generalizes=generalizes)
     assert given.verdict.outcome == outcome
@@ -220,14 +218,14 @@ def test_a_definition_that_says_another_thing_says_why(
     ("outcome", "kind", "reasons"),
     [(BREAKS, "weak", 1), (BREAKS, "strong", 1), (BREAKS, "none", 0), (HOLDS, "none", 1), (HOLDS, "weak", 0)],
 )
-def test_the_other_definition_says_why_it_differs_too(
+def test_the_other_definition_has_a_reason_too(
     outcome: str, kind: str, reasons: int, found: dict[str, Diagnosis]
 ) -> None:
     given = with_readings(found[outcome], length_class=kind)
     assert len([one for one in why_they_differ(given) if one.startswith("ls Definition 2.1")]) == reasons
 
 
-def test_rulers_prompts_stand_in_the_verdict_if_any_is_solved(found: dict[str, Diagnosis]) -> None:
+def test_the_verdict_names_rulers_prompts_if_any_is_solved(found: dict[str, Diagnosis]) -> None:
     cells = solved(prompts())
     paragraph = with_readings(found[HOLDS], ruler=cells).verdict.paragraph
     assert "It solves 50% of RULER's prompts inside its context and 12% beyond." in paragraph
@@ -246,11 +244,11 @@ def test_few_windows_never_hold(windows: int) -> None:
     found = diagnosis(tables(0, sequences=windows), stopped_by="text")
     assert found.verdict.outcome == NOT_DECIDED
     assert "that of a restart, but it takes 64 windows to say that it holds." in found.verdict.paragraph
-    assert f"{windows} windows of the text were read. The text holds no more windows" in found.verdict.paragraph
+    assert f"{windows} windows of the text were read. The text has no more windows" in found.verdict.paragraph
     assert "nothing to repair" not in found.verdict.paragraph
 
 
-def test_few_windows_may_break_and_say_that_they_are_few() -> None:
+def test_few_windows_may_break_with_a_warning() -> None:
     found = diagnosis(tables(0, fails_from(3100), sequences=32))
     assert found.verdict.outcome == BREAKS
     few = "32 windows of the text were read. So few windows may miss what is rare in the text."

@@ -8,7 +8,7 @@ from extension.world import extended, make_world
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that breaks, and text; only read."""
+    """A model that breaks, and text. Tests do not change them."""
     folder = tmp_path_factory.mktemp("world")
     make_world(folder)
     return folder
@@ -16,7 +16,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def whole(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An extension with a control arm that nothing disturbed; only read."""
+    """A complete extension with a control arm. Tests do not change it."""
     out = tmp_path_factory.mktemp("whole") / "out"
     extended(world, out, control=True)
     return out

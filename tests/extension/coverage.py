@@ -1,19 +1,21 @@
-"""How often `ssm extend` says too much: its intervals on resamples of real paired losses, whose true mean is known.
+"""How often `ssm extend` makes a false claim, measured on resamples of real paired losses with a known mean.
 
     python tests/extension/coverage.py [--trials 20000]
 
-A small Mamba-2 whose states forget slowly is trained on Python's standard library, and goes on from passed states for
-10 or 100 steps. All are measured on the same 1,024 windows of text that none has read. A pool has one number a window:
-how far the loss far out, the loss in context or the paired ratio moved; one more pool has the ratio of the original.
-4 to 128 windows are drawn from a pool. The table says, in percent, how often the upper end of a 95% interval of their
-mean lies below the mean of the pool: where that mean lies on the border of a claim (1 for a gain, the tolerance for a
-model that holds), so often the claim is made and wrong. 2.5 are allowed.
+The script trains a small Mamba-2 with slow decays on Python's standard library, and continues with State Passing for
+10 or 100 steps. It measures all models on the same 1,024 unseen windows. A pool has one number per window: the change
+of the far loss, of the loss in context or of the paired ratio. One more pool has the ratio of the original.
 
-A row is the worst of all pools: as they were measured; with worse `tails`, the tenth of the windows that is farthest
-from the mean on the bad side three times as far; and with `rare` failures, one window in ten worse by ten standard
-deviations. The last row says how often no such window is drawn at all, which no interval can see in the windows.
+Then it draws 4 to 128 windows from a pool. The table shows, in percent, how often the upper end of a 95% interval of
+their mean is below the mean of the pool. If that mean is exactly at the border of a claim, this is the rate of false
+claims. The border is 1 for a gain, and the tolerance for a model that holds. 2.5 are allowed.
 
-The seeds are fixed. About a minute on one quiet core. `ssm.diagnosis.intervals.cautious` has the rule that follows.
+A row shows the worst of all pools. `measured`: the pools are not changed. `tails`: the worst tenth of the windows is
+three times as far from the mean. `rare`: every tenth window is worse by ten standard deviations. The last row shows how
+often no such window is drawn. No interval can see these failures.
+
+The seeds are fixed. The script takes about a minute on one idle core. `ssm.diagnosis.intervals.cautious` is the rule
+that follows.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ Interval = Callable[[np.ndarray], np.ndarray]  # (trials, n) -> (trials,) the up
 
 
 def pools(folder: Path) -> dict[str, np.ndarray]:
-    """What was measured, (windows,) nats by name."""
+    """The pools: (windows,) nats by name."""
     data = {"name": "stdlib", "corpus": {"kind": "stdlib"}, "held_out": 0.5, "max_documents": 300}
     spec = DataSpec.parse(data, "coverage")
     build_store(spec, folder / "tokens")
@@ -95,13 +97,13 @@ def losses(run: Path, store: TokenStore) -> dict[str, np.ndarray]:
 
 
 def tails(values: np.ndarray) -> np.ndarray:
-    """The worst tenth three times as far from the mean."""
+    """The worst tenth is three times as far from the mean."""
     away = values - values.mean()
     return np.where(away > np.quantile(away, 1 - RARE), 3 * away, away)
 
 
 def rare(values: np.ndarray) -> np.ndarray:
-    """One in ten worse by ten standard deviations, in the order of the windows."""
+    """Every tenth window is worse by ten standard deviations."""
     return values + 10 * values.std() * (np.arange(len(values)) % round(1 / RARE) == 0)
 
 
@@ -111,12 +113,12 @@ def student(drawn: np.ndarray, level: float = 0.95) -> np.ndarray:
 
 
 def with_one_unseen(drawn: np.ndarray) -> np.ndarray:
-    """What `ssm extend` judges by."""
+    """The interval of `ssm extend` (`ssm.diagnosis.intervals.cautious`)."""
     return drawn.mean(1) + reach(drawn.shape[1]) * drawn.std(1, ddof=1)
 
 
 def of_a_ratio(drawn: np.ndarray) -> np.ndarray:
-    """What a diagnosis says at least that a model holds by."""
+    """The narrowest interval by which a diagnosis says that a model holds."""
     return student(drawn, 1 - 0.05 / SHARING)
 
 
@@ -146,7 +148,7 @@ WORSE: dict[str, Callable[[np.ndarray], np.ndarray]] = {"measured": lambda value
 
 
 def false_claims(values: np.ndarray, count: int, interval: Interval, trials: int) -> float:
-    """How often the upper end of so many windows lies below the true mean."""
+    """How often the upper end of an interval of `count` windows is below the true mean."""
     drawn = np.random.default_rng(count).choice(values, (trials, count))
     return float((interval(drawn) < values.mean()).mean())
 

@@ -1,4 +1,4 @@
-"""What `ssm extend` chose by, and wrote, comes out of the library itself."""
+"""The library itself computes the same losses and logits as `ssm extend`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from journey.peers import Mamba2
 pytestmark = pytest.mark.usefixtures("without_plots")
 
 
-def test_transformers_comes_to_the_numbers_of_the_result(world: Path, whole: Path) -> None:
+def test_transformers_computes_the_numbers_of_the_result(world: Path, whole: Path) -> None:
     peer = Mamba2()
     original, extended = peer.load(world / "theirs"), peer.load(whole / "model")
     for model in (original, extended):
         for layer in model.backbone.layers:  # type: ignore[union-attr]
-            layer.mixer.chunk_size = 16  # it pads to a chunk, and most of what it reads here are 16 tokens
+            layer.mixer.chunk_size = 16  # it pads to a chunk, and most inputs here have 16 tokens
     given = whole, partial(peer.logits, original), partial(peer.logits, extended)
     found = differences(*given)
     assert len(found) == 7

@@ -1,4 +1,4 @@
-"""Which weights are kept."""
+"""The choice of the weights to keep."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ ORIGIN = candidate(ORIGINAL, 2.0, 3.0, 0.9, step=0)
         ([candidate("a", 2.0, -inf)], "far_perplexity", 0.02, ORIGINAL),
     ],
 )
-def test_the_least_of_the_measure_among_the_admitted(
+def test_the_best_admitted_candidate_is_chosen(
     others: list[Candidate], measure: Measure, tolerance: float, chosen: str
 ) -> None:
     assert choose([ORIGIN, *others], measure, tolerance).name == chosen
 
 
-def test_an_original_whose_far_loss_is_no_number_is_left_for_any_that_has_one() -> None:
+def test_any_known_far_loss_is_better_than_a_nan() -> None:
     broken = candidate(ORIGINAL, 2.0, nan, step=0)
     assert choose([broken, candidate(END, 2.0, 9.0)], "far_perplexity", 0.02).name == END
     assert choose([broken, candidate(END, 2.0, nan)], "far_perplexity", 0.02).name == ORIGINAL
 
 
-def test_to_json_and_back() -> None:
+def test_a_candidate_survives_json() -> None:
     for one in (ORIGIN, Candidate("0.5", 50, 0.5, 1.0, 2.0, 3.0)):
         assert Candidate.from_json(one.as_json()) == one
     lost = candidate("a", nan, inf)

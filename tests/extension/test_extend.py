@@ -1,4 +1,4 @@
-"""The whole of an extension, on a model that breaks."""
+"""Complete extensions of a model that breaks."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def result(out: Path) -> dict[str, Any]:
 
 @torch.no_grad()
 def losses_by_transformers(folder: Path, tokens: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy of transformers' own forward, (B, T)."""
+    """Cross-entropy by transformers' own forward pass, (B, T)."""
     model = transformers.Mamba2ForCausalLM.from_pretrained(folder).eval()
     logits = model(tokens[:, :-1], use_cache=False).logits
     return F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
 
 
-def test_a_model_that_breaks_is_mended_and_transformers_reads_it(world: Path, whole: Path) -> None:
+def test_a_model_that_breaks_is_repaired_and_transformers_reads_it(world: Path, whole: Path) -> None:
     found = result(whole)
     assert found["outcome"] in ("repaired", "improved")
     assert load_diagnosis(whole / "before").verdict.outcome == BREAKS
@@ -70,7 +70,7 @@ def test_a_model_that_breaks_is_mended_and_transformers_reads_it(world: Path, wh
     assert rise < 2  # the tolerance of 1
 
 
-def test_the_weights_that_went_home_are_the_chosen_ones(whole: Path) -> None:
+def test_the_written_weights_are_the_chosen_ones(whole: Path) -> None:
     chosen = result(whole)["chosen"]
     assert chosen["step"] > 0
     run = whole / "work/runs/extended"
@@ -82,7 +82,7 @@ def test_the_weights_that_went_home_are_the_chosen_ones(whole: Path) -> None:
         assert torch.equal(tensor, theirs.state_dict()[name]), name
 
 
-def test_the_original_is_left_as_it_is_and_its_files_travel(world: Path, whole: Path) -> None:
+def test_the_original_is_not_changed_and_its_files_are_copied(world: Path, whole: Path) -> None:
     original, home = world / "theirs", whole / "model"
     assert (original / "README.md").read_text() == CARD
     assert (home / "config.json").read_bytes() == (original / "config.json").read_bytes()
@@ -102,7 +102,7 @@ def test_the_original_is_left_as_it_is_and_its_files_travel(world: Path, whole: 
         assert said in card, said
 
 
-def test_the_choice_is_the_least_far_loss_of_five(whole: Path) -> None:
+def test_the_candidate_with_the_lowest_far_loss_is_chosen(whole: Path) -> None:
     found = result(whole)
     measured = [Candidate.from_json(value) for value in found["candidates"]]
     assert [candidate.step for candidate in measured] == [0, 10, 20, 30, 40]
@@ -111,7 +111,7 @@ def test_the_choice_is_the_least_far_loss_of_five(whole: Path) -> None:
 
 
 def test_before_and_after_read_the_same_windows(whole: Path) -> None:
-    """The loss of the first token depends on nothing but the window and the weights' bias to its first bytes."""
+    """The loss of the first token depends almost only on the window."""
     before, after, control = (load_diagnosis(whole / name) for name in ("before", "after", "control"))
     assert before.facts.text_sha256 == after.facts.text_sha256 == control.facts.text_sha256
     assert before.facts.seed == after.facts.seed
@@ -145,7 +145,7 @@ def test_the_imported_checkpoint_is_a_run_of_zero_steps(world: Path, whole: Path
         starting_weights(run, None)
 
 
-def test_the_control_arm_differs_by_its_initial_state_alone(whole: Path) -> None:
+def test_the_control_arm_differs_only_by_its_initial_state(whole: Path) -> None:
     extended_run, control = (read_record(whole / "work/runs" / arm)["spec"] for arm in ("extended", "control"))
     assert control["training"].pop("initial_state") == {"policy": "zero"}
     assert extended_run["training"].pop("initial_state")["policy"] == "state_passing"
@@ -173,15 +173,15 @@ def test_a_model_that_holds_is_not_trained(world: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out/index.html").exists()
 
 
-def test_nothing_is_gained_at_a_price_above_the_tolerance_and_who_pays_more_trains_no_second_time(
+def test_a_larger_tolerance_accepts_the_candidate_without_training_again(
     world: Path, whole: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     found = extended(world, out, in_context_tolerance=0.02)
     assert (found["outcome"], found["model"], found["chosen"]["name"]) == ("nothing was gained", None, "original")
-    assert "perplexity in context, where 2% are allowed" in found["reason"]
+    assert "perplexity in context (2% allowed)" in found["reason"]
     assert not (out / "model").exists()
-    assert found["candidate"] == "candidate"  # the best that was trained, whatever it costs
+    assert found["candidate"] == "candidate"  # the best trained weights, without a limit in context
     best = min(found["candidates"][1:], key=lambda candidate: candidate["far_perplexity"])
     assert f"- steps: {best['step']} of 40" in (out / "candidate/README.md").read_text()
     kept = content(out / "candidate")["model.safetensors"]
@@ -193,7 +193,7 @@ def test_nothing_is_gained_at_a_price_above_the_tolerance_and_who_pays_more_trai
 
 
 def test_one_long_file_and_defaults_are_enough(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What most people have: a model that breaks, and one file of a megabyte."""
+    """The usual case: a model that breaks, and one file of a megabyte."""
     one, out = tmp_path / "one.txt", tmp_path / "out"
     one.write_text("\n".join(text(1000 + number, 900) for number in range(240)))
     assert main(["extend", str(world / "theirs"), "--text", str(one), "--context", "16", "-o", str(out)]) == 0
@@ -209,10 +209,10 @@ def test_one_long_file_and_defaults_are_enough(world: Path, tmp_path: Path, caps
     hf.load(out / "model")
 
 
-def test_what_is_undecided_is_kept_and_measured_on_more_text_without_training_again(
+def test_an_undecided_candidate_is_measured_on_more_text_without_training_again(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command that is printed, with files in the place of MORE.txt."""
+    """Type the printed command, with a file in the place of MORE.txt."""
     out, more = tmp_path / "out", tmp_path / "more of it.txt"
     more.write_text("\n".join(text(200 + number, 900) for number in range(4)))
     (tmp_path / "one.txt").write_text("\n".join(text(100 + number, 600) for number in range(2)))
@@ -242,10 +242,10 @@ def test_what_is_undecided_is_kept_and_measured_on_more_text_without_training_ag
     assert (out / "model/config.json").exists()
 
 
-def test_more_windows_train_nothing_again_and_what_was_trained_stays(
+def test_an_undecided_candidate_is_measured_on_more_windows_without_training_again(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command that is printed where windows were left; and a model that turns out to hold on all of them."""
+    """Type the command that is printed if windows were left. On all windows, the model holds."""
     out, other = tmp_path / "out", tmp_path / "other"
     (tmp_path / "one.txt").write_text("\n".join(text(100 + number, 900) for number in range(12)))
     typed = ["extend", str(world / "theirs"), "--text", str(tmp_path / "one.txt"), "--context", str(CONTEXT)]
@@ -261,7 +261,7 @@ def test_more_windows_train_nothing_again_and_what_was_trained_stays(
     assert words[words.index("--sequences") + 1] == str(ENOUGH)
     assert main(words[1:]) == 0
     found = result(out)
-    assert found["reason"] == "it holds as it is, which other windows left open when it was trained"
+    assert found["reason"] == "it holds as it is, which was not decided on other windows when it was trained"
     assert (found["model"], found["candidate"]) == (None, "candidate")
     hf.load(out / "candidate")
     assert main([*typed, "--sequences", "16", "-o", str(other)]) == 0
@@ -269,7 +269,7 @@ def test_more_windows_train_nothing_again_and_what_was_trained_stays(
     assert content(out / "work/runs/extended") == content(other / "work/runs/extended") == trained
 
 
-def test_an_extension_of_an_earlier_version_is_left_as_it_is(
+def test_an_extension_of_an_earlier_version_is_not_changed(
     world: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
@@ -281,7 +281,7 @@ def test_an_extension_of_an_earlier_version_is_left_as_it_is(
     typed = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "--context", str(CONTEXT)]
     assert main([*typed, "-o", str(out)]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "earlier version" in line]
-    assert line.endswith("it stays as it is: give another -o")
+    assert line.endswith("it is not changed: give another -o")
     assert content(out) == before
 
 
@@ -294,8 +294,8 @@ def test_training_that_diverges_gains_nothing(world: Path, tmp_path: Path) -> No
     assert not (tmp_path / "out/candidate").exists()
 
 
-def test_a_control_arm_that_diverges_is_told_of(world: Path, whole: Path, tmp_path: Path) -> None:
-    """As its run's record says it; the rest of the extension is what it was."""
+def test_a_control_arm_that_diverges_is_reported(world: Path, whole: Path, tmp_path: Path) -> None:
+    """The reason is in the record of its run. Nothing else of the extension changes."""
     out = tmp_path / "out"
     shutil.copytree(whole, out)
     record = out / "work/runs/control/run.json"
@@ -341,7 +341,7 @@ def test_every_policy_and_precision_trains(
     assert found["outcome"] in ("repaired", "improved", "nothing was gained", "undecided")
 
 
-def test_a_run_of_ours_stays_a_run(world: Path, tmp_path: Path) -> None:
+def test_an_extended_run_is_written_as_a_run(world: Path, tmp_path: Path) -> None:
     before = content(world / "run")
     found = extended(world, tmp_path / "out", "run")
     assert found["outcome"] in ("repaired", "improved")
@@ -373,7 +373,7 @@ def test_other_text_is_held_out(world: Path, tmp_path: Path) -> None:
     assert found["outcome"] is not None
 
 
-def test_a_half_precision_checkpoint_stays_one_and_what_is_measured_is_what_is_written(
+def test_a_half_precision_checkpoint_keeps_its_type_and_the_written_model_is_measured(
     world: Path, tmp_path: Path
 ) -> None:
     """It is trained in float32. In bfloat16 half of so small a change is lost: the page is of what is left of it.
@@ -399,7 +399,7 @@ def test_a_half_precision_checkpoint_stays_one_and_what_is_measured_is_what_is_w
     assert measured.equals(written)
 
 
-def test_a_new_one_takes_the_place_of_an_old_one(
+def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def made(out: Path, **asked: object) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The intervals that a claim rests on are rarely wrong; `coverage.py` measures it on the losses of real models."""
+"""The intervals behind a claim are rarely wrong. `coverage.py` measures this on losses of real models."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ POOL = np.random.default_rng(3).lognormal(0.0, 0.3, 1024)  # nats of windows: sk
     ("interval", "windows"),
     [(with_one_unseen, 4), (with_one_unseen, ENOUGH_FOR_A_GAIN), (with_one_unseen, ENOUGH), (of_a_ratio, ENOUGH)],
 )
-def test_a_claim_is_rarely_wrong(worse: str, interval: Interval, windows: int) -> None:
+def test_claims_are_rarely_wrong(worse: str, interval: Interval, windows: int) -> None:
     assert false_claims(WORSE[worse](POOL), windows, interval, TRIALS) < ALLOWED
 
 
 @pytest.mark.parametrize("worse", ["tails", "rare"])
-def test_the_usual_interval_is_wrong_more_often(worse: str) -> None:
+def test_student_intervals_are_wrong_more_often(worse: str) -> None:
     assert false_claims(WORSE[worse](POOL), ENOUGH_FOR_A_GAIN, student, TRIALS) > 2 * ALLOWED

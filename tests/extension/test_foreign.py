@@ -1,4 +1,4 @@
-"""A hybrid that ssm does not convert, trained with transformers, extended through its own forward pass, and back."""
+"""Extensions of a hybrid that ssm reads through transformers' own forward pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
 from ssm.extension import extend, extension_of
-from ssm.extension.export import as_taken_home, write_as_it_came
+from ssm.extension.export import as_exported, write_exported
 from ssm.extension.imported import parent_folder, run_of
 from ssm.extension.recipe import extended_run
 from ssm.models.checkpoint import load_model, load_tensors
@@ -47,13 +47,13 @@ ANYWHERE = CheckpointRef(name="theirs")
 
 
 def forward(model: Any, tokens: torch.Tensor) -> torch.Tensor:
-    """Logits (B, T, V) by transformers' own forward pass, where none of fla's kernels runs: they need a GPU."""
+    """Logits (B, T, V) by transformers' own forward pass, without fla's kernels, which need a GPU."""
     with without_kernels([type(model).__module__]):
         return model(tokens, use_cache=False).logits
 
 
 def trained(name: str, folder: Path, steps: int, **changes: Any) -> Path:
-    """A model of transformers, trained on texts in windows of CONTEXT; its states forget slowly."""
+    """A model of transformers with slow decays, trained on windows of CONTEXT tokens."""
     store = make_store(folder, documents=60, words=900)
     torch.manual_seed(0)
     model_class = getattr(transformers, f"{name}ForCausalLM")
@@ -80,14 +80,14 @@ def trained(name: str, folder: Path, steps: int, **changes: Any) -> Path:
 
 @torch.no_grad()
 def far_loss(folder: Path, rows: torch.Tensor) -> float:
-    """By transformers' own forward pass: the last quarter of the rows (B, T + 1)."""
+    """The mean loss on the last quarter of the rows (B, T + 1), by transformers' own forward pass."""
     logits = forward(hf.load(folder), rows[:, :-1])
     losses = F.cross_entropy(logits.transpose(1, 2), rows[:, 1:], reduction="none")
     return losses[:, 3 * losses.shape[1] // 4 :].mean().item()
 
 
 def check(theirs: Path, out: Path, found: dict[str, Any], length: int, attention: str) -> None:
-    """It was mended, transformers finds so too, and the page says what was given a state."""
+    """It is repaired, transformers confirms it, and the page names the layers that are given a state."""
     assert found["outcome"] in ("repaired", "improved"), found["reason"]
     change = found["change"]["paired_ratio"]
     assert change["value"] < 0.9
@@ -124,7 +124,7 @@ def test_a_bamba_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def imported(folder: Path, **settings: Any) -> tuple[RunSpec, TokenStore, Path]:
-    """The run that would extend an untrained Bamba, its tokens and the folder of its parent."""
+    """The run that extends an untrained Bamba, its tokens, and the folder of its parent."""
     store = make_store(folder)
     made("Bamba", **SIZES).save_pretrained(folder / "theirs")
     loaded = load_any_model(folder / "theirs")
@@ -133,8 +133,8 @@ def imported(folder: Path, **settings: Any) -> tuple[RunSpec, TokenStore, Path]:
     return extended_run(spec, parent, store.spec, "x"), store, parent_folder(loaded, parent, folder / "imported")
 
 
-def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bit for bit, states of micro-batches that are handed on in their order included."""
+def test_a_killed_run_ends_bitwise_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Including the states that micro-batches hand on in their order."""
     settings = {"policy": "tbtt", "steps": 6, "batch_tokens": 4 * CONTEXT, "micro_batch_tokens": 2 * CONTEXT}
     run, store, parent = imported(tmp_path, **settings)
     device, make = torch.device("cpu"), Stepper.train_step
@@ -157,13 +157,13 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path: Path, monkeypatc
     assert "inner.lm_head.weight" not in one  # tied
 
 
-def test_one_shard_goes_home_with_its_index(tmp_path: Path) -> None:
-    """As some checkpoints lie on the hub; the weights are read again before they are measured, and as the user will."""
+def test_a_checkpoint_in_shards_keeps_its_index(tmp_path: Path) -> None:
+    """Some checkpoints on the hub look like this. The weights are read again before they are measured."""
     made("Bamba", **SIZES).save_pretrained(tmp_path / "theirs")
     one_shard(tmp_path / "theirs")
     loaded = load_any_model(tmp_path / "theirs")
-    taken = as_taken_home(loaded, loaded.model, tmp_path)
-    write_as_it_came(loaded, taken, tmp_path / "home", {})
+    taken = as_exported(loaded, loaded.model, tmp_path)
+    write_exported(loaded, taken, tmp_path / "home", {})
     before, after = content(tmp_path / "theirs"), content(tmp_path / "home")
     assert {name: data for name, data in before.items() if name.endswith(".json")}.items() <= after.items()
     assert before.keys() == after.keys()
@@ -182,7 +182,7 @@ def test_one_shard_goes_home_with_its_index(tmp_path: Path) -> None:
         ({"policy": "random_noise", "sigma": 1.0}, "'random_noise' needs a recurrence in every layer; layer 1 of"),
     ],
 )
-def test_what_transformers_layers_cannot_do(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_models_of_transformers_that_cannot_be_extended(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
     make_store(tmp_path, documents=60, words=900)
     made("Bamba", **SIZES).save_pretrained(tmp_path / "theirs")
     with pytest.raises(UserError) as caught:
@@ -192,7 +192,7 @@ def test_what_transformers_layers_cannot_do(settings: dict[str, Any], said: str,
     assert not (tmp_path / "out" / "before").exists()
 
 
-def test_no_config_trains_one_from_scratch(tmp_path: Path) -> None:
+def test_a_config_cannot_train_a_foreign_model_from_scratch(tmp_path: Path) -> None:
     run, _, _ = imported(tmp_path)
     content = run.content() | {"parent": None}
     with pytest.raises(ConfigError, match=r"model: 'theirs' is a model of transformers, which is trained from a check"):
@@ -209,11 +209,11 @@ def test_no_config_trains_one_from_scratch(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["NemotronH", "Jamba"])  # one of them cannot be trained here
-def test_a_scaled_hybrid_goes_home_with_another_a_and_nothing_else(name: str, tmp_path: Path) -> None:
+def test_a_scaled_hybrid_differs_only_in_a(name: str, tmp_path: Path) -> None:
     theirs, out = trained(name, tmp_path, 300), tmp_path / "out"
     asked = QUICK | {"policy": "scale_a", "length": 64, "steps": None, "lr": None}
     if name == "Jamba":
-        with pytest.raises(ConfigError, match=r"; --policy scale_a trains nothing, and can be tried$"):
+        with pytest.raises(ConfigError, match=r"; try --policy scale_a, which trains nothing$"):
             extend(theirs, [str(tmp_path / "texts")], out, **QUICK)
     found = extend(theirs, [str(tmp_path / "texts")], out, **asked)
     assert found["outcome"] in ("repaired", "improved"), found["reason"]

@@ -1,4 +1,4 @@
-"""A hybrid of recurrence and attention, from start to repaired checkpoint and back."""
+"""Extensions of hybrids of recurrence and attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An extension that is stopped anywhere ends as the one that nothing disturbed, bit for bit."""
+"""An extension that was stopped anywhere ends bitwise like one that was not."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.usefixtures("without_plots")
 
 
 class KilledError(Exception):
-    """Where a kill would be."""
+    """A kill."""
 
 
 def assert_same(whole: Path, stopped: Path) -> None:
-    """Weights bit for bit, tables row for row, what is taken home byte for byte."""
+    """Weights, tables and the written model, for an exact comparison."""
     files = [content(out) for out in (whole, stopped)]
     for found in files:
         for name in [name for name in found if name.endswith((".lock", "progress.json"))]:
@@ -86,7 +86,7 @@ def test_stopped_between_any_two_stages(
 
 
 def job(world: Path, out: Path, log: Path, begun: Connection) -> None:
-    """The same extension in a process that may be killed; it tells that all is imported."""
+    """The same extension in a process that can be killed. It reports when all imports are done."""
     begun.send(True)
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(descriptor, 2)

@@ -1,4 +1,4 @@
-"""The runs of an extension, and a checkpoint as a run of zero steps."""
+"""The specs of an extension's runs, and of a checkpoint as a run of zero steps."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def spec(diagnosis: dict[str, Any] | None = None, **settings: Any) -> ExtensionS
     return ExtensionSpec.parse({"diagnosis": {"context": 16, "length": 64} | (diagnosis or {}), **settings}, "test")
 
 
-def test_what_differs_from_the_papers_recipe_is_said() -> None:
+def test_differences_from_the_papers_recipe() -> None:
     text = "it reads your text, the paper's models read the Pile"
-    choice = "of 4 sets of weights the best by held-out text is kept, the paper keeps the last"
+    choice = "the best of 4 sets of weights is kept, by held-out text; the paper keeps the last"
     model = model_spec()
     at_home = spec({"context": 2048, "length": 32768}, batch_tokens=2048 * 256, micro_batch_tokens=2048)
     assert unlike_the_paper(at_home, model) == (text, choice)
@@ -52,7 +52,7 @@ def test_what_differs_from_the_papers_recipe_is_said() -> None:
     assert "2 steps, the paper's 100" in said
     assert "a peak learning rate of 0.5, the paper's a tenth: 0.001" in said
     assert "0.05 of the sequences start from zero, the paper's 0.1" in said
-    assert said[-1].startswith("of 2 sets")
+    assert said[-1].startswith("the best of 2 sets")
     noise = unlike_the_paper(spec(initial_state={"policy": "random_noise", "sigma": 0.1}), model)
     assert "the paper does not say how much noise it adds" in noise
     for reset in (True, False):
@@ -60,14 +60,14 @@ def test_what_differs_from_the_papers_recipe_is_said() -> None:
         assert ("the state is reset where a document starts, the paper's is not" in tbtt) == reset
 
 
-def test_a_run_that_was_trained_here_keeps_the_id_that_it_had_before_there_were_checkpoints() -> None:
+def test_runs_without_a_checkpoint_keep_their_id() -> None:
     trained = run()
     assert "checkpoint" not in trained.content()
     assert sorted(trained.content()) == ["data", "model", "parent", "seed", "training"]
     assert RunSpec.parse(trained.content(), "test") == trained
 
 
-def test_a_checkpoint_is_a_run_of_zero_steps_and_says_so() -> None:
+def test_a_checkpoint_is_a_run_of_zero_steps() -> None:
     theirs = imported()
     assert theirs.id.startswith("tiny_T16_imported_s1-")
     assert RunSpec.parse(theirs.content(), "test") == theirs
@@ -108,7 +108,7 @@ def test_the_papers_recipe() -> None:
     assert control == extended.model_copy(update={"training": as_control})
 
 
-def test_what_is_asked_for_is_what_is_trained() -> None:
+def test_settings_reach_the_training() -> None:
     asked = spec(
         {"precision": "bfloat16", "seed": 7},
         initial_state={"policy": "tbtt", "p_zero": 0.3},
@@ -133,14 +133,14 @@ def test_what_is_asked_for_is_what_is_trained() -> None:
     ("context", "batch", "forward"),
     [(2048, None, 8192), (16, None, 512), (8192, None, 8192), (16384, None, 16384), (2048, 2048 * 6, 2048 * 3)],
 )
-def test_a_forward_pass_divides_the_batch_and_stays_small(context: int, batch: int | None, forward: int) -> None:
+def test_the_micro_batch_divides_the_batch_and_is_small(context: int, batch: int | None, forward: int) -> None:
     asked = spec({"context": context, "length": 2 * context}, batch_tokens=batch)
     assert asked.forward_tokens == forward
     training = extended_run(asked, imported(), DATA, "theirs").training
     assert training.micro_batch_tokens == forward
 
 
-def test_numbers_that_do_not_fit_together_are_one_line() -> None:
+def test_contradicting_settings_give_one_line() -> None:
     with pytest.raises(ConfigError, match="theirs: batch_tokens 100 must be a multiple of context 16"):
         extended_run(spec(batch_tokens=100), imported(), DATA, "theirs")
     with pytest.raises(ConfigError, match="it is the control arm"):
@@ -154,17 +154,19 @@ def test_attention_without_a_window_has_no_state_to_pass() -> None:
         extended_run(spec(), parent, DATA, "theirs")
 
 
-def test_a_hybrid_says_which_layers_are_given_a_state() -> None:
+def test_the_layers_of_a_hybrid_that_are_given_a_state() -> None:
     layers = {"n_layers": 4, "mixer_at": {"1": {"kind": "attention", "n_heads": 2}}}
     hybrid = ModelSpec.parse(model_spec().content() | layers, "test")
     parent = run(model=hybrid.content(), training=NOT_TRAINED, checkpoint=REFERENCE)
     assert extended_run(spec(), parent, DATA, "theirs").model == hybrid
     said = "all 4 but 1: attention, whose cache starts empty, and its positions at 0"
     assert given_a_state(hybrid) == said
-    assert "it has attention, which is given no state; the paper's models have none" in unlike_the_paper(spec(), hybrid)
+    assert "it has attention, which is given no state; the paper's models have no attention" in unlike_the_paper(
+        spec(), hybrid
+    )
     assert given_a_state(model_spec()) == f"all {model_spec().n_layers}"
 
 
 @pytest.mark.parametrize(("steps", "kept"), [(100, [25, 50, 75]), (8, [2, 4, 6]), (3, [1, 2]), (2, [1]), (1, [])])
-def test_snapshots_are_steps_of_their_own_before_the_last(steps: int, kept: list[int]) -> None:
+def test_snapshots_are_different_steps_before_the_last(steps: int, kept: list[int]) -> None:
     assert [snapshot_step(at, steps) for at in snapshots(steps)] == kept

@@ -1,4 +1,4 @@
-"""What cannot be extended: one line, before any work, and the original is left alone."""
+"""Extensions that are refused with one line before any work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("without_plots")
 
 
 def refused(world: Path, out: Path, model: str | Path = "theirs", **settings: Any) -> str:
-    """The one line; nothing was trained."""
+    """The error message. Nothing was trained."""
     with pytest.raises(UserError) as caught:
         extended(world, out, str(model), **settings)
     assert not (out / "work" / "runs").exists()
@@ -37,7 +37,7 @@ SHORT: dict[str, Any] = {"steps": 1, "sequences": 4}
 
 @pytest.fixture(scope="module")
 def ended(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A short extension; only read."""
+    """A short extension. Tests do not change it."""
     out = tmp_path_factory.mktemp("ended") / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ssm.diagnosis.page.plots", lambda *_: [])
@@ -47,13 +47,13 @@ def ended(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stranger(world: Path, tmp_path: Path) -> Path:
-    """A copy of the checkpoint, to be spoiled."""
+    """A copy of the checkpoint that tests may damage."""
     return Path(shutil.copytree(world / "theirs", tmp_path / "stranger"))
 
 
 @pytest.mark.parametrize("kind", ["GPTNeoX", "Llama"])
 def test_attention_that_keeps_every_token(kind: str, world: Path, tmp_path: Path) -> None:
-    """One has a converter here, the other has none."""
+    """ssm converts one of them, and reads the other through transformers."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     hf.made(kind, **sizes).save_pretrained(tmp_path / "theirs")
     said = refused(world, tmp_path / "out", tmp_path / "theirs")
@@ -66,7 +66,7 @@ def test_attention_that_keeps_every_token(kind: str, world: Path, tmp_path: Path
 def test_the_originals_own_folder(inside: str, world: Path, stranger: Path) -> None:
     before = content(stranger)
     said = refused(world, stranger / inside, stranger)
-    assert "is inside the original's folder, which is left alone" in said
+    assert "is inside the original's folder, which is never changed" in said
     assert content(stranger) == before
     assert not (stranger / "deep").exists()
 
@@ -75,19 +75,13 @@ def test_a_runs_own_folder(world: Path) -> None:
     assert "is inside the original's folder" in refused(world, world / "run" / "out", "run")
 
 
-def test_a_folder_that_holds_something_else(world: Path, tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("years of work")
-    assert "holds something else than an extension; give a new folder" in refused(world, tmp_path)
-    assert (tmp_path / "thesis.txt").read_text() == "years of work"
-
-
 def test_another_text_under_the_same_name(world: Path, tmp_path: Path) -> None:
     texts = Path(shutil.copytree(world / "texts", tmp_path / "texts"))
     out = tmp_path / "out"
     first = extended(world, out, **SHORT, text=[str(texts)])
     assert extended(world, out, **SHORT, text=[str(texts)]) == first
     (texts / "more.txt").write_text("and more")
-    with pytest.raises(OutputError, match=r"holds another extension \(text_files was "):
+    with pytest.raises(OutputError, match=r"has another extension \(text_files was "):
         extended(world, out, **SHORT, text=[str(texts)])
 
 
@@ -99,10 +93,10 @@ def test_the_folder_of_another_extension(world: Path, whole: Path, stranger: Pat
             extended(world, whole, str(model), **({"control": True} | settings))
         return str(caught.value)
 
-    assert said(steps=41) == f"{whole}: holds another extension (spec.steps was 40, is 41); give another -o"
+    assert said(steps=41) == f"{whole}: has another extension (spec.steps was 40, is 41); give another -o"
     assert "spec.initial_state.policy was 'state_passing', is 'tbtt'" in said(policy="tbtt", p_zero=0.1)
     assert "(held_out was [], is " in said(held_out=[str(world / "texts")])
-    assert "spec.in_context_tolerance was 1.0, is 0.5" in said(in_context_tolerance=0.5)  # its model has gone home
+    assert "spec.in_context_tolerance was 1.0, is 0.5" in said(in_context_tolerance=0.5)  # its model is written
     weights = load_file(stranger / "model.safetensors")
     weights["backbone.norm_f.weight"][0] += 1
     save_file(weights, stranger / "model.safetensors", metadata={"format": "pt"})
@@ -115,11 +109,11 @@ def test_text_that_is_too_short(world: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = refused(world, out, length=32768)
     assert "--length 32768 needs at least 524,304 (about 520 kB: 4 windows to measure and 4 to choose a check" in said
-    assert extended(world, out, **SHORT)["outcome"]  # who asks for less may go on in the same folder
+    assert extended(world, out, **SHORT)["outcome"]  # a shorter length may continue in the same folder
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 1.5])
-def test_a_share_that_is_none(share: float, world: Path, tmp_path: Path) -> None:
+def test_a_share_outside_of_zero_to_one(share: float, world: Path, tmp_path: Path) -> None:
     said = refused(world, tmp_path / "out", held_out=share)
     assert said.startswith(f"--held-out {share:g}: expected a share of --text between 0 and 1, or files")
     assert not (tmp_path / "out").exists()
@@ -130,10 +124,6 @@ def test_a_share_that_leaves_nothing_to_train_on(world: Path, tmp_path: Path) ->
     one.write_text(text(0, 2000))
     said = refused(world, tmp_path / "out", text=[str(one)], held_out=0.999)
     assert "(training part): 0 tokens, context 16 needs 17" in said
-
-
-def test_text_that_is_not_there(world: Path, tmp_path: Path) -> None:
-    assert str(tmp_path / "nothing") in refused(world, tmp_path / "out", text=[str(tmp_path / "nothing")])
 
 
 def test_a_tokenizer_of_another_vocabulary(world: Path, tmp_path: Path) -> None:
@@ -152,7 +142,7 @@ def test_bytes_for_an_embedding_with_rows_to_spare(world: Path, tmp_path: Path) 
     torch.manual_seed(0)
     transformers.MambaForCausalLM(transformers.MambaConfig(vocab_size=260, **sizes)).save_pretrained(tmp_path / "m")
     said = refused(world, tmp_path / "out", tmp_path / "m")
-    assert "its vocabulary has 260 tokens and the text's 256; to be extended it needs as many" in said
+    assert "its vocabulary has 260 tokens and the tokenizer 256; ssm extend needs equal numbers" in said
 
 
 @pytest.mark.parametrize(
@@ -191,19 +181,19 @@ def test_a_run_that_has_not_finished(world: Path, tmp_path: Path) -> None:
     assert "the run has not finished" in refused(world, tmp_path / "out", run)
 
 
-def test_a_file_of_a_run_that_is_not_its_end(world: Path, tmp_path: Path) -> None:
+def test_a_file_other_than_the_final_weights_of_a_run(world: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copy(world / "run" / "model.safetensors", tmp_path / "weights.safetensors"))
     assert "give the folder of the run" in refused(world, tmp_path / "out", copy)
 
 
-def test_another_run_where_the_extensions_lies(world: Path, ended: Path, tmp_path: Path) -> None:
-    """The record is believed only where it is that of the run that was asked for."""
+def test_another_run_in_the_place_of_the_extended_one(world: Path, ended: Path, tmp_path: Path) -> None:
+    """A finished run is used only if its spec is the expected one."""
     out = Path(shutil.copytree(ended, tmp_path / "out"))
     record = json.loads((out / "work/runs/extended/run.json").read_text())
     record["spec"]["seed"] = 99
     (out / "work/runs/extended/run.json").write_text(json.dumps(record))
     (out / "result.json").unlink()
-    with pytest.raises(UserError, match="holds another run than this extension's"):
+    with pytest.raises(UserError, match="has another run than this extension's"):
         extended(world, out, **SHORT)
 
 
@@ -224,12 +214,13 @@ def test_a_result_of_another_shape(world: Path, ended: Path, tmp_path: Path, cha
         extended(world, out, **SHORT)
 
 
-def test_the_verb_says_it_in_one_line(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_other_content(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "--context", "16", "-o", str(tmp_path)]
     (tmp_path / "thesis.txt").write_text("years of work")
     assert main(said) == 2
     err = capsys.readouterr().err
-    assert err == f"ssm extend: {tmp_path}: holds something else than an extension; give a new folder with -o\n"
+    assert err == f"ssm extend: {tmp_path}: has other content than an extension; give a new folder with -o\n"
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 @pytest.mark.parametrize("option", ["--text", "--held-out", "-o", "--tokenizer"])
@@ -253,7 +244,7 @@ def test_an_empty_name_is_not_the_current_folder(
         (300_000, "work/runs/extended/checkpoint.safetensors"),
     ],
 )
-def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(
+def test_a_full_disk_gives_one_line_and_the_command_continues_later(
     limit: int,
     where: str,
     world: Path,
@@ -261,7 +252,7 @@ def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A file that may not grow stands for the disk: what is too large for it differs."""
+    """A limit of the file size simulates a full disk. Each limit stops another file."""
     monkeypatch.undo()  # with its plots
     before = content(world / "theirs")
     out = tmp_path / "out"
@@ -281,7 +272,7 @@ def test_a_disk_without_room_is_one_line_and_with_room_it_goes_on(
     assert not list(out.rglob(".*.tmp"))
 
 
-def test_a_spec_names_what_it_does_not_know() -> None:
+def test_an_unknown_key_is_named() -> None:
     from ssm.specs.extension import ExtensionSpec
 
     with pytest.raises(ConfigError, match=r"unknown key 'step'; did you mean 'steps'\?"):
@@ -289,7 +280,7 @@ def test_a_spec_names_what_it_does_not_know() -> None:
 
 
 def test_a_folder_inside_the_texts(world: Path, tmp_path: Path) -> None:
-    """It would be read as text when the command goes on."""
+    """The next command would read it as text."""
     texts = Path(shutil.copytree(world / "texts", tmp_path / "texts"))
     for out in (texts, texts / "deep" / "out"):
         said = refused(world, out, text=[str(texts)])
@@ -297,8 +288,8 @@ def test_a_folder_inside_the_texts(world: Path, tmp_path: Path) -> None:
     assert not (texts / "deep").exists()
 
 
-def test_killed_while_its_settings_were_written(world: Path, tmp_path: Path) -> None:
-    """What a kill leaves of extension.json is no foreign file: the next line is about the text."""
+def test_a_kill_while_the_settings_were_written(world: Path, tmp_path: Path) -> None:
+    """A temporary extension.json is not other content. So the error message is about the text."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / ".extension.json.123-0123abcd.tmp").write_text("{")
     assert "no such file" in refused(world, tmp_path / "out", text=[str(tmp_path / "none.txt")]).lower()

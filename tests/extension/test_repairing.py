@@ -1,4 +1,4 @@
-"""A repair's search: its record, damaged, and what its trials are measured on."""
+"""The search of a repair: its damaged record, and the models of its trials."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from models.test_foreign import made
 
 from ssm.base.errors import OutputError
 from ssm.extension.choice import Candidate
-from ssm.extension.export import as_taken_home
+from ssm.extension.export import as_exported
 from ssm.extension.folder import Folder
 from ssm.extension.repairing import Repairing
 from ssm.models.foreign import ForeignModel, write_weights
@@ -25,7 +25,7 @@ from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs.scale_a import ScaleA
 
 
-def test_numbers_that_are_damaged_are_one_line(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_record_gives_one_line(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repairing = Repairing.__new__(Repairing)
     repairing.folder, repairing.loaded = Folder(tmp_path), load_any_model(world / "theirs")
     monkeypatch.setattr(Repairing, "repair", ScaleA())
@@ -51,10 +51,10 @@ def test_numbers_that_are_damaged_are_one_line(world: Path, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("renamed", [False, True])
-def test_trials_of_a_foreign_model_are_what_is_written_and_write_nothing(
+def test_trials_of_a_foreign_model_equal_the_written_model_without_writing(
     renamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless a file calls A_log otherwise, so that its type is known only when it is written."""
+    """Except if a file has another name for A_log. Then its type is known only when it is written."""
     made("Bamba").bfloat16().save_pretrained(tmp_path / "theirs")
     loaded = load_any_model(tmp_path / "theirs")
     scale, trials, written = ScaleA(factors=(3.0, 5.0)), [], []
@@ -85,5 +85,5 @@ def test_trials_of_a_foreign_model_are_what_is_written_and_write_nothing(
     for point, trial in zip(points, trials, strict=True):
         moved = repaired(copy.deepcopy(loaded.model), scale, point)
         assert isinstance(moved, ForeignModel)
-        theirs = as_taken_home(loaded, moved, tmp_path).state_dict()
+        theirs = as_exported(loaded, moved, tmp_path).state_dict()
         assert all(torch.equal(tensor, theirs[name]) for name, tensor in trial.state_dict().items())

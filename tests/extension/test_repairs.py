@@ -1,4 +1,4 @@
-"""An extension that trains nothing: the checkpoint comes back in its own format, and transformers computes the same."""
+"""Extensions without training: transformers computes the same with the written checkpoint."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_scaled_model_holds_and_transformers_reads_it(world: Path, tmp_path: P
 
 
 @torch.no_grad()
-def test_a_limit_of_dt_is_written_where_transformers_reads_it(world: Path, tmp_path: Path) -> None:
+def test_a_limit_of_dt_is_written_for_transformers(world: Path, tmp_path: Path) -> None:
     imported = import_checkpoint(world / "theirs")
     model = repaired(imported.model, ClipDt(), (0.05, 0.05))
     assert isinstance(model, LanguageModel)
@@ -76,22 +76,22 @@ def test_a_limit_of_dt_is_written_where_transformers_reads_it(world: Path, tmp_p
         ({"policy": "reset_state"}, "is a way of reading a model, which no format of a checkpoint can hold"),
         ({"policy": "restarts"}, "is a way of reading a model, which no format of a checkpoint can hold"),
         ({"policy": "clip_dt", "by": "layer"}, "config.json has one limit of dt for all layers"),
-        ({"policy": "scale_a"}, "policy scale_a has no use for --steps: it trains nothing"),
-        ({"policy": "scale_a", "control": True}, "policy scale_a has no use for --control: it trains nothing"),
-        ({"policy": "clip_dt", "p_zero": 0.0}, "policy clip_dt has no use for --p-zero: it trains nothing"),
-        ({"policy": "clip_dt", "batch_tokens": 64}, "policy clip_dt has no use for --batch-tokens: it trains nothing"),
-        ({"policy": "tbtt", "by": "layer"}, "policy tbtt has no use for --by"),
-        ({"policy": "scale_a", "model": "run"}, "is a run of ssm's own, which a figure repairs"),
+        ({"policy": "scale_a"}, "policy scale_a has no option --steps: it trains nothing"),
+        ({"policy": "scale_a", "control": True}, "policy scale_a has no option --control: it trains nothing"),
+        ({"policy": "clip_dt", "p_zero": 0.0}, "policy clip_dt has no option --p-zero: it trains nothing"),
+        ({"policy": "clip_dt", "batch_tokens": 64}, "policy clip_dt has no option --batch-tokens: it trains nothing"),
+        ({"policy": "tbtt", "by": "layer"}, "policy tbtt has no option --by"),
+        ({"policy": "scale_a", "model": "run"}, "is a run of ssm; to repair it, write a figure"),
     ],
 )
-def test_what_cannot_be_written_says_why(world: Path, tmp_path: Path, settings: dict[str, Any], said: str) -> None:
+def test_repairs_that_cannot_be_written(world: Path, tmp_path: Path, settings: dict[str, Any], said: str) -> None:
     if "--steps" not in said:
         settings = UNTRAINED | settings
     with pytest.raises(ConfigError, match=said):
         extended(world, tmp_path / "out", **settings)
 
 
-def test_a_search_without_success_names_what_it_looked_at(world: Path, tmp_path: Path) -> None:
+def test_a_search_without_success_names_its_measure(world: Path, tmp_path: Path) -> None:
     never = {"policy": "scale_a", "measure": "paired_ratio", "in_context_tolerance": 0.0}
     found = extended(world, tmp_path / "out", **UNTRAINED | never)
     assert found["outcome"] == "nothing was gained"

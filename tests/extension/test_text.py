@@ -25,7 +25,7 @@ def split(windows: int) -> TokenSplit:
 
 
 @pytest.mark.parametrize(("windows", "page", "choice"), [(8, 4, 4), (16, 12, 4), (40, 30, 10), (200, 184, 16)])
-def test_what_chooses_and_what_reports_share_no_token(windows: int, page: int, choice: int) -> None:
+def test_choice_and_diagnoses_share_no_token(windows: int, page: int, choice: int) -> None:
     whole = split(windows)
     reports, chooses = (disjoint_windows(part, LENGTH, seed=1) for part in parts(whole, LENGTH))
     assert (len(reports.positions), len(chooses.positions)) == (page, choice)
@@ -38,7 +38,7 @@ def test_what_chooses_and_what_reports_share_no_token(windows: int, page: int, c
     assert read[0] | read[1] == set(range(whole.n_tokens))
 
 
-def test_a_part_is_the_split_from_there_on() -> None:
+def test_a_part_is_the_rest_of_the_split() -> None:
     whole = split(8)
     first, second = parts(whole, LENGTH)
     cut = first.n_tokens
@@ -74,7 +74,7 @@ def tokens_of(part: TokenSplit) -> bytes:
     return part.read(0, part.n_tokens).astype(np.uint8).tobytes()
 
 
-def test_of_many_documents_some_are_held_out_whole(tmp_path: Path) -> None:
+def test_some_of_many_documents_are_held_out_whole(tmp_path: Path) -> None:
     texts = write(tmp_path / "texts", 80)
     found = made(texts, tmp_path, 0.3)
     documents = {Path(texts, f"{number}.txt").read_bytes() for number in range(80)}
@@ -87,7 +87,7 @@ def test_of_many_documents_some_are_held_out_whole(tmp_path: Path) -> None:
     assert all(document in tokens_of(found.train.train) for document in documents - out)
 
 
-def test_one_document_is_cut_by_place_with_a_gap_that_nothing_reads(tmp_path: Path) -> None:
+def test_a_single_document_is_cut_with_a_gap(tmp_path: Path) -> None:
     texts = write(tmp_path / "texts", 1, 3000)
     whole = Path(texts, "0.txt").read_bytes()
     found = made(texts, tmp_path, 0.2)
@@ -110,7 +110,7 @@ def test_a_document_much_longer_than_the_others_is_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [1_000, 3_000, 30_000])
-def test_the_share_is_what_a_verdict_takes_and_at_most_half(words: int, tmp_path: Path) -> None:
+def test_the_share_is_enough_for_a_verdict_and_at_most_half(words: int, tmp_path: Path) -> None:
     texts = write(tmp_path / "texts", 1, words)
     found, tokens = made(texts, tmp_path), len(Path(texts, "0.txt").read_bytes())
     verdict_takes = (ENOUGH + MOST) * (LENGTH + 1)
@@ -127,7 +127,7 @@ def test_the_share_is_what_a_verdict_takes_and_at_most_half(words: int, tmp_path
         assert found.held_out.line.endswith("enough to decide whether it gained and whether it holds")
 
 
-def test_too_little_text_is_one_line_that_says_how_much_it_takes(tmp_path: Path) -> None:
+def test_too_little_text_gives_one_line_with_the_needed_amount(tmp_path: Path) -> None:
     texts = write(tmp_path / "texts", 1, 150)
     tokens = len(Path(texts, "0.txt").read_bytes())
     said = (
@@ -154,7 +154,7 @@ def test_other_files_are_held_out(tmp_path: Path) -> None:
     assert found.page.held_out.n_tokens + found.choice.held_out.n_tokens == whole
 
 
-def test_what_is_measured_may_not_be_trained_on(tmp_path: Path) -> None:
+def test_the_same_file_cannot_train_and_be_held_out(tmp_path: Path) -> None:
     whole, part = write(tmp_path / "texts", 9), str(tmp_path / "texts" / "7.txt")
     with pytest.raises(DataError, match=r"7\.txt: is in --text and in --held-out"):
         made(whole, tmp_path, held_out=(part,))

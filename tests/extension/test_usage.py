@@ -1,4 +1,4 @@
-"""The commands that `ssm extend` ends with, run as they stand."""
+"""The commands that `ssm extend` prints at its end work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MambaLMHeadModel:
 
 @pytest.fixture
 def said(world: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """Library -> command, as the command line says it of an extension that is there."""
+    """Library -> command, as `ssm extend` prints them for a finished extension."""
     quick = f"--context {CONTEXT} --length {LENGTH} --sequences 64 --no-passkey --steps 40 --lr 3e-3 --control"
     more = "--in-context-tolerance 1.0 --device cpu --threads 1"
     given = [str(world / "theirs"), "--text", str(world / "texts"), *quick.split(), *more.split(), "-o", str(whole)]
@@ -44,7 +44,7 @@ def said(world: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> dict[s
 
 
 def run(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command of a shell, where `python` is ours."""
+    """Run a shell command with this Python."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         command,
@@ -57,7 +57,7 @@ def run(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_transformers_loads_what_was_written(said: dict[str, str]) -> None:
+def test_transformers_loads_the_written_model(said: dict[str, str]) -> None:
     assert list(said) == ["transformers", "lm-evaluation-harness"]
     done = run(said["transformers"])
     assert done.returncode == 0, done.stderr
@@ -66,7 +66,7 @@ def test_transformers_loads_what_was_written(said: dict[str, str]) -> None:
 
 @pytest.mark.exhaustive
 def test_the_harness_reads_it(said: dict[str, str], tmp_path: Path) -> None:
-    """On a task of this machine: those that are named come from the network."""
+    """With a local task: the tasks in the command come from the network."""
     folder = tasks.tasks(tmp_path / "tasks")
     one_line = said["lm-evaluation-harness"].replace("\\\n    ", "")
     command, _, named = one_line.rpartition(" --tasks ")
@@ -89,7 +89,7 @@ def test_fla_loads_its_own(tmp_path: Path) -> None:
     assert done.stdout.startswith("GLAForCausalLM(")
 
 
-def test_mamba_ssm_is_asked_for_the_folder(tmp_path: Path) -> None:
+def test_mamba_ssm_gets_the_folder(tmp_path: Path) -> None:
     module = tmp_path / "mamba_ssm" / "models" / "mixer_seq_simple.py"
     module.parent.mkdir(parents=True)
     module.write_text(MAMBA_SSM)
@@ -103,7 +103,7 @@ def test_every_format_has_a_command() -> None:
     assert (FORMATS["mamba2"].library, FORMATS["mamba_ssm"].library) == ("transformers", "mamba_ssm")
 
 
-def test_a_run_of_ours_and_a_tokenizer_of_the_users() -> None:
+def test_the_command_of_a_run_with_a_given_tokenizer() -> None:
     found = usages(None, Path("a b/model"), "EleutherAI/gpt-neox-20b")
     assert list(found) == ["lm-evaluation-harness"]
     words = shlex.split(found["lm-evaluation-harness"])

@@ -1,4 +1,4 @@
-"""A stranger's checkpoint that breaks beyond its context, and the text that it was trained on."""
+"""A checkpoint of another library that breaks beyond its context, and its text."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ QUICK: dict[str, Any] = {
     "passkey": False,
     "steps": 40,
     "lr": 3e-3,
-    "in_context_tolerance": 1.0,  # so small a model pays for it
+    "in_context_tolerance": 1.0,  # a small model loses some perplexity in context
     "device": "cpu",
     "threads": 1,
 }
 
 
 def make_world(folder: Path) -> None:
-    """In `folder`: texts/, run/ (a small Mamba-2 whose state forgets slowly), theirs/ (the same for transformers)."""
+    """Write texts/, run/ (a small Mamba-2 with slow decays) and theirs/ (the same for transformers) into `folder`."""
     store = make_store(folder, documents=60, words=900)
     slow = {"d_state": 16, "a_range": [0.05, 0.05], "dt_range": [0.1, 0.1]}
     run = run_spec(store.spec, budget={"steps": 300}, batch_tokens=512)
@@ -41,11 +41,11 @@ def make_world(folder: Path) -> None:
 
 
 def extended(world: Path, out: Path, model: str = "theirs", **settings: Any) -> dict[str, Any]:
-    """What `extend` says of a model of the world."""
+    """The result of `extend` with a model of the world."""
     given = {"text": [str(world / "texts")]} | QUICK | settings
     return extend(world / model, out=out, **given)
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
+    """The content of every file in a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -1,6 +1,6 @@
-"""A tiny model of every family, trained for some steps and saved by its own library's method.
+"""A tiny model of every family, trained for some steps and saved with its own library's method.
 
-The training is short. It only has to bring the model above chance, so that a diagnosis reaches its verdict.
+The training is short. It only has to make the model better than chance, because a diagnosis has no verdict otherwise.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from torch import nn
 
 from ssm.models.foreign.kernels import without_kernels
 
-CONTEXT, VOCABULARY = 32, 1024  # tokens; bytes and pairs of them, so that every prompt fits 1,024 tokens
-STEPS, BATCH, LR = 30, 16, 1e-2
-DT, SLOW, SLOWER = 0.1, 0.05, 0.001  # a state loses a share A dt a token; the delta rule overwrites it as well
+CONTEXT, VOCABULARY = 16, 1024  # tokens
+STEPS, BATCH, LR = 40, 16, 1e-2
+DT, SLOW = 0.1, 0.05  # a state loses a share A dt per token
 
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
@@ -45,10 +45,10 @@ DELTA = ATTENTION | HYBRID | {
 
 @dataclass(frozen=True)
 class Tiny:
-    """How a model is made and computed."""
+    """How a model is made, computed and saved."""
 
     make: Callable[[], nn.Module]
-    computing: Callable[[nn.Module], AbstractContextManager[None]]  # its forward pass runs here, without kernels
+    computing: Callable[[nn.Module], AbstractContextManager[None]]  # runs its forward pass without GPU kernels
     save: Callable[[nn.Module, Path], None]
 
 
@@ -91,7 +91,7 @@ def of_fla(name: str, **config: Any) -> Tiny:
 
 
 def of_mamba_ssm(ssm_cfg: dict[str, Any], **changes: Any) -> Tiny:
-    """Files of mamba_ssm, in its own layout: the package itself needs a GPU."""
+    """A model in the file layout of mamba_ssm. The package itself needs a GPU."""
     config = theirs_of_mamba_ssm.config(ssm_cfg, **{"vocab_size": VOCABULARY, "n_layer": 2} | changes)
 
     def save(model: nn.Module, folder: Path) -> None:
@@ -200,7 +200,7 @@ def save(name: str, text: str, folder: Path) -> None:
 
 @cache
 def tokenizer_of(text: str) -> Any:
-    """Byte pairs of a text, as transformers' users have them."""
+    """A BPE tokenizer of a text, as a class of transformers."""
     inner = Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
@@ -213,7 +213,7 @@ def tokenizer_of(text: str) -> Any:
 
 @torch.no_grad()
 def _forget_slowly(model: nn.Module) -> None:
-    """So that a recurrence reads on into what training has not seen."""
+    """Make the decays slow: beyond the context, states take values that training has not seen."""
     for name, parameter in model.named_parameters():
         if name.endswith("A_log"):
             parameter.fill_(math.log(SLOW))

@@ -1,4 +1,4 @@
-"""Whether a library comes to what `ssm extend` wrote and said: its own forward pass over the windows that chose."""
+"""Compare the results of `ssm extend` with a library's own forward pass, on the windows for the choice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ssm.extension.text import Text, tokenized
 from ssm.models.load import load_any_model
 from ssm.specs.diagnosis import DiagnosisSpec
 
-LOGITS, NATS = 1e-4, 1e-4  # how far a logit may be off, and a mean loss
+LOGITS, NATS = 1e-4, 1e-4  # largest allowed differences of a logit and of a mean loss
 Logits = Callable[[Tensor], Tensor]  # a library's own, (B, T, V) of tokens (B, T)
 NAMES = ("in_context", "far_perplexity", "paired_ratio")
 
@@ -32,7 +32,7 @@ def text_of(extended: Path) -> Text:
 
 
 def windows_that_chose(extended: Path) -> Tensor:
-    """Tokens (W, L + 1), of text that neither trained nor stands on the page."""
+    """Tokens (W, L + 1) of the text for the choice."""
     spec = json.loads((extended / "result.json").read_text())["spec"]["diagnosis"]
     choice = text_of(extended).choice.held_out
     windows = disjoint_windows(choice, spec["length"], spec["seed"])
@@ -41,7 +41,7 @@ def windows_that_chose(extended: Path) -> Tensor:
 
 
 def own_losses(logits: Logits, windows: Tensor, context: int) -> dict[str, float]:
-    """What `ssm.extension.losses` says in words, in nats, by a library's own forward pass."""
+    """The losses of `ssm.extension.losses` in nats, by a library's own forward pass."""
     half, far = context // 2, (windows.shape[1] - 1) * 3 // 4
     full = _losses(logits, windows)  # (W, L)
     restarted = windows.unfold(1, context + 1, half)  # (W, n, T + 1), from every T / 2 tokens
@@ -52,29 +52,29 @@ def own_losses(logits: Logits, windows: Tensor, context: int) -> dict[str, float
     return dict(zip(NAMES, map(float, found), strict=True))
 
 
-def differences(extended: Path, original: Logits, taken_home: Logits) -> dict[str, float]:
-    """By how much a library is off: in the numbers of result.json, original and extended, and in the new logits.
+def differences(extended: Path, original: Logits, exported: Logits) -> dict[str, float]:
+    """Differences between a library and ssm: in the losses of result.json, and in the logits of the new model.
 
     Args:
-        extended: the folder of an extension, with a model in it.
-        original, taken_home: the library's own logits of what was extended, and of model/.
+        extended: the folder of an extension with a model.
+        original, exported: the library's own logits of the original and of model/.
     """
     result = json.loads((extended / "result.json").read_text())
     windows = windows_that_chose(extended)
     said = (result["candidates"][0], result["chosen"])
     found = {}
-    for name, candidate, logits in zip(("original", "extended"), said, (original, taken_home), strict=True):
+    for name, candidate, logits in zip(("original", "extended"), said, (original, exported), strict=True):
         own = own_losses(logits, windows, result["spec"]["diagnosis"]["context"])
         for key, value in own.items():
             found[f"{name}, {key}"] = abs(value - candidate[key])
     model = load_any_model(extended / "model").model
     with torch.no_grad():
         ours = model(windows[:4, :-1])[0]
-    return found | {"logits": float((taken_home(windows[:4, :-1]) - ours).abs().max())}
+    return found | {"logits": float((exported(windows[:4, :-1]) - ours).abs().max())}
 
 
 def agrees(differences: dict[str, float]) -> bool:
-    """Whether every number is within its limit; what is no number is not."""
+    """Whether every difference is within its limit. NaN is not."""
     return all(value <= (LOGITS if name == "logits" else NATS) for name, value in differences.items())
 
 

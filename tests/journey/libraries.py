@@ -1,16 +1,16 @@
-"""The road that users of other libraries take: their model, made with their library, repaired and back in it.
+"""Check that models of other libraries can be repaired and work in their library afterwards.
 
     python tests/journey/libraries.py                 every library
-    python tests/journey/libraries.py fla mamba_ssm   some of them
+    python tests/journey/libraries.py fla mamba_ssm   some libraries
 
-For each of transformers, fla and mamba_ssm: models of the library's own classes are trained with its own forward pass
-and saved by its own method; `ssm diagnose` finds that they break; `ssm extend` repairs them by State Passing and, where
-the class has one, by a repair without training; the commands that it prints are run. In the end the library itself
-reads what was written: its logits are those of ssm, and its losses the ones by which `ssm extend` chose, on the same
-windows. lm-evaluation-harness reads a model before and after, on a task of its kind over local text, and comes to the
-number of transformers' own forward pass. Exit code: 0 as expected, 1 not. About a minute a model on a quiet core.
+The script trains models of transformers, fla and mamba_ssm with the library's own forward pass, and saves them with its
+own method. `ssm diagnose` must find that they break. `ssm extend` repairs them by State Passing and, if the class
+allows it, without training. The script runs the commands that `ssm extend` prints. The library must then compute the
+logits of ssm, and the losses by which `ssm extend` chose, on the same windows. lm-evaluation-harness reads a model
+before and after, on a task of local text. It must compute the same number as transformers' own forward pass. Exit code:
+0 as expected, 1 not. It takes about a minute per model on an idle core.
 
-mamba_ssm is looked for on PYTHONPATH; `make libraries` builds it without its CUDA part.
+mamba_ssm must be on PYTHONPATH; `make libraries` builds it without its CUDA part.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from torch import Tensor
 
 ROOT = Path(__file__).parents[2]
 TEXTS = {"train": range(40), "extend": range(40, 110), "first": range(110, 130)}
-WORDS = 900  # of a document, some 4,200 bytes
-# The defaults, but for what so small a model needs: it pays for a repair in its context of 16 bytes.
+WORDS = 900  # of a document, about 4,200 bytes
+# The defaults, except that a repair of a small model raises its perplexity in its context of 16 bytes.
 READING = f"--context {CONTEXT} --length 1024"
 EXTENDING = f"--text texts/extend {READING} --in-context-tolerance 0.5"
 TRAINING = "--steps 60 --lr 3e-3"
@@ -48,14 +48,14 @@ GAINED = ("repaired", "improved")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
-class Road:
-    """What one model goes through, in a folder of its own; what is not as expected is kept."""
+class Check:
+    """The checks of one model, in its own folder. `failed` collects what is not as expected."""
 
     def __init__(self, folder: Path):
         self.folder, self.failed = folder, list[str]()
 
     def type(self, command: str) -> list[str]:
-        """A command of a shell, in the folder; its lines."""
+        """Run a shell command in the folder, and return the lines that it prints."""
         print(f"\n$ {command}", flush=True)
         path = [str(ROOT), str(ROOT / "kernels"), *filter(None, [os.environ.get("PYTHONPATH")])]
         done = subprocess.run(
@@ -78,20 +78,20 @@ class Road:
         return lines
 
     def expect(self, what: str, true: bool) -> None:
-        """Say whether it is so."""
+        """Print whether a condition is true, and record it if not."""
         print(f"{'yes' if true else 'NO '}: {what}", flush=True)
         if not true:
             self.failed.append(what)
 
     def write_texts(self) -> None:
-        """Files in three folders that share no document."""
+        """Write files into three folders without common documents."""
         for part, numbers in TEXTS.items():
             (self.folder / "texts" / part).mkdir(parents=True)
             for number in numbers:
                 (self.folder / "texts" / part / f"{number:03}.txt").write_text(text(number, WORDS))
 
     def make(self, peer: Peer) -> None:
-        """The user's model, in theirs/."""
+        """Write the user's model into theirs/."""
         self.write_texts()
         print(f"\n# {peer.library}: {peer.title}, trained for {peer.steps} steps of its own forward pass", flush=True)
         files = sorted((self.folder / "texts" / "train").iterdir())
@@ -99,7 +99,7 @@ class Road:
         peer.save(trained.long(), self.folder / "theirs")
 
     def extend(self, peer: Peer, policy: str) -> list[str]:
-        """Repair it, and let its own library read what came of it; what the command line said."""
+        """Repair the model, and compare the result with its library. Returns the lines that `ssm extend` printed."""
         more = "" if policy in peer.repairs else f" {TRAINING}"
         said = self.type(f"ssm extend theirs {EXTENDING} --policy {policy}{more} -o {policy}")
         result = json.loads((self.folder / policy / "result.json").read_text())
@@ -113,49 +113,49 @@ class Road:
         return said
 
 
-def travel(peer: Peer, folder: Path) -> list[str]:
-    """From a library's model to a repaired one in the same library; what was not as expected."""
-    road = Road(folder)
-    road.make(peer)
-    road.type(f"ssm diagnose theirs --text texts/first {READING} -o before")
+def check_library(peer: Peer, folder: Path) -> list[str]:
+    """Repair a model of a library, and load it there. Returns what was not as expected."""
+    check = Check(folder)
+    check.make(peer)
+    check.type(f"ssm diagnose theirs --text texts/first {READING} -o before")
     outcome = json.loads((folder / "before" / "diagnosis.json").read_text())["verdict"]["outcome"]
-    road.expect(f"it {outcome}", outcome == "breaks")
-    said = road.extend(peer, "state_passing")
+    check.expect(f"it {outcome}", outcome == "breaks")
+    said = check.extend(peer, "state_passing")
     for policy in peer.repairs:
-        road.extend(peer, policy)
-    (folder / "selective_scan_cuda.py").touch()  # what `import mamba_ssm` wants of a GPU
+        check.extend(peer, policy)
+    (folder / "selective_scan_cuda.py").touch()  # `import mamba_ssm` needs this module of the GPU
     for command in filter(None, [commands(said).get(peer.library)]):
-        first = road.type(command.replace("cuda", "cpu"))[0]  # all else as it was printed
+        first = check.type(command.replace("cuda", "cpu"))[0]  # the rest of the command is as printed
         name = type(peer.load(folder / "theirs")).__name__
-        road.expect(f"{peer.library} loads it with the command that was printed", first == f"{name}(")
-    return road.failed
+        check.expect(f"{peer.library} loads it with the command that was printed", first == f"{name}(")
+    return check.failed
 
 
-def harness(folder: Path) -> list[str]:
-    """A model of transformers before and after, by lm-evaluation-harness; what was not as expected."""
-    road, peer = Road(folder), Mamba2()
-    road.make(peer)
-    printed = commands(road.extend(peer, "state_passing"))[HARNESS]
+def check_harness(folder: Path) -> list[str]:
+    """Measure a model with lm-evaluation-harness before and after. Returns what was not as expected."""
+    check, peer = Check(folder), Mamba2()
+    check.make(peer)
+    printed = commands(check.extend(peer, "state_passing"))[HARNESS]
     documents = [file.read_text() for file in sorted((folder / "texts" / "first").iterdir())]
     (folder / "tasks").mkdir()
     world.task(folder / "tasks", "rolling", [{"text": document} for document in documents])
     command, _, named = printed.rpartition(" --tasks ")
-    road.expect(f"the command that was printed asks for {named}, which come from the network", bool(command))
+    check.expect(f"the command that was printed asks for {named}, which come from the network", bool(command))
     found = {}
     for name, model in (("before", "theirs"), ("after", "state_passing/model")):
         asked = command.replace("pretrained=state_passing/model", f"pretrained={model}")
-        road.type(f"{asked} --tasks local_rolling --include_path tasks --batch_size 4 --output_path {name}")
+        check.type(f"{asked} --tasks local_rolling --include_path tasks --batch_size 4 --output_path {name}")
         (file,) = (folder / name).rglob("results_*.json")
         found[name] = json.loads(file.read_text())["results"]["local_rolling"]["bits_per_byte,none"]
         own = bits_per_byte(partial(peer.logits, peer.load(folder / model)), documents)
         same = math.isclose(found[name], own, rel_tol=1e-5)
-        road.expect(f"{name}: {found[name]:.4f} bits per byte; by transformers' own forward pass {own:.4f}", same)
-    road.expect("the harness sees the repair", found["after"] < 0.9 * found["before"])
-    return road.failed
+        check.expect(f"{name}: {found[name]:.4f} bits per byte; by transformers' own forward pass {own:.4f}", same)
+    check.expect("the harness sees the repair", found["after"] < 0.9 * found["before"])
+    return check.failed
 
 
 def bits_per_byte(logits: Callable[[Tensor], Tensor], documents: list[str]) -> float:
-    """Of whole documents behind a newline."""
+    """Bits per byte of whole documents after a newline."""
     nats = 0.0
     for document in documents:
         tokens = torch.tensor([[world.NEWLINE, *document.encode()]])
@@ -165,30 +165,30 @@ def bits_per_byte(logits: Callable[[Tensor], Tensor], documents: list[str]) -> f
 
 
 HARNESS = "lm-evaluation-harness"
-ROADS = ("transformers", "fla", HARNESS, "mamba_ssm")  # once mamba_ssm is imported, transformers calls its kernels
+LIBRARIES = ("transformers", "fla", HARNESS, "mamba_ssm")  # once mamba_ssm is imported, transformers calls its kernels
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help=f"of {', '.join(ROADS)} (default: all)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="make everything in this folder, and keep it")
+    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help=f"one of {', '.join(LIBRARIES)} (default: all)")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="write all files into this folder, and keep them")
     args = parser.parse_args()
-    unknown = set(args.libraries) - set(ROADS)
+    unknown = set(args.libraries) - set(LIBRARIES)
     if unknown:
-        parser.error(f"{min(unknown)}: expected one of {', '.join(ROADS)}")
+        parser.error(f"{min(unknown)}: expected one of {', '.join(LIBRARIES)}")
     torch.set_num_threads(1)
     failed: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory(prefix="libraries-") as scratch:
         folder = (args.keep or Path(scratch)).absolute()
-        for library in (road for road in ROADS if road in (args.libraries or ROADS)):
+        for library in (name for name in LIBRARIES if name in (args.libraries or LIBRARIES)):
             for made in PEERS.get(library, ()):
                 peer = made()
-                failed[f"{library}, {peer.title}"] = travel(peer, folder / library / peer.title)
+                failed[f"{library}, {peer.title}"] = check_library(peer, folder / library / peer.title)
             if library == HARNESS:
-                failed[library] = harness(folder / library)
+                failed[library] = check_harness(folder / library)
     print("")
     for name, what in failed.items():
-        print(f"{name}: {'as expected' if not what else '; '.join(f'NOT {one}' for one in what)}")
+        print(f"{name}: {'as expected' if not what else '; '.join(f'NOT {text}' for text in what)}")
     return int(any(failed.values()))
 
 

@@ -1,8 +1,8 @@
 """Small models of other libraries: made with their classes, trained with their forward pass, saved with their method.
 
-Nothing of ssm is in here. The kernels of fla and mamba_ssm need a GPU; `models.formats.fla_on_cpu` and
-`models.formats.mamba_ssm_on_cpu` say what stands in for them on the CPU. transformers has plain forms of its own.
-The recurrences forget slowly, so that a model breaks a little beyond its context.
+This file does not use ssm. The kernels of fla and mamba_ssm need a GPU. `models.formats.fla_on_cpu` and
+`models.formats.mamba_ssm_on_cpu` replace them on the CPU. transformers has its own plain implementations. The
+recurrences have slow decays, so that a model breaks a little beyond its context.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 CONTEXT, VOCABULARY = 16, 256  # tokens, bytes
 BATCH, LR = 32, 1e-2  # sequences a step
 DT = 0.1
-MAMBAS_A, DELTAS_A = 0.05, 0.001  # it forgets a share A DT of its state a token; the delta rule also overwrites it
+MAMBAS_A, DELTAS_A = 0.05, 0.001  # a state loses a share A DT per token; the delta rule also overwrites it
 BYTES = {"vocab_size": VOCABULARY, "tie_word_embeddings": True, "bos_token_id": None, "eos_token_id": None}
 
 transformers.utils.logging.set_verbosity_error()
@@ -31,24 +31,24 @@ transformers.utils.logging.disable_progress_bar()
 
 
 class Peer(ABC):
-    """A class of models, as its library's users have it."""
+    """A class of models of another library."""
 
     library: str
     title: str
     steps = 150
-    repairs: tuple[str, ...] = ()  # policies of `ssm extend` that train nothing and that it can be given
+    repairs: tuple[str, ...] = ()  # policies of `ssm extend` without training that work with it
 
     @abstractmethod
     def made(self) -> nn.Module:
-        """With initial weights."""
+        """A new model with initial weights."""
 
     @abstractmethod
     def load(self, folder: Path) -> nn.Module:
-        """By the library's own method, which misses nothing and knows every name."""
+        """Load a model with the library's own method. All names must match."""
 
     @contextmanager
     def computing(self, model: nn.Module) -> Iterator[None]:
-        """Its forward pass runs here."""
+        """The context in which its forward pass runs."""
         yield
 
     def forward(self, model: nn.Module, tokens: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class Peer(ABC):
             return self.forward(model, tokens)
 
     def save(self, text: Tensor, folder: Path) -> None:
-        """Train a model on bytes (N,), and save it by the library's own method."""
+        """Train a model on bytes (N,), and save it with the library's own method."""
         torch.manual_seed(0)
         model = self.made().train()
         optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.95), weight_decay=0.01)
@@ -174,7 +174,7 @@ class Fla(Peer):
 
 
 class DeltaNet(Fla):
-    """It forgets by what it overwrites alone."""
+    """It forgets only by overwriting."""
 
     title = "DeltaNet"
 
@@ -236,7 +236,7 @@ def slow(model: nn.Module, recurrences: list[Any], A: float) -> nn.Module:
 
 
 def loaded(library: Any, folder: Path) -> nn.Module:
-    """What a library with transformers' `from_pretrained` makes of a folder."""
+    """Load a folder with a library that has transformers' `from_pretrained`."""
     model_class = getattr(library, transformers.AutoConfig.from_pretrained(folder).architectures[0])
     model, info = model_class.from_pretrained(folder, output_loading_info=True)
     assert not any(info.values()), info

@@ -1,14 +1,14 @@
-"""Mutation testing: do the tests of a module see small faults in it?
+"""Mutation testing: do the tests of a module detect small faults?
 
     python tests/mutants/run.py [MODULE ...]
 
-mutmut makes the mutants of every module of modules.toml in a copy of the project, one module after the other, and runs
-the tests that modules.toml names. Printed per module: killed, survived, the score, and the survivors with their lines.
-A mutant that no test reaches has survived. mutmut leaves out code outside functions, and functions with a decorator
-other than staticmethod and classmethod.
+For every module in modules.toml, mutmut makes mutants in a copy of the project, and runs the module's tests. The script
+prints how many mutants were killed and survived, the score, and the survivors with their lines. A mutant that no test
+reaches has survived. mutmut skips code outside functions, and functions with a decorator other than staticmethod and
+classmethod.
 
-Exit code: 0; 1 if a score is below its bound, or if mutmut failed, for example because the tests are red without a
-mutant; 2 if there is no such module.
+Exit code: 0 if all scores are high enough. 1 if a score is below its bound, or if mutmut failed, for example because a
+test fails without a mutant. 2 if there is no such module.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"  # mutmut's, at the beginning of a li
 
 
 class Module(NamedTuple):
-    """A table of modules.toml, which says what the fields are."""
+    """A table of modules.toml, which explains the fields."""
 
     file: str
     tests: list[str]
@@ -68,10 +68,10 @@ def copy_project(folder: Path, module: Module) -> None:
 
 
 def mutmut(folder: Path, *words: str) -> str:
-    """What a command of mutmut prints.
+    """The output of a command of mutmut.
 
     Raises:
-        RuntimeError: it failed; with the end of what it printed.
+        RuntimeError: it failed. The message has the end of its output.
     """
     paths = [str(folder / "mutants"), str(folder / "mutants" / SOURCES["kernels"])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
@@ -84,7 +84,7 @@ def mutmut(folder: Path, *words: str) -> str:
 
 
 def place(folder: Path, module: Module, mutant: str) -> str:
-    """Where a mutant differs, and how: `file:line: text -> text of the mutant`."""
+    """The place of a mutant, and its change: `file:line: text -> text of the mutant`."""
     _, _, hunk, *diff = mutmut(folder, "show", mutant).partition("\n")[2].splitlines()
     number = next(number for number, line in enumerate(diff) if line.startswith("-"))
     before, after = diff[number][1:].strip(), " ".join(line[1:].strip() for line in diff if line.startswith("+"))
@@ -101,7 +101,7 @@ def place(folder: Path, module: Module, mutant: str) -> str:
 
 
 def score(name: str, module: Module, cores: int) -> float:
-    """The share of a module's mutants that its tests kill, in percent; prints it, and the survivors.
+    """The share of a module's mutants that its tests kill, in percent. Prints it with the survivors.
 
     Raises:
         RuntimeError: mutmut failed.
@@ -130,8 +130,13 @@ def score(name: str, module: Module, cores: int) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of {', '.join(MODULES)}; default: all")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="mutants at a time: the cores")
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"one of {', '.join(MODULES)}; default: all")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="number of mutants at a time (default: one per core)",
+    )
     args = parser.parse_args()
     wrong = []
     if unknown := [name for name in args.modules if name not in MODULES]:

@@ -1,4 +1,4 @@
-"""`make mutants` finds what modules.toml names, and says where a mutant stands."""
+"""`make mutants` finds the files in modules.toml, and reports the line of a mutant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from mutants import run
 
-# Every function has the same last line.
+# All functions have the same last line.
 TEXT = """def near(a):
     return a + 1
 
@@ -31,7 +31,7 @@ class Far:
 
 
 @pytest.mark.parametrize("name", run.MODULES)
-def test_its_files_are_there(name: str) -> None:
+def test_the_files_of_a_module_exist(name: str) -> None:
     module = run.MODULES[name]
     assert [path for path in (module.file, *module.tests) if not (run.ROOT / path).is_file()] == []
 
@@ -40,7 +40,7 @@ def test_its_files_are_there(name: str) -> None:
     ("mutant", "above", "line"),
     [("x_near", "", 2), ("x_far", " # A comment.\n", 7), ("xǁNearǁfar", " @staticmethod\n", 13), ("xǁFarǁfar", "", 19)],
 )
-def test_a_survivor_is_told_with_its_line(
+def test_a_survivor_has_its_line(
     mutant: str, above: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """mutmut counts lines from the function on."""
