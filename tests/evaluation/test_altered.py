@@ -167,7 +167,7 @@ def test_one_image_wrongly_classified_is_a_success_of_one_target(digits: TokenSt
 
 
 @pytest.mark.parametrize(
-    ("regions", "said"), [([[5, 5]], "holds no pixel"), ([], "at least 1 entry"), ([[0, 2], [0, 2]], "is given twice")]
+    ("regions", "said"), [([[5, 5]], "has no pixels"), ([], "at least 1 entry"), ([[0, 2], [0, 2]], "is given twice")]
 )
 def test_regions_that_are_none(regions: list[list[int]], said: str) -> None:
     with pytest.raises(Exception, match=said):
@@ -177,9 +177,9 @@ def test_regions_that_are_none(regions: list[list[int]], said: str) -> None:
 @pytest.mark.parametrize(
     ("data", "region", "said"),
     [
-        ("digits", [60, 65], r"\[60, 65\] is no part of an image of 64 pixels"),
-        ("digits", [0, 64], r"\[0, 64\] is no part of an image of 64 pixels"),
-        ("text", [0, 2], r"replaces pixels, and 'text' has none; it is for the task 'pixels'"),
+        ("digits", [60, 65], r"\[60, 65\] is not a part of an image of 64 pixels"),
+        ("digits", [0, 64], r"\[0, 64\] is not a part of an image of 64 pixels"),
+        ("text", [0, 2], r"replaces pixels, and 'text' has none; use it with the task 'pixels'"),
     ],
 )
 def test_a_figure_asks_for_parts_of_an_image(data: str, region: list[int], said: str, tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_layers_are_chosen_and_those_without_a_map_left_out(tmp_path: Path) -> N
     ("changes", "error"),
     [
         ({"layers": [1, 2]}, r"\.layers: 'tiny' has layers 1 to 1, not 2"),
-        ({"task": "text"}, "'text' is a text, which asks nothing"),
+        ({"task": "text"}, "'text' is a text; name a task"),
         ({"length": 0}, r"\.length: "),
     ],
 )

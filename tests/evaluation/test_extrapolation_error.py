@@ -150,9 +150,9 @@ def test_gradient_descent_is_torchs_adam_with_a_cosine() -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"horizons": (0.5, 2.0)}, r"horizons lie behind the window: above 1, got 0\.5"),
+        ({"horizons": (0.5, 2.0)}, r"horizons must be above 1, after the window, got 0\.5"),
         ({"sizes": (1, 65)}, "sizes: a fit to 64 points has at most as many exponentials"),
-        ({"descent_sizes": (1, 2)}, "descent_sizes: 2 is not among the sizes"),
+        ({"descent_sizes": (1, 2)}, "descent_sizes: 2 is not in sizes"),
         ({"noises": (0.1, 1e-3, 0.0010000001)}, r"noises: two are 0\.001 to six digits"),
     ],
 )

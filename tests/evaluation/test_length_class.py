@@ -174,7 +174,7 @@ def test_the_class_as_far_as_each_length_is_that_of_the_curve_cut_there() -> Non
 
 @pytest.mark.parametrize("length", [1, 48])
 def test_a_class_is_told_at_powers_of_two(length: int) -> None:
-    with pytest.raises(ConfigError, match=f"lengths: a class is told at powers of two from 2 on, got {length}"):
+    with pytest.raises(ConfigError, match=f"lengths: expected powers of two, at least 2, got {length}"):
         LengthClass.parse({"of": {"length": 64}, "context": 8, "lengths": [16, length]}, "tests")
 
 

@@ -272,5 +272,5 @@ def test_segments_do_not_change_the_validation_loss(ctx: EvaluationContext, monk
 
 
 def test_a_validation_window_is_whole_blocks() -> None:
-    with pytest.raises(ConfigError, match="a window of 40 tokens is not made of whole blocks of 16"):
+    with pytest.raises(ConfigError, match="length 40: expected a multiple of the context, 16"):
         ValidationLoss.parse({"length": 40, "context": 16}, "tests")

@@ -193,8 +193,8 @@ def test_what_is_wrong_is_said_in_a_line(
         ({"data": store.spec, "parent": plain}, "has none: give it 'choice'"),
         ({"parent": None}, "takes a parent, all of its weights, and training.budget.steps 0"),
         ({"training": parent[0].training}, "takes a parent, all of its weights, and training.budget.steps 0"),
-        ({"training": TrainingSpec.of_zero_steps(32, "tests")}, "a repair keeps its parent's context of 16"),
-        ({"parent": run}, r"starts from a model that was repaired \(scale_a\); name a trained one"),
+        ({"training": TrainingSpec.of_zero_steps(32, "tests")}, "a repair has the context of its parent, 16"),
+        ({"parent": run}, r"starts from a repaired model \(scale_a\); name a trained model"),
     ):
         with pytest.raises(ConfigError, match=said):
             RunSpec.parse(dict(run) | wrong, "tests")

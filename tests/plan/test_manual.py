@@ -56,7 +56,7 @@ def test_every_kind_has_a_section_with_its_words_and_keys(page: str, pages: dict
 def test_a_key_has_its_type_its_default_and_the_comment_at_its_field(pages: dict[str, str]) -> None:
     assert "| `sequences` | whole number, above 0, at most 100,000 | `16` | windows" in pages["repairs.md"]
     assert '| `scale` | `smoke` or `gpu` or `paper` | `"smoke"` |' in pages["config.md"]
-    assert "CPU threads a training or measuring job uses" in pages["config.md"]
+    assert "CPU threads of a training or measuring job" in pages["config.md"]
 
 
 def test_a_kind_that_a_config_file_uses_has_its_example(pages: dict[str, str]) -> None:

@@ -95,7 +95,7 @@ def test_it_has_its_arms_model(folder: Path) -> None:
         ),
         (
             {"scaled": SCALED, "more": {**BASE, "from": "scaled"}},
-            r"starts from a model that was repaired \(scale_a\); name a trained one",
+            r"starts from a repaired model \(scale_a\); name a trained model",
         ),
         (
             {"scaled": SCALED, "early": {"label": "E", "snapshot_of": "scaled", "at": 0.5}},
@@ -119,6 +119,6 @@ def test_what_looks_inside_takes_no_way_of_reading(folder: Path) -> None:
     planned(folder, reset=RESET)
     planned(folder, "compute", reset=RESET)
     with pytest.raises(
-        ConfigError, match=r"state_statistics \(arm 'reset'\): looks into the model, and 'reset_state' is"
+        ConfigError, match=r"state_statistics \(arm 'reset'\): reads inside the model, which is not possible"
     ):
         planned(folder, "state_statistics", reset=RESET)

@@ -226,7 +226,7 @@ def test_a_run_on_a_task_goes_on_from_a_run_on_text_and_the_other_way_round(stor
 def test_what_does_not_fit_is_refused(store: TokenStore, copies: TokenStore) -> None:
     with pytest.raises(ConfigError, match=r"the vocabulary of 'small' \(10\) differs from the parent's \(256\)"):
         RunSpec.parse(task_run(copies).content() | {"parent": run_spec(store.spec).content()}, "test")
-    with pytest.raises(ConfigError, match="examples of 'small' take a context of 28, the recipe's is 16"):
+    with pytest.raises(ConfigError, match="examples of 'small' need a context of 28, the recipe has 16"):
         RunSpec.parse(
             task_run(copies).content() | {"training": {"context": 16, "batch_tokens": 64, "budget": {"steps": 1}}},
             "test",
