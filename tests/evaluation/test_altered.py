@@ -65,7 +65,7 @@ def test_what_lies_in_the_region_is_replaced_and_nothing_else(digits: TokenStore
         own = changed[altered.region == region]
         assert not own[:, :start].any()
         assert not own[:, stop:].any()
-        noise = np.array([altered.named(variant)[0] for variant in altered.variant[altered.region == region]])
+        noise = np.array([altered.noise_and_draw(variant)[0] for variant in altered.variant[altered.region == region]])
         assert own[noise == "normal", start:stop].all()
     inputs, _ = altered.read(every, 0, 65)
     np.testing.assert_array_equal(inputs[:, :-1, 0], pixels[..., 0])
@@ -77,7 +77,10 @@ def test_what_lies_in_the_region_is_replaced_and_nothing_else(digits: TokenStore
 def test_noise_is_normal_or_what_training_shows_at_the_place(digits: TokenStore) -> None:
     altered = corrupted(digits, regions=[[0, 63]], examples=200)
     rows = np.flatnonzero(altered.region == 1)
-    pixels, draws = altered.pixels(rows)[:, :63, 0], [altered.named(variant) for variant in altered.variant[rows]]
+    pixels, draws = (
+        altered.pixels(rows)[:, :63, 0],
+        [altered.noise_and_draw(variant) for variant in altered.variant[rows]],
+    )
     noise = np.array([name for name, _ in draws])
     normal, training = pixels[noise == "normal"], pixels[noise == "training"]
     assert normal.mean() == pytest.approx(0, abs=0.02)

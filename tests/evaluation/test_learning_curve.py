@@ -80,7 +80,7 @@ def test_it_is_made_from_the_runs_own_metrics_without_its_tokens(store: TokenSto
     np.testing.assert_allclose(found["loss"].to_numpy(), losses.reshape(4, 2).mean(1), rtol=1e-14)
     assert diverged is None
     assert curve(run, tmp_path / "run", snapshot=0.5)[0].equals(found[:2])  # of a snapshot, up to it
-    with pytest.raises(CheckpointError, match="holds another run's metrics than the task's"):
+    with pytest.raises(CheckpointError, match="holds the metrics of another run than the task's"):
         curve(run_spec(store.spec, budget={"steps": 9}), tmp_path / "run")
     with pytest.raises(ConfigError, match="'learning_curve' needs --run"):
         measure(MeasurementTask(measurement=LearningCurve(), run=run), tmp_path / "none.parquet", CPU)

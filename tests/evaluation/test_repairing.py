@@ -141,7 +141,7 @@ def test_what_it_takes_and_gives_is_measured(aside: TokenStore, parent: tuple[Ru
     task = MeasurementTask(measurement=PositionLoss(length=64, sequences=2), run=run)
     measure(task, tmp_path / "loss.parquet", CPU, tmp_path / "run", aside.folder)
     assert read_table(tmp_path / "loss.parquet")["loss"].is_finite().all()
-    with pytest.raises(CheckpointError, match="is another run's record than the task's"):
+    with pytest.raises(CheckpointError, match="is the record of another run than the task's"):
         measure(MeasurementTask(measurement=Compute(), run=run), tmp_path / "x.parquet", CPU, parent[1])
 
 
@@ -191,8 +191,8 @@ def test_what_is_wrong_is_said_in_a_line(
     plain = run_spec(store.spec)
     for wrong, said in (
         ({"data": store.spec, "parent": plain}, "has none: give it 'choice'"),
-        ({"parent": None}, "takes a parent, all of its weights, and training.budget.steps 0"),
-        ({"training": parent[0].training}, "takes a parent, all of its weights, and training.budget.steps 0"),
+        ({"parent": None}, "needs a parent, all of its weights, and training.budget.steps 0"),
+        ({"training": parent[0].training}, "needs a parent, all of its weights, and training.budget.steps 0"),
         ({"training": TrainingSpec.of_zero_steps(32, "tests")}, "a repair has the context of its parent, 16"),
         ({"parent": run}, r"starts from a repaired model \(scale_a\); name a trained model"),
     ):
