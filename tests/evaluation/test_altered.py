@@ -170,14 +170,6 @@ def test_one_image_wrongly_classified_is_a_success_of_one_target(digits: TokenSt
 
 
 @pytest.mark.parametrize(
-    ("regions", "said"), [([[5, 5]], "has no pixels"), ([], "at least 1 entry"), ([[0, 2], [0, 2]], "is given twice")]
-)
-def test_regions_that_are_none(regions: list[list[int]], said: str) -> None:
-    with pytest.raises(Exception, match=said):
-        Corruption.parse({"regions": regions}, "x")
-
-
-@pytest.mark.parametrize(
     ("data", "region", "said"),
     [
         ("digits", [60, 65], r"\[60, 65\] is not a part of an image of 64 pixels"),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import polars as pl
-import pytest
 import torch
 from small import model_spec
 
-from ssm.base.errors import ConfigError
 from ssm.evaluation.cost import _kept_bytes, cost
 from ssm.specs.measurements.cost import Cost
 from ssm.specs.model import ModelSpec
@@ -43,8 +41,3 @@ def test_kept_bytes_are_those_of_the_graph_each_block_once() -> None:
     assert _kept_bytes(lambda: (x.view(5, 10) @ weight).exp().sum()) == 4 * (5 * 10 + 5 * 20)
     # used twice: x once, two outputs
     assert _kept_bytes(lambda: (x @ weight).exp().sum() + (x @ weight).exp().sum()) == 4 * (5 * 10 + 2 * 5 * 20)
-
-
-def test_lengths_ascend() -> None:
-    with pytest.raises(ConfigError, match=r"lengths must ascend, got \[32, 8\]"):
-        Cost.parse({"models": (model_spec(),), "vocab_size": 9, "lengths": [32, 8]}, "tests")

@@ -8,10 +8,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 from scipy.spatial.distance import cosine, jensenshannon
 
-from ssm.evaluation import stream
 from ssm.evaluation.effective_remembrance import DISTANCES, effective_remembrance
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
@@ -51,12 +49,3 @@ def test_every_row_is_the_definition(ctx: EvaluationContext) -> None:
         assert row["value"] == pytest.approx(float(expected), abs=1e-9)
     assert table.filter(pl.col("t") == 0)["value"].abs().max() < 1e-9
     assert table.filter(pl.col("t") > 12)["value"].max() > 1e-4
-
-
-@pytest.mark.parametrize("forward_tokens", [1, 7, 64])
-def test_segments_change_nothing(forward_tokens: int, ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = EffectiveRemembrance(length=40, sequences=3)
-    expected = effective_remembrance(spec, ctx)
-    monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", forward_tokens)
-    monkeypatch.setitem(stream.ROWS, "cpu", 2)
-    assert_frame_equal(effective_remembrance(spec, ctx), expected, rel_tol=1e-9, abs_tol=1e-12)

@@ -147,20 +147,6 @@ def test_gradient_descent_is_torchs_adam_with_a_cosine() -> None:
         np.testing.assert_allclose(found[1][run], logs.exp().detach().numpy(), rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"horizons": (0.5, 2.0)}, r"horizons must be above 1, after the window, got 0\.5"),
-        ({"sizes": (1, 65)}, "sizes: a fit to 64 points has at most as many exponentials"),
-        ({"descent_sizes": (1, 2)}, "descent_sizes: 2 is not in sizes"),
-        ({"noises": (0.1, 1e-3, 0.0010000001)}, r"noises: two are 0\.001 to six digits"),
-    ],
-)
-def test_what_cannot_be_fitted(fields: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        spec(**fields)
-
-
 def test_as_many_exponentials_as_points_are_fitted() -> None:
     s, w = module.nodes(0.0, T)
     (size,) = spec(sizes=(len(s),)).sizes

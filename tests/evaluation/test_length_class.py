@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ssm.base.errors import ConfigError
 from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.length_class import NO_RISE, length_class
 from ssm.specs.measurements.length_class import LengthClass
@@ -170,13 +169,3 @@ def test_the_class_as_far_as_each_length_is_that_of_the_curve_cut_there() -> Non
         whole = length_class(LengthClass(of=of, context=CONTEXT), cut)
         assert "loss" not in whole.columns  # as tables were before there were several lengths
         assert whole.row(0, named=True) == {name: value for name, value in row.items() if name != "loss"}
-
-
-@pytest.mark.parametrize("length", [1, 48])
-def test_a_class_is_told_at_powers_of_two(length: int) -> None:
-    with pytest.raises(ConfigError, match=f"lengths: expected powers of two, at least 2, got {length}"):
-        LengthClass.parse({"of": {"length": 64}, "context": 8, "lengths": [16, length]}, "tests")
-
-
-def test_a_class_of_one_length_is_called_as_before() -> None:
-    assert "lengths" not in LengthClass(of=PositionLoss(length=64), context=8).content()

@@ -130,14 +130,3 @@ def test_signs_are_drawn_anew_for_every_draw_and_from_the_seed() -> None:
     assert first.equals(again)
     assert not first.equals(other)
     assert first.filter(pl.col("inputs") == "random")["position"].n_unique() > 2
-
-
-def test_a_weight_is_above_zero() -> None:
-    with pytest.raises(ValueError, match=r"shares: a weight 1 - 4 \* 0.25 is not above 0"):
-        Overflow(formats=("float32",), arithmetics=("loop",), halvings=(2, 5), shares=(1.0, 4.0))
-
-
-def test_steps_have_an_end() -> None:
-    with pytest.raises(ValueError, match=r"lengths: 2 \* 2\^20 is more than 1,048,576 steps"):
-        Overflow(formats=("float32",), arithmetics=("loop",), halvings=(2, 20), shares=(1.0,), lengths=2)
-    Overflow(formats=("float32",), arithmetics=("loop",), halvings=(2, 20), shares=(1.0,), lengths=1)

@@ -21,7 +21,6 @@ from ssm.evaluation import stream
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.passkey import passkey, passkey_pieces
 from ssm.specs.measurements.passkey import Passkey
-from ssm.training.distributed import ProcessGroup
 
 SPEC = Passkey(lengths=(300, 520), depths=(0.0, 0.5, 1.0), trials=2)
 SUFFIX = 12  # bytes that stand once before the key: the needle's, and the question's
@@ -130,24 +129,6 @@ def test_segments_change_nothing(forward_tokens: int, ctx: EvaluationContext, mo
     monkeypatch.setitem(stream.ROWS, "cpu", 4)
     spec = Passkey(lengths=(260,), depths=(0.0, 1.0), trials=3)
     assert passkey(spec, replace(ctx, model=Rigged(copying(SUFFIX))))["correct"].all()
-
-
-def test_every_process_reads_its_prompts(ctx: EvaluationContext) -> None:
-    summed: list[Tensor] = []
-
-    class Apart(ProcessGroup):
-        """One of two processes, which believes the other."""
-
-        def total(self, values: Tensor) -> Tensor:
-            summed.append(values)
-            return torch.ones_like(values)
-
-    for rank in range(2):
-        table = rigged(replace(ctx, group=Apart(rank, 2)), Rigged(copying(SUFFIX)))
-        assert table["correct"].all()
-    for one, other in zip(summed[:2], summed[2:], strict=True):  # both lengths
-        assert (one + other == 1).all()
-        assert one.sum() == other.sum()
 
 
 def test_a_length_without_room_is_refused_before_anything_is_read(ctx: EvaluationContext) -> None:
