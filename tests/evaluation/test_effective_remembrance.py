@@ -1,4 +1,4 @@
-"""Effective Remembrance against its definition (lg Def. 3.3), and the distances by hand."""
+"""Effective Remembrance compared with its definition (lg Def. 3.3), and its distances with scipy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_distances_agree_with_scipy(a: list[float], b: list[float]) -> None:
     assert float(DISTANCES["one_minus_cosine"](given_p, given_q)) == pytest.approx(cosine(p, q), abs=1e-9)
 
 
-def test_every_row_is_the_definition(ctx: EvaluationContext) -> None:
+def test_every_row_agrees_with_the_definition(ctx: EvaluationContext) -> None:
     length = 24
     table = effective_remembrance(EffectiveRemembrance(length=length, sequences=3), ctx)
     inputs, _ = ctx.windows(3, length, 6).read(np.arange(3), 0, length)
