@@ -54,29 +54,31 @@ class CheckpointSpec(Spec):
     name: Name
     checkpoint: Annotated[str, Field(min_length=1)]  # folder, weight file, name on the hub, or folder of an ssm run
     text: Paths  # files, folders or globs with text that the model has not seen
-    # Folder or file of a tokenizer, a name on the hub, or `bytes`. Without it, the tokenizer of the model is used.
+    # A tokenizer.json or its folder, a name on the hub, or `bytes`. By default, the tokenizer of the model.
     tokenizer: Annotated[str, Field(min_length=1)] | None = None
-    context: PositiveInt | None = None  # T, the training context in tokens; without it, T is read from the checkpoint
-    length: PositiveInt | None = None  # read up to this number of tokens
-    tolerance: float | None = None  # paired ratio of perplexities above which the model counts as broken
+    context: PositiveInt | None = None  # T, the training context in tokens; by default from the checkpoint
+    length: PositiveInt | None = None  # read up to this number of tokens; default: 16 contexts
+    tolerance: float | None = None  # paired ratio of perplexities above which the model counts as broken; default 1.1
     budget: Annotated[float, Field(gt=0)] = 10.0  # minutes for a diagnosis
-    sequences: int | None = None  # read at most this number of windows
-    passkey: bool = True  # also test whether the model finds a passkey in a long text
-    precision: Literal["float32", "bfloat16"] | None = None  # `bfloat16`: autocast; scans stay in float32
-    seed: int | None = None  # chooses the order of windows, the bootstrap samples and the training batches
-    held_out: Paths | None = None  # files on which the extension is measured; without it, part of `text` is held out
+    sequences: int | None = None  # maximum number of windows; default 256
+    passkey: bool = True  # also test retrieval: passkeys, needles and prompts of RULER
+    # `bfloat16`: autocast; scans stay in float32. By default bfloat16 on a GPU and float32 on a CPU.
+    precision: Literal["float32", "bfloat16"] | None = None
+    seed: int | None = None  # chooses the order of windows, the bootstrap samples and the training batches; default 1
+    held_out: Paths | None = None  # files on which the extension is measured; by default, part of `text` is held out
     policy: Policy = USUAL_POLICY  # how to extend: an initial state for post-training, or a repair without training
     p_zero: float | None = None  # fraction of training sequences that start from the zero state
     sigma: float | None = None  # standard deviation of `random_noise`
     by: Literal["model", "layer"] | None = None  # repairs: one value for the model, or one for each layer
-    steps: int | None = None  # optimizer steps of post-training
-    lr: float | None = None  # peak learning rate of post-training
-    batch_tokens: int | None = None  # tokens of an optimizer step
-    micro_batch_tokens: int | None = None  # tokens of a forward pass
+    steps: int | None = None  # optimizer steps of post-training; default 100
+    lr: float | None = None  # peak learning rate; default: a tenth of the pre-training rate for models of this size
+    batch_tokens: int | None = None  # tokens of an optimizer step; default: 32 contexts
+    micro_batch_tokens: int | None = None  # tokens of a forward pass; default: at most 8,192
     activation_checkpointing: bool = False  # recompute blocks in the backward pass: less memory, more time
     control: bool = False  # also train the same number of steps from zero states
-    measure: Literal["far_perplexity", "paired_ratio"] | None = None  # the kept checkpoint has the lowest value of this
-    in_context_tolerance: float | None = None  # allowed relative increase of the perplexity within the context
+    # The extension keeps the checkpoint with the lowest value of this. Default: far_perplexity.
+    measure: Literal["far_perplexity", "paired_ratio"] | None = None
+    in_context_tolerance: float | None = None  # allowed relative increase of the perplexity in context; default 0.02
 
     @field_validator("name")
     @classmethod

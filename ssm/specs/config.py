@@ -34,12 +34,12 @@ class Hardware(Spec):
     gpu_tflops: Peaks = Peaks()  # dense peak of one GPU, from its data sheet
     gpu_memory_gb: PositiveFloat = 80.0  # memory of one GPU, in GB
     utilization: Annotated[float, Field(gt=0, le=1)] = 0.2  # fraction of the peak that training reaches
-    # Milliseconds that Python and kernel launches take for a layer, forward and backward, at any batch size.
+    # milliseconds that Python and kernel launches take for a layer, forward and backward, at any batch size
     layer_ms: NonNegativeFloat = 2.0
     cpu_gflops: PositiveFloat = 45.0  # GFLOP/s that one CPU thread reaches in float32
     cpu_layer_ms: NonNegativeFloat = 4.0  # like layer_ms, on a CPU; it is added to the time of the arithmetic
     gpus_per_run: PositiveInt = 1  # maximum number of GPUs of one training job
-    # The GPUs of a run are doubled while it would take longer than this, or does not fit into their memory.
+    # the GPUs of a run are doubled while it would take longer than this, or does not fit into their memory
     hours_per_run: PositiveFloat = 24.0
 
 
@@ -58,7 +58,7 @@ class WorkflowConfig(Spec):
     """The settings of the workflow. Relative paths start in the folder where snakemake runs."""
 
     scale: Literal["smoke", "gpu", "paper"] = "smoke"  # two CPU cores, one GPU, or the papers' sizes on a cluster
-    # The figures to make, by the names of their files.
+    # the figures to make, by the names of their files
     figures: Annotated[tuple[str, ...], Field(strict=False, min_length=1), Distinct] | Literal["all"] = "all"
     results: str = "results"  # folder of the results, which has a folder for each scale
     device: Literal["auto", "cpu", "cuda"] = "auto"  # device for training and measuring

@@ -80,7 +80,7 @@ class TrainingSpec(Spec):
     compile: bool = False  # use torch.compile
     activation_checkpointing: bool = False  # recompute blocks in the backward pass: less memory, more time
     initial_state: InitialStateSpec = ZeroState()  # the states from which training sequences start
-    # Fractions of the steps after which weights are saved, in ascending order.
+    # fractions of the steps after which weights are saved, in ascending order
     snapshots: Annotated[tuple[float, ...], Field(strict=False)] = ()
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ class FittedNoise(InitialState):
     """
 
     needs: ClassVar[Needs] = "a recurrence in every layer"
-    order: Literal["shuffled"] = "shuffled"
+    order: Literal["shuffled"] = "shuffled"  # windows are read in random order
     policy: Literal["fitted_noise"] = "fitted_noise"
     beta: Probability = 0.1  # weight of the old average: new <- (1 - beta) batch + beta old
     p_zero: Probability = 0.0  # fraction of sequences that start from the zero state

@@ -13,7 +13,7 @@ class RandomNoise(InitialState):
     """Every value of the initial state is drawn from N(0, sigma^2) (lg Section 4.2)."""
 
     needs: ClassVar[Needs] = "a recurrence in every layer"
-    order: Literal["shuffled"] = "shuffled"
+    order: Literal["shuffled"] = "shuffled"  # windows are read in random order
     policy: Literal["random_noise"] = "random_noise"
     sigma: NonNegativeFloat  # standard deviation
     p_zero: Probability = 0.0  # fraction of sequences that start from the zero state

@@ -13,7 +13,7 @@ class StatePassing(InitialState):
     """Sequences start from the final states of the previous batch, without gradients through them (lg Section 4.4)."""
 
     needs: ClassVar[Needs] = "a state of fixed size"
-    order: Literal["shuffled"] = "shuffled"
+    order: Literal["shuffled"] = "shuffled"  # windows are read in random order
     policy: Literal["state_passing"] = "state_passing"
     p_zero: Probability = PAPERS_P_ZERO  # fraction of sequences that start from the zero state
 

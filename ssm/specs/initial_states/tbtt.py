@@ -14,7 +14,7 @@ class Tbtt(InitialState):
     """
 
     needs: ClassVar[Needs] = "a state of fixed size"
-    order: Literal["stream"] = "stream"
+    order: Literal["stream"] = "stream"  # each row of a batch continues the text of the batch before
     policy: Literal["tbtt"] = "tbtt"
     p_zero: Probability = 0.0  # fraction of chunks that start from the zero state
     reset_at_documents: bool = False  # reset the state at the start of each document, also inside a chunk

@@ -202,7 +202,7 @@ class OfRun(OfArm):
 class OfWindows(OfRun):
     """A measurement on held-out windows of one length."""
 
-    # Tokens in a forward pass, for kinds that keep the signals of each token.
+    # tokens in a forward pass, for kinds that keep the signals of each token
     at_once: ClassVar[Mapping[str, int]] = {"cpu": 2048, "cuda": 4096}
     backward: ClassVar[bool] = False  # whether a backward pass needs these signals
     in_contexts: ClassVar[str | None] = "length"

@@ -39,7 +39,7 @@ class Corruption(OfImages):
         sample="example",
     )
     kind: Literal["corruption"] = "corruption"
-    # Kinds of noise.
+    # kinds of noise
     noises: Annotated[tuple[Noise, ...], Field(strict=False, min_length=1), Distinct] = ("normal", "training")
     draws: PositiveInt = 3  # number of draws of each noise for every image; all regions share a draw
     seed: int = 13  # chooses the noise, together with the seed of the run

@@ -54,7 +54,7 @@ class ExtrapolationError(OfNothing):
     sizes: Sizes  # values of n, the number of exponentials
     windows: Times  # values of T, the length of the window
     horizons: Times  # values of t / T, above 1
-    # Standard deviations of noise that is added to rho at the fitted points, relative to the mean of |rho| there.
+    # standard deviations of noise that is added to rho at the fitted points, relative to the mean of |rho| there
     noises: Noises = ()
     draws: PositiveInt = 8  # number of draws of each noise, and of starts of gradient descent
     descent_steps: PositiveInt = 4000  # steps of gradient descent

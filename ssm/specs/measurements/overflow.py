@@ -49,7 +49,7 @@ class Overflow(OfNothing):
     )
     kind: Literal["overflow"] = "overflow"
     formats: Annotated[tuple[Format, ...], Field(strict=False, min_length=1), Distinct]  # number formats
-    # Backends of the scan, or `loop`, which rounds each step to the format.
+    # backends of the scan, or `loop`, which rounds each step to the format
     arithmetics: Annotated[tuple[Arithmetic, ...], Field(strict=False, min_length=1), Distinct]
     halvings: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct]  # k in g = 2^-k
     shares: Annotated[tuple[float, ...], Field(strict=False, min_length=1), Distinct]  # weights, as (1 - a) / g

@@ -31,9 +31,9 @@ class Passkey(OfRun):
     )
     in_contexts: ClassVar[str | None] = "lengths"
     kind: Literal["passkey"] = "passkey"
-    # Tokens of prompt and key, in ascending order.
+    # tokens of prompt and key, in ascending order
     lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)]
-    # Places of the key in the text, from 0 (start) to 1 (end), in ascending order.
+    # places of the key in the text, from 0 (start) to 1 (end), in ascending order
     depths: Annotated[tuple[Depth, ...], Field(strict=False, min_length=1)] = (0.0, 0.25, 0.5, 0.75, 1.0)
     trials: PositiveInt = 8  # number of keys for each length and depth
     digits: Annotated[int, Field(ge=1, le=18)] = 5  # digits of a key

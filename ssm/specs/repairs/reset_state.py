@@ -22,7 +22,7 @@ class ResetState(Repair):
 
     in_reading: ClassVar[bool] = True
     kind: Literal["reset_state"] = "reset_state"
-    # Values of n to try, in training contexts T.
+    # values of n to try, in training contexts T
     every: Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct] = (0.5, 1.0, 2.0, 4.0, 8.0)
     # Factors to try. 0: reset the state.
     keeps: Annotated[tuple[Kept, ...], Field(strict=False, min_length=1), Distinct] = (0.0,)

@@ -23,7 +23,7 @@ class Restarts(Repair):
     kind: Literal["restarts"] = "restarts"
     states: Annotated[int, Field(ge=2)] = 3  # K, number of states
     window: PositiveInt = 8  # predictions over which losses are compared
-    # Values of n to try, in training contexts T.
+    # values of n to try, in training contexts T
     every: Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct] = (1.0, 2.0, 4.0, 8.0)
 
     @property

@@ -32,9 +32,9 @@ LONGEST = 21  # bytes of the longest generated answer with its full stop
 class FactsPart(PromptPart):
     """Prompts of one length about some of the questions."""
 
-    # Questions of bAbI to ask, all equally likely.
+    # questions of bAbI to ask, all equally likely
     questions: Annotated[tuple[Question, ...], Field(strict=False, min_length=1), Distinct] = ("qa1",)
-    # Smallest and largest number of sentences in a story; by default as in bAbI.
+    # smallest and largest number of sentences in a story; by default as in bAbI
     facts: Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)] | None = None
 
     @model_validator(mode="after")

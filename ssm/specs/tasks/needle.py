@@ -21,7 +21,7 @@ LONGEST = 13  # bytes of the longest answer with the space before it and the ful
 class NeedlePart(PasskeyPart):
     """Prompts of one length about some of the relations."""
 
-    # Relations of the statements, all equally likely.
+    # relations of the statements, all equally likely
     relations: Annotated[tuple[Relation, ...], Field(strict=False, min_length=1), Distinct] = RELATIONS
 
 

@@ -19,7 +19,7 @@ CHAIN, LETTERS = 5, 5  # variables in a chain (one gets a value, four copy it), 
 class RulerPart(PromptPart):
     """Prompts of some of the tasks, with a maximum length."""
 
-    # Tasks of RULER, all equally likely.
+    # tasks of RULER, all equally likely
     tasks: Annotated[tuple[RulerName, ...], Field(strict=False, min_length=1), Distinct] = RULER
 
 
